@@ -34,6 +34,34 @@ override CPPFLAGS += $(if $(filter 0,$(TLS)),-DLATERD_NO_TLS)
 LIBS     := -lxxhash -linih -lpthread \
             $(if $(filter 0,$(REDIS)),,-lhiredis) $(if $(filter 0,$(TLS)),,-lssl -lcrypto)
 
+# Plugins (mk/plugins.mk): AMQP=0, KAFKA=0, NATS=0, ZOOKEEPER=0, MYSQL=0 leave one out, and so does a missing
+# library.
+has       = $(shell $(CC) -include $(1) -fsyntax-only -x c /dev/null 2>/dev/null && echo 1)
+AMQP     ?= $(call has,amqp.h)
+LIBS_amqp := -lrabbitmq -lxxhash
+KAFKA    ?= $(call has,librdkafka/rdkafka.h)
+LIBS_kafka := -lrdkafka
+NATS     ?= $(call has,nats/nats.h)
+LIBS_nats := -lnats
+JOURNAL  ?= $(call has,mariadb/mysql.h)
+LIBS_journal-mysql := -lmariadb -lxxhash
+ZOOKEEPER ?= $(call has,zookeeper/zookeeper.h)
+LIBS_zookeeper := -lzookeeper_mt
+MYSQL    ?= $(call has,mariadb/mysql.h)
+LIBS_member-mysql := -lmariadb
+ALL_PLUGINS := amqp kafka nats
+# Those of src/member: [member] loads them.
+ALL_MEMBER_PLUGINS := zookeeper member-mysql
+MEMBER_PLUGINS := $(if $(filter 1,$(ZOOKEEPER)),zookeeper) $(if $(filter 1,$(MYSQL)),member-mysql)
+PLUGINS  := $(if $(filter 1,$(AMQP)),amqp) \
+            $(if $(filter 1,$(KAFKA)),kafka) $(if $(filter 1,$(NATS)),$(if $(wildcard src/sink/nats),nats))
+JOURNALS := $(if $(filter 1,$(JOURNAL)),journal-mysql)
+# Where an installed laterd looks for them, after its own folder.
+LIBDIR   ?= $(PREFIX)/lib/laterd
+override CPPFLAGS += -DLATERD_LIBDIR='"$(LIBDIR)"'
+# What plugins call in laterd, and nothing else.
+EXPORTS  := -Wl,--dynamic-list=tools/plugin-symbols.txt
+
 # The objects of a folder and of the folders in it.
 folder    = $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard $(1)/*.c $(1)/*/*.c)))
 BASE     := $(call folder,src/base)
@@ -41,24 +69,32 @@ CORE     := $(call folder,src/core)
 PROTO    := $(call folder,src/proto) $(BUILD)/llhttp/api.o $(BUILD)/llhttp/http.o $(BUILD)/llhttp/llhttp.o
 STORE    := $(call folder,src/store)
 OS       := $(call folder,src/os)
-SERVER   := $(call folder,src/server) $(call folder,src/engine/embedded)
+# What is not loaded as a plugin: plugins are made of folders of their own.
+SINK     := $(filter-out $(ALL_PLUGINS:%=$(BUILD)/src/sink/%/%),$(call folder,src/sink))
+SINK     := $(filter-out $(if $(filter 0,$(REDIS)),$(BUILD)/src/sink/redis_sink.o),$(SINK))
+# The same of src/member: its folders are plugins.
+MEMBER   := $(filter-out $(BUILD)/src/member/zookeeper/% $(BUILD)/src/member/mysql/%,$(call folder,src/member))
+MEMBER   := $(filter-out $(if $(filter 0,$(REDIS)),$(BUILD)/src/member/redis_member.o),$(MEMBER))
+DISPATCH := $(call folder,src/dispatch)
+SERVER   := $(DISPATCH) $(call folder,src/server) $(call folder,src/engine/embedded) $(call folder,src/engine/waiting)
 REDIS_C  := $(if $(filter 0,$(REDIS)),,$(call folder,src/engine/redis) $(call folder,src/client/redis))
 LATERD   := $(BUILD)/src/main.o $(call folder,src/laterd)
 CLI      := $(call folder,src/cli)
 # The simulated Redis runs the engine's scripts, so it needs Lua: only the tests in test/unit/sim have it.
 SIM_REDIS := $(if $(filter 0,$(REDIS)),,$(call folder,sim/redis))
 SIM      := $(filter-out $(BUILD)/sim/redis/%,$(call folder,sim))
-ALL_LIB  := $(BASE) $(CORE) $(PROTO) $(STORE) $(OS) $(SERVER) $(REDIS_C)
+ALL_LIB  := $(BASE) $(CORE) $(PROTO) $(STORE) $(OS) $(SINK) $(MEMBER) $(SERVER) $(REDIS_C)
 
 UNIT     := $(patsubst test/unit/%.c,$(BUILD)/test/%,$(sort $(wildcard test/unit/*/*_test.c)))
-UNIT     := $(filter-out $(if $(REDIS_C),,$(BUILD)/test/engine/redis_% $(BUILD)/test/client/redis_% $(BUILD)/test/sim/redis_%),$(UNIT))
+UNIT     := $(filter-out $(if $(REDIS_C),,$(BUILD)/test/engine/redis_% $(BUILD)/test/client/redis_% $(BUILD)/test/sim/redis_% $(BUILD)/test/sink/redis_%),$(UNIT))
+UNIT     := $(filter-out $(patsubst %,$(BUILD)/test/sink/%_test,$(filter-out $(PLUGINS),$(ALL_PLUGINS))),$(UNIT))
 BENCHES  := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
 .PHONY: all
-all: $(BUILD)/laterd $(BUILD)/later ## build laterd and later
+all: $(BUILD)/laterd $(BUILD)/later $(patsubst %,$(BUILD)/laterd-%.so,$(PLUGINS) $(JOURNALS) $(MEMBER_PLUGINS)) ## build laterd and later
 
 $(BUILD)/laterd: $(LATERD) $(ALL_LIB)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(CC) $(LDFLAGS) $(EXPORTS) -o $@ $^ $(LIBS)
 
 $(BUILD)/later: $(CLI) $(BASE) $(CORE) $(PROTO) $(STORE) $(OS)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcurl -ljansson -lm
@@ -72,9 +108,15 @@ $(BUILD)/llhttp/%.o: $(LLHTTP)/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -std=c17 $(OPT) $(if $(SAN),,-fPIE) -w -c -o $@ $<
 
-$(BUILD)/test/%: $(BUILD)/test/unit/%.o $(SIM) $(ALL_LIB)
+# A test takes what it needs of the archive, which holds names of objects only. What a test has inside
+# besides comes before it: then the archive's is not taken.
+$(BUILD)/tested.a: $(SIM) $(ALL_LIB)
+	@rm -f $@
+	@ar rcsT $@ $^
+
+$(BUILD)/test/%: $(BUILD)/test/unit/%.o $(BUILD)/tested.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka -ljansson -lm
+	$(CC) $(LDFLAGS) -o $@ $(filter-out %.a,$^) $(filter %.a,$^) $(LIBS) -lcmocka -ljansson -lm
 
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(ALL_LIB)
 	@mkdir -p $(@D)
@@ -89,8 +131,9 @@ clean: ## forget everything that was built
 
 # What people want first; all others follow in the order in which they are read.
 HELP_FIRST := all run test check install uninstall man clean help unit black clients lint lint-fast lint-deep \
-              fmt fmt-check sanitize sim sim-life sim-redis crash fuzz fuzz-smoke mutate diff-beanstalkd \
-              connections cover bench bench-full bench-instructions bench-beanstalkd bench-beanstalkd-exact
+              fmt fmt-check sanitize sim sim-life sim-redis crash crash-push fuzz fuzz-smoke mutate diff-beanstalkd \
+              connections cover bench bench-full bench-instructions bench-timeline bench-beanstalkd bench-beanstalkd-exact bench-push \
+              bench-push-fairness
 
 .PHONY: help
 help: ## this list

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "proto/api/api.h"
 #include "proto/http/host.h"
+#include "proto/sdmq/job_id.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -146,8 +147,22 @@ static void handle(enum api_dialect dialect, const struct http_request *request)
     switch (call.kind) {
     case CALL_CMD:
     case CALL_CLEAR:
+    case CALL_LIST:
+    case CALL_DELETE:
         check_cmd(&call.cmd);
+        CHECK(call.id_begin.len + SDMQ_HOST_MAX + 1 + SNOWFLAKE_ROOM <= JOB_ID_MAX);
         answer(&call, &out);
+        break;
+    case CALL_RESTORE:
+        CHECK(call.restore.id.len <= JOB_ID_MAX);
+        api_restored(&call.format,
+                     &(struct api_restored){.rows = 7, .single = call.restore.id.len > 0},
+                     BYTES("now"), &out);
+        check_response(&call.format, &out);
+        break;
+    case CALL_CLEAR_ALL:
+        api_cleared(&call.format, 1000, 7, BYTES("now"), &out);
+        check_response(&call.format, &out);
         break;
     case CALL_BATCH: do_batch(&call, &scratch, &out); break;
     case CALL_PROBLEM:
@@ -155,6 +170,8 @@ static void handle(enum api_dialect dialect, const struct http_request *request)
         api_problem(&call.format, &call.problem, BYTES("now"), &out);
         check_response(&call.format, &out);
         break;
+    case CALL_REPLAY:
+    case CALL_TEST:
     case CALL_HEALTHZ:
     case CALL_READYZ:
     case CALL_METRICS:

@@ -22,6 +22,7 @@ static void read_job(enum redis_layout layout, struct bytes id, struct bytes in,
     if (err)
         return;
     CHECK(bytes_eq(job.id, id) && job.due_us >= 0 && job.ttr_us >= 0);
+    CHECK(job.labels.create_ms >= 0);
 }
 
 /* Skipping a value and reading its parts one by one end at the same place. */

@@ -6,7 +6,8 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "store/record.h"
+#include "store/far_record.h"
+#include "store/store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -18,16 +19,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size)
         memcpy(exact, data, size);
     if (record_decode(exact, size, &record) == OK && record.is_event) {
-        CHECK(record.len <= size && record.len == record_bytes(&record.event));
+        bool far = record.is_far;
+        CHECK(record.len <= size && !(far && !far_record_fits(&record.event)));
+        CHECK(record.len == (far ? far_record_bytes(&record.event) : record_bytes(&record.event)));
         char *back = mem_alloc(record.len);
-        record_encode(&record.event, record.len, back);
+        if (far)
+            far_record_encode(&record.event, record.len, back);
+        else
+            record_encode(&record.event, record.len, back);
         CHECK(record_decode(back, record.len, &again) == OK);
         CHECK(again.event.job.seq == record.event.job.seq);
         CHECK(bytes_eq(again.event.body, record.event.body));
         CHECK(bytes_eq(again.event.topic, record.event.topic));
         CHECK(record.event.kind != EVENT_JOB || record_body_good(&again));
-        (void)record_body(exact, size, record.event.job.seq, record.event.content_type.len,
-                          record.event.body.len); /* only in bounds: the sum may be anything */
+        CHECK(bytes_eq(again.event.properties, record.event.properties));
+        struct body_place place = {.seq = record.event.job.seq,
+                                   .content_type_len = record.event.content_type.len,
+                                   .body_len = record.event.body.len,
+                                   .record_bytes = (uint32_t)record.len};
+        struct body_content content;
+        (void)!record_open(exact, size, &place, &content); /* only in bounds: any sum may be */
+        place.record_bytes = 0;
+        (void)!record_open(exact, size, &place, &content); /* the same */
         mem_free(back);
     }
     mem_free(exact);

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static enum err replay(struct store_callbacks *callbacks, const struct event *event)
 {
     (void)callbacks;
-    CHECK(event->kind >= EVENT_JOB && event->kind <= EVENT_TOPIC);
+    CHECK(event->kind >= EVENT_JOB && event->kind <= EVENT_SETTINGS);
     return OK;
 }
 
@@ -36,13 +36,10 @@ static void durable(struct store_callbacks *callbacks, uint64_t batch)
     CHECK(batch > 0);
 }
 
-static void relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                     struct bytes content_type, struct bytes body)
+static void relocate(struct store_callbacks *callbacks, const struct event *event, uint64_t where)
 {
     (void)callbacks;
-    (void)content_type;
-    (void)body;
-    CHECK(seq && where);
+    CHECK(event->kind >= EVENT_JOB && where);
 }
 
 static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
@@ -88,7 +85,7 @@ static enum err salvaged(struct salvage_callbacks *salvage_callbacks, const stru
 {
     (void)salvage_callbacks;
     CHECK(trust <= SALVAGE_STRAY);
-    CHECK(event->kind >= EVENT_JOB && event->kind <= EVENT_TOPIC);
+    CHECK(event->kind >= EVENT_JOB && event->kind <= EVENT_SETTINGS);
     return OK;
 }
 

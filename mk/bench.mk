@@ -2,7 +2,7 @@
 
 BENCH_PROGRAMS := $(BUILD)/laterd $(BUILD)/later $(BUILD)/bench/echo
 
-.PHONY: bench bench-full bench-instructions bench-beanstalkd bench-beanstalkd-exact bench-redis
+.PHONY: bench bench-full bench-instructions bench-timeline bench-beanstalkd bench-beanstalkd-exact bench-redis
 bench: $(BENCH_PROGRAMS) $(BUILD)/bench/crowd_bench ## measure laterd beside an empty echo server, about 3 minutes
 	$(PYTHON) bench/run.py --build $(BUILD)
 bench-full: $(BENCH_PROGRAMS) $(BUILD)/bench/crowd_bench ## the same with four times the jobs
@@ -12,6 +12,8 @@ AGAINST    ?=
 BENCH_ARGS ?=
 bench-instructions: $(BENCH_PROGRAMS) ## user instructions of put, cycle, cancel, beside those of AGAINST
 	$(PYTHON) bench/instructions.py --build $(BUILD) $(AGAINST:%=--against %) $(BENCH_ARGS)
+bench-timeline: $(BENCH_PROGRAMS) ## how cost grows with the jobs that wait, up to a million, about 3 minutes
+	$(PYTHON) bench/timeline.py --build $(BUILD)
 bench-beanstalkd: $(BENCH_PROGRAMS) ## laterd beside Debian's beanstalkd, with the bars, under 5 minutes
 	$(PYTHON) bench/beanstalk.py --build $(BUILD)
 bench-beanstalkd-exact: $(BENCH_PROGRAMS) ## system calls and user instructions per put of both
@@ -21,3 +23,7 @@ bench-beanstalkd-exact: $(BENCH_PROGRAMS) ## system calls and user instructions 
 $(BUILD)/bench/redis_floor: $(patsubst %,$(BUILD)/src/cli/%.o,bench/dial bench/histogram bench/load bench/cpu_usage)
 bench-redis: $(BENCH_PROGRAMS) $(BUILD)/bench/redis_floor ## laterd on Redis beside a bare Lua queue, with the bars, under 5 minutes
 	$(PYTHON) bench/redis.py --build $(BUILD)
+
+.PHONY: bench-journal
+bench-journal: all ## the journal in MySQL beside a bare loop of INSERTs, and what it costs the main thread, about 2 minutes
+	$(PYTHON) bench/journal.py --build $(BUILD)

@@ -4,12 +4,14 @@
 
 FUZZ_SECONDS ?= 20
 FUZZ_BUILD   := $(BUILD)/fuzz
-FUZZ_NAMES   := $(filter-out $(if $(REDIS_C),,redis_answer redis_topology),\
+FUZZ_NAMES   := $(filter-out $(if $(REDIS_C),,redis_answer redis_topology) $(if $(filter amqp,$(PLUGINS)),,amqp_kept),\
                 $(patsubst fuzz/fuzz_%.c,%,$(sort $(wildcard fuzz/fuzz_*.c))))
 FUZZ_FLAGS   := -std=c17 -O1 -g1 -fsanitize=fuzzer-no-link,address,undefined \
                 -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 FUZZ_OBJECTS := $(patsubst $(BUILD)/%,$(FUZZ_BUILD)/%,$(BASE) $(CORE) $(PROTO) $(STORE) $(SERVER) \
-                $(REDIS_C) $(SIM))
+                $(patsubst %,$(BUILD)/src/sink/%.o,address_rule broker_url reference) \
+                $(patsubst %,$(BUILD)/src/member/%.o,member_url tenure zk_election claim) $(REDIS_C) $(SIM))
+$(FUZZ_BUILD)/fuzz_journal: $(patsubst %.c,$(FUZZ_BUILD)/%.o,$(sort $(wildcard src/journal/*.c)))
 
 .PHONY: fuzz fuzz-smoke
 fuzz: $(FUZZ_NAMES:%=fuzz-run-%) ## each fuzzer for FUZZ_SECONDS (20)
@@ -24,8 +26,14 @@ $(FUZZ_NAMES:%=fuzz-run-%): fuzz-run-%: $(FUZZ_BUILD)/fuzz_%
 	    -print_final_stats=1 -verbosity=0 -artifact_prefix=$(FUZZ_BUILD)/crash-$*- \
 	    $(FUZZ_BUILD)/found/$* fuzz/corpus/$*
 
-$(FUZZ_BUILD)/fuzz_%: $(FUZZ_BUILD)/fuzz/fuzz_%.o $(FUZZ_OBJECTS)
-	clang -fsanitize=fuzzer,address,undefined -o $@ $^ $(LIBS) -ljansson -lm
+# A fuzzer takes what it needs of the archive, which holds names of objects only.
+$(FUZZ_BUILD)/fuzzed.a: $(FUZZ_OBJECTS)
+	@rm -f $@
+	@ar rcsT $@ $^
+
+$(FUZZ_BUILD)/fuzz_%: $(FUZZ_BUILD)/fuzz/fuzz_%.o $(FUZZ_BUILD)/fuzzed.a
+	clang -fsanitize=fuzzer,address,undefined -o $@ $(filter-out %.a,$^) $(filter %.a,$^) $(LIBS) \
+	    -ljansson -lm
 
 $(FUZZ_BUILD)/llhttp/%.o: $(LLHTTP)/%.c
 	@mkdir -p $(@D)
@@ -34,3 +42,7 @@ $(FUZZ_BUILD)/llhttp/%.o: $(LLHTTP)/%.c
 $(FUZZ_BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	clang $(CPPFLAGS) $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<
+
+# What is kept of messages of AMQP is the plugin's.
+$(FUZZ_BUILD)/fuzz_amqp_kept: $(FUZZ_BUILD)/src/sink/amqp/message.o $(FUZZ_BUILD)/src/sink/headers.o
+$(FUZZ_BUILD)/fuzz_amqp_kept: LIBS += $(LIBS_amqp)

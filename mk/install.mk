@@ -28,6 +28,7 @@ $(BUILD)/man/%: man/%.scd
 install: all $(if $(SCDOC),install-man) ## programs, man pages, sample config and systemd units below PREFIX
 	install -D -m 755 -t $(BINDIR) $(BUILD)/laterd $(BUILD)/later
 	install -d $(LIBEXEC)
+	[ -z "$(PLUGINS)$(JOURNALS)$(MEMBER_PLUGINS)" ] || install -D -m 644 -t $(DESTDIR)$(LIBDIR) $(patsubst %,$(BUILD)/laterd-%.so,$(PLUGINS) $(JOURNALS) $(MEMBER_PLUGINS))
 	ln -sfn ../../bin/laterd $(LIBEXEC)/beanstalkd
 	[ -e $(CONFDIR)/laterd.conf ] || install -D -m 644 conf/laterd.conf $(CONFDIR)/laterd.conf
 	install -d $(UNITDIR)
@@ -42,5 +43,7 @@ install-man: $(MANUALS)
 
 uninstall: ## take away what install put there, but not the configuration
 	rm -f $(BINDIR)/laterd $(BINDIR)/later $(UNITS:%=$(UNITDIR)/%) $(LIBEXEC)/beanstalkd
+	rm -f $(patsubst %,$(DESTDIR)$(LIBDIR)/laterd-%.so,$(ALL_PLUGINS) $(ALL_MEMBER_PLUGINS) journal-mysql)
+	[ ! -d $(DESTDIR)$(LIBDIR) ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(LIBDIR)
 	[ ! -d $(LIBEXEC) ] || rmdir --ignore-fail-on-non-empty $(LIBEXEC)
 	for page in $(notdir $(MANUALS)); do rm -f $(MANDIR)/man$${page##*.}/$$page; done

@@ -9,7 +9,7 @@ $(SIM_REDIS_TESTS): $(SIM_REDIS)
 $(SIM_REDIS_TESTS): LIBS += $(LUA_LIBS)
 
 # The whole engine on a simulated network: what it takes for random is sim/redis/network.c's.
-WRAPPED_TESTS := $(patsubst %,$(BUILD)/test/sim/redis_%_test,clocks group heal holds life resend start)
+WRAPPED_TESTS := $(patsubst %,$(BUILD)/test/sim/redis_%_test,clocks group heal holds life push resend start)
 $(WRAPPED_TESTS): override LDFLAGS += -Wl,--wrap=getrandom
 
 .PHONY: sim-redis

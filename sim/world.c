@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "engine/embedded/embedded.h"
 #include "server/assemble.h"
@@ -36,6 +37,7 @@ struct world {
     struct sim_loop *loop;
     struct sim_disk *disk;
     struct sim_worker worker;
+    struct sim_sink *sink;
     struct embedded *embedded;
     struct server *server; /* NULL: down */
     struct store_error error;
@@ -90,6 +92,11 @@ struct sim_loop *world_loop(struct world *world)
     return world->loop;
 }
 
+struct sim_sink *world_sink(struct world *world)
+{
+    return world->sink;
+}
+
 struct sim_net *world_network(struct world *world)
 {
     return world->network;
@@ -106,9 +113,25 @@ const struct server *world_server(const struct world *world)
     return world->server;
 }
 
+struct embedded *world_embedded(struct world *world)
+{
+    return world->embedded;
+}
+
 const struct store *world_store(const struct world *world)
 {
     return embedded_store(world->embedded);
+}
+
+uint64_t world_digest(const struct world *world)
+{
+    struct core_totals totals;
+    if (world->options.horizon_us == 0)
+        return core_digest(world_core(world));
+    core_totals(world_core(world), &totals);
+    uint64_t counts[] = {totals.jobs[JOB_DELAYED] + totals.jobs[JOB_READY],
+                         totals.jobs[JOB_RESERVED], totals.jobs[JOB_BURIED]};
+    return hash_of(counts, sizeof(counts));
 }
 
 struct sim_random *world_random(struct world *world)
@@ -150,6 +173,14 @@ static void configure(struct world *world)
         config->topics = options->topics;
     if (options->connections)
         config->connections = options->connections;
+    if (options->push_concurrency)
+        config->push_concurrency = options->push_concurrency;
+    if (options->host_concurrency)
+        config->push_host_concurrency = options->host_concurrency;
+    config->sdmq_clear_all = 1;
+    config->sdmq_machine = 65; /* sdmq's own, by default */
+    if (options->disable_after_us)
+        config->push_disable_after_us = options->disable_after_us;
 }
 
 struct world *world_new(const struct world_options *options)
@@ -162,6 +193,7 @@ struct world *world_new(const struct world_options *options)
     world->network = sim_net_new(&world->clock, sim_random_next(&world->random));
     sim_net_split(world->network, options->split);
     world->loop = sim_loop_new(world->network, &world->clock.clock);
+    world->sink = sim_sink_new(sim_loop_port(world->loop));
     world->disk = sim_disk_new();
     sim_disk_read_waits(world->disk, &world->clock.now_us, options->read_us);
     sim_disk_shuffle_reads(world->disk, options->seed);
@@ -178,6 +210,7 @@ static struct platform platform_of(struct world *world)
         .clock = &world->clock.clock,
         .loop = sim_loop_port(world->loop),
         .worker = &world->worker.port,
+        .webhook = sim_sink_port(world->sink),
         .disk = sim_disk_port(world->disk),
         .hash_key = seed,
         .instance = seed,
@@ -189,6 +222,8 @@ static enum err open_engine(struct world *world)
 {
     struct platform platform = platform_of(world);
     struct embedded_options options = assemble_embedded(&world->config, &platform);
+    options.store.horizon_us = world->options.horizon_us;
+    options.store.checkpoint_bytes = world->options.checkpoint_bytes;
     world->error.text[0] = 0;
     return embedded_open(&options, &world->embedded, &world->error);
 }
@@ -201,6 +236,9 @@ static void make_server(struct world *world)
     options.listeners[WORLD_DELAY_QUEUE].dialect = DIALECT_DELAY_QUEUE;
     options.listeners[WORLD_DELAYQUEUE_JAVA].dialect = DIALECT_DELAYQUEUE_JAVA;
     options.listeners[WORLD_BEANSTALK].protocol = PROTOCOL_BEANSTALK;
+    options.listeners[WORLD_SDMQ] =
+        (struct server_listener){.protocol = PROTOCOL_SDMQ, .dialect = DIALECT_SDMQ};
+    options.restore = world->options.restore;
     options.turn_ns = world->options.turn_ns;
     world->server = server_new(&options);
 }
@@ -213,7 +251,7 @@ enum err world_boot(struct world *world)
     if (err)
         return err;
     core_valid(world_core(world));
-    uint64_t digest = core_digest(world_core(world));
+    uint64_t digest = world_digest(world);
     CHECK(!world->ended_well || digest == world->digest); /* P9 */
     note_number(world, digest);
     world->ended_well = false;
@@ -228,6 +266,7 @@ enum err world_boot(struct world *world)
 /* The disk is cut: nothing that is done from here on reaches it. */
 static void end_without_a_word(struct world *world, enum world_crash how)
 {
+    sim_sink_kill(world->sink);
     server_free(world->server);
     embedded_close(world->embedded);
     world->server = NULL;
@@ -268,10 +307,11 @@ void world_boot_cut(struct world *world, uint64_t points, enum world_crash how)
 static void end_in_order(struct world *world)
 {
     const struct store *store = world_store(world);
+    sim_sink_port(world->sink)->verbs->close(sim_sink_port(world->sink), 0);
     server_free(world->server); /* gives back what did not reach its client */
     world->server = NULL;
     core_valid(world_core(world));
-    world->digest = core_digest(world_core(world));
+    world->digest = world_digest(world);
     world->ended_well = !store_failed(store) && !store_full(store);
     embedded_close(world->embedded);
     world->embedded = NULL;
@@ -311,6 +351,7 @@ void world_free(struct world *world)
         return;
     if (world->server)
         world_crash(world, WORLD_KILL);
+    sim_sink_free(world->sink);
     sim_loop_free(world->loop);
     sim_net_free(world->network);
     sim_disk_free(world->disk);
@@ -375,6 +416,7 @@ static int64_t turn(struct world *world)
     int64_t next_us = server_turn(world->server);
     store_valid(world_store(world));
     pipelines_valid(world->server);
+    pump_valid(world->server->push.pump);
     note_number(world, (uint64_t)world->clock.now_us);
     note_number(world, (uint64_t)next_us);
     if (server_drained(world->server)) {

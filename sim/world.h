@@ -14,14 +14,16 @@
 #include "sim/disk.h"
 #include "sim/loop.h"
 #include "sim/random.h"
+#include "sim/sink.h"
 
 struct core;
 struct store;
+struct restore;
 struct server;
 struct world;
 
 /* The listeners that a world has, for sim_loop_client(). */
-enum world_listener { WORLD_DELAY_QUEUE, WORLD_DELAYQUEUE_JAVA, WORLD_BEANSTALK };
+enum world_listener { WORLD_DELAY_QUEUE, WORLD_DELAYQUEUE_JAVA, WORLD_BEANSTALK, WORLD_SDMQ };
 
 enum world_crash {
     WORLD_KILL,  /* the process ends; what it has written stays */
@@ -30,19 +32,24 @@ enum world_crash {
 
 struct world_options {
     uint64_t seed;
-    bool split;             /* what clients send arrives cut at random places */
-    int64_t disk_us;        /* a disk operation takes up to so long; 0: no time at all */
-    int64_t read_us;        /* reading what is not in memory takes so long; 0: as disk_us says */
-    int64_t oversleep_us;   /* a wake-up comes up to so late; 0: exactly when it is wanted */
-    uint64_t segment_bytes; /* of the store; 0: the default */
-    uint64_t max_bytes;     /* of the store; 0: no limit */
-    int64_t body_bytes;     /* of a job's body at most; 0: the default */
-    int64_t block_us;       /* the longest wait of /pop; 0: the default */
+    bool split;                /* what clients send arrives cut at random places */
+    int64_t disk_us;           /* a disk operation takes up to so long; 0: no time at all */
+    int64_t read_us;           /* reading what is not in memory takes so long; 0: as disk_us says */
+    int64_t oversleep_us;      /* a wake-up comes up to so late; 0: exactly when it is wanted */
+    uint64_t segment_bytes;    /* of the store; 0: the default */
+    uint64_t max_bytes;        /* of the store; 0: no limit */
+    int64_t horizon_us;        /* of the store; 0: no job becomes far */
+    uint64_t checkpoint_bytes; /* the same; 0: the default */
+    int64_t body_bytes;        /* of a job's body at most; 0: the default */
+    int64_t block_us;          /* the longest wait of /pop; 0: the default */
     uint32_t beanstalk_body_bytes; /* of a beanstalkd client's job at most; 0: the default */
     uint32_t topics;               /* limits.topics; 0: the default */
     uint32_t connections;          /* limits.connections; 0: the default */
     int64_t turn_ns;       /* budget of a turn's work; 0: the default. A little: all is in slices */
     uint64_t buffer_bytes; /* limits.buffer_bytes; 0: no limit */
+    uint32_t push_concurrency, host_concurrency; /* of [push]; 0: the defaults */
+    int64_t disable_after_us;                    /* the same */
+    struct restore *restore; /* a journal to restore jobs from; NULL: there is none */
 };
 
 /* Down, with an empty disk. */
@@ -87,14 +94,22 @@ void world_hold_disk(struct world *world, bool hold);
 
 struct sim_disk *world_disk(struct world *world);
 struct sim_loop *world_loop(struct world *world);
+/* What all targets with a URL are sent to. */
+struct sim_sink *world_sink(struct world *world);
 struct sim_net *world_network(struct world *world);
 const struct core *world_core(const struct world *world);     /* while it is up */
+struct embedded *world_embedded(struct world *world);         /* while it is up */
 const struct store *world_store(const struct world *world);   /* while it is up */
 const struct server *world_server(const struct world *world); /* while it is up */
 
 /* All choices of a test come from here, too. */
 struct sim_random *world_random(struct world *world);
 
+/*
+ * A hash of all that must survive the end, while it is up. With a horizon only of how many jobs
+ * there are: of far ones the core knows no more, and which are far is not the same after a restart.
+ */
+uint64_t world_digest(const struct world *world);
 /* A hash of all that has happened; a test adds what it saw. */
 uint64_t world_trace(const struct world *world);
 void world_note(struct world *world, struct bytes what);

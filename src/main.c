@@ -10,10 +10,10 @@
 
 #include "laterd/command_line.h"
 #include "laterd/complain.h"
-#include "laterd/engine.h"
 #include "laterd/listeners.h"
 #include "laterd/process.h"
 #include "laterd/reload.h"
+#include "laterd/service.h"
 #include "os/clock.h"
 #include "os/loop.h"
 #include "os/notify.h"
@@ -28,8 +28,7 @@ struct program {
     struct os_worker *worker;
     struct os_loop *loop;
     struct listeners listeners;
-    struct laterd_engine engine;
-    struct server *server;
+    struct service service;
     int signal_fd;
     unsigned reloads;   /* SIGHUPs that were handled */
     int64_t give_up_us; /* draining: not beyond this */
@@ -45,17 +44,8 @@ static void prepare(struct program *program)
     program->platform.east_us = zone_east_us;
     program->platform.store_files_max = process_store_files();
     process_find_memory(&program->line.config, &program->platform);
+    process_find_host(&program->platform);
     process_randomize(&program->platform);
-}
-
-static void make_server(struct program *program)
-{
-    struct server_options options = assemble_server(&program->line.config, &program->platform);
-    engine_offer(&program->engine, &options);
-    memcpy(options.listeners, program->listeners.what, sizeof(options.listeners));
-    program->server = server_new(&options);
-    for (unsigned i = 0; i < program->listeners.count; i++)
-        os_loop_listen(program->loop, program->listeners.fds[i], i);
 }
 
 /* As start(). */
@@ -80,6 +70,7 @@ static int start(struct program *program)
 {
     const struct command_line *line = &program->line;
     prepare(program);
+    program->platform.brokers = &line->brokers.table;
     program->signal_fd = signals_catch();
     int status = engine_refuse_binlog(line);
     if (!status)
@@ -89,13 +80,16 @@ static int start(struct program *program)
         status = process_become_user(line);
     if (!status)
         status = make_loop(program);
+    program->service = (struct service){.line = &program->line,
+                                        .platform = &program->platform,
+                                        .loop = program->loop,
+                                        .listeners = &program->listeners};
     if (!status)
-        status = engine_open(line, &program->platform, &program->engine);
+        status = service_begin(&program->service);
     if (status)
         return status;
-    engine_log(&program->engine, line);
-    engine_watch(&program->engine, program->loop);
-    make_server(program);
+    for (unsigned i = 0; i < program->listeners.count; i++)
+        os_loop_listen(program->loop, program->listeners.fds[i], i);
     listeners_log(&program->listeners);
     notify_manager("READY=1\nSTATUS=serving");
     return 0;
@@ -105,7 +99,7 @@ static int start(struct program *program)
 
 static void drain(struct program *program)
 {
-    struct server *server = program->server;
+    struct server *server = program->service.server;
     log_event(LOG_INFO, "draining", "connections=%u limit_s=%lld", server_sessions(server),
               (long long)(program->line.config.drain_us / 1000000));
     notify_manager("STOPPING=1\nSTATUS=draining");
@@ -120,37 +114,47 @@ static void handle_signals(struct program *program)
         program->reloads = signals_reloads();
         reload(&program->line);
     }
-    if (signals_refuse() && !program->server->refusing_pushes) {
+    struct server *server = program->service.server;
+    if (signals_refuse() && !server->refusing_pushes) {
         log_event(LOG_INFO, "refusing_pushes", "signal=SIGUSR1");
         notify_manager("STATUS=refusing pushes");
-        server_refuse_pushes(program->server);
+        server_refuse_pushes(server);
     }
-    if (signals_count() && !program->server->draining)
+    if (signals_count() && !server->draining)
         drain(program);
 }
 
-/* Turns until a stop signal; then on until all are answered, or the time for that is up. */
+/*
+ * Turns until a stop signal; then on until all are answered, or the time for that is up. In an
+ * election the server is another one whenever we begin to lead, or stop.
+ */
 static bool run(struct program *program)
 {
-    struct server *server = program->server;
+    struct service *service = &program->service;
     program->give_up_us = INT64_MAX;
-    while (!server_drained(server) && server->loop->now_us < program->give_up_us) {
-        bool draining = server->draining;
-        int64_t next_us = server_turn(server);
+    while (!server_drained(service->server) &&
+           program->platform.loop->now_us < program->give_up_us) {
+        bool draining = service->server->draining;
+        int64_t next_us = server_turn(service->server);
         handle_signals(program);
-        if (server->draining && !draining)
+        if (service->server->draining && !draining)
             continue; /* the parked polls have their answers; a turn sends them */
         if (signals_count() > 1)
             return false;
-        server_sleep(server, next_us < program->give_up_us ? next_us : program->give_up_us);
+        if (service->server->draining && !server_leads(service->server))
+            return true;
+        int64_t look_us = draining ? INT64_MAX : service_look(service);
+        if (look_us < next_us)
+            next_us = look_us;
+        server_sleep(service->server,
+                     next_us < program->give_up_us ? next_us : program->give_up_us);
     }
     return true;
 }
 
 static void finish(struct program *program)
 {
-    server_free(program->server);
-    engine_close(&program->engine);
+    service_end(&program->service);
     os_loop_free(program->loop);
     os_worker_free(program->worker);
 }
@@ -168,6 +172,10 @@ int main(int argc, char **argv)
     if (line->file_data_dir[0])
         log_event(LOG_WARN, "data_dir_overridden", "dir=%s by=--data-dir store.data_dir=%s",
                   line->config.data_dir, line->file_data_dir);
+    if (line->config.engine == ENGINE_REDIS && line->sets_data_dir)
+        log_event(
+            LOG_WARN, "data_dir_unused", "dir=%s hint=\"%s\"", line->config.data_dir,
+            "with engine = redis all is kept in Redis: take store.data_dir, or --data-dir, out");
     status = start(&program);
     if (status) {
         finish(&program);

@@ -182,6 +182,7 @@ static void close_all(struct sim_redis *redis)
 
 void sim_redis_follow(struct sim_redis *redis, struct sim_redis *master)
 {
+    redis->promotions += redis->master && !master;
     replica_leave(redis);
     close_all(redis);
     if (!master)

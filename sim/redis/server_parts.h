@@ -40,6 +40,7 @@ struct sim_redis {
     struct sim_redis *replicas[SIM_REDIS_REPLICAS_MAX];
     unsigned replica_count;
     unsigned starts;             /* but for the first */
+    unsigned promotions;         /* how often it became a master: each begins a new history */
     struct sim_cluster *cluster; /* NULL: none */
     char master_host[64];        /* of a sentinel: whom it names; empty: nobody */
     uint16_t master_port;

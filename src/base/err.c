@@ -29,7 +29,18 @@ static const struct {
     [ERR_LOCKED] = {"locked", "another process holds the data directory"},
     [ERR_AGAIN] = {"again", "not now: where the jobs are kept there was no answer in time, or too "
                             "much to do; try again"},
+    [ERR_VERSION] = {"version", "it was changed meanwhile: read it again, and send its version"},
     [ERR_UNSUPPORTED] = {"unsupported", "this engine cannot do that"},
+    [ERR_PUSHED_TOPIC] = {"pushed_topic",
+                          "the topic has a target: laterd sends its jobs there; to reserve them, "
+                          "take the target out of its settings"},
+    [ERR_JOB_TARGET] = {"job_target", "a job may not bring a target of its own here"},
+    [ERR_NOT_EMPTY] = {"not_empty", "the topic holds jobs"},
+    [ERR_JOURNAL_DOWN] = {"journal_down",
+                          "the journal's database is away, and journal.mode is before; try again"},
+    [ERR_JOURNAL_BEHIND] = {"journal_behind",
+                            "the journal's database is later than journal.max_lag; try again"},
+    [ERR_NOT_LEADER] = {"not_leader", "this laterd waits for its turn to lead"},
 };
 
 const char *err_name(enum err err)

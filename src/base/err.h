@@ -9,27 +9,34 @@
 
 enum err {
     OK = 0,
-    ERR_NOT_FOUND,     /* no such job or topic */
-    ERR_EXISTS,        /* a live job has this id */
-    ERR_STALE_LEASE,   /* the lease given is not the one that holds the job */
-    ERR_WRONG_STATE,   /* the job's state does not allow this move */
-    ERR_EMPTY,         /* a reserve waited and no job came */
-    ERR_INVALID,       /* bad input */
-    ERR_TOO_LARGE,     /* body over the limit */
-    ERR_JOBS_LIMIT,    /* limits.jobs reached */
-    ERR_TOPICS_LIMIT,  /* limits.topics reached and none is idle */
-    ERR_WAITERS_LIMIT, /* limits.waiters reached */
-    ERR_MEMORY_LIMIT,  /* limits.memory reached */
-    ERR_DISK_LIMIT,    /* store.max_bytes reached */
-    ERR_DISK_FULL,     /* the file system has no room */
-    ERR_STORE_FAILED,  /* a write or fsync failed: nothing is acknowledged until restart */
-    ERR_DRAINING,      /* no new jobs, or no more waiting: the end is near */
-    ERR_DAMAGED,       /* a stored body's checksum does not match */
-    ERR_IO,            /* the system refused; errno says why */
-    ERR_CORRUPT,       /* a file is not what it must be */
-    ERR_LOCKED,        /* another process holds the directory */
-    ERR_AGAIN,         /* not now; nothing is wrong */
-    ERR_UNSUPPORTED,   /* this engine cannot do that */
+    ERR_NOT_FOUND,      /* no such job or topic */
+    ERR_EXISTS,         /* a live job has this id */
+    ERR_STALE_LEASE,    /* the lease given is not the one that holds the job */
+    ERR_WRONG_STATE,    /* the job's state does not allow this move */
+    ERR_EMPTY,          /* a reserve waited and no job came */
+    ERR_INVALID,        /* bad input */
+    ERR_TOO_LARGE,      /* body over the limit */
+    ERR_JOBS_LIMIT,     /* limits.jobs reached */
+    ERR_TOPICS_LIMIT,   /* limits.topics reached and none is idle */
+    ERR_WAITERS_LIMIT,  /* limits.waiters reached */
+    ERR_MEMORY_LIMIT,   /* limits.memory reached */
+    ERR_DISK_LIMIT,     /* store.max_bytes reached */
+    ERR_DISK_FULL,      /* the file system has no room */
+    ERR_STORE_FAILED,   /* a write or fsync failed: nothing is acknowledged until restart */
+    ERR_DRAINING,       /* no new jobs, or no more waiting: the end is near */
+    ERR_DAMAGED,        /* a stored body's checksum does not match */
+    ERR_IO,             /* the system refused; errno says why */
+    ERR_CORRUPT,        /* a file is not what it must be */
+    ERR_LOCKED,         /* another process holds the directory */
+    ERR_AGAIN,          /* not now; nothing is wrong */
+    ERR_VERSION,        /* it was changed meanwhile: the version is not the one given */
+    ERR_UNSUPPORTED,    /* this engine cannot do that */
+    ERR_PUSHED_TOPIC,   /* the topic has a target: nobody else reserves its jobs */
+    ERR_JOB_TARGET,     /* jobs may not bring targets of their own (here) */
+    ERR_NOT_EMPTY,      /* the topic holds jobs */
+    ERR_JOURNAL_DOWN,   /* replies wait for the journal, and it writes nothing now */
+    ERR_JOURNAL_BEHIND, /* it is later than it may be */
+    ERR_NOT_LEADER,     /* this laterd waits: another one leads, or nobody */
     ERR_COUNT
 };
 

@@ -170,7 +170,9 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
     if (number_parse(text, 0, INT64_MAX, &bare) == OK)
         cli_usage(cli, "%s %s of what? write %ss, %sm, %sh or %sms", option, text, text, text, text,
                   text);
-    cli_usage(cli, "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 2d", option, text);
+    cli_usage(cli,
+              "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 2d (us, ms, s, m, h, d, w)",
+              option, text);
 }
 
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max)
@@ -231,7 +233,7 @@ int cli_refusal(struct cli *cli, int status, const json_t *problem)
     cli->over_limit = over_limit; /* last: the limit's value was asked of the server, too */
     if (status == 404)
         return EXIT_NOTHING;
-    return status == 409 ? EXIT_CONFLICT : EXIT_REFUSED;
+    return status == 409 || status == 412 ? EXIT_CONFLICT : EXIT_REFUSED;
 }
 
 /* The first line of a text, which a port for clients of beanstalkd answers, and some proxies. */
@@ -302,29 +304,58 @@ static void begin(struct cli *cli)
         cli_usage(cli, "%s", cli->client.error);
 }
 
-int cli_call_bytes(struct cli *cli, struct client_request *request, json_t **out_answer)
+/* An answer that is no refusal. */
+static int call(struct cli *cli, struct client_request *request, struct client_answer *out_answer)
 {
-    struct client_answer answer;
     begin(cli);
     request->connect_us = cli->timeout_us;
     request->timeout_us = cli->timeout_us + cli->wait_us;
-    if (client_call(&cli->client, request, &answer)) {
+    enum err err = client_call(&cli->client, request, out_answer);
+    if (err && cli->repeats && cli->client.lost)
+        err = client_call(&cli->client, request, out_answer);
+    if (err) {
         cli_message(cli, "%s", cli->client.error);
         return EXIT_UNREACHABLE;
     }
-    json_t *value = json_loadb(answer.body.at, answer.body.len, JSON_DECODE_ANY, NULL);
-    if (answer.status < 200 || answer.status > 299) {
-        bool is_problem = json_is_string(json_object_get(value, "code"));
-        int code = is_problem ? cli_refusal(cli, answer.status, value)
-                              : refused_by_other(cli, request, &answer);
-        json_decref(value);
+    if (out_answer->status >= 200 && out_answer->status <= 299)
+        return EXIT_DONE;
+    cli->refused_status = out_answer->status;
+    json_t *value = json_loadb(out_answer->body.at, out_answer->body.len, JSON_DECODE_ANY, NULL);
+    bool is_problem = json_is_string(json_object_get(value, "code"));
+    int code = is_problem ? cli_refusal(cli, out_answer->status, value)
+                          : refused_by_other(cli, request, out_answer);
+    json_decref(value);
+    return code;
+}
+
+static int not_v1(const struct cli *cli)
+{
+    cli_message(cli, "%s does not speak /v1: is it a laterd?", cli->client.name.at);
+    return EXIT_REFUSED;
+}
+
+int cli_call_bytes(struct cli *cli, struct client_request *request, json_t **out_answer)
+{
+    struct client_answer answer;
+    int code = call(cli, request, &answer);
+    if (code != EXIT_DONE)
         return code;
-    }
-    if (!value && answer.status != 204) {
-        cli_message(cli, "%s does not speak /v1: is it a laterd?", cli->client.name.at);
-        return EXIT_REFUSED;
-    }
+    json_t *value = json_loadb(answer.body.at, answer.body.len, JSON_DECODE_ANY, NULL);
+    if (!value && answer.status != 204)
+        return not_v1(cli);
     *out_answer = value;
+    return EXIT_DONE;
+}
+
+int cli_call_raw(struct cli *cli, struct client_request *request, struct bytes *out_body)
+{
+    struct client_answer answer;
+    int code = call(cli, request, &answer);
+    if (code != EXIT_DONE)
+        return code;
+    if (answer.body.len == 0 ? answer.status != 204 : *answer.body.at != '{')
+        return not_v1(cli);
+    *out_body = answer.body;
     return EXIT_DONE;
 }
 
@@ -338,11 +369,75 @@ int cli_call(struct cli *cli, const char *method, const char *target, json_t *bo
         .target = bytes_str(target),
         .content_type = text ? "application/json" : NULL,
         .body = bytes_str(text ? text : ""),
+        .header = cli->header,
     };
     int code = cli_call_bytes(cli, &request, out_answer);
     free(text); /* jansson's */
     json_decref(body);
     return code;
+}
+
+int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, json_t **out_answer)
+{
+    static const struct option options[] = {CLI_OPTIONS};
+    while (cli_option(cli, argc, argv, options) != -1)
+        continue; /* only the common ones */
+    cli_words(cli, argc, argv, 1, 1);
+    char *target = cli_target("/v1/jobs/", argv[optind], after);
+    cli->subject = argv[optind];
+    int code = cli_call(cli, "GET", target, NULL, out_answer);
+    cli->subject = NULL;
+    mem_free(target);
+    return code;
+}
+
+/* "0s,2m,10m" as an array of milliseconds. */
+static json_t *waits_of(const struct cli *cli, const char *text)
+{
+    json_t *waits = json_array();
+    char part[TEXT_ROOM];
+    for (;;) {
+        size_t len = strcspn(text, ",");
+        if (len >= sizeof(part))
+            cli_usage(cli, "--retry is a list of durations such as 0,2m,10m");
+        memcpy(part, text, len);
+        part[len] = '\0';
+        json_array_append_new(waits, json_integer(cli_duration_us(cli, "--retry", part) / 1000));
+        if (text[len] == '\0')
+            return waits;
+        text += len + 1;
+    }
+}
+
+json_t *cli_retry(const struct cli *cli, const char *text)
+{
+    json_error_t error;
+    if (text[0] == '{') {
+        json_t *formula = json_loads(text, 0, &error);
+        if (!formula)
+            cli_usage(cli, "--retry is not JSON: %s", error.text);
+        return formula;
+    }
+    bool name = (text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z');
+    json_t *retry = name ? json_string(text) : waits_of(cli, text);
+    if (!retry)
+        cli_usage(cli, "retry is not UTF-8");
+    return retry;
+}
+
+void cli_header(const struct cli *cli, json_t *headers, const char *text)
+{
+    const char *colon = strchr(text, ':');
+    if (!colon || colon == text)
+        cli_usage(cli, "--header is 'Name: value', not '%s'", text);
+    struct buf name = {0};
+    buf_add(&name, text, (size_t)(colon - text));
+    buf_add_char(&name, '\0');
+    colon += 1 + strspn(colon + 1, " ");
+    json_t *value = json_string(colon);
+    if (!value || json_object_set_new(headers, name.at, value) != 0)
+        cli_usage(cli, "--header is not UTF-8");
+    buf_fini(&name);
 }
 
 char *cli_target(const char *before, const char *part, const char *after)

@@ -33,11 +33,12 @@ struct command {
     int (*run)(struct cli *cli, int argc, char **argv);
 };
 
-extern const struct command command_push, command_pop, command_get, command_rm, command_finish,
-    command_release, command_touch, command_bury, command_kick, command_run, command_reschedule,
-    command_topics, command_list, command_pause, command_resume, command_stats, command_top,
-    command_verify, command_salvage, command_bench, command_import, command_clear,
-    command_delete_topic;
+extern const struct command command_cluster, command_journal, command_push, command_pop,
+    command_get, command_rm, command_finish, command_release, command_touch, command_bury,
+    command_kick, command_run, command_reschedule, command_topics, command_list, command_pause,
+    command_resume, command_stats, command_top, command_verify, command_salvage, command_bench,
+    command_import, command_clear, command_delete_topic, command_topic, command_attempts,
+    command_replay, command_backup, command_restore, command_export, command_history;
 
 enum { GIVEN_ROOM = 128 /* options with a letter of ASCII */ };
 
@@ -48,8 +49,11 @@ struct cli {
     bool json;           /* output for programs */
     bool quiet;          /* a call that fails says nothing: client.error has it */
     bool terminal;       /* standard output is one */
+    bool repeats;        /* calls change nothing: one whose connection is lost is made once more */
     bool may_halve;      /* a refusal for limits.batch_jobs is not said: see limits.h */
     bool over_limit;     /* the last refusal was for that */
+    int refused_status;  /* of the last refusal */
+    const char *header;  /* sent with the next calls, a whole line; NULL: none */
     const char *expects; /* the code of a refusal that is not said either; NULL: none */
     int64_t timeout_us;  /* to connect, and for an answer */
     int64_t wait_us;     /* that the server may take on top, because it was asked to wait */
@@ -85,6 +89,11 @@ void cli_words(const struct cli *cli, int argc, char **argv, int min, int max);
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text);
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max);
 
+/* A retry schedule: a ladder's name, an object of JSON, or waits such as 0,2m,10m. */
+json_t *cli_retry(const struct cli *cli, const char *text);
+/* "Name: value" into an object of headers. */
+void cli_header(const struct cli *cli, json_t *headers, const char *text);
+
 /* "later CMD: …" on standard error. */
 void cli_message(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -100,11 +109,19 @@ int cli_call(struct cli *cli, const char *method, const char *target, json_t *bo
              json_t **out_answer);
 /* The same with bytes as they are; used by the bulk push. The request's times are set here. */
 int cli_call_bytes(struct cli *cli, struct client_request *request, json_t **out_answer);
+/*
+ * The same, and the answer's bytes as they came: jansson would change bodies of jobs (numbers,
+ * members that are there twice). Borrowed until the next call; empty: 204.
+ */
+int cli_call_raw(struct cli *cli, struct client_request *request, struct bytes *out_body);
 /* Says a refusal of a call, or of one item of it; its exit code. `problem`: NULL if there is none.
  */
 int cli_refusal(struct cli *cli, int status, const json_t *problem);
 /* `before`, the part with everything odd escaped, `after`: to be freed by the caller. */
 char *cli_target(const char *before, const char *part, const char *after);
+/* For a command whose only word is a job's id: GETs what lies `after` the job's URL. Exit code and
+   answer as of cli_call(). */
+int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, json_t **out_answer);
 
 /* One line of JSON on standard output. */
 void cli_print_json(const json_t *value);

@@ -286,6 +286,7 @@ static void explain_lost(struct client *client, const char *why)
                 "whether it did what was asked is not known");
     else
         explain(client, "lost", why, "");
+    client->lost = client->sent > 0;
 }
 
 static void explain_tls(struct client *client, CURLcode code, const char *why)
@@ -363,6 +364,7 @@ static struct curl_slist *headers_of(const struct client_request *request)
     struct curl_slist *headers = curl_slist_append(NULL, "Expect:"); /* no 100-continue */
     CHECK(headers && curl_slist_append(headers, type.at));
     buf_fini(&type);
+    CHECK(!request->header || curl_slist_append(headers, request->header));
     return headers;
 }
 
@@ -390,6 +392,7 @@ enum err client_call(struct client *client, const struct client_request *request
     struct curl_slist *headers = headers_of(request);
     client->body.len = 0;
     client->sent = 0;
+    client->lost = false;
     client->reason[0] = client->error[0] = '\0';
     set_request(client, request);
     SET(client, CURLOPT_HTTPHEADER, headers);

@@ -2,8 +2,9 @@
  * HTTP to one server, by libcurl: one kept connection, one request at a time, blocking with a time
  * limit. Speaks http and https, through a proxy, below a prefix of the URL, or over a unix socket.
  *
- * No request is sent twice. libcurl would send a request again on a new connection if a kept one
- * breaks before the answer; but a push whose answer was lost may have been done.
+ * No request is sent twice, unless its caller does it. libcurl would send a request again on a new
+ * connection if a kept one breaks before the answer; but a push whose answer was lost may have been
+ * done.
  *
  * For one thread. The answer's bytes belong to the client and are good until the next call.
  */
@@ -46,6 +47,7 @@ struct client {
     bool (*watch)(void);
     int watch_fd;
     bool interrupted;
+    bool lost; /* the last call: its connection was closed before the answer */
 };
 
 struct client_request {
@@ -53,6 +55,7 @@ struct client_request {
     struct bytes target;      /* "/v1/…", sent as it is behind the URL's prefix */
     const char *content_type; /* NULL: no body */
     struct bytes body;
+    const char *header; /* one more, a whole line such as "If-Match: \"17\""; NULL: none */
     int64_t connect_us; /* to connect, TLS included */
     int64_t timeout_us; /* for the whole call, connecting included */
 };

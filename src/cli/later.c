@@ -9,11 +9,13 @@
 #include "cli/text.h"
 
 static const struct command *const commands[] = {
-    &command_push,       &command_pop,    &command_finish, &command_release, &command_touch,
-    &command_bury,       &command_kick,   &command_get,    &command_rm,      &command_run,
-    &command_reschedule, &command_topics, &command_list,   &command_clear,   &command_delete_topic,
-    &command_pause,      &command_resume, &command_stats,  &command_top,     &command_verify,
-    &command_salvage,    &command_bench,  &command_import,
+    &command_push,       &command_pop,     &command_finish, &command_release, &command_touch,
+    &command_bury,       &command_kick,    &command_get,    &command_rm,      &command_run,
+    &command_reschedule, &command_topics,  &command_list,   &command_clear,   &command_delete_topic,
+    &command_pause,      &command_resume,  &command_stats,  &command_top,     &command_verify,
+    &command_salvage,    &command_bench,   &command_import, &command_topic,   &command_attempts,
+    &command_journal,    &command_replay,  &command_backup, &command_restore, &command_cluster,
+    &command_export,     &command_history,
 };
 
 static const char examples[] =
@@ -30,7 +32,7 @@ static const char examples[] =
     "  0 done               1 nothing there: no such job, or none came in time\n"
     "  2 bad usage          3 conflict: id taken, stale lease, wrong state\n"
     "  4 refused            5 no connection, or no answer in time\n"
-    "  6 verify, salvage or import found damage, or bench saw a job early, lost or twice\n"
+    "  6 verify, salvage, restore or import found damage, or bench saw a job early, lost or twice\n"
     "\nGeneral options, before or behind the command:\n"
     "  -s, --server URL       http://HOST:PORT, https://HOST/PREFIX or unix:/run/laterd.sock;\n"
     "                         else LATER_SERVER, else http://127.0.0.1:9277\n"
@@ -84,10 +86,10 @@ _Noreturn static void no_command(const struct cli *cli, const char *word)
         const char *theirs;
         const char *ours;
     } others[] = {
-        {"put", "push"},    {"publish", "push"}, {"reserve", "pop"}, {"ack", "finish"},
-        {"done", "finish"}, {"nack", "release"}, {"delete", "rm"},   {"cancel", "rm"},
-        {"peek", "get"},    {"show", "get"},     {"ls", "list"},     {"purge", "clear"},
-        {"flush", "clear"},
+        {"put", "push"},    {"publish", "push"}, {"reserve", "pop"},  {"ack", "finish"},
+        {"done", "finish"}, {"nack", "release"}, {"delete", "rm"},    {"cancel", "rm"},
+        {"peek", "get"},    {"show", "get"},     {"ls", "list"},      {"purge", "clear"},
+        {"flush", "clear"}, {"config", "topic"}, {"retry", "replay"}, {"redrive", "replay"},
     };
     const char *meant = NULL;
     unsigned least = WORD_MAX;

@@ -65,7 +65,8 @@ struct stored salvage_target_append(struct salvage_target *target, const struct 
     struct event fresh = *event;
     fresh.record = (struct stored){0}; /* its older record is in another store */
     fresh.promised = true;
-    target->pending += event->content_type.len + event->body.len + event->id.len + 256;
+    target->pending +=
+        event->content_type.len + event->body.len + event->properties.len + event->id.len + 256;
     return store_append(target->store, &fresh);
 }
 

@@ -91,7 +91,9 @@ void show_lateness(const json_t *object, int label_width, struct buf *out)
         for (size_t j = 0; j < sizeof(percentiles) / sizeof(percentiles[0]); j++) {
             char room[TEXT_ROOM];
             double ms = json_number_value(json_object_get(span, percentiles[j]));
-            buf_addf(out, "  %s %s", percentiles[j], duration_text((int64_t)(ms * 1000), room));
+            /* 0 is none: what is measured is above its bucket's least bound. */
+            buf_addf(out, "  %s %s", percentiles[j],
+                     ms > 0 ? duration_text((int64_t)(ms * 1000), room) : "-");
         }
         buf_add_char(out, '\n');
     }
@@ -115,6 +117,98 @@ void show_body(const json_t *job, struct buf *out)
     }
 }
 
+static void add_member(const json_t *object, const char *key, struct buf *out)
+{
+    if (!json_object_get(object, key))
+        return;
+    buf_addf(out, "%-9s ", key);
+    show_value(object, key, out);
+    buf_add_char(out, '\n');
+}
+
+static void add_target(const json_t *target, struct buf *out)
+{
+    static const char *const places[] = {"broker",  "exchange", "routing_key", "topic",
+                                         "subject", "kind",     "key"};
+    bool http = strcmp(show_string(target, "type"), "http") == 0;
+    buf_add_str(out, "target    ");
+    show_value(target, "type", out);
+    if (http) {
+        buf_add_char(out, ' ');
+        buf_add_str(out, json_object_get(target, "url") ? "" : "(each job brings its url)");
+        show_value(target, "url", out);
+    }
+    /* A key of http is a file of its certificate. */
+    for (size_t i = 0; !http && i < sizeof(places) / sizeof(places[0]); i++) {
+        if (!json_object_get(target, places[i]))
+            continue;
+        buf_addf(out, "  %s ", places[i]);
+        show_value(target, places[i], out);
+    }
+    buf_add_char(out, '\n');
+}
+
+void show_settings(const json_t *topic, struct buf *out)
+{
+    static const char *const keys[] = {"retry",       "attempts", "ttr",   "jitter",
+                                       "concurrency", "rate",     "burst", "key_concurrency",
+                                       "key_rate",    "order"};
+    const json_t *settings = json_object_get(topic, "settings");
+    const json_t *target = json_object_get(settings, "target");
+    if (target)
+        add_target(target, out);
+    if (json_is_true(json_object_get(settings, "paused"))) {
+        const char *why = show_string(settings, "paused_why");
+        buf_add_str(out, "target    PAUSED");
+        if (*why) {
+            buf_add_str(out, " (");
+            show_value(settings, "paused_why", out);
+            buf_add_char(out, ')');
+        }
+        buf_add_str(out, ": nothing is sent until `later topic set ");
+        show_value(topic, "name", out);
+        buf_add_str(out, " --resumed`\n");
+    }
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        add_member(settings, keys[i], out);
+}
+
+void show_response(const json_t *attempt, struct buf *out)
+{
+    struct bytes text = bytes_str(show_string(attempt, "response"));
+    while (text.len > 0 && (text.at[text.len - 1] == '\n' || text.at[text.len - 1] == '\r'))
+        text.len--;
+    text_add_safe(out, text, false);
+}
+
+/* The waits between attempts, and why the last attempt failed. */
+static void show_retries(const json_t *job, struct buf *out)
+{
+    const json_t *retry = json_object_get(job, "retry"), *wait;
+    const json_t *failure = json_object_get(job, "last_failure");
+    char room[TEXT_ROOM];
+    size_t i;
+    json_array_foreach(retry, i, wait)
+    {
+        int64_t us = 0;
+        if (!__builtin_mul_overflow(json_integer_value(wait), 1000, &us))
+            buf_addf(out, "%s%s", i ? ", " : "retry     ", duration_text(us, room));
+    }
+    if (i > 0)
+        buf_add_char(out, '\n');
+    if (!failure)
+        return;
+    buf_add_str(out, "failed    ");
+    show_time(failure, "time", out);
+    if (show_count(failure, "code") > 0)
+        buf_addf(out, " code %d", (int)json_integer_value(json_object_get(failure, "code")));
+    if (json_object_get(failure, "reason")) {
+        buf_add_str(out, ": ");
+        show_value(failure, "reason", out);
+    }
+    buf_add_char(out, '\n');
+}
+
 void show_job(const json_t *job, struct buf *out)
 {
     static const struct {
@@ -132,8 +226,16 @@ void show_job(const json_t *job, struct buf *out)
         {"priority", "priority"},
         {"attempt", "attempt"},
         {"failures", "failures"},
-        {"retry ms", "retry_ms"},
         {"type", "content_type"},
+        {"url", "url"},
+        {"key", "key"},
+        {"headers", "headers"},
+        {"biz key", "biz_key"},
+        {"subtopic", "subtopic"},
+        {"tags", "tags"},
+        {"extend", "extend_data"},
+        {"made", "create_time"},
+        {"rank", "rank"},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         const char *key = fields[i].key;
@@ -141,12 +243,13 @@ void show_job(const json_t *job, struct buf *out)
             continue;
         buf_addf(out, "%-9s ", fields[i].label);
         if (strcmp(key, "due_ms") == 0 || strcmp(key, "deadline_ms") == 0 ||
-            strcmp(key, "created") == 0)
+            strcmp(key, "created") == 0 || strcmp(key, "create_time") == 0)
             show_time(job, key, out);
         else
             show_value(job, key, out);
         buf_add_char(out, '\n');
     }
+    show_retries(job, out);
     struct buf body = {0};
     show_body(job, &body);
     if (body.len > 0) {

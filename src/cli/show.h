@@ -29,6 +29,15 @@ void show_time(const json_t *object, const char *key, struct buf *out);
  */
 void show_lateness(const json_t *object, int label_width, struct buf *out);
 
+/*
+ * The settings of a topic, which has "name" and perhaps "settings": its target and whether that is
+ * paused, its schedule and limits, a line each. Leaves out the target's headers, secrets and files:
+ * `later topic show` has all.
+ */
+void show_settings(const json_t *topic, struct buf *out);
+/* The member "response" of an attempt, without the ends of lines behind it. */
+void show_response(const json_t *attempt, struct buf *out);
+
 /* A job in full: its fields a line each, an empty line, its body. */
 void show_job(const json_t *job, struct buf *out);
 /* The body's own bytes: text or bytes as pushed, other JSON as compact JSON. */

@@ -16,18 +16,17 @@ static enum err check_push(const struct cmd_push *push)
     if (push->id.len && (!job_ref_parse(push->id, &ref) || !ref.id.len))
         return ERR_INVALID; /* too long, or a name that the server may give to another job */
     if (push->content_type.len > CONTENT_TYPE_MAX || push->retry_count > RETRY_STEPS_MAX ||
-        push->body.len > UINT32_MAX || push->ttr_us < 1)
+        push->body.len > UINT32_MAX || push->properties.len > JOB_PROPERTIES_MAX ||
+        push->ttr_us < 1)
         return ERR_INVALID;
     return OK;
 }
 
 static enum err check_room(const struct core *core, bool replaces)
 {
-    if (!replaces && core->jobs.count >= core->limits.jobs)
+    if (!replaces && core->jobs.count + core->far.count >= core->limits.jobs)
         return ERR_JOBS_LIMIT;
-    if (core->limits.memory_bytes && mem_used() > core->limits.memory_bytes)
-        return ERR_MEMORY_LIMIT;
-    return OK;
+    return core->far.waits || !core_has_memory(core) ? ERR_MEMORY_LIMIT : OK;
 }
 
 static struct job *make_job(struct core *core, const struct cmd_push *push, uint32_t topic,
@@ -45,9 +44,12 @@ static struct job *make_job(struct core *core, const struct cmd_push *push, uint
         .state = JOB_GONE,
         .body_kind = push->body_kind,
         .order = push->order,
+        .has_properties = push->properties.len > 0,
         .content_type_len = (uint8_t)push->content_type.len,
         .ttr_us = push->ttr_us,
-        .created_us = core->now_us,
+        .created_us = push->created_us ? push->created_us : core->now_us,
+        .failures = push->failures,
+        .counts.reserves = push->reserves,
         .delay_s = seconds_until(core->now_us, push->due_us),
         .body_len = (uint32_t)push->body.len,
     };
@@ -83,7 +85,9 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
         return;
     }
     struct stored replaced = {0};
+    uint64_t old_seq = 0;
     if (exists) {
+        old_seq = core_job(core, old)->seq;
         replaced = core_displace(core, old);
         core_forget(core, old);
     }
@@ -97,7 +101,11 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
     rate_add(&topic->push_rate, core->now_us);
     core->totals.pushed++;
     core_link(core, number, push->buried ? JOB_BURIED : core_waiting_state(core, job));
-    core_emit_job(core, job, push->content_type, push->body, true);
+    core_emit_job(core, job,
+                  &(struct job_content){push->content_type, push->body, push->properties}, true);
+    if (exists && core->sink->happened)
+        core_tell_replaced(core, old_seq, job);
+    core_happened(core, job, HAPPENED_PUSHED, NULL);
     budget_spend(core->budget, (int64_t)push->body.len / BODY_BYTES_PER_NS);
     struct job_view view;
     struct job_view *shown = core_view_for(core, job, push->brief, &view);
@@ -113,6 +121,8 @@ static enum err check(const struct job *job, const struct cmd *cmd)
     const struct cmd_traits *traits = cmd_traits(cmd->kind);
     const struct cmd_job *args = &cmd->job;
     bool reserved = job->state == JOB_RESERVED;
+    if (args->note.len > JOB_NOTE_MAX && (cmd->kind == CMD_RELEASE || cmd->kind == CMD_BURY))
+        return ERR_INVALID;
     if (cmd->kind == CMD_RESCHEDULE && args->has_body &&
         (args->content_type.len > CONTENT_TYPE_MAX || args->body.len > UINT32_MAX))
         return ERR_INVALID;
@@ -120,7 +130,16 @@ static enum err check(const struct job *job, const struct cmd *cmd)
         return ERR_WRONG_STATE;
     if (traits->takes_lease && args->lease && (!reserved || args->lease != job->lease))
         return ERR_STALE_LEASE;
-    return traits->states >> job->state & 1 ? OK : ERR_WRONG_STATE;
+    bool moved = cmd->kind == CMD_RUN && args->has_due &&
+                 (job->due_us > time_add(args->due_us, DUE_SAME_US) ||
+                  args->due_us > time_add(job->due_us, DUE_SAME_US));
+    return traits->states >> job->state & 1 && !moved ? OK : ERR_WRONG_STATE;
+}
+
+bool core_allows(const struct core *core, const struct cmd *cmd)
+{
+    uint32_t number = index_find(&core->index, &cmd->job.ref);
+    return number != POOL_NONE && check(core_job(core, number), cmd) == OK;
 }
 
 /* Finish and delete: the reply shows the job as it last was. */
@@ -130,7 +149,8 @@ static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, v
     struct topic *topic = topics_at(&core->topics, job->topic);
     struct job_view view;
     struct job_view *shown = core_view_for(core, job, cmd->job.brief, &view);
-    if (cmd->kind == CMD_FINISH || cmd->job.is_done) {
+    bool done = cmd->kind == CMD_FINISH || cmd->job.is_done;
+    if (done) {
         topic->finished++;
         rate_add(&topic->finish_rate, core->now_us);
         core->totals.finished++;
@@ -138,9 +158,16 @@ static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, v
         topic->deleted++;
         core->totals.deleted++;
     }
-    core_retire(core, number);
+    core_retire(core, number, done ? END_FINISHED : END_DELETED);
     core_reply(core, ctx, &(struct reply){.kind = cmd->kind, .count = 1, .jobs = shown});
     core_forget(core, number);
+}
+
+/* A reservation that nobody got anything of does not count. */
+static void uncount_reserve(struct job *job)
+{
+    if (job->counts.reserves > 0 && job->counts.reserves < UINT16_MAX)
+        job->counts.reserves--;
 }
 
 /*
@@ -151,8 +178,7 @@ static void put_back(struct core *core, uint32_t number)
 {
     struct job *job = core_unlink(core, number);
     core_end_lease(job);
-    if (job->counts.reserves > 0 && job->counts.reserves < UINT16_MAX)
-        job->counts.reserves--;
+    uncount_reserve(job);
     core_link(core, number, core_waiting_state(core, job));
     core_emit_move(core, job, true);
 }
@@ -160,25 +186,34 @@ static void put_back(struct core *core, uint32_t number)
 static void release(struct core *core, uint32_t number, const struct cmd_job *cmd)
 {
     struct job *job = core_job(core, number);
+    if (cmd->why == RELEASE_ASKED)
+        core_note(core, job, cmd->note, cmd->note_code);
     if (cmd->has_priority)
         job->priority = cmd->priority; /* a reserved job's place does not depend on it */
     if (cmd->why == RELEASE_UNDELIVERED && !cmd->has_delay) {
         put_back(core, number);
+        core_happened(core, job, HAPPENED_UNDELIVERED, NULL);
         return;
     }
     if (cmd->why == RELEASE_ABANDONED) {
         core_fail(core, number, true);
+        core_happened(core, job, HAPPENED_ABANDONED, NULL);
         return;
     }
+    struct job_note why = {.code = cmd->note_code, .text = cmd->note};
+    enum happening_kind what = cmd->why == RELEASE_ASKED ? HAPPENED_RELEASED : HAPPENED_UNDELIVERED;
     count_up(&job->counts.releases);
     topics_at(&core->topics, job->topic)->released++;
     core->totals.released++;
     if (!cmd->has_delay) {
         job->delay_s = 0;
         core_fail(core, number, true);
+        core_happened(core, job, what, &why);
         return;
     }
-    if (cmd->why != RELEASE_UNDELIVERED)
+    if (cmd->why == RELEASE_UNDELIVERED)
+        uncount_reserve(job);
+    else
         count_up(&job->failures);
     (void)core_unlink(core, number); /* it is `job` */
     core_end_lease(job);
@@ -188,6 +223,7 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
     job->delay_s = seconds_until(core->now_us, job->due_us);
     core_link(core, number, core_waiting_state(core, job));
     core_emit_move(core, job, true);
+    core_happened(core, job, what, &why);
 }
 
 static void touch(struct core *core, uint32_t number, const struct cmd_job *cmd)
@@ -213,7 +249,9 @@ static void reschedule(struct core *core, uint32_t number, const struct cmd_job 
     job->body_kind = cmd->body_kind;
     job->content_type_len = (uint8_t)cmd->content_type.len;
     job->body_len = (uint32_t)cmd->body.len;
-    core_emit_job(core, job, cmd->content_type, cmd->body, true);
+    CHECK(job->has_properties == (cmd->properties.len > 0)); /* the engine gives the job's own */
+    core_emit_job(core, job, &(struct job_content){cmd->content_type, cmd->body, cmd->properties},
+                  true);
 }
 
 static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
@@ -239,17 +277,22 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
     else if (cmd->kind == CMD_TOUCH)
         touch(core, number, &cmd->job);
     else if (cmd->kind == CMD_RESERVE_JOB)
-        core_lease(core, number, cmd->job.bound);
+        core_lease(core, number, cmd->job.bound, 0);
     else if (cmd->kind == CMD_KICK)
         core_kick(core, number);
-    else if (cmd->kind == CMD_RUN)
+    else if (cmd->kind == CMD_RUN) {
         core_make_ready(core, number);
-    else if (cmd->kind == CMD_RESCHEDULE)
+        core_happened(core, job, HAPPENED_RUN, NULL);
+    } else if (cmd->kind == CMD_RESCHEDULE) {
         reschedule(core, number, &cmd->job);
-    else if (cmd->kind == CMD_BURY) {
+        core_happened(core, job, HAPPENED_RESCHEDULED, NULL);
+    } else if (cmd->kind == CMD_BURY) {
+        struct job_note why = {.code = cmd->job.note_code, .text = cmd->job.note};
+        core_note(core, core_job(core, number), cmd->job.note, cmd->job.note_code);
         if (cmd->job.has_priority)
             core_job(core, number)->priority = cmd->job.priority;
         core_bury(core, number, true);
+        core_happened(core, job, HAPPENED_BURIED, &why);
     }
     core_reply_job(core, cmd->kind, ctx, core_job(core, number));
 }

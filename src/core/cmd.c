@@ -42,5 +42,6 @@ const struct cmd_traits cmd_table[CMD_KINDS] = {
     [CMD_TOPICS] = {"topics", CMD_ON_TOPICS},
     [CMD_TOPIC] = {"topic", CMD_ON_TOPICS},
     [CMD_LIST] = {"list", CMD_ON_TOPICS},
+    [CMD_CONFIGURE_TOPIC] = {"configure_topic", CMD_ON_TOPICS, .changes = true},
 };
 /* clang-format on */

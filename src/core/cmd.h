@@ -31,12 +31,14 @@ enum cmd_kind {
     CMD_CLEAR_TOPIC, /* up to `max` jobs of a topic in `state` are deleted */
     CMD_PAUSE,
     CMD_RESUME,
-    CMD_REMOVE_TOPIC, /* ends its pause; if nothing is left there, the topic is forgotten */
-    CMD_TOPICS,       /* one page of topics, by name */
-    CMD_TOPIC,        /* one topic's counts */
-    CMD_LIST,         /* one page of a topic's jobs in one state; delayed ones by due time */
+    CMD_REMOVE_TOPIC,    /* ends its pause and takes away its settings; if nothing is left there,
+                            the topic is forgotten */
+    CMD_TOPICS,          /* one page of topics, by name */
+    CMD_TOPIC,           /* one topic's counts */
+    CMD_LIST,            /* one page of a topic's jobs in one state; delayed ones by due time */
+    CMD_CONFIGURE_TOPIC, /* a topic's settings are replaced, or taken away */
 };
-enum { CMD_KINDS = CMD_LIST + 1 };
+enum { CMD_KINDS = CMD_CONFIGURE_TOPIC + 1 };
 
 /* What a command is about, and so which member of struct cmd it has. */
 enum cmd_subject {
@@ -87,11 +89,22 @@ struct cmd_push {
     enum if_exists if_exists;
     enum ready_order order;
     enum durability durability;
+    /* Of a job that is moved here from another queue: */
+    int64_t created_us; /* when it was made there, not after now; 0: it is new, and made now */
+    uint16_t reserves;  /* attempts it had there, … */
+    uint16_t failures;  /* … and those that count against its schedule */
     enum body_kind body_kind;
     struct bytes content_type; /* may be empty */
     struct bytes body;
+    /* What a delivery must know besides the body: target, key, headers. Opaque to engines, kept as
+       long as the job, and shown with its body. Up to JOB_PROPERTIES_MAX; may be empty. */
+    struct bytes properties;
     const int64_t *retry_us; /* each at least 0 */
     uint8_t retry_count;     /* 0 = no schedule: again at once, without a limit */
+    /* For the door (server/door.h), which fills in what a topic's settings say; not for engines: */
+    bool retry_given;    /* its client has given a schedule, perhaps an empty one */
+    bool ttr_is_default; /* its client has not said how long */
+    bool own_target;     /* its properties name a URL to send this job to */
 };
 
 /* A reserve takes no more jobs once their bodies come to so much: a turn must be able to do it. */
@@ -102,35 +115,49 @@ struct cmd_reserve {
     uint32_t topic_count;       /* at least 1 */
     uint32_t max;               /* jobs at most; at least 1; fewer if their bodies are large */
     int64_t wait_us;            /* 0 = do not wait */
+    int64_t ttr_us;    /* above 0: of these reservations, in place of the jobs' own; a TOUCH
+                          without one of its own begins the job's */
     bool listed_order; /* take from the first listed topic that has one; else the best of all */
     bool bound;        /* the leases are a connection's: void after a restart, and not logged */
 };
 
 enum release_why {
     RELEASE_ASKED,       /* by its consumer */
-    RELEASE_UNDELIVERED, /* the client never got it: the attempt does not count */
+    RELEASE_UNDELIVERED, /* the client never got it: the attempt does not count, whenever due */
     RELEASE_ABANDONED,   /* its consumer has gone: a failed attempt, as if its ttr had run out */
 };
+
+enum { DUE_SAME_US = 10000 }; /* a shared engine's clock is not quite ours */
 
 struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GET DELETE */
     struct job_ref ref;
     uint64_t lease; /* 0 = not given */
     bool is_done;   /* DELETE: its work is done, count it as finished */
     bool bound;     /* RESERVE_JOB: as in cmd_reserve */
-    bool if_free;   /* DELETE, no lease: not a job that somebody has reserved */
-    bool brief;     /* but for RESERVE_JOB and GET: its reply needs .ref.seq and .state alone */
+    bool history; /* GET: what happened to the jobs that had this id; of the last one too if it has
+                     ended. NOT_FOUND: nothing is known */
+    bool if_free; /* DELETE, no lease: not a job that somebody has reserved */
+    bool brief;   /* but for RESERVE_JOB and GET: its reply needs .ref.seq and .state alone */
     enum release_why why; /* RELEASE */
-    bool has_delay;       /* RELEASE: due_us is given (else the retry schedule decides) */
-    bool has_priority;    /* RELEASE, BURY, RESCHEDULE */
-    bool has_due;         /* RESCHEDULE */
-    bool has_body;        /* RESCHEDULE */
-    bool has_ttr;         /* TOUCH: run for ttr_us from now */
+    /* RELEASE_ASKED, BURY: what became of this attempt, kept with the last JOB_NOTES_MAX of them
+       until the job ends or is replaced. Opaque to engines but for its code and the time, which is
+       now. Up to JOB_NOTE_MAX; empty, or if nobody tried to the end (`why`): nothing is kept. */
+    struct bytes note;
+    uint16_t note_code; /* of an HTTP answer, or 0 */
+    bool has_delay;     /* RELEASE: due_us is given (else the retry schedule decides) */
+    bool has_priority;  /* RELEASE, BURY, RESCHEDULE */
+    bool has_due;       /* RESCHEDULE; RUN: only if its due time is due_us, to DUE_SAME_US, so that
+                           one that somebody has moved meanwhile does not come early */
+    bool has_body;      /* RESCHEDULE */
+    bool has_ttr;       /* TOUCH: run for ttr_us from now */
     uint32_t priority;
     int64_t due_us;
     int64_t ttr_us;
     enum body_kind body_kind;
     struct bytes content_type;
     struct bytes body;
+    /* RESCHEDULE with a body: the job's own, which are kept. The engine puts them here. */
+    struct bytes properties;
 };
 
 struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST */
@@ -148,6 +175,13 @@ struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST */
     /* LIST: the reply's before, for the next page; empty: from the start. ERR_INVALID: it is not
        one of this engine's for this topic and state. */
     struct bytes cursor;
+    /* CONFIGURE_TOPIC: opaque to engines, up to TOPIC_SETTINGS_MAX; empty: it has none any more.
+       A topic with settings is not forgotten, though it holds no job. */
+    struct bytes settings;
+    bool if_empty;    /* REMOVE_TOPIC, for server/clearing.c: not if it holds jobs */
+    bool if_version;  /* CONFIGURE_TOPIC: only if the settings have this version; else ERR_VERSION.
+                         To take away what is not there is no change, and no error */
+    uint64_t version; /* 0: only if it has none */
 };
 
 struct cmd {
@@ -158,6 +192,19 @@ struct cmd {
         struct cmd_job job;
         struct cmd_topic topic;
     };
+};
+
+/* Does it leave a note with its job, if it brings one? */
+static inline bool cmd_keeps_note(const struct cmd *cmd)
+{
+    return cmd->kind == CMD_BURY || (cmd->kind == CMD_RELEASE && cmd->job.why == RELEASE_ASKED);
+}
+
+/* What is kept of a failed attempt. */
+struct job_note {
+    int64_t at_us;
+    uint16_t code;
+    struct bytes text; /* as it was given */
 };
 
 /* One job as a reply shows it. */
@@ -178,11 +225,19 @@ struct job_view {
     const int64_t *retry_us;
     uint8_t retry_count;
     enum body_kind body_kind;
-    uint64_t where; /* for the engine, to find content type and body */
+    uint64_t where;        /* for the engine, to find content type, body and properties */
+    uint32_t record_bytes; /* the same, of a job that has properties; else 0 */
     uint32_t body_len;
     uint8_t content_type_len;
     struct bytes content_type; /* filled in by the engine, for RESERVE and GET */
     struct bytes body;
+    struct bytes properties; /* the same */
+    /* Of the last note, if there is one: all views have these two, but FINISH's and DELETE's, with
+       whose jobs the notes end. */
+    uint16_t last_code;
+    int64_t last_note_us;         /* 0: there is none */
+    const struct job_note *notes; /* GET, filled in by the engine: the last ones, oldest first */
+    uint8_t note_count;
 };
 
 /* One topic as a reply shows it. */
@@ -200,30 +255,54 @@ struct topic_view {
     /* In the last whole ten seconds: */
     uint32_t pushed_10s, reserved_10s, finished_10s;
     const struct lateness *lateness;
+    /* Of one topic, filled in by the server, from what the engine has told its observer: */
+    struct bytes settings; /* JSON, or empty */
+    uint64_t version;      /* of them */
+    const char *held;      /* why nothing is sent to its target now; NULL: it is, or has none */
+    struct bytes held_by;  /* the receiver whose state that is; may be empty */
 };
 
 struct engine_stats;
+struct happening;
+
+/*
+ * The memory that a reply borrows, if it need not be copied to be kept. Whoever sets `taken` while
+ * the reply is given keeps `jobs` and all that they point to, until `release` is called: once, by
+ * any thread.
+ */
+struct reply_hold {
+    bool taken;
+    void (*release)(struct reply_hold *hold);
+};
 
 struct reply {
     enum err err;
     const char *why; /* with an error: what err_text() does not say, a clause for people, such as
                         the value and its limit; or NULL */
     enum cmd_kind kind;
-    enum job_state state;      /* ERR_WRONG_STATE: the job's */
-    bool kept;                 /* PUSH with IF_EXISTS_KEEP: the job was there already */
-    bool replaced;             /* PUSH with IF_EXISTS_REPLACE: there was an older one */
-    uint32_t count;            /* jobs or topics shown; KICK_TOPIC, CLEAR_TOPIC: jobs changed */
-    bool more;                 /* TOPICS, KICK_TOPIC, CLEAR_TOPIC: there is more after these;
-                                  REMOVE_TOPIC: it stays, for it holds jobs or waiters */
+    enum job_state state; /* ERR_WRONG_STATE: the job's */
+    bool kept;            /* PUSH with IF_EXISTS_KEEP: the job was there already */
+    bool replaced;        /* PUSH with IF_EXISTS_REPLACE: there was an older one */
+    uint32_t count;       /* jobs or topics shown; KICK_TOPIC, CLEAR_TOPIC: jobs changed */
+    bool more; /* GET of a history; TOPICS, KICK_TOPIC, CLEAR_TOPIC: there is more after these;
+                  REMOVE_TOPIC: it stays, for it holds jobs or waiters */
     struct job_view *jobs;     /* PUSH, RESERVE, GET, LIST and single-job commands */
     struct topic_view *topics; /* TOPICS, TOPIC */
+    /* GET of a history, which shows no job: the oldest first; `more`: there may be older ones. */
+    const struct happening *happenings;
+    bool damaged; /* some of them cannot be read */
+    uint32_t happening_count;
+    bool happens_on; /* the job of the last of them lives */
     /* TOPICS with stats: port/engine.h. With an error: as they were known last, or NULL. */
     const struct engine_stats *stats;
     /* LIST: for the next page; empty: this was the last one. For the engine alone to read: see
        base/cursor.h. */
     struct bytes cursor;
+    uint64_t version; /* CONFIGURE_TOPIC: of the settings that there are now; 0: none. The same
+                         with ERR_VERSION */
     /* RESERVE with jobs: what it asked for, .wait_us being what is left of its wait. */
     const struct cmd_reserve *asked;
+    struct reply_hold *hold; /* of large bodies; or NULL */
 };
 
 #endif

@@ -49,6 +49,8 @@ struct core *core_new(const struct core_options *options)
     blocks_init(&core->ids);
     pool_init(&core->waiters, sizeof(struct waiter));
     index_init(&core->index, &core->jobs, options->hash_key);
+    far_index_init(&core->far.places);
+    notes_init(&core->notes);
     topics_init(&core->topics, options->limits.topics, options->hash_key);
     retries_init(&core->retries, options->hash_key);
     wheel_init(&core->delays, &core->jobs, offsetof(struct job, prev), due_of, core->now_us);
@@ -77,6 +79,8 @@ void core_free(struct core *core)
     topics_fini(&core->topics);
     retries_fini(&core->retries);
     index_fini(&core->index);
+    far_index_fini(&core->far.places);
+    notes_fini(&core->notes);
     pool_fini(&core->waiters);
     pool_fini(&core->scan_pool);
     pool_fini(&core->jobs);
@@ -152,6 +156,7 @@ static bool end_leases(struct core *core, uint32_t *budget)
         topics_at(&core->topics, job->topic)->timeouts++;
         core->totals.timeouts++;
         core_fail(core, number, false);
+        core_happened(core, job, HAPPENED_TIMED_OUT, NULL);
     }
 }
 
@@ -160,6 +165,7 @@ static bool trim(struct core *core)
 {
     bool more = pool_trim(&core->jobs);
     more |= blocks_trim(&core->ids);
+    more |= pool_trim(&core->notes.pool);
     more |= pool_trim(&core->waiters);
     more |= pool_trim(&core->scan_pool);
     more |= pool_trim(&core->topics.pool);
@@ -170,8 +176,9 @@ static bool trim(struct core *core)
 static bool has_spare(const struct core *core)
 {
     return pool_has_spare(&core->jobs) || blocks_has_spare(&core->ids) ||
-           pool_has_spare(&core->waiters) || pool_has_spare(&core->scan_pool) ||
-           pool_has_spare(&core->topics.pool) || pool_has_spare(&core->retries.pool);
+           pool_has_spare(&core->notes.pool) || pool_has_spare(&core->waiters) ||
+           pool_has_spare(&core->scan_pool) || pool_has_spare(&core->topics.pool) ||
+           pool_has_spare(&core->retries.pool);
 }
 
 bool core_tick(struct core *core, int64_t now_us, uint32_t steps)

@@ -9,6 +9,7 @@
 #define LATERD_CORE_CORE_H
 
 #include "base/budget.h"
+#include "base/far_index.h"
 #include "core/cmd.h"
 #include "core/event.h"
 
@@ -31,6 +32,10 @@ struct core_limits {
  */
 struct core_callbacks {
     void (*reply)(struct core_callbacks *callbacks, void *ctx, const struct reply *reply);
+    /* A topic's settings have changed, but not in replay; empty: it has none any more. Bytes are
+       borrowed. The same holds for it. May be NULL. */
+    void (*settings)(struct core_callbacks *callbacks, struct bytes topic, uint64_t version,
+                     struct bytes settings);
 };
 
 struct core_options {
@@ -102,8 +107,8 @@ uint64_t core_lease_next(const struct core *core); /* the lease that will be giv
 bool core_is_awaited(const struct core *core);
 
 /*
- * Answers parked reserves with this error (ERR_DRAINING, ERR_STORE_FAILED), as far as the budget
- * goes. True: there are more.
+ * Answers parked reserves with this error (ERR_DRAINING, ERR_STORE_FAILED, ERR_JOURNAL_DOWN), as
+ * far as the budget goes. True: there are more.
  */
 bool core_drain(struct core *core, enum err err);
 
@@ -128,7 +133,11 @@ enum err core_replay(struct core *core, const struct event *event) MUST_USE;
  */
 void core_replay_clock(struct core *core, int64_t clock_us);
 
-/* Is there a live job with this number, or this id? */
+/* Shows a job. False: there is no such one. Good until the core is called again. O(1). */
+bool core_show(const struct core *core, const struct job_ref *ref, struct job_view *out_view);
+
+/* Is there a live job with this number, or this id? Of a far one it can only be said that there may
+   be: true, too. */
 bool core_has(const struct core *core, uint64_t seq, struct bytes id);
 
 /*
@@ -140,20 +149,27 @@ bool core_has(const struct core *core, uint64_t seq, struct bytes id);
 void core_replayed(struct core *core, int64_t now_us);
 
 /*
- * Checkpoint: is the job's record still the one at `where`? If so, emits its EVENT_JOB again, with
- * content type and body as given (the store has just read them), and takes the new place.
+ * Checkpoint: is the newest record of what the event tells of still the one at `where`? If so,
+ * emits it again, with what only the record has (content type, body, properties; the store has just
+ * read them), and takes the new place. For a MOVE of a job whose record lies elsewhere, at `where`,
+ * one is emitted that says how the job is now: the caller knows whether there is a later one. Other
+ * events that have no place of their own do nothing.
  */
-bool core_relocate(struct core *core, uint64_t seq, uint64_t where, struct bytes content_type,
-                   struct bytes body);
+bool core_relocate(struct core *core, const struct event *event, uint64_t where);
 /*
  * Checkpoint: emits again, with an empty body, each job whose record is at a place from `first` up
  * to (not with) `end`: those records cannot be read. Goes through all jobs in slices of `budget`
- * steps, from *cursor on, which is 0 at first; true = there is more.
+ * steps, from *cursor on, which is 0 at first; true = there is more. Notes of attempts at those
+ * places are lost.
  */
 bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
                           uint32_t budget);
-/* The same for topics' pauses, which have no place of their own: emits them all. */
-bool core_relocate_topics(struct core *core, uint32_t *cursor, uint32_t budget);
+/*
+ * The same for topics: emits all pauses, which have no place of their own, and the settings whose
+ * record is at a place from `first` up to (not with) `end`: the core has their bytes.
+ */
+bool core_relocate_topics(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
+                          uint32_t budget);
 
 /*
  * The body of the job that is reserved under this lease turned out damaged: it is buried, so that
@@ -162,11 +178,86 @@ bool core_relocate_topics(struct core *core, uint32_t *cursor, uint32_t budget);
 void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq, uint64_t lease);
 
 /*
- * The consumer of a reserved job has not got it yet: its ttr, or `least_us` if that is longer,
- * counts from now. Sets *out_until_us. False: the job is not reserved under this lease any more.
+ * The consumer of a reserved job has not got it yet: the lease runs for `run_us` from now. Sets
+ * *out_until_us. False: the job is not reserved under this lease any more.
  */
 bool core_restart_lease(struct core *core, int64_t now_us, uint64_t seq, uint64_t lease,
-                        int64_t least_us, int64_t *out_until_us);
+                        int64_t run_us, int64_t *out_until_us);
+
+/* Where the note of an attempt is. */
+struct note_place {
+    uint32_t number;
+    struct stored stored; /* .where 0: it is lost */
+};
+/* The notes of a job that are kept, oldest first. Returns how many. O(1). */
+uint32_t core_note_places(const struct core *core, uint64_t seq,
+                          struct note_place out_places[static JOB_NOTES_MAX]);
+/* All notes die. Before core_free(), for an engine that has their texts in memory. */
+void core_drop_all_notes(struct core *core);
+
+/*
+ * Far jobs: delayed ones that are not in memory, whose records lie in slices of the store. They
+ * count as delayed in every count, and are looked at by nothing else: who wants to do anything with
+ * one reads its record and has it arrive first. All of these but core_replay_far() after replay.
+ */
+
+/* store_far_key(). Before the first of the others. */
+void core_use_far_key(struct core *core, uint64_t key);
+/*
+ * May the job, whose record is the event's and lies at `where`, depart? Only if that is its newest
+ * record and it is delayed until after `due_after_us`. True: `out_job` is all of it as it is now,
+ * its bytes borrowed from `event` and the core. Jobs with notes of attempts stay.
+ */
+bool core_spill(struct core *core, const struct event *event, uint64_t where, int64_t due_after_us,
+                struct event *out_job);
+/*
+ * The job is far from now on, its record at this place. False: it has changed since core_spill() or
+ * core_arrive(), or such a place cannot be kept; nothing has changed. Emits nothing. O(1).
+ */
+bool core_depart(struct core *core, uint64_t seq, struct stored record);
+/*
+ * A far job's record is `event`, with its place: the core has it in memory from now on. Emits
+ * nothing. Until something about it changes it may depart again, to the same place. False: no job
+ * is far at that place; if one that was is in memory, it does not depart again. O(1).
+ */
+bool core_arrive(struct core *core, const struct event *event);
+/*
+ * The places where the record of a far job of this name may lie; whoever reads it there knows.
+ * Returns how many. O(1).
+ */
+uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
+                       uint64_t out_where[static FAR_CANDIDATES_MAX]);
+/* Has the core a job of this name in memory? O(1). */
+bool core_holds(const struct core *core, const struct job_ref *ref);
+/* Is the job of this number far, at this place? As good as certain. O(1). */
+bool core_is_far(const struct core *core, uint64_t seq, uint64_t where);
+/*
+ * Recovery, after all events and before core_replayed(). ERR_EXISTS: the core has the job in
+ * memory, and its record there: it is not far. An older record of it in memory goes. ERR_CORRUPT:
+ * no such place is given out. ERR_JOBS_LIMIT.
+ */
+enum err core_replay_far(struct core *core, const struct far_job *job) MUST_USE;
+/* How many of the topic's delayed jobs are far. O(1). */
+uint64_t core_far_count(const struct core *core, struct bytes topic);
+/* How many of its jobs are delayed, far ones too. O(1). */
+uint64_t core_delayed_count(const struct core *core, struct bytes topic);
+
+/* From where on a command goes through a topic's delayed jobs. */
+struct far_after {
+    int64_t due_us; /* the first one after this due time and number; … */
+    uint64_t seq;
+    bool one; /* … it needs that one alone */
+};
+/* Does the command go through delayed jobs of a topic of which some are far? O(1). */
+bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_after *out_after);
+
+/* A command on one job, in memory: would it be done, and not refused? O(1). */
+bool core_allows(const struct core *core, const struct cmd *cmd);
+/* Is there memory for more jobs (core_limits::memory_bytes)? O(1). */
+bool core_has_memory(const struct core *core);
+/* Far jobs that draw near wait for memory: until they do not, pushes are refused as if there were
+   none. */
+void core_far_waits(struct core *core, bool waits);
 
 enum { NEXT_READY_MAX = 32 };
 
@@ -179,6 +270,7 @@ uint32_t core_next_ready(const struct core *core, struct bytes topic, const stru
 
 struct core_totals {
     uint64_t jobs[JOB_STATES], urgent;
+    uint64_t far; /* of the delayed ones, those that are not in memory */
     uint64_t topics, waiters;
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
     uint64_t seq_next, lease_next;
@@ -188,14 +280,20 @@ struct core_totals {
 void core_totals(const struct core *core, struct core_totals *out_totals);
 
 /*
- * Delayed jobs due within each of the spans after now. O(wheel slots), see wheel_count_until: near
- * enough for people, exact for small numbers.
+ * Delayed jobs in memory that are due within each of the spans after now. O(wheel slots), see
+ * wheel_count_until: near enough for people, exact for small numbers.
  */
 void core_due_within(const struct core *core, int64_t now_us, const int64_t *spans_us,
                      uint64_t *out_counts, uint32_t span_count);
 
 /* Shows every job, in no order. O(jobs). The core must not be called from inside. */
 void core_each(const struct core *core, void (*each)(void *ctx, const struct job *job), void *ctx);
+
+/* Tells of the settings of all topics that have any. The core must not be called from inside. */
+void core_each_settings(const struct core *core,
+                        void (*each)(void *ctx, struct bytes topic, uint64_t version,
+                                     struct bytes settings),
+                        void *ctx);
 
 /* CHECKs every invariant of the whole state. O(everything): tests and the simulator only. */
 void core_valid(const struct core *core);

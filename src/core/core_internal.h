@@ -5,6 +5,8 @@
  *     reserve.c  taking jobs, waiting for them           replay.c  events back into state
  *     scan.c     commands that look at or change many    inspect.c totals, digest, validity
  *     transitions.c  the moves of a job and their events     topic_commands.c  commands on a topic
+ *     settings.c     topics' settings        notes.c    notes of failed attempts
+ *     far.c      delayed jobs that are not in memory         history.c what happened, told
  *
  * Invariants
  * C1 A job hangs where its state says: DELAYED on `delays`, READY in its topic's queue, RESERVED
@@ -14,16 +16,19 @@
  * until the job gets another due time, though a restart may find a clock that was set back: a
  * waiting job is READY if it was due or is due now, else DELAYED. C3 A lease number is given once;
  * a job has a lease if, and only if, it is RESERVED. C4 Every change that must survive is emitted
- * to the sink before its command is answered.
+ * to the sink before its command is answered. C5 A far job counts
+ * as DELAYED and is in `far` by its number and by its id; it is neither in the pool nor on a wheel.
  */
 #ifndef LATERD_CORE_CORE_INTERNAL_H
 #define LATERD_CORE_CORE_INTERNAL_H
 
 #include "base/cursor.h"
+#include "base/far_index.h"
 #include "base/list.h"
 #include "base/wheel.h"
 #include "core/core.h"
 #include "core/index.h"
+#include "core/notes.h"
 #include "core/retry.h"
 #include "core/top_k.h"
 #include "core/topic.h"
@@ -40,6 +45,7 @@ struct wanted {
     uint32_t max;
     bool listed_order;
     bool bound;
+    int64_t ttr_us; /* 0: the jobs' own */
 };
 
 struct waiter {
@@ -77,6 +83,15 @@ struct scan {
     struct top_k page;
 };
 
+/* Delayed jobs whose records lie in slices of the store, and which are not in memory. */
+struct far_jobs {
+    struct far_index places; /* by a job's number and, if it has one, by its client's id */
+    uint64_t key;            /* of the hashes of ids */
+    uint64_t count;
+    uint64_t with_id; /* of them */
+    bool waits;       /* see core_far_waits() */
+};
+
 struct core {
     struct core_limits limits;
     struct event_sink *sink;
@@ -93,6 +108,8 @@ struct core {
     struct pool jobs;
     struct blocks ids; /* of jobs, those too long for struct job */
     struct index index;
+    struct far_jobs far;
+    struct notes notes;
     struct topics topics;
     struct retries retries;
     struct wheel delays; /* jobs by due_us */
@@ -153,14 +170,21 @@ static inline void core_set_due(struct job *job, int64_t due_us)
 /* DELAYED, or READY if the job is or was due already. */
 enum job_state core_waiting_state(const struct core *core, const struct job *job);
 
+/* What of a job lies in its record alone. */
+struct job_content {
+    struct bytes content_type, body, properties;
+};
+
+/* The job's state as the log is to have it. */
+struct job_now core_job_now(const struct core *core, const struct job *job);
 /* Emits a whole job; the sink's answer becomes its place, the old record dies. */
-void core_emit_job(struct core *core, struct job *job, struct bytes content_type, struct bytes body,
+void core_emit_job(struct core *core, struct job *job, const struct job_content *content,
                    bool promised);
 void core_emit_move(struct core *core, const struct job *job, bool promised);
 void core_emit_pause(struct core *core, const struct topic *topic);
 
-/* Reserves a job: a ready one, or by name a delayed or buried one. */
-void core_lease(struct core *core, uint32_t number, bool bound);
+/* Reserves a job: a ready one, or by name a delayed or buried one. ttr_us 0: its own. */
+void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us);
 /* Removes an unlinked job's lease from the counts. */
 void core_end_lease(struct job *job);
 /* A reserved job's attempt failed: again by its schedule, or buried when that is used up. */
@@ -173,7 +197,7 @@ void core_kick(struct core *core, uint32_t number);       /* BURIED or DELAYED *
  * A job ends in two steps, so that a reply can still show it: retire() takes it out of the queue
  * and emits that; forget() frees its memory.
  */
-void core_retire(struct core *core, uint32_t number);
+void core_retire(struct core *core, uint32_t number, enum event_end end);
 /* As retire(), but emits nothing: the next event must say that the record returned here dies. */
 struct stored core_displace(struct core *core, uint32_t number);
 void core_forget(struct core *core, uint32_t number);
@@ -195,6 +219,22 @@ static inline struct job_view *core_view_for(struct core *core, const struct job
     core->brief_view.state = (enum job_state)job->state;
     return &core->brief_view;
 }
+
+/* ---- history.c ---- */
+
+/* Tells of what has just happened to the job, after its event. See core_happened(). */
+void core_tell_happening(struct core *core, const struct job *job, enum happening_kind what,
+                         const struct job_note *why);
+/* The same, if somebody keeps the history of jobs: nothing but this branch if nobody does. `why`
+   NULL: nobody said. */
+static inline void core_happened(struct core *core, const struct job *job, enum happening_kind what,
+                                 const struct job_note *why)
+{
+    if (core->sink->happened)
+        core_tell_happening(core, job, what, why);
+}
+/* A push took the id of the job of that number, which is no more. */
+void core_tell_replaced(struct core *core, uint64_t old_seq, const struct job *job);
 
 /* ---- reserve.c ---- */
 
@@ -221,6 +261,43 @@ static inline struct listing core_listing(struct bytes topic, enum job_state sta
 {
     return (struct listing){.engine = CURSOR_EMBEDDED, .state = (uint8_t)state, .topic = topic};
 }
+
+/* ---- notes.c ---- */
+
+/* Keeps a note of the job's attempt that ends now. Before the event of that end, so that an end
+   that is durable has its note. None is kept of an empty text, nor above the limit of memory. */
+void core_note(struct core *core, struct job *job, struct bytes text, uint16_t code);
+void core_drop_notes(struct core *core, uint64_t seq); /* if there are any */
+void core_view_notes(const struct core *core, const struct job *job, struct job_view *view);
+enum err core_replay_note(struct core *core, const struct event *event) MUST_USE;
+void core_replayed_notes(struct core *core); /* drops those without a job */
+bool core_relocate_note(struct core *core, const struct event *event, uint64_t where);
+/* As core_relocate_unread(): notes whose texts cannot be read are lost. */
+bool core_lose_notes(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
+                     uint32_t budget);
+
+/* ---- replay.c ---- */
+
+/* Is it a job that this program could have emitted? */
+enum err core_check_job_event(const struct event *event) MUST_USE;
+/* A new job as the event tells of it, in the index, linked nowhere. Returns its number. */
+uint32_t core_restore_job(struct core *core, const struct event *event, const struct topic *topic);
+/* A job that is linked nowhere ends, and nothing is emitted. */
+void core_drop_job(struct core *core, uint32_t number);
+
+/* ---- far.c ---- */
+
+/* Takes no part in replay; a far job's names count as used. */
+bool core_has_far(const struct core *core, uint64_t seq, struct bytes id);
+
+/* ---- settings.c ---- */
+
+void core_configure(struct core *core, const struct cmd_topic *cmd, void *ctx);
+/* The topic has no settings any more; emits that, if it had any. */
+void core_unset_settings(struct core *core, struct topic *topic);
+enum err core_replay_settings(struct core *core, const struct event *event) MUST_USE;
+/* Emits them again, if their record is at a place from `first` up to (not with) `end`. */
+bool core_relocate_settings(struct core *core, struct topic *topic, uint64_t first, uint64_t end);
 
 /* ---- scan.c ---- */
 

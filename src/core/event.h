@@ -6,6 +6,7 @@
 #ifndef LATERD_CORE_EVENT_H
 #define LATERD_CORE_EVENT_H
 
+#include "core/happening.h"
 #include "core/job.h"
 
 enum event_kind {
@@ -13,6 +14,16 @@ enum event_kind {
     EVENT_MOVE = 2,  /* a job's state, times, lease and counts */
     EVENT_GONE = 3,  /* the job is finished, deleted or replaced, and never comes back */
     EVENT_TOPIC = 4, /* a topic's pause */
+    /* 5 is none: store/record.h */
+    EVENT_NOTE = 6,     /* what became of one attempt at a job */
+    EVENT_SETTINGS = 7, /* a topic's settings; empty: it has none any more */
+};
+
+/* Why a job has gone. */
+enum event_end {
+    END_UNKNOWN = 0, /* an earlier version wrote it, or nobody was to read it */
+    END_FINISHED,
+    END_DELETED,
 };
 
 /* What both a whole job and a move carry. */
@@ -27,6 +38,13 @@ struct job_now {
     struct job_counts counts;
 };
 
+/* What is known of a note besides its text. */
+struct note_head {
+    int64_t at_us;
+    uint32_t number; /* of the job's notes, from 1 */
+    uint16_t code;
+};
+
 struct event {
     enum event_kind kind;
     /*
@@ -34,10 +52,14 @@ struct event {
      * reservation, a ttr that ran out); it may be written with the next batch.
      */
     bool promised;
-    struct job_now job; /* JOB, MOVE; of GONE only .seq */
-    /* JOB only. All bytes are borrowed until emit() returns. */
-    struct bytes id;    /* empty: server-made */
-    struct bytes topic; /* also of TOPIC */
+    /* JOB, MOVE; of GONE and NOTE only .seq; of SETTINGS .seq is their version. */
+    struct job_now job;
+    struct note_head note; /* NOTE only */
+    enum event_end end;    /* GONE only */
+    /* Empty: server-made. Of MOVE and GONE a log keeps it only once it has had a follower. */
+    struct bytes id;
+    /* JOB only. All bytes, the id's too, are borrowed until emit() returns. */
+    struct bytes topic; /* also of TOPIC and SETTINGS */
     int64_t ttr_us;
     int64_t created_us;
     uint32_t delay_s;
@@ -46,20 +68,45 @@ struct event {
     enum body_kind body_kind;
     enum ready_order order;
     struct bytes content_type;
-    struct bytes body;
+    struct bytes body;       /* also the bytes of SETTINGS, and a NOTE's text */
+    struct bytes properties; /* up to JOB_PROPERTIES_MAX; mostly empty */
     /* TOPIC only: paused until then; 0 = not paused, INT64_MAX = until resumed. */
     int64_t pause_until_us;
     /*
      * JOB over an older image, or in place of another job with its id, and GONE: where the record
-     * that now dies is. `where` 0 = none. In replay the store passes here, for JOB, where the
-     * record is.
+     * that now dies is. `where` 0 = none. In replay the store passes here where the record is, if
+     * event_has_place(). MOVE: where the job's record is, because the log must say so of a far one.
      */
     struct stored record;
 };
 
-/* The engine's callback. For EVENT_JOB it returns where the job's record now is. */
+/*
+ * A far job: its record lies in a slice of the store, sorted by due time, until it draws near. This
+ * is what an index needs to find it. Bytes are borrowed.
+ */
+struct far_job {
+    uint64_t seq;
+    uint64_t id_hash; /* of the client's id, with store_far_key(); 0: it has none */
+    uint64_t where;   /* of its record: struct stored::where */
+    struct bytes topic;
+};
+
+/* Does something live at the event's record, until it dies? */
+static inline bool event_has_place(const struct event *event)
+{
+    return event->kind == EVENT_JOB || event->kind == EVENT_NOTE ||
+           (event->kind == EVENT_SETTINGS && event->body.len > 0);
+}
+
+/* The engine's callbacks. */
 struct event_sink {
+    /* Returns where the record is, if event_has_place(). */
     struct stored (*emit)(struct event_sink *sink, const struct event *event);
+    /* The record of settings or of a note at this place died: no record says so. In replay, too.
+       May be NULL. */
+    void (*died)(struct event_sink *sink, struct stored record);
+    /* After the event that makes it so was emitted. NULL: nobody keeps the history of jobs. */
+    void (*happened)(struct event_sink *sink, const struct happening *happening);
 };
 
 #endif

@@ -9,6 +9,7 @@
 void core_totals(const struct core *core, struct core_totals *out_totals)
 {
     *out_totals = core->totals;
+    out_totals->far = core->far.count;
     out_totals->topics = core->topics.pool.count;
     out_totals->waiters = core->waiters.count;
     out_totals->seq_next = core->seq_next;
@@ -61,17 +62,19 @@ static void valid_job(const struct core *core, const struct job *job)
     CHECK(job->seq > 0 && job->seq < core->seq_next);
     CHECK(job->state != JOB_READY || job->was_due);
     CHECK(job->state != JOB_DELAYED || !job->was_due);
+    CHECK(job->has_notes == (notes_find(&core->notes, job->seq) != NULL));
     CHECK(pool_has(&core->topics.pool, job->topic) &&
           topics_at(&core->topics, job->topic)->name.len);
 }
 
 static void valid_counts(const struct core *core)
 {
-    uint64_t jobs[JOB_STATES] = {0}, urgent = 0;
+    uint64_t jobs[JOB_STATES] = {0}, urgent = 0, far = 0;
     const struct topics *topics = &core->topics;
     for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
         const struct topic *topic = topics_at(topics, i);
-        CHECK(topic->jobs[JOB_GONE] == 0);
+        CHECK(topic->jobs[JOB_GONE] == 0 && topic->far <= topic->jobs[JOB_DELAYED]);
+        far += topic->far;
         urgent += topic->urgent;
         for (int state = 0; state < JOB_STATES; state++)
             jobs[state] += topic->jobs[state];
@@ -81,13 +84,14 @@ static void valid_counts(const struct core *core)
         CHECK(jobs[state] == core->totals.jobs[state]);
         all += jobs[state];
     }
-    CHECK(all == core->jobs.count && urgent == core->totals.urgent);
-    CHECK(jobs[JOB_DELAYED] == core->delays.count && jobs[JOB_RESERVED] == core->leases.count);
+    CHECK(all == core->jobs.count + far && far == core->far.count && urgent == core->totals.urgent);
+    CHECK(jobs[JOB_DELAYED] == core->delays.count + far &&
+          jobs[JOB_RESERVED] == core->leases.count);
 }
 
 void core_valid(const struct core *core)
 {
-    uint64_t jobs[JOB_STATES] = {0};
+    uint64_t jobs[JOB_STATES] = {0}, noted = 0;
     if (core->replaying)
         return; /* jobs hang nowhere yet */
     for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
@@ -96,10 +100,15 @@ void core_valid(const struct core *core)
         if (job->state == JOB_GONE)
             continue;
         valid_job(core, job);
+        noted += job->has_notes;
         jobs[job->state]++;
     }
+    jobs[JOB_DELAYED] += core->far.count;
     for (int state = 0; state < JOB_STATES; state++)
         CHECK(jobs[state] == core->totals.jobs[state]);
+    CHECK(core->far.places.count == core->far.count + core->far.with_id);
+    far_index_valid(&core->far.places);
+    CHECK(noted == map_count(&core->notes.by_seq) && noted == core->notes.pool.count);
     valid_counts(core);
     valid_waiters(core);
     index_valid(&core->index);
@@ -151,9 +160,15 @@ static uint64_t digest_job(const struct core *core, const struct job *job)
         job->order,
         job->content_type_len,
         job->body_len,
+        job->has_properties,
         retry ? retry->count : 0,
     };
     uint64_t hash = mix(1, numbers, sizeof(numbers));
+    const struct job_notes *notes = job->has_notes ? notes_find(&core->notes, job->seq) : NULL;
+    if (notes) {
+        uint64_t last[] = {notes->last, (uint64_t)notes->last_us, notes->last_code};
+        hash = mix(hash, last, sizeof(last));
+    }
     if (retry)
         hash = mix(hash, retry->waits_us, retry->count * sizeof(*retry->waits_us));
     hash = mix_bytes(hash, job_id(job));
@@ -184,6 +199,10 @@ uint64_t core_digest(const struct core *core)
         const struct topic *topic = topics_at(topics, i);
         if (topic->pause_until_us)
             sum += mix_bytes(mix(2, &topic->pause_until_us, sizeof(topic->pause_until_us)),
+                             topic->name);
+        if (topic->settings)
+            sum += mix_bytes(mix_bytes(topic->settings->version,
+                                       bytes_of(topic->settings->bytes, topic->settings->len)),
                              topic->name);
     }
     return sum;

@@ -39,6 +39,13 @@ enum {
     RETRY_STEPS_MAX = 64,
 };
 
+enum {
+    JOB_PROPERTIES_MAX = 4096,      /* bytes of a job's properties */
+    JOB_NOTE_MAX = 4608,            /* bytes of the note of one failed attempt */
+    JOB_NOTES_MAX = 5,              /* failed attempts whose notes are kept: the last ones */
+    TOPIC_SETTINGS_MAX = 16 * 1024, /* bytes of a topic's settings */
+};
+
 /* What the body's bytes are, so that /v1 hands a body back in the form it came in. */
 enum body_kind {
     BODY_BYTES = 0, /* bytes or text */
@@ -80,8 +87,11 @@ struct job {
     uint32_t priority; /* lower first */
     uint32_t retry;    /* number of the retry schedule, 0 = none */
     uint8_t state;     /* enum job_state; written by job_move() and job_restore() only */
-    enum body_kind body_kind : 4;
-    enum ready_order order : 2;
+    enum body_kind body_kind : 2;
+    enum ready_order order : 1;
+    bool leaving : 1;        /* unchanged since core_spill() or core_arrive(): see far.c */
+    bool has_properties : 1; /* its record has them, and so is read whole */
+    bool has_notes : 1;      /* core::notes has some of it */
     bool bound : 1;   /* RESERVED: the lease is a connection's, and the log does not know of it */
     bool was_due : 1; /* its due time has come, even if the clock was set back since */
     uint8_t content_type_len;

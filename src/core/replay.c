@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "core/core_internal.h"
 
-static void drop(struct core *core, uint32_t number)
+void core_drop_job(struct core *core, uint32_t number)
 {
     struct job *job = core_job(core, number);
     index_remove(&core->index, number);
@@ -43,40 +43,19 @@ static enum err check_now(const struct job_now *now)
     return OK;
 }
 
-static enum err check_job(const struct event *event)
+enum err core_check_job_event(const struct event *event)
 {
-    if (event->id.len > JOB_ID_MAX || event->content_type.len > CONTENT_TYPE_MAX ||
-        event->body.len > UINT32_MAX || event->retry_count > RETRY_STEPS_MAX || event->ttr_us < 1 ||
-        event->topic.len == 0 || event->topic.len > TOPIC_NAME_MAX)
+    if (check_now(&event->job) || event->id.len > JOB_ID_MAX ||
+        event->content_type.len > CONTENT_TYPE_MAX || event->body.len > UINT32_MAX ||
+        event->properties.len > JOB_PROPERTIES_MAX || event->retry_count > RETRY_STEPS_MAX ||
+        event->ttr_us < 1 || event->topic.len == 0 || event->topic.len > TOPIC_NAME_MAX)
         return ERR_CORRUPT;
     return OK;
 }
 
-static enum err replay_job(struct core *core, const struct event *event)
+uint32_t core_restore_job(struct core *core, const struct event *event, const struct topic *topic)
 {
-    struct topic *topic;
-    enum err err = check_job(event);
-    if (!err)
-        err = topics_get_or_create(&core->topics, event->topic, &topic);
-    if (err)
-        return err;
-    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
-    if (number != POOL_NONE)
-        drop(core, number); /* an older image of the same job */
-    if (event->id.len) {
-        /*
-         * Another live job has the id: the end of one of them is missing here, so it was never
-         * durable. Numbers go up, so the higher one was pushed later and replaced the other.
-         */
-        number = index_find(&core->index, &(struct job_ref){.id = event->id});
-        if (number != POOL_NONE && core_job(core, number)->seq > event->job.seq)
-            return OK;
-        if (number != POOL_NONE)
-            drop(core, number);
-    }
-    if (core->jobs.count >= CORE_JOBS_MAX)
-        return ERR_JOBS_LIMIT;
-    number = pool_take(&core->jobs);
+    uint32_t number = pool_take(&core->jobs);
     struct job *job = core_job(core, number);
     *job = (struct job){
         .seq = event->job.seq,
@@ -84,6 +63,8 @@ static enum err replay_job(struct core *core, const struct event *event)
         .retry = retries_take(&core->retries, event->retry_us, event->retry_count),
         .body_kind = event->body_kind,
         .order = event->order,
+        .has_properties = event->properties.len > 0,
+        .has_notes = notes_find(&core->notes, event->job.seq) != NULL,
         .content_type_len = (uint8_t)event->content_type.len,
         .ttr_us = event->ttr_us,
         .created_us = event->created_us,
@@ -95,6 +76,36 @@ static enum err replay_job(struct core *core, const struct event *event)
     job_id_set(job, event->id, &core->ids);
     set_now(core, job, &event->job);
     index_add(&core->index, number);
+    return number;
+}
+
+static enum err replay_job(struct core *core, const struct event *event)
+{
+    struct topic *topic;
+    enum err err = core_check_job_event(event);
+    if (!err)
+        err = topics_get_or_create(&core->topics, event->topic, &topic);
+    if (err)
+        return err;
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
+    if (number != POOL_NONE) {                     /* an older image of the same job */
+        core_job(core, number)->has_notes = false; /* they stay */
+        core_drop_job(core, number);
+    }
+    if (event->id.len) {
+        /*
+         * Another live job has the id: the end of one of them is missing here, so it was never
+         * durable. Numbers go up, so the higher one was pushed later and replaced the other.
+         */
+        number = index_find(&core->index, &(struct job_ref){.id = event->id});
+        if (number != POOL_NONE && core_job(core, number)->seq > event->job.seq)
+            return OK;
+        if (number != POOL_NONE)
+            core_drop_job(core, number);
+    }
+    if (core->jobs.count >= CORE_JOBS_MAX)
+        return ERR_JOBS_LIMIT;
+    (void)core_restore_job(core, event, topic);
     return OK;
 }
 
@@ -122,6 +133,10 @@ enum err core_replay(struct core *core, const struct event *event)
     begin_replay(core);
     if (event->kind == EVENT_TOPIC)
         return replay_pause(core, event);
+    if (event->kind == EVENT_SETTINGS)
+        return core_replay_settings(core, event);
+    if (event->kind == EVENT_NOTE)
+        return core_replay_note(core, event);
     enum err err = event->kind == EVENT_GONE ? OK : check_now(&event->job);
     if (err || event->job.seq == UINT64_MAX)
         return ERR_CORRUPT;
@@ -129,19 +144,32 @@ enum err core_replay(struct core *core, const struct event *event)
     if (event->kind == EVENT_JOB)
         return replay_job(core, event);
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
+    if (event->kind == EVENT_GONE)
+        core_drop_notes(core, event->job.seq);
+    if (number != POOL_NONE && event->kind == EVENT_GONE)
+        core_job(core, number)->has_notes = false;
     if (number == POOL_NONE)
         return OK; /* its job is gone already, further on in a log that was carried */
     if (event->kind == EVENT_MOVE)
         set_now(core, core_job(core, number), &event->job);
     else
-        drop(core, number);
+        core_drop_job(core, number);
     return OK;
+}
+
+bool core_show(const struct core *core, const struct job_ref *ref, struct job_view *out_view)
+{
+    uint32_t number = index_find(&core->index, ref);
+    if (number != POOL_NONE)
+        core_view(core, core_job(core, number), out_view);
+    return number != POOL_NONE;
 }
 
 bool core_has(const struct core *core, uint64_t seq, struct bytes id)
 {
     return index_find(&core->index, &(struct job_ref){.seq = seq}) != POOL_NONE ||
-           (id.len && index_find(&core->index, &(struct job_ref){.id = id}) != POOL_NONE);
+           (id.len && index_find(&core->index, &(struct job_ref){.id = id}) != POOL_NONE) ||
+           core_has_far(core, seq, id);
 }
 
 /* What is due by the log's clock has become ready, or has ended. */
@@ -231,49 +259,91 @@ void core_replayed(struct core *core, int64_t now_us)
         back_us = core->replay_clock_us - core->now_us;
     core->replaying = core->replay_untimed = false;
     core->topics.max = core->limits.topics;
+    core_replayed_notes(core);
     place_jobs(core, back_us);
     place_pauses(core, back_us);
 }
 
-bool core_relocate(struct core *core, uint64_t seq, uint64_t where, struct bytes content_type,
-                   struct bytes body)
+/* The record of such a job lies in a slice, where it stays: it is the move that must not be lost.
+ */
+static bool relocate_move(struct core *core, const struct event *event, uint64_t where)
 {
-    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
+    if (number == POOL_NONE)
+        return false;
+    const struct job *job = core_job(core, number);
+    if (job->where != where)
+        return false;
+    core_emit_move(core, job, false);
+    return true;
+}
+
+bool core_relocate(struct core *core, const struct event *event, uint64_t where)
+{
+    if (event->kind == EVENT_MOVE)
+        return relocate_move(core, event, where);
+    if (event->kind == EVENT_SETTINGS) {
+        struct topic *topic = topics_find(&core->topics, event->topic);
+        return topic && core_relocate_settings(core, topic, where, where + 1);
+    }
+    if (event->kind == EVENT_NOTE)
+        return core_relocate_note(core, event, where);
+    if (event->kind != EVENT_JOB)
+        return false;
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
     if (number == POOL_NONE || core_job(core, number)->where != where)
         return false;
-    core_emit_job(core, core_job(core, number), content_type, body, false);
+    core_emit_job(core, core_job(core, number),
+                  &(struct job_content){event->content_type, event->body, event->properties},
+                  false);
     return true;
 }
 
 bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
                           uint32_t budget)
 {
-    enum { EMIT_STEPS = 16 }; /* as many as jobs that are only looked at */
+    enum {
+        EMIT_STEPS = 16,      /* as many as jobs that are only looked at */
+        NOTES_FROM = 1 << 30, /* the cursor's place in the notes, behind the jobs */
+    };
+    if (*cursor >= NOTES_FROM) {
+        uint32_t place = *cursor - NOTES_FROM;
+        bool more = core_lose_notes(core, first, end, &place, budget);
+        *cursor = NOTES_FROM + place;
+        return more;
+    }
     for (uint32_t steps = 0; steps < budget; steps++, ++*cursor) {
         *cursor = pool_next(&core->jobs, *cursor);
-        if (*cursor == POOL_NONE)
-            return false;
+        if (*cursor == POOL_NONE) {
+            *cursor = NOTES_FROM;
+            return true;
+        }
         struct job *job = core_job(core, *cursor);
         if (job->state == JOB_GONE || job->where < first || job->where >= end)
             continue;
         job->content_type_len = 0;
         job->body_len = 0;
-        core_emit_job(core, job, (struct bytes){0}, (struct bytes){0}, false);
+        job->has_properties = false;
+        core_emit_job(core, job, &(struct job_content){0}, false);
         steps += EMIT_STEPS;
     }
     return true;
 }
 
-bool core_relocate_topics(struct core *core, uint32_t *cursor, uint32_t budget)
+bool core_relocate_topics(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
+                          uint32_t budget)
 {
+    enum { EMIT_STEPS = 16 }; /* settings may be long */
     const struct topics *topics = &core->topics;
     for (uint32_t steps = 0; steps < budget; steps++, ++*cursor) {
         *cursor = topics_next(topics, *cursor);
         if (*cursor == POOL_NONE)
             return false;
-        const struct topic *topic = topics_at(topics, *cursor);
+        struct topic *topic = topics_at(topics, *cursor);
         if (topic->pause_until_us)
             core_emit_pause(core, topic);
+        if (core_relocate_settings(core, topic, first, end))
+            steps += EMIT_STEPS;
     }
     return true;
 }

@@ -62,7 +62,7 @@ static uint32_t take(struct core *core, uint32_t count, const struct wanted *wan
         uint32_t number = choose(core, count, wanted->listed_order);
         if (number == POOL_NONE)
             break;
-        core_lease(core, number, wanted->bound);
+        core_lease(core, number, wanted->bound, wanted->ttr_us);
         struct job_view *views = core_views(core, taken + 1);
         core_view(core, core_job(core, number), &views[taken]);
         body_bytes += views[taken].body_len;
@@ -119,7 +119,10 @@ static enum err link_topic(struct core *core, uint32_t number, struct bytes name
 
 static struct wanted wanted_of(const struct cmd_reserve *cmd)
 {
-    return (struct wanted){.max = cmd->max, .listed_order = cmd->listed_order, .bound = cmd->bound};
+    return (struct wanted){.max = cmd->max,
+                           .listed_order = cmd->listed_order,
+                           .bound = cmd->bound,
+                           .ttr_us = cmd->ttr_us};
 }
 
 static enum err park(struct core *core, const struct cmd_reserve *cmd, void *ctx,
@@ -194,6 +197,7 @@ static struct cmd_reserve asked_now(struct core *core, const struct waiter *wait
         .topic_count = waiter->link_count,
         .max = waiter->wanted.max,
         .wait_us = waiter->until_us > core->now_us ? waiter->until_us - core->now_us : 0,
+        .ttr_us = waiter->wanted.ttr_us,
         .listed_order = waiter->wanted.listed_order,
         .bound = waiter->wanted.bound,
     };
@@ -312,18 +316,20 @@ static uint32_t find_leased(struct core *core, int64_t now_us, uint64_t seq, uin
 void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq, uint64_t lease)
 {
     uint32_t number = find_leased(core, now_us, seq, lease);
-    if (number != POOL_NONE)
-        core_bury(core, number, false);
+    if (number == POOL_NONE)
+        return;
+    core_bury(core, number, false);
+    core_happened(core, core_job(core, number), HAPPENED_BURIED, NULL);
 }
 
 bool core_restart_lease(struct core *core, int64_t now_us, uint64_t seq, uint64_t lease,
-                        int64_t least_us, int64_t *out_until_us)
+                        int64_t run_us, int64_t *out_until_us)
 {
     uint32_t number = find_leased(core, now_us, seq, lease);
     if (number == POOL_NONE)
         return false;
     struct job *job = core_unlink(core, number);
-    job->until_us = time_add(core->now_us, job->ttr_us > least_us ? job->ttr_us : least_us);
+    job->until_us = time_add(core->now_us, run_us);
     core_link(core, number, JOB_RESERVED);
     if (!job->bound)
         core_emit_move(core, job, false);

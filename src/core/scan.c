@@ -42,7 +42,7 @@ static void change(struct core *core, struct scan *scan, uint32_t number)
     }
     topics_at(&core->topics, core_job(core, number)->topic)->deleted++;
     core->totals.deleted++;
-    core_retire(core, number);
+    core_retire(core, number, END_DELETED);
     core_forget(core, number);
 }
 
@@ -187,9 +187,11 @@ static void reply_page(struct core *core, struct scan *scan)
         if (is_as_seen(core, scan, entry))
             core_view(core, core_job(core, entry->number), &reply.jobs[reply.count++]);
     }
-    if (page->more) {
-        struct listing listing =
-            core_listing(topics_at(&core->topics, scan->topic)->name, scan->state);
+    const struct topic *topic = topics_at(&core->topics, scan->topic);
+    /* Of far jobs so many were brought in as may be on a page: others may come after them. */
+    bool far = scan->state == JOB_DELAYED && topic->far > 0 && page->count == page->max;
+    if (page->more || (far && page->count > 0)) {
+        struct listing listing = core_listing(topic->name, scan->state);
         reply.cursor = cursor_write(&listing, &end, room);
     }
     core_reply(core, scan->ctx, &reply);
@@ -219,6 +221,7 @@ static void reply_changed(struct core *core, const struct scan *scan)
 {
     const struct topic *topic = topics_at(&core->topics, scan->topic);
     bool more = scan->step == SCAN_PAGE ? scan->page.more : topic->jobs[scan->state] > 0;
+    more = more || (scan->state == JOB_DELAYED && topic->far > 0);
     core_reply(core, scan->ctx,
                &(struct reply){.kind = scan->kind, .count = scan->changed, .more = more});
 }

@@ -35,6 +35,7 @@ void topics_fini(struct topics *topics)
     for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
         struct topic *topic = topics_at(topics, i);
         ready_heap_fini(&topic->ready);
+        mem_free(topic->settings);
         mem_free((char *)(uintptr_t)topic->name.at);
     }
     map_fini(&topics->by_name);
@@ -131,7 +132,7 @@ static bool is_idle(const struct topic *topic)
     uint64_t held = topic->waiters + topic->pins;
     for (int state = JOB_DELAYED; state < JOB_STATES; state++)
         held += topic->jobs[state];
-    return held == 0 && topic->pause_until_us == 0;
+    return held == 0 && topic->pause_until_us == 0 && !topic->settings;
 }
 
 static bool is_servable(const struct topic *topic)
@@ -163,6 +164,7 @@ void topics_valid(const struct topics *topics, const struct pool *jobs)
         CHECK(topic->idle == is_idle(topic) && topic->servable == is_servable(topic));
         CHECK(list_empty(&topic->place) == !(topic->idle || topic->servable));
         CHECK(topic->ready.count == topic->jobs[JOB_READY]);
+        CHECK(!topic->settings || (topic->settings->len && topic->settings->version));
         ready_heap_valid(&topic->ready, jobs);
         uint64_t waiters = 0, buried = 0, urgent = 0;
         for (uint32_t ready = 0; ready < topic->ready.count; ready++)

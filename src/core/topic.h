@@ -1,7 +1,7 @@
 /*
  * A topic: its ready jobs, buried jobs, waiting consumers, pause and counters. Topics are made when
- * they are first named and stay while they hold anything; idle ones are evicted, oldest
- * first, only when limits.topics is reached, so that their counters last.
+ * they are first named and stay while they hold anything, or have settings; idle ones are evicted,
+ * oldest first, only when limits.topics is reached, so that their counters last.
  */
 #ifndef LATERD_CORE_TOPIC_H
 #define LATERD_CORE_TOPIC_H
@@ -13,6 +13,14 @@
 #include "core/name_order.h"
 #include "core/rate.h"
 #include "core/ready_heap.h"
+
+/* Opaque bytes that are kept with a topic. */
+struct topic_settings {
+    uint64_t version;     /* a server-made number: grows over all topics, is never given again */
+    struct stored stored; /* their record */
+    size_t len;           /* bytes, at least 1 */
+    char bytes[];
+};
 
 struct topic {
     struct bytes name; /* mem_alloc'd */
@@ -31,9 +39,11 @@ struct topic {
     int64_t pause_until_us;          /* 0 = not paused */
     int64_t pause_us;                /* how long that pause is altogether */
     uint64_t jobs[JOB_STATES];
+    uint64_t far;    /* of the delayed ones, those that are not in memory: core/far.c */
     uint64_t urgent; /* ready ones with a priority below PRIORITY_URGENT */
     uint64_t waiters;
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked, pauses;
+    struct topic_settings *settings; /* mem_alloc'd; NULL: none */
     struct rate push_rate, reserve_rate, finish_rate;
     struct lateness lateness;
 };

@@ -88,6 +88,7 @@ static void remove_topic(struct core *core, struct topic *topic, void *ctx)
         core_set_pause(core, topic, 0);
         core_emit_pause(core, topic);
     }
+    core_unset_settings(core, topic);
     bool idle = topic->idle;
     if (idle)
         topics_forget(&core->topics, topic);
@@ -155,6 +156,10 @@ uint64_t core_topic_cmd(struct core *core, const struct cmd *cmd, void *ctx)
     uint64_t parked = 0;
     if (cmd->kind == CMD_TOPICS) {
         list_topics(core, &cmd->topic, ctx);
+        return 0;
+    }
+    if (cmd->kind == CMD_CONFIGURE_TOPIC) {
+        core_configure(core, &cmd->topic, ctx);
         return 0;
     }
     struct cursor after;

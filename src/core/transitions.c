@@ -10,7 +10,7 @@
 
 /* The state for the log: a connection's lease does not survive a restart, so the log has the job as
  * waiting. */
-static struct job_now now_of(const struct core *core, const struct job *job)
+struct job_now core_job_now(const struct core *core, const struct job *job)
 {
     return (struct job_now){
         .seq = job->seq,
@@ -29,14 +29,14 @@ static struct stored record_of(const struct job *job)
     return (struct stored){.where = job->where, .bytes = job->record_bytes};
 }
 
-void core_emit_job(struct core *core, struct job *job, struct bytes content_type, struct bytes body,
+void core_emit_job(struct core *core, struct job *job, const struct job_content *content,
                    bool promised)
 {
     const struct retry *retry = job->retry ? retries_at(&core->retries, job->retry) : NULL;
     struct event event; /* all that JOB has is written: it is long, and this comes often */
     event.kind = EVENT_JOB;
     event.promised = promised;
-    event.job = now_of(core, job);
+    event.job = core_job_now(core, job);
     event.id = job->id_len ? job_id(job) : (struct bytes){0};
     event.topic = topics_at(&core->topics, job->topic)->name;
     event.ttr_us = job->ttr_us;
@@ -46,29 +46,35 @@ void core_emit_job(struct core *core, struct job *job, struct bytes content_type
     event.retry_count = retry ? retry->count : 0;
     event.body_kind = job->body_kind;
     event.order = job->order;
-    event.content_type = content_type;
-    event.body = body;
+    event.content_type = content->content_type;
+    event.body = content->body;
+    event.properties = content->properties;
     event.pause_until_us = 0;
     event.record = record_of(job);
     struct stored stored = core->sink->emit(core->sink, &event);
     job->where = stored.where;
     job->record_bytes = stored.bytes;
+    job->leaving = false;
 }
 
 void core_emit_move(struct core *core, const struct job *job, bool promised)
 {
-    (void)core->sink->emit(
-        core->sink,
-        &(struct event){.kind = EVENT_MOVE, .promised = promised, .job = now_of(core, job)});
+    (void)core->sink->emit(core->sink, &(struct event){.kind = EVENT_MOVE,
+                                                       .promised = promised,
+                                                       .job = core_job_now(core, job),
+                                                       .id = job_id(job),
+                                                       .record = record_of(job)});
     /* a move has no place of its own */
 }
 
-static void say_gone(struct core *core, const struct job *job)
+static void say_gone(struct core *core, const struct job *job, enum event_end end)
 {
     (void)core->sink->emit(core->sink, &(struct event){
                                            .kind = EVENT_GONE,
                                            .promised = true,
                                            .job = {.seq = job->seq},
+                                           .end = end,
+                                           .id = job_id(job),
                                            .record = record_of(job),
                                        }); /* nor has an end */
 }
@@ -132,6 +138,7 @@ struct job *core_unlink(struct core *core, uint32_t number)
     struct job *job = core_job(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
     core_popped(core, job);
+    job->leaving = false;
     switch ((enum job_state)job->state) {
     case JOB_DELAYED: wheel_remove(&core->delays, number); break;
     case JOB_READY: ready_heap_remove(&topic->ready, &core->jobs, number); break;
@@ -173,7 +180,7 @@ enum job_state core_waiting_state(const struct core *core, const struct job *job
 
 /* ---- moves ---- */
 
-void core_lease(struct core *core, uint32_t number, bool bound)
+void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us)
 {
     struct job *job = core_unlink(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
@@ -181,7 +188,7 @@ void core_lease(struct core *core, uint32_t number, bool bound)
         job->failures = 0; /* as after a kick */
     bool by_name = job->state != JOB_READY;
     job->lease = core->lease_next++;
-    job->until_us = time_add(core->now_us, job->ttr_us);
+    job->until_us = time_add(core->now_us, ttr_us > 0 ? ttr_us : job->ttr_us);
     count_up(&job->counts.reserves);
     int64_t late_us = 0;
     int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
@@ -200,6 +207,7 @@ void core_lease(struct core *core, uint32_t number, bool bound)
     core_link(core, number, JOB_RESERVED);
     if (!bound)
         core_emit_move(core, job, false);
+    core_happened(core, job, HAPPENED_RESERVED, NULL);
 }
 
 void core_end_lease(struct job *job)
@@ -254,6 +262,7 @@ void core_kick(struct core *core, uint32_t number)
         job->failures =
             0; /* the schedule begins again: else the next failure would bury it again */
     core_make_ready(core, number);
+    core_happened(core, job, HAPPENED_KICKED, NULL);
 }
 
 struct stored core_displace(struct core *core, uint32_t number)
@@ -265,16 +274,20 @@ struct stored core_displace(struct core *core, uint32_t number)
     return record_of(job);
 }
 
-void core_retire(struct core *core, uint32_t number)
+void core_retire(struct core *core, uint32_t number, enum event_end end)
 {
     (void)core_displace(core, number); /* the event names the record */
-    say_gone(core, core_job(core, number));
+    say_gone(core, core_job(core, number), end);
+    core_happened(core, core_job(core, number),
+                  end == END_FINISHED ? HAPPENED_FINISHED : HAPPENED_DELETED, NULL);
 }
 
 void core_forget(struct core *core, uint32_t number)
 {
     struct job *job = core_job(core, number);
     CHECK(job->state == JOB_GONE);
+    if (job->has_notes)
+        core_drop_notes(core, job->seq);
     job_id_free(job, &core->ids);
     retries_give(&core->retries, job->retry);
     pool_give(&core->jobs, number);
@@ -303,9 +316,12 @@ void core_view(const struct core *core, const struct job *job, struct job_view *
         .retry_count = retry ? retry->count : 0,
         .body_kind = job->body_kind,
         .where = job->where,
+        .record_bytes = job->has_properties ? job->record_bytes : 0,
         .body_len = job->body_len,
         .content_type_len = job->content_type_len,
     };
+    if (job->has_notes)
+        core_view_notes(core, job, out_view);
 }
 
 struct job_view *core_views(struct core *core, uint32_t count)

@@ -103,6 +103,7 @@ static bool read_laterd(struct command_line *line, int *out_status)
         return false;
     }
     line->persist = options.persist;
+    line->sets_data_dir = options.sets_data_dir;
     memcpy(line->file_data_dir, options.file_data_dir, sizeof(options.file_data_dir));
     *out_status = EXIT_SUCCESS;
     switch (options.wish) {
@@ -115,6 +116,11 @@ static bool read_laterd(struct command_line *line, int *out_status)
     }
     *out_status = EXIT_USAGE;
     if (check_addresses(&line->config) || engine_check(&line->config) || set_zone(&line->config))
+        return false;
+    if ((*out_status = brokers_load(&line->config, &line->brokers)) != 0 ||
+        (*out_status = laterd_journal_load(&line->config, &line->journal)) != 0)
+        return false;
+    if ((*out_status = election_load(&line->config, &line->election)) != 0)
         return false;
     warn_of_redis(&line->config);
     *out_status = EXIT_SUCCESS;

@@ -6,16 +6,23 @@
 #ifndef LATERD_LATERD_COMMAND_LINE_H
 #define LATERD_LATERD_COMMAND_LINE_H
 
+#include "laterd/brokers.h"
+#include "laterd/election.h"
+#include "laterd/journal.h"
 #include "server/config/config.h"
 
 struct command_line {
     int argc; /* as given: borrowed, and read again by reload() */
     char **argv;
     struct config config;
+    struct brokers brokers;        /* their plugins are loaded; none is open */
+    struct laterd_journal journal; /* the same */
+    struct election election;      /* its plugin is loaded; it is not open */
     bool as_beanstalkd;
     bool persist;                        /* false: nothing is kept on disk */
     const char *user;                    /* to become; NULL: stay who we are. Borrowed from argv */
     char file_data_dir[CONFIG_TEXT_MAX]; /* of the configuration, if --data-dir named another */
+    bool sets_data_dir;                  /* one of them names one */
 };
 
 /*

@@ -1,13 +1,17 @@
 #include "laterd/engine.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "laterd/complain.h"
+#include "laterd/fence.h"
 #include "os/tls.h"
 #include "server/config/beanstalkd_options.h"
 #include "store/format.h"
+#include "store/history_format.h"
+#include "store/slice_format.h"
 
 enum { INLINE_COMMIT_US = 2000 }; /* a disk that takes longer is left to its own thread */
 
@@ -51,8 +55,11 @@ static void look_at_name(void *ctx, const char *name)
 {
     struct foreign *foreign = ctx;
     uint32_t number;
+    bool half_made;
     if (segment_name_parse(name, &number) || aside_name_parse(name, &number) ||
-        strcmp(name, MANIFEST_NAME) == 0 || strcmp(name, "LOCK") == 0 ||
+        slice_name_parse(name, &number) || slice_tmp_name_parse(name, &number) ||
+        history_name_parse(name, &number, &half_made) || strcmp(name, MANIFEST_NAME) == 0 ||
+        strcmp(name, "LOCK") == 0 ||
         strcmp(name, "lost+found") == 0) /* of a file system's own directory */
         return;
     if (foreign->count++)
@@ -105,9 +112,22 @@ static int open_embedded(const struct command_line *line, struct platform *platf
         warn_if_exposed(engine->disk, dir);
         warn_if_shared(platform->disk, dir);
     }
+    if (engine->member && line->persist) {
+        engine->fence = fence_new(platform->disk, engine->member, platform->epoch);
+        platform->disk = fence_port(engine->fence);
+        enum err led = store_led(platform->disk, &engine->led_epoch);
+        if (!led && engine->led_epoch >= platform->epoch) {
+            engine->opening = OPENING_LOWER_EPOCH;
+            return EXIT_FAILURE;
+        } /* other errors are store_open()'s to tell */
+    }
     platform->inline_commit_us = INLINE_COMMIT_US;
     struct embedded_options options = assemble_embedded(&line->config, platform);
     enum err err = embedded_open(&options, &engine->embedded, &error);
+    if (err == ERR_LOCKED && engine->member) {
+        engine->opening = OPENING_LOCKED;
+        return EXIT_FAILURE;
+    }
     if (err) {
         complain_store(dir, err, &error);
         return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
@@ -167,10 +187,12 @@ unsigned engine_descriptors(const struct command_line *line, const struct platfo
     return stores ? store_descriptors(platform->store_files_max) : 0;
 }
 
-void engine_watch(const struct laterd_engine *engine, struct os_loop *loop)
+void engine_watch(struct laterd_engine *engine, struct os_loop *loop)
 {
-    if (engine->disk)
-        os_loop_wake_by(loop, os_disk_eventfd(engine->disk));
+    if (!engine->disk)
+        return;
+    engine->loop = loop;
+    os_loop_wake_by(loop, os_disk_eventfd(engine->disk));
 }
 
 void engine_close(struct laterd_engine *engine)
@@ -178,5 +200,9 @@ void engine_close(struct laterd_engine *engine)
     embedded_close(engine->embedded);
     engine_redis_close(engine->redis);
     tls_free(engine->tls);
+    if (engine->loop)
+        os_loop_forget(engine->loop, os_disk_eventfd(engine->disk));
+    fence_free(engine->fence);
     os_disk_free(engine->disk);
+    *engine = (struct laterd_engine){.member = engine->member, .journal = engine->journal};
 }

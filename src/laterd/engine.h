@@ -10,14 +10,30 @@
 #include "os/loop.h"
 #include "server/assemble.h"
 
+struct fence;
+struct member;
 struct redis_engine;
+struct journal_maker;
 struct tls;
+
+/* What engine_open() may meet in an election, and says nothing of. */
+enum engine_opening {
+    OPENING_FAILED,      /* said on standard error */
+    OPENING_LOCKED,      /* another process has the store open still */
+    OPENING_LOWER_EPOCH, /* the store was led with our epoch or a higher one: led_epoch */
+};
 
 struct laterd_engine {
     struct os_disk *disk;      /* NULL: nothing is kept, or it is kept elsewhere */
+    struct os_loop *loop;      /* that watches it: see engine_watch() */
     struct embedded *embedded; /* this, or: */
     struct redis_engine *redis;
-    struct tls *tls; /* of connections to Redis; NULL: none */
+    struct journal_maker *journal; /* set before engine_open(): the Redis engine's; or NULL */
+    struct tls *tls;               /* of connections to Redis; NULL: none */
+    const struct member *member;   /* with an election, set before engine_open(): fences the disk */
+    struct fence *fence;           /* of it; NULL: none */
+    enum engine_opening opening;   /* why engine_open() has failed */
+    uint64_t led_epoch;            /* OPENING_LOWER_EPOCH: the store's */
 };
 
 /* What can be told of the configuration without opening anything; says what is wrong. */
@@ -44,9 +60,10 @@ void engine_offer(const struct laterd_engine *engine, struct server_options *opt
 unsigned engine_descriptors(const struct command_line *line, const struct platform *platform);
 
 /* Has the descriptors that the engine waits for watched. */
-void engine_watch(const struct laterd_engine *engine, struct os_loop *loop);
+void engine_watch(struct laterd_engine *engine, struct os_loop *loop);
 
-/* After the server, which gives back to it what did not reach its clients, and before the loop. */
+/* Zeroes it; may be opened again then.
+   After the server, which gives back to it what did not reach its clients, and before the loop. */
 void engine_close(struct laterd_engine *engine);
 
 /* ---- of the Redis engine, for engine.c (engine_redis.c; nothing of it with REDIS=0) ---- */

@@ -81,6 +81,7 @@ int engine_redis_open(const struct command_line *line, const struct platform *pl
     if (!err) {
         take_passwords(&options);
         options.tls = engine->tls;
+        options.journal = engine->journal;
         err = redis_engine_open(&options, &engine->redis, &error);
     }
     if (!err)

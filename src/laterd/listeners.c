@@ -44,7 +44,7 @@ static void take_passed(struct listeners *listeners, const struct config *config
     for (unsigned i = 0; i < count; i++) {
         enum protocol_kind kind = protocol_named(config, passed[i].name);
         const struct config_listeners *like = &config->listeners[kind];
-        struct server_listener what = {.protocol = kind};
+        struct server_listener what = {.protocol = kind, .dialect = protocols[kind].dialect};
         if (like->count)
             what.dialect =
                 like->at[taken[kind] < like->count ? taken[kind] : like->count - 1].dialect;
@@ -101,6 +101,15 @@ int listeners_open(const struct command_line *line, struct listeners *out_listen
     return status;
 }
 
+void listeners_http(const struct listeners *listeners, char out_address[LISTEN_ADDR_MAX])
+{
+    out_address[0] = '\0';
+    for (unsigned i = 0; i < listeners->count && !out_address[0]; i++) {
+        if (listeners->what[i].protocol == PROTOCOL_HTTP && !listeners->what[i].any_host)
+            listen_name(listeners->fds[i], out_address, LISTEN_ADDR_MAX);
+    }
+}
+
 void listeners_log(const struct listeners *listeners)
 {
     for (unsigned i = 0; i < listeners->count; i++) {
@@ -108,7 +117,7 @@ void listeners_log(const struct listeners *listeners)
         char name[LISTEN_ADDR_MAX];
         listen_name(listeners->fds[i], name, sizeof(name));
         const char *protocol = protocols[what->protocol].name;
-        if (protocols[what->protocol].dialects)
+        if (protocols[what->protocol].http)
             log_event(LOG_INFO, "listening", "addr=%s protocol=%s dialect=%s", name, protocol,
                       api_dialect_name(what->dialect));
         else

@@ -6,6 +6,7 @@
 #define LATERD_LATERD_LISTENERS_H
 
 #include "laterd/command_line.h"
+#include "os/listen.h"
 #include "os/loop.h"
 #include "server/server.h"
 
@@ -21,6 +22,9 @@ struct listeners {
  * stays open until the process ends.
  */
 int listeners_open(const struct command_line *line, struct listeners *out_listeners) MUST_USE;
+
+/* The address of the first that speaks HTTP over TCP; "": there is none. */
+void listeners_http(const struct listeners *listeners, char out_address[LISTEN_ADDR_MAX]);
 
 /* A line in the log for each. */
 void listeners_log(const struct listeners *listeners);

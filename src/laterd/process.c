@@ -9,7 +9,9 @@
 
 #include "base/log.h"
 #include "laterd/complain.h"
+#include "os/listen.h"
 #include "os/memory_limit.h"
+#include "os/tls.h"
 #include "os/user.h"
 #include "server/config/beanstalkd_options.h"
 
@@ -24,6 +26,7 @@ void process_set_heap(void)
 {
     (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024); /* another libc may know neither, and need not */
     (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
+    tls_count_memory();
 }
 
 void process_raise_limits(void)
@@ -66,6 +69,11 @@ static uint64_t random_number(int64_t now_us)
     if (getrandom(&number, sizeof(number), 0) != sizeof(number))
         number = (uint64_t)now_us; /* never fails or blocks this long after boot */
     return number;
+}
+
+void process_find_host(struct platform *platform)
+{
+    listen_first_address(platform->host, sizeof(platform->host));
 }
 
 void process_randomize(struct platform *platform)

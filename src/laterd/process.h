@@ -20,6 +20,9 @@ uint32_t process_store_files(void);
 /* Fills in what the machine leaves us, and says in the log what limits.memory_bytes comes to. */
 void process_find_memory(const struct config *config, struct platform *platform);
 
+/* Fills in the address that this machine is known by. */
+void process_find_host(struct platform *platform);
+
 /* Fills in the random numbers, so that clients cannot choose names that fall together in a table.*/
 void process_randomize(struct platform *platform);
 

@@ -3,6 +3,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -204,4 +206,26 @@ unsigned listen_passed(struct listen_passed *out_passed, unsigned max)
     (void)unsetenv("LISTEN_FDS");
     (void)unsetenv("LISTEN_FDNAMES");
     return (unsigned)count;
+}
+
+void listen_first_address(char *room, size_t room_bytes)
+{
+    struct ifaddrs *all = NULL;
+    (void)snprintf(room, room_bytes, "127.0.0.1");
+    if (getifaddrs(&all) != 0)
+        return;
+    for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+        struct sockaddr_in address;
+        char text[INET_ADDRSTRLEN];
+        bool usable = at->ifa_addr && at->ifa_addr->sa_family == AF_INET &&
+                      (at->ifa_flags & IFF_UP) && !(at->ifa_flags & IFF_LOOPBACK);
+        if (!usable)
+            continue;
+        memcpy(&address, at->ifa_addr, sizeof(address));
+        if (inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text))) {
+            (void)snprintf(room, room_bytes, "%s", text);
+            break;
+        }
+    }
+    freeifaddrs(all);
 }

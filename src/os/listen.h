@@ -26,6 +26,10 @@ enum err listen_open(const char *address, int *out_fd) MUST_USE;
 /* The address a socket is bound to, in the form above. */
 void listen_name(int fd, char *room, size_t room_bytes);
 
+/* The machine's first IPv4 address that is no loopback's, of an interface that is up; "127.0.0.1"
+   if there is none. Cut to the room. */
+void listen_first_address(char *room, size_t room_bytes);
+
 struct listen_passed {
     int fd;                     /* non-blocking and close-on-exec */
     char name[LISTEN_NAME_MAX]; /* FileDescriptorName= of its unit; may be empty, or cut */

@@ -431,10 +431,25 @@ void os_loop_listen_tls(struct os_loop *loop, int fd, unsigned listener, struct 
 
 void os_loop_wake_by(struct os_loop *loop, int fd)
 {
-    CHECK(loop->waker_count < WAKERS_MAX);
-    struct source *at = &loop->wakers[loop->waker_count++];
+    unsigned place = 0;
+    while (place < loop->waker_count && loop->wakers[place].fd >= 0)
+        place++;
+    CHECK(place < WAKERS_MAX);
+    if (place == loop->waker_count)
+        loop->waker_count++;
+    struct source *at = &loop->wakers[place];
     *at = (struct source){.kind = SOURCE_WAKER, .fd = fd};
     (void)loop_watch_source(loop, at, (uint32_t)EPOLLIN | EPOLLET);
+}
+
+void os_loop_forget(struct os_loop *loop, int fd)
+{
+    for (unsigned i = 0; i < loop->waker_count; i++) {
+        if (loop->wakers[i].fd != fd)
+            continue;
+        (void)epoll_ctl(loop->epoll, EPOLL_CTL_DEL, fd, NULL); /* it was watched, and is open */
+        loop->wakers[i].fd = -1;                               /* its place is free */
+    }
 }
 
 unsigned os_loop_count(const struct os_loop *loop)

@@ -37,6 +37,8 @@ void os_loop_listen_tls(struct os_loop *loop, int fd, unsigned listener, struct 
  * Ends sleep() when the descriptor has something (edge-triggered: an eventfd need never be read).
  */
 void os_loop_wake_by(struct os_loop *loop, int fd);
+/* No more, before the descriptor is closed. */
+void os_loop_forget(struct os_loop *loop, int fd);
 
 /* Streams that are open, clients' and others. */
 unsigned os_loop_count(const struct os_loop *loop);

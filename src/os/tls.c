@@ -95,6 +95,10 @@ const char *tls_error(const struct tls_session *session)
     return "";
 }
 
+void tls_count_memory(void)
+{
+}
+
 #else
 
 #include <arpa/inet.h>
@@ -137,9 +141,9 @@ static void count_free(void *at, const char *file, int line)
     mem_free(at);
 }
 
-/* So that limits.memory_bytes bounds it, too. Refused, and no matter, once OpenSSL has memory: by
- * an earlier call of this, or because others use it in this process. */
-static void count_memory(void)
+/* Refused, and no matter, once OpenSSL has memory: by an earlier call of this, or because others
+ * use it in this process. */
+void tls_count_memory(void)
 {
     (void)CRYPTO_set_mem_functions(count_alloc, count_realloc, count_free);
 }
@@ -220,7 +224,7 @@ static enum err tls_new(const SSL_METHOD *method,
                         const struct tls_options *options, struct tls **out_tls,
                         struct tls_error *out_error)
 {
-    count_memory();
+    tls_count_memory();
     ERR_clear_error();
     SSL_CTX *context = SSL_CTX_new(method);
     if (!context) {

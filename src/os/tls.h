@@ -45,6 +45,13 @@ enum err tls_server_new(const struct tls_options *options, struct tls **out_tls,
                         struct tls_error *out_error) MUST_USE;
 void tls_free(struct tls *tls); /* all its sessions have ended; NULL does nothing */
 
+/*
+ * From now on all memory of OpenSSL counts in mem_used(), so that limits.memory_bytes bounds it,
+ * too. Before anything else uses OpenSSL; no thread but this one is there. tls_client_new() and
+ * tls_server_new() do it, for those that did not.
+ */
+void tls_count_memory(void);
+
 /* `host`: who the server must be; NULL: we are the server. NULL is returned: out of memory. */
 struct tls_session *tls_begin(struct tls *tls, int fd, const char *host);
 void tls_end(struct tls_session *session); /* NULL does nothing */

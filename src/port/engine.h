@@ -60,6 +60,19 @@ enum submitted {
                         submits nothing more before the answer */
 };
 
+/*
+ * Who follows the settings of topics. The engine keeps them, and does not look into them; a shared
+ * engine tells of what others have changed, too, within about a second.
+ */
+struct settings_observer {
+    /* The topic's settings are these now; empty: it has none. `version` grows with each change of
+       any topic and is never used twice. What is told last holds, even if its version is an older
+       one: a server that failed over or was restored may have lost a change. Bytes are borrowed.
+       It must call no verb. */
+    void (*changed)(struct settings_observer *observer, struct bytes topic, uint64_t version,
+                    struct bytes settings);
+};
+
 struct engine_verbs {
     /* From now on work is counted against this budget; what is longer than what is left of it is
        done in slices. Borrowed. NULL, as at first: no limit. */
@@ -85,6 +98,16 @@ struct engine_verbs {
     void (*drain)(struct engine *engine);
     /* OK, or why it cannot take pushes now. */
     enum err (*health)(const struct engine *engine);
+    /* From now on `observer` is told of settings, of all that there are before this returns.
+       Borrowed until the engine ends, or is given another; NULL: nobody. */
+    void (*observe_settings)(struct engine *engine, struct settings_observer *observer);
+    /* Several processes share the queue: of each topic whose jobs must be sent in an order one at a
+       time sends them. Is it we, now? 0: no. Else a number that is another one if it may have been
+       somebody else in between. Who does no longer has stopped before another one begins; what it
+       has under way is RESERVED. NULL: there are no others. O(processes) */
+    uint64_t (*keeps_order)(const struct engine *engine, struct bytes topic);
+    /* Grows when what that says may have changed; NULL: never. Looked at once a turn. */
+    uint64_t (*order_changes)(const struct engine *engine);
     /* Its own metrics, facts and warnings, at once: what it has that other engines have not. */
     void (*describe)(const struct engine *engine, struct metric_sink *sink);
 };

@@ -25,6 +25,8 @@ struct metric {
     const char *help; /* a sentence */
     enum metric_type type;
     uint64_t value;                    /* GAUGE, COUNTER */
+    const char *broker;                /* the same: the label of that name; NULL: there is none */
+    bool more;                         /* the one before it has this name, too */
     const struct durations *durations; /* HISTOGRAM */
 };
 
@@ -47,5 +49,20 @@ struct metric_sink {
     /* Why the service is stopped, or what it waits for: a clause. Without passwords. */
     void (*reason)(struct metric_sink *sink, const char *text);
 };
+
+/* One number, under a name and help that outlive the call. */
+static inline void metric_gauge(struct metric_sink *sink, const char *name, const char *help,
+                                uint64_t value)
+{
+    sink->metric(
+        sink, &(struct metric){.name = name, .help = help, .type = METRIC_GAUGE, .value = value});
+}
+
+static inline void metric_counter(struct metric_sink *sink, const char *name, const char *help,
+                                  uint64_t value)
+{
+    sink->metric(
+        sink, &(struct metric){.name = name, .help = help, .type = METRIC_COUNTER, .value = value});
+}
 
 #endif

@@ -1,5 +1,7 @@
 #include "proto/json.h"
 
+#include "base/hex.h"
+
 /* ---- reading ---- */
 
 void json_init(struct json *json, struct bytes text, uint32_t depth_max)
@@ -76,14 +78,6 @@ static const char *skip_plain(const char *at, const char *end, uint64_t *seen)
     for (; at < end && *at != '"' && *at != '\\' && (unsigned char)*at >= 0x20; at++)
         *seen |= (unsigned char)*at;
     return at;
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* Four hex digits; -1: they are not. */
@@ -356,6 +350,20 @@ bool json_item(struct json *json, struct json_value *out_value)
 bool json_member(struct json *json, struct json_value *out_name, struct json_value *out_value)
 {
     return more(json, '}') && scan_name(json, out_name) && json_value(json, out_value);
+}
+
+struct json_value json_find(struct bytes object, const char *name)
+{
+    struct json json;
+    struct json_value found, value, none = {.kind = JSON_KIND_NULL};
+    json_init(&json, object, JSON_DEPTH_MAX);
+    if (!json_open(&json, JSON_KIND_OBJECT))
+        return none;
+    while (json_member(&json, &found, &value)) {
+        if (bytes_eq(found.text, bytes_str(name)))
+            return value;
+    }
+    return none;
 }
 
 bool json_end(struct json *json)

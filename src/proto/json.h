@@ -53,6 +53,8 @@ bool json_open(struct json *json, enum json_kind kind);
 /* The next item, or the end (which is left behind). False: at the end, or json->wrong. */
 bool json_item(struct json *json, struct json_value *out_value);
 bool json_member(struct json *json, struct json_value *out_name, struct json_value *out_value);
+/* The first member of that name of an object; NULL, with no text, if there is none. O(length). */
+struct json_value json_find(struct bytes object, const char *name);
 
 /* Is nothing wrong, and nothing but white space left? Sets json->wrong if there is. */
 bool json_end(struct json *json);

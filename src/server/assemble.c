@@ -23,6 +23,15 @@ static uint32_t body_max(const struct config *config)
                                                              : config->job_bytes);
 }
 
+/* What is refused beyond the limit need not be dropped there; a full disk drops it all the same. */
+static uint64_t follower_bytes(const struct config *config)
+{
+    if (!config->journal_url[0])
+        return 0;
+    bool refuses = config->journal_on_lag == JOURNAL_ON_LAG_REFUSE;
+    return refuses ? UINT64_MAX : (uint64_t)config->journal_lag_bytes;
+}
+
 struct embedded_options assemble_embedded(const struct config *config,
                                           const struct platform *platform)
 {
@@ -33,6 +42,9 @@ struct embedded_options assemble_embedded(const struct config *config,
             {
                 .disk = platform->disk,
                 .segment_bytes = (uint64_t)config->segment_bytes,
+                .horizon_us = config->horizon_us,
+                .checkpoint_bytes = (uint64_t)config->checkpoint_bytes,
+                .history_us = config->history_us,
                 .max_bytes = (uint64_t)config->max_bytes,
                 .recent_bytes = (uint64_t)config->recent_bytes,
                 .buffered = config->durability != DURABILITY_SYNC,
@@ -40,14 +52,26 @@ struct embedded_options assemble_embedded(const struct config *config,
                 .inline_us = platform->inline_commit_us,
                 .files_max = platform->store_files_max,
                 .body_max = body_max(config),
+                .follower_bytes = follower_bytes(config),
                 .now_us = now_us,
                 .id_seed = platform->store_id,
+                .epoch = platform->epoch,
             },
         .durability = config->durability,
         .hash_key = platform->hash_key,
         .lease_first = platform->lease_key >> 2, /* far from the end of 64 bits */
         .now_us = now_us,
         .loop = platform->loop,
+    };
+}
+
+struct embedded_journal assemble_journal(const struct config *config)
+{
+    return (struct embedded_journal){
+        .before = config->journal_mode == JOURNAL_MODE_BEFORE,
+        .refuse = config->journal_on_lag == JOURNAL_ON_LAG_REFUSE,
+        .max_lag_bytes = (uint64_t)config->journal_lag_bytes,
+        .max_lag_us = config->journal_lag_us,
     };
 }
 
@@ -66,6 +90,8 @@ enum err assemble_redis(const struct config *config, const struct platform *plat
         .jobs_max = (uint64_t)config->jobs,
         .topics_max = (uint32_t)config->topics,
         .waiters_max = (uint32_t)config->waiters,
+        .journal_bytes = config->journal_url[0] ? (uint64_t)config->journal_lag_bytes : 0,
+        .journal_detaches = config->journal_on_lag == JOURNAL_ON_LAG_DETACH,
         .loop = platform->loop,
     };
     enum err err = redis_url_read(bytes_str(config->redis_url), &options.url, out_error);
@@ -76,6 +102,22 @@ enum err assemble_redis(const struct config *config, const struct platform *plat
 
 #endif
 
+struct webhook_options assemble_webhook(const struct config *config,
+                                        const struct platform *platform)
+{
+    enum { IDLE_CONNECTIONS = 256 };
+    return (struct webhook_options){
+        .loop = platform->loop,
+        .rule = &config->push_rule,
+        .timeout_us = config->push_timeout_us,
+        .connect_timeout_us = config->push_connect_us,
+        .response_bytes = (uint64_t)config->push_response_bytes,
+        .proxy = config->push_proxy,
+        .unix_sockets = config->push_unix_sockets,
+        .idle_connections = IDLE_CONNECTIONS,
+    };
+}
+
 static struct api_limits api_limits(const struct config *config, const struct platform *platform)
 {
     struct core_limits limits = assemble_limits(config, platform);
@@ -85,6 +127,7 @@ static struct api_limits api_limits(const struct config *config, const struct pl
         .batch_jobs = (uint32_t)config->batch_jobs,
         .reserve_topics = (uint32_t)config->reserve_topics,
         .wait_us = config->wait_us,
+        .keeps_history = config->history_us > 0,
         .block_us = config->block_us,
         .ttr_us = config->ttr_us,
         .ttr_max_us = config->ttr_max_us,
@@ -100,10 +143,12 @@ static struct api_limits api_limits(const struct config *config, const struct pl
 
 struct server_options assemble_server(const struct config *config, const struct platform *platform)
 {
-    return (struct server_options){
+    struct server_options options = {
         .config = config,
         .loop = platform->loop,
         .worker = platform->worker,
+        .webhook = platform->webhook,
+        .brokers = platform->brokers,
         .api = api_limits(config, platform),
         .http =
             {
@@ -116,4 +161,6 @@ struct server_options assemble_server(const struct config *config, const struct 
         .hash_key = platform->hash_key,
         .instance = platform->instance,
     };
+    memcpy(options.host, platform->host, sizeof(options.host));
+    return options;
 }

@@ -13,19 +13,25 @@
 #ifndef LATERD_NO_REDIS
 #include "engine/redis/redis.h"
 #endif
+#include "port/sink.h"
 #include "server/config/config.h"
 #include "server/server.h"
+#include "sink/webhook.h"
 
 /* What no configuration says: the implementations of the ports, the machine, and chance. */
 struct platform {
     struct clock *clock;
     struct loop *loop;
     struct worker *worker;
+    struct sink *webhook;              /* NULL: there is none */
+    const struct sink_table *brokers;  /* NULL: there are none */
     struct disk *disk;                 /* NULL: nothing is kept on disk */
+    uint64_t epoch;                    /* see store_options::epoch; 0: there is no election */
     int64_t inline_commit_us;          /* see store_options::inline_us */
     uint32_t store_files_max;          /* see store_options::files_max */
     uint64_t memory_available;         /* bytes that this process may use; 0: there is no limit */
     int64_t (*east_us)(int64_t at_us); /* see api_limits::east_us */
+    char host[SERVER_HOST_MAX];        /* the machine's first address; empty: not known */
     /* Random numbers; of the simulator, made from its seed. */
     uint64_t hash_key;
     uint64_t lease_key; /* makes embedded_options::lease_first */
@@ -41,12 +47,18 @@ struct core_limits assemble_limits(const struct config *config, const struct pla
 /* The clock is read once, for `now_us`. */
 struct embedded_options assemble_embedded(const struct config *config,
                                           const struct platform *platform);
+/* Without the journal itself. */
+struct embedded_journal assemble_journal(const struct config *config);
 
 #ifndef LATERD_NO_REDIS
 /* ERR_INVALID: redis.url cannot be read; out_error says why. */
 enum err assemble_redis(const struct config *config, const struct platform *platform,
                         struct redis_options *out_options, struct redis_error *out_error) MUST_USE;
 #endif
+
+/* Of [push]; platform->loop is set. */
+struct webhook_options assemble_webhook(const struct config *config,
+                                        const struct platform *platform);
 
 /* All but the engine and the listeners, which the caller fills in. */
 struct server_options assemble_server(const struct config *config, const struct platform *platform);

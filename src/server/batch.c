@@ -1,6 +1,7 @@
 #include "server/batch.h"
 
 #include "base/mem.h"
+#include "proto/api/api_parts.h"
 
 enum {
     HELD_BYTES = 768,  /* memory of a reply that the engine holds, and of an item's result */
@@ -10,6 +11,9 @@ enum {
     /* Commands that are with the engine and not answered: an engine has no room for any number,
        and each may hold its body there. */
     UNANSWERED_MAX = 4096,
+    /* Of jobs that are shown: a turn must be able to copy what a batch is answered with. */
+    SHOWN_BODY_MAX = 64 * 1024,
+    SHOWN_MAX = 1024 * 1024, /* of all results; one more may come on top */
 };
 
 /* One command of a batch. */
@@ -30,7 +34,8 @@ struct batch {
     struct arena arena;     /* of the items, their results, and the text that is left */
     struct batch_item *first;
     struct batch_item **last;
-    uint32_t waiting;     /* items not answered yet */
+    uint32_t waiting; /* items not answered yet */
+    size_t result_bytes;
     size_t counted_bytes; /* in pipeline::working_bytes */
     bool decoded;         /* all items are in the list */
     bool full;            /* it goes on when half of those that wait are answered */
@@ -78,10 +83,25 @@ static void item_done(struct batch_item *item, const struct reply *reply,
     struct buf text = {0};
     api_batch_result(&item->request->format, &text, reply, problem);
     item->result = arena_copy(&batch->arena, buf_bytes(&text));
-    item->failed = !reply || reply->err != OK; /* no reply: a problem */
+    item->failed = problem || !reply || reply->err != OK;
+    batch->result_bytes += text.len;
+    budget_spend(&http_server(batch->request->http)->budget, (int64_t)text.len / BYTES_PER_NS);
     item->answered = true;
     batch->waiting--;
     buf_fini(&text);
+}
+
+/* A job that is to be shown and is too much for this answer. */
+static bool refuse_large(const struct batch *batch, const struct reply *reply,
+                         struct problem *out_problem)
+{
+    if (batch->items.kind != CMD_GET || reply->err != OK ||
+        (reply->jobs[0].body_len <= SHOWN_BODY_MAX && batch->result_bytes <= SHOWN_MAX))
+        return false;
+    *out_problem = (struct problem){0};
+    api_problem_set(out_problem, 413, "answer_too_large", "",
+                    "this answer has no room for the job: get it alone, or with others");
+    return true;
 }
 
 static void answered(struct ticket *ticket, const struct reply *reply)
@@ -89,7 +109,8 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     struct batch_item *item = LIST_ENTRY(ticket, struct batch_item, ticket);
     struct batch *batch = item->request->batch;
     struct server *server = http_server(batch->request->http);
-    item_done(item, reply, NULL);
+    struct problem problem;
+    item_done(item, reply, refuse_large(batch, reply, &problem) ? &problem : NULL);
     if (batch->full && batch->waiting <= UNANSWERED_MAX / 2) {
         batch->full = false;
         list_add_tail(&server->batches, &batch->place);

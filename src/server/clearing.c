@@ -10,12 +10,19 @@
 #include "base/check.h"
 #include "base/mem.h"
 
+/* What is asked for next. */
+enum clearing_step { STEP_LOOK, STEP_UNSET, STEP_JOBS, STEP_REMOVE };
+
 struct clearing {
     struct list place; // server::clearings, while the engine is asked for nothing
     struct request *request;
-    bool begun;           /* there was such a topic */
-    enum cmd_kind kind;   /* CLEAR_TOPIC or REMOVE_TOPIC */
-    enum job_state state; /* the one under way; JOB_STATES: all are clear */
+    bool begun;         /* there was such a topic */
+    enum cmd_kind kind; /* CLEAR_TOPIC or REMOVE_TOPIC */
+    enum clearing_step step;
+    bool if_empty;        /* REMOVE_TOPIC: not if it holds jobs */
+    bool if_version;      /* the same: only if its settings have this version */
+    uint64_t version;     /* that one */
+    enum job_state state; /* JOBS: the one under way */
     uint32_t left;        /* CLEAR_TOPIC: jobs that may still be deleted */
     uint32_t done;        /* jobs deleted */
     size_t name_len;
@@ -30,11 +37,70 @@ void clearing_free(struct clearing *clearing)
     mem_free(clearing);
 }
 
-static void answer(const struct clearing *clearing, enum err err, bool more)
+static struct bytes name_of(const struct clearing *clearing)
 {
-    struct reply reply = {
-        .err = err, .kind = clearing->kind, .count = clearing->done, .more = more};
+    return bytes_of(clearing->name, clearing->name_len);
+}
+
+static void answer(const struct clearing *clearing, enum err err, const struct reply *last)
+{
+    struct reply reply = {.err = err,
+                          .kind = clearing->kind,
+                          .count = clearing->done,
+                          .more = last->more,
+                          .version = last->version};
     request_answer(clearing->request, &reply); /* which may free the clearing */
+}
+
+static bool is_empty(const struct topic_view *topic)
+{
+    uint64_t jobs = 0;
+    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
+        jobs += topic->jobs[state];
+    return jobs == 0;
+}
+
+/*
+ * Of settings only what is known to be there is taken away: an engine may have none. (Others may
+ * have set some this moment: then the topic stays, with them.)
+ */
+static bool has_settings(const struct clearing *clearing)
+{
+    struct bytes text;
+    uint64_t version;
+    return registry_text(http_server(clearing->request->http)->registry, name_of(clearing), &text,
+                         &version);
+}
+
+static void begin_jobs(struct clearing *clearing)
+{
+    clearing->step = clearing->if_empty ? STEP_REMOVE : STEP_JOBS;
+    clearing->state = JOB_DELAYED;
+}
+
+static void begin_unset(struct clearing *clearing)
+{
+    clearing->step = STEP_UNSET;
+    if (!clearing->if_version && !has_settings(clearing))
+        begin_jobs(clearing);
+}
+
+/* One state's slice is done. False: the request is answered. */
+static bool cleared(struct clearing *clearing, const struct reply *reply)
+{
+    bool removes = clearing->kind == CMD_REMOVE_TOPIC;
+    clearing->done += reply->count;
+    clearing->left -= removes ? 0 : reply->count;
+    if (!reply->more)
+        clearing->state++;
+    bool clear = clearing->state == JOB_STATES;
+    if (!removes && (clear || clearing->left == 0)) {
+        answer(clearing, OK, &(struct reply){.more = !clear});
+        return false;
+    }
+    if (clear)
+        clearing->step = STEP_REMOVE;
+    return true;
 }
 
 static void answered(struct ticket *ticket, const struct reply *reply)
@@ -42,35 +108,42 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     struct request *request = LIST_ENTRY(ticket, struct request, pending.ticket);
     struct clearing *clearing = request->clearing;
     struct server *server = http_server(request->http);
-    bool removes = clearing->kind == CMD_REMOVE_TOPIC;
     bool gone = reply->err == ERR_NOT_FOUND && clearing->begun; /* idle, it made room for others */
-    if (gone || reply->err || reply->kind == CMD_REMOVE_TOPIC) {
-        answer(clearing, gone ? OK : reply->err, reply->more);
+    bool unset = clearing->step == STEP_UNSET && reply->err == ERR_NOT_FOUND;
+    if (!unset && (gone || reply->err || clearing->step == STEP_REMOVE)) {
+        answer(clearing, gone ? OK : reply->err, reply);
         return;
     }
-    clearing->begun = true;
-    clearing->done += reply->count;
-    clearing->left -= removes ? 0 : reply->count;
-    if (!reply->more)
-        clearing->state++;
-    bool clear = clearing->state == JOB_STATES;
-    if (!removes && (clear || clearing->left == 0)) {
-        answer(clearing, OK, !clear);
+    if (clearing->step == STEP_LOOK && !is_empty(&reply->topics[0])) {
+        answer(clearing, ERR_NOT_EMPTY, reply);
         return;
     }
+    clearing->begun |= !unset;
+    if (clearing->step == STEP_LOOK)
+        begin_unset(clearing);
+    else if (clearing->step == STEP_UNSET)
+        begin_jobs(clearing);
+    else if (!cleared(clearing, reply))
+        return;
     list_add_tail(&server->clearings, &clearing->place);
     server->turn_again = true;
 }
 
 static void step(struct clearing *clearing)
 {
+    static const enum cmd_kind kinds[] = {[STEP_LOOK] = CMD_TOPIC,
+                                          [STEP_UNSET] = CMD_CONFIGURE_TOPIC,
+                                          [STEP_JOBS] = CMD_CLEAR_TOPIC,
+                                          [STEP_REMOVE] = CMD_REMOVE_TOPIC};
     struct pending *pending = &clearing->request->pending;
-    bool clear = clearing->state == JOB_STATES;
     struct cmd cmd = {
-        .kind = clear ? CMD_REMOVE_TOPIC : CMD_CLEAR_TOPIC,
-        .topic = {.topic = bytes_of(clearing->name, clearing->name_len),
+        .kind = kinds[clearing->step],
+        .topic = {.topic = name_of(clearing),
                   .state = clearing->state,
-                  .max = clearing->left},
+                  .max = clearing->left,
+                  .brief = true,
+                  .if_version = clearing->if_version,
+                  .version = clearing->version},
     };
     pending->state = PENDING_EXCLUSIVE; /* the next step may be parked or not */
     pipeline_submit(pending, &cmd);
@@ -83,13 +156,21 @@ void clearing_begin(struct request *request, const struct cmd *cmd)
     CHECK(name.len <= sizeof(clearing->name));
     clearing->request = request;
     clearing->kind = cmd->kind;
-    clearing->state = JOB_DELAYED;
+    clearing->if_empty = cmd->topic.if_empty;
+    clearing->if_version = cmd->topic.if_version;
+    clearing->version = cmd->topic.version;
     clearing->left = cmd->kind == CMD_REMOVE_TOPIC ? UINT32_MAX : cmd->topic.max;
     clearing->name_len = name.len;
     memcpy(clearing->name, name.at, name.len);
     list_init(&clearing->place);
     request->clearing = clearing;
     request->pending.ticket.answered = answered;
+    if (clearing->if_empty)
+        clearing->step = STEP_LOOK;
+    else if (clearing->kind == CMD_REMOVE_TOPIC)
+        begin_unset(clearing);
+    else
+        begin_jobs(clearing);
     step(clearing);
 }
 

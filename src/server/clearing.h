@@ -10,7 +10,9 @@
 
 /*
  * `cmd` is CLEAR_TOPIC, of which `state` is not looked at: up to `max` jobs are deleted; or
- * REMOVE_TOPIC: all are, and then the topic goes. Answers the request, now or later.
+ * REMOVE_TOPIC: its settings go first, so that nothing is sent away meanwhile, then all jobs, then
+ * the topic; with `if_version` only if the settings have that version, with `if_empty` only if
+ * there are no jobs. Answers the request, now or later.
  */
 void clearing_begin(struct request *request, const struct cmd *cmd);
 void clearing_free(struct clearing *clearing); /* whether it is under way or over; or NULL */

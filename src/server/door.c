@@ -3,23 +3,172 @@
 #include "base/mem.h"
 #include "server/server.h"
 
-/* May it be done at all? The engine still has its own say: limits.jobs, a full disk. */
-static enum err admit(const struct server *server, const struct cmd *cmd)
+enum { LOOK_UP_NS = 60 }; /* work for looking up the settings of one topic */
+
+/* ---- pushes ---- */
+
+/*
+ * The schedule of a job that brings none to a topic with these settings. Without one consumers get
+ * a failed job again at once; a receiver does not: it has the waits of the Standard Webhooks.
+ */
+static struct schedule schedule_for(const struct server *server,
+                                    const struct topic_settings *settings)
 {
-    return cmd->kind == CMD_PUSH && server->refusing_pushes ? ERR_DRAINING : OK;
+    struct schedule fallback = server->retry;
+    const char *why;
+    if (fallback.count == 0 && settings->target.type != TARGET_NONE)
+        (void)schedule_read_words(BYTES("standard"), &fallback, &why); /* there is such a ladder */
+    return topic_settings_schedule(settings, &fallback);
+}
+
+/* A push as the engine gets it. */
+struct filled {
+    struct cmd cmd;
+    struct schedule schedule;
+};
+
+/*
+ * With push.job_targets = any the first job that brings a URL makes its topic one that is pushed,
+ * as long as it has no settings: else its jobs would lie there for consumers.
+ */
+static void make_pushed(struct server *server, struct bytes topic)
+{
+    struct cmd cmd = {.kind = CMD_CONFIGURE_TOPIC,
+                      .topic = {.topic = topic,
+                                .settings = BYTES("{\"target\":{\"type\":\"http\"}}"),
+                                .if_version = true}};
+    (void)server->engine->verbs->submit(server->engine, &cmd, NULL);
+}
+
+/* May the job bring the URL that it brings? */
+static enum err admit_target(struct server *server, const struct cmd_push *push,
+                             const struct topic_settings *settings, const char **out_why)
+{
+    enum config_job_targets policy = server->options.config->job_targets;
+    if (policy == JOB_TARGETS_OFF) {
+        *out_why = "push.job_targets is off";
+        return ERR_JOB_TARGET;
+    }
+    if (settings && settings->target.type == TARGET_HTTP)
+        return OK;
+    if (settings || policy == JOB_TARGETS_TOPIC) {
+        *out_why = "the topic's settings have no target of type http (see push.job_targets)";
+        return ERR_JOB_TARGET;
+    }
+    make_pushed(server, push->topic);
+    return OK;
+}
+
+/*
+ * What the job does not say, its topic's settings say, or [defaults]. Once, when it is pushed: a
+ * change of settings is for later jobs. *out_cmd is `cmd`, or what is in `filled`.
+ */
+static enum err fill_in(struct server *server, const struct cmd *cmd, struct filled *filled,
+                        const struct cmd **out_cmd, const char **out_why)
+{
+    const struct cmd_push *push = &cmd->push;
+    const struct topic_settings *settings = NULL;
+    bool unplanned = push->retry_count == 0 && !push->retry_given;
+    *out_cmd = cmd;
+    if (server->registry && registry_count(server->registry)) {
+        budget_spend(&server->budget, LOOK_UP_NS);
+        settings = registry_find(server->registry, push->topic, NULL);
+    }
+    if (push->own_target) {
+        enum err err = admit_target(server, push, settings, out_why);
+        if (err)
+            return err;
+    }
+    if (!settings && !(unplanned && server->retry.count))
+        return OK;
+    filled->cmd = *cmd;
+    if (unplanned) {
+        filled->schedule = settings ? schedule_for(server, settings) : server->retry;
+        filled->cmd.push.retry_us = filled->schedule.waits_us;
+        filled->cmd.push.retry_count = filled->schedule.count;
+    }
+    if (settings && settings->ttr_us && push->ttr_is_default) {
+        int64_t most_us = server->options.api.ttr_max_us;
+        filled->cmd.push.ttr_us = settings->ttr_us < most_us ? settings->ttr_us : most_us;
+    }
+    *out_cmd = &filled->cmd;
+    return OK;
+}
+
+/* ---- reserves ---- */
+
+/* Jobs of a topic with a target are sent there: nobody else may take them. */
+static enum err admit_reserve(struct server *server, const struct principal *principal,
+                              const struct cmd_reserve *reserve)
+{
+    bool anybody = principal->protocol != PROTOCOL_KINDS;
+    if (!anybody || !server->registry || registry_count(server->registry) == 0)
+        return OK;
+    budget_spend(&server->budget, (int64_t)reserve->topic_count * LOOK_UP_NS);
+    for (uint32_t i = 0; i < reserve->topic_count; i++) {
+        if (registry_is_pushed(server->registry, reserve->topics[i]))
+            return ERR_PUSHED_TOPIC;
+    }
+    return OK;
+}
+
+/* ---- the door ---- */
+
+/* May it be done at all? The engine still has its own say: limits.jobs, a full disk. */
+static enum err admit(struct server *server, const struct principal *principal,
+                      const struct cmd *cmd, struct filled *filled, const struct cmd **out_cmd,
+                      const char **out_why)
+{
+    *out_cmd = cmd;
+    if (cmd->kind == CMD_PUSH)
+        return server->refusing_pushes ? ERR_DRAINING
+                                       : fill_in(server, cmd, filled, out_cmd, out_why);
+    if (cmd->kind == CMD_RESERVE)
+        return admit_reserve(server, principal, &cmd->reserve);
+    return OK;
+}
+
+/* Is there nothing to say before the engine? So it is of nearly all commands where no topic has
+   settings, which should not pay for them. */
+static bool is_plain(const struct server *server, const struct cmd *cmd)
+{
+    if (cmd->kind != CMD_PUSH && cmd->kind != CMD_RESERVE)
+        return true;
+    bool own_target = cmd->kind == CMD_PUSH && cmd->push.own_target;
+    return !own_target && !server->refusing_pushes && server->retry.count == 0 &&
+           (!server->registry || registry_count(server->registry) == 0);
+}
+
+__attribute__((noinline)) /* a schedule takes much of the stack */
+static enum submitted
+submit_admitted(struct server *server, const struct principal *principal, const struct cmd *cmd,
+                struct ticket *ticket)
+{
+    struct filled filled; /* for as long as the engine looks at it */
+    const struct cmd *admitted;
+    const char *why = NULL;
+    enum err err = admit(server, principal, cmd, &filled, &admitted, &why);
+    if (err) {
+        if (ticket)
+            ticket->answered(ticket, &(struct reply){.err = err, .why = why, .kind = cmd->kind});
+        return SUBMIT_ANSWERED;
+    }
+    return server->engine->verbs->submit(server->engine, admitted, ticket);
 }
 
 enum submitted server_submit(struct server *server, const struct principal *principal,
                              const struct cmd *cmd, struct ticket *ticket)
 {
     server->counts.commands[principal->protocol][cmd->kind]++;
-    enum err err = admit(server, cmd);
-    if (err) {
-        if (ticket)
-            ticket->answered(ticket, &(struct reply){.err = err, .kind = cmd->kind});
-        return SUBMIT_ANSWERED;
-    }
-    return server->engine->verbs->submit(server->engine, cmd, ticket);
+    if (is_plain(server, cmd))
+        return server->engine->verbs->submit(server->engine, cmd, ticket);
+    return submit_admitted(server, principal, cmd, ticket);
+}
+
+bool server_is_pushed(struct server *server, struct bytes topic)
+{
+    return server->registry && registry_count(server->registry) &&
+           registry_is_pushed(server->registry, topic);
 }
 
 void server_cancel(struct server *server, struct ticket *ticket)

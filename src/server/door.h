@@ -4,9 +4,15 @@
  * client stands here: counting, and admit() in door.c, which may refuse. Permissions and quotas,
  * when there are some, go into admit(); `struct principal` then says more of the client, and what a
  * kind of command needs becomes a column of cmd_table (core/cmd.c).
+ *
+ * Here a push gets what its topic's settings say and it does not: retry schedule and ttr; and a
+ * reserve on a topic with a target is refused (ERR_PUSHED_TOPIC). Both look into the registry of
+ * settings, in memory.
  */
 #ifndef LATERD_SERVER_DOOR_H
 #define LATERD_SERVER_DOOR_H
+
+#include <stdbool.h>
 
 #include "base/err.h"
 #include "port/engine.h"
@@ -27,6 +33,9 @@ struct principal {
  */
 enum submitted server_submit(struct server *server, const struct principal *principal,
                              const struct cmd *cmd, struct ticket *ticket);
+
+/* Has the topic a target, so that clients cannot reserve its jobs? */
+bool server_is_pushed(struct server *server, struct bytes topic);
 
 /* Nobody waits for it any more: no answer comes, a parked reserve takes no job (P6). */
 void server_cancel(struct server *server, struct ticket *ticket);

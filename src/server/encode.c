@@ -5,7 +5,7 @@
 
 enum {
     LONG_BYTES = 64 * 1024, /* bodies above this, together, go to the worker */
-    BYTES_PER_NS = 3,       /* copied */
+    NS_PER_BYTE = 2,        /* copied into fresh memory: most of it are page faults */
     BYTES_OF_BODY = 8,      /* memory for each byte of a body: its copy, and six if it is escaped */
 };
 
@@ -16,7 +16,7 @@ struct encoding {
     bool in_use;             /* by the worker */
     struct arena arena;
     struct response_format format;
-    struct reply reply;
+    struct reply reply; /* its jobs are in the arena, or in what it holds */
     size_t body_bytes;
     int64_t now_us; /* of the reply */
     struct bytes date;
@@ -36,9 +36,18 @@ bool encode_is_long(const struct server *server, const struct reply *reply)
     return server->worker && !reply->err && body_bytes(reply) > LONG_BYTES;
 }
 
+/* What `reply` borrows. */
+static void free_reply(struct encoding *encoding)
+{
+    if (encoding->reply.hold)
+        encoding->reply.hold->release(encoding->reply.hold);
+    encoding->reply.hold = NULL;
+    arena_fini(&encoding->arena);
+}
+
 static void free_it(struct encoding *encoding)
 {
-    arena_fini(&encoding->arena);
+    free_reply(encoding);
     buf_fini(&encoding->out);
     mem_free(encoding);
 }
@@ -48,7 +57,7 @@ static void run(struct work *work)
     struct encoding *encoding = LIST_ENTRY(work, struct encoding, offload.work);
     api_reply(&encoding->format, &encoding->reply, encoding->now_us, encoding->date,
               &encoding->out);
-    arena_fini(&encoding->arena); /* here: giving megabytes back takes its time */
+    free_reply(encoding); /* here: giving megabytes back takes its time */
 }
 
 static void done(struct work *work)
@@ -60,6 +69,18 @@ static void done(struct work *work)
         request_encoded(encoding->request, &encoding->out); /* frees it */
     else
         free_it(encoding);
+}
+
+static const struct job_note *copy_notes(struct arena *arena, const struct job_view *job)
+{
+    if (job->note_count == 0)
+        return NULL;
+    struct job_note *notes = arena_alloc(arena, job->note_count * sizeof(*notes));
+    for (unsigned i = 0; i < job->note_count; i++) {
+        notes[i] = job->notes[i];
+        notes[i].text = arena_copy(arena, notes[i].text);
+    }
+    return notes;
 }
 
 static void copy_jobs(struct encoding *encoding, const struct reply *reply)
@@ -75,10 +96,23 @@ static void copy_jobs(struct encoding *encoding, const struct reply *reply)
         job->retry_us = (const int64_t *)(const void *)arena_copy(arena, waits).at;
         job->content_type = arena_copy(arena, job->content_type);
         job->body = arena_copy(arena, job->body);
+        job->properties = arena_copy(arena, job->properties);
+        job->notes = copy_notes(arena, job);
     }
-    encoding->reply = *reply;
     encoding->reply.jobs = jobs;
-    encoding->reply.cursor = arena_copy(arena, reply->cursor);
+}
+
+static void keep_reply(struct encoding *encoding, const struct reply *reply)
+{
+    encoding->reply = *reply;
+    encoding->reply.cursor = arena_copy(&encoding->arena, reply->cursor);
+    if (reply->hold) {
+        reply->hold->taken = true;
+        return;
+    }
+    copy_jobs(encoding, reply);
+    budget_spend(&encoding->request->http->pipeline.session.server->budget,
+                 (int64_t)encoding->body_bytes * NS_PER_BYTE);
 }
 
 void encode_begin(struct request *request, const struct reply *reply)
@@ -92,8 +126,7 @@ void encode_begin(struct request *request, const struct reply *reply)
     buffers_changed(&request->http->pipeline.session);
     encoding->now_us = server->loop->now_us;
     encoding->date = arena_copy(&encoding->arena, server_date(server));
-    copy_jobs(encoding, reply);
-    budget_spend(&server->budget, (int64_t)encoding->body_bytes / BYTES_PER_NS);
+    keep_reply(encoding, reply);
     request->encoding = encoding;
     offload_submit(&encoding->offload, server, encoding->body_bytes * BYTES_OF_BODY, run, done);
 }

@@ -10,7 +10,7 @@
 /* Is the reply to be written by the worker? */
 bool encode_is_long(const struct server *server, const struct reply *reply);
 
-/* Copies the reply; request_encoded() follows in a later turn. */
+/* Keeps the reply, or a copy of it; request_encoded() follows in a later turn. */
 void encode_begin(struct request *request, const struct reply *reply);
 
 /* Its request is answered, or nobody waits for it any more. NULL does nothing. */

@@ -7,9 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "proto/api/api.h"
+
 struct session_kind;
 
-enum protocol_kind { PROTOCOL_HTTP, PROTOCOL_BEANSTALK, PROTOCOL_KINDS };
+enum protocol_kind { PROTOCOL_HTTP, PROTOCOL_BEANSTALK, PROTOCOL_SDMQ, PROTOCOL_KINDS };
 
 struct protocol {
     const char *name;    /* in the log and in metrics */
@@ -17,7 +19,9 @@ struct protocol {
     const char *port;    /* the usual one, for examples */
     const char *clients; /* who they are, for messages */
     const char *rival;   /* what else listens on the usual port, for messages */
-    bool dialects;       /* an address may name a dialect behind a comma */
+    bool http;           /* it is HTTP, so /v1 and the server's own pages are there, too */
+    bool dialects;       /* an address may name a dialect behind a comma, … */
+    enum api_dialect dialect;           /* … else, if it is HTTP, it is this one */
     const struct session_kind *session; /* what a connection does */
     size_t session_bytes;               /* its struct, of which a `struct session` is the start */
 };

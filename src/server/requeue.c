@@ -7,7 +7,7 @@ enum { REQUEUE_NS = 1500 }; /* work for one job */
 /* What one client left behind. */
 struct requeue {
     struct list place;     // server::requeues
-    struct buf deliveries; // struct delivery
+    struct buf deliveries; // struct unsent_job
     size_t next;           /* in `deliveries` */
     struct beanstalk_holder *held;
     uint64_t sent;
@@ -94,7 +94,7 @@ static bool step(struct server *server, struct requeue *requeue)
     }
     if (requeue->next == requeue->deliveries.len)
         return false;
-    struct delivery delivery;
+    struct unsent_job delivery;
     memcpy(&delivery, requeue->deliveries.at + requeue->next, sizeof(delivery));
     requeue->next += sizeof(delivery);
     if (delivery.end > requeue->sent)

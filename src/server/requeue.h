@@ -8,7 +8,7 @@
 #include "server/session.h"
 
 /* A reservation on its way to an HTTP client. */
-struct delivery {
+struct unsent_job {
     uint64_t seq;
     uint64_t lease;
     uint64_t end; /* where its answer ends, as session_end() counts */
@@ -16,7 +16,8 @@ struct delivery {
 
 /*
  * An HTTP client has gone: gives back what stands in answers that end behind `sent` (see
- * session_sent). Takes over the bytes of `deliveries` (struct delivery), which is empty afterwards.
+ * session_sent). Takes over the bytes of `deliveries` (struct unsent_job), which is empty
+ * afterwards.
  */
 void requeue_deliveries(struct server *server, struct buf *deliveries, uint64_t sent);
 

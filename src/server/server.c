@@ -2,9 +2,11 @@
 
 #include "base/mem.h"
 #include "base/rfc3339.h"
+#include "port/member.h"
 #include "server/beanstalk/session.h"
 #include "server/http/request.h"
 #include "server/requeue.h"
+#include "server/restore.h"
 #include "server/session.h"
 
 /* limits.buffer_bytes; if it is 0, a quarter of the memory; without a limit of that, none. */
@@ -13,6 +15,20 @@ static uint64_t buffer_limit(const struct server_options *options)
     if (options->config->buffer_bytes)
         return (uint64_t)options->config->buffer_bytes;
     return options->limits.memory_bytes ? options->limits.memory_bytes / 4 : UINT64_MAX;
+}
+
+static void init_snowflake(struct server *server)
+{
+    uint32_t machine = (uint32_t)server->options.config->sdmq_machine;
+    if (machine == 0) /* none is given: any but 0, for which a configured one may be taken */
+        machine = 1 + (uint32_t)(server->options.instance % (SNOWFLAKE_MACHINES - 1));
+    snowflake_init(&server->snowflake, machine);
+}
+
+const char *server_host(const struct server *server)
+{
+    const char *given = server->options.config->sdmq_host, *found = server->options.host;
+    return given[0] ? given : found[0] ? found : "127.0.0.1";
 }
 
 struct server *server_new(const struct server_options *options)
@@ -33,7 +49,14 @@ struct server *server_new(const struct server_options *options)
     buffers_init(&server->buffers, buffer_limit(options));
     pool_init(&server->requests, sizeof(struct request));
     list_init(&server->clearings);
+    list_init(&server->replays);
+    list_init(&server->listings);
+    list_init(&server->clear_alls);
+    list_init(&server->restores);
+    init_snowflake(server);
+    server->retry = config_default_retry(options->config);
     sessions_init(server);
+    push_begin(server);
     pool_init(&server->beanstalk.pending, sizeof(struct beanstalk_pending));
     list_init(&server->beanstalk.surveys);
     beanstalk_reservations_init(&server->beanstalk.reservations);
@@ -48,6 +71,8 @@ void server_free(struct server *server)
     while (!list_empty(&server->all))
         session_free(LIST_ENTRY(server->all.next, struct session, all), SESSION_DROPPED);
     requeue_all(server);
+    restores_free(server);
+    push_end(server);
     if (server->worker)
         server->worker->verbs->wait(server->worker);
     pool_fini(&server->sessions);
@@ -62,6 +87,13 @@ void server_free(struct server *server)
     mem_free(server);
 }
 
+bool server_leads(const struct server *server)
+{
+    const struct member *member = server->options.member;
+    return server->options.led_epoch == 0 ||
+           member->verbs->holds(member, server->options.led_epoch);
+}
+
 void server_refuse_pushes(struct server *server)
 {
     server->refusing_pushes = true; /* server_submit() looks at it */
@@ -73,6 +105,7 @@ void server_drain(struct server *server)
         return;
     server->draining = true;
     server->loop->verbs->stop_listening(server->loop);
+    pump_drain(server->push.pump);
     for (struct list *node = server->all.next; node != &server->all; node = node->next) {
         struct session *session = LIST_ENTRY(node, struct session, all);
         session->kind->drain(session);
@@ -82,7 +115,8 @@ void server_drain(struct server *server)
 
 bool server_drained(const struct server *server)
 {
-    return server->draining && list_empty(&server->all) && list_empty(&server->requeues);
+    return server->draining && list_empty(&server->all) && list_empty(&server->requeues) &&
+           pump_idle(server->push.pump);
 }
 
 bool server_trim(struct server *server)

@@ -10,20 +10,25 @@
 #include "base/list.h"
 #include "base/pool.h"
 #include "core/core.h"
+#include "dispatch/registry.h"
 #include "port/clock.h"
 #include "port/engine.h"
 #include "port/loop.h"
+#include "port/restore.h"
 #include "port/worker.h"
 #include "proto/api/api.h"
+#include "proto/sdmq/job_id.h"
 #include "server/beanstalk/shared.h"
 #include "server/buffers.h"
 #include "server/config/config.h"
 #include "server/http/misdirected.h"
 #include "server/protocol.h"
+#include "server/push.h"
 
+struct member;
 struct session;
 
-enum { SERVER_LISTENERS_MAX = 64, SERVER_STATUS_MAX = 600 };
+enum { SERVER_LISTENERS_MAX = 64, SERVER_STATUS_MAX = 600, SERVER_HOST_MAX = 48 };
 
 struct server_listener {
     enum protocol_kind protocol;
@@ -37,6 +42,14 @@ struct server_options {
     struct loop *loop;
     struct worker *worker; /* NULL: everything is done in the turn */
     struct engine *engine;
+    struct sink *webhook;             /* of targets with a URL; NULL: none can be sent to */
+    const struct sink_table *brokers; /* of all others; NULL: none */
+    struct restore *restore;          /* the journal's; NULL: there is none */
+    char host[SERVER_HOST_MAX];       /* this machine's first address; empty: not known */
+    struct member *member;            /* of [member]; NULL: there is no election. Borrowed */
+    const char *advertise;            /* where clients reach us, or "" */
+    uint64_t led_epoch;               /* we lead with this one: see server_leads(); 0: not asked */
+    bool waits;                       /* `engine` is that of who waits: see engine/waiting */
     struct server_listener listeners[SERVER_LISTENERS_MAX];
     struct api_limits api;
     struct http_limits http;
@@ -54,6 +67,7 @@ struct server_counts {
     uint64_t turn_us_sum;
     uint64_t accepted, refused, timed_out, evicted, turns, undelivered, abandoned;
     uint64_t requests[SERVER_STATUS_MAX]; /* by HTTP status */
+    uint64_t intake[3]; /* messages that brokers brought, by enum intake_verdict */
     /* By who asked (our own are the last row) and what for: see server_submit(). */
     uint64_t commands[PROTOCOL_KINDS + 1][CMD_KINDS];
 };
@@ -65,17 +79,24 @@ struct server {
     struct loop_share share;  /* what is left of the budget: see session.c */
     struct worker *worker;
     struct engine *engine;
-    struct pool sessions;  // of all protocols, see protocol.h
-    struct pool requests;  // struct request
-    struct list dirty;     // session::dirty: has bytes to send
-    struct list all;       // session::all
-    struct list clearings; // clearing::place: its next command can be asked
-    struct list offloads;  // offload::waiting: work that the worker cannot take yet
-    struct list batches;   // batch::place: those that are not submitted whole
-    struct list requeues;  // requeue::place: what clients that have gone left behind
-    struct arena scratch;  /* of the request being decoded */
-    struct budget budget;  /* of the turn's present stage */
-    int64_t visit_ns;      /* the connection being served stops when so much budget is left */
+    struct registry *registry; /* the settings of topics */
+    struct server_push push;
+    struct schedule retry;  /* of jobs without one in topics without one: [defaults] */
+    struct pool sessions;   // of all protocols, see protocol.h
+    struct pool requests;   // struct request
+    struct list dirty;      // session::dirty: has bytes to send
+    struct list all;        // session::all
+    struct list clearings;  // clearing::place: its next command can be asked
+    struct list replays;    // replay::place: the same
+    struct list listings;   // listing::place: the same
+    struct list clear_alls; // clear_all::place: the same
+    struct list restores;   // restoring::place: all of them
+    struct list offloads;   // offload::waiting: work that the worker cannot take yet
+    struct list batches;    // batch::place: those that are not submitted whole
+    struct list requeues;   // requeue::place: what clients that have gone left behind
+    struct arena scratch;   /* of the request being decoded */
+    struct budget budget;   /* of the turn's present stage */
+    int64_t visit_ns;       /* the connection being served stops when so much budget is left */
     int64_t started_us;
     int64_t date_s;
     char date[32];
@@ -88,6 +109,7 @@ struct server {
     struct misdirected misdirected;
     struct buf hosts; /* our names, for host_is_known() */
     struct beanstalk_shared beanstalk;
+    struct snowflake snowflake; /* of the ids that are made for clients of sdmq */
 };
 
 struct server *server_new(const struct server_options *options);
@@ -102,6 +124,13 @@ void server_sleep(struct server *server, int64_t until_us);
 /* The upper bound of a bucket of server_counts::turn_us, in microseconds; INT64_MAX: the last. */
 int64_t turn_bound_us(unsigned bucket);
 
+/*
+ * May what only a leader does go on? False once the deadline of led_epoch has passed: then a turn
+ * does nothing, and sends nothing that is not sent yet. The server is to be freed, and what it had
+ * to send goes with it. O(1).
+ */
+bool server_leads(const struct server *server);
+
 /* Takes no pushes any more and does all else (SIGUSR1, as beanstalkd's drain mode). */
 void server_refuse_pushes(struct server *server);
 
@@ -114,6 +143,10 @@ bool server_drained(const struct server *server);
 bool server_trim(struct server *server);
 
 unsigned server_sessions(const struct server *server);
+
+/* This server's address in the ids that it makes for clients of sdmq: [sdmq] host, or what
+   server_options has. */
+const char *server_host(const struct server *server);
 
 /* This second's Date header. */
 struct bytes server_date(struct server *server);

@@ -11,7 +11,10 @@
  *   expire     timers that are due do their work: connections whose time is up are closed
  *   requeue    jobs of clients that have gone come back
  *   clear      topics that are cleared in slices lose another one
- *   match      ready jobs meet waiting consumers
+ *   restore    jobs that a journal has read are pushed
+ *   push       settings that are new are read; outcomes of deliveries end their jobs; the pump
+ *              reserves for topics with a target
+ *   match      ready jobs meet waiting consumers, the pump's reserves too
  *   flush      answers that wait for no disk go out
  *   end        the turn's changes go to the disk as one batch
  *   flush      so do the answers to what that made durable
@@ -24,6 +27,10 @@
  * read and one write a connection, however many commands a client sent (two writes if some answers
  * wait for the disk, and some do not: a job that is due is not to wait while the disk is written).
  *
+ * With an election (port/member.h) a turn begins only, and what was answered leaves only, before
+ * the deadline by which we lead: a process that was stopped and wakes hands out nothing, and
+ * acknowledges nothing.
+ *
  * At the very end the buffers of connections are counted, and some are closed if it is too much;
  * memory of what has gone is given back to the system, a chunk of each kind.
  *
@@ -34,8 +41,12 @@
  */
 #include "server/batch.h"
 #include "server/beanstalk/session.h"
+#include "server/clear_all.h"
 #include "server/clearing.h"
+#include "server/listing.h"
+#include "server/replay.h"
 #include "server/requeue.h"
+#include "server/restore.h"
 
 /*
  * How the work of a turn is shared out, in percent. A stage may overdraw its share by one step (one
@@ -49,6 +60,7 @@ enum {
     BATCH_SHARE = 10,
     EXPIRE_SHARE = 5,
     REQUEUE_SHARE = 10,
+    PUSH_SHARE = 10,
     MATCH_SHARE = 15,
     END_SHARE = 10,
     FLUSH_SHARE = 10, /* twice */
@@ -96,11 +108,20 @@ static bool take_work(struct server *server)
     return false;
 }
 
+/* One of the two flushes. */
+static bool flush(struct server *server)
+{
+    begin_stage(server, FLUSH_SHARE);
+    return server_leads(server) && sessions_flush(server);
+}
+
 int64_t server_turn(struct server *server)
 {
     struct engine *engine = server->engine;
 
     int64_t began_us = loop_look_at_clock(server->loop);
+    if (!server_leads(server))
+        return began_us; /* main.c ends it */
     if (server->options.config->turn_cpu)
         began_us = meter_us(server);
     server->counts.turns++;
@@ -118,14 +139,18 @@ int64_t server_turn(struct server *server)
     begin_stage(server, REQUEUE_SHARE);
     more |= requeue_step(server);
     more |= clearings_go_on(server);
+    more |= clear_alls_go_on(server);
+    more |= replays_go_on(server);
+    more |= listings_go_on(server);
+    more |= restores_go_on(server);
+    begin_stage(server, PUSH_SHARE);
+    more |= push_step(server);
     begin_stage(server, MATCH_SHARE);
     engine->verbs->match(engine);
-    begin_stage(server, FLUSH_SHARE);
-    more |= sessions_flush(server);
+    more |= flush(server);
     begin_stage(server, END_SHARE);
     int64_t next_us = engine->verbs->end(engine);
-    begin_stage(server, FLUSH_SHARE);
-    more |= sessions_flush(server);
+    more |= flush(server);
     begin_stage(server, SETTLE_SHARE);
     buffers_settle(server);
     more |= server_trim(server);

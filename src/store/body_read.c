@@ -26,7 +26,9 @@ enum {
     UNDER_WAY_BYTES = 8 << 20, /* above it large records are read one after the other */
     KEPT_BYTES = 4 << 20,      /* of reads that have ended */
     FETCHED_BYTES = 8 << 20,   /* of fetches that have ended: above it, one read at a time */
-    IN_TURN_BYTES = 1 << 20,   /* a larger body is copied and checked by the disk's thread */
+    /* A larger record is read and checked by the disk's threads: a copy in the turn would cost
+       milliseconds, most of them page faults of fresh memory. */
+    IN_TURN_BYTES = READ_BYTES,
 };
 
 enum read_state { READ_WAITING, READ_UNDER_WAY, READ_KEPT };
@@ -42,8 +44,9 @@ struct body_read {
     bool large;          /* alone, and its bytes become the fetch's */
     struct list fetches; /* body_fetch::link */
     char *bytes;
-    struct body_place place; /* large: whose record it is … */
-    enum err verdict;        /* … and whether it holds */
+    struct body_place place;     /* large: whose record it is … */
+    enum err verdict;            /* … and whether it holds, … */
+    struct body_content content; /* … and what it has */
     struct disk_op op;
 };
 
@@ -70,11 +73,6 @@ static struct body_fetch *fetch_of(struct list *link)
     return LIST_ENTRY(link, struct body_fetch, link);
 }
 
-static size_t record_len(const struct body_place *place)
-{
-    return RECORD_JOB_HEAD + place->content_type_len + place->body_len;
-}
-
 static uint64_t start_of(const struct body_place *place)
 {
     return where_offset(place->where);
@@ -82,7 +80,7 @@ static uint64_t start_of(const struct body_place *place)
 
 static uint64_t end_of(const struct body_place *place)
 {
-    return start_of(place) + record_len(place);
+    return start_of(place) + record_read_bytes(place);
 }
 
 static bool covers(const struct body_read *read, uint32_t segment, uint64_t start, uint64_t end)
@@ -118,32 +116,27 @@ static void end_fetch(struct body_reads *reads, struct body_fetch *fetch, enum e
     fetch->done(fetch);
 }
 
-/* The record lies at `record`, in memory that is the fetch's own. */
-static void show(struct body_reads *reads, struct body_fetch *fetch, const char *record)
+/* The record lies at fetch->bytes, and is as it should be. */
+static enum err show(struct body_reads *reads, struct body_fetch *fetch)
 {
-    const struct body_place *place = &fetch->place;
-    fetch->content_type = bytes_of(record + RECORD_JOB_HEAD, place->content_type_len);
-    fetch->body = bytes_of(record + RECORD_JOB_HEAD + place->content_type_len, place->body_len);
-    reads->fetched_bytes += record_len(place);
+    size_t len = record_read_bytes(&fetch->place);
+    reads->fetched_bytes += len;
+    return record_open(fetch->bytes, len, &fetch->place, &fetch->content);
 }
 
 /* Gives the fetch its record, of which the read has brought what there is. */
 static void serve(struct body_reads *reads, struct body_fetch *fetch, const struct body_read *read)
 {
     const struct body_place *place = &fetch->place;
-    size_t len = record_len(place);
+    size_t len = record_read_bytes(place);
     if (end_of(place) > read->end || start_of(place) < read->start) {
         end_fetch(reads, fetch, ERR_DAMAGED); /* the file is shorter than it should be */
         return;
     }
     const char *record = read->bytes + (start_of(place) - read->start);
-    enum err err = record_body(record, len, place->seq, place->content_type_len, place->body_len);
-    if (!err) {
-        fetch->bytes = mem_alloc(len);
-        memcpy(fetch->bytes, record, len);
-        show(reads, fetch, fetch->bytes);
-    }
-    end_fetch(reads, fetch, err);
+    fetch->bytes = mem_alloc(len);
+    memcpy(fetch->bytes, record, len);
+    end_fetch(reads, fetch, show(reads, fetch));
 }
 
 /* ---- the end of a read ---- */
@@ -204,7 +197,8 @@ static void serve_large(struct body_reads *reads, struct body_read *read)
     if (!err) {
         fetch->bytes = read->bytes;
         read->bytes = NULL;
-        show(reads, fetch, fetch->bytes);
+        fetch->content = read->content;
+        reads->fetched_bytes += record_read_bytes(&fetch->place);
     }
     end_fetch(reads, fetch, err);
 }
@@ -247,7 +241,7 @@ static struct body_read *read_new(struct body_reads *reads, const struct body_pl
     read->start = start_of(place);
     read->end = end_of(place);
     read->wanted = 1;
-    read->large = record_len(place) > READ_BYTES;
+    read->large = record_read_bytes(place) > READ_BYTES;
     read->alone = alone || read->large;
     read->place = *place;
     return read;
@@ -313,12 +307,12 @@ static void plan(struct body_reads *reads, struct body_fetch *fetch)
 {
     const struct body_place *place = &fetch->place;
     const struct segment *segment = segments_find(reads->store->segments, fetch->segment);
-    if (!segment || segment->state != SEGMENT_HEADED || end_of(place) > segment->end) {
+    if (!segment || !segment_readable(segment) || end_of(place) > segment->end) {
         end_fetch(reads, fetch, ERR_DAMAGED);
         return;
     }
     struct body_read *read = NULL;
-    if (!fetch->alone && record_len(place) <= READ_BYTES) {
+    if (!fetch->alone && record_read_bytes(place) <= READ_BYTES) {
         read = find(&reads->kept, place);
         if (read) { /* it came since store_read() was asked */
             serve(reads, fetch, read);
@@ -343,8 +337,7 @@ static void check_large(struct disk_op *op)
     struct body_read *read = op->owner;
     const struct body_place *place = &read->place;
     if (op->got == op->len)
-        read->verdict =
-            record_body(read->bytes, op->got, place->seq, place->content_type_len, place->body_len);
+        read->verdict = record_open(read->bytes, op->got, place, &read->content);
 }
 
 static void widen(const struct store *store, const struct segment *segment, struct body_read *read)
@@ -361,7 +354,7 @@ static void widen(const struct store *store, const struct segment *segment, stru
 static bool stays(const struct store *store, const struct segment *segment)
 {
     bool goes = cleaner_removing(store->cleaner) && segment == segments_first(store->segments);
-    return segment && segment->state == SEGMENT_HEADED && !goes;
+    return segment && segment_readable(segment) && !goes;
 }
 
 static void start(struct body_reads *reads, struct body_read *read)
@@ -432,10 +425,18 @@ int64_t body_reads_next_us(const struct body_reads *reads)
 static enum err check_in_turn(const struct store *store, uint64_t where, size_t len)
 {
     const struct segment *segment = segments_find(store->segments, where_segment(where));
-    if (!segment || segment->state != SEGMENT_HEADED || where_offset(where) + len > segment->end)
+    if (!segment || !segment_readable(segment) || where_offset(where) + len > segment->end)
         return ERR_DAMAGED;
     /* Opening it may have to wait for the disk, too. */
     return !segment->file || len > IN_TURN_BYTES ? ERR_AGAIN : OK;
+}
+
+/* Is the record in its file? Else there is only the copy in memory. */
+static bool is_settled(const struct store *store, const struct body_place *place)
+{
+    const struct segment *segment = segments_find(store->segments, where_segment(place->where));
+    return segment && segment_readable(segment) &&
+           end_of(place) <= log_settled_end(store->log, segment);
 }
 
 static enum err read_cached(struct store *store, uint64_t where, char *at, size_t len)
@@ -448,14 +449,16 @@ static enum err read_cached(struct store *store, uint64_t where, char *at, size_
 }
 
 enum err store_read(struct store *store, const struct body_place *place, struct arena *arena,
-                    struct bytes *out_content_type, struct bytes *out_body)
+                    struct body_content *out_content)
 {
-    size_t len = record_len(place);
+    size_t len = record_read_bytes(place);
     size_t recent_len = 0;
     enum err err = OK;
     const char *memory = log_recent(store->log, place->where, &recent_len);
     if (memory && recent_len < len)
         return ERR_DAMAGED;
+    if (memory && len > IN_TURN_BYTES && is_settled(store, place))
+        return ERR_AGAIN;
     if (!memory)
         memory = body_reads_kept(store->body_reads, place->where, len);
     if (!memory)
@@ -467,13 +470,7 @@ enum err store_read(struct store *store, const struct body_place *place, struct 
         memcpy(at, memory, len);
     else
         err = read_cached(store, place->where, at, len);
-    if (!err)
-        err = record_body(at, len, place->seq, place->content_type_len, place->body_len);
-    if (err)
-        return err;
-    *out_content_type = bytes_of(at + RECORD_JOB_HEAD, place->content_type_len);
-    *out_body = bytes_of(at + RECORD_JOB_HEAD + place->content_type_len, place->body_len);
-    return OK;
+    return err ? err : record_open(at, len, place, out_content);
 }
 
 const char *body_reads_kept(struct body_reads *reads, uint64_t where, size_t len)
@@ -524,10 +521,20 @@ void store_fetch_end(struct store *store, struct body_fetch *fetch)
         unpin(reads, fetch);
     }
     if (fetch->bytes)
-        reads->fetched_bytes -= record_len(&fetch->place);
+        reads->fetched_bytes -= record_read_bytes(&fetch->place);
     mem_free(fetch->bytes);
     fetch->bytes = NULL;
     fetch->state = FETCH_NONE;
+}
+
+char *store_fetch_take(struct store *store, struct body_fetch *fetch)
+{
+    char *bytes = fetch->bytes;
+    CHECK(fetch->state == FETCH_ENDED);
+    if (bytes)
+        store->body_reads->fetched_bytes -= record_read_bytes(&fetch->place);
+    fetch->bytes = NULL;
+    return bytes;
 }
 
 void store_read_ahead(struct store *store, const struct body_place *places, uint32_t count)
@@ -536,9 +543,10 @@ void store_read_ahead(struct store *store, const struct body_place *places, uint
     for (uint32_t i = 0; i < count && reads->ahead_count < AHEAD_MAX; i++) {
         const struct body_place *place = &places[i];
         size_t recent_len;
-        if (record_len(place) > READ_BYTES || log_recent(store->log, place->where, &recent_len) ||
-            find(&reads->kept, place) || find(&reads->under_way, place) ||
-            find_near(&reads->waiting, place) || find_near(&reads->ahead, place))
+        if (record_read_bytes(place) > READ_BYTES ||
+            log_recent(store->log, place->where, &recent_len) || find(&reads->kept, place) ||
+            find(&reads->under_way, place) || find_near(&reads->waiting, place) ||
+            find_near(&reads->ahead, place))
             continue;
         ahead_add(reads, read_new(reads, place, false));
     }

@@ -8,6 +8,7 @@
 #include "store/internal.h"
 #include "store/record.h"
 #include "store/scan.h"
+#include "store/spill.h"
 
 enum {
     SLICE_BYTES = 256 * 1024,      /* read in one turn */
@@ -19,13 +20,17 @@ enum {
     AHEAD_BYTES = 4 * 1024 * 1024, /* sealed and not written yet: the disk is busy enough */
     SEGMENTS_LEAST = 4,            /* below so many nothing is cleaned, unless wholly dead */
     SLACK_SEGMENTS = 2,
+    IDLE_PAUSE_US = 2 * 1000 * 1000,     /* between two segments that nothing but time speaks for */
     FOLLOWER_BYTES = 1024 * 1024 * 1024, /* if options do not say */
+    CHECKPOINT_BYTES = 256 * 1024 * 1024, /* the same */
 };
 
 enum clean_step {
     CLEAN_IDLE,
     CLEAN_WALK,     /* relocating the live jobs of the oldest segment */
+    CLEAN_SPILL,    /* far jobs go to slices */
     CLEAN_UNREAD,   /* relocating those whose records cannot be read */
+    CLEAN_SLICES,   /* telling again what was told of slices */
     CLEAN_REST,     /* relocating what has no place of its own */
     CLEAN_DURABLE,  /* waiting for the batch with the last of them */
     CLEAN_MANIFEST, /* waiting for the manifest that no longer names it */
@@ -57,6 +62,13 @@ struct cleaner {
     uint64_t round_end;      /* full: batches before this are of the round under way … */
     uint64_t round_dead;     /* … and when it was over, so many bytes were still not alive */
     bool round_over;
+    struct spill *spill;
+    bool spilled;             /* far jobs of the segment have gone, or cannot: none is offered */
+    uint64_t checkpoint_from; /* bytes written: below, the log is not cleaned for far jobs' sake */
+    uint64_t copied_from;     /* needed bytes of the segment when its cleaning began */
+    uint64_t idle_end;   /* batches up to this one may go for far jobs' sake all the same, … */
+    uint64_t idle_bytes; /* … up to a later one when so many bytes have come, … */
+    int64_t idle_us;     /* … a segment at this time, at the earliest */
     struct scan scan;
     struct disk_op remove;
     char aside_name[DISK_NAME_MAX];
@@ -80,24 +92,33 @@ static uint64_t gain_bytes(const struct cleaner *cleaner)
     uint64_t live_bytes = segments_live_bytes(cleaner->segments);
     uint64_t record = live_jobs ? live_bytes / live_jobs : 0;
     uint64_t waste = BLOCK + (record < segment_bytes / 2 ? record / 2 : segment_bytes / 4);
-    uint64_t live = live_bytes + live_bytes / 32; /* headers, padding */
+    uint64_t told_bytes = segments_told_bytes(cleaner->segments);
+    uint64_t live = live_bytes + told_bytes;
+    live += live / 32; /* headers, padding */
     uint64_t packed = (live / (segment_bytes - waste) + 1) * segment_bytes;
     uint64_t used = log_bytes(cleaner);
     return used > packed ? used - packed : 0;
 }
 
-/* Bytes of the log that hold no live job's record: what has died, waste and padding. */
+/* Of records that must be in the log: of live jobs, and of what is so of slices. */
+static uint64_t needed_bytes(const struct cleaner *cleaner)
+{
+    return segments_live_bytes(cleaner->segments) + segments_told_bytes(cleaner->segments);
+}
+
+/* Bytes of the log that hold no such record: what has died, waste and padding. */
 static uint64_t dead_bytes(const struct cleaner *cleaner)
 {
     uint64_t used = log_bytes(cleaner) + segments_tail(cleaner->segments)->end;
-    uint64_t live_bytes = segments_live_bytes(cleaner->segments);
+    uint64_t live_bytes = needed_bytes(cleaner);
     return used > live_bytes ? used - live_bytes : 0;
 }
 
-/* What relocating a segment's live jobs takes: a batch for each turn or full batch, all padded. */
+/* What relocating what is needed of a segment takes: a batch for each turn or full batch, all
+   padded. */
 static uint64_t relocate_bytes(const struct segment *segment)
 {
-    uint64_t live_bytes = segment->live_bytes;
+    uint64_t live_bytes = segment->live_bytes + segment->told_bytes;
     uint64_t batches = segment->size_bytes / SLICE_BYTES + 2 * (live_bytes / BATCH_FULL);
     return batch_bytes(live_bytes) + batches * BLOCK;
 }
@@ -136,20 +157,84 @@ static bool worth_it_full(struct cleaner *cleaner, const struct segment *oldest)
     return true;
 }
 
+/* Written, or to be written. */
+static uint64_t bytes_appended(const struct cleaner *cleaner)
+{
+    const struct segment *tail = segments_tail(cleaner->segments);
+    return log_bytes_written(cleaner->log) + log_backlog_bytes(cleaner->log) +
+           log_open_bytes(cleaner->log, tail);
+}
+
+static uint64_t checkpoint_limit(const struct cleaner *cleaner)
+{
+    uint64_t bytes = cleaner->options->checkpoint_bytes;
+    return bytes ? bytes : CHECKPOINT_BYTES;
+}
+
+/* Is the log large, and could far jobs leave it? */
+static bool wants_checkpoint(const struct cleaner *cleaner)
+{
+    return cleaner->options->horizon_us > 0 && cleaner->store->callbacks->spill &&
+           log_bytes(cleaner) > checkpoint_limit(cleaner) && !segments_full(cleaner->segments);
+}
+
 /*
- * Is cleaning the oldest segment worth it? As long as the log is larger than twice what lives, a
- * pass over all of it writes at most as much as it frees.
+ * Far jobs are to leave the log when nothing more is written, too: slowly, and once. A job that a
+ * round has left in the log does not become far later, so the next round comes when half as much
+ * that is new has come since this one began.
+ */
+static bool in_idle_round(const struct cleaner *cleaner, const struct segment *oldest)
+{
+    return oldest->batch_first <= cleaner->idle_end ||
+           log_new_bytes(cleaner->log) >= cleaner->idle_bytes;
+}
+
+/*
+ * What is relocated at such a cleaning is written once more: so it goes no faster than new bytes
+ * come, or than time passes.
+ */
+static bool worth_a_checkpoint(struct cleaner *cleaner, const struct segment *oldest)
+{
+    if (!wants_checkpoint(cleaner))
+        return false;
+    if (log_bytes_written(cleaner->log) >= cleaner->checkpoint_from)
+        return true;
+    if (cleaner->store->now_us < cleaner->idle_us || !in_idle_round(cleaner, oldest))
+        return false;
+    if (oldest->batch_first > cleaner->idle_end) {
+        cleaner->idle_end = log_batch(cleaner->log);
+        cleaner->idle_bytes = log_new_bytes(cleaner->log) + log_bytes(cleaner) / 2;
+    }
+    return true;
+}
+
+/* When an idle store has something to clean. */
+static int64_t idle_next_us(const struct cleaner *cleaner)
+{
+    const struct segment *oldest = segments_first(cleaner->segments);
+    const struct segment *next = oldest ? segments_after(cleaner->segments, oldest) : NULL;
+    bool wants = next && next->state == SEGMENT_HEADED && !cleaner->store->failed &&
+                 wants_checkpoint(cleaner) && in_idle_round(cleaner, oldest);
+    return wants ? cleaner->idle_us : INT64_MAX;
+}
+
+/*
+ * Is cleaning the oldest segment worth it? As long as the log is larger than twice what is needed,
+ * a pass over all of it writes at most as much as it frees. So does cleaning one without live jobs,
+ * unless it is full of what is told of slices.
  */
 static bool worth_it(struct cleaner *cleaner, const struct segment *oldest)
 {
     uint64_t segment_bytes = cleaner->options->segment_bytes;
-    if (oldest->live_jobs == 0)
+    if (oldest->live_jobs == 0 && oldest->told_bytes < oldest->size_bytes / 2)
         return true;
     if (segments_full(cleaner->segments))
         return worth_it_full(cleaner, oldest);
     uint64_t used = log_bytes(cleaner) + segment_bytes;
+    if (worth_a_checkpoint(cleaner, oldest))
+        return true;
     return used > SEGMENTS_LEAST * segment_bytes &&
-           used > 2 * segments_live_bytes(cleaner->segments) + SLACK_SEGMENTS * segment_bytes;
+           used > 2 * needed_bytes(cleaner) + SLACK_SEGMENTS * segment_bytes;
 }
 
 /*
@@ -214,15 +299,10 @@ static enum err bring(struct scan *scan, size_t want, size_t *out_len)
 
 /* ---- beginning ---- */
 
-static void start(struct cleaner *cleaner)
+/* From the segment's beginning on. */
+static void begin_walk(struct cleaner *cleaner)
 {
-    struct segment *oldest = segments_first(cleaner->segments);
-    struct segment *next = oldest ? segments_after(cleaner->segments, oldest) : NULL;
-    if (!next || next->state != SEGMENT_HEADED || !worth_it(cleaner, oldest))
-        return;
-    if (!let_go(cleaner, next->batch_first - 1))
-        return;
-    cleaner->segment = oldest;
+    const struct segment *oldest = cleaner->segment;
     cleaner->offset = BLOCK;
     cleaner->batch_next = oldest->batch_first;
     cleaner->batch = NULL;
@@ -237,6 +317,23 @@ static void start(struct cleaner *cleaner)
     cleaner->scan.owner = cleaner;
     cleaner->scan.number = oldest->number;
     cleaner->scan.tag = cleaner->store->tag;
+}
+
+static void start(struct cleaner *cleaner)
+{
+    struct segment *oldest = segments_first(cleaner->segments);
+    struct segment *next = oldest ? segments_after(cleaner->segments, oldest) : NULL;
+    if (!next || next->state != SEGMENT_HEADED || !worth_it(cleaner, oldest))
+        return;
+    if (cleaner->store->now_us >= cleaner->idle_us)
+        cleaner->idle_us = cleaner->store->now_us + IDLE_PAUSE_US;
+    if (!let_go(cleaner, next->batch_first - 1) ||
+        !history_let_go(cleaner->store->history, next->batch_first - 1))
+        return;
+    cleaner->segment = oldest;
+    cleaner->spilled = !spill_begin(cleaner->spill, oldest);
+    cleaner->copied_from = oldest->live_bytes + oldest->told_bytes;
+    begin_walk(cleaner);
 }
 
 /* ---- what cannot be read ---- */
@@ -344,15 +441,35 @@ static bool read_batch(struct cleaner *cleaner)
     return true;
 }
 
-static void relocate_job(struct cleaner *cleaner)
+/*
+ * A MOVE of a job whose record is in a slice: it says of the job what that does not. Only if no
+ * later one does: what is appended again for the first of a job is the last word for all.
+ */
+static void relocate_placed(struct cleaner *cleaner)
+{
+    const struct event *event = &cleaner->walk.record.event;
+    const struct slices *slices = cleaner->store->slices;
+    if (!slices_move_lives(slices, event->record.where, cleaner->segment->number))
+        return;
+    log_relocating(cleaner->log, RELOCATING);
+    cleaner->store->callbacks->relocate(cleaner->store->callbacks, event, event->record.where);
+    log_relocating(cleaner->log, RELOCATING_NOTHING);
+}
+
+static void relocate_record(struct cleaner *cleaner)
 {
     const struct record *record = &cleaner->walk.record;
     uint64_t where = where_of(cleaner->segment->number, cleaner->offset + cleaner->walk.record_at);
     uint64_t records = log_records(cleaner->log);
     bool lost = !record_body_good(record); /* it stays so, wherever it goes */
+    if (lost && record->event.kind == EVENT_NOTE)
+        return; /* CLEAN_UNREAD sees to it */
+    struct stored place = {.where = where, .bytes = (uint32_t)record->len};
+    if (!lost && !cleaner->spilled && record->event.kind == EVENT_JOB &&
+        spill_offer(cleaner->spill, &record->event, place))
+        return;
     log_relocating(cleaner->log, lost ? RELOCATING_BODY_LOST : RELOCATING);
-    cleaner->store->callbacks->relocate(cleaner->store->callbacks, record->event.job.seq, where,
-                                        record->event.content_type, record->event.body);
+    cleaner->store->callbacks->relocate(cleaner->store->callbacks, &record->event, where);
     log_relocating(cleaner->log, RELOCATING_NOTHING);
     cleaner->relocated_jobs += log_records(cleaner->log) - records;
 }
@@ -363,8 +480,10 @@ static void relocate_some(struct cleaner *cleaner, unsigned *budget)
     struct batch_walk *walk = &cleaner->walk;
     enum err err = OK;
     for (; *budget > 0 && (err = batch_walk_next(walk)) == OK; --*budget)
-        if (walk->record.event.kind == EVENT_JOB)
-            relocate_job(cleaner);
+        if (event_has_place(&walk->record.event))
+            relocate_record(cleaner);
+        else if (walk->record.event.kind == EVENT_MOVE && walk->record.event.record.where)
+            relocate_placed(cleaner);
     if (err == OK)
         return;
     if (err == ERR_CORRUPT) /* whole, and not a batch of ours: a bug, or sabotage */
@@ -378,26 +497,64 @@ static void relocate_some(struct cleaner *cleaner, unsigned *budget)
 static void relocate_unread(struct cleaner *cleaner)
 {
     uint64_t first = (uint64_t)cleaner->segment->number << 32;
-    uint64_t records = log_records(cleaner->log);
+    uint64_t lost = log_bodies_lost(cleaner->log);
     log_relocating(cleaner->log, RELOCATING_BODY_LOST);
     bool more = cleaner->store->callbacks->relocate_unread(
         cleaner->store->callbacks, first, first + (UINT64_C(1) << 32), &cleaner->cursor);
     log_relocating(cleaner->log, RELOCATING_NOTHING);
-    cleaner->lost_jobs += log_records(cleaner->log) - records;
+    cleaner->lost_jobs += log_bodies_lost(cleaner->log) - lost;
     if (more)
         return;
     cleaner->cursor = 0;
+    cleaner->step = CLEAN_SLICES;
+}
+
+static void relocate_rest(struct cleaner *cleaner);
+
+/* What batches of the segment told of slices must be in the log without it. */
+static void tell_slices(struct cleaner *cleaner)
+{
+    uint64_t batch = segments_after(cleaner->segments, cleaner->segment)->batch_first;
+    if (slices_tell_again(cleaner->store->slices, batch))
+        return;
     cleaner->step = CLEAN_REST;
+    relocate_rest(cleaner);
+}
+
+/* All that can be read and is live has been relocated, or has gone to slices. */
+static void begin_rest(struct cleaner *cleaner)
+{
+    cleaner->step = cleaner->segment->live_jobs > 0 ? CLEAN_UNREAD : CLEAN_SLICES;
+    if (cleaner->step == CLEAN_SLICES)
+        tell_slices(cleaner); /* it is little, mostly: one batch takes all */
+}
+
+/* Far jobs go to slices. What has changed meanwhile is relocated: another walk finds it. */
+static void spill(struct cleaner *cleaner)
+{
+    bool left;
+    if (!spill_turn(cleaner->spill, &left))
+        return;
+    if (left && cleaner->segment->live_jobs > 0)
+        begin_walk(cleaner);
+    else
+        begin_rest(cleaner);
 }
 
 static void relocate_rest(struct cleaner *cleaner)
 {
     struct store_callbacks *callbacks = cleaner->store->callbacks;
+    uint64_t first = (uint64_t)cleaner->segment->number << 32;
     log_relocating(cleaner->log, RELOCATING);
-    bool more = callbacks->relocate_rest(callbacks, &cleaner->cursor);
+    bool more =
+        callbacks->relocate_rest(callbacks, first, first + (UINT64_C(1) << 32), &cleaner->cursor);
     log_relocating(cleaner->log, RELOCATING_NOTHING);
     if (more)
         return;
+    uint64_t departed = spill_departed_bytes(cleaner->spill);
+    uint64_t copied = cleaner->copied_from > departed ? cleaner->copied_from - departed : 0;
+    cleaner->checkpoint_from = bytes_appended(cleaner) + copied;
+    cleaner->idle_us = cleaner->store->now_us + IDLE_PAUSE_US;
     /* Even if nothing was relocated: that the dead have died must be durable before they go. */
     cleaner->batch_last = log_batch(cleaner->log);
     log_want_open(cleaner->log);
@@ -415,7 +572,7 @@ static void walk(struct cleaner *cleaner)
     uint64_t batch_end = segments_after(cleaner->segments, oldest)->batch_first;
     uint64_t limit = cleaner->offset + SLICE_BYTES;
     unsigned budget = SLICE_RECORDS;
-    while (oldest->live_jobs > 0 && cleaner->batch_next < batch_end) {
+    while ((oldest->live_jobs > 0 || oldest->told_moves > 0) && cleaner->batch_next < batch_end) {
         if (cleaner->offset >= limit || budget == 0)
             return; /* go on in the next turn */
         if (cleaner->batch)
@@ -427,9 +584,13 @@ static void walk(struct cleaner *cleaner)
     scan_fini(&cleaner->scan);
     cleaner->batch = NULL;
     cleaner->read_err = OK;
-    cleaner->step = oldest->live_jobs > 0 ? CLEAN_UNREAD : CLEAN_REST;
-    if (cleaner->step == CLEAN_REST)
-        relocate_rest(cleaner); /* it is little, mostly: one batch takes both */
+    if (!cleaner->spilled) {
+        cleaner->spilled = true;
+        cleaner->step = CLEAN_SPILL;
+        spill(cleaner); /* there may be nothing to do */
+    } else {
+        begin_rest(cleaner);
+    }
 }
 
 /* ---- the end of the segment ---- */
@@ -493,6 +654,21 @@ static void remove_segment(struct cleaner *cleaner)
 
 /* ---- the turn ---- */
 
+static void work(struct cleaner *cleaner)
+{
+    switch (cleaner->step) {
+    case CLEAN_WALK: walk(cleaner); return;
+    case CLEAN_SPILL: spill(cleaner); return;
+    case CLEAN_UNREAD: relocate_unread(cleaner); return;
+    case CLEAN_SLICES: tell_slices(cleaner); return;
+    case CLEAN_REST: relocate_rest(cleaner); return;
+    case CLEAN_IDLE:
+    case CLEAN_DURABLE:
+    case CLEAN_MANIFEST:
+    case CLEAN_REMOVE: return;
+    }
+}
+
 void cleaner_turn(struct cleaner *cleaner)
 {
     if (cleaner->store->failed || cleaner->store->closing)
@@ -500,16 +676,12 @@ void cleaner_turn(struct cleaner *cleaner)
     switch (cleaner->step) {
     case CLEAN_IDLE: start(cleaner); break;
     case CLEAN_WALK:
+    case CLEAN_SPILL:
     case CLEAN_UNREAD:
+    case CLEAN_SLICES:
     case CLEAN_REST:
-        if (cleaner_next_us(cleaner) > cleaner->store->now_us)
-            break;
-        if (cleaner->step == CLEAN_WALK)
-            walk(cleaner);
-        else if (cleaner->step == CLEAN_UNREAD)
-            relocate_unread(cleaner);
-        else
-            relocate_rest(cleaner);
+        if (cleaner_next_us(cleaner) <= cleaner->store->now_us)
+            work(cleaner);
         break;
     case CLEAN_DURABLE:
         if (log_synced(cleaner->log) >= cleaner->batch_last)
@@ -528,11 +700,14 @@ void cleaner_turn(struct cleaner *cleaner)
 
 int64_t cleaner_next_us(const struct cleaner *cleaner)
 {
-    bool works =
-        cleaner->step == CLEAN_WALK || cleaner->step == CLEAN_UNREAD || cleaner->step == CLEAN_REST;
+    if (cleaner->step == CLEAN_IDLE)
+        return idle_next_us(cleaner);
+    bool works = cleaner->step > CLEAN_IDLE && cleaner->step < CLEAN_DURABLE;
     if (!works || cleaner->reading || cleaner->store->failed ||
         log_backlog_bytes(cleaner->log) > AHEAD_BYTES)
         return INT64_MAX; /* the disk is busy enough: its next end makes a turn */
+    if (cleaner->step == CLEAN_SPILL)
+        return spill_next_us(cleaner->spill);
     return cleaner->retry_at_us > cleaner->store->now_us ? cleaner->retry_at_us
                                                          : cleaner->store->now_us;
 }
@@ -548,6 +723,11 @@ bool cleaner_gives_room(const struct cleaner *cleaner, uint64_t batch)
     return (cleaner->step != CLEAN_IDLE && !waits) || segments_making(cleaner->segments);
 }
 
+bool cleaner_held_up(const struct cleaner *cleaner)
+{
+    return spill_held_up(cleaner->spill);
+}
+
 bool cleaner_removing(const struct cleaner *cleaner)
 {
     return cleaner->step == CLEAN_REMOVE;
@@ -555,7 +735,7 @@ bool cleaner_removing(const struct cleaner *cleaner)
 
 bool cleaner_busy(const struct cleaner *cleaner)
 {
-    return cleaner->reading || cleaner->step == CLEAN_REMOVE;
+    return cleaner->reading || cleaner->step == CLEAN_REMOVE || spill_busy(cleaner->spill);
 }
 
 /* ---- life ---- */
@@ -568,6 +748,7 @@ struct cleaner *cleaner_new(struct store *store)
     cleaner->disk = store->disk;
     cleaner->segments = store->segments;
     cleaner->log = store->log;
+    cleaner->spill = spill_new(store);
     return cleaner;
 }
 
@@ -578,6 +759,7 @@ void cleaner_free(struct cleaner *cleaner)
     CHECK(!cleaner_busy(cleaner));
     close_fresh(cleaner);
     scan_fini(&cleaner->scan);
+    spill_free(cleaner->spill);
     mem_free(cleaner);
 }
 
@@ -585,6 +767,7 @@ void cleaner_stats(const struct cleaner *cleaner, struct store_stats *out_stats)
 {
     out_stats->checkpoints = cleaner->checkpoints;
     out_stats->relocated_jobs = cleaner->relocated_jobs;
+    out_stats->spilled_jobs = spill_departed_jobs(cleaner->spill);
 }
 
 void cleaner_valid(const struct cleaner *cleaner)

@@ -4,6 +4,9 @@
  * names the segment, its file goes (S4). docs/decisions/0004 says why in this order and not by
  * emptiness.
  *
+ * Before that, jobs that are due beyond the horizon go to slices (spill.h), and what batches of the
+ * segment told of slices is told again.
+ *
  * A read that fails, or a batch that does not match its checksum, is tried again, later and later,
  * past the page cache. If that does not help the walk goes round the batch. Jobs whose records were
  * in it are known to the core all the same; they are relocated without their bodies, marked so that
@@ -34,6 +37,7 @@ bool cleaner_idle(const struct cleaner *cleaner);       /* no segment is being c
  * with the jobs that are relocated, or with what comes meanwhile.
  */
 bool cleaner_gives_room(const struct cleaner *cleaner, uint64_t batch);
+bool cleaner_held_up(const struct cleaner *cleaner);  /* jobs depart when a visit is over */
 bool cleaner_removing(const struct cleaner *cleaner); /* the disk removes the segment */
 bool cleaner_busy(const struct cleaner *cleaner);     /* the disk reads or removes for it */
 void cleaner_stats(const struct cleaner *cleaner, struct store_stats *out_stats);

@@ -56,7 +56,7 @@ static struct suspect *add_suspect(struct damage *damage, uint32_t region_number
         .at = at,
         .len = record->len,
         .died = event->record,
-        .body_good = event->kind == EVENT_JOB && record_body_good(record),
+        .body_good = record->summed && record_body_good(record),
         .body_hurt =
             event->kind == EVENT_JOB && !record_body_good(record) && !record_spoiled(record),
     };
@@ -250,6 +250,11 @@ static int by_key(const void *left, const void *right)
     return a->key < b->key ? -1 : a->key > b->key;
 }
 
+static bool is_of_topic(enum event_kind kind)
+{
+    return kind == EVENT_TOPIC || kind == EVENT_SETTINGS;
+}
+
 static uint64_t name_key(struct bytes id, struct bytes topic)
 {
     return id.len ? hash_seeded(id.at, id.len, 1) : hash_seeded(topic.at, topic.len, 2);
@@ -268,7 +273,7 @@ static void index_suspects(struct damage *damage)
         const struct suspect *suspect = &damage->suspects[i];
         struct record record;
         enum err err = record_decode(suspect->at, suspect->len, &record);
-        bool named = !err && (record.event.id.len || suspect->kind == EVENT_TOPIC);
+        bool named = !err && (record.event.id.len || is_of_topic(suspect->kind));
         damage->by_place.at[i] = (struct suspect_key){suspect->where, i};
         damage->by_died.at[i] = (struct suspect_key){suspect->died.where, i};
         damage->by_seq.at[i] = (struct suspect_key){suspect->seq, i};
@@ -342,14 +347,15 @@ static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
                          const struct record *record)
 {
     const struct event *event = &record->event;
-    bool of_topic = event->kind == EVENT_TOPIC;
+    bool of_topic = is_of_topic(event->kind);
     bool named = event->id.len || of_topic;
     const struct suspect_index *seqs = &damage->by_seq;
     const struct suspect_index *names = &damage->by_name;
     weigh_death(damage, event->record);
     if (event->kind == EVENT_JOB)
         weigh_victim(damage, where, record);
-    const struct suspect_key *key = of_topic ? NULL : first_with(seqs, event->job.seq);
+    bool of_job = !of_topic && event->kind != EVENT_NOTE; /* a note says nothing of its job */
+    const struct suspect_key *key = of_job ? first_with(seqs, event->job.seq) : NULL;
     for (; key; key = next_with(seqs, key)) {
         struct suspect *suspect = &damage->suspects[key->suspect];
         bool later = batch > damage->regions[suspect->region].batch_last;
@@ -362,7 +368,8 @@ static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
     for (; key; key = next_with(names, key)) {
         struct suspect *suspect = &damage->suspects[key->suspect];
         bool later = batch > damage->regions[suspect->region].batch_last;
-        suspect->superseded = suspect->superseded || (later && suspect->kind == EVENT_TOPIC);
+        suspect->superseded =
+            suspect->superseded || (later && of_topic && suspect->kind == event->kind);
         suspect->known_before = suspect->known_before || !later;
     }
 }
@@ -414,13 +421,22 @@ static bool in_log(const struct damage *damage, uint32_t number)
     return false;
 }
 
+/*
+ * Is there perhaps a job that it says something of? Of far jobs the log need not have a record: one
+ * damaged bit may have changed what would tell that it is of such a one.
+ */
+static bool may_matter(const struct damage *damage, const struct suspect *suspect)
+{
+    return suspect->known_before || damage->directory->slice_count > 0;
+}
+
 /* Without this record, would a job that it ended or replaced live on? */
 static bool ends_nothing_unproven(const struct damage *damage, const struct suspect *suspect)
 {
     if (!suspect->died.where)
-        return suspect->kind == EVENT_JOB || !suspect->known_before;
+        return suspect->kind == EVENT_JOB || !may_matter(damage, suspect);
     return suspect->proven ||
-           (!suspect->known_before && !in_log(damage, where_segment(suspect->died.where)));
+           (!may_matter(damage, suspect) && !in_log(damage, where_segment(suspect->died.where)));
 }
 
 static bool is_harmless(const struct damage *damage, const struct suspect *suspect, bool located)
@@ -428,8 +444,10 @@ static bool is_harmless(const struct damage *damage, const struct suspect *suspe
     switch (suspect->kind) {
     case EVENT_JOB: return suspect->dead && ends_nothing_unproven(damage, suspect);
     case EVENT_GONE: return ends_nothing_unproven(damage, suspect);
-    case EVENT_MOVE: return located && (suspect->superseded || !suspect->known_before);
+    case EVENT_MOVE: return located && (suspect->superseded || !may_matter(damage, suspect));
     case EVENT_TOPIC: return located && suspect->superseded;
+    case EVENT_NOTE: return true; /* its loss is no loss of a job */
+    case EVENT_SETTINGS: return suspect->body_good && suspect->superseded;
     }
     return false;
 }
@@ -439,7 +457,8 @@ static void judge(struct damage *damage, struct region *region)
     region->harmless = !region->opaque;
     for (size_t i = region->first_suspect; i < region->suspect_end; i++) {
         const struct suspect *suspect = &damage->suspects[i];
-        if (suspect->dead && suspect->body_hurt)
+        bool own_sum = suspect->kind == EVENT_NOTE || suspect->kind == EVENT_SETTINGS;
+        if ((suspect->dead && suspect->body_hurt) || (own_sum && !suspect->body_good))
             region->located = true;
     }
     for (size_t i = region->first_suspect; i < region->suspect_end; i++) {
@@ -456,6 +475,7 @@ enum err damage_survey(struct disk *disk, const struct directory *directory, siz
     struct damage damage = {
         .disk = disk,
         .tag = store_tag(&directory->manifest.id),
+        .directory = directory,
         .segments = directory->found + first_segment,
         .segment_count = directory->used - first_segment,
     };
@@ -614,6 +634,14 @@ void damage_describe(const struct suspect *suspect, char *out_line, size_t room)
         break;
     case EVENT_TOPIC:
         (void)snprintf(out_line, room, "topic \"%s\": its pause is in a damaged batch", topic);
+        break;
+    case EVENT_NOTE:
+        (void)snprintf(out_line, room,
+                       "job @%" PRIu64 ": the note of an attempt is in a damaged batch, and is %s",
+                       suspect->seq, suspect->body_good ? "intact" : "lost");
+        break;
+    case EVENT_SETTINGS:
+        (void)snprintf(out_line, room, "topic \"%s\": its settings are in a damaged batch", topic);
         break;
     }
 }

@@ -40,9 +40,10 @@ struct suspect {
     uint64_t where; /* its place */
     const char *at; /* its bytes, in region::bytes */
     size_t len;
-    struct stored died; /* what it says that it ended or replaced */
+    struct stored died; /* what it says that it ended or replaced; MOVE: its job's record */
     uint64_t died_seq;  /* proven: that job's number */
-    bool body_good;     /* JOB: content type and body are what the client sent, and so is seq */
+    bool body_good;     /* JOB: content type and body are what the client sent, and so is seq;
+                           NOTE, SETTINGS: all of it is */
     bool body_hurt;     /* JOB: they are not, and were not spoiled on purpose either */
     bool dead;          /* JOB: it was ended or replaced later */
     bool proven;        /* `died` is just what it says */
@@ -68,7 +69,8 @@ enum { DAMAGE_BATCHES_ROOM = 64 };
 struct damage {
     struct disk *disk;
     uint32_t tag;
-    const struct found *segments; /* of the log, in order; borrowed */
+    const struct directory *directory; /* borrowed */
+    const struct found *segments;      /* of the log, in order; the same */
     size_t segment_count;
     uint64_t proven; /* batches up to this one were durable */
     struct region *regions;

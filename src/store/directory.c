@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "store/slice_format.h"
 
 void store_error_set(struct store_error *error, const char *file, uint64_t offset,
                      const char *format, ...)
@@ -44,8 +45,8 @@ static enum err read_slots(struct disk *disk, char *slots, size_t *out_len,
     return err;
 }
 
-static enum err choose_slot(const char *slots, struct directory *directory,
-                            struct store_error *out_error)
+enum err directory_slots(const char *slots, struct directory *directory,
+                         struct store_error *out_error)
 {
     struct manifest slot[2];
     enum format_verdict verdict[2];
@@ -83,8 +84,8 @@ static enum err choose_slot(const char *slots, struct directory *directory,
     return OK;
 }
 
-static enum err load_manifest(struct disk *disk, struct directory *directory,
-                              struct store_error *out_error)
+enum err directory_manifest(struct disk *disk, struct directory *directory,
+                            struct store_error *out_error)
 {
     char *slots = mem_aligned(BLOCK, MANIFEST_BYTES);
     size_t len = 0;
@@ -92,17 +93,32 @@ static enum err load_manifest(struct disk *disk, struct directory *directory,
     if (err == ERR_NOT_FOUND)
         err = OK; /* a new store, perhaps */
     else if (!err)
-        err = choose_slot(slots, directory, out_error);
+        err = directory_slots(slots, directory, out_error);
     mem_free(slots);
     return err;
 }
 
 /* ---- the segments ---- */
 
+/* True: the name is a slice's. */
+static bool found_slice(struct directory *directory, const char *name)
+{
+    struct found_slice slice = {0};
+    slice.half_made = slice_tmp_name_parse(name, &slice.number);
+    if (!slice.half_made && !slice_name_parse(name, &slice.number))
+        return false;
+    directory->slices =
+        mem_realloc(directory->slices, (directory->slice_count + 1) * sizeof(slice));
+    directory->slices[directory->slice_count++] = slice;
+    return true;
+}
+
 static void found_name(void *ctx, const char *name)
 {
     struct directory *directory = ctx;
     uint32_t number;
+    if (found_slice(directory, name))
+        return;
     if (!segment_name_parse(name, &number)) {
         directory->set_aside += aside_name_parse(name, &number);
         return; /* not of the log */
@@ -187,7 +203,7 @@ enum err directory_read(struct disk *disk, struct directory *out_directory,
                         struct store_error *out_error)
 {
     struct directory directory = {0};
-    enum err err = load_manifest(disk, &directory, out_error);
+    enum err err = directory_manifest(disk, &directory, out_error);
     if (!err)
         err = disk->verbs->list(disk, found_name, &directory);
     if (!err && !directory.manifest_there && directory.count > 0) {
@@ -246,7 +262,7 @@ enum err directory_read_lenient(struct disk *disk, struct directory *out_directo
                                 struct store_error *out_error)
 {
     struct directory directory = {0};
-    enum err err = load_manifest(disk, &directory, out_error);
+    enum err err = directory_manifest(disk, &directory, out_error);
     if (err == ERR_CORRUPT || err == ERR_IO)
         err = OK; /* the segments say almost as much */
     if (!err)
@@ -268,8 +284,17 @@ enum err directory_read_lenient(struct disk *disk, struct directory *out_directo
     return OK;
 }
 
+bool directory_has_slice(const struct directory *directory, uint32_t number)
+{
+    for (size_t i = 0; i < directory->slice_count; i++)
+        if (directory->slices[i].number == number && !directory->slices[i].half_made)
+            return true;
+    return false;
+}
+
 void directory_fini(struct directory *directory)
 {
     mem_free(directory->found);
+    mem_free(directory->slices);
     *directory = (struct directory){0};
 }

@@ -16,6 +16,12 @@ struct found {
     const char *fault; /* directory_read_lenient(): why it is not used, for people; or NULL */
 };
 
+/* A slice's file; what is in it is not looked at before the log tells of it. */
+struct found_slice {
+    uint32_t number;
+    bool half_made; /* it was being written when the power went */
+};
+
 struct directory {
     bool manifest_there;
     bool slot_damaged;  /* one of the manifest's two slots is */
@@ -23,7 +29,9 @@ struct directory {
     struct manifest manifest;
     struct found *found; /* by batch_first those with a good header, then the others by number */
     size_t count;
-    size_t used; /* how many have a good header */
+    size_t used;                /* how many have a good header */
+    struct found_slice *slices; /* in no order */
+    size_t slice_count;
 };
 
 /* ERR_CORRUPT, ERR_UNSUPPORTED (a newer version), ERR_IO; out_error says more. */
@@ -35,6 +43,14 @@ enum err directory_read(struct disk *disk, struct directory *out_directory,
  */
 enum err directory_read_lenient(struct disk *disk, struct directory *out_directory,
                                 struct store_error *out_error) MUST_USE;
+/* The manifest alone; without a file of it manifest_there stays false. Nothing is to be freed. */
+enum err directory_manifest(struct disk *disk, struct directory *out_directory,
+                            struct store_error *out_error) MUST_USE;
+/* The same of its MANIFEST_BYTES. */
+enum err directory_slots(const char *slots, struct directory *out_directory,
+                         struct store_error *out_error) MUST_USE;
+/* Is the file of that slice there, whole? O(slices). */
+bool directory_has_slice(const struct directory *directory, uint32_t number);
 /* Puts `found` in its order again, and counts `used` again. */
 void directory_sort(struct directory *directory);
 void directory_fini(struct directory *directory);

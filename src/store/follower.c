@@ -198,6 +198,11 @@ static void tell_batch(struct follower *follower, struct follower_callbacks *cal
 {
     struct batch_walk walk;
     uint64_t records = log_records(follower->all->store->log);
+    if (callbacks->whole) {
+        callbacks->whole(callbacks, head, batch);
+        follower->read = head->number;
+        return;
+    }
     batch_walk_init(&walk, batch, head->payload_bytes);
     enum err err = batch_walk_next(&walk); /* its epoch is known then */
     callbacks->batch(callbacks, head->number, walk.epoch, head->clock_us);
@@ -289,8 +294,8 @@ static void begin_at_end(struct follower *follower)
     follower->number = 0;
 }
 
-/* Makes all that was appended durable, and then that followers are used. */
-static enum err begin_feature(struct store *store)
+/* Makes all that was appended durable, and ends what the manifest is being written for. */
+static enum err settle(struct store *store)
 {
     log_want_sync(store->log);
     if (!store_drain(store))
@@ -299,13 +304,26 @@ static enum err begin_feature(struct store *store)
         store->disk->verbs->wait(store->disk);
         store_poll(store);
     }
-    if (store->failed)
-        return ERR_STORE_FAILED;
+    return store->failed ? ERR_STORE_FAILED : OK;
+}
+
+/*
+ * Name and cursor are durable before anything more is: else a process that is killed soon would
+ * leave batches that the next one, which makes the follower again, begins behind.
+ */
+static enum err enroll(struct follower *follower, const char name[FOLLOWER_NAME_MAX])
+{
+    struct store *store = follower->all->store;
     manifest_use(store->manifest, FEATURE_FOLLOWERS); /* not before: it is never taken back */
-    enum err err = manifest_write_now(store->manifest, false);
-    if (err)
-        store_fail(store, EIO);
-    return err ? ERR_STORE_FAILED : OK;
+    memcpy(follower->name, name, FOLLOWER_NAME_MAX);
+    begin_at_end(follower);
+    if (!manifest_write_now(store->manifest, false)) {
+        log_mark_copies(store->log); /* the manifest says that there may be such */
+        return OK;
+    }
+    *follower = (struct follower){.all = follower->all};
+    store_fail(store, EIO);
+    return ERR_STORE_FAILED;
 }
 
 static struct follower *find(struct followers *all, const char name[FOLLOWER_NAME_MAX])
@@ -333,15 +351,12 @@ enum err follower_open(struct store *store, struct bytes name, struct follower *
     follower = find(store->followers, nobody);
     if (!follower)
         return ERR_JOBS_LIMIT;
-    enum err err = begin_feature(store); /* before the first copy is marked */
-    if (err)
-        return err;
-    log_mark_copies(store->log);
-    memcpy(follower->name, padded, FOLLOWER_NAME_MAX);
-    begin_at_end(follower);
-    manifest_write(store->manifest);
-    *out_follower = follower;
-    return OK;
+    enum err err = settle(store);
+    if (!err)
+        err = enroll(follower, padded);
+    if (!err)
+        *out_follower = follower;
+    return err;
 }
 
 static void forget_window(struct follower *follower)
@@ -489,6 +504,12 @@ static uint64_t lag_bytes(const struct followers *all, uint64_t cursor)
             break;
     }
     return bytes;
+}
+
+uint64_t follower_lag_bytes(const struct follower *follower)
+{
+    bool behind = follower->cursor < log_synced(follower->all->store->log);
+    return behind ? lag_bytes(follower->all, follower->cursor) : 0;
 }
 
 void followers_stats(const struct followers *all, struct store_stats *out_stats)

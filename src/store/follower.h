@@ -6,7 +6,7 @@
  *                  follower_ack ▼        ▼ follower_read       ▼ store_synced
  *     … gone │ kept for it ─────cursor───read──────────────────┴─ not durable yet
  *
- * What it is told: JOB, MOVE, GONE and TOPIC events as the core emitted them. Copies that the
+ * What it is told: all events, as the core emitted them. Copies that the
  * cleaner makes are no events, and are not shown. Batches that were damaged when nothing that lives
  * was in them are missing: batch numbers jump there.
  *
@@ -47,6 +47,13 @@ struct follower_callbacks {
                   int64_t clock_us);
     /* Its bytes are borrowed until it returns; event->record says nothing. */
     void (*event)(struct follower_callbacks *callbacks, uint64_t batch, const struct event *event);
+    /*
+     * If set, in place of both: the batch as it is in the log, header and records (what
+     * batch_walk_init() takes), borrowed until it returns. For a follower that decodes on another
+     * thread; copies are its own to step over.
+     */
+    void (*whole)(struct follower_callbacks *callbacks, const struct batch_head *head,
+                  const char *batch);
 };
 
 /*
@@ -76,6 +83,8 @@ enum err follower_read(struct follower *follower, struct follower_callbacks *cal
                        size_t budget_bytes, bool *out_more) MUST_USE;
 /* It will never ask again for batches up to this one, which must be durable. */
 void follower_ack(struct follower *follower, uint64_t batch);
+/* Bytes of the log behind its cursor, by segments; 0: it has all that is durable. O(segments). */
+uint64_t follower_lag_bytes(const struct follower *follower);
 
 /* ---- for the store's parts ---- */
 

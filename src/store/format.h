@@ -55,8 +55,11 @@ struct store_id {
 enum feature {
     FEATURE_EPOCH = 1 << 0,     /* batches may begin with an EPOCH record */
     FEATURE_FOLLOWERS = 1 << 1, /* the manifest has followers; copies of records are marked */
+    FEATURE_DELIVERY = 1 << 2,  /* jobs may have properties and notes, topics settings */
+    FEATURE_SLICES = 1 << 3,    /* jobs may lie in slices; the log says which */
 };
-#define FEATURES_INCOMPATIBLE ((uint32_t)(FEATURE_EPOCH | FEATURE_FOLLOWERS)) /* that are known */
+#define FEATURES_INCOMPATIBLE /* that are known */                                                 \
+    ((uint32_t)(FEATURE_EPOCH | FEATURE_FOLLOWERS | FEATURE_DELIVERY | FEATURE_SLICES))
 
 enum {
     FOLLOWERS_MAX = 16,

@@ -33,29 +33,19 @@ static void failed(struct store_callbacks *callbacks, int sys_errno)
     (void)sys_errno;
 }
 
-static void relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                     struct bytes content_type, struct bytes body)
+static void relocate(struct store_callbacks *callbacks, const struct event *event, uint64_t where)
 {
     (void)callbacks;
-    (void)seq;
+    (void)event;
     (void)where;
-    (void)content_type;
-    (void)body;
 }
 
-static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
-                            uint32_t *cursor)
+static bool relocate_range(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                           uint32_t *cursor)
 {
     (void)callbacks;
     (void)first;
     (void)end;
-    (void)cursor;
-    return false;
-}
-
-static bool relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
-{
-    (void)callbacks;
     (void)cursor;
     return false;
 }
@@ -76,7 +66,7 @@ const struct store_callbacks store_idle_callbacks = {
     .synced = batch_done,
     .failed = failed,
     .relocate = relocate,
-    .relocate_unread = relocate_unread,
-    .relocate_rest = relocate_rest,
+    .relocate_unread = relocate_range,
+    .relocate_rest = relocate_range,
     .notice = notice,
 };

@@ -8,6 +8,9 @@
  *     manifest  the root: what is true of all of it         manifest.h
  *     followers readers of the log that keep their place    follower.h
  *     bodies    reads of those that are not in memory       body_read.h
+ *     slices    files of far jobs, sorted by due time       slices.h
+ *     far reads reads of single records in those            far_read.h
+ *     history   what happened to jobs, and its files        history.h
  */
 #ifndef LATERD_STORE_INTERNAL_H
 #define LATERD_STORE_INTERNAL_H
@@ -15,11 +18,14 @@
 #include "store/body_read.h"
 #include "store/cleaner.h"
 #include "store/directory.h"
+#include "store/far_read.h"
 #include "store/follower.h"
 #include "store/format.h"
+#include "store/history.h"
 #include "store/log.h"
 #include "store/manifest.h"
 #include "store/segments.h"
+#include "store/slices.h"
 #include "store/store.h"
 
 enum {
@@ -43,6 +49,10 @@ struct store {
     struct cleaner *cleaner;
     struct followers *followers;
     struct body_reads *body_reads;
+    struct slices *slices;
+    struct far_reads *far_reads;
+    struct history *history;
+    uint32_t far_pages_reading; /* blocks being read for store_far_page() */
     uint64_t seq_first, lease_first;
     uint64_t cold_reads, recovered_events, dropped_tail_bytes;
     int64_t recovery_us;

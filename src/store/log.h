@@ -29,6 +29,7 @@ enum {
 
 struct log;
 struct segment;
+struct slice_record;
 struct store;
 struct store_stats;
 
@@ -46,6 +47,14 @@ void log_begin_marks(struct log *log, uint64_t seq_mark);
 
 /* See store_append(). */
 struct stored log_append(struct log *log, const struct event *event);
+
+/* Appends what is said of a slice; returns the number of its batch. */
+uint64_t log_append_slice(struct log *log, const struct slice_record *record);
+
+/* Appends what happened to a job. `promised` as event::promised. */
+void log_append_history(struct log *log, struct bytes entry, bool promised);
+/* Is there a batch that what is appended now goes into? */
+bool log_is_open(const struct log *log);
 
 /* What is appended now is … */
 enum relocating {
@@ -76,7 +85,11 @@ uint64_t log_seq_next(const struct log *log);
  * with a new mark must come first? */
 bool log_is_behind(const struct log *log);
 uint64_t log_records(const struct log *log);       /* appended since opening */
+uint64_t log_bodies_lost(const struct log *log);   /* jobs appended without their bodies */
 uint64_t log_backlog_bytes(const struct log *log); /* sealed and not written yet */
+uint64_t log_bytes_written(const struct log *log); /* since opening */
+/* Since opening, of records that are not the cleaner's. */
+uint64_t log_new_bytes(const struct log *log);
 /* Bytes that the open batch takes in this segment; 0: it is in another, or there is none. */
 uint64_t log_open_bytes(const struct log *log, const struct segment *segment);
 /* Is a commit under way that writes to this file? */
@@ -94,8 +107,8 @@ void log_write_clock(struct log *log);
 /* The record at `where` from memory; NULL: not there. At most *out_len bytes are readable. */
 const char *log_recent(const struct log *log, uint64_t where, size_t *out_len);
 
-/* Bytes of the segment before this are in its file and will not change; those behind are in memory.
-   O(write buffers). */
+/* Bytes of the segment before this are in its file and will not change; those behind are not
+   written yet. O(batches that wait for the disk). */
 uint64_t log_settled_end(const struct log *log, const struct segment *segment);
 
 void log_stats(const struct log *log, struct store_stats *out_stats); /* its part of them */

@@ -9,9 +9,10 @@
 struct manifest_writer {
     struct store *store;
     struct disk *disk;
-    struct manifest now;    /* as last handed to the disk */
-    uint64_t writing_first; /* batch_first of the one under way … */
-    uint64_t durable_first; /* … and of the one that is durable */
+    struct manifest now;                         /* as last handed to the disk */
+    uint64_t writing_first;                      /* batch_first of the one under way … */
+    uint64_t durable_first;                      /* … and of the one that is durable */
+    uint32_t writing_features, durable_features; /* incompatible ones, the same */
     uint64_t lease_next;
     struct disk_file *file;
     char *slot; /* BLOCK bytes, under way while busy */
@@ -91,6 +92,7 @@ static void prepare(struct manifest_writer *writer, bool clean)
     now->lease_mark = writer->lease_next + (clean ? 0 : LEASE_AHEAD);
     followers_fill(store->followers, now);
     writer->writing_first = now->batch_first;
+    writer->writing_features = now->incompatible;
     manifest_encode(now, writer->slot);
     writer->op = (struct disk_op){
         .verb = DISK_WRITE_SYNC,
@@ -113,10 +115,12 @@ static void written(struct disk_op *op)
         return;
     }
     writer->durable_first = writer->writing_first;
+    writer->durable_features = writer->writing_features;
     if (writer->again) {
         writer->again = false;
         manifest_write(writer);
     }
+    log_start_next(writer->store->log); /* a batch may have waited for a feature */
 }
 
 void manifest_write(struct manifest_writer *writer)
@@ -137,8 +141,10 @@ enum err manifest_write_now(struct manifest_writer *writer, bool clean)
 {
     prepare(writer, clean);
     writer->disk->verbs->run(writer->disk, &writer->op);
-    if (!writer->op.err)
+    if (!writer->op.err) {
         writer->durable_first = writer->writing_first;
+        writer->durable_features = writer->writing_features;
+    }
     return writer->op.err;
 }
 
@@ -158,6 +164,18 @@ void manifest_use(struct manifest_writer *writer, enum feature feature)
 {
     CHECK(FEATURES_INCOMPATIBLE & feature);
     writer->now.incompatible |= feature;
+}
+
+bool manifest_says(struct manifest_writer *writer, uint32_t features)
+{
+    if (!(features & ~writer->durable_features))
+        return true;
+    CHECK(!(features & ~FEATURES_INCOMPATIBLE));
+    if (features & ~writer->now.incompatible) {
+        writer->now.incompatible |= features;
+        manifest_write(writer);
+    }
+    return false;
 }
 
 void manifest_lease_note(struct manifest_writer *writer, uint64_t lease_next)
@@ -195,6 +213,7 @@ void manifest_valid(const struct manifest_writer *writer)
     CHECK(writer->writing_first <= now->batch_first);
     CHECK(now->number_next <= segments_number_next(writer->store->segments));
     CHECK(now->lease_mark >= writer->lease_next);
+    CHECK(!(writer->durable_features & ~now->incompatible)); /* never cleared */
     CHECK(writer->busy || !writer->again || writer->store->failed);
     CHECK(writer->file || writer->store->closing);
 }

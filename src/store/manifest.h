@@ -35,6 +35,11 @@ void manifest_forget(struct manifest_writer *writer, uint64_t batch_first);
 bool manifest_forgotten(const struct manifest_writer *writer);
 /* From now on the store uses this incompatible feature; to be written before it does. */
 void manifest_use(struct manifest_writer *writer, enum feature feature);
+/*
+ * Does the manifest on disk say that the store uses these features? If not, it will soon: then
+ * log_start_next() is called.
+ */
+bool manifest_says(struct manifest_writer *writer, uint32_t features);
 /* The core's next lease; writes the manifest when the mark on disk comes near. */
 void manifest_lease_note(struct manifest_writer *writer, uint64_t lease_next);
 

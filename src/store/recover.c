@@ -26,8 +26,6 @@ enum {
     FINDINGS_MAX = 100, /* lines that tell of lost things, one by one */
 };
 
-#define NUMBER_SPAN_MAX (UINT32_C(1) << 24) /* from the oldest segment's number to the next new */
-
 /* ---- a new store ---- */
 
 static enum err create(struct recovery *recovery)
@@ -75,11 +73,14 @@ static enum err number_segments(struct recovery *recovery)
         if (i < directory->used && found->head.number_next > next)
             next = found->head.number_next;
     }
+    for (size_t i = 0; i < directory->slice_count; i++)
+        if (directory->slices[i].number >= next)
+            next = directory->slices[i].number + 1;
     uint32_t base = next;
     for (size_t i = 0; i < directory->count; i++)
         if (directory->found[i].number < base)
             base = directory->found[i].number;
-    if (next - base > NUMBER_SPAN_MAX || next == 0) {
+    if (next - base > SEGMENT_SPAN_MAX || next == 0) {
         store_error_set(recovery->error, MANIFEST_NAME, 0, "segment numbers %u to %u cannot be",
                         base, next);
         return ERR_CORRUPT;
@@ -131,19 +132,38 @@ static enum err take_segments(struct recovery *recovery)
 
 /* ---- replay ---- */
 
+/* A job that lies in a slice has changed: its record comes first. */
+static enum err replay_placed(struct recovery *recovery, struct segment *segment)
+{
+    const struct event *event = &recovery->walk.record.event;
+    struct slices *slices = recovery->store->slices;
+    uint64_t where = event->record.where;
+    if (!segments_note_number(recovery->store->segments, where_segment(where)))
+        return ERR_CORRUPT;
+    enum err err = slices_replay_placed(slices, event->job.seq, where, recovery->error);
+    if (!err)
+        slices_moved(slices, where, segment->number, recovery->walk.record.len);
+    return err;
+}
+
 static enum err replay_record(struct recovery *recovery, struct segment *segment, uint64_t offset)
 {
     struct store *store = recovery->store;
     struct event *event = &recovery->walk.record.event;
     struct stored died = event->record;
     event->record = (struct stored){0};
-    if (event->kind == EVENT_JOB) {
+    if (died.where && !segments_note_number(store->segments, where_segment(died.where)))
+        return ERR_CORRUPT;
+    if (event->kind == EVENT_MOVE)
+        died = (struct stored){0}; /* nothing has */
+    if (event_has_place(event)) {
         event->record.where = where_of(segment->number, offset);
         event->record.bytes = (uint32_t)recovery->walk.record.len;
         segments_live(store->segments, segment, event->record);
-        if (event->job.seq >= recovery->seq_mark)
-            recovery->seq_mark = event->job.seq + 1;
     }
+    bool numbered = event->kind == EVENT_JOB || event->kind == EVENT_SETTINGS;
+    if (numbered && event->job.seq >= recovery->seq_mark)
+        recovery->seq_mark = event->job.seq + 1;
     bool counted =
         died.where && !(recovery->surveyed && damage_covers(&recovery->damage, died.where));
     if (counted && !segments_dies(store->segments, died))
@@ -161,6 +181,21 @@ static enum err note_epoch(struct recovery *recovery, uint64_t epoch)
     return OK;
 }
 
+/* What has to do with slices: a record about one, or a change of a job in one. */
+static enum err replay_of_slices(struct recovery *recovery, struct segment *segment, uint64_t batch)
+{
+    const struct record *record = &recovery->walk.record;
+    if (record->is_slice)
+        return slices_replay(recovery->store->slices, &record->slice,
+                             (struct told_at){.batch = batch, .segment = segment->number},
+                             recovery->error);
+    if (record->is_far)
+        return ERR_CORRUPT; /* it is for slices only */
+    if (record->event.kind == EVENT_MOVE && record->event.record.where)
+        return replay_placed(recovery, segment);
+    return OK;
+}
+
 static enum err replay_batch(struct recovery *recovery, struct segment *segment, uint64_t offset,
                              const struct batch_head *head, const char *batch)
 {
@@ -170,14 +205,21 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
     if (callbacks->clock)
         callbacks->clock(callbacks, head->clock_us);
     batch_walk_init(walk, batch, head->payload_bytes);
+    walk->shows_slices = walk->shows_history = true;
     while ((err = batch_walk_next(walk)) == OK) {
-        err = replay_record(recovery, segment, offset + walk->record_at);
+        if (walk->record.is_history) {
+            history_replay(recovery->store->history, walk->record.entry, head->number);
+            continue;
+        }
+        err = replay_of_slices(recovery, segment, head->number);
+        if (!err && !walk->record.is_slice)
+            err = replay_record(recovery, segment, offset + walk->record_at);
         if (err)
             break;
     }
     if (err == ERR_NOT_FOUND)
         err = walk->count == head->record_count ? note_epoch(recovery, walk->epoch) : ERR_CORRUPT;
-    if (err) {
+    if (err && !recovery->error->text[0]) {
         char name[DISK_NAME_MAX];
         segment_name(segment->number, name);
         store_error_set(
@@ -185,8 +227,9 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
             "a record of batch %llu is whole but cannot be (%s): this is a bug, or another "
             "program's work; please report it and restore from a backup",
             (unsigned long long)head->number, err_text(err));
-        return err == ERR_INVALID ? ERR_CORRUPT : err;
     }
+    if (err)
+        return err == ERR_INVALID ? ERR_CORRUPT : err;
     if (head->durable > recovery->proven)
         recovery->proven = head->durable;
     if (!recovery->clean && head->seq_mark > recovery->seq_mark)
@@ -566,10 +609,12 @@ static enum err check_epoch(struct recovery *recovery)
         recovery->epoch = recovery->directory.manifest.epoch;
     if (epoch >= recovery->epoch)
         return OK;
-    store_error_set(recovery->error, MANIFEST_NAME, 0,
-                    "this store was led in epoch %llu, and is to be opened in epoch %llu: another "
-                    "laterd has led it since; start as its standby, or take part in an election",
-                    (unsigned long long)recovery->epoch, (unsigned long long)epoch);
+    store_error_set(
+        recovery->error, MANIFEST_NAME, 0,
+        "this store was led in epoch %llu, and is to be opened in epoch %llu: another "
+        "laterd has led it since; take part in its election ([member] url; 'alone' leads "
+        "without one)",
+        (unsigned long long)recovery->epoch, (unsigned long long)epoch);
     return ERR_UNSUPPORTED;
 }
 
@@ -624,17 +669,26 @@ static enum err recover_all(struct recovery *recovery)
     err = number_segments(recovery);
     if (!err)
         err = take_segments(recovery);
+    slices_begin(store->slices, &recovery->directory);
+    if (!err)
+        err = history_begin(store->history, recovery->error);
     if (!err)
         err = replay_log(recovery);
+    if (!err)
+        err = slices_replayed(store->slices, recovery->error);
     if (!err)
         err = check_epoch(recovery);
     if (!err)
         err = begin_parts(recovery);
     if (!err)
+        err = history_replayed(store->history, recovery->batch_next);
+    if (!err)
         err = recover_unused(recovery);
     if (!err)
         err = write_manifest(recovery);
-    return err ? err : recover_leftovers(recovery);
+    if (!err)
+        err = recover_leftovers(recovery);
+    return err ? err : slices_remove_leftovers(store->slices);
 }
 
 enum err recover(struct store *store, struct store_error *out_error)

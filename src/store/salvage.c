@@ -7,6 +7,8 @@
 #include "base/codec.h"
 #include "base/mem.h"
 #include "store/damage.h"
+#include "store/far_record.h"
+#include "store/slice_survey.h"
 
 enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 
@@ -35,6 +37,7 @@ struct salvage {
     struct directory directory;
     size_t first_segment; /* of directory.found: those before it are dead */
     struct damage damage;
+    struct slice_fates fates; /* what the log's intact batches say of slices */
     struct salvage_counts counts;
     uint64_t seq_mark;
     uint64_t lease_max; /* of the intact batches */
@@ -202,6 +205,7 @@ void salvage_close(struct salvage *salvage)
     mem_free(salvage->aside_files);
     mem_free(salvage->aside_jobs);
     damage_fini(&salvage->damage);
+    slice_fates_fini(&salvage->fates);
     directory_fini(&salvage->directory);
     mem_free(salvage);
 }
@@ -218,7 +222,7 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
     batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
     while ((err = batch_walk_next(&walk)) == OK) {
         event->record = (struct stored){0};
-        if (event->kind == EVENT_JOB)
+        if (event_has_place(event))
             event->record.where = where_of(batch->number, batch->offset + walk.record_at);
         if (event->job.lease != UINT64_MAX && event->job.lease > salvage->lease_max)
             salvage->lease_max = event->job.lease;
@@ -268,19 +272,21 @@ static enum err replay_suspect(struct salvage *salvage, const struct suspect *su
     enum err err = suspect->proven
                        ? salvage->callbacks->replay(salvage->callbacks, &gone, SALVAGE_INTACT)
                        : OK;
-    if (err || suspect->dead || suspect->harmless || suspect->superseded ||
-        record_decode(suspect->at, suspect->len, &record))
+    bool is_note = suspect->kind == EVENT_NOTE; /* if one is good, it is worth keeping */
+    bool done = suspect->dead || suspect->harmless || suspect->superseded;
+    if (err || (done && !is_note) || record_decode(suspect->at, suspect->len, &record))
         return err;
     damage_describe(suspect, line, sizeof(line));
     say(salvage, line);
     if (suspect->kind == EVENT_GONE)
         return OK; /* it cannot be proven: better a job twice than not at all */
-    if (suspect->kind == EVENT_JOB && !suspect->body_good) {
-        salvage->counts.lost_jobs++;
+    bool summed = event_has_place(&record.event);
+    if (summed && !suspect->body_good) {
+        salvage->counts.lost_jobs += suspect->kind == EVENT_JOB;
         return OK;
     }
     record.event.record = (struct stored){0};
-    if (suspect->kind == EVENT_JOB)
+    if (summed)
         record.event.record.where = suspect->where;
     if (suspect->kind == EVENT_JOB && stray)
         return replay_stray(salvage, suspect, &record.event);
@@ -311,11 +317,112 @@ static enum err replay_region(void *ctx, struct region *region)
     return err;
 }
 
+/* ---- slices ---- */
+
+/* What a good batch says of slices. */
+static enum err gather_fates(void *ctx, const struct good_batch *batch)
+{
+    struct salvage *salvage = ctx;
+    struct batch_walk walk;
+    const struct record *record = &walk.record;
+    batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
+    walk.shows_slices = true;
+    while (batch_walk_next(&walk) == OK) {
+        if (record->is_slice)
+            slice_fates_told(&salvage->fates, &record->slice);
+        else if (record->event.record.where && record->event.kind != EVENT_MOVE)
+            slice_fates_died(&salvage->fates, record->event.record.where);
+    }
+    return OK;
+}
+
+static enum err skip_region(void *ctx, struct region *region)
+{
+    (void)ctx;
+    (void)region; /* what it said of slices is not known: better a job twice than not at all */
+    return OK;
+}
+
+static enum err replay_far(void *ctx, const struct record *record, uint64_t where)
+{
+    struct salvage *salvage = ctx;
+    struct event event = record->event;
+    if (!slice_fates_alive(&salvage->fates, where))
+        return OK;
+    event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
+    return salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_INTACT);
+}
+
+static void lose_far(void *ctx, uint64_t seq, uint64_t where)
+{
+    struct salvage *salvage = ctx;
+    char line[160];
+    if (!slice_fates_alive(&salvage->fates, where))
+        return;
+    (void)snprintf(line, sizeof(line),
+                   SLICE_NAME ": offset %" PRIu64 ": the record of job @%" PRIu64
+                              " is damaged; it is lost",
+                   where_segment(where), where_offset(where), seq);
+    say(salvage, line);
+    salvage->counts.lost_jobs++;
+}
+
+static void fault_far(void *ctx, const char *name, uint64_t offset, const char *text, bool whole)
+{
+    struct salvage *salvage = ctx;
+    char fault[200];
+    (void)snprintf(fault, sizeof(fault), "offset %" PRIu64 ": %s", offset, text);
+    say_fault(salvage, name, fault);
+    salvage->counts.opaque_regions += !whole;
+}
+
+/* Far jobs, before the log: what has become of them since is in the log. */
+static enum err replay_slices(struct salvage *salvage)
+{
+    const struct slice_reader reader = {
+        .ctx = salvage, .job = replay_far, .lost = lose_far, .fault = fault_far};
+    enum err err = OK;
+    salvage->callbacks->clock(salvage->callbacks, 0);
+    for (size_t i = 0; i < salvage->fates.count && !err; i++) {
+        const struct slice_fate *fate = &salvage->fates.at[i];
+        char name[DISK_NAME_MAX], fault[120];
+        uint64_t bytes;
+        if (fate->live == 0)
+            continue;
+        bool there = directory_has_slice(&salvage->directory, fate->number);
+        if (there)
+            err = slice_survey(salvage->disk, &salvage->directory.manifest.id, fate->number,
+                               &reader, &bytes);
+        if (there && err != ERR_IO && err != ERR_AGAIN && err != ERR_NOT_FOUND)
+            continue;
+        (void)snprintf(fault, sizeof(fault), "it %s; %" PRIu64 " jobs were in it",
+                       there ? "cannot be opened" : "is missing", fate->live);
+        slice_name(fate->number, name);
+        say_fault(salvage, name, fault);
+        salvage->counts.lost_jobs += fate->live;
+        err = OK;
+    }
+    return err;
+}
+
+/* Else the log need not be read once more. */
+static bool uses_slices(const struct salvage *salvage)
+{
+    const struct directory *directory = &salvage->directory;
+    return directory->slice_count > 0 || !directory->manifest_there ||
+           directory->manifest.incompatible & FEATURE_SLICES;
+}
+
 enum err salvage_replay(struct salvage *salvage)
 {
+    struct damage_reader fates = {.batch = gather_fates, .region = skip_region, .ctx = salvage};
     struct damage_reader reader = {.batch = replay_good, .region = replay_region, .ctx = salvage};
     enum err err =
         damage_survey(salvage->disk, &salvage->directory, salvage->first_segment, &salvage->damage);
+    if (!err && uses_slices(salvage))
+        err = damage_read(&salvage->damage, &fates);
+    if (!err)
+        err = replay_slices(salvage);
     return err ? err : damage_read(&salvage->damage, &reader);
 }
 
@@ -454,14 +561,16 @@ static enum err open_segment(struct salvage *salvage, uint32_t number)
         salvage->disk->verbs->close(salvage->disk, salvage->file);
     salvage->file_number = 0;
     segment_name(number, name);
+    if (directory_has_slice(&salvage->directory, number))
+        slice_name(number, name);
     enum err err = salvage->disk->verbs->open(salvage->disk, name, false, &salvage->file);
     if (!err)
         salvage->file_number = number;
     return err;
 }
 
-static enum err read_record(struct salvage *salvage, uint64_t where, struct arena *arena,
-                            struct record *out_record)
+static enum err read_record(struct salvage *salvage, uint64_t where, enum event_kind kind,
+                            struct arena *arena, struct record *out_record)
 {
     char front[8];
     size_t got = 0;
@@ -470,12 +579,12 @@ static enum err read_record(struct salvage *salvage, uint64_t where, struct aren
     if (!err)
         err = salvage->disk->verbs->read(salvage->disk, salvage->file, offset, front, 8, &got);
     size_t len = !err && got == 8 ? get_u32(front) : 0;
-    if (len < RECORD_JOB_HEAD)
+    if (len < (kind == EVENT_JOB ? FAR_RECORD_MIN : RECORD_NOTE_HEAD))
         return ERR_DAMAGED;
     char *at = arena_alloc(arena, len);
     err = salvage->disk->verbs->read(salvage->disk, salvage->file, offset, at, len, &got);
-    if (err || got != len || record_decode(at, len, out_record) ||
-        out_record->event.kind != EVENT_JOB || !record_body_good(out_record))
+    if (err || got != len || record_decode(at, len, out_record) || out_record->event.kind != kind ||
+        !record_body_good(out_record))
         return ERR_DAMAGED;
     return OK;
 }
@@ -484,13 +593,24 @@ enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, str
                       struct salvage_body *out_body)
 {
     struct record record;
-    enum err err = read_record(salvage, where, arena, &record);
+    enum err err = read_record(salvage, where, EVENT_JOB, arena, &record);
     bool aside = err || record.event.job.seq != seq;
     if (aside) {
         const struct aside_job *job = find_aside(salvage, seq);
         if (!job || record_decode(job->at, job->len, &record))
             return ERR_DAMAGED;
     }
-    *out_body = (struct salvage_body){record.event.content_type, record.event.body, aside};
+    *out_body = (struct salvage_body){record.event, aside};
+    return OK;
+}
+
+enum err salvage_read_note(struct salvage *salvage, uint64_t seq, uint64_t where,
+                           struct arena *arena, struct event *out_event)
+{
+    struct record record;
+    enum err err = read_record(salvage, where, EVENT_NOTE, arena, &record);
+    if (err || record.event.job.seq != seq)
+        return ERR_DAMAGED;
+    *out_event = record.event;
     return OK;
 }

@@ -55,16 +55,21 @@ enum err salvage_replay(struct salvage *salvage) MUST_USE;
 void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_counts);
 
 struct salvage_body {
-    struct bytes content_type, body;
+    struct event event; /* the job's: content type, body and properties are of use */
     bool aside; /* from a segment that was set aside: it may be one that was replaced later */
 };
 
 /*
- * A job's content type and body, into the arena: from the place that its event told, or from a
- * segment that was set aside. ERR_DAMAGED: they are lost.
+ * A job's content type, body and properties, into the arena: from the place that its event told, or
+ * from a segment that was set aside. ERR_DAMAGED: they are lost.
  */
 enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, struct arena *arena,
                       struct salvage_body *out_body) MUST_USE;
+
+/* The note of an attempt at job `seq`, from the place that its event told. Its bytes are in the
+   arena. ERR_DAMAGED: it is lost. */
+enum err salvage_read_note(struct salvage *salvage, uint64_t seq, uint64_t where,
+                           struct arena *arena, struct event *out_event) MUST_USE;
 
 void salvage_close(struct salvage *salvage); /* NULL does nothing */
 

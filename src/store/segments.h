@@ -8,7 +8,8 @@
  * Invariants
  * G1 The log's segments are in the order of their first batches; of the log all before a HEADED one
  *    are HEADED.
- * G2 What lives in all segments of the log is the sum of what lives in each.
+ * G2 What lives in all segments of the log is the sum of what lives in each; so is what they tell
+ *    of slices.
  * G3 A file is open or not; those that are open are in one list, at most options.files_max, but for
  *    those that cannot be closed.
  */
@@ -21,6 +22,7 @@
 #include "port/disk.h"
 
 struct segments;
+struct slice;
 struct store;
 struct store_stats;
 
@@ -28,9 +30,15 @@ struct store_stats;
  *     STALLED ◀─no room── MAKING ──▶ READY ──header durable──▶ HEADED
  *        └────tried again────▲
  */
-enum segment_state { SEGMENT_MAKING, SEGMENT_STALLED, SEGMENT_READY, SEGMENT_HEADED };
+enum segment_state {
+    SEGMENT_MAKING,
+    SEGMENT_STALLED,
+    SEGMENT_READY,
+    SEGMENT_HEADED,
+    SEGMENT_SLICE, /* it is no segment of the log: the file of a slice, which never changes */
+};
 
-/* For others to read; only segments.c writes to it. */
+/* For others to read; only segments*.c write to it. */
 struct segment {
     struct list link; /* segments::log or segments::spares */
     struct segments *segments;
@@ -43,6 +51,9 @@ struct segment {
     uint64_t live_bytes;  /* of records that are some job's newest image */
     uint64_t live_jobs;
     uint64_t record_max;    /* bytes of the largest record of a job in it */
+    uint64_t told_bytes;    /* of records that say what is so of slices, and of jobs in them; … */
+    uint64_t told_moves;    /* … so many are MOVEs */
+    struct slice *slice;    /* SEGMENT_SLICE; else NULL */
     struct disk_file *file; /* NULL: not open */
     struct list open_link;  /* segments::open_files, while the file is open */
     bool damaged;           /* some batch of it is; counted in segments::damaged */
@@ -51,6 +62,9 @@ struct segment {
     bool close_after_reads; /* its file would have been closed, but for those */
     struct disk_op make;
 };
+
+/* From the oldest segment's number to the next new one. */
+#define SEGMENT_SPAN_MAX (UINT32_C(1) << 24)
 
 struct segments *segments_new(struct store *store);
 void segments_free(struct segments *segments); /* NULL does nothing; none may be being made */
@@ -82,6 +96,7 @@ uint32_t segments_number_next(const struct segments *segments);
 uint64_t segments_bytes(const struct segments *segments); /* of all files, made or being made */
 uint64_t segments_live_jobs(const struct segments *segments);
 uint64_t segments_live_bytes(const struct segments *segments);
+uint64_t segments_told_bytes(const struct segments *segments);
 /* Puts a segment with room for `bytes` at the log's end; its file may still have to be made. */
 struct segment *segments_next(struct segments *segments, uint64_t bytes, uint64_t batch_first);
 /* So many bytes more of it are taken by batches. */
@@ -93,6 +108,27 @@ void segments_grow(struct segment *segment, uint64_t bytes);
 void segments_headed(struct segments *segments, struct segment *segment);
 /* The oldest one is gone from the disk. */
 void segments_drop_first(struct segments *segments);
+
+/* ---- slices: their files; what of them lives is known to slices.h ---- */
+
+/* A number for a new one. */
+uint32_t segments_take_number(struct segments *segments);
+/*
+ * Opening: the log names this number, so it has been given, and is not given again. False: so high
+ * a number cannot have been given.
+ */
+bool segments_note_number(struct segments *segments, uint32_t number) MUST_USE;
+/* The file is there. O(slices). */
+struct segment *segments_add_slice(struct segments *segments, uint32_t number, uint64_t size_bytes,
+                                   struct slice *slice);
+/* Is this place in a slice? O(log slices). */
+bool segments_is_slice(const struct segments *segments, uint64_t where);
+/* Nobody reads from it. O(slices). */
+void segments_drop_slice(struct segments *segments, struct segment *segment);
+uint64_t segments_slice_bytes(const struct segments *segments); /* of their files */
+
+/* So many bytes are taken by files of the jobs' history. */
+void segments_note_history(struct segments *segments, uint64_t bytes);
 
 /* ---- room ---- */
 
@@ -120,6 +156,14 @@ bool segments_scarce(const struct segments *segments);
 void segments_cleaner_wants(struct segments *segments, uint64_t bytes);
 
 /* ---- files ---- */
+
+/* The name of its file. */
+void segments_file_name(const struct segment *segment, char out_name[DISK_NAME_MAX]);
+/* Is its file there, to be read up to segment::end? */
+static inline bool segment_readable(const struct segment *segment)
+{
+    return segment->state == SEGMENT_HEADED || segment->state == SEGMENT_SLICE;
+}
 
 /* Its open file, opened if need be; others may be closed for it. ERR_AGAIN: see disk's open. */
 enum err segments_file(struct segments *segments, struct segment *segment,
@@ -152,6 +196,16 @@ void segments_live(struct segments *segments, struct segment *segment, struct st
 /* A record died. False: no such record can be (a bug, or a false record in the log while
  * replaying). */
 bool segments_dies(struct segments *segments, struct stored stored);
+
+/* So many jobs of the segment of that number, if it is still there, live in a slice from now on.
+   False: it never had so many. */
+bool segments_leave(struct segments *segments, uint32_t number, uint64_t jobs,
+                    uint64_t bytes) MUST_USE;
+
+/* The segment of that number has so many bytes more, or fewer, that tell of slices: the newest word
+   on that matter. Nothing if it has gone. */
+void segments_tell(struct segments *segments, uint32_t number, uint64_t bytes, uint64_t moves);
+void segments_untell(struct segments *segments, uint32_t number, uint64_t bytes, uint64_t moves);
 
 void segments_stats(const struct segments *segments, struct store_stats *out_stats);
 void segments_valid(const struct segments *segments); /* CHECKs the invariants. O(segments) */

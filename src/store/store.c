@@ -5,7 +5,9 @@
 #include <time.h>
 
 #include "base/check.h"
+#include "base/codec.h"
 #include "base/mem.h"
+#include "store/far_page.h"
 #include "store/internal.h"
 #include "store/record.h"
 
@@ -30,7 +32,8 @@ unsigned store_descriptors(uint32_t files_max)
         OF_DISK = 3 + 1, /* directory twice, lock, events */
         MANIFEST = 2,    /* for writing and for reading */
         SECOND = 8,      /* of files written, made, or read past the cache */
-        READS = BODY_READS_UNDER_WAY_MAX + 1 + FOLLOWERS_MAX, /* each may open one; 1: cleaner */
+        /* Each may open one; 2: the cleaner, and slices that are loaded. */
+        READS = BODY_READS_UNDER_WAY_MAX + FAR_READS_UNDER_WAY_MAX + 2 + FOLLOWERS_MAX,
         OTHERS = OF_DISK + MANIFEST + SECOND + READS,
     };
     if (files_max == 0)
@@ -67,7 +70,8 @@ static enum err make_first(struct store *store, struct store_error *out_error)
 static bool disk_busy(const struct store *store)
 {
     return log_busy(store->log) || manifest_busy(store->manifest) || cleaner_busy(store->cleaner) ||
-           followers_reading(store->followers);
+           followers_reading(store->followers) || slices_busy(store->slices) ||
+           history_busy(store->history);
 }
 
 static void store_free(struct store *store)
@@ -79,7 +83,11 @@ static void store_free(struct store *store)
     }
     followers_free(store->followers);
     body_reads_free(store->body_reads); /* first: they use the segments */
+    far_pages_fini(store);
+    far_reads_free(store->far_reads);
     cleaner_free(store->cleaner);
+    history_free(store->history);
+    slices_free(store->slices);
     log_free(store->log);
     segments_free(store->segments);
     manifest_free(store->manifest);
@@ -93,6 +101,7 @@ static struct store *store_new(const struct store_options *options,
     store->options = *options;
     store->disk = options->disk;
     store->callbacks = callbacks;
+    callbacks->store = store;
     store->now_us = options->now_us;
     if (store->options.files_max == 0)
         store->options.files_max = FILES_OPEN_MAX;
@@ -100,7 +109,10 @@ static struct store *store_new(const struct store_options *options,
         store->options.files_max = FILES_OPEN_MIN;
     store->manifest = manifest_new(store);
     store->segments = segments_new(store);
+    store->slices = slices_new(store);
+    store->far_reads = far_reads_new(store);
     store->log = log_new(store);
+    store->history = history_new(store);
     store->cleaner = cleaner_new(store);
     store->followers = followers_new(store);
     store->body_reads = body_reads_new(store);
@@ -143,7 +155,7 @@ bool store_drain(struct store *store)
                     segments_making(store->segments);
         uint64_t written = log_written(store->log);
         log_turn(store->log);
-        busy = busy || log_busy(store->log);
+        busy = busy || log_busy(store->log) || manifest_busy(store->manifest);
         if (!busy && log_written(store->log) == written)
             return false; /* a segment's file could not be made */
         if (!busy)
@@ -160,6 +172,7 @@ void store_close(struct store *store)
         return;
     struct disk *disk = store->disk;
     store->closing = true;
+    history_drain(store->history);
     bool whole = store_drain(store);
     log_write_clock(store->log);
     whole = store_drain(store) && whole;
@@ -184,6 +197,11 @@ uint64_t store_lease_first(const struct store *store)
     return store->lease_first;
 }
 
+const uint8_t *store_identity(const struct store *store)
+{
+    return store->id.bytes;
+}
+
 /* ---- what the parts do ---- */
 
 void store_clock_note(struct store *store, int64_t at_us)
@@ -204,6 +222,12 @@ void store_seq_note(struct store *store, uint64_t seq_next)
 struct stored store_append(struct store *store, const struct event *event)
 {
     return log_append(store->log, event);
+}
+
+void store_died(struct store *store, struct stored record)
+{
+    bool lived = segments_dies(store->segments, record);
+    CHECK(lived); /* it never was, or died before */
 }
 
 uint64_t store_batch(const struct store *store)
@@ -246,6 +270,17 @@ bool store_full(const struct store *store)
     return segments_full(store->segments) != OK;
 }
 
+uint64_t store_far_key(const struct store *store)
+{
+    uint64_t key = get_u64(store->id.bytes);
+    return key ? key : 1;
+}
+
+uint64_t store_far_due_until(const struct store *store, int64_t limit_us)
+{
+    return slices_far_due_until(store->slices, limit_us);
+}
+
 /* ---- a turn ---- */
 
 enum err store_admit(const struct store *store, size_t payload_bytes)
@@ -266,7 +301,8 @@ enum err store_admit(const struct store *store, size_t payload_bytes)
      * meanwhile.
      */
     uint64_t kept =
-        2 * store->options.segment_bytes + (segments_live_jobs(segments) + 1) * ENDING_BYTES;
+        2 * store->options.segment_bytes +
+        (segments_live_jobs(segments) + slices_live_jobs(store->slices) + 1) * ENDING_BYTES;
     if (full && segments_room(segments) < need + kept)
         return full;
     if (log_is_behind(store->log))
@@ -278,19 +314,28 @@ void store_turn(struct store *store, int64_t now_us)
 {
     store->now_us = now_us;
     segments_provide(store->segments);
+    history_turn(store->history);
     cleaner_turn(store->cleaner);
+    slices_turn(store->slices);
     log_turn(store->log);
     body_reads_turn(store->body_reads);
+    far_reads_turn(store->far_reads);
 }
 
 int64_t store_next_us(const struct store *store)
 {
     int64_t read_us = body_reads_next_us(store->body_reads);
+    int64_t far_us = far_reads_next_us(store->far_reads);
+    read_us = far_us < read_us ? far_us : read_us;
+    int64_t history_us = history_next_us(store->history);
+    read_us = history_us < read_us ? history_us : read_us;
     if (store->failed)
         return read_us;
     int64_t next_us = log_next_us(store->log);
     next_us = read_us < next_us ? read_us : next_us;
     int64_t cleaner_us = cleaner_next_us(store->cleaner);
+    int64_t slices_us = slices_next_us(store->slices);
+    next_us = slices_us < next_us ? slices_us : next_us;
     int64_t segments_us = segments_next_us(store->segments);
     next_us = cleaner_us < next_us ? cleaner_us : next_us;
     return segments_us < next_us ? segments_us : next_us;
@@ -313,6 +358,8 @@ void store_stats(const struct store *store, struct store_stats *out_stats)
     log_stats(store->log, out_stats);
     cleaner_stats(store->cleaner, out_stats);
     followers_stats(store->followers, out_stats);
+    slices_stats(store->slices, out_stats);
+    history_stats(store->history, out_stats);
 }
 
 void store_valid(const struct store *store)
@@ -323,4 +370,7 @@ void store_valid(const struct store *store)
     cleaner_valid(store->cleaner);
     followers_valid(store->followers);
     body_reads_valid(store->body_reads);
+    slices_valid(store->slices);
+    far_reads_valid(store->far_reads);
+    history_valid(store->history);
 }

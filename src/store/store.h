@@ -39,6 +39,14 @@ struct store_options {
     uint64_t id_seed;    /* for the simulator: makes the id of a new store; 0 = random */
     uint64_t epoch;      /* who leads: rises with each election; 0 = there are none */
     uint64_t boot_first; /* a new store: as if it had been opened so often, for salvage */
+    /*
+     * Jobs that are due later than this from now may leave the log for slices when it is cleaned;
+     * 0 = none. Those of a slice come back half of it before they are due. And above so many bytes
+     * of log it is cleaned for their sake; 0 = 256 MiB.
+     */
+    int64_t horizon_us;
+    uint64_t checkpoint_bytes;
+    int64_t history_us; /* what happened to jobs is kept for so long; 0 = not at all */
 };
 
 /* Why a store could not be opened, for people. After OK the text is a notice, or empty. */
@@ -53,10 +61,14 @@ enum store_notice {
     STORE_UNREAD,    /* a read failed: it is tried again */
     STORE_DAMAGED,   /* once for each segment: reading does not help; cleaning goes round it */
     STORE_SET_ASIDE, /* it is out of the log, and kept under another name; jobs lost their bodies */
+    STORE_FAR_WAITS, /* no memory for far jobs that draw near; said once a minute while that is so
+                      */
     STORE_FOLLOWER_DROPPED, /* the log is not kept for it any more; `text` has its name */
 };
 
 struct store_callbacks {
+    /* Set by store_open() before the first call of any: for store_died() while replaying. */
+    struct store *store;
     /* Recovery: one event after another, in log order. An error ends the opening with it. */
     enum err (*replay)(struct store_callbacks *callbacks, const struct event *event);
     /*
@@ -75,11 +87,10 @@ struct store_callbacks {
     /* A write or sync failed (S5); every answer that waits must be a failure now. */
     void (*failed)(struct store_callbacks *callbacks, int sys_errno);
     /*
-     * Checkpoint: this job's record is in a segment that is to be deleted. If the job still lives
-     * there, append it again (core_relocate); else do nothing.
+     * Checkpoint: the record of this event, at `where`, is in a segment that is to be deleted. If
+     * it is still the newest of what it tells of, append that again (core_relocate).
      */
-    void (*relocate)(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                     struct bytes content_type, struct bytes body);
+    void (*relocate)(struct store_callbacks *callbacks, const struct event *event, uint64_t where);
     /*
      * Checkpoint: the records at places from `first` up to (not with) `end` cannot be read. Appends
      * again, without their bodies, the jobs that live there (core_relocate_unread): a slice of the
@@ -87,8 +98,46 @@ struct store_callbacks {
      */
     bool (*relocate_unread)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
                             uint32_t *cursor);
-    /* Checkpoint: the same with all that has no place of its own (core_relocate_topics). */
-    bool (*relocate_rest)(struct store_callbacks *callbacks, uint32_t *cursor);
+    /* Checkpoint: the same with all that has no place of its own, and with what else lives at those
+       places and need not be read (core_relocate_topics). */
+    bool (*relocate_rest)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                          uint32_t *cursor);
+    /*
+     * The next five are of far jobs, whose records lie in slices and which the core need not have
+     * in memory. `spill` NULL: no job becomes far. A store that has slices is not opened without
+     * the others.
+     *
+     * Checkpoint: may the job, whose record is this event's and lies at `where`, become far? Only
+     * if that is its newest record and it is delayed until after `due_after_us`. True:
+     * `out_job` is all of the job as it is now, its bytes borrowed from `event`; the job stays
+     * where it is until depart(). False: it is relocated, or has no record there any more.
+     */
+    bool (*spill)(struct store_callbacks *callbacks, const struct event *event, uint64_t where,
+                  int64_t due_after_us, struct event *out_job);
+    /*
+     * What spill() gave of this job is durable at `record`. True: the job has not changed since,
+     * and is far from now on. False: it has; what is at `record` is of no use. Emits nothing.
+     */
+    bool (*depart)(struct store_callbacks *callbacks, uint64_t seq, struct stored record);
+    /*
+     * Is somebody going through a topic's far jobs, who has read some of them? Until he is done
+     * jobs of that topic do not depart: he would see them neither here nor there. May be NULL.
+     */
+    bool (*far_visited)(struct store_callbacks *callbacks, struct bytes *out_topic);
+    /*
+     * A far job draws near: its record is `event`, and event->record says where. The core has it in
+     * memory from now on, its record stays where it is. False: it is not far at that place (any
+     * more). Called again after a restart.
+     */
+    bool (*arrive)(struct store_callbacks *callbacks, const struct event *event);
+    /* May far jobs come now, as far as memory is concerned? NULL: always. False: asked again. */
+    bool (*far_room)(struct store_callbacks *callbacks);
+    /*
+     * Recovery, after all events: this job is far. ERR_EXISTS: no, the core has it in memory, and
+     * its record there. If it has an older record in memory, that is dropped, and not told of. Any
+     * other error ends the opening with it.
+     */
+    enum err (*replay_far)(struct store_callbacks *callbacks, const struct far_job *job);
     /* A segment is damaged. */
     void (*notice)(struct store_callbacks *callbacks, enum store_notice notice,
                    const struct store_error *error);
@@ -110,6 +159,12 @@ enum err store_open(const struct store_options *options, struct store_callbacks 
                     struct store **out_store, struct store_error *out_error) MUST_USE;
 
 /*
+ * The epoch in which the store in the disk's directory was opened last; 0: never with one, or there
+ * is no store. Takes no lock, changes nothing. Errors as store_open().
+ */
+enum err store_led(struct disk *disk, uint64_t *out_epoch) MUST_USE;
+
+/*
  * How many descriptors a store may have open at most, its directory and lock included: whoever
  * takes connections leaves it so many. Should they be missing all the same, nothing fails: what
  * needs one waits, and is tried again.
@@ -122,10 +177,12 @@ void store_close(struct store *store);
 /* Numbers that must never be given again, as of opening: the first free ones. */
 uint64_t store_seq_first(const struct store *store);
 uint64_t store_lease_first(const struct store *store);
+/* Its 16 bytes of identity, made when the store was; borrowed. */
+const uint8_t *store_identity(const struct store *store);
 
 /*
- * Could a job with so many bytes (id, content type, body) be kept now, and later be ended?
- * ERR_STORE_FAILED, ERR_DISK_FULL, ERR_DISK_LIMIT, ERR_AGAIN (the disk is far behind).
+ * Could a job with so many bytes (id, content type, body, properties) be kept now, and later be
+ * ended? ERR_STORE_FAILED, ERR_DISK_FULL, ERR_DISK_LIMIT, ERR_AGAIN (the disk is far behind).
  */
 enum err store_admit(const struct store *store, size_t payload_bytes) MUST_USE;
 
@@ -134,6 +191,8 @@ enum err store_admit(const struct store *store, size_t payload_bytes) MUST_USE;
  * the high-water mark. Only after store_admit for pushes; other events always have room.
  */
 struct stored store_append(struct store *store, const struct event *event);
+/* What lived at this place died, and no event will say so: event_sink::died. */
+void store_died(struct store *store, struct stored record);
 void store_seq_note(struct store *store, uint64_t seq_next);
 /*
  * Something that no event tells happened at this time (a job fell due): before long there will be a
@@ -172,16 +231,24 @@ struct body_place {
     uint64_t where;
     size_t content_type_len;
     size_t body_len;
+    uint32_t record_bytes; /* struct stored::bytes, if the job has properties; else 0 */
+    bool is_note;          /* it is a note's: of it only seq, where and record_bytes count */
+};
+
+/* What only the record has. */
+struct body_content {
+    struct bytes content_type, body, properties;
+    struct note_head note; /* of a note, whose text is the body */
 };
 
 /*
- * Copies a job's content type and body into the arena, if they are in memory (a recent batch, what
- * was read ahead, the page cache), and checks them against the checksum made from the client's
- * bytes. Does not wait. ERR_DAMAGED; ERR_AGAIN: they are to be fetched. Bodies too large to be
- * copied in a turn are ERR_AGAIN, too.
+ * Copies what a job's record alone has into the arena, if it is in memory (a recent batch, what was
+ * read ahead, the page cache), and checks it against the checksum made from the client's bytes.
+ * Does not wait. ERR_DAMAGED; ERR_AGAIN: they are to be fetched. So are records above 128 KiB, but
+ * for those that are not in their file yet: a turn has no time to copy them.
  */
 enum err store_read(struct store *store, const struct body_place *place, struct arena *arena,
-                    struct bytes *out_content_type, struct bytes *out_body) MUST_USE;
+                    struct body_content *out_content) MUST_USE;
 
 enum body_fetch_state { FETCH_NONE, FETCH_QUEUED, FETCH_READING, FETCH_ENDED };
 
@@ -194,14 +261,14 @@ struct body_fetch {
     /* It has ended: `err`, and on OK the bytes, good until store_fetch_end(). Called once, from
        store_poll() or store_turn(), never from store_fetch(); may call store_fetch_end() alone. */
     void (*done)(struct body_fetch *fetch);
-    void *owner;                     /* for done */
-    enum err err;                    /* out: OK, ERR_IO, ERR_DAMAGED */
-    struct bytes content_type, body; /* out */
-    enum body_fetch_state state;     /* the store's, as all that follows */
-    bool alone;                      /* an earlier read failed, perhaps of its neighbours only */
-    char *bytes;                     /* what the outputs lie in */
-    uint32_t segment;                /* that cannot go before it has been read */
-    struct list link;                /* body_reads::queue or body_read::fetches */
+    void *owner;                 /* for done */
+    enum err err;                /* out: OK, ERR_IO, ERR_DAMAGED */
+    struct body_content content; /* out */
+    enum body_fetch_state state; /* the store's, as all that follows */
+    bool alone;                  /* an earlier read failed, perhaps of its neighbours only */
+    char *bytes;                 /* what the outputs lie in */
+    uint32_t segment;            /* that cannot go before it has been read */
+    struct list link;            /* body_reads::queue or body_read::fetches */
 };
 
 /*
@@ -211,6 +278,11 @@ struct body_fetch {
  * record need not stay where it is: its segment is kept until it has been read. O(1).
  */
 void store_fetch(struct store *store, struct body_fetch *fetch);
+/*
+ * What `content` of an ended fetch lies in: the caller's from now on, to be freed by mem_free(), on
+ * any thread. NULL: it brought nothing. store_fetch_end() is due all the same. O(1).
+ */
+char *store_fetch_take(struct store *store, struct body_fetch *fetch) MUST_USE;
 /* Frees what it brought; if it has not ended, it never will. O(1). Does nothing to an ended one. */
 void store_fetch_end(struct store *store, struct body_fetch *fetch);
 
@@ -227,13 +299,112 @@ uint64_t store_cold_reads(const struct store *store);
 /* Bytes of memory that reads hold: under way, kept, and in fetches not ended. O(1). */
 size_t store_read_bytes(const struct store *store);
 
+/* ---- far jobs ---- */
+
+/* Jobs wait to depart until nobody visits their topic: no visit should begin before they have. */
+bool store_far_departs(const struct store *store);
+/* Far jobs draw near, and callbacks->far_room() says that they must wait: until all of them are
+   there, nothing else should take the memory that becomes free. O(1). */
+bool store_far_waits(const struct store *store);
+
+/* Seeds the hashes of clients' ids in slices' indexes: fixed for the life of the store. O(1). */
+uint64_t store_far_key(const struct store *store);
+
+/*
+ * The record of one far job that is read by the disk's threads. The caller fills in `where`, `done`
+ * and `owner`, and keeps all of it where it is from store_far_fetch() to store_far_fetch_end().
+ */
+struct far_fetch {
+    uint64_t where;
+    /* It has ended: `err`, and on OK `event`, an EVENT_JOB with all that the record has, good until
+       store_far_fetch_end(). Called once, from store_poll() or store_turn(), never from
+       store_far_fetch(); may call store_far_fetch_end() alone. */
+    void (*done)(struct far_fetch *fetch);
+    void *owner;        /* for done */
+    enum err err;       /* out: OK, ERR_IO, ERR_DAMAGED (no record begins there, or it is rotten) */
+    struct event event; /* out */
+    struct far_read *read; /* the store's */
+};
+
+/*
+ * Reads the record at a place in a slice: one read of the disk, or two if it is long, unless it is
+ * in memory. Any number may be asked for; some are under way at a time, the others wait in order.
+ * The slice stays until it has been read. O(1).
+ */
+void store_far_fetch(struct store *store, struct far_fetch *fetch);
+/* Frees what it brought; if it has not ended, it never will. O(1). Does nothing to an ended one. */
+void store_far_fetch_end(struct store *store, struct far_fetch *fetch);
+
+/*
+ * The first far jobs of a topic, in the order of due time and number. The caller fills in what is
+ * above `err`, and keeps all of it where it is from store_far_page() to store_far_page_end().
+ */
+struct far_page {
+    struct bytes topic;
+    int64_t due_us;   /* only jobs that come after this due time … */
+    uint64_t seq;     /* … and number */
+    uint32_t max;     /* so many at most; at least 1 */
+    bool with_bodies; /* else of a body only its length is known */
+    /* It has ended: `err`, and on OK all below it, good until store_far_page_end(). Called once,
+       from store_far_page(), store_poll() or store_turn(). */
+    void (*done)(struct far_page *page);
+    void *owner;                /* for done */
+    enum err err;               /* out: OK, ERR_IO, ERR_AGAIN (no descriptor is free) */
+    uint32_t count;             /* out: fewer than `max` if they are long, too */
+    struct event *events;       /* out: EVENT_JOBs with their places */
+    bool more;                  /* out: there may be others behind them */
+    struct far_page_read *read; /* the store's */
+};
+
+/*
+ * Reads the blocks of slices that may have such jobs, one by one: few, if many of the jobs that are
+ * due early belong to the topic; of slices that have any of it all, if few do. Jobs that come back
+ * or end meanwhile may be told of or not. O(slices) a block.
+ */
+void store_far_page(struct store *store, struct far_page *page);
+/* Frees what it brought; if it has not ended, it never will. O(1). Does nothing to an ended one. */
+void store_far_page_end(struct store *store, struct far_page *page);
+
+/* About how many far jobs are due by then. O(slices * log blocks of a slice). */
+uint64_t store_far_due_until(const struct store *store, int64_t limit_us);
+
+/* ---- history: what happened to jobs ---- */
+
+/* Keeps it, if options.history_us says so, with the events of the same command. O(1). */
+void store_history_add(struct store *store, const struct happening *happening);
+
+/*
+ * What happened to the jobs that had an id. The caller fills in what is above `err`, and keeps all
+ * of it where it is from store_history_find() to store_history_find_end().
+ */
+struct history_find {
+    struct job_ref ref; /* by a number only a job without an id of its client's is found */
+    uint32_t max;       /* the newest so many, at least 1; fewer if their texts are long */
+    /* It has ended: `err`, and on OK all below it, good until store_history_find_end(). Called
+       once, from store_turn(); may call store_history_find_end() alone. */
+    void (*done)(struct history_find *find);
+    void *owner;                        /* for done */
+    enum err err;                       /* out: OK, ERR_IO */
+    uint32_t count;                     /* out */
+    bool more;                          /* out: there may be older ones */
+    bool damaged;                       /* out: a place that may have had some cannot be read */
+    const struct happening *happenings; /* out: the oldest first */
+    struct history_search *search;      /* the store's */
+};
+
+/* At most one read of the disk for each history file, by its threads; O(files). */
+void store_history_find(struct store *store, struct history_find *find);
+/* Frees what it brought; if it has not ended, it never will. Does nothing to an ended one. */
+void store_history_find_end(struct store *store, struct history_find *find);
+
 bool store_failed(const struct store *store);
 bool store_full(const struct store *store); /* the disk refuses new segments: pushes are refused */
 
 enum { SYNC_BUCKETS = 24 }; /* bucket b counts syncs that took below 2^b * 16 µs */
 
 struct store_stats {
-    uint64_t segments, disk_bytes, live_bytes, live_jobs;
+    uint64_t segments, disk_bytes, live_bytes;
+    uint64_t live_jobs;                   /* and notes of jobs, and topics' settings */
     uint64_t segment_first, segment_tail; /* numbers of the oldest and of the one being written */
     uint64_t segment_bytes;               /* of one segment at most */
     uint64_t batches, bytes_written, records;
@@ -246,7 +417,18 @@ struct store_stats {
     uint64_t followers, followers_dropped; /* dropped: since opening */
     /* Of the one furthest behind: what it has not acknowledged, by segments. */
     uint64_t follower_lag_batches, follower_lag_bytes;
-    int64_t recovery_us; /* how long store_open took */
+    int64_t recovery_us;                /* how long store_open took */
+    uint64_t slices, slice_bytes;       /* files of far jobs */
+    uint64_t slice_jobs;                /* of live_jobs: their records lie in slices */
+    uint64_t spilled_jobs, loaded_jobs; /* since opening: left the log, came near again */
+    bool far_waits;                     /* store_far_waits(): … */
+    uint64_t far_late_jobs;             /* … so many of those, about, are due already */
+    uint64_t emptied_slices;            /* mostly dead ones whose rest went back to the log */
+    bool keeps_history;
+    uint64_t history_files, history_bytes;
+    uint64_t history_entries, history_table_bytes; /* those in memory, too; and what they take */
+    uint64_t history_lost;                         /* entries, since opening: the disk was full */
+    int64_t history_oldest_us;                     /* of the files' entries; 0: there is none */
 };
 void store_stats(const struct store *store, struct store_stats *out_stats);
 
@@ -263,6 +445,8 @@ void store_valid(const struct store *store);
  */
 struct store_counts {
     uint64_t segments, batches, records, jobs, live_jobs, bytes, bad;
+    uint64_t slices, slice_jobs; /* files of far jobs, and jobs in them, ended ones too */
+    uint64_t history_files, history_entries;
 };
 struct store_watcher {
     void (*say)(void *ctx, const char *line);

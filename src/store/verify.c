@@ -9,6 +9,8 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "store/damage.h"
+#include "store/history_survey.h"
+#include "store/slice_survey.h"
 
 enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 
@@ -30,6 +32,8 @@ struct verify {
     uint64_t batch_next;
     uint64_t proven;
     struct live_set live;
+    struct slice_fates fates;
+    uint64_t departed; /* jobs that the log has, and a slice instead */
     struct batch_walk walk;
 };
 
@@ -104,6 +108,32 @@ static void verify_job(struct verify *verify, const char *name, uint64_t offset,
     verify->counts.bad++;
 }
 
+/* Is the segment of that number in the log? Its jobs that left for a slice are there still. */
+static bool in_log(const struct verify *verify, uint32_t number)
+{
+    const struct directory *directory = &verify->directory;
+    for (size_t i = 0; i < directory->used; i++)
+        if (directory->found[i].number == number)
+            return directory->found[i].head.batch_first >= directory->manifest.batch_first;
+    return false;
+}
+
+static void verify_death(struct verify *verify, const struct record *record)
+{
+    uint64_t where = record->event.record.where;
+    if (!where || record->event.kind == EVENT_MOVE)
+        return; /* that says where its job's record is */
+    live_remove(&verify->live, where);
+    slice_fates_died(&verify->fates, where);
+}
+
+static void verify_told(struct verify *verify, const struct slice_record *record)
+{
+    slice_fates_told(&verify->fates, record);
+    if (record->left && in_log(verify, record->left))
+        verify->departed += record->jobs;
+}
+
 static void verify_batch(struct verify *verify, const char *name, uint64_t offset,
                          const struct batch_head *head, const char *batch)
 {
@@ -111,12 +141,23 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
     const struct record *record = &walk->record;
     enum err err;
     batch_walk_init(walk, batch, head->payload_bytes);
+    walk->shows_slices = true;
     while ((err = batch_walk_next(walk)) == OK) {
+        if (record->is_slice) {
+            verify_told(verify, &record->slice);
+            continue;
+        }
         if (record->event.kind == EVENT_JOB)
             verify_job(verify, name, offset + walk->record_at,
                        where_of(head->segment, offset + walk->record_at));
-        if (record->event.record.where)
-            live_remove(&verify->live, record->event.record.where);
+        if (record->event.kind >= EVENT_NOTE && !record_body_good(record)) {
+            tell(verify, "%s: offset %llu: %s damaged", name,
+                 (unsigned long long)(offset + walk->record_at),
+                 record->event.kind == EVENT_NOTE ? "the note of an attempt is"
+                                                  : "settings of a topic are");
+            verify->counts.bad++;
+        }
+        verify_death(verify, record);
     }
     if (err == ERR_CORRUPT) {
         tell(verify, "%s: offset %llu: a record of batch %llu cannot be", name,
@@ -286,6 +327,82 @@ static enum err verify_unused(struct verify *verify, const struct found *found)
     return OK;
 }
 
+/* ---- slices ---- */
+
+static enum err slice_job(void *ctx, const struct record *record, uint64_t where)
+{
+    struct verify *verify = ctx;
+    (void)record;
+    verify->counts.slice_jobs++;
+    verify->counts.live_jobs += slice_fates_alive(&verify->fates, where);
+    return OK;
+}
+
+static void slice_lost(void *ctx, uint64_t seq, uint64_t where)
+{
+    struct verify *verify = ctx;
+    if (!slice_fates_alive(&verify->fates, where))
+        return;
+    tell(verify, SLICE_NAME ": offset %llu: the record of job @%llu is damaged",
+         where_segment(where), (unsigned long long)where_offset(where), (unsigned long long)seq);
+    verify->counts.bad++;
+}
+
+static void slice_fault(void *ctx, const char *name, uint64_t offset, const char *text, bool whole)
+{
+    struct verify *verify = ctx;
+    (void)whole;
+    tell(verify, "%s: offset %llu: %s", name, (unsigned long long)offset, text);
+    verify->counts.bad++;
+}
+
+/* The log has been read: which slices there must be is known. */
+static void verify_slices(struct verify *verify)
+{
+    const struct directory *directory = &verify->directory;
+    const struct slice_reader reader = {
+        .ctx = verify, .job = slice_job, .lost = slice_lost, .fault = slice_fault};
+    for (size_t i = 0; i < directory->slice_count; i++) {
+        uint32_t number = directory->slices[i].number;
+        uint64_t bytes = 0;
+        if (directory->slices[i].half_made || slice_fates_live(&verify->fates, number) == 0)
+            continue; /* the next opening removes it */
+        verify->counts.slices++;
+        if (slice_survey(verify->disk, &directory->manifest.id, number, &reader, &bytes)) {
+            tell(verify, SLICE_NAME ": the disk cannot read it", number);
+            verify->counts.bad++;
+        }
+        verify->counts.bytes += bytes;
+    }
+    for (size_t i = 0; i < verify->fates.count; i++) {
+        const struct slice_fate *fate = &verify->fates.at[i];
+        if (fate->live == 0 || directory_has_slice(directory, fate->number))
+            continue;
+        tell(verify, SLICE_NAME ": it is missing; %llu jobs that live were in it", fate->number,
+             (unsigned long long)fate->live);
+        verify->counts.bad++;
+    }
+}
+
+static void history_fault(void *ctx, const char *name, uint64_t offset, const char *text)
+{
+    struct verify *verify = ctx;
+    tell(verify, "%s: offset %llu: %s; it holds what happened to jobs, and no job is concerned",
+         name, (unsigned long long)offset, text);
+    verify->counts.bad++;
+}
+
+static enum err verify_history(struct verify *verify)
+{
+    struct history_survey survey = {
+        .fault = history_fault, .ctx = verify, .id = &verify->directory.manifest.id};
+    enum err err = history_survey(verify->disk, &survey);
+    verify->counts.history_files = survey.files;
+    verify->counts.history_entries = survey.entries;
+    verify->counts.bytes += survey.bytes;
+    return err;
+}
+
 static void tell_followers(struct verify *verify)
 {
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
@@ -334,6 +451,9 @@ static enum err verify_directory(struct verify *verify)
         tell(verify, "all segments are missing");
         verify->counts.bad++;
     }
+    verify_slices(verify);
+    if (!err)
+        err = verify_history(verify);
     tell_followers(verify);
     if (directory->set_aside)
         tell(verify, "%u damaged segments were set aside, as wal-….damaged", directory->set_aside);
@@ -365,10 +485,11 @@ enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
     } else {
         err = verify_directory(verify);
     }
-    verify->counts.live_jobs = map_count(&verify->live.map);
+    verify->counts.live_jobs += map_count(&verify->live.map) - verify->departed;
     if (!err)
         *out_counts = verify->counts;
     directory_fini(&verify->directory);
+    slice_fates_fini(&verify->fates);
     map_fini(&verify->live.map);
     mem_free(verify->live.places);
     mem_free(verify->live.idle);

@@ -4,10 +4,12 @@ import os
 import sys
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
                                 "harness"))
 
+from patience import TooLate  # noqa: E402
 from process import LATERD, Laterd  # noqa: E402
 from redis import Redis  # noqa: E402
 from redis_scripts import queue, script_port  # noqa: E402, F401  (fixtures)
@@ -30,7 +32,7 @@ def pytest_configure(config):
 
 def has_its_own(item):
     """Is it of a file that starts a Redis by itself, whatever the engine is?"""
-    return item.path.name.startswith(("test_redis", "test_contract"))
+    return item.path.name.startswith(("test_redis", "test_contract", "test_delivery_contract"))
 
 
 def share_out(items):
@@ -53,6 +55,40 @@ def pytest_collection_modifyitems(config, items):
         embedded = item.get_closest_marker("embedded")
         if embedded:
             item.add_marker(pytest.mark.skip(reason=embedded.args[0]))
+
+
+TRIES = 4
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    del item
+    report = (yield).get_result()
+    report.too_late = bool(call.excinfo and call.excinfo.errisinstance(TooLate))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    """What came too late (harness/patience.py) is tried again; any other failure is one at once."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for item.late in range(TRIES):
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        failed = [report for report in reports if report.failed]
+        if not failed or item.late == TRIES - 1 or not all(one.too_late for one in failed):
+            break
+        item.user_properties.append(("late", item.nodeid))
+        item._initrequest()  # as pytest-rerunfailures does
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def pytest_terminal_summary(terminalreporter):
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in report.user_properties:
+            if name == "late":
+                terminalreporter.write_line(f"too late at first: {value}")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -108,8 +144,9 @@ def client(shared):
 
 @pytest.fixture
 def topic(request):
-    """A name no other test uses."""
-    return "".join(c if c.isalnum() else "-" for c in request.node.name)[:150]
+    """A name no other test uses, and no other try of this one."""
+    again = "-again" * getattr(request.node, "late", 0)
+    return "".join(c if c.isalnum() else "-" for c in request.node.name)[:130] + again
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "harness"))
 sys.path.insert(0, HERE)
 
 from beanstalk_worker import BeanstalkWorker  # noqa: E402
-from oracle import FAULTS, Oracle, control  # noqa: E402
+from oracle import FAULTS, Oracle, control, tell_what_is_wrong  # noqa: E402
 from process import ROOT, DidNotStart, Laterd  # noqa: E402
 from wire import Client, Closed  # noqa: E402
 
@@ -228,11 +228,7 @@ def main():
         server.kill()
     counts = oracle.counts()
     bad = bool(failures) or any(counts[name] for name in FAULTS)
-    for name in FAULTS:
-        if oracle.faults[name]:
-            print(f"crash: {name}: {oracle.faults[name][:10]}")
-    for failure in failures[:10]:
-        print(f"crash: {failure}")
+    tell_what_is_wrong("crash", failures, oracle)
     print(f"crash: seed {seed}, {rounds} kills in {time.monotonic() - begin:.0f} s: "
           + ", ".join(f"{counts[name]} {name}" for name in counts))
     if bad or options.keep:

@@ -33,7 +33,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "harness"))
 sys.path.insert(0, HERE)
 
-from oracle import FAULTS, control  # noqa: E402
+from oracle import FAULTS, control, rounds_until_wrong, tell_what_is_wrong  # noqa: E402
 from process import DidNotStart  # noqa: E402
 from redis import Cluster, Redis, Sentinels, role  # noqa: E402
 from redis_load import Part  # noqa: E402
@@ -146,22 +146,16 @@ def run_part(name, rounds, part, one_round):
     """The counts, or None: something was wrong that no oracle has a word for."""
     begin, done = time.monotonic(), 0
     try:
-        while done < rounds and not part.wrong():
+        for number in rounds_until_wrong(f"crash-redis: {name}", part, rounds):
             one_round()
-            done += 1
-            if done % 20 == 0:
-                print(f"crash-redis: {name}: {done} rounds, {part.oracle.counts()}", flush=True)
+            done = number
         counts = part.end()
     except (DidNotStart, RuntimeError) as why:
         part.failures.append(str(why))
         counts = part.oracle.counts()
     finally:
         part.close()
-    for failure in part.failures[:10]:
-        print(f"crash-redis: {name}: {failure}")
-    for fault in FAULTS:
-        if part.oracle.faults[fault]:
-            print(f"crash-redis: {name}: {fault}: {part.oracle.faults[fault][:10]}")
+    tell_what_is_wrong(f"crash-redis: {name}", part.failures, part.oracle)
     slowest = f", ready again within {part.slowest_s:.2f} s" if part.slowest_s else ""
     slowest += f", slowest answer {part.oracle.slowest_answer_s:.2f} s"
     print(f"crash-redis: {name}: {done} rounds in {time.monotonic() - begin:.0f} s{slowest}: "

@@ -209,6 +209,25 @@ def _behave(oracle, nonce, body, now):
     oracle.delivered(body, now, 0, draining=True)
 
 
+def rounds_until_wrong(name, part, rounds):
+    """The numbers of the rounds to be played: from 1 on, until something is wrong."""
+    for number in range(1, rounds + 1):
+        if part.wrong():
+            return
+        yield number
+        if number % 20 == 0:
+            print(f"{name}: {number} rounds, {part.oracle.counts()}", flush=True)
+
+
+def tell_what_is_wrong(name, failures, oracle):
+    """Ten of each at most."""
+    for failure in failures[:10]:
+        print(f"{name}: {failure}")
+    for fault, found in oracle.faults.items():
+        if found:
+            print(f"{name}: {fault}: {found[:10]}")
+
+
 def control():
     """Raises if the oracle would miss a fault, or see one where there is none."""
     plants = {"lost": _lose, "resurrected": _resurrect, "invented": _invent, "torn": _tear,

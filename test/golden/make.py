@@ -20,7 +20,8 @@ from process import Laterd  # noqa: E402
 from wire import Client  # noqa: E402
 
 FAR = "2300-01-01T00:00:00Z"
-CONFIG = {"store": {"segment_bytes": "256K"}, "limits": {"ttr_seconds": "36500d"}}
+CONFIG = {"store": {"segment_bytes": "256K"}, "limits": {"ttr_seconds": "36500d"},
+          "push": {"job_targets": "any"}}
 DURABILITIES = {"closed": "sync", "killed": "sync", "os": "os"}
 
 
@@ -66,6 +67,32 @@ def fill(client):
         client.job(job_id, method="DELETE")
 
 
+def fill_for_delivery(client):
+    """What push delivery keeps: settings of topics, properties of jobs, notes of attempts."""
+    client.request("PUT", "/v1/topics/set", retry="alipay", attempts=5, ttr="90s", rate="7/s", order="key",
+                   target={"type": "http", "url": "https://192.0.2.1/hook", "headers": {"X-A": "1"}},
+                   paused=True)
+    client.request("PUT", "/v1/topics/unset", retry=["1m"])
+    assert client.request("PUT", "/v1/topics/unset", b"{}",
+                          {"Content-Type": "application/json"}).status == 200
+    client.request("PUT", "/v1/topics/set-again", retry=["1m"])
+    client.request("PUT", "/v1/topics/set-again", retry=["2m", "36000d"], concurrency=3)
+    client.push_id("set", id="with all", due=FAR, key="k/1", url="https://192.0.2.1/own",
+                   headers={"X-B": "2", "X-C": "ü"}, biz_key="biz", tags=["a", "b"], body={"n": 1})
+    client.push_id("set", id="ranked", due=FAR, rank=7, subtopic="s", extend_data="more")
+    client.push_id("moved", id="from elsewhere", due=FAR, created="2020-02-02T02:02:02.020202Z",
+                   attempt=9, failures=4, retry=["1h"] * 6, body="was in another queue")
+    for number in range(7):  # five notes are kept
+        job = client.push("noted", id="noted", delay=0) if number == 0 else None
+        assert not job or job.status == 201
+        held, = reserve(client, "noted", 1)
+        client.job("noted", "release", lease=held["lease"], delay="36000d" if number == 6 else 0,
+                   reason=f"attempt {number}: ünreached", code=500 + number)
+    client.push_id("noted", id="buried with a reason")
+    held, = reserve(client, "noted", 1)
+    assert client.job(held["id"], "bury", lease=held["lease"], reason="no use", code=410).status == 200
+
+
 def churn(client, server):
     """Bodies that come and go, until the cleaner has carried the jobs of several segments."""
     kept = []
@@ -86,6 +113,7 @@ def make(folder, target, durability, kill):
     with Laterd(folder, config) as server:
         with Client(server.port) as client:
             fill(client)
+            fill_for_delivery(client)
             churn(client, server)
             client.push_id("young", id="after the checkpoints", due=FAR, body="the last one")
             job, = reserve(client, "retried", 1)

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import time
 
+from patience import PATIENCE_S
 from ports import free_port
 from wire import Stream
 
@@ -117,7 +118,7 @@ class Connection(Stream):
         answer = self.ask(f"stats-tube {tube}" if tube else "stats")
         return answer.table() if answer.word == "OK" else None
 
-    def closed(self, seconds=5):
+    def closed(self, seconds=PATIENCE_S):
         """Does the server close within the time, sending nothing more?"""
         self.socket.settimeout(seconds)
         try:
@@ -141,7 +142,7 @@ class Beanstalkd:
     def __init__(self, *arguments, prefix=()):
         self.arguments, self.prefix, self.process, self.port = arguments, list(prefix), None, None
 
-    def start(self, seconds=10):
+    def start(self, seconds=PATIENCE_S):
         # It cannot be asked which port it was given, so somebody may take ours in between: again.
         for _ in range(5):
             self.port = free_port()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import urllib.parse
 
 STATES = ("delayed", "ready", "reserved", "buried")
 
@@ -32,11 +33,18 @@ def listing(client):
         keep = ("name", "paused", "paused_until", *STATES)
         if topic["paused"] or any(topic[state] for state in STATES):  # others may be forgotten
             lines.append({key: topic[key] for key in keep if key in topic})
+        answer = client.get(f"/v1/topics/{urllib.parse.quote(topic['name'], safe='')}").json()
+        if "settings" in answer:
+            lines.append({"name": topic["name"], "settings": answer["settings"],
+                          "version": answer["version"]})
     jobs = [job["id"] for topic in topics for state in STATES
             for job in page_through(client, f"/v1/topics/{topic['name']}/jobs?state={state}",
                                     "jobs")]
     for job_id in sorted(jobs):
         lines.append(short(client.job(job_id, method="GET").json()))
+        if "last_failure" in lines[-1]:
+            lines.append({"attempts": client.get(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/attempts")
+                          .json()["attempts"], "of": job_id})
     return lines
 
 

@@ -3,6 +3,7 @@
 import threading
 import time
 
+from patience import PATIENCE_S
 from wire import Client
 
 
@@ -21,13 +22,13 @@ class Poll(threading.Thread):
                                                       "wait": self.wait})
             self.at = time.monotonic()
 
-    def jobs(self, seconds=10):
+    def jobs(self, seconds=PATIENCE_S):
         """What it got within so long; [] if it was answered without a job."""
         self.join(seconds)
         assert self.answer is not None, "it is still parked"
         return self.answer.json()["jobs"] if self.answer.status == 200 else []
 
-    def job(self, seconds=10):
+    def job(self, seconds=PATIENCE_S):
         jobs = self.jobs(seconds)
         assert jobs, self.answer
         return jobs[0]

@@ -8,6 +8,8 @@ import subprocess
 import threading
 import time
 
+from patience import PATIENCE_S
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LATERD = os.environ.get("LATERD", os.path.join(ROOT, "build", "laterd"))
 LATER = os.environ.get("LATER", os.path.join(ROOT, "build", "later"))
@@ -33,12 +35,12 @@ def config_text(sections):
 class Laterd:
     """One laterd. `ports` are those of its HTTP listeners, in the order of the configuration;
     `beanstalk_ports` those of the listeners for clients of beanstalkd, which it has when
-    `beanstalk` or the arguments say so."""
+    `beanstalk` or the arguments say so; `sdmq_ports` those for clients of sdmq."""
 
     redis_url = None  # every laterd that does not say otherwise keeps its queue there
 
     def __init__(self, folder, config=None, listeners=("127.0.0.1:0",), arguments=(), beanstalk=(),
-                 **options):
+                 sdmq=(), **options):
         self.folder = str(folder)
         self.data = options.pop("data", os.path.join(self.folder, "data"))
         self.prefix = list(options.pop("prefix", ()))
@@ -46,6 +48,7 @@ class Laterd:
         self.popen_options = options
         self.listeners = list(listeners)
         self.beanstalk = list(beanstalk)
+        self.sdmq = list(sdmq)
         self.arguments = list(arguments)
         self.config = {name: dict(keys) for name, keys in (config or {}).items()}
         self.lines = []
@@ -60,6 +63,7 @@ class Laterd:
         sections["server"] = dict(sections.get("server", {}))
         sections["server"].setdefault("http", self.listeners)
         sections["server"].setdefault("beanstalk", self.beanstalk or "none")
+        sections["server"].setdefault("sdmq", self.sdmq or "none")
         if self.redis_url and "engine" not in sections:
             # A queue of its own, which it finds again when it is started again.
             sections["engine"] = {"engine": "redis"}
@@ -71,9 +75,9 @@ class Laterd:
         return [*self.prefix, LATERD, "-c", path, "--data-dir", self.data, *self.arguments]
 
     def queue(self):
-        return hashlib.sha256(self.folder.encode()).hexdigest()[:16]
+        return hashlib.sha256(self.data.encode()).hexdigest()[:16]
 
-    def start(self, seconds=20, wait=True):
+    def start(self, seconds=PATIENCE_S, wait=True):
         os.makedirs(self.folder, exist_ok=True)
         self.lines = []
         self.process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL,
@@ -85,9 +89,9 @@ class Laterd:
             self.wait_listening(seconds)
         return self
 
-    def wait_listening(self, seconds=20):
+    def wait_listening(self, seconds=PATIENCE_S):
         if not self.wait_log("listening", seconds,
-                             count=max(1, len(self.listeners) + len(self.beanstalk))):
+                             count=max(1, len(self.listeners) + len(self.beanstalk) + len(self.sdmq))):
             self.kill()
             raise DidNotStart("\n".join(self.lines))
         return self
@@ -122,15 +126,15 @@ class Laterd:
                 self.signal(signal.SIGKILL)
             except (OSError, IndexError):
                 self.process.kill()
-        return self.wait(20)
+        return self.wait()
 
-    def stop(self, seconds=20):
+    def stop(self, seconds=PATIENCE_S):
         """SIGTERM; returns the exit code."""
         if self.process and self.process.poll() is None:
             self.signal(signal.SIGTERM)
         return self.wait(seconds)
 
-    def wait(self, seconds=20):
+    def wait(self, seconds=PATIENCE_S):
         if not self.process:
             return None
         try:
@@ -141,7 +145,7 @@ class Laterd:
             raise
         reader = self.reader
         if reader:
-            reader.join(5)  # so that its last words are heard, and not taken for the next one's
+            reader.join(PATIENCE_S)  # so that its last words are heard, and not taken for the next one's
         return code
 
     def __enter__(self):
@@ -163,7 +167,7 @@ class Laterd:
 
     def wait_log(self, name, seconds=10, count=1):
         """Waits until the event was logged so often; False when time or the process ended first."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + max(seconds, PATIENCE_S)
         with self.news:
             while len(self.events(name)) < count:
                 left = end - time.monotonic()
@@ -187,6 +191,10 @@ class Laterd:
     @property
     def beanstalk_ports(self):
         return self.ports_of("beanstalk")
+
+    @property
+    def sdmq_ports(self):
+        return self.ports_of("sdmq")
 
     @property
     def beanstalk_port(self):

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 
+from patience import PATIENCE_S
 from ports import cluster_ports, free_port  # noqa: F401  (tests take them from here, too)
 
 # The server of all tests: the installed one, or any other that speaks as Redis does. Its command line
@@ -90,7 +91,7 @@ class Redis:
     def url(self):
         return f"redis://{self.address}"
 
-    def start(self, seconds=10):
+    def start(self, seconds=PATIENCE_S):
         os.makedirs(self.folder, exist_ok=True)
         path = os.path.join(self.folder, f"redis-{self.port}.conf")
         if not (self.sentinel and os.path.exists(path)):  # a sentinel writes into its own
@@ -158,12 +159,11 @@ class Redis:
         self.close()
 
 
-class Group:
-    """Processes that start and end together, in a folder of their own."""
+class Started:
+    """Runs for as long as a `with` block does. A subclass has start(), kill() and folder."""
 
     def close(self):
-        for server in self.processes():
-            server.kill()
+        self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self):
@@ -171,6 +171,14 @@ class Group:
 
     def __exit__(self, *_):
         self.close()
+
+
+class Group(Started):
+    """Processes that start and end together, in a folder of their own."""
+
+    def kill(self):
+        for server in self.processes():
+            server.kill()
 
 
 class Sentinels(Group):
@@ -356,6 +364,9 @@ class Cluster(Group):
         ends = [[int(end) for end in word.split("-")] for word in owners(server)[name]]
         self.reshard(server, other, sum(end[-1] - end[0] + 1 for end in ends))
         self.servers.remove(server)
+        # Without slots it copies another's data, and refuses to be told anything while it reads it.
+        wait_until(lambda: role(server) == "master" or
+                   server.info("replication").get("master_link_status") == "up", 30)
         self.cli("del-node", other.address, name)
 
     def fail_over(self, replica):
@@ -420,8 +431,8 @@ def config(url, **keys):
 
 
 def wait_until(claim, seconds=10):
-    """Until it holds; fails when it does not in time."""
-    end = time.monotonic() + seconds
+    """Until it holds; fails when it does not in time, of which there is plenty."""
+    end = time.monotonic() + max(seconds, PATIENCE_S)
     while not claim():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)

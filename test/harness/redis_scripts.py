@@ -27,13 +27,16 @@ HOUR = 3600 * 1000000
 OTHER = (b"local function other(keys, base, count)\nlocal KEYS, ARGV = KEYS, ARGV\nif #ARGV > count then\n"
          b"KEYS, ARGV = { unpack(KEYS, keys + 1, keys + 4) }, { unpack(ARGV, base + 1, base + count) }\nend\n")
 END = b"end\n"
+# What comes before the script itself, as script_text.c puts it; "entry" is in all that change jobs.
+SHARED = ["clock", "common", "record", "marks"]
 PARTS = {"heartbeat": ["clock", "common", "record", "heartbeat"],
-         "push": ["clock", OTHER, "common", "record", "marks", "job", "room", "push_other", END, "push"],
-         "reserve": ["clock", OTHER, "common", "record", "marks", "reserve_other", END, "reserve"],
-         "topic": ["clock", "common", "record", "marks", "job", "room", "topic"],
-         "end": ["clock", OTHER, "common", "record", "marks", "job", "end_other", END, "end"],
-         "list": ["clock", "common", "record", "marks", "job", "walk", "list"],
-         "sweep": ["clock", "common", "record", "marks", "job", "walk", "sweep"]}
+         "push": ["clock", OTHER, *SHARED[1:], "job", "entry", "room", "push_other", END, "push"],
+         "reserve": ["clock", OTHER, *SHARED[1:], "entry", "reserve_other", END, "reserve"],
+         "topic": [*SHARED, "job", "room", "topic"],
+         "end": ["clock", OTHER, *SHARED[1:], "job", "entry", "end_other", END, "end"],
+         "list": [*SHARED, "job", "walk", "list"],
+         "sweep": [*SHARED, "job", "entry", "walk", "sweep"],
+         **{name: [*SHARED, "job", "entry", name] for name in ("open", "reap_dead", "promote", "change")}}
 HEAD = struct.Struct("<BBHQQ8sHHHHHIIQ")
 FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks "
           "priority delay_s due").split()
@@ -96,7 +99,7 @@ class Ear(Connection):
 
 @functools.lru_cache(maxsize=None)
 def script_text(name):
-    parts = PARTS.get(name, ["clock", "common", "record", "marks", "job", name])
+    parts = PARTS.get(name, [*SHARED, "job", name])
     text = b""
     for part in parts:
         if isinstance(part, bytes):
@@ -297,7 +300,7 @@ class Queue:
 
     def open(self, partitions=None, places=4096, layout=3):
         return self.ask("open", self.partition, partitions or self.partitions,
-                        "{laterd:%d}:notice" % self.partition, layout, places, 0, 0)
+                        "{laterd:%d}:notice" % self.partition, layout, places, 0, 0, "", "r")
 
     def beat(self, how="y", kept_us=HOUR, fresh_us=HOUR, look="l"):
         """{daemon: (how, when)}, as all daemons have said."""

@@ -5,6 +5,8 @@ import socket
 import time
 import urllib.parse
 
+from patience import PATIENCE_S
+
 
 class Response:
     """One HTTP response, whole."""
@@ -33,7 +35,7 @@ class Stream:
     over = Closed
     encoding = "utf-8"
 
-    def __init__(self, port, seconds=10, host="127.0.0.1"):
+    def __init__(self, port, seconds=30, host="127.0.0.1"):
         self.socket = socket.create_connection((host, port), timeout=seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.kept = b""
@@ -119,7 +121,7 @@ class Wire(Stream):
             rest, self.kept = self.kept, b""
             return rest
 
-    def closed(self, seconds=5):
+    def closed(self, seconds=PATIENCE_S):
         """Does the server close within the time, sending nothing more?"""
         self.socket.settimeout(seconds)
         try:
@@ -139,7 +141,7 @@ def request_bytes(method, path, body=b"", headers=()):
 class Client:
     """One keep-alive connection that speaks HTTP; connects again when the server has closed it."""
 
-    def __init__(self, port, seconds=10):
+    def __init__(self, port, seconds=30):
         self.port, self.seconds, self.wire = port, seconds, None
 
     def request(self, method, path, content=None, headers=None, /, **fields):
@@ -214,6 +216,11 @@ class Client:
             return self.request(method, f"{path}/{verb}", fields)
         return self.request(method, path, **fields)
 
+    def replay(self, topic, **fields):
+        answer = self.post(f"/v1/topics/{urllib.parse.quote(topic, safe='')}/replay", fields)
+        assert answer.status == 200, answer
+        return answer.json()
+
     def state(self, job_id):
         answer = self.job(job_id, method="GET")
         return answer.json()["state"] if answer.status == 200 else None
@@ -234,8 +241,9 @@ class Client:
 
 
 def eventually(claim, seconds=10, every=0.02):
-    """Waits until claim() is true; returns its last value."""
-    end = time.monotonic() + seconds
+    """Waits until claim() is true; returns its last value. `seconds` are enough where nothing else runs; it
+    gives up after a minute, for a machine may be busy. How soon something comes is patience.soon()'s."""
+    end = time.monotonic() + max(seconds, PATIENCE_S)
     while True:
         value = claim()
         if value or time.monotonic() > end:

@@ -1,6 +1,7 @@
 """Each lint tool finds the violation planted for it, and lets the innocent neighbour pass."""
 
 import os
+import shutil
 import subprocess
 import textwrap
 
@@ -159,3 +160,19 @@ def test_a_pure_object_that_reaches_out_is_named(tmp_path, source, says):
     code, said = lint("lint-purity", *objects)
     assert code == (1 if says else 0), said
     assert not says or says in said
+
+
+@pytest.mark.parametrize("source, fits", [
+    ("return OK;\n", True),
+    ("return 0;\n", False),
+    ("return OK;\nreturn OK;\n", False),
+])
+def test_a_planted_bug_whose_lines_are_not_there_once_is_named(tmp_path, source, fits):
+    tool = plant(tmp_path / "tools/mutate", "")
+    shutil.copy(os.path.join(ROOT, "tools/mutate"), tool)
+    plant(tmp_path / "src/x.c", source)
+    plant(tmp_path / "test/mutants/x.mutant",
+          "What: it fails.\nSuite: true\nFile: src/x.c\n-return OK;\n+return 1;\n")
+    code, said = lint(tool, "--fits")
+    assert code == (0 if fits else 1), said
+    assert fits or "x.mutant: src/x.c has its lines" in said

@@ -3,6 +3,7 @@
  */
 #include "cli/bench/bench.h"
 
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +25,10 @@ static const struct option options[] = {
     {"dialect", required_argument, NULL, 'd'},
     {"server-pid", required_argument, NULL, 'P'},
     {"keep", no_argument, NULL, 'k'},
+    {"within", required_argument, NULL, 'w'},
+    {"random", no_argument, NULL, 'R'},
+    {"mark", required_argument, NULL, 'm'},
+    {"there", required_argument, NULL, 'T'},
     {"beanstalk", required_argument, NULL, 'A'},
     {"stop", no_argument, NULL, 'X'},
     CLI_OPTIONS,
@@ -53,9 +58,18 @@ static void topic_of(const struct cli *cli, struct bench_options *out, const cha
     memcpy(out->topic, name, strlen(name) + 1);
 }
 
-/* One option of ours. */
-static void take_option(struct cli *cli, struct bench_options *out, int option)
+/* Six hexadecimal digits. */
+static uint32_t mark_of(const struct cli *cli, const char *text)
 {
+    if (strlen(text) != 6 || strspn(text, "0123456789abcdef") != 6)
+        cli_usage(cli, "--mark is six digits, of 0-9 and a-f");
+    return (uint32_t)strtoul(text, NULL, 16);
+}
+
+/* One option of ours. */
+static void take_option(struct cli *cli, struct bench *bench, int option)
+{
+    struct bench_options *out = &bench->options;
     switch (option) {
     case 'c': out->connections = (uint32_t)cli_number(cli, "--connections", optarg, 15000); break;
     case 'D': out->depth = (uint32_t)cli_number(cli, "--depth", optarg, 1024); break;
@@ -80,6 +94,10 @@ static void take_option(struct cli *cli, struct bench_options *out, int option)
         out->pids[out->pid_count++] = (pid_t)cli_number(cli, "--server-pid", optarg, INT32_MAX);
         break;
     case 'k': out->keep = true; break;
+    case 'w': out->within_us = cli_duration_us(cli, "--within", optarg); break;
+    case 'R': out->random = true; break;
+    case 'm': bench->mark = mark_of(cli, optarg); break;
+    case 'T': out->there = cli_number(cli, "--there", optarg, 100000000); break;
     case 'A': out->beanstalk = optarg; break;
     case 'X': out->stop = true; break;
     default: break;
@@ -90,6 +108,7 @@ static void take_option(struct cli *cli, struct bench_options *out, int option)
 static void check_options(const struct cli *cli, const struct bench_options *o)
 {
     bool beanstalk = o->dialect == SPEAK_BEANSTALK, timed = bench_timed(o);
+    bool far = o->scenario == BENCH_PUT || o->scenario == BENCH_CANCEL;
     if (o->connections == 0 || o->depth == 0 || o->rate == 0 || o->batch == 0)
         cli_usage(cli, "--connections, --depth, --rate and --batch are at least 1");
     if ((timed || o->dialect == SPEAK_DELAY_QUEUE || o->id_bytes > 0 ||
@@ -103,12 +122,19 @@ static void check_options(const struct cli *cli, const struct bench_options *o)
     if (beanstalk && timed && o->body_bytes < o->id_bytes)
         cli_usage(cli, "--body is at least --id-bytes (%u) here: a job's number stands in it",
                   o->id_bytes);
+    if (o->within_us && (!far || o->dialect == SPEAK_DELAY_QUEUE))
+        cli_usage(cli, "--within is for put and cancel, by /v1 or --beanstalk");
+    if ((o->random || o->there) && o->scenario != BENCH_CANCEL)
+        cli_usage(cli, "--random and --there are for cancel");
+    if (o->there && (beanstalk || o->there < o->jobs))
+        cli_usage(cli, "--there: at least --jobs of them, by /v1, which has ids of ours");
     if (o->stop && (!beanstalk || o->scenario != BENCH_BURST || o->pid_count == 0))
         cli_usage(cli, "--stop is for burst with --beanstalk, and needs --server-pid");
 }
 
-static void options_of(struct cli *cli, int argc, char **argv, struct bench_options *out)
+static void options_of(struct cli *cli, int argc, char **argv, struct bench *bench)
 {
+    struct bench_options *out = &bench->options;
     *out = (struct bench_options){.connections = 64,
                                   .depth = 1,
                                   .batch = 1,
@@ -118,7 +144,7 @@ static void options_of(struct cli *cli, int argc, char **argv, struct bench_opti
                                   .limit_us = 60 * (int64_t)SECOND_US};
     (void)snprintf(out->topic, sizeof(out->topic), "later-bench-%d", (int)getpid()); /* it fits */
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;)
-        take_option(cli, out, c);
+        take_option(cli, bench, c);
     cli_words(cli, argc, argv, 1, 1);
     out->scenario = scenario_of(cli, argv[optind]);
     if (out->beanstalk)
@@ -134,7 +160,10 @@ static int run(struct cli *cli, int argc, char **argv)
 {
     struct bench bench = {.cli = cli, .progress = isatty(STDERR_FILENO) != 0};
     char address[DIAL_HOST_ROOM];
-    options_of(cli, argc, argv, &bench.options);
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
+    bench.mark = (uint32_t)(now.tv_nsec / 1000 ^ now.tv_sec ^ getpid() << 8) & 0xffffff;
+    options_of(cli, argc, argv, &bench);
     const char *server = cli->access.client.url;
     if (bench.options.beanstalk) {
         bool whole = strchr(bench.options.beanstalk, ':') != NULL;
@@ -147,10 +176,6 @@ static int run(struct cli *cli, int argc, char **argv)
     if (dial_init(&bench.dial, server))
         cli_usage(cli, "%s", bench.dial.error);
     bench.lateness = mem_zalloc(sizeof(*bench.lateness));
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
-    bench.mark = (uint32_t)(now.tv_nsec / 1000 ^ now.tv_sec ^ getpid() << 8) & 0xffffff;
-
     int code = bench_run(&bench);
     if (bench.progress)
         (void)fputs("\r\x1b[K", stderr);
@@ -186,6 +211,11 @@ const struct command command_bench = {
         "  -X, --stop              burst: halt --server-pid until its jobs are all overdue\n"
         "  -P, --server-pid PID    report this process' CPU; may be given again\n"
         "  -k, --keep              leave the jobs there\n"
+        "  -w, --within D          put, cancel: due at random times within D, not tomorrow\n"
+        "  -R, --random            cancel: in random order, not in that of the puts\n"
+        "  -m, --mark HEX          the six digits that ids begin with (random)\n"
+        "  -T, --there N           cancel: --jobs of the N that a put with this --mark has kept "
+        "there\n"
         "\nOver beanstalkd's protocol, which has whole seconds: due sends each job so many\n"
         "seconds before; the jobs of burst are ready in a paused tube, or all overdue (--stop).\n"
         "\nExit 6 if a job came early, twice or never.\n"

@@ -26,6 +26,7 @@ enum {
     BENCH_ID_MIN = 16, /* room for the run's own mark and the job's number */
     BENCH_ID_MAX = 128,
     BENCH_PIDS = 8,
+    BENCH_DELAY_DIGITS = 10, /* of seconds */
 };
 
 struct bench_options {
@@ -37,8 +38,11 @@ struct bench_options {
     uint64_t jobs;
     uint32_t rate; /* jobs falling due a second */
     uint32_t body_bytes, id_bytes;
-    int64_t limit_us; /* of the measured part */
-    int64_t lead_us;  /* DUE, BURST: from the first push to the first due time; 0 = by count */
+    int64_t limit_us;  /* of the measured part */
+    int64_t lead_us;   /* DUE, BURST: from the first push to the first due time; 0 = by count */
+    int64_t within_us; /* PUT, CANCEL: due at random times so soon; 0 = all tomorrow */
+    uint64_t there;    /* CANCEL: jobs that an earlier run with the same mark has put; 0 = none */
+    bool random;       /* CANCEL: not in the order of the puts */
     bool keep;
     bool stop; /* BURST: the servers are stopped while the jobs fall due */
     pid_t pids[BENCH_PIDS];
@@ -49,7 +53,7 @@ struct bench_options {
 struct form {
     struct buf text;
     size_t id_at;  /* 0: none; of beanstalkd's protocol it is in the body */
-    size_t due_at; /* 0: none */
+    size_t due_at; /* 0: none; of beanstalkd's protocol it is the delay */
 };
 
 /* A job in an answer to a reserve. */
@@ -65,7 +69,7 @@ struct bench {
     struct cli *cli;  /* for messages, and to clean up afterwards */
     struct dial dial; /* of the load's own connections */
     bool progress;
-    uint32_t mark; /* of this run, in every id: a second run's ids are others */
+    uint32_t mark; /* of this run, in every id: a second run's ids are others, unless --mark */
     struct form push, reserve, cancel;
     struct buf finish_before, finish_after; /* around the id, and the lease */
     struct buf hello;                       /* beanstalkd: what each connection says first */
@@ -117,6 +121,10 @@ bool bench_next_job(const struct bench *bench, struct load_answer *answer,
 bool bench_number_of(const struct bench *bench, struct bytes name, uint64_t *out_number);
 
 int64_t bench_due_us(const struct bench *bench, uint64_t number);
+/* Has each push a due time of its own? */
+bool bench_dated(const struct bench_options *options);
+/* The number of the job that is cancelled as number `turn`. */
+uint64_t bench_victim(const struct bench *bench, uint64_t turn);
 
 /* The scripts. Each expects a bench whose counters are zero. */
 void bench_script_put(struct bench *bench);

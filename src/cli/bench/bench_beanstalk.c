@@ -1,7 +1,8 @@
 /*
  * The requests of later bench in beanstalkd's protocol. Every job of a run is put with the same
- * line: one delay, one priority, one ttr. The server makes the ids, so what tells our jobs apart is
- * in the body: it begins with the run's mark and the job's number where jobs are timed.
+ * line: one delay unless --within says else, one priority, one ttr. The server makes the ids, so
+ * what tells our jobs apart is in the body: it begins with the run's mark and the job's number
+ * where jobs are timed.
  */
 #include "cli/bench/bench.h"
 
@@ -11,7 +12,10 @@ void bench_forms_beanstalk(struct bench *bench)
 {
     const struct bench_options *options = &bench->options;
     struct buf *push = &bench->push.text;
-    buf_addf(push, "put 0 %u %d %u\r\n", bench->delay_s, TTR_S, options->body_bytes);
+    buf_add_str(push, "put 0 ");
+    bench->push.due_at = options->within_us ? push->len : 0;
+    buf_addf(push, "%0*u", options->within_us ? BENCH_DELAY_DIGITS : 1, bench->delay_s);
+    buf_addf(push, " %d %u\r\n", TTR_S, options->body_bytes);
     uint32_t used = 0;
     if (bench_timed(options)) {
         bench->push.id_at = push->len;

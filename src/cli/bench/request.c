@@ -29,7 +29,7 @@ static void add_head(struct buf *out, const char *target, const char *authority,
 static void push_json(const struct bench *bench, struct form *json)
 {
     const struct bench_options *options = &bench->options;
-    bool timed = bench_timed(options);
+    bool dated = bench_dated(options);
     bool far = options->scenario == BENCH_PUT || options->scenario == BENCH_CANCEL;
     buf_add_str(&json->text, "{");
     if (options->id_bytes > 0) {
@@ -43,7 +43,7 @@ static void push_json(const struct bench *bench, struct form *json)
     if (options->dialect == SPEAK_DELAY_QUEUE) {
         buf_addf(&json->text, "\"topic\":\"%s\",\"delay\":%d,\"ttr\":%d,", options->topic,
                  far ? FAR_MS / 1000 : 1, TTR_MS / 1000);
-    } else if (timed) {
+    } else if (dated) {
         buf_add_str(&json->text, "\"due\":");
         json->due_at = json->text.len;
         buf_addf(&json->text, "%0*d,\"ttr\":%d,", DUE_DIGITS, 0, TTR_MS);
@@ -117,10 +117,34 @@ void bench_forms_fini(struct bench *bench)
     bench->push = bench->reserve = bench->cancel = (struct form){0};
 }
 
+bool bench_dated(const struct bench_options *options)
+{
+    return bench_timed(options) || options->within_us > 0;
+}
+
+/* The finalizer of SplitMix64 (Steele, Lea, Flood, 2014): the same number gives the same result. */
+static uint64_t mixed(uint64_t number)
+{
+    number = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    number = (number ^ number >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    number = (number ^ number >> 27) * UINT64_C(0x94d049bb133111eb);
+    return number ^ number >> 31;
+}
+
+uint64_t bench_victim(const struct bench *bench, uint64_t turn)
+{
+    enum { STEP = 1610612741 }; /* a prime above the number of jobs: each is met once */
+    const struct bench_options *options = &bench->options;
+    uint64_t all = options->there ? options->there : bench->target;
+    return options->random || options->there ? turn * STEP % all : turn;
+}
+
 int64_t bench_due_us(const struct bench *bench, uint64_t number)
 {
     if (bench->options.scenario == BENCH_BURST)
         return bench->base_us;
+    if (bench->options.within_us > 0)
+        return bench->base_us + (int64_t)(mixed(number) % (uint64_t)bench->options.within_us);
     if (bench->due_us) /* whole seconds after each was sent */
         return bench->due_us[number];
     uint64_t after_ms = number * 1000 / bench->options.rate;
@@ -136,7 +160,10 @@ static void add_form(const struct bench *bench, const struct form *form, uint64_
     if (form->id_at)
         put_digits(out->at + start + form->id_at + MARK_DIGITS + 1,
                    bench->options.id_bytes - MARK_DIGITS - 1, number);
-    if (form->due_at)
+    if (form->due_at && bench->options.dialect == SPEAK_BEANSTALK)
+        put_digits(out->at + start + form->due_at, BENCH_DELAY_DIGITS,
+                   (uint64_t)(bench_due_us(bench, number) - bench->base_us) / 1000000);
+    else if (form->due_at)
         put_digits(out->at + start + form->due_at, DUE_DIGITS,
                    (uint64_t)bench_due_us(bench, number) / 1000);
 }

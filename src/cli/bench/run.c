@@ -210,14 +210,22 @@ static bool run_burst_beanstalk(struct bench *bench, struct load *load)
     return true;
 }
 
-static bool run_cancel(struct bench *bench, struct load *load)
+/* Puts what is to be cancelled, or takes what an earlier run has put. Returns how many. */
+static uint64_t prepare_cancel(struct bench *bench, struct load *load)
 {
+    if (bench->options.there)
+        return bench->options.jobs;
     phase(bench, "prepare", bench->options.jobs);
     if (bench->options.dialect == SPEAK_BEANSTALK)
         bench->ids = mem_alloc(bench->options.jobs * sizeof(*bench->ids));
     bench_script_put(bench);
     load_run(load, &bench->script, load_clock(load) + bench->options.limit_us);
-    uint64_t there = bench->ids ? bench->id_count : bench->answered;
+    return bench->ids ? bench->id_count : bench->answered;
+}
+
+static bool run_cancel(struct bench *bench, struct load *load)
+{
+    uint64_t there = prepare_cancel(bench, load);
     if (load->failed || there == 0) {
         cli_message(bench->cli, "no jobs could be prepared");
         return false;
@@ -232,6 +240,8 @@ static bool run_scenario(struct bench *bench, struct load *load)
 {
     const struct bench_options *o = &bench->options;
     bool beanstalk = o->dialect == SPEAK_BEANSTALK;
+    if (o->within_us)
+        bench->base_us = load_clock(load) / 1000000 * 1000000;
     switch (o->scenario) {
     case BENCH_PUT:
         phase(bench, "put", o->jobs);

@@ -224,12 +224,12 @@ void bench_script_drain(struct bench *bench, void (*wake)(struct load_script *, 
         .begin = begin_drain, .answer = drain_answer, .tick = tell, .wake = wake};
 }
 
-/* cancel: the jobs put before are deleted by id, in the order in which they were put. */
+/* cancel: the jobs put before are deleted by id, in the order of the puts or in a random one. */
 static void ask_cancel(struct bench *bench, struct load *load, struct load_conn *conn)
 {
     if (bench->asked >= bench->target)
         return;
-    bench_add_cancel(bench, bench->asked++, &conn->out);
+    bench_add_cancel(bench, bench_victim(bench, bench->asked++), &conn->out);
     load_asked(load, conn, LOAD_CANCEL);
 }
 

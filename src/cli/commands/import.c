@@ -1,6 +1,6 @@
 /*
- * later import: the command line of both importers, and the one for a stopped beanstalkd, from its
- * binlog directory; import_redis.h is the other.
+ * later import: the command line of all importers, and the one for a stopped beanstalkd, from its
+ * binlog directory; import_redis.h and import/ndjson.h are the others.
  *
  * A job's new id is made of the log's fingerprint and the old number and is pushed with
  * if_exists keep, so an import that was interrupted can be run again. Jobs go in windows by old
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/import/log.h"
+#include "cli/import/ndjson.h"
 #include "cli/import/push.h"
 #include "cli/import/redis.h"
 #include "cli/text.h"
@@ -271,6 +272,30 @@ static int run_source(struct import *import, struct import_redis_options *redis,
     return run_redis(import, redis, words[1]);
 }
 
+/* The first word of the two forms that have two. */
+static bool is_source(const char *word)
+{
+    return word && (strcmp(word, "beanstalkd") == 0 || strcmp(word, "redis") == 0);
+}
+
+/* What `later export` wrote: a file, or standard input. */
+static int run_export(struct import *import, const struct import_redis_options *redis,
+                      const char *layout, const char *path)
+{
+    struct cli *cli = import->cli;
+    struct import_ndjson_options options = {
+        .path = path ? path : "-", .prefix = import->prefix, .dry_run = import->dry_run};
+    if (layout || redis->names.bucket || redis->names.queue || redis->names.prefix)
+        cli_usage(cli, "an export has no layout and no names of keys");
+    if (strcmp(options.path, "-") == 0 && isatty(STDIN_FILENO))
+        cli_usage(cli,
+                  "what is to be imported: beanstalkd DIR, redis URL, FILE of an export, or an "
+                  "export on standard input");
+    import->push.cli = cli;
+    import->push.progress = isatty(STDERR_FILENO) != 0 && !cli->json;
+    return import_ndjson(&import->push, &options);
+}
+
 static int run(struct cli *cli, int argc, char **argv)
 {
     enum { BUCKET_NAME = 256, QUEUE_NAME, KEY_PREFIX };
@@ -300,24 +325,28 @@ static int run(struct cli *cli, int argc, char **argv)
         default: break;
         }
     }
-    if (argc - optind < 2) /* the usage has two forms */
-        cli_usage(cli, "%s is missing", argc == optind ? "beanstalkd or redis" : "DIR or URL");
+    if (argc - optind < 2 && !is_source(argv[optind])) /* argv ends with NULL */
+        return run_export(&import, &redis, layout, argv[optind]);
+    if (argc - optind < 2)
+        cli_usage(cli, "%s is missing", strcmp(argv[optind], "redis") == 0 ? "URL" : "DIR");
     cli_words(cli, argc, argv, 2, 2);
     return run_source(&import, &redis, layout, argv + optind);
 }
 
 const struct command command_import = {
     .name = "import",
-    .synopsis = "[options] beanstalkd DIR | redis --layout LAYOUT URL",
-    .summary = "Bring the jobs of an older server into this one",
+    .synopsis = "[options] [FILE] | beanstalkd DIR | redis --layout LAYOUT URL",
+    .summary = "Bring in the jobs of an export, or of an older server",
     .help =
+        "FILE, or standard input: what `later export` wrote, from any engine.\n"
         "beanstalkd DIR: the binlog of a stopped beanstalkd, what it had as -b.\n"
         "redis URL: what an older delay queue server keeps in Redis; stop it first.\n"
-        "Both are only read; DIR is locked meanwhile.\n\n"
+        "The old ones are only read; DIR is locked meanwhile.\n\n"
         "  -n, --dry-run       count what is there, send nothing\n"
         "  -m, --map FILE      write each job's old and new id, a tab between\n"
         "  -p, --prefix TEXT   new ids are TEXT and the old one (beanstalkd: TEXT is of the log's\n"
-        "                      first bytes; redis: there is none, ids stay what they are)\n"
+        "                      first bytes; redis: there is none, ids stay what they are; export:\n"
+        "                      of jobs whose id the server made: x, number and time)\n"
         "  -l, --layout L      redis: delay-queue, sdmq or delayqueue-java\n"
         "      --bucket-name P, --queue-name P\n"
         "                      delay-queue: as its configuration says (dq_bucket_%d, dq_queue_%s)\n"
@@ -328,12 +357,15 @@ const struct command command_import = {
         "buried; ready ones their order. What beanstalkd had reserved is ready; of redis, it "
         "comes\n"
         "when its ttr ends. Counts of reserves, releases and so on are not kept.\n"
+        "Of an export, jobs keep those and all else that /v1 shows, but for the reasons of failed\n"
+        "attempts; topics their settings, unless they have others here, and their pauses.\n"
         "An import that stopped can be run again: what is there is kept, not doubled. Let\n"
         "consumers begin when it is done, else a finished job would come again.\n"
         "\nExit 0: all is there. 1: no binlog in DIR, nothing of this layout in Redis. 3: a\n"
         "beanstalkd has it open. 4: the server refused jobs, or DIR cannot be read. 5: no\n"
         "connection: run it again. 6: parts are damaged or foreign; all else is there.\n"
         "\nExamples:\n"
+        "  later export -s old:9277 | later import -s new:9277\n"
         "  later import beanstalkd /var/lib/beanstalkd --dry-run\n"
         "  later import beanstalkd /var/lib/beanstalkd --map ids.tsv\n"
         "  later import redis --layout delay-queue redis://127.0.0.1:6379/1 --dry-run\n",

@@ -90,6 +90,14 @@ static json_t *body_of(struct cli *cli, int argc, char **argv, const struct opti
             key = "priority";
             value = json_integer((json_int_t)cli_number(cli, "--priority", optarg, UINT32_MAX));
             break;
+        case 'R':
+            key = "reason";
+            value = json_string(optarg);
+            break;
+        case 'C':
+            key = "code";
+            value = json_integer((json_int_t)cli_number(cli, "--code", optarg, UINT16_MAX));
+            break;
         case 'b':
             key = "body";
             value = json_string(optarg);
@@ -111,6 +119,16 @@ static json_t *body_of(struct cli *cli, int argc, char **argv, const struct opti
         "lease", required_argument, NULL, 'L'                                                      \
     }
 #define HELP_LEASE "  -L, --lease LEASE    as pop gave it: a stale lease is refused (exit 3)\n"
+
+/* Why an attempt failed. */
+#define OPTIONS_WHY                                                                                \
+    {"reason", required_argument, NULL, 'R'},                                                      \
+    {                                                                                              \
+        "code", required_argument, NULL, 'C'                                                       \
+    }
+#define HELP_WHY                                                                                   \
+    "      --reason TEXT    why it failed: shown with the job and by `later attempts`\n"           \
+    "      --code N         a number for it, such as a status: `later replay` finds it\n"
 
 static const struct option no_options[] = {CLI_OPTIONS};
 
@@ -201,6 +219,7 @@ static int run_release(struct cli *cli, int argc, char **argv)
     static const struct option options[] = {OPTION_LEASE,
                                             {"delay", required_argument, NULL, 'd'},
                                             {"priority", required_argument, NULL, 'p'},
+                                            OPTIONS_WHY,
                                             CLI_OPTIONS};
     struct job_call call = {.method = "POST", .after = "/release", .done = "released"};
     call.body = body_of(cli, argc, argv, options);
@@ -211,10 +230,10 @@ const struct command command_release = {
     .name = "release",
     .synopsis = "[options] ID…",
     .summary = "Give a job back: it comes again",
-    .help = HELP_LEASE "  -d, --delay D        after so long (else as its retry schedule says)\n"
-                       "  -p, --priority N     with this priority from now on\n"
-                       "\nExample:\n"
-                       "  later release @12 --lease 77 --delay 5m\n",
+    .help =
+        HELP_LEASE "  -d, --delay D        after so long (else as its retry schedule says)\n"
+                   "  -p, --priority N     with this priority from now on\n" HELP_WHY "\nExample:\n"
+                   "  later release @12 --lease 77 --delay 5m --reason 'no connection'\n",
     .run = run_release,
 };
 
@@ -240,7 +259,7 @@ const struct command command_touch = {
 static int run_bury(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {
-        OPTION_LEASE, {"priority", required_argument, NULL, 'p'}, CLI_OPTIONS};
+        OPTION_LEASE, {"priority", required_argument, NULL, 'p'}, OPTIONS_WHY, CLI_OPTIONS};
     struct job_call call = {.method = "POST", .after = "/bury", .done = "buried"};
     call.body = body_of(cli, argc, argv, options);
     return all(cli, argc, argv, &call);
@@ -250,9 +269,9 @@ const struct command command_bury = {
     .name = "bury",
     .synopsis = "[options] ID…",
     .summary = "Set a job that you hold aside until somebody kicks it",
-    .help = HELP_LEASE "  -p, --priority N     with this priority from now on\n"
-                       "\nExample:\n"
-                       "  later bury @12 --lease 77 && later list mail --state buried\n",
+    .help =
+        HELP_LEASE "  -p, --priority N     with this priority from now on\n" HELP_WHY "\nExample:\n"
+                   "  later bury @12 --lease 77 && later list mail --state buried\n",
     .run = run_bury,
 };
 
@@ -312,7 +331,7 @@ static int run_kick(struct cli *cli, int argc, char **argv)
 const struct command command_kick = {
     .name = "kick",
     .synopsis = "ID… | --topic TOPIC [--max N]",
-    .summary = "Make buried jobs ready again",
+    .summary = "Make buried jobs, or delayed ones by id, ready",
     .help = "  -o, --topic TOPIC    the topic's buried jobs, oldest first\n"
             "  -n, --max N          at most so many of them (1000)\n"
             "\nExamples:\n"

@@ -25,32 +25,31 @@ struct push {
     bool lines;
 };
 
-static const struct option options[] = {
-    {"id", required_argument, NULL, 'i'},        {"delay", required_argument, NULL, 'd'},
-    {"due", required_argument, NULL, 'u'},       {"ttr", required_argument, NULL, 'T'},
-    {"priority", required_argument, NULL, 'p'},  {"retry", required_argument, NULL, 'r'},
-    {"if-exists", required_argument, NULL, 'e'}, {"content-type", required_argument, NULL, 'c'},
-    {"json-body", no_argument, NULL, 'J'},       {"lines", no_argument, NULL, 'l'},
-    {"ndjson", no_argument, NULL, 'n'},          CLI_OPTIONS,
-};
+/* Options without a letter; those of all commands are below. */
+enum { BIZ_KEY = 256, SUBTOPIC, TAG, EXTEND_DATA };
 
-/* "0s,2m,10m" as an array of milliseconds. */
-static json_t *retry_of(const struct cli *cli, const char *text)
-{
-    json_t *waits = json_array();
-    char part[TEXT_ROOM];
-    for (;;) {
-        size_t len = strcspn(text, ",");
-        if (len >= sizeof(part))
-            cli_usage(cli, "--retry is a list of durations such as 0,2m,10m");
-        memcpy(part, text, len);
-        part[len] = '\0';
-        json_array_append_new(waits, json_integer(cli_duration_us(cli, "--retry", part) / 1000));
-        if (text[len] == '\0')
-            return waits;
-        text += len + 1;
-    }
-}
+static const struct option options[] = {
+    {"id", required_argument, NULL, 'i'},
+    {"delay", required_argument, NULL, 'd'},
+    {"due", required_argument, NULL, 'u'},
+    {"ttr", required_argument, NULL, 'T'},
+    {"priority", required_argument, NULL, 'p'},
+    {"retry", required_argument, NULL, 'r'},
+    {"if-exists", required_argument, NULL, 'e'},
+    {"content-type", required_argument, NULL, 'c'},
+    {"json-body", no_argument, NULL, 'J'},
+    {"lines", no_argument, NULL, 'l'},
+    {"url", required_argument, NULL, 'U'},
+    {"key", required_argument, NULL, 'k'},
+    {"header", required_argument, NULL, 'H'},
+    {"level", required_argument, NULL, 'L'},
+    {"ndjson", no_argument, NULL, 'n'},
+    {"biz-key", required_argument, NULL, BIZ_KEY},
+    {"subtopic", required_argument, NULL, SUBTOPIC},
+    {"tag", required_argument, NULL, TAG},
+    {"extend-data", required_argument, NULL, EXTEND_DATA},
+    CLI_OPTIONS,
+};
 
 /* A due time: epoch milliseconds if it is all digits, else the server reads it as RFC 3339. */
 static json_t *due_of(const char *text)
@@ -66,6 +65,29 @@ static void set(struct push *push, const char *key, json_t *value)
     if (!value)
         cli_usage(push->cli, "%s is not UTF-8", key);
     json_object_set_new(push->fields, key, value);
+}
+
+static void add_header(struct push *push, const char *text)
+{
+    json_t *headers = json_object_get(push->fields, "headers");
+    if (!headers) {
+        headers = json_object();
+        json_object_set_new(push->fields, "headers", headers);
+    }
+    cli_header(push->cli, headers, text);
+}
+
+static void add_tag(struct push *push, const char *text)
+{
+    json_t *tags = json_object_get(push->fields, "tags");
+    json_t *tag = json_string(text);
+    if (!tag)
+        cli_usage(push->cli, "a tag is not UTF-8");
+    if (!tags) {
+        tags = json_array();
+        json_object_set_new(push->fields, "tags", tags);
+    }
+    json_array_append_new(tags, tag);
 }
 
 static void options_of(struct push *push, int argc, char **argv)
@@ -85,9 +107,19 @@ static void options_of(struct push *push, int argc, char **argv)
             set(push, "priority",
                 json_integer((json_int_t)cli_number(cli, "--priority", optarg, UINT32_MAX)));
             break;
-        case 'r': set(push, "retry", retry_of(cli, optarg)); break;
+        case 'r': set(push, "retry", cli_retry(cli, optarg)); break;
         case 'e': set(push, "if_exists", json_string(optarg)); break;
         case 'c': set(push, "content_type", json_string(optarg)); break;
+        case 'U': set(push, "url", json_string(optarg)); break;
+        case 'k': set(push, "key", json_string(optarg)); break;
+        case 'H': add_header(push, optarg); break;
+        case BIZ_KEY: set(push, "biz_key", json_string(optarg)); break;
+        case SUBTOPIC: set(push, "subtopic", json_string(optarg)); break;
+        case TAG: add_tag(push, optarg); break;
+        case EXTEND_DATA: set(push, "extend_data", json_string(optarg)); break;
+        case 'L':
+            set(push, "level", json_integer((json_int_t)cli_number(cli, "--level", optarg, 18)));
+            break;
         case 'J': push->raw_json = true; break;
         case 'l': push->lines = true; break;
         case 'n': push->ndjson = true; break;
@@ -304,8 +336,10 @@ static int run(struct cli *cli, int argc, char **argv)
     bool many = push.lines || push.ndjson;
     if (push.lines && push.ndjson)
         cli_usage(cli, "--lines or --ndjson, not both");
-    if (json_object_get(push.fields, "delay") && json_object_get(push.fields, "due"))
-        cli_usage(cli, "--delay or --due, not both");
+    if (!!json_object_get(push.fields, "delay") + !!json_object_get(push.fields, "due") +
+            !!json_object_get(push.fields, "level") >
+        1)
+        cli_usage(cli, "--delay, --due or --level, only one of them");
     cli_words(cli, argc, argv, many ? 1 : 2, 2);
     push.topic = argv[optind];
     push.body = argc - optind > 1 ? argv[optind + 1] : "-";
@@ -326,7 +360,16 @@ const struct command command_push = {
             "  -e, --if-exists WHAT    a live job has the id: reject, replace or keep (reject)\n"
             "  -T, --ttr D             time to run: who takes it has so long to finish it (60s)\n"
             "  -p, --priority N        lower goes first among due jobs, 0 to 4294967295\n"
-            "  -r, --retry D,D,…       waits after failed attempts; then it is buried\n"
+            "  -r, --retry D,D,…       waits after failed attempts, or a ladder's name (alipay,\n"
+            "                          standard, …); then it is buried\n"
+            "      --level N           due as RocketMQ's delay level says: 1 (1s) to 18 (2h)\n"
+            "      --url URL           laterd sends it there when it is due\n"
+            "      --key KEY           deliveries of one key can be kept in order\n"
+            "      --header 'N: V'     sent with it; may be given several times\n"
+            "      --biz-key TEXT      what the job is about: kept, shown, sent with it\n"
+            "      --subtopic TEXT     the same: a part of its topic\n"
+            "      --tag TEXT          the same: a word; may be given several times\n"
+            "      --extend-data TEXT  the same: any text, up to 2000 bytes\n"
             "  -c, --content-type T    kept with the body\n"
             "  -J, --json-body         BODY is JSON, and is handed out as such\n"
             "  -l, --lines             each line of FILE or standard input is a job's body\n"

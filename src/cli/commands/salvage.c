@@ -3,7 +3,6 @@
  * only read: its events go into a core, and what lives there at the end is appended, with its
  * bodies, to a store that is made for it.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,13 +12,18 @@
 
 #include "base/list.h"
 #include "cli/cli.h"
+#include "cli/directory.h"
 #include "cli/salvage_target.h"
 #include "cli/text.h"
 #include "core/core.h"
 #include "os/disk.h"
 #include "store/salvage.h"
 
-enum { PROGRESS_JOBS = 20000 };
+enum {
+    PROGRESS_JOBS = 20000,
+    TOPICS_STEPS = 32, /* of topics looked at: two with settings … */
+    TOPICS_BYTES = 3 * TOPIC_SETTINGS_MAX,
+};
 
 /* A job that lives at the log's end. */
 struct found_job {
@@ -35,8 +39,10 @@ struct salvaging {
     struct core *core;
     struct salvage *from;
     struct salvage_target to;
-    struct buf jobs;     /* struct found_job */
-    struct buf doubtful; /* uint64_t: numbers of jobs; sorted before they are looked for */
+    struct buf jobs;       /* struct found_job */
+    struct buf lost_jobs;  /* struct found_job: those whose bodies are damaged; sorted by number */
+    const char *directory; /* the damaged store */
+    struct buf doubtful;   /* uint64_t: numbers of jobs; sorted before they are looked for */
     uint64_t carried, doubtful_carried, lost;
     bool damaged;  /* something about the old store was said */
     bool progress; /* a line of it is on the terminal */
@@ -97,7 +103,7 @@ static enum err replay(struct salvage_callbacks *callbacks, const struct event *
     struct salvaging *salvaging = LIST_ENTRY(callbacks, struct salvaging, callbacks);
     if (trust == SALVAGE_STRAY && core_has(salvaging->core, event->job.seq, event->id))
         return ERR_CORRUPT;
-    if (trust != SALVAGE_INTACT && event->kind != EVENT_TOPIC)
+    if (trust != SALVAGE_INTACT && event->kind != EVENT_TOPIC && event->kind < EVENT_NOTE)
         buf_add(&salvaging->doubtful, &event->job.seq, sizeof(event->job.seq));
     return core_replay(salvaging->core, event);
 }
@@ -153,23 +159,48 @@ static struct stored append(struct event_sink *sink, const struct event *event)
     return salvage_target_append(to, event);
 }
 
+/* A note that is lost costs nothing but itself. */
+static enum err relocate_notes(struct salvaging *salvaging, uint64_t seq, struct arena *arena)
+{
+    struct note_place places[JOB_NOTES_MAX];
+    uint32_t count = core_note_places(salvaging->core, seq, places);
+    enum err err = OK;
+    for (uint32_t i = 0; i < count && !err; i++) {
+        struct event event;
+        uint64_t where = places[i].stored.where;
+        if (where == 0 || salvage_read_note(salvaging->from, seq, where, arena, &event)) {
+            clear_progress(salvaging);
+            cli_message(salvaging->cli, "job @%" PRIu64 ": the note of an attempt is lost", seq);
+            continue;
+        }
+        err = salvage_target_room(&salvaging->to, event.body.len, now_us());
+        if (!err)
+            (void)core_relocate(salvaging->core, &event, where); /* it is there */
+    }
+    return err;
+}
+
 static enum err relocate_job(struct salvaging *salvaging, const struct found_job *job,
                              struct arena *arena)
 {
     struct salvage_body body;
     enum err err = salvage_read(salvaging->from, job->seq, job->where, arena, &body);
-    if (err) {
-        clear_progress(salvaging);
-        cli_message(salvaging->cli, "job @%" PRIu64 " is lost: its body is damaged", job->seq);
+    if (err) { /* told of at the end, with its id */
+        buf_add(&salvaging->lost_jobs, job, sizeof(*job));
         salvaging->lost++;
         return OK;
     }
-    err = salvage_target_room(&salvaging->to, body.content_type.len + body.body.len, now_us());
+    const struct event *event = &body.event;
+    err = salvage_target_room(&salvaging->to,
+                              event->content_type.len + event->body.len + event->properties.len,
+                              now_us());
     if (err)
         return err;
-    (void)core_relocate(salvaging->core, job->seq, job->where, body.content_type,
-                        body.body); /* it is there */
+    (void)core_relocate(salvaging->core, event, job->where); /* it is there */
     salvaging->carried++;
+    err = relocate_notes(salvaging, job->seq, arena);
+    if (err)
+        return err;
     bool doubtful = is_doubtful(salvaging, job->seq);
     if (doubtful || body.aside) {
         clear_progress(salvaging);
@@ -181,6 +212,55 @@ static enum err relocate_job(struct salvaging *salvaging, const struct found_job
         salvaging->doubtful_carried++;
     }
     return OK;
+}
+
+static int by_seq(const void *left, const void *right)
+{
+    const struct found_job *a = left;
+    const struct found_job *b = right;
+    return a->seq < b->seq ? -1 : a->seq > b->seq;
+}
+
+/* The file that a record lies in: segments and slices share their numbers. */
+static void add_file(const struct salvaging *salvaging, uint64_t where, struct buf *out)
+{
+    struct buf path = {0};
+    uint32_t number = (uint32_t)(where >> 32);
+    buf_addf(&path, "%s/slice-%08x", salvaging->directory, number);
+    buf_add_char(&path, '\0');
+    buf_addf(out, "%s-%08x", access(path.at, F_OK) == 0 ? "slice" : "wal", number);
+    buf_fini(&path);
+}
+
+static void tell_lost(void *ctx, const struct job *job)
+{
+    struct salvaging *salvaging = ctx;
+    struct found_job wanted = {.seq = job->seq};
+    const struct found_job *lost =
+        bsearch(&wanted, salvaging->lost_jobs.at, salvaging->lost_jobs.len / sizeof(wanted),
+                sizeof(wanted), by_seq);
+    struct bytes id = job_id(job);
+    struct buf line = {0};
+    if (!lost)
+        return;
+    buf_addf(&line, "job @%" PRIu64, job->seq);
+    buf_add_str(&line, id.len ? " (" : "");
+    text_add_safe(&line, id, false);
+    buf_addf(&line, "%s is lost: its body is damaged: ", id.len ? ")" : "");
+    add_file(salvaging, lost->where, &line);
+    buf_addf(&line, ": offset %" PRIu64, (uint64_t)(uint32_t)lost->where * 8);
+    clear_progress(salvaging);
+    cli_message(salvaging->cli, "%.*s", (int)line.len, line.at);
+    buf_fini(&line);
+}
+
+static void tell_all_lost(struct salvaging *salvaging)
+{
+    size_t count = salvaging->lost_jobs.len / sizeof(struct found_job);
+    if (count == 0)
+        return;
+    qsort(salvaging->lost_jobs.at, count, sizeof(struct found_job), by_seq);
+    core_each(salvaging->core, tell_lost, salvaging);
 }
 
 static enum err relocate_all(struct salvaging *salvaging)
@@ -201,9 +281,10 @@ static enum err relocate_all(struct salvaging *salvaging)
         if (i % PROGRESS_JOBS == 0)
             show_progress(salvaging, "jobs written", i, count);
     }
+    tell_all_lost(salvaging);
     uint32_t cursor = 0;
-    while (!err && core_relocate_topics(salvaging->core, &cursor, UINT32_MAX))
-        continue;
+    while (!err && core_relocate_topics(salvaging->core, 0, UINT64_MAX, &cursor, TOPICS_STEPS))
+        err = salvage_target_room(&salvaging->to, TOPICS_BYTES, now_us());
     arena_fini(&arena);
     clear_progress(salvaging);
     return err;
@@ -307,6 +388,7 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
     struct store_error error;
     struct salvaging salvaging = {
         .cli = cli,
+        .directory = directories[0],
         .callbacks = {.replay = replay,
                       .clock = replay_clock,
                       .say = say_line,
@@ -331,67 +413,31 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
     core_free(salvaging.core);
     salvage_close(salvaging.from);
     buf_fini(&salvaging.jobs);
+    buf_fini(&salvaging.lost_jobs);
     buf_fini(&salvaging.doubtful);
     return code;
-}
-
-/* Is there nothing in the directory, or no directory at all? */
-static bool is_empty(const char *directory)
-{
-    bool empty = true;
-    DIR *dir = opendir(directory);
-    if (!dir)
-        return errno == ENOENT;
-    for (struct dirent *entry = readdir(dir); entry && empty; entry = readdir(dir))
-        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-    (void)closedir(dir); /* only read */
-    return empty;
-}
-
-/* Is the path, or what exists of it, the directory or below it? */
-static bool is_within(const char *path, const char *directory)
-{
-    char *outer = realpath(directory, NULL), *inner = realpath(path, NULL);
-    struct buf above = {0};
-    buf_add_str(&above, path);
-    while (!inner && above.len) { /* of what is not there yet, the nearest directory above */
-        while (above.len && above.at[above.len - 1] == '/')
-            above.len--;
-        while (above.len && above.at[above.len - 1] != '/')
-            above.len--;
-        buf_add_char(&above, '\0');
-        inner = realpath(above.len > 1 ? above.at : ".", NULL);
-        above.len--;
-    }
-    size_t len = outer ? strlen(outer) : 0;
-    bool within = outer && inner && strncmp(inner, outer, len) == 0 &&
-                  (inner[len] == '/' || inner[len] == '\0' || len == 1 /* the root */);
-    buf_fini(&above);
-    free(outer);
-    free(inner);
-    return within;
 }
 
 static int run(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {CLI_OPTIONS};
-    struct stat directory;
     struct os_disk *from;
     struct os_disk *to;
     while (cli_option(cli, argc, argv, options) != -1)
         continue; /* only the common ones */
     cli_words(cli, argc, argv, 2, 2);
     char **directories = argv + optind;
-    if (stat(directories[0], &directory) != 0 || !S_ISDIR(directory.st_mode)) {
+    if (!directory_there(directories[0])) {
         cli_message(cli, "%s is not a directory", directories[0]);
         return EXIT_NOTHING;
     }
-    if (is_within(directories[1], directories[0]) || is_within(directories[0], directories[1])) {
+    if (directory_within(directories[1], directories[0]) ||
+        directory_within(directories[0], directories[1])) {
         cli_message(cli, "one of %s and %s is in the other: nothing was done", directories[0],
                     directories[1]);
         return EXIT_CONFLICT;
     }
-    if (!is_empty(directories[1])) {
+    if (!directory_empty(directories[1])) {
         cli_message(cli, "%s is not an empty directory: nothing was done", directories[1]);
         return EXIT_CONFLICT;
     }

@@ -130,6 +130,42 @@ static void topic_time(struct buf *out, const char *label, const json_t *topic, 
     buf_add_char(out, '\n');
 }
 
+/* Why nothing is sent to its target, and what to look at. */
+static const char *held_text(const char *why)
+{
+    static const struct {
+        const char *why;
+        const char *text;
+    } held[] = {
+        {"paused", "paused: its settings say so, or the server ends"},
+        {"sink",
+         "nothing sends to it now: its [broker.NAME] is not configured, or away (see the log)"},
+        {"breaker", "its receiver fails, or asked to wait, and is tried again within minutes"},
+        {"host", "push.host_concurrency, of all topics: enough is under way to its receiver"},
+        {"topic", "its concurrency: enough is under way (it begins with one, and grows)"},
+        {"rate", "its rate"},
+        {"share", "push.concurrency: other topics have their share"},
+        {"keys", "too many jobs wait for another of their key"},
+        {"others", "order by key, and push.ordered = 0 leaves that to another laterd"},
+        {"error", "the store does not answer: tried again soon"},
+    };
+    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
+        if (strcmp(held[i].why, why) == 0)
+            return held[i].text;
+    }
+    return "for a reason that this program does not know";
+}
+
+static void topic_held(const json_t *topic, struct buf *out)
+{
+    buf_addf(out, "held      %s", held_text(show_string(topic, "held")));
+    if (json_object_get(topic, "held_by")) {
+        buf_add_str(out, ": ");
+        show_value(topic, "held_by", out);
+    }
+    buf_add_char(out, '\n');
+}
+
 /* All of one topic. */
 static void topic_show(const json_t *topic, struct buf *out)
 {
@@ -137,6 +173,9 @@ static void topic_show(const json_t *topic, struct buf *out)
     show_value(topic, "name", out);
     buf_add_str(out, json_is_true(json_object_get(topic, "paused")) ? "  PAUSED\n" : "\n");
     topic_time(out, "until", topic, "paused_until");
+    show_settings(topic, out);
+    if (json_object_get(topic, "held"))
+        topic_held(topic, out);
     topic_line(out, "jobs", topic, "delayed ready reserved buried");
     topic_time(out, "next due", topic, "next_due");
     topic_time(out, "oldest", topic, "oldest_ready");
@@ -192,6 +231,8 @@ const struct command command_topics = {
     .synopsis = "[TOPIC]",
     .summary = "Show the topics with their counts by state, or one in full",
     .help = "Rates are those of the last ten seconds. Exit 1 if there is none.\n"
+            "DELAYED counts also jobs that were due and were put off, since their key or their\n"
+            "own URL's receiver had no room; putting one off counts as released in totals.\n"
             "With --json, one topic a line, with all its figures.\n"
             "\nExamples:\n"
             "  later topics\n"
@@ -211,12 +252,36 @@ static void list_row(struct table *table, const json_t *job)
     buf_fini(&due);
 }
 
+/* And how it failed last; `later attempts` has the reasons. */
+static void list_buried_row(struct table *table, const json_t *job)
+{
+    const json_t *failure = json_object_get(job, "last_failure");
+    struct bytes time = bytes_str(show_string(failure, "time"));
+    list_row(table, job);
+    cell(table, failure, "code");
+    table_cell(table, time.len > 19 ? bytes_of(time.at, 19) : time);
+}
+
+/* The same with what its client said of it. */
+static void list_labels_row(struct table *table, const json_t *job)
+{
+    list_row(table, job);
+    cell(table, job, "biz_key");
+    cell(table, job, "subtopic");
+    cell(table, job, "tags");
+}
+
 static int list_run(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {{"state", required_argument, NULL, 'S'},
                                             {"limit", required_argument, NULL, 'n'},
+                                            {"labels", no_argument, NULL, 'L'},
                                             CLI_OPTIONS};
     static const char *const names[] = {"ID", "STATE", "DUE", "PRIORITY", "ATTEMPTS"};
+    static const char *const of_buried[] = {"ID",       "STATE", "DUE",         "PRIORITY",
+                                            "ATTEMPTS", "CODE",  "FAILED (UTC)"};
+    static const char *const of_labels[] = {"ID",       "STATE",   "DUE",      "PRIORITY",
+                                            "ATTEMPTS", "BIZ KEY", "SUBTOPIC", "TAGS"};
     struct table table = {.right = {false, false, false, true, true}};
     struct listing listing = {.cli = cli,
                               .array = "jobs",
@@ -225,9 +290,11 @@ static int list_run(struct cli *cli, int argc, char **argv)
                               .row = list_row,
                               .print = cli_print_json};
     const char *state = "delayed";
+    bool labels = false;
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         switch (c) {
         case 'S': state = optarg; break;
+        case 'L': labels = true; break;
         case 'n': listing.left = cli_number(cli, "--limit", optarg, INT64_MAX); break;
         default: break;
         }
@@ -237,10 +304,19 @@ static int list_run(struct cli *cli, int argc, char **argv)
         strcmp(state, "reserved") != 0 && strcmp(state, "buried") != 0)
         cli_usage(cli, "--state is delayed, ready, reserved or buried");
     struct buf query = {0};
-    buf_addf(&query, "/jobs?state=%s&", state);
+    buf_addf(&query, "/jobs?state=%s&%s", state, labels ? "properties=true&" : "");
     buf_add_char(&query, '\0');
     char *path = cli_target("/v1/topics/", argv[optind], query.at);
-    table_head(&table, names, 5);
+    bool buried = strcmp(state, "buried") == 0 && !labels;
+    table_head(&table,
+               labels   ? of_labels
+               : buried ? of_buried
+                        : names,
+               labels   ? 8
+               : buried ? 7
+                        : 5);
+    table.right[5] = buried;
+    listing.row = labels ? list_labels_row : buried ? list_buried_row : list_row;
     listing.path = path;
     cli->subject = argv[optind];
     int code = listing_run(&listing);
@@ -254,12 +330,17 @@ const struct command command_list = {
     .name = "list",
     .synopsis = "[options] TOPIC",
     .summary = "List a topic's jobs of one state, by due time",
-    .help = "  -S, --state STATE    delayed, ready, reserved or buried (delayed)\n"
-            "  -n, --limit N        at most so many (100)\n"
-            "\nExit 1 if there is none. With --json, one job a line.\n"
-            "\nExamples:\n"
-            "  later list mail\n"
-            "  later list mail --state buried --limit 100000 --json | jq -r .id\n",
+    .help =
+        "  -S, --state STATE    delayed, ready, reserved or buried (delayed)\n"
+        "  -n, --limit N        at most so many (100)\n"
+        "  -L, --labels         with biz key, subtopic and tags; with --json with all that\n"
+        "                       was said of the job but its body\n"
+        "\nBuried ones are shown with the code and time of their last failure; `later attempts`\n"
+        "has the reasons.\n"
+        "\nExit 1 if there is none. With --json, one job a line.\n"
+        "\nExamples:\n"
+        "  later list mail\n"
+        "  later list mail --state buried --limit 100000 --json | jq -r .id\n",
     .run = list_run,
 };
 

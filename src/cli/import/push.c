@@ -55,6 +55,11 @@ static struct bytes old_id(const struct import_push *push, size_t i)
 static void add_line(struct import_push *push, const struct import_item *item)
 {
     struct buf *out = &push->batch.text;
+    if (item->line.len) {
+        buf_add_bytes(out, item->line);
+        bulk_add(&push->batch);
+        return;
+    }
     int64_t ttr_us = item->ttr_us < TTR_LEAST_US ? TTR_LEAST_US : item->ttr_us;
     buf_add_str(out, "{\"id\":");
     json_add_text(out, item->id, JSON_STYLE_PLAIN);
@@ -68,6 +73,8 @@ static void add_line(struct import_push *push, const struct import_item *item)
         rfc3339_add(out, item->due_us);
         buf_add_char(out, '"');
     }
+    if (item->labels)
+        job_labels_write(item->labels, false, out);
     if (bytes_is_utf8(item->body)) {
         buf_add_str(out, ",\"body\":");
         json_add_text(out, item->body, JSON_STYLE_PLAIN);
@@ -158,7 +165,7 @@ int import_push_add(struct import_push *push, const struct import_item *item)
         buf_fini(&why);
         return EXIT_DONE;
     }
-    if (bulk_full(&push->batch, item->body.len) ||
+    if (bulk_full(&push->batch, item->body.len + item->line.len) ||
         (push->batch.count > 0 && !bytes_eq(push->topic, item->topic)))
         code = import_push_send(push);
     if (code != EXIT_DONE)

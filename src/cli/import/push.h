@@ -7,6 +7,7 @@
 #define LATERD_CLI_IMPORT_PUSH_H
 
 #include "cli/bulk.h"
+#include "proto/settings/job_properties.h"
 
 /* All bytes are borrowed for the call, but the topic until the batch is sent. */
 struct import_item {
@@ -17,8 +18,12 @@ struct import_item {
     int64_t due_us;
     int64_t ttr_us;
     uint32_t priority;
-    bool buried; /* then it has no due time */
-    bool no_ttr; /* the server's default is meant */
+    const struct job_properties *labels; /* those it has are pushed; NULL: none */
+    bool buried;                         /* then it has no due time */
+    bool no_ttr;                         /* the server's default is meant */
+    /* The whole push as JSON, with its end of line, instead of the labels, the other fields and the
+       body; or empty. It must say if_exists keep. */
+    struct bytes line;
 };
 
 struct import_push {

@@ -79,6 +79,7 @@ static int push_job(struct import *import, const struct redis_job *job, struct b
         .due_us = job->due_us,
         .ttr_us = job->ttr_us,
         .priority = job->priority,
+        .labels = &job->labels,
         .no_ttr = job->ttr_us == 0,
     };
     return import_push_add(import->push, &item);
@@ -101,6 +102,13 @@ static int push_window(struct import *import)
     return code;
 }
 
+static void keep_labels(struct import *import, struct job_properties *labels)
+{
+    labels->biz_key = arena_copy(&import->texts, labels->biz_key);
+    labels->subtopic = arena_copy(&import->texts, labels->subtopic);
+    labels->extend_data = arena_copy(&import->texts, labels->extend_data);
+}
+
 static enum err take_job(void *ctx, const struct redis_job *job, enum redis_place place)
 {
     struct import *import = ctx;
@@ -114,7 +122,8 @@ static enum err take_job(void *ctx, const struct redis_job *job, enum redis_plac
     kept->id = arena_copy(&import->texts, job->id);
     kept->topic = arena_copy(&import->texts, job->topic);
     kept->body = arena_copy(&import->texts, job->body);
-    import->window_bytes += job->body.len;
+    keep_labels(import, &kept->labels);
+    import->window_bytes += job->body.len + job->labels.extend_data.len;
     if (import->window_count == WINDOW_JOBS || import->window_bytes > WINDOW_BYTES)
         import->code = push_window(import);
     return import->code == EXIT_DONE ? OK : ERR_AGAIN;

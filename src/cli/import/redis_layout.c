@@ -231,10 +231,24 @@ static bool read_text(struct bytes object, const char *name, struct arena *arena
     return true;
 }
 
+/* What sdmq keeps of a job besides id, topic, times and body; fastjson leaves null members out. */
+static void read_labels(struct bytes object, struct arena *arena, struct redis_job *job)
+{
+    struct job_properties *labels = &job->labels;
+    int64_t ttl, priority;
+    (void)read_text(object, "bizKey", arena, &labels->biz_key);
+    (void)read_text(object, "subtopic", arena, &labels->subtopic);
+    (void)read_text(object, "extendData", arena, &labels->extend_data);
+    if (read_int(object, "priority", &priority) && priority >= 0 && priority <= UINT32_MAX)
+        labels->rank = (uint32_t)priority;
+    if (read_int(object, "ttl", &ttl) && ttl > 0)
+        (void)time_of(ttl, SECOND_US, &job->ttr_us); /* else it has none */
+}
+
 static const char *read_sdmq(struct bytes object, struct arena *arena, struct redis_job *job)
 {
     enum { FINISHED = 3, DELETED = 4 };
-    int64_t delay, created, status, priority;
+    int64_t delay, created, status;
     if (!read_text(object, "id", arena, &job->id) ||
         !read_text(object, "topic", arena, &job->topic))
         return "it has no id or no topic";
@@ -247,8 +261,8 @@ static const char *read_sdmq(struct bytes object, struct arena *arena, struct re
         return "its time is out of range";
     if (read_int(object, "status", &status))
         job->finished = status == FINISHED || status == DELETED;
-    if (read_int(object, "priority", &priority) && priority >= 0 && priority <= UINT32_MAX)
-        job->priority = (uint32_t)priority;
+    job->labels.create_ms = created <= MOMENT_MAX_US / MS_US ? created : 0;
+    read_labels(object, arena, job);
     return NULL;
 }
 

@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/bytes.h"
 #include "base/err.h"
+#include "proto/settings/job_properties.h"
 
 enum redis_layout {
     LAYOUT_DELAY_QUEUE,
@@ -50,7 +51,8 @@ struct redis_job {
     int64_t due_us;
     int64_t ttr_us; /* 0: the layout has none */
     uint32_t priority;
-    bool finished; /* sdmq: done or deleted, and only not yet swept */
+    struct job_properties labels; /* sdmq: what its client said of it; its priority is the rank */
+    bool finished;                /* sdmq: done or deleted, and only not yet swept */
 };
 
 enum err redis_layout_read(const char *name, enum redis_layout *out_layout) MUST_USE;

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "base/hex.h"
+
 /* Up to the first `end`, which is taken away too; all of it if there is none. */
 static struct bytes take_until(struct bytes *text, char end)
 {
@@ -23,35 +25,6 @@ static bool copy_word(struct bytes text, char *room, size_t room_bytes)
     if (text.len)
         memcpy(room, text.at, text.len);
     room[text.len] = '\0';
-    return true;
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-/* Undoes percent-encoding; false: not well-formed, too long, or a NUL. */
-static bool decode_word(struct bytes text, char *room)
-{
-    size_t len = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        int byte = (unsigned char)text.at[i];
-        if (byte == '%') {
-            int high = i + 2 < text.len ? hex_digit(text.at[i + 1]) : -1;
-            int low = i + 2 < text.len ? hex_digit(text.at[i + 2]) : -1;
-            byte = high < 0 || low < 0 ? 0 : high * 16 + low;
-            i += 2;
-        }
-        if (byte == 0 || len + 1 >= REDIS_WORD_MAX)
-            return false;
-        room[len++] = (char)byte;
-    }
-    room[len] = '\0';
     return true;
 }
 
@@ -159,7 +132,8 @@ static bool take_user(struct bytes *text, struct redis_url *url)
     struct bytes both = bytes_of(text->at, at - 1);
     *text = bytes_of(text->at + at, text->len - at);
     struct bytes user = take_until(&both, ':');
-    return decode_word(user, url->user) && decode_word(both, url->password);
+    return percent_decode(user, url->user, REDIS_WORD_MAX) &&
+           percent_decode(both, url->password, REDIS_WORD_MAX);
 }
 
 static bool take_db(struct bytes text, struct redis_url *url)

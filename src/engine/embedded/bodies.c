@@ -11,6 +11,8 @@
  * Invariant: the jobs of a waiting RESERVE are reserved under the lease that its reply shows, but
  * for those that a client has deleted, replaced or moved since.
  */
+#include <stdatomic.h>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -30,8 +32,9 @@ enum {
 
 /* A body kept in memory, when there is no disk; struct stored::where is its block's handle. */
 struct memory_body {
-    size_t content_type_len;
-    char bytes[];
+    uint32_t content_type_len;
+    uint32_t properties_len;
+    char bytes[]; /* content type, body, properties */
 };
 
 /* A job that was reserved, and then its body could not be read, or its client has gone. */
@@ -41,10 +44,26 @@ struct unread {
     enum err err; /* ERR_AGAIN: nobody has tried */
 };
 
-/* A body that is being read, for one job of a reply. */
+/* A body or a note that is being read, for one job of a reply. */
 struct wanted_body {
     struct body_fetch fetch;
-    uint32_t job; /* its place in the reply */
+    uint32_t job;          /* its place in the reply */
+    struct job_note *note; /* NULL: it is the body */
+};
+
+/* A note kept in memory, when there is no disk. */
+struct memory_note {
+    struct note_head head;
+    uint32_t len;
+    char text[];
+};
+
+/* Notes that a GET shows, and those of them that are to be read. */
+struct shown_notes {
+    struct job_note *notes; /* in the scratch arena; NULL: none */
+    struct body_place places[JOB_NOTES_MAX];
+    bool cold[JOB_NOTES_MAX];
+    uint32_t count, cold_count;
 };
 
 /* Lies in one piece of memory with its jobs, what those borrowed from the core, and `wanted`. */
@@ -59,25 +78,42 @@ struct body_waiter {
     uint32_t wanted_count;
     struct wanted_body *wanted;
     size_t size_bytes;
-    struct arena bodies; /* those that were in memory */
+    struct arena bodies;    /* those that were in memory */
+    struct reply_hold hold; /* taken: all of it is who was answered's */
+    atomic_uint users; /* while it is answered: answer(), and who was answered, on any thread */
 };
 
 /* ---- without a disk ---- */
 
+static char *put_bytes(char *at, struct bytes bytes)
+{
+    if (bytes.len)
+        memcpy(at, bytes.at, bytes.len);
+    return at + bytes.len;
+}
+
 struct stored bodies_keep_in_memory(struct bodies *bodies, const struct event *event)
 {
     struct stored stored = {0};
-    if (event->record.where && event->kind != EVENT_MOVE)
+    if (event->record.where && (event->kind == EVENT_JOB || event->kind == EVENT_GONE))
         blocks_give(&bodies->memory, event->record.where);
     if (event->kind == EVENT_JOB) {
-        stored.where = blocks_take(&bodies->memory, sizeof(struct memory_body) +
-                                                        event->content_type.len + event->body.len);
+        size_t size = sizeof(struct memory_body) + event->content_type.len + event->body.len +
+                      event->properties.len;
+        stored = (struct stored){blocks_take(&bodies->memory, size), (uint32_t)size};
         struct memory_body *body = blocks_at(&bodies->memory, stored.where);
-        body->content_type_len = event->content_type.len;
-        if (event->content_type.len)
-            memcpy(body->bytes, event->content_type.at, event->content_type.len);
-        if (event->body.len)
-            memcpy(body->bytes + event->content_type.len, event->body.at, event->body.len);
+        body->content_type_len = (uint32_t)event->content_type.len;
+        body->properties_len = (uint32_t)event->properties.len;
+        char *end = put_bytes(body->bytes, event->content_type);
+        end = put_bytes(end, event->body);
+        (void)put_bytes(end, event->properties);
+    } else if (event->kind == EVENT_NOTE) {
+        size_t size = sizeof(struct memory_note) + event->body.len;
+        stored = (struct stored){blocks_take(&bodies->memory, size), (uint32_t)size};
+        struct memory_note *note = blocks_at(&bodies->memory, stored.where);
+        note->head = event->note;
+        note->len = (uint32_t)event->body.len;
+        (void)put_bytes(note->text, event->body);
     }
     return stored;
 }
@@ -154,28 +190,40 @@ static void give_back_all(struct embedded *embedded, const struct reply *reply)
 
 /* ---- bodies that are in memory ---- */
 
-static struct body_place place_of(const struct job_view *job)
+struct body_place bodies_place(const struct job_view *job)
 {
     return (struct body_place){
         .seq = job->ref.seq,
         .where = job->where,
         .content_type_len = job->content_type_len,
         .body_len = job->body_len,
+        .record_bytes = job->record_bytes,
     };
 }
 
-static enum err read_body(struct embedded *embedded, struct job_view *job)
+static void show(struct job_view *job, const struct body_content *content)
+{
+    job->content_type = content->content_type;
+    job->body = content->body;
+    job->properties = content->properties;
+}
+
+enum err bodies_read(struct embedded *embedded, struct job_view *job)
 {
     struct bodies *bodies = &embedded->bodies;
     budget_spend(embedded->budget, READ_NS + job->body_len / READ_BYTES_PER_NS);
     if (embedded->store) {
-        struct body_place place = place_of(job);
-        return store_read(embedded->store, &place, &bodies->scratch, &job->content_type,
-                          &job->body);
+        struct body_place place = bodies_place(job);
+        struct body_content content;
+        enum err err = store_read(embedded->store, &place, &bodies->scratch, &content);
+        if (!err)
+            show(job, &content);
+        return err;
     }
     const struct memory_body *body = blocks_at(&bodies->memory, job->where);
     job->content_type = bytes_of(body->bytes, body->content_type_len);
-    job->body = bytes_of(body->bytes + body->content_type_len, job->body_len);
+    job->body = bytes_of(job->content_type.at + body->content_type_len, job->body_len);
+    job->properties = bytes_of(job->body.at + job->body_len, body->properties_len);
     return OK;
 }
 
@@ -189,7 +237,7 @@ static uint32_t read_bodies(struct embedded *embedded, struct reply *reply)
     bool full = embedded->bodies.held_bytes >= HELD_BYTES;
     for (uint32_t i = 0; i < reply->count; i++) {
         struct job_view *job = &reply->jobs[i];
-        enum err err = read_body(embedded, job);
+        enum err err = bodies_read(embedded, job);
         if (err == ERR_AGAIN && full && good > 0) {
             note_unread(&embedded->bodies, job, err); /* for a later reserve */
             continue;
@@ -207,6 +255,60 @@ static uint32_t read_bodies(struct embedded *embedded, struct reply *reply)
         reply->err = OK;
     reply->count = good;
     return cold;
+}
+
+/* ---- notes ---- */
+
+static void show_note(struct job_note *note, const struct note_head *head, struct bytes text)
+{
+    *note = (struct job_note){.at_us = head->at_us, .code = head->code, .text = text};
+}
+
+/* OK, ERR_AGAIN, or that it is lost: nothing of it is shown then. */
+static enum err read_note(struct embedded *embedded, const struct body_place *place,
+                          struct job_note *note)
+{
+    struct body_content content;
+    if (place->where == 0)
+        return ERR_DAMAGED;
+    if (!embedded->store) {
+        const struct memory_note *kept = blocks_at(&embedded->bodies.memory, place->where);
+        show_note(note, &kept->head, bytes_of(kept->text, kept->len));
+        return OK;
+    }
+    enum err err = store_read(embedded->store, place, &embedded->bodies.scratch, &content);
+    if (!err)
+        show_note(note, &content.note, content.body);
+    return err;
+}
+
+/* Fills in the notes of the job that a GET shows, as far as they are in memory. */
+static void read_notes(struct embedded *embedded, struct reply *reply,
+                       struct shown_notes *out_shown)
+{
+    struct note_place found[JOB_NOTES_MAX];
+    out_shown->notes = NULL;
+    out_shown->cold_count = out_shown->count = 0;
+    if (reply->kind != CMD_GET || reply->count == 0 || reply->jobs->last_note_us == 0)
+        return;
+    uint64_t seq = reply->jobs->ref.seq;
+    uint32_t count = core_note_places(embedded->core, seq, found);
+    struct job_note *notes =
+        arena_alloc(&embedded->bodies.scratch, JOB_NOTES_MAX * sizeof(struct job_note));
+    for (uint32_t i = 0; i < count; i++) {
+        out_shown->places[i] = (struct body_place){.seq = seq,
+                                                   .where = found[i].stored.where,
+                                                   .record_bytes = found[i].stored.bytes,
+                                                   .is_note = true};
+        notes[i] = (struct job_note){0};
+        budget_spend(embedded->budget, READ_NS);
+        out_shown->cold[i] = read_note(embedded, &out_shown->places[i], &notes[i]) == ERR_AGAIN;
+        out_shown->cold_count += out_shown->cold[i];
+    }
+    out_shown->notes = notes;
+    out_shown->count = count;
+    reply->jobs->notes = notes;
+    reply->jobs->note_count = (uint8_t)count;
 }
 
 /* ---- bodies that are to be read ---- */
@@ -299,33 +401,44 @@ static int64_t first_until_us(const struct reply *reply)
     return first_us;
 }
 
+static void want(struct body_waiter *waiter, const struct body_place *place, uint32_t job,
+                 struct job_note *note)
+{
+    struct wanted_body *wanted = &waiter->wanted[waiter->wanted_count++];
+    wanted->job = job;
+    wanted->note = note;
+    wanted->fetch.place = *place;
+    wanted->fetch.done = fetched;
+    wanted->fetch.owner = waiter;
+    store_fetch(waiter->embedded->store, &wanted->fetch);
+    budget_spend(waiter->embedded->budget, FETCH_NS);
+}
+
 static void wait_for_bodies(struct embedded *embedded, struct ticket *ticket,
-                            const struct reply *reply, uint32_t cold)
+                            const struct reply *reply, uint32_t cold,
+                            const struct shown_notes *shown)
 {
     struct bodies *bodies = &embedded->bodies;
-    struct body_waiter *waiter = waiter_new(reply, cold);
+    struct body_waiter *waiter = waiter_new(reply, cold + shown->cold_count);
     waiter->head = (struct waiting_reply){
-        .ticket = ticket, .for_bodies = true, .may_park = waiter->asked.wait_us > 0};
+        .ticket = ticket, .why = WAITS_FOR_BODIES, .may_park = waiter->asked.wait_us > 0};
     waiter->embedded = embedded;
     waiter->asked_until_us = time_add(embedded->loop->now_us, waiter->asked.wait_us);
-    if (cold < reply->count) { /* the others' bodies lie there */
+    if (cold < reply->count || shown->notes) { /* the others' bodies lie there, and notes */
         waiter->bodies = bodies->scratch;
         waiter->size_bytes += bodies->scratch.held;
         bodies->scratch = (struct arena){0};
     }
-    waiter->left = cold;
+    waiter->left = cold + shown->cold_count;
     for (uint32_t i = 0; i < reply->count; i++) {
-        if (reply->jobs[i].body.at)
-            continue;
-        struct wanted_body *wanted = &waiter->wanted[waiter->wanted_count++];
-        wanted->job = i;
-        wanted->fetch.place = place_of(&reply->jobs[i]);
-        wanted->fetch.done = fetched;
-        wanted->fetch.owner = waiter;
-        store_fetch(embedded->store, &wanted->fetch);
-        budget_spend(embedded->budget, FETCH_NS);
+        struct body_place place = bodies_place(&reply->jobs[i]);
+        if (!reply->jobs[i].body.at)
+            want(waiter, &place, i, NULL);
     }
-    CHECK(waiter->wanted_count == cold);
+    for (uint32_t i = 0; i < shown->count; i++)
+        if (shown->cold[i])
+            want(waiter, &shown->places[i], 0, &shown->notes[i]);
+    CHECK(waiter->wanted_count == waiter->left);
     ticket->held = &waiter->head;
     list_add_tail(&bodies->reading, &waiter->link);
     bodies->count++;
@@ -359,9 +472,11 @@ void bodies_reply(struct embedded *embedded, struct ticket *ticket, const struct
         ticket->answered(ticket, &(struct reply){.err = ERR_STORE_FAILED, .kind = reply->kind});
         return;
     }
+    struct shown_notes shown;
     uint32_t cold = read_bodies(embedded, &full);
-    if (cold)
-        wait_for_bodies(embedded, ticket, &full, cold);
+    read_notes(embedded, &full, &shown);
+    if (cold || shown.cold_count)
+        wait_for_bodies(embedded, ticket, &full, cold, &shown);
     else
         ticket->answered(ticket, &full);
     if (embedded->store && store_wants_read_ahead(embedded->store) && reply->kind == CMD_RESERVE)
@@ -383,6 +498,7 @@ void bodies_read_ahead(struct embedded *embedded)
                 .where = jobs[j]->where,
                 .content_type_len = jobs[j]->content_type_len,
                 .body_len = jobs[j]->body_len,
+                .record_bytes = jobs[j]->has_properties ? jobs[j]->record_bytes : 0,
             };
         store_read_ahead(embedded->store, places, count);
     }
@@ -391,24 +507,59 @@ void bodies_read_ahead(struct embedded *embedded)
 
 /* ---- the end of the wait ---- */
 
-static void waiter_free(struct body_waiter *waiter)
+/* Nothing waits for it any more: it is memory only, in which fetch::bytes are its own. */
+static void leave_lists(struct body_waiter *waiter)
 {
-    struct bodies *bodies = &waiter->embedded->bodies;
-    for (uint32_t i = 0; i < waiter->wanted_count; i++)
-        store_fetch_end(waiter->embedded->store, &waiter->wanted[i].fetch);
+    struct embedded *embedded = waiter->embedded;
+    for (uint32_t i = 0; i < waiter->wanted_count; i++) {
+        struct body_fetch *fetch = &waiter->wanted[i].fetch;
+        char *bytes = waiter->hold.taken ? store_fetch_take(embedded->store, fetch) : NULL;
+        store_fetch_end(embedded->store, fetch);
+        fetch->bytes = bytes;
+    }
     list_remove(&waiter->link);
-    bodies->count--;
-    bodies->held_bytes -= waiter->size_bytes;
+    embedded->bodies.count--;
+    embedded->bodies.held_bytes -= waiter->size_bytes;
+}
+
+static void free_memory(struct body_waiter *waiter)
+{
+    for (uint32_t i = 0; i < waiter->wanted_count; i++)
+        mem_free(waiter->wanted[i].fetch.bytes);
     arena_fini(&waiter->bodies);
     mem_free(waiter);
+}
+
+/* The last one frees it: a worker may be done with it before answered() has returned. */
+static void drop(struct body_waiter *waiter)
+{
+    if (atomic_fetch_sub(&waiter->users, 1) == 1)
+        free_memory(waiter);
+}
+
+static void release(struct reply_hold *hold)
+{
+    drop(LIST_ENTRY(hold, struct body_waiter, hold));
+}
+
+static void waiter_free(struct body_waiter *waiter)
+{
+    leave_lists(waiter);
+    free_memory(waiter);
+}
+
+/* How long its reservation runs from when it is handed out. */
+static int64_t run_us(const struct reply *reply, const struct job_view *job)
+{
+    return reply->asked && reply->asked->ttr_us > 0 ? reply->asked->ttr_us : job->ttr_us;
 }
 
 /* False: the job was deleted or replaced meanwhile, and leaves the reply. */
 static bool still_ours(struct embedded *embedded, struct reply *reply, struct job_view *job)
 {
     if (!cmd_traits(reply->kind)->takes_jobs ||
-        core_restart_lease(embedded->core, embedded->loop->now_us, job->ref.seq, job->lease, 0,
-                           &job->until_us))
+        core_restart_lease(embedded->core, embedded->loop->now_us, job->ref.seq, job->lease,
+                           run_us(reply, job), &job->until_us))
         return true;
     if (!reply->err)
         reply->err = reply->kind == CMD_RESERVE ? ERR_EMPTY : ERR_NOT_FOUND;
@@ -423,11 +574,15 @@ static void fill_in(struct embedded *embedded, struct body_waiter *waiter)
     for (uint32_t i = 0; i < reply->count; i++) {
         struct job_view *job = &reply->jobs[i];
         enum err err = OK;
-        if (next < waiter->wanted_count && waiter->wanted[next].job == i) {
-            const struct body_fetch *fetch = &waiter->wanted[next++].fetch;
-            err = fetch->err;
-            job->content_type = fetch->content_type;
-            job->body = fetch->body;
+        for (; next < waiter->wanted_count && waiter->wanted[next].job == i; next++) {
+            const struct body_fetch *fetch = &waiter->wanted[next].fetch;
+            struct job_note *note = waiter->wanted[next].note;
+            if (!note)
+                err = fetch->err;
+            if (note && !fetch->err) /* else it is lost; the job is not */
+                show_note(note, &fetch->content.note, fetch->content.body);
+            else if (!note && !err)
+                show(job, &fetch->content);
         }
         if (err) {
             leave_out(embedded, reply, job, err);
@@ -458,17 +613,23 @@ static void answer(struct embedded *embedded, struct body_waiter *waiter)
     struct ticket *ticket = waiter->head.ticket;
     struct reply *reply = &waiter->reply;
     ticket->held = NULL;
+    atomic_store(&waiter->users, 2);
     if (cmd_traits(reply->kind)->takes_jobs && store_failed(embedded->store)) {
         give_back_all(embedded, reply);
         ticket->answered(ticket, &(struct reply){.err = ERR_STORE_FAILED, .kind = reply->kind});
     } else {
         fill_in(embedded, waiter);
+        waiter->hold.release = release;
+        reply->hold = &waiter->hold;
         if (reply->err == ERR_EMPTY && !embedded->draining)
             ask_again(embedded, waiter, ticket);
         else
             ticket->answered(ticket, reply);
     }
-    waiter_free(waiter);
+    leave_lists(waiter);
+    if (!waiter->hold.taken)
+        drop(waiter);
+    drop(waiter);
 }
 
 void bodies_cancel(struct embedded *embedded, struct waiting_reply *reply)
@@ -536,9 +697,10 @@ static int64_t renew(struct embedded *embedded, const struct list *head)
         struct reply *reply = &LIST_ENTRY(link, struct body_waiter, link)->reply;
         for (uint32_t i = 0; i < reply->count && cmd_traits(reply->kind)->takes_jobs; i++) {
             struct job_view *job = &reply->jobs[i];
+            int64_t least_us = run_us(reply, job) > RENEW_US ? run_us(reply, job) : RENEW_US;
             if (job->until_us <= embedded->loop->now_us &&
                 !core_restart_lease(embedded->core, embedded->loop->now_us, job->ref.seq,
-                                    job->lease, RENEW_US, &job->until_us))
+                                    job->lease, least_us, &job->until_us))
                 job->until_us = INT64_MAX; /* it is somebody else's matter now */
         }
         int64_t until_us = first_until_us(reply);

@@ -45,7 +45,8 @@ bool commit_wait(struct embedded *embedded, struct ticket *ticket, const struct 
 {
     bool sync = wants_sync(embedded);
     uint64_t promised = store_promised(embedded->store);
-    if (promised <= (sync ? store_synced(embedded->store) : store_durable(embedded->store)))
+    uint64_t durable = sync ? store_synced(embedded->store) : store_durable(embedded->store);
+    if (promised <= journal_feed_gate(embedded, durable))
         return false;
     struct commit_waiter_list *list =
         sync ? &embedded->syncing.gathering : &embedded->writing.gathering;
@@ -143,14 +144,20 @@ static bool release_both(struct embedded *embedded, struct commit_waiters *waite
 
 static bool release_queues(struct embedded *embedded, enum err err)
 {
-    bool all = release_both(embedded, &embedded->writing, embedded->durable, err);
-    return release_both(embedded, &embedded->syncing, embedded->synced, err) && all;
+    uint64_t durable = journal_feed_gate(embedded, embedded->durable);
+    uint64_t synced = journal_feed_gate(embedded, embedded->synced);
+    bool all = release_both(embedded, &embedded->writing, durable, err);
+    return release_both(embedded, &embedded->syncing, synced, err) && all;
 }
 
 void commit_release(struct embedded *embedded)
 {
-    bool failed = embedded->store && store_failed(embedded->store);
-    if (!release_queues(embedded, failed ? ERR_STORE_FAILED : OK))
+    enum err err = OK;
+    if (embedded->store && store_failed(embedded->store))
+        err = ERR_STORE_FAILED;
+    else if (journal_feed_stops(embedded))
+        err = ERR_JOURNAL_DOWN;
+    if (!release_queues(embedded, err))
         embedded->busy = true;
 }
 

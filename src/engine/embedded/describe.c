@@ -4,18 +4,6 @@
 
 /* ---- metrics ---- */
 
-static void gauge(struct metric_sink *sink, const char *name, const char *help, uint64_t value)
-{
-    sink->metric(
-        sink, &(struct metric){.name = name, .help = help, .type = METRIC_GAUGE, .value = value});
-}
-
-static void counter(struct metric_sink *sink, const char *name, const char *help, uint64_t value)
-{
-    sink->metric(
-        sink, &(struct metric){.name = name, .help = help, .type = METRIC_COUNTER, .value = value});
-}
-
 static int64_t sync_bound_us(unsigned bucket)
 {
     return bucket == SYNC_BUCKETS - 1 ? INT64_MAX : (int64_t)16 << bucket;
@@ -30,24 +18,56 @@ static void describe_syncs(const struct store_stats *stats, struct metric_sink *
                                         .durations = &durations});
 }
 
-static void describe_metrics(const struct store *store, const struct store_stats *stats,
-                             struct metric_sink *sink)
+static void describe_history(const struct store_stats *stats, struct metric_sink *sink)
 {
-    gauge(sink, "wal_bytes", "Bytes of all log segments on disk.", stats->disk_bytes);
-    gauge(sink, "wal_live_bytes", "Bytes of them that live jobs need.", stats->live_bytes);
-    gauge(sink, "wal_segments", "Log segments on disk.", stats->segments);
-    counter(sink, "wal_written_bytes_total", "Bytes written to the log.", stats->bytes_written);
-    counter(sink, "wal_batches_total", "Batches written to the log.", stats->batches);
-    counter(sink, "wal_records_total", "Records written to the log.", stats->records);
-    counter(sink, "checkpoints_total", "Segments cleaned and removed.", stats->checkpoints);
-    counter(sink, "carried_jobs_total", "Jobs written again by a checkpoint.",
-            stats->relocated_jobs);
-    gauge(sink, "damaged_segments", "Segments with damage, in the log or set aside.",
-          stats->damaged_segments);
-    counter(sink, "cold_reads_total", "Bodies that were read from the disk, not from memory.",
-            stats->cold_reads);
-    gauge(sink, "store_failed", "1 after a failed write: restart to recover.", store_failed(store));
-    gauge(sink, "store_full", "1 while the disk has no room for new jobs.", store_full(store));
+    metric_gauge(sink, "history_files", "Files of what happened to jobs.", stats->history_files);
+    metric_gauge(sink, "history_bytes", "Bytes of them.", stats->history_bytes);
+    metric_gauge(sink, "history_entries", "Things that happened, kept in files and in memory.",
+                 stats->history_entries);
+    metric_gauge(sink, "history_memory_bytes", "Memory for those that are not in files yet.",
+                 stats->history_table_bytes);
+    metric_gauge(sink, "history_oldest_seconds",
+                 "When the oldest in a file happened, since the Unix epoch; 0: there is none.",
+                 (uint64_t)(stats->history_oldest_us > 0 ? stats->history_oldest_us / 1000000 : 0));
+    metric_counter(sink, "history_lost_total", "Those not kept, because the disk was full.",
+                   stats->history_lost);
+}
+
+static void describe_metrics(const struct store *store, const struct store_stats *stats,
+                             uint64_t far_jobs, struct metric_sink *sink)
+{
+    metric_gauge(sink, "wal_bytes", "Bytes of all log segments on disk.", stats->disk_bytes);
+    metric_gauge(sink, "wal_live_bytes", "Bytes of them that live jobs need.", stats->live_bytes);
+    metric_gauge(sink, "wal_segments", "Log segments on disk.", stats->segments);
+    metric_counter(sink, "wal_written_bytes_total", "Bytes written to the log.",
+                   stats->bytes_written);
+    metric_counter(sink, "wal_batches_total", "Batches written to the log.", stats->batches);
+    metric_counter(sink, "wal_records_total", "Records written to the log.", stats->records);
+    metric_counter(sink, "checkpoints_total", "Segments cleaned and removed.", stats->checkpoints);
+    metric_counter(sink, "carried_jobs_total", "Jobs written again by a checkpoint.",
+                   stats->relocated_jobs);
+    metric_gauge(sink, "damaged_segments", "Segments with damage, in the log or set aside.",
+                 stats->damaged_segments);
+    metric_counter(sink, "cold_reads_total",
+                   "Bodies that were read from the disk, not from memory.", stats->cold_reads);
+    metric_gauge(sink, "far_jobs", "Delayed jobs that are in slices on disk, not in memory.",
+                 far_jobs);
+    metric_gauge(sink, "slices", "Files of far jobs.", stats->slices);
+    metric_gauge(sink, "slice_bytes", "Bytes of them.", stats->slice_bytes);
+    metric_gauge(sink, "far_waiting", "1 while far jobs that draw near wait for memory.",
+                 stats->far_waits);
+    metric_gauge(sink, "far_late_jobs", "Far jobs that are due and not in memory yet, about.",
+                 stats->far_late_jobs);
+    metric_counter(sink, "far_departed_total", "Jobs that left the log for a slice.",
+                   stats->spilled_jobs);
+    metric_counter(sink, "far_arrived_total", "Jobs that came back as they drew near.",
+                   stats->loaded_jobs);
+    if (stats->keeps_history)
+        describe_history(stats, sink);
+    metric_gauge(sink, "store_failed", "1 after a failed write: restart to recover.",
+                 store_failed(store));
+    metric_gauge(sink, "store_full", "1 while the disk has no room for new jobs.",
+                 store_full(store));
     describe_syncs(stats, sink);
 }
 
@@ -76,17 +96,19 @@ static void describe_facts(const struct store *store, const struct store_stats *
         sink->fact(sink, &facts[i]);
 }
 
-void embedded_describe(const struct store *store, struct metric_sink *sink)
+void embedded_describe(const struct core *core, const struct store *store, struct metric_sink *sink)
 {
     struct store_stats stats = {0};
+    struct core_totals totals;
     if (!store) {
         if (sink->fact)
             say_kind(sink, "memory");
         return;
     }
     store_stats(store, &stats);
+    core_totals(core, &totals);
     if (sink->metric)
-        describe_metrics(store, &stats, sink);
+        describe_metrics(store, &stats, totals.far, sink);
     if (sink->fact)
         describe_facts(store, &stats, sink);
     if (sink->warning && stats.damaged_segments)
@@ -132,6 +154,8 @@ void embedded_stats(const struct core *core, const struct store *store, int64_t 
     memcpy(out_stats->jobs, totals.jobs, sizeof(totals.jobs));
     if (due_within)
         core_due_within(core, now_us, spans_us, out_stats->due_within, STATS_SPANS);
+    for (unsigned i = 0; due_within && totals.far && i < STATS_SPANS; i++)
+        out_stats->due_within[i] += store_far_due_until(store, time_add(now_us, spans_us[i]));
     if (store)
         add_log(store, &out_stats->log);
 }

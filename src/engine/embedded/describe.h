@@ -9,7 +9,8 @@
 #include "store/store.h"
 
 /* See engine_verbs::describe. Constant time. */
-void embedded_describe(const struct store *store, struct metric_sink *sink);
+void embedded_describe(const struct core *core, const struct store *store,
+                       struct metric_sink *sink);
 
 /*
  * Statistics over all topics at now_us. `due_within`: that, too, which looks at the jobs of a slot

@@ -8,6 +8,7 @@
 
 #include "core/core.h"
 #include "port/engine.h"
+#include "port/journal.h"
 #include "port/loop.h"
 #include "store/store.h"
 
@@ -32,6 +33,22 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
                        struct store_error *out_error) MUST_USE;
 /* Answers what is still held, closes the store cleanly. NULL does nothing. */
 void embedded_close(struct embedded *embedded);
+
+/* How the log is written to a journal. */
+struct embedded_journal {
+    struct journal *journal; /* borrowed until embedded_close() */
+    bool before;             /* replies to changes wait until it has committed them */
+    bool refuse;             /* too late: pushes are refused; false: it is given up */
+    uint64_t max_lag_bytes;
+    int64_t max_lag_us;
+};
+
+/*
+ * From now on the journal is given every change. Waits for the disk: before the first turn. There
+ * must be a store. Errors as follower_open().
+ */
+enum err embedded_follow(struct embedded *embedded,
+                         const struct embedded_journal *options) MUST_USE;
 
 struct engine *embedded_engine(struct embedded *embedded);
 

@@ -4,6 +4,10 @@
  *     core ─reply▶ engine.c ─┬─▶ the ticket, at once
  *                            ├─▶ commit_waiters.c: until a change is durable (P1)
  *                            └─▶ bodies.c: until bodies that it shows are in memory
+ *     command ─┬▶ reschedule.c: until what it keeps of the job is in memory
+ *              ├▶ far.c: until the job that it names is
+ *              ├▶ far_visit.c: until the jobs of its topic are
+ *              └▶ history.c: until what happened to a job has been found
  */
 #ifndef LATERD_ENGINE_EMBEDDED_PARTS_H
 #define LATERD_ENGINE_EMBEDDED_PARTS_H
@@ -12,12 +16,23 @@
 #include "base/blocks.h"
 #include "base/list.h"
 #include "engine/embedded/embedded.h"
+#include "store/follower.h"
+
+/* Which struct it is that begins with a struct waiting_reply. */
+enum waits_for {
+    WAITS_FOR_COMMIT,     /* struct commit_waiter */
+    WAITS_FOR_BODIES,     /* struct body_waiter */
+    WAITS_FOR_PROPERTIES, /* struct rescheduling: a command that is not done yet */
+    WAITS_FOR_FAR,        /* struct far_command: the same */
+    WAITS_FOR_VISIT,      /* struct far_visit: the same */
+    WAITS_FOR_HISTORY,    /* struct history_question */
+};
 
 /* What ticket::held points to: the reply's ticket, NULL when it was cancelled. */
 struct waiting_reply {
     struct ticket *ticket;
-    bool for_bodies; /* it is a struct body_waiter, else a struct commit_waiter */
-    bool may_park;   /* a RESERVE that waits again if its jobs are gone when their bodies come */
+    enum waits_for why;
+    bool may_park; /* a RESERVE that waits again if its jobs are gone when their bodies come */
 };
 
 struct commit_waiter_list {
@@ -57,6 +72,49 @@ struct bodies {
     } ahead[AHEAD_TOPICS];
 };
 
+/* Commands that wait until what they keep of a job has been read. */
+struct reschedulings {
+    struct list reading; // rescheduling::link
+    struct list whole;   // rescheduling::link: it has come
+    uint64_t count;      /* of both */
+};
+
+/* Commands that wait until the record of a far job has been read. */
+struct far_commands {
+    struct list reading; // far_command::link
+    struct list whole;   // far_command::link: it has come
+    uint64_t count;      /* of both */
+};
+
+/* Commands on topics some of whose delayed jobs are far. */
+struct far_visits {
+    struct list waiting; // far_visit::link: the first is under way
+    struct list looking; // far_visit::link: those that only look, all at once; …
+    struct list ready;   // far_visit::link: … and of those, who can go on
+    uint64_t count;      /* of all three */
+};
+
+enum { OBSERVERS_MAX = 4 };
+
+/* What is between the log and the journal. Zeroed: there is none. */
+struct journal_feed {
+    struct embedded_journal options;
+    struct journal *journal; /* NULL: there is none */
+    struct follower *follower;
+    struct follower_callbacks callbacks;
+    struct journal_status status; /* as it was told last */
+    size_t held_bytes;            /* that the journal has: as told, and what was given since */
+    uint64_t done;                /* batches up to this one are committed in the database */
+    bool joined;                  /* the database's cursor is known, and was compared */
+    bool broken;                  /* … and does not fit, or it was too late */
+    bool down;                    /* nothing is being written now */
+    bool refuses;                 /* pushes: the lag is above its limit */
+    bool unread;                  /* the disk could not read the log the last time */
+    int64_t lacking_us;           /* since when it lacks something, as long as its cursor is not
+                                     known; 0: it does not */
+    int64_t look_us, say_us;      /* when the lag is looked at, and told of again */
+};
+
 struct embedded {
     struct engine engine;
     struct event_sink sink;
@@ -78,6 +136,15 @@ struct embedded {
     struct commit_waiters syncing; /* pushes that want more than that */
     struct job_view brief_view;    /* of brief replies that have waited: the rest stays zero */
     struct bodies bodies;
+    struct reschedulings reschedulings;
+    struct far_commands far_commands;
+    struct far_visits far_visits;
+    struct list questions; // history_question::link
+    uint64_t question_count;
+    bool has_far; /* some job is far, or was */
+    struct settings_observer *observers[OBSERVERS_MAX];
+    unsigned observer_count;
+    struct journal_feed feed;
     bool said_full;  /* that the store has no room, and not yet that it has some again */
     int64_t full_us; /* when it was seen to have none */
 };
@@ -106,6 +173,11 @@ struct stored bodies_keep_in_memory(struct bodies *bodies, const struct event *e
 void bodies_forget_in_memory(struct bodies *bodies, uint64_t where);
 /* Fills in the bodies and answers: at once, if they are in memory, else when they have come. */
 void bodies_reply(struct embedded *embedded, struct ticket *ticket, const struct reply *reply);
+/* Where the job's record is, for the store. */
+struct body_place bodies_place(const struct job_view *job);
+/* Fills in what the job's record has, if it is in memory: see store_read(). The bytes are good
+   until the turn reads the next. */
+enum err bodies_read(struct embedded *embedded, struct job_view *job) MUST_USE;
 /* A reply that waits for bodies is cancelled: its jobs go back (P6). */
 void bodies_cancel(struct embedded *embedded, struct waiting_reply *reply);
 /* The beginning of a turn: leases of jobs that wait for their bodies do not run out. */
@@ -117,6 +189,91 @@ void bodies_turn(struct embedded *embedded);
 void bodies_read_ahead(struct embedded *embedded);
 /* The end: nothing waits any more. Jobs that were not handed out go back. */
 void bodies_give_up_all(struct embedded *embedded);
+
+/* ---- reschedule.c ---- */
+
+void reschedulings_init(struct reschedulings *all);
+/*
+ * RESCHEDULE with a new body keeps the job's properties, which lie in the record that it replaces:
+ * they are read first. False: nothing is to be read, the command can be done as it is.
+ */
+bool reschedule_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
+                      enum submitted *out_submitted);
+/* Does those whose properties have come. */
+void reschedule_turn(struct embedded *embedded);
+/* The end: those that wait have failed. */
+void reschedule_give_up_all(struct embedded *embedded);
+
+/* ---- far.c ---- */
+
+void far_commands_init(struct far_commands *all);
+/* The command names what may be a far job: its record is read first. False: it can be done as it
+   is. */
+bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
+               enum submitted *out_submitted);
+/* May the far job of this record come to stay, and be written to the log again? */
+enum err far_may_stay(const struct embedded *embedded, const struct event *event) MUST_USE;
+/* It has arrived and is to change: writes its record to the log again. */
+void far_write_again(struct embedded *embedded, const struct event *event);
+/* Does those whose records have come, as far as the budget goes. */
+void far_turn(struct embedded *embedded);
+/* Who asked has gone: what has not been done never is. Later, others may have changed the job. */
+void far_cancel(struct waiting_reply *reply);
+/* The end: those that wait have failed. */
+void far_give_up_all(struct embedded *embedded);
+/* The store's callbacks for far jobs, which are the core's matter. */
+void far_callbacks(struct store_callbacks *callbacks);
+
+/* ---- far_visit.c ---- */
+
+void far_visits_init(struct far_visits *all);
+/* The command goes through a topic's delayed jobs, some of which are far: they are read first.
+   False: it can be done as it is. */
+bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
+                     enum submitted *out_submitted);
+/* Goes on with them, as far as the budget goes. */
+void far_visit_turn(struct embedded *embedded);
+/* The topic of the visit that is under way. False: none is. */
+bool far_visit_topic(const struct embedded *embedded, struct bytes *out_topic);
+void far_visit_cancel(struct waiting_reply *reply);
+void far_visit_give_up_all(struct embedded *embedded);
+
+/* ---- history.c ---- */
+
+/* event_sink::happened */
+void history_tell(struct event_sink *sink, const struct happening *happening);
+/* A GET of a history. */
+enum submitted history_ask(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket);
+/* Answers what has been found. */
+void history_answer_turn(struct embedded *embedded);
+/* The end: those that wait have failed. */
+void history_give_up_all(struct embedded *embedded);
+
+/* ---- engine.c ---- */
+
+/* Admits and does a command, or begins to read what it needs. */
+enum submitted embedded_submit(struct embedded *embedded, const struct cmd *cmd,
+                               struct ticket *ticket);
+
+/* Admits and does a command that waits for nothing. */
+enum submitted embedded_do(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket);
+
+/* ---- journal_feed.c ---- */
+
+/* The end of a turn: gives the journal what has become durable, as far as there is room. */
+void journal_feed_turn(struct embedded *embedded);
+/* Nothing is handed out, and nothing changed, until the journal writes again. */
+bool journal_feed_stops(const struct embedded *embedded);
+/* May the command be done, as far as the journal is concerned? */
+enum err journal_feed_admit(const struct embedded *embedded, const struct cmd *cmd);
+enum err journal_feed_health(const struct embedded *embedded);
+/* Of batches that are durable up to `batch`: those whose replies may go. */
+uint64_t journal_feed_gate(const struct embedded *embedded, uint64_t batch);
+void journal_feed_describe(const struct embedded *embedded, struct metric_sink *sink);
+/* A job ends while the journal reads rows back. */
+void journal_feed_ended(struct embedded *embedded, const struct event *event);
+/* The journal is nobody's any more. */
+void journal_feed_end(struct embedded *embedded);
 
 /* ---- relocate.c ---- */
 

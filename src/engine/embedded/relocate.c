@@ -34,12 +34,10 @@ static void replay_finding(struct store_callbacks *callbacks, const char *line)
     log_event(LOG_ERROR, "store_damaged", "text=\"%s\"", line);
 }
 
-static void relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                     struct bytes content_type, struct bytes body)
+static void relocate(struct store_callbacks *callbacks, const struct event *event, uint64_t where)
 {
-    (void)core_relocate(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, seq, where,
-                        content_type,
-                        body); /* false: the job has gone or moved, nothing to relocate */
+    (void)core_relocate(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, event,
+                        where); /* false: the job has gone or moved, nothing to relocate */
 }
 
 static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
@@ -49,10 +47,11 @@ static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, u
     return core_relocate_unread(core, first, end, cursor, RELOCATE_BUDGET);
 }
 
-static bool relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
+static bool relocate_rest(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                          uint32_t *cursor)
 {
     struct core *core = LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core;
-    return core_relocate_topics(core, cursor, TOPICS_BUDGET);
+    return core_relocate_topics(core, first, end, cursor, TOPICS_BUDGET);
 }
 
 static void store_notice(struct store_callbacks *callbacks, enum store_notice notice,
@@ -65,6 +64,7 @@ static void store_notice(struct store_callbacks *callbacks, enum store_notice no
         [STORE_UNREAD] = {LOG_WARN, "segment_unread"},
         [STORE_DAMAGED] = {LOG_ERROR, "segment_damaged"},
         [STORE_SET_ASIDE] = {LOG_ERROR, "segment_set_aside"},
+        [STORE_FAR_WAITS] = {LOG_WARN, "far_jobs_wait"},
         [STORE_FOLLOWER_DROPPED] = {LOG_ERROR, "follower_dropped"},
     };
     (void)callbacks;

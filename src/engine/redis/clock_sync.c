@@ -9,6 +9,7 @@ enum {
     LEAP_US = 250 * 1000,         /* a leap by more is told */
     FAR_US = 1000 * 1000,         /* a clock that is off by more is told */
     SAY_EVERY_US = 1000 * 1000,   /* all partitions of a server leap at once */
+    WAKE_US = 10 * 1000 * 1000,   /* by then all partitions know a daemon again that was silent */
 };
 
 static int64_t now_of(const struct script_requests *calls)
@@ -180,6 +181,23 @@ void clock_sync_heard(const struct script_request *call, const struct bytes *par
     }
 }
 
+/* The daemon was taken for dead, and yet a partition's clock is where it believed it: its own has
+   not stood still, so a clock that shows something else has leapt. */
+static void ran_on(struct script_requests *calls)
+{
+    calls->ran_on_us = now_of(calls);
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
+        calls->partitions[i].clock.may_have_stood_still = false;
+        calls->partitions[i].clock.others_may_set_until_us = 0;
+    }
+}
+
+void clock_sync_forgotten(struct script_requests *calls, uint32_t partition)
+{
+    if (!calls->ran_on_us || now_of(calls) - calls->ran_on_us > WAKE_US)
+        calls->partitions[partition].clock.may_have_stood_still = true;
+}
+
 void clock_sync_read(const struct script_request *call, const struct bytes *parts, uint32_t count)
 {
     struct script_requests *calls = call->calls;
@@ -187,7 +205,7 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
     struct queue_clock *clock = &partition->clock;
     struct queue_clock_reading reading = {.sent_us = call->on_link.sent_us};
     uint64_t before = clock->set_count;
-    bool known = clock->known;
+    bool known = clock->known, unsure = known && clock->may_have_stood_still;
     int64_t by_us;
     if (!script_read_clock(parts, count, &reading.told) || !is_of_its_node(call))
         return;
@@ -196,6 +214,8 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
     case CLOCK_KEPT:
         settle(partition);
         see_behind(partition, reading.sent_us, reading.told.queue_us);
+        if (unsure && !clock->may_have_stood_still)
+            ran_on(calls);
         break;
     case CLOCK_ADOPTED:
         settle(partition);

@@ -17,6 +17,10 @@ void clock_sync_bound_again(struct script_request *call);
 void clock_sync_heard(const struct script_request *call, const struct bytes *parts, uint32_t count);
 /* The answer of one that does not: open and set_clock. */
 void clock_sync_read(const struct script_request *call, const struct bytes *parts, uint32_t count);
+/* The partition does not know us any more, because others took us for dead: perhaps our machine was
+ * stopped, and its clock with it. Not if the clock of another partition has shown since that it was
+ * not. */
+void clock_sync_forgotten(struct script_requests *calls, uint32_t partition);
 /* A heartbeat's answer, which says how often the clock of partition 0 was set. */
 void clock_sync_heartbeat(struct script_requests *calls, const struct bytes *parts, uint32_t count);
 

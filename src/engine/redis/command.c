@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/redis/engine_parts.h"
+#include "engine/redis/script_parts.h"
 
 /*
  * Statistics that took so many calls are kept, and shown from then on. While they are asked for,
@@ -42,6 +43,7 @@ struct gathering {
     struct buf topic;
     uint32_t under_way;
     enum err err;
+    bool unconfigured;  /* REMOVE_TOPIC: the settings' end was asked for */
     struct timer pause; /* redis_engine::renewed_stats: until the next call */
     int64_t asked_us;
     uint32_t calls;
@@ -110,6 +112,16 @@ static void see_job(struct redis_engine *redis, const struct reply *reply, uint3
         consumers_see(&redis->consumers, reply->jobs, partition);
 }
 
+/* Redis has changed a topic's settings, as the request says: see settings.lua. */
+static void see_settings(struct redis_engine *redis, const struct script_request *call,
+                         const struct bytes *parts, uint32_t count)
+{
+    struct bytes request = buf_bytes(&call->request);
+    settings_sync_changed(&redis->settings, script_argument(request, 3),
+                          script_settings_mark(parts, count), script_argument(request, 5),
+                          call->resent);
+}
+
 static void job_command_answered(struct job_command *command, struct script_request *call,
                                  const struct bytes *parts, uint32_t count)
 {
@@ -125,6 +137,8 @@ static void job_command_answered(struct job_command *command, struct script_requ
         pending_fail(&command->pending, err);
         return;
     }
+    if (!answer.reply.err && command->pending.kind == CMD_CONFIGURE_TOPIC)
+        see_settings(redis, call, parts, count);
     if (!answer.reply.err)
         see_job(redis, &answer.reply, call->id.partition);
     if (command->pending.kind == CMD_RESERVE_JOB && answer.reply.err == ERR_DAMAGED) {
@@ -406,6 +420,42 @@ static bool answer_from_kept(struct redis_engine *redis, const struct cmd *cmd,
     return true;
 }
 
+static void unconfigured(void *owner, struct script_request *call, enum err err,
+                         const struct bytes *parts, uint32_t count)
+{
+    struct gathering *gathering = owner;
+    struct script_parts said = {.at = parts, .count = count};
+    struct script_answer answer = {.err = OK};
+    gathering->under_way--;
+    if (!err)
+        err = script_read_answer(&gathering->pending.redis->space, &said, &answer);
+    if (!err && !answer.err)
+        see_settings(gathering->pending.redis, call, parts, count);
+    gathering->err = err ? err : answer.err;
+    (void)gathering_step(gathering);
+}
+
+/* All partitions have ended the topic's pause: its settings go, and if it holds nothing it is
+ * forgotten where they are, which keeps it for them. If that is not answered, the client asks
+ * again. */
+static bool unconfigure(struct gathering *gathering)
+{
+    struct redis_engine *redis = gathering->pending.redis;
+    struct reply reply;
+    if (gathering->pending.kind != CMD_REMOVE_TOPIC || gathering->unconfigured || gathering->err)
+        return false;
+    gathering->unconfigured = true;
+    fanout_reply(gathering->fanout, &reply);
+    if (reply.err)
+        return false;
+    struct script_request *call = script_requests_new(&redis->calls, 0);
+    script_ask_unconfigure(&call->request, &redis->space, &call->id, buf_bytes(&gathering->topic));
+    call->changes = true;
+    gathering->under_way++;
+    script_requests_send(call, gathering, unconfigured);
+    return true;
+}
+
 /* True: it was answered, and is gone. */
 static bool gathering_step(struct gathering *gathering)
 {
@@ -418,7 +468,7 @@ static bool gathering_step(struct gathering *gathering)
         if (fanout_wants(gathering->fanout, i) && !(renewal && gathering->under_way))
             gathering_ask(gathering, i);
     }
-    if (gathering->under_way)
+    if (gathering->under_way || unconfigure(gathering))
         return false;
     if (gathers_stats(gathering) && !gathering->err)
         gathering->pending.redis->stats_us = gathering->pending.redis->options.loop->now_us;

@@ -43,7 +43,7 @@ void wait_group_touch(struct wait_group *group)
 static bool wait_group_is_for(const struct wait_group *group, const struct cmd_reserve *reserve)
 {
     if (group->topic_count != reserve->topic_count || group->bound != reserve->bound ||
-        group->listed_order != reserve->listed_order)
+        group->listed_order != reserve->listed_order || group->ttr_us != reserve->ttr_us)
         return false;
     for (uint32_t i = 0; i < group->topic_count; i++) {
         if (!bytes_eq(topic_name(group->topics[i].topic), reserve->topics[i]))
@@ -80,6 +80,7 @@ static struct wait_group *wait_group_new(struct consumers *consumers,
     group->topic_count = reserve->topic_count;
     group->listed_order = reserve->listed_order;
     group->bound = reserve->bound;
+    group->ttr_us = reserve->ttr_us;
     group->probe.expired = end_probe;
     group->topics = mem_zalloc(reserve->topic_count * sizeof(*group->topics));
     group->asking = mem_zalloc(consumers->options.space->partitions * sizeof(bool));
@@ -222,12 +223,13 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
     kept->topic = arena_copy(arena, job->topic);
     kept->content_type = arena_copy(arena, job->content_type);
     kept->body = arena_copy(arena, job->body);
+    kept->properties = arena_copy(arena, job->properties);
     if (retry_bytes) {
         int64_t *retry_us = arena_alloc(arena, retry_bytes);
         memcpy(retry_us, job->retry_us, retry_bytes);
         kept->retry_us = retry_us;
     }
-    waiter->got_bytes += job->body.len;
+    waiter->got_bytes += job->body.len + job->properties.len;
     waiter->group->wanted--;
 }
 

@@ -36,7 +36,7 @@ struct waiter {
     struct arena arena;
     struct job_view *jobs;
     uint32_t job_count;
-    size_t got_bytes; /* of their bodies */
+    size_t got_bytes; /* of their bodies and properties */
 };
 
 struct consumers_options {

@@ -22,6 +22,7 @@ struct wait_group {
     struct place *topics;
     uint32_t topic_count;
     bool listed_order, bound;
+    int64_t ttr_us;   /* see cmd_reserve */
     uint64_t settles; /* waiters for whom settle() would do something: see there */
     uint32_t calls;   /* under way */
     uint32_t silent;  /* of these, the ones whose time is up: nobody waits for them any more */

@@ -101,18 +101,6 @@ void redis_why_refused(const struct cmd *cmd, struct redis_error *out_reason)
 
 /* ---- metrics ---- */
 
-static void gauge(struct metric_sink *sink, const char *name, const char *help, uint64_t value)
-{
-    sink->metric(
-        sink, &(struct metric){.name = name, .help = help, .type = METRIC_GAUGE, .value = value});
-}
-
-static void counter(struct metric_sink *sink, const char *name, const char *help, uint64_t value)
-{
-    sink->metric(
-        sink, &(struct metric){.name = name, .help = help, .type = METRIC_COUNTER, .value = value});
-}
-
 /* For how long all servers that we need have been taking commands; 0: one does not. */
 static int64_t connected_us(const struct redis_engine *redis)
 {
@@ -141,20 +129,21 @@ static void describe_metrics(const struct redis_engine *redis, struct metric_sin
     unsigned nodes = 0;
     for (unsigned i = 0; i < redis->topology.node_count; i++)
         nodes += redis->topology.nodes[i].ready;
-    gauge(sink, "redis_connected", "1 if every partition of the queue is reached.",
-          !unreached(redis));
-    gauge(sink, "redis_connected_seconds", "For how long the servers have all been connected.",
-          (uint64_t)(connected_us(redis) / 1000000));
-    gauge(sink, "redis_servers", "Redis servers that take commands.", nodes);
-    counter(sink, "redis_connects_total", "Connections to servers that took commands.",
-            counts->connects);
-    counter(sink, "redis_losses_total", "Those of them that have ended.", counts->losses);
+    metric_gauge(sink, "redis_connected", "1 if every partition of the queue is reached.",
+                 !unreached(redis));
+    metric_gauge(sink, "redis_connected_seconds",
+                 "For how long the servers have all been connected.",
+                 (uint64_t)(connected_us(redis) / 1000000));
+    metric_gauge(sink, "redis_servers", "Redis servers that take commands.", nodes);
+    metric_counter(sink, "redis_connects_total", "Connections to servers that took commands.",
+                   counts->connects);
+    metric_counter(sink, "redis_losses_total", "Those of them that have ended.", counts->losses);
     sink->metric(sink, &(struct metric){.name = "redis_round_trip_seconds",
                                         .help = "From a command to its reply from Redis.",
                                         .type = METRIC_HISTOGRAM,
                                         .durations = &trips});
-    gauge(sink, "redis_stats_age_seconds", "How old the sums over all topics are.",
-          (uint64_t)(stats_age_us(redis) / 1000000));
+    metric_gauge(sink, "redis_stats_age_seconds", "How old the sums over all topics are.",
+                 (uint64_t)(stats_age_us(redis) / 1000000));
 }
 
 void redis_describe(const struct redis_engine *redis, struct metric_sink *sink)
@@ -168,6 +157,7 @@ void redis_describe(const struct redis_engine *redis, struct metric_sink *sink)
     }
     if (sink->metric)
         describe_metrics(redis, sink);
+    redis_journal_describe(&redis->journal, sink);
     if (sink->reason && redis_reason(redis, &reason))
         sink->reason(sink, reason.text);
 }

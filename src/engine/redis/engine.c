@@ -40,6 +40,7 @@ static void server_is_fit(void *owner)
     partition_init_start(&redis->partition_init);
     if (!redis->members.started)
         members_start(&redis->members);
+    redis_journal_start(&redis->journal);
 }
 
 static void node_ready(struct topology_callbacks *callbacks, struct node *node)
@@ -100,9 +101,10 @@ static void key_lost(void *owner, uint32_t partition, bool is_set)
         partition_init_missing(partition);
 }
 
-static void beaten(void *owner, const struct bytes *policy)
+static void beaten(void *owner, const struct bytes *policy, uint64_t settings_changes)
 {
     struct redis_engine *redis = owner;
+    settings_sync_beat(&redis->settings, settings_changes);
     if (policy)
         preflight_policy(&redis->preflight, *policy);
     promoter_check(&redis->promoter);
@@ -121,6 +123,8 @@ static void partition_opened(void *owner, uint32_t partition)
 {
     struct redis_engine *redis = owner;
     promoter_due(&redis->promoter, partition, now_of(redis));
+    if (partition == 0)
+        settings_sync_opened(&redis->settings);
     if (redis->preflight.stray && reaches_all(redis))
         preflight_accept_keys(&redis->preflight);
 }
@@ -277,6 +281,22 @@ static void engine_describe(const struct engine *engine, struct metric_sink *sin
     redis_describe((const struct redis_engine *)engine, sink);
 }
 
+static void engine_observe_settings(struct engine *engine, struct settings_observer *observer)
+{
+    settings_sync_observe(&of_engine(engine)->settings, observer);
+}
+
+static uint64_t engine_keeps_order(const struct engine *engine, struct bytes topic)
+{
+    const struct redis_engine *redis = (const struct redis_engine *)engine;
+    return members_keep_order(&redis->members, hash_of(topic.at, topic.len));
+}
+
+static uint64_t engine_order_changes(const struct engine *engine)
+{
+    return members_order_changes(&((const struct redis_engine *)engine)->members);
+}
+
 static const struct engine_verbs verbs = {
     .use_budget = engine_use_budget,
     .begin = engine_begin,
@@ -286,6 +306,9 @@ static const struct engine_verbs verbs = {
     .end = engine_end,
     .drain = engine_drain,
     .health = engine_health,
+    .observe_settings = engine_observe_settings,
+    .keeps_order = engine_keeps_order,
+    .order_changes = engine_order_changes,
     .describe = engine_describe,
 };
 
@@ -294,6 +317,11 @@ static const struct engine_verbs verbs = {
 static bool we_reach_all(void *owner)
 {
     return reaches_all(owner);
+}
+
+static void journal_given_up(void *owner, uint32_t partition)
+{
+    partition_init_again(&((struct redis_engine *)owner)->partition_init, partition);
 }
 
 /* Others may have given back what our connections held, and dropped the answers kept for us: we
@@ -384,6 +412,15 @@ static void make_owners(struct redis_engine *redis)
                                                                .lost = key_lost,
                                                                .missed = partition_forgot_us,
                                                                .owner = redis});
+    settings_sync_init(&redis->settings, &(struct settings_sync_options){.space = &redis->space,
+                                                                         .calls = &redis->calls});
+    redis_journal_init(&redis->journal,
+                       &(struct journal_feed_options){.space = &redis->space,
+                                                      .calls = &redis->calls,
+                                                      .loop = redis->options.loop,
+                                                      .maker = redis->options.journal,
+                                                      .given_up = journal_given_up,
+                                                      .owner = redis});
     redis_requeue_init(&redis->requeue, &(struct redis_requeue_options){.space = &redis->space,
                                                                         .calls = &redis->calls,
                                                                         .loop = redis->options.loop,
@@ -424,7 +461,7 @@ static void make_parts(struct redis_engine *redis)
 
 static bool serves(const struct redis_engine *redis)
 {
-    return reaches_all(redis) && takes_changes(redis) &&
+    return reaches_all(redis) && takes_changes(redis) && redis->settings.loaded &&
            subscription_is_whole(&redis->subscription);
 }
 
@@ -505,6 +542,8 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     redis->space.db = options->url.db;
     redis->space.jobs_max = share_of(options->jobs_max, options->partitions);
     redis->space.topics_max = options->topics_max; /* a topic may be in all of them */
+    redis->space.journal_bytes = options->journal_bytes;
+    redis->space.journal_detaches = options->journal_detaches;
     int64_t now_us = loop_look_at_clock(options->loop);
     make_parts(redis);
     loop_arm(options->loop, &redis->give_up, now_us + OPEN_US);
@@ -517,6 +556,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
 static void tell_that_we_leave(struct redis_engine *redis)
 {
     if (redis->preflight.fit && !redis->preflight.unfit) {
+        redis_journal_leave(&redis->journal);
         promoter_leave(&redis->promoter);
         members_leave(&redis->members);
     }
@@ -557,8 +597,10 @@ void redis_engine_free(struct redis_engine *redis)
     subscription_fini(&redis->subscription);
     topology_fini(&redis->topology);
     script_requests_fini(&redis->calls);
+    redis_journal_fini(&redis->journal); /* its reads were told just now that nothing comes */
     consumers_fini(&redis->consumers);
     redis_requeue_fini(&redis->requeue);
+    settings_sync_fini(&redis->settings);
     promoter_fini(&redis->promoter);
     members_fini(&redis->members);
     partition_init_fini(&redis->partition_init);

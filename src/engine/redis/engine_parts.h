@@ -8,11 +8,13 @@
 #ifndef LATERD_ENGINE_REDIS_ENGINE_PARTS_H
 #define LATERD_ENGINE_REDIS_ENGINE_PARTS_H
 
+#include "engine/redis/journal_feed.h"
 #include "engine/redis/partition_init.h"
 #include "engine/redis/preflight.h"
 #include "engine/redis/rates.h"
 #include "engine/redis/redis.h"
 #include "engine/redis/requeue.h"
+#include "engine/redis/settings_sync.h"
 #include "engine/redis/subscription.h"
 
 struct gathering;
@@ -29,9 +31,11 @@ struct redis_engine {
     struct promoter promoter;
     struct consumers consumers;
     struct redis_requeue requeue;
+    struct settings_sync settings;
     struct subscription subscription;
     struct preflight preflight;
     struct rates rates;
+    struct redis_journal_feed journal;
     struct gathering *kept_stats; /* of command.c: the last ones that took many calls; NULL: none */
     struct gathering *renewed_stats; /* the next ones, which are being gathered; NULL: none */
     int64_t kept_stats_us, renew_stats_at_us;

@@ -318,6 +318,9 @@ static struct job_view copy_view(struct arena *arena, const struct job_view *vie
     copy.topic = arena_copy(arena, view->topic);
     copy.content_type = arena_copy(arena, view->content_type);
     copy.body = arena_copy(arena, view->body);
+    copy.notes = NULL; /* GET alone shows them */
+    copy.note_count = 0;
+    copy.properties = arena_copy(arena, view->properties);
     copy.retry_us =
         view->retry_count ? (const int64_t *)(const void *)arena_copy(arena, waits).at : NULL;
     return copy;

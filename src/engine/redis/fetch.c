@@ -267,6 +267,7 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
         .topics = names,
         .topic_count = topics,
         .max = max,
+        .ttr_us = group->ttr_us,
         .listed_order = group->listed_order,
         .bound = group->bound,
     };

@@ -6,8 +6,8 @@
  * The record is written when the job is pushed, and again only if its body is replaced: one of two
  * forms, of which the short one, for ordinary jobs, has 33 bytes; behind it topic, id, the waits of
  * the schedule (8 bytes each), content type and body. A body beyond JOB_INLINE_MAX is apart, in a
- * field of its own. The head is what changes; it exists from the first change on, and what it says
- * goes before what the record says.
+ * field of its own; properties always are. The head is what changes; it exists from the first
+ * change on, and what it says goes before what the record says.
  *
  * In a script (script_text.c replaces them when the text is made, so they cost nothing there), with
  * HEAD, SHORT or LONG in front of the point:
@@ -99,10 +99,14 @@ enum {
     JOB_IS_LONG = 1,
     JOB_IN_ARRIVAL = 2,
     JOB_IS_JSON = 4,
-    JOB_IS_APART = 8, /* content type and body are in a field of their own */
+    JOB_IS_APART = 8,        /* content type and body are in a field of their own */
+    JOB_HAS_PROPERTIES = 16, /* the same of its properties */
     JOB_IS_RECORD = 128,
 };
 
-enum { JOB_INLINE_MAX = 1024 }; /* bytes of content type and body */
+enum {
+    JOB_INLINE_MAX = 1024, /* bytes of content type and body */
+    JOB_SUM_BYTES = 8,     /* in front of properties: XXH3-64 of them */
+};
 
 #endif

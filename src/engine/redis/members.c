@@ -15,6 +15,8 @@ enum {
     LOOK_HEARTBEATS = 10,   /* and who is there, though nothing was missed */
     /* A heartbeat that is answered later than that has interrupted our contact. */
     IN_CONTACT_US = MEMBERS_HEARTBEAT_US + 500 * 1000,
+    /* Who serves for so long without a break is known to all: they look every tenth heartbeat. */
+    KNOWN_TO_ALL_US = (LOOK_HEARTBEATS + 2) * MEMBERS_HEARTBEAT_US,
 };
 
 static int64_t now_of(const struct members *members)
@@ -69,6 +71,73 @@ static void share_out(struct members *members)
                (!only_serving || members->how == SCRIPT_SERVES);
     for (uint32_t i = 0; i < members->options.space->partitions; i++)
         members->ours[i] = may && !outranked(members, i, only_serving);
+}
+
+/* ---- ordered topics ---- */
+
+/* Until then nobody can take us for silent. */
+static int64_t trusted_until_us(const struct members *members)
+{
+    return members->reached_us + SCRIPT_FRESH_US;
+}
+
+/* Do the others know that we serve, so that none of them sends what is ours? */
+static bool is_known_to_all(const struct members *members)
+{
+    int64_t now_us = now_of(members);
+    if (members->leaving || !members->steady_us || now_us >= trusted_until_us(members))
+        return false;
+    return members->count == 0 || now_us - members->steady_us >= KNOWN_TO_ALL_US;
+}
+
+uint64_t members_keep_order(const struct members *members, uint64_t topic_hash)
+{
+    uint32_t topic = (uint32_t)(topic_hash ^ topic_hash >> 32);
+    bool ours = is_known_to_all(members) && !outranked(members, topic, true);
+    return ours ? (uint64_t)members->steady_us : 0;
+}
+
+uint64_t members_order_changes(const struct members *members)
+{
+    return members->order_changes;
+}
+
+static void note_order(struct members *members)
+{
+    uint64_t view = is_known_to_all(members) ? (uint64_t)members->steady_us : 0;
+    for (uint32_t i = 0; i < members->count && view; i++) {
+        const struct member *other = &members->others[i];
+        if (is_fresh(members, other) && other->how == SCRIPT_SERVES)
+            view += rank_of(other->name, 0);
+    }
+    members->order_changes += view != members->order_view;
+    members->order_view = view;
+}
+
+/* When that changes by itself; INT64_MAX: it does not. */
+static int64_t order_next_us(const struct members *members)
+{
+    int64_t known_us = members->steady_us + KNOWN_TO_ALL_US;
+    int64_t trusted_us = trusted_until_us(members);
+    if (!members->steady_us || trusted_us <= now_of(members))
+        return INT64_MAX;
+    return known_us > now_of(members) && known_us < trusted_us ? known_us : trusted_us;
+}
+
+/* We say that we serve, or that we do not: that holds before anybody has heard it. */
+static void serve(struct members *members, bool serves)
+{
+    if (!serves)
+        members->steady_us = 0;
+    note_order(members);
+}
+
+/* A heartbeat was answered. */
+static void stay_steady(struct members *members, int64_t sent_us)
+{
+    bool broken = !members->steady_us || now_of(members) >= trusted_until_us(members);
+    if (broken)
+        members->steady_us = members->how == SCRIPT_SERVES ? sent_us : 0;
 }
 
 /* ---- who lives ---- */
@@ -194,6 +263,7 @@ static void look(struct timer *timer)
 {
     struct members *members = LIST_ENTRY(timer, struct members, look);
     int64_t next_us = in_contact(members) ? members->contact_us + IN_CONTACT_US : INT64_MAX;
+    next_us = sooner(next_us, order_next_us(members));
     bool late = false;
     for (uint32_t i = members->count; i-- > 0;) {
         struct member *member = &members->others[i];
@@ -212,6 +282,7 @@ static void look(struct timer *timer)
     if (late && in_contact(members) && !members->asked && !members->leaving)
         heartbeat(members);
     share_out(members);
+    note_order(members);
     members->options.changed(members->options.owner);
 }
 
@@ -247,6 +318,7 @@ static void have_contact(struct members *members, bool looked)
     }
     if (!first && now_of(members) - members->reached_us >= members->options.alive_us)
         members->options.missed(members->options.owner);
+    stay_steady(members, members->heartbeat_sent_us);
     members->contact_us = now_of(members);
     members->reached_us = members->heartbeat_sent_us;
     members->heartbeats++;
@@ -309,7 +381,8 @@ static void answered(void *owner, struct script_request *call, enum err err,
     }
     have_contact(members, heard > 0);
     clock_sync_heartbeat(members->options.calls, parts, count);
-    members->options.beaten(members->options.owner, count > 2 ? &parts[2] : NULL);
+    members->options.beaten(members->options.owner, count > 2 ? &parts[2] : NULL,
+                            script_settings_mark(parts, count));
     if (heard)
         take_all(members, others, heard);
     look_soon(members);
@@ -322,6 +395,7 @@ static void heartbeat(struct members *members)
     members->how = serves ? SCRIPT_SERVES : SCRIPT_LIVES;
     if (members->leaving)
         members->how = SCRIPT_LEAVES;
+    serve(members, members->how == SCRIPT_SERVES);
     members->wants_look = members->wants_look || members->heartbeats % LOOK_HEARTBEATS == 6;
     script_ask_heartbeat(&call->request, members->options.space, &call->id, members->how,
                          members->wants_look, members->heartbeats % MEMORY_HEARTBEATS == 1);
@@ -368,6 +442,7 @@ void members_leave(struct members *members)
     members->leaving = true;
     loop_cancel(members->options.loop, &members->heartbeat);
     share_out(members);
+    serve(members, false);
     members->options.changed(members->options.owner);
     if (members->started)
         heartbeat(members);

@@ -14,6 +14,11 @@
  * makes jobs late. While our own heartbeats are not answered we do not know who is silent: then we
  * own all.
  *
+ * Ordered topics (order by key) are each sent by one daemon, chosen in the same way, and there two
+ * would do harm. So a daemon sends them only while all others know of it (it has served without a
+ * break for as long as they may take to hear of it) and cannot have taken it for silent; else it
+ * stops at once. Who is alone waits for nobody.
+ *
  * A silent daemon's partitions are another's. One that was silent for alive_us is dead, and what it
  * held is given back; but only a daemon that was itself in contact so long without a pause may say
  * so: else a Redis that comes back would make all others look dead.
@@ -41,8 +46,8 @@ struct members_options {
     /* Do we reach all partitions now? If not, somebody else had better own them. */
     bool (*serves)(void *owner);
     /* A heartbeat of ours was answered. `policy`, now and then: by which Redis may evict keys,
-       empty if it may not; else NULL. */
-    void (*beaten)(void *owner, const struct bytes *policy);
+       empty if it may not; else NULL. `settings_changes`: see script_settings_mark(). */
+    void (*beaten)(void *owner, const struct bytes *policy, uint64_t settings_changes);
     /* We were silent for so long that others may have taken us for dead. */
     void (*missed)(void *owner);
     /* What members_own(), members_know() and `gone` say may have changed; `heartbeats` has. */
@@ -64,6 +69,9 @@ struct members {
     enum script_how how;
     int64_t heartbeat_sent_us;
     struct timer heartbeat; /* the next one; armed unless one is under way */
+    int64_t steady_us;      /* since when we serve and are answered without a break; 0: we do not */
+    uint64_t order_changes; /* see members_order_changes() */
+    uint64_t order_view;    /* what it was counted of */
     int64_t contact_us;     /* our last heartbeat was answered; 0: none was */
     int64_t
         reached_us;   /* that heartbeat was sent: since then, at the latest, others think we live */
@@ -86,6 +94,10 @@ void members_leave(struct members *members);
 
 /* Are we to make the partition's due jobs ready? */
 bool members_own(const struct members *members, uint32_t partition);
+/* As engine_verbs::keeps_order, of the topic with this hash. O(daemons) */
+uint64_t members_keep_order(const struct members *members, uint64_t topic_hash);
+/* Grows when that may have changed. */
+uint64_t members_order_changes(const struct members *members);
 /* Have we heard of others for long enough to say who is dead? */
 bool members_know(const struct members *members);
 /* Appends the names of all who live, ourselves among them. */

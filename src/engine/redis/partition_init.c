@@ -202,8 +202,7 @@ static void opened(void *owner, struct script_request *call, enum err err,
     opening->was_there = true;
     opening->scanned_at = NULL;
     if (answer.count && !answer.replaced && !answer.state) /* others took us for dead */
-        partition_init->options.calls->partitions[opening->partition].clock.may_have_stood_still =
-            true;
+        clock_sync_forgotten(partition_init->options.calls, opening->partition);
     clock_sync_read(call, parts, count);
     if (answer.count)
         script_requests_give_up(partition_init->options.calls, opening->partition);

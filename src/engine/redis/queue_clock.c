@@ -46,6 +46,7 @@ enum queue_clock_doubt queue_clock_heard(struct queue_clock *clock, const struct
     if (least_us > clock->most_us + DRIFTS_US || most_us < clock->least_us - DRIFTS_US)
         return CLOCK_DRIFTS;
     clock->agreed_us = read_us;
+    clock->agreed_sent_us = sent_us;
     if (most_us < clock->most_us && most_us >= clock->least_us)
         clock->most_us = most_us;
     /* The turn's time is before the answer was read: the least is for queue_clock_read() to say. */
@@ -62,6 +63,7 @@ static enum queue_clock_verdict adopt(struct queue_clock *clock,
         .least_us = reading->told.queue_us - reading->read_us,
         .most_us = reading->told.queue_us - reading->sent_us,
         .agreed_us = reading->read_us,
+        .agreed_sent_us = reading->sent_us,
         .adopted_us = reading->read_us,
         .shift_us = reading->told.shift_us,
         .set_count = reading->told.set_count,
@@ -84,6 +86,24 @@ static enum queue_clock_verdict agree(struct queue_clock *clock,
     return CLOCK_KEPT;
 }
 
+/*
+ * Another has set it, and what it shows now comes of that. Either Redis' own clock is still where
+ * we believed it; or it has leapt, after it agreed with us last, and was set after that leap: then
+ * less time has gone by since. Else it has leapt once more after it was set.
+ */
+static bool follows_from_set(const struct queue_clock *clock,
+                             const struct queue_clock_reading *reading, int64_t tolerated_us)
+{
+    int64_t moved_us = reading->told.shift_us - clock->shift_us;
+    int64_t least_us = reading->told.queue_us - reading->read_us - moved_us;
+    int64_t most_us = reading->told.queue_us - reading->sent_us - moved_us;
+    int64_t since_set_us = reading->told.queue_us - reading->told.set_us;
+    if (least_us <= clock->most_us + tolerated_us && most_us >= clock->least_us - tolerated_us)
+        return true;
+    return since_set_us >= 0 &&
+           since_set_us <= reading->read_us - clock->agreed_sent_us + 2 * tolerated_us;
+}
+
 enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
                                           const struct queue_clock_reading *reading,
                                           int64_t *out_by_us)
@@ -98,7 +118,8 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
         return agree(clock, reading);
     *out_by_us = most_us - clock->most_us; /* about */
     bool is_new = reading->read_us - clock->adopted_us < NEW_US;
-    bool is_set = reading->told.set_count > clock->set_count;
+    bool is_set = reading->told.set_count > clock->set_count &&
+                  follows_from_set(clock, reading, tolerated_us);
     bool is_behind = reading->told.set_us > reading->read_us + clock->most_us + tolerated_us;
     if (is_set && (is_new || is_behind))
         return adopt(clock, reading);

@@ -11,7 +11,8 @@
  *
  * Whom to believe: a daemon's clock may stand still (its machine was stopped), but not run ahead.
  * So if another has set the clock since, and what it showed then is ahead of what we believe now,
- * we believe that one. A daemon that has just come may have read a clock that had leapt: it
+ * we believe that one; but not if the clock shows more than it can since then, for it has leapt
+ * once more. A daemon that has just come may have read a clock that had leapt: it
  * believes any other that has set it since. If none has, it, and one that others took for dead, so
  * that the partition does not know it any more, give others HOLD_US to set it, in which they keep
  * their bounds, and then believe the clock. Any other daemon sets it right itself.
@@ -30,6 +31,7 @@ struct queue_clock {
     bool may_have_stood_still; /* the partition did not know us any more: see above */
     int64_t least_us, most_us; /* the queue's clock is ahead of ours by something between these */
     int64_t agreed_us;         /* when an answer agreed last with that; ours */
+    int64_t agreed_sent_us;    /* when that was asked for: Redis' own clock had not leapt by then */
     int64_t shift_us;          /* `o` */
     uint64_t set_count;        /* how often it was set */
     int64_t adopted_us;        /* when we began to believe it; ours */

@@ -16,6 +16,7 @@
  *     subscription.c    what daemons tell each other through Redis
  *     preflight.c       whether a server is fit to hold a queue
  *     partition_init.c  the first request to a partition
+ *     journal_feed.c    gives changes to the journal, in one daemon
  *     script_request.c  requests to scripts: sent, sent again, answered once
  *
  * Below them is client/redis: servers and connections, which are streams of the loop. What Redis
@@ -32,6 +33,7 @@
 #include "port/loop.h"
 
 struct redis_engine;
+struct journal_maker;
 
 struct redis_options {
     struct redis_url url;
@@ -43,6 +45,9 @@ struct redis_options {
     unsigned wait_replicas;
     uint64_t jobs_max; /* in all partitions together */
     uint32_t topics_max, waiters_max;
+    uint64_t journal_bytes; /* changes leave entries for the journal, so many bytes; 0: none */
+    bool journal_detaches;  /* if there are more, it is given up; else pushes are refused */
+    struct journal_maker *journal; /* borrowed; NULL: this daemon writes none */
     struct loop *loop; /* borrowed; while there is no server, its turns are the owner's to make */
 };
 

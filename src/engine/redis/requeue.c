@@ -24,6 +24,8 @@ struct release {
     struct redis_requeue *requeue;
     uint64_t seq, lease;
     enum release_why why;
+    bool has_delay;
+    int64_t due_us;
 };
 
 static int64_t now_of(const struct redis_requeue *requeue)
@@ -76,7 +78,14 @@ static bool send(struct release *release, uint32_t partition)
     struct script_request *call = script_requests_new(requeue->options.calls, partition);
     struct cmd cmd = {
         .kind = CMD_RELEASE,
-        .job = {.ref.seq = release->seq, .lease = release->lease, .why = release->why},
+        .job =
+            {
+                .ref.seq = release->seq,
+                .lease = release->lease,
+                .why = release->why,
+                .has_delay = release->has_delay,
+                .due_us = release->due_us,
+            },
     };
     script_ask(&call->request, requeue->options.space, &call->id, &cmd);
     call->changes = true;
@@ -115,6 +124,8 @@ void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job)
         .seq = job->ref.seq,
         .lease = job->lease,
         .why = job->why,
+        .has_delay = job->has_delay,
+        .due_us = job->due_us,
     };
     list_init(&release->place);
     struct returning *returning = where(requeue, partition);

@@ -12,12 +12,8 @@
 #define CHANNEL_END ":notice"
 
 enum {
-    BODIES_AT_ONCE = 256 * 1024,       /* of a reserve: no more jobs follow then */
-    PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
-    REQUEST_BYTES = 44,                /* of ARGV[1]: see add_request() */
-    BOUNDS_AT = 20,                    /* there */
-    REBUILD_FIELDS = 60,               /* looked at by one call: each job has two and more */
-    MEMBER_KEPT_US = 20 * 1000 * 1000, /* the record of a daemon that says nothing more */
+    REQUEST_BYTES = 44, /* of ARGV[1]: see add_request() */
+    BOUNDS_AT = 20,     /* there */
 };
 
 /* ---- the space ---- */
@@ -146,7 +142,7 @@ int64_t script_time_out(const struct script_space *space, uint32_t partition, in
     return us >= SCRIPT_FOREVER ? INT64_MAX : us - space->ahead_us[partition];
 }
 
-static int64_t span_in(int64_t us)
+int64_t script_span_in(int64_t us)
 {
     return us < SCRIPT_FOREVER ? us : SCRIPT_FOREVER;
 }
@@ -185,7 +181,8 @@ static enum script_route route_push(const struct script_space *space, const stru
     if (push->id.len && (!job_ref_parse(push->id, &ref) || !ref.id.len))
         return refuse(out_err); /* too long, or a name that the server may give to another job */
     if (!is_topic(push->topic) || push->content_type.len > CONTENT_TYPE_MAX ||
-        push->retry_count > RETRY_STEPS_MAX || push->body.len > UINT32_MAX || push->ttr_us < 1)
+        push->retry_count > RETRY_STEPS_MAX || push->body.len > UINT32_MAX ||
+        push->properties.len > JOB_PROPERTIES_MAX || push->ttr_us < 1)
         return refuse(out_err);
     if (is_too_late(push->due_us)) {
         *out_err = ERR_UNSUPPORTED;
@@ -221,12 +218,19 @@ static enum script_route route_topic(const struct cmd *cmd, enum err *out_err)
 enum script_route script_route(const struct script_space *space, const struct cmd *cmd,
                                uint32_t *out_partition, enum err *out_err)
 {
+    if (cmd->kind == CMD_CONFIGURE_TOPIC) {
+        *out_partition = 0;
+        bool fits = is_topic(cmd->topic.topic) && cmd->topic.settings.len <= TOPIC_SETTINGS_MAX;
+        return fits ? SCRIPT_ONE : refuse(out_err);
+    }
     switch (cmd_traits(cmd->kind)->subject) {
     case CMD_ON_NEW_JOB: return route_push(space, &cmd->push, out_partition, out_err);
     case CMD_ON_READY_JOBS: return route_reserve(&cmd->reserve, out_err);
     case CMD_ON_JOB:
         if (cmd->kind == CMD_RESCHEDULE && cmd->job.has_body &&
             (cmd->job.content_type.len > CONTENT_TYPE_MAX || cmd->job.body.len > UINT32_MAX))
+            return refuse(out_err);
+        if (cmd->job.note.len > JOB_NOTE_MAX)
             return refuse(out_err);
         if ((cmd->job.has_due || cmd->job.has_delay) && is_too_late(cmd->job.due_us)) {
             *out_err = ERR_UNSUPPORTED;
@@ -248,15 +252,24 @@ static size_t put_length(char *room, size_t at, char mark, size_t length)
     return put(room, at, BYTES("\r\n"));
 }
 
+/* One argument, in pieces. */
+static void add_pieces(struct buf *out, const struct bytes *pieces, size_t count)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < count; i++)
+        len += pieces[i].len;
+    buf_reserve(out, len + 16);
+    size_t at = put_length(out->at, out->len, '$', len);
+    for (size_t i = 0; i < count; i++) {
+        if (pieces[i].len)
+            at = put(out->at, at, pieces[i]);
+    }
+    out->len = put(out->at, at, BYTES("\r\n"));
+}
+
 static void add_pair(struct buf *out, struct bytes a, struct bytes b)
 {
-    buf_reserve(out, a.len + b.len + 16);
-    size_t at = put_length(out->at, out->len, '$', a.len + b.len);
-    if (a.len)
-        at = put(out->at, at, a);
-    if (b.len)
-        at = put(out->at, at, b);
-    out->len = put(out->at, at, BYTES("\r\n"));
+    add_pieces(out, (const struct bytes[]){a, b}, 2);
 }
 
 void script_add(struct buf *out, struct bytes argument)
@@ -452,13 +465,14 @@ enum {
 static size_t put_fixed(char *at, const struct cmd_push *push, int64_t due_us, int64_t now_us,
                         bool is_apart, size_t *out_len)
 {
-    uint64_t ttr_us = (uint64_t)span_in(push->ttr_us),
+    uint64_t ttr_us = (uint64_t)script_span_in(push->ttr_us),
              sum = content_sum(push->content_type, push->body);
     uint32_t delay_s = seconds_until(now_us, push->due_us);
     bool is_short = !push->content_type.len && !is_apart && push->priority <= UINT16_MAX &&
                     ttr_us % 1000000 == 0 && ttr_us / 1000000 <= UINT16_MAX && delay_s < 1U << 24;
     unsigned form = JOB_IS_RECORD | (is_short ? 0 : JOB_IS_LONG) | (is_apart ? JOB_IS_APART : 0) |
                     (push->order == ORDER_ARRIVAL ? JOB_IN_ARRIVAL : 0) |
+                    (push->properties.len ? JOB_HAS_PROPERTIES : 0) |
                     (push->body_kind == BODY_JSON ? JOB_IS_JSON : 0);
     put_u8(at + JOB_LONG_FORM, (uint8_t)form);
     put_u8(at + JOB_LONG_ID_LEN, (uint8_t)push->id.len);
@@ -484,8 +498,27 @@ static size_t put_fixed(char *at, const struct cmd_push *push, int64_t due_us, i
     return JOB_LONG_CREATED;
 }
 
-/* ARGV[2] to [4]: the record of a new job, but for the time when it is made, and its content, if
- * that is apart. */
+/* ARGV[4]: what is in no record. Properties with their sum before them, and the length of both
+ * before that, if the job has some; its content, if that is apart. */
+static void add_apart(struct buf *out, const struct cmd_push *push, bool is_apart)
+{
+    char start[2 + JOB_SUM_BYTES];
+    struct bytes properties = push->properties, pieces[4];
+    size_t count = 0;
+    if (properties.len) {
+        put_u16(start, (uint16_t)(JOB_SUM_BYTES + properties.len));
+        put_u64(start + 2, hash_of(properties.at, properties.len));
+        pieces[count++] = bytes_of(start, sizeof(start));
+        pieces[count++] = properties;
+    }
+    if (is_apart) {
+        pieces[count++] = push->content_type;
+        pieces[count++] = push->body;
+    }
+    add_pieces(out, pieces, count);
+}
+
+/* ARGV[2] to [4]: the record of a new job, but for the time when it is made, and the rest. */
 static void add_record(struct buf *out, const struct cmd_push *push, int64_t due_us, int64_t now_us)
 {
     char record[RECORD_ROOM];
@@ -496,14 +529,14 @@ static void add_record(struct buf *out, const struct cmd_push *push, int64_t due
     if (push->id.len)
         len = put(record, len, push->id);
     for (uint8_t i = 0; i < push->retry_count; i++, len += 8)
-        put_u64(record + len, (uint64_t)span_in(push->retry_us[i]));
+        put_u64(record + len, (uint64_t)script_span_in(push->retry_us[i]));
     if (!is_apart && push->content_type.len)
         len = put(record, len, push->content_type);
     script_add(out, bytes_of(record, made_at));
     size_t rest = made_at + SCRIPT_MADE_BYTES;
-    struct bytes none = {0};
-    add_pair(out, bytes_of(record + rest, len - rest), is_apart ? none : push->body);
-    add_pair(out, is_apart ? push->content_type : none, is_apart ? push->body : none);
+    struct bytes inlined = bytes_of(push->body.at, is_apart ? 0 : push->body.len);
+    add_pair(out, bytes_of(record + rest, len - rest), inlined);
+    add_apart(out, push, is_apart);
 }
 
 static size_t put_big_endian(char *room, size_t at, uint64_t number, size_t bytes)
@@ -538,6 +571,19 @@ static void add_delayed_place(struct buf *out, const struct cmd_push *push, int6
 }
 
 /* Strings that C can make are made here: each that the script made would cost Redis more. */
+/* When it was made and its attempts, of a job that is moved here; of a new one nothing. */
+static struct bytes put_past(char *room, const struct script_space *space,
+                             const struct script_call *call, const struct cmd_push *push)
+{
+    if (!push->created_us && !push->reserves && !push->failures)
+        return (struct bytes){0};
+    int64_t created_us = push->created_us ? push->created_us : call->now_us;
+    put_small(room, (uint64_t)script_time_in(space, call->partition, created_us), 7);
+    put_u16(room + 7, push->reserves);
+    put_u16(room + 9, push->failures);
+    return bytes_of(room, 11);
+}
+
 static void ask_push(struct buf *out, const struct script_space *space,
                      const struct script_call *call, const struct cmd_push *push)
 {
@@ -545,13 +591,15 @@ static void ask_push(struct buf *out, const struct script_space *space,
         [IF_EXISTS_REJECT] = 'j', [IF_EXISTS_REPLACE] = 'p', [IF_EXISTS_KEEP] = 'k'};
     int64_t due_us = due_in(space, call, push->due_us);
     struct bytes order = push->order == ORDER_ARRIVAL ? BYTES("a") : BYTES("d");
+    char past_room[7 + 2 + 2];
+    struct bytes past = put_past(past_room, space, call, push);
     script_begin(out, space, call, SCRIPT_PUSH, 12);
     add_record(out, push, due_us, call->now_us);
     script_add_i64(out, due_us);
     add_place(out, push, due_us);
     add_pair(out, BYTES("#p"), push->topic);
     add_pair(out, push->id.len ? BYTES("i") : BYTES(""), push->id);
-    script_add(out, push->buried ? BYTES("b") : order);
+    add_pair(out, push->buried ? BYTES("b") : order, past);
     script_add(out, bytes_of(&exists[push->if_exists], 1));
     script_add_i64(out, space->jobs_max ? (int64_t)space->jobs_max : SCRIPT_FOREVER);
     script_add_i64(out, space->topics_max);
@@ -616,22 +664,29 @@ static void ask_change(struct buf *out, const struct script_space *space,
 {
     const struct cmd_job *job = &cmd->job;
     bool has_due = (cmd->kind == CMD_RELEASE && job->has_delay) ||
-                   (cmd->kind == CMD_RESCHEDULE && job->has_due);
+                   ((cmd->kind == CMD_RESCHEDULE || cmd->kind == CMD_RUN) && job->has_due);
     bool has_priority = job->has_priority && (cmd->kind == CMD_RELEASE || cmd->kind == CMD_BURY ||
                                               cmd->kind == CMD_RESCHEDULE);
     bool has_body = cmd->kind == CMD_RESCHEDULE && job->has_body;
-    script_begin(out, space, call, SCRIPT_CHANGE, has_body ? 10 : 9);
+    bool has_note = job->note.len && cmd_keeps_note(cmd);
+    script_begin(out, space, call, SCRIPT_CHANGE, has_body || has_note ? 10 : 9);
     script_add(out, bytes_of(&letters[cmd->kind], 1));
     add_ref(out, job);
     script_add(out, change_options(cmd));
     add_maybe(out, has_due, due_in(space, call, job->due_us));
     add_maybe(out, has_priority, job->priority);
-    add_maybe(out, cmd->kind == CMD_TOUCH && job->has_ttr, span_in(job->ttr_us));
+    add_maybe(out, cmd->kind == CMD_TOUCH && job->has_ttr, script_span_in(job->ttr_us));
+    char about[14]; /* as record_of() in scripts/record.lua takes it */
+    if (has_note) {
+        put_u16(about, job->note_code);
+        script_add(out, bytes_of(about, 2));
+        script_add(out, job->note);
+        return;
+    }
     if (!has_body) {
         script_add(out, (struct bytes){0});
         return;
     }
-    char about[14]; /* as record_of() in scripts/record.lua takes it */
     put_u8(about, (uint8_t)job->body_kind);
     put_u8(about + 1, (uint8_t)job->content_type.len);
     put_u32(about + 2, (uint32_t)job->body.len);
@@ -652,109 +707,17 @@ void script_ask(struct buf *out, const struct script_space *space, const struct 
                 const struct cmd *cmd)
 {
     enum cmd_subject subject = cmd_traits(cmd->kind)->subject;
-    CHECK(subject == CMD_ON_NEW_JOB || subject == CMD_ON_JOB); /* script_route() sends no other */
+    bool configures = cmd->kind == CMD_CONFIGURE_TOPIC;
+    /* script_route() sends no other */
+    CHECK(subject == CMD_ON_NEW_JOB || subject == CMD_ON_JOB || configures);
     if (cmd->kind == CMD_PUSH)
         ask_push(out, space, call, &cmd->push);
+    else if (configures)
+        script_ask_configure(out, space, call, &cmd->topic);
     else if (cmd->kind == CMD_GET)
         ask_get(out, space, call, &cmd->job);
     else if (cmd->kind == CMD_FINISH || cmd->kind == CMD_DELETE)
         ask_end(out, space, call, cmd);
     else
         ask_change(out, space, call, cmd);
-}
-
-/* ---- what is not one job's ---- */
-
-void script_ask_reserve(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, const struct cmd_reserve *reserve,
-                        uint32_t max, enum script_mark mark)
-{
-    static const char marks[] = {
-        [SCRIPT_MARK_HINT] = 'h', [SCRIPT_MARK_WAIT] = 'w', [SCRIPT_PASS_ON] = 'p'};
-    char options[3];
-    size_t count = 0;
-    if (reserve->listed_order)
-        options[count++] = 'l';
-    if (reserve->bound)
-        options[count++] = 'b';
-    if (mark != SCRIPT_NO_MARK)
-        options[count++] = marks[mark];
-    uint32_t at_once = 1 + PLACES_MAX / reserve->topic_count;
-    if (at_once > SCRIPT_HEADS_MAX)
-        at_once = SCRIPT_HEADS_MAX;
-    script_begin(out, space, call, SCRIPT_RESERVE, 3 + reserve->topic_count);
-    script_add(out, bytes_of(options, count));
-    script_add_i64(out, max < at_once ? max : at_once);
-    script_add_i64(out, BODIES_AT_ONCE);
-    for (uint32_t i = 0; i < reserve->topic_count; i++)
-        script_add(out, reserve->topics[i]);
-}
-
-void script_ask_promote(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, uint32_t max)
-{
-    script_begin(out, space, call, SCRIPT_PROMOTE, 1);
-    script_add_i64(out, max);
-}
-
-void script_ask_open(struct buf *out, const struct script_space *space,
-                     const struct script_call *call, uint32_t places, uint64_t set_count)
-{
-    char room[SCRIPT_CHANNEL_MAX];
-    script_begin(out, space, call, SCRIPT_OPEN, 7);
-    script_add_i64(out, call->partition);
-    script_add_i64(out, space->partitions);
-    script_add(out, script_channel(space, call->partition, false, room));
-    script_add_i64(out, SCRIPT_LAYOUT);
-    script_add_i64(out, places);
-    script_add_i64(out, (int64_t)set_count);
-    script_add_i64(out, (int64_t)space->newest[call->partition]);
-}
-
-void script_ask_set_clock(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, int64_t by_us, uint64_t set_count,
-                          uint64_t new_count)
-{
-    script_begin(out, space, call, SCRIPT_SET_CLOCK, 3);
-    script_add_i64(out, by_us);
-    script_add_i64(out, (int64_t)set_count);
-    script_add_i64(out, (int64_t)new_count);
-}
-
-void script_ask_rebuild(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, struct bytes from, bool all)
-{
-    script_begin(out, space, call, SCRIPT_REBUILD, 3);
-    script_add(out, from);
-    script_add_i64(out, REBUILD_FIELDS);
-    script_add(out, all ? BYTES("r") : BYTES("c"));
-}
-
-void script_ask_heartbeat(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, enum script_how how, bool look,
-                          bool memory)
-{
-    char letter = (char)how, options[2];
-    size_t count = 0;
-    if (look)
-        options[count++] = 'l';
-    if (memory)
-        options[count++] = 'm';
-    script_begin(out, space, call, SCRIPT_HEARTBEAT, 4);
-    script_add(out, bytes_of(&letter, 1));
-    script_add_i64(out, MEMBER_KEPT_US);
-    script_add(out, bytes_of(options, count));
-    script_add_i64(out, SCRIPT_FRESH_US);
-}
-
-void script_ask_reap_dead(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, const struct script_reap *reap)
-{
-    char name[SCRIPT_NAME];
-    put_u64(name, reap->from);
-    script_begin(out, space, call, SCRIPT_REAP_DEAD, 4);
-    script_add_i64(out, reap->max);
-    script_add(out, reap->living);
-    script_add_i64(out, reap->young_us);
-    script_add(out, reap->from ? bytes_of(name, sizeof(name)) : (struct bytes){0});
 }

@@ -65,6 +65,8 @@ enum script_kind {
     SCRIPT_SWEEP, /* KICK_TOPIC, CLEAR_TOPIC */
     SCRIPT_TOPIC, /* PAUSE, RESUME, TOPIC, TOPICS */
     SCRIPT_SET_CLOCK,
+    SCRIPT_SETTINGS, /* CONFIGURE_TOPIC, and what others changed */
+    SCRIPT_JOURNAL,  /* the journal's entries are taken */
     SCRIPT_COUNT
 };
 
@@ -83,6 +85,8 @@ struct script_space {
     char daemon[SCRIPT_NAME]; /* random: this life of this process */
     uint64_t jobs_max;        /* pushes into a partition with so many are refused; 0 = no limit */
     uint32_t topics_max;      /* the same of topics */
+    uint64_t journal_bytes; /* changes leave entries, so many bytes at most; 0: nobody asks here */
+    bool journal_detaches;  /* if there are more, the journal is given up; else pushes refused */
     int64_t *ahead_us, *behind_us, *at_once_us;
     uint64_t *newest; /* the highest number or lease seen in an answer; one for each partition */
     struct {
@@ -192,6 +196,17 @@ void script_ask_set_clock(struct buf *out, const struct script_space *space,
                           uint64_t new_count);
 
 /*
+ * Settings of topics are in partition 0. What has changed after the `known`th change, a page a
+ * call, or, `from` not empty, all that there are, from "0" on and then from where the page before
+ * ended. script_read_settings() reads the answer.
+ */
+void script_ask_settings(struct buf *out, const struct script_space *space,
+                         const struct script_call *call, uint64_t known, struct bytes from);
+/* The last step of REMOVE_TOPIC: its settings go, and the topic, if it holds no job here. */
+void script_ask_unconfigure(struct buf *out, const struct script_space *space,
+                            const struct script_call *call, struct bytes topic);
+
+/*
  * Puts the jobs that an older layout left in the hash where they belong and, if `all`, what a lost
  * sorted set held back out of the jobs: a slice a call, from `from`, which is "0" at first and then
  * the answer's second part, while there is more.
@@ -222,6 +237,31 @@ struct script_member {
     enum script_how how;
     int64_t age_us; /* since it said so, by Redis' clock; for a notice: 0 */
 };
+
+/*
+ * The journal's entries, which changes leave (scripts/entry.lua), are taken by the one daemon that
+ * has the lease: partition 0 is asked for it, for so long (0: it is given back). The answer: state
+ * (not 0: it is ours), and in its second part the queue's identity, which is the given one if it
+ * had none.
+ */
+void script_ask_journal_lease(struct buf *out, const struct script_space *space,
+                              const struct script_call *call, int64_t span_us,
+                              struct bytes identity);
+struct script_entries {
+    uint64_t from;     /* the last one that was read, 0: none */
+    uint64_t below;    /* all before this one go */
+    struct bytes head; /* how `from` begins; empty: not known */
+    uint32_t max;      /* 0: none, only their count */
+};
+
+/*
+ * Entries of a partition, the one at `from` first: others could have taken its place. If it begins
+ * with `head`, it comes as an empty part. The answer: state (0 no journal here, 1 there is, 2 it
+ * was given up, and its entries go), more; behind it the field (journal_entry.h), then the entries,
+ * of 256 KB and one more at most.
+ */
+void script_ask_journal_read(struct buf *out, const struct script_space *space,
+                             const struct script_call *call, const struct script_entries *entries);
 
 struct script_reap {
     struct bytes living; /* names, one behind the other; empty: forgets the caller, which leaves */
@@ -328,6 +368,27 @@ struct script_clock {
     uint64_t set_count;         /* how often it was set, */
     int64_t set_us;             /* and what it showed then, the last time */
 };
+
+/* A page of settings; of CONFIGURE_TOPIC and the end of REMOVE_TOPIC: `count` is 0. */
+struct script_settings {
+    enum err err; /* ERR_INVALID: what changed is not known any more: go through all */
+    bool more;
+    uint64_t changes;       /* how many there were, or up to which one the page goes; */
+    uint64_t version;       /* the last one that was given */
+    struct bytes from;      /* of all that there are: where to go on */
+    const struct bytes *at; /* topic, and its version with its settings (empty: none): in turns */
+    uint32_t count;         /* topics */
+};
+
+/* ERR_CORRUPT as script_read. `all`: the answer to a call with `from`. Bytes are borrowed. */
+enum err script_read_settings(const struct script_parts *parts, bool all,
+                              struct script_settings *out_page) MUST_USE;
+/* Of the i-th topic of a page. */
+struct bytes script_settings_of(const struct script_settings *page, uint32_t i,
+                                uint64_t *out_version);
+/* Of a heartbeat's answer: how many changes of settings there were; SCRIPT_FOREVER: not known. Of a
+ * change's: the last version that was given. */
+uint64_t script_settings_mark(const struct bytes *parts, uint32_t count);
 
 /* Reads it from the answer to open or set_clock. False: that tells of none. */
 bool script_read_clock(const struct bytes *parts, uint32_t count, struct script_clock *out_clock);

@@ -1,7 +1,8 @@
 /*
- * What the files of the scripts share, and nobody else: script.c asks, script_read.c reads answers,
- * fanout.c makes one answer out of many, server_info.c judges servers, notice_codec.c reads
- * what daemons tell each other, script_text.c holds the texts, sha1.c makes their digests.
+ * What the files of the scripts share, and nobody else: script.c and script_ask.c ask,
+ * script_read.c reads answers, fanout.c makes one answer out of many, server_info.c judges servers,
+ * notice_codec.c reads what daemons tell each other, script_text.c holds the texts, sha1.c makes
+ * their digests.
  */
 #ifndef LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
 #define LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
@@ -28,8 +29,11 @@ struct script_head {
     struct job_view view; /* times by our clock */
     struct bytes content; /* content type and body, if the answer has these: not checked yet */
     uint64_t content_sum; /* XXH3 of content type and body */
-    int64_t rank_us;      /* place among the ready, Redis' clock */
-    int64_t since_us;     /* BURIED: since when, RESERVED: until when; Redis' clock */
+    bool has_properties;
+    struct bytes properties; /* the same: their sum, and they; empty if the answer has them not */
+    struct bytes last_note, notes; /* as scripts/record.lua has them; or empty */
+    int64_t rank_us;               /* place among the ready, Redis' clock */
+    int64_t since_us;              /* BURIED: since when, RESERVED: until when; Redis' clock */
 };
 
 void script_sha1(struct bytes text, char out_hex[SCRIPT_DIGEST]);
@@ -39,12 +43,17 @@ void script_write(struct buf *out, enum script_kind kind);
 int64_t script_time_in(const struct script_space *space, uint32_t partition, int64_t us);
 int64_t script_time_out(const struct script_space *space, uint32_t partition, int64_t us);
 
+/* A span of time, no longer than Redis' "never". */
+int64_t script_span_in(int64_t us);
+
 /* Appends a string in RESP. */
 void script_add(struct buf *out, struct bytes argument);
 void script_add_i64(struct buf *out, int64_t number);
 /* Appends a request up to ARGV[1]; `arguments` more must follow. */
 void script_begin(struct buf *out, const struct script_space *space, const struct script_call *call,
                   enum script_kind kind, uint32_t arguments);
+void script_ask_configure(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, const struct cmd_topic *topic);
 /* ARGV[index] of such a request: borrowed. */
 struct bytes script_argument(struct bytes request, uint32_t index);
 
@@ -53,7 +62,7 @@ struct bytes script_argument(struct bytes request, uint32_t index);
 enum err script_read_head(const struct script_space *space, struct bytes part, bool whole,
                           int64_t now_us, struct arena *arena,
                           struct script_head *out_head) MUST_USE;
-/* Puts content type and body into the view. ERR_DAMAGED: the checksum does not match. */
+/* Puts content type, body and properties into the view. ERR_DAMAGED: a checksum does not match. */
 enum err script_read_content(struct script_head *head) MUST_USE;
 
 /* The number at the beginning of `text`, at most what fits 64 bits; *text then begins behind it. */

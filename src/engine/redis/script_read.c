@@ -29,9 +29,17 @@ static bool in_range(uint64_t us)
 static enum err read_first(const struct script_space *space, uint32_t partition, struct bytes part,
                            struct script_answer *out_answer)
 {
-    static const enum err errors[] = {
-        OK,        ERR_NOT_FOUND, ERR_EXISTS,     ERR_STALE_LEASE, ERR_WRONG_STATE,
-        ERR_EMPTY, ERR_INVALID,   ERR_JOBS_LIMIT, ERR_TOPICS_LIMIT};
+    static const enum err errors[] = {OK,
+                                      ERR_NOT_FOUND,
+                                      ERR_EXISTS,
+                                      ERR_STALE_LEASE,
+                                      ERR_WRONG_STATE,
+                                      ERR_EMPTY,
+                                      ERR_INVALID,
+                                      ERR_JOBS_LIMIT,
+                                      ERR_TOPICS_LIMIT,
+                                      ERR_VERSION,
+                                      ERR_JOURNAL_BEHIND};
     if (part.len != SCRIPT_ANSWER_BYTES)
         return ERR_CORRUPT;
     uint8_t err = get_u8(part.at), state = get_u8(part.at + 1), flags = get_u8(part.at + 2);
@@ -182,13 +190,73 @@ static enum err apply_head(const struct script_space *space, uint32_t partition,
     return OK;
 }
 
-/* Number, head if there is one, record. */
+/* Takes off what may stand in front of a job: letters, each with a length and so many bytes. */
+static enum err take_front(struct bytes *part, struct script_head *head)
+{
+    while (part->len > 3 && part->at[0] >= 'a' && part->at[0] <= 'z') { /* no number begins so */
+        size_t len = get_u16(part->at + 1);
+        if (part->len - 3 < len)
+            return ERR_CORRUPT;
+        struct bytes text = bytes_of(part->at + 3, len);
+        switch (part->at[0]) {
+        case 'p': head->properties = text; break;
+        case 'n': head->last_note = text; break;
+        case 'a': head->notes = text; break;
+        default: return ERR_CORRUPT;
+        }
+        *part = bytes_of(text.at + len, part->len - 3 - len);
+    }
+    return OK;
+}
+
+enum { NOTE_LAST_BYTES = 10, NOTE_BYTES = 12 }; /* time and code; and the length of the text */
+
+static bool read_note(const struct script_space *space, uint32_t partition, struct bytes text,
+                      struct job_note *out_note)
+{
+    if (text.len < NOTE_LAST_BYTES || !in_range(get_u64(text.at)))
+        return false;
+    *out_note = (struct job_note){
+        .at_us = script_time_out(space, partition, (int64_t)get_u64(text.at)),
+        .code = get_u16(text.at + 8),
+    };
+    return true;
+}
+
+/* What is left of them: a note that is no note, and what is behind it, are not shown. */
+static void read_notes(const struct script_space *space, uint32_t partition, struct arena *arena,
+                       struct script_head *head)
+{
+    struct job_note last, *notes = NULL;
+    struct job_view *view = &head->view;
+    struct bytes rest = head->notes;
+    if (read_note(space, partition, head->last_note, &last)) {
+        view->last_code = last.code;
+        view->last_note_us = last.at_us;
+    }
+    while (rest.len >= NOTE_BYTES && view->note_count < JOB_NOTES_MAX) {
+        size_t len = get_u16(rest.at + NOTE_LAST_BYTES);
+        if (!notes)
+            notes = arena_alloc(arena, JOB_NOTES_MAX * sizeof(*notes));
+        struct job_note *note = &notes[view->note_count];
+        if (rest.len - NOTE_BYTES < len || !read_note(space, partition, rest, note))
+            break;
+        note->text = bytes_of(rest.at + NOTE_BYTES, len);
+        rest = bytes_of(note->text.at + len, rest.len - NOTE_BYTES - len);
+        view->note_count++;
+    }
+    view->notes = notes;
+}
+
+/* What stands in front of it; number, head if there is one, record. */
 enum err script_read_head(const struct script_space *space, struct bytes part, bool whole,
                           int64_t now_us, struct arena *arena, struct script_head *out_head)
 {
     struct record record;
+    struct script_head front = {.has_properties = false};
     const char *changed = NULL;
-    if (part.len <= 8)
+    enum err err = take_front(&part, &front);
+    if (err || part.len <= 8)
         return ERR_CORRUPT;
     uint64_t seq = __builtin_bswap64(get_u64(part.at));
     part = bytes_of(part.at + 8, part.len - 8);
@@ -198,7 +266,7 @@ enum err script_read_head(const struct script_space *space, struct bytes part, b
         changed = part.at;
         part = bytes_of(part.at + JOB_HEAD_BYTES, part.len - JOB_HEAD_BYTES);
     }
-    enum err err = take_record(&part, whole, &record);
+    err = take_record(&part, whole, &record);
     if (err)
         return err;
     const char *id = record.names + record.topic_len, *retries = id + record.id_len;
@@ -209,6 +277,10 @@ enum err script_read_head(const struct script_space *space, struct bytes part, b
     *out_head = (struct script_head){
         .content_sum = record.content_sum,
         .content = whole ? part : (struct bytes){0},
+        .has_properties = record.form & JOB_HAS_PROPERTIES,
+        .properties = front.properties,
+        .last_note = front.last_note,
+        .notes = front.notes,
         .rank_us = record.form & JOB_IN_ARRIVAL ? created_us : due_us,
         .view =
             {
@@ -228,6 +300,7 @@ enum err script_read_head(const struct script_space *space, struct bytes part, b
                 .body_len = record.body_len,
             },
     };
+    read_notes(space, partition, arena, out_head);
     if (changed)
         err = apply_head(space, partition, changed, out_head);
     if (out_head->view.state == JOB_DELAYED && out_head->view.due_us <= now_us)
@@ -235,10 +308,27 @@ enum err script_read_head(const struct script_space *space, struct bytes part, b
     return err;
 }
 
+static enum err read_properties(const struct script_head *head, struct bytes *out_properties)
+{
+    struct bytes part = head->properties;
+    *out_properties = (struct bytes){0};
+    if (!head->has_properties)
+        return OK;
+    if (part.len <= JOB_SUM_BYTES || part.len > JOB_SUM_BYTES + JOB_PROPERTIES_MAX)
+        return ERR_DAMAGED;
+    struct bytes found = bytes_of(part.at + JOB_SUM_BYTES, part.len - JOB_SUM_BYTES);
+    if (hash_of(found.at, found.len) != get_u64(part.at))
+        return ERR_DAMAGED;
+    *out_properties = found;
+    return OK;
+}
+
 enum err script_read_content(struct script_head *head)
 {
     struct job_view *job = &head->view;
-    struct bytes part = head->content;
+    struct bytes part = head->content, properties;
+    if (read_properties(head, &properties))
+        return ERR_DAMAGED;
     if (part.len != (size_t)job->content_type_len + job->body_len)
         return ERR_DAMAGED;
     struct bytes body = bytes_of(part.at + job->content_type_len, job->body_len);
@@ -249,6 +339,7 @@ enum err script_read_content(struct script_head *head)
         return ERR_DAMAGED;
     job->content_type = bytes_of(part.at, job->content_type_len);
     job->body = body;
+    job->properties = properties;
     return OK;
 }
 
@@ -364,6 +455,11 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
         .replaced = answer.replaced,
     };
     struct script_parts jobs = *parts;
+    if (kind == CMD_CONFIGURE_TOPIC) {
+        answer.reply.version = answer.seq;
+        *out_answer = answer;
+        return OK;
+    }
     if (kind == CMD_RESERVE)
         err = take_firsts(&jobs, &answer);
     if (!err && !answer.err)
@@ -418,6 +514,48 @@ bool script_read_clock(const struct bytes *parts, uint32_t count, struct script_
     return true;
 }
 
+uint64_t script_settings_mark(const struct bytes *parts, uint32_t count)
+{
+    return count && parts[0].len == SCRIPT_ANSWER_BYTES ? get_u64(parts[0].at + 8)
+                                                        : (uint64_t)SCRIPT_FOREVER;
+}
+
+struct bytes script_settings_of(const struct script_settings *page, uint32_t i,
+                                uint64_t *out_version)
+{
+    struct bytes value = page->at[2 * i + 1];
+    *out_version = value.len ? get_u64(value.at) : page->version;
+    return value.len ? bytes_of(value.at + 8, value.len - 8) : value;
+}
+
+enum err script_read_settings(const struct script_parts *parts, bool all,
+                              struct script_settings *out_page)
+{
+    uint32_t begin = all ? 2 : 1;
+    if (!parts->count || parts->at[0].len != SCRIPT_ANSWER_BYTES)
+        return ERR_CORRUPT;
+    const char *at = parts->at[0].at;
+    struct script_settings page = {.err = get_u8(at) ? ERR_INVALID : OK,
+                                   .more = get_u8(at + 2) & MORE,
+                                   .version = get_u64(at + 8),
+                                   .changes = get_u64(at + 16)};
+    if (!page.err && (parts->count < begin || (parts->count - begin) % 2))
+        return ERR_CORRUPT;
+    if (!page.err) {
+        page.from = all ? parts->at[1] : page.from;
+        page.at = parts->at + begin;
+        page.count = (parts->count - begin) / 2;
+    }
+    for (uint32_t i = 0; i < page.count; i++) {
+        struct bytes topic = page.at[2 * i], value = page.at[2 * i + 1];
+        if (topic.len == 0 || topic.len > TOPIC_NAME_MAX || (value.len && value.len <= 8) ||
+            value.len > 8 + TOPIC_SETTINGS_MAX || (all && !value.len))
+            return ERR_CORRUPT;
+    }
+    *out_page = page;
+    return OK;
+}
+
 uint32_t script_damaged(const struct script_space *space, const struct script_parts *parts,
                         struct job_view *out_jobs, uint32_t max)
 {
@@ -427,8 +565,10 @@ uint32_t script_damaged(const struct script_space *space, const struct script_pa
         struct script_head head;
         if (!script_read_head(space, parts->at[i], true, 0, &scratch, &head) &&
             script_read_content(&head)) {
-            head.view.retry_us = NULL; /* it was in the scratch */
+            head.view.retry_us = NULL; /* they were in the scratch */
             head.view.retry_count = 0;
+            head.view.notes = NULL;
+            head.view.note_count = 0;
             out_jobs[found++] = head.view;
         }
     }

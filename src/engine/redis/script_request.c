@@ -8,56 +8,19 @@
 
 #include <string.h>
 
-#include "base/check.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "client/redis/resp.h"
 #include "engine/redis/clock_sync.h"
 
 enum {
-    RETRY_US = 20 * 1000,      /* "not now" is asked again after this */
-    REOPEN_US = 100 * 1000,    /* a partition with a key of another type is opened again so often */
-    MEND_US = 5 * 1000 * 1000, /* and one after other errors: all its jobs are looked at then */
     SLICE_BYTES =
         256 * 1024,    /* of what has waited, sent in a turn: to send a MiB takes milliseconds */
     CALL_BYTES = 1024, /* a call counts as so many more */
     SPARE_CALLS = 1024,
     SPARE_REQUEST_BYTES = 16 * 1024,
-    SAY_EVERY_US = 10 * 1000 * 1000, /* an error of the same kind is logged so often */
-    CLOCK_UNSURE_US =
-        2 * 1000, /* an answer that was longer under way is not counted from its end */
 };
-
-/* An answer that nobody needs. */
-struct ignored {
-    struct link_call call;
-};
-
-static void ignore(struct link_call *call, redisReply *reply)
-{
-    if (reply)
-        freeReplyObject(reply);
-    mem_free(LIST_ENTRY(call, struct ignored, call));
-}
-
-static void expect_nothing(struct node *node)
-{
-    struct ignored *ignored = mem_zalloc(sizeof(*ignored));
-    ignored->call.done = ignore;
-    link_expect(&node->link, &ignored->call);
-}
 
 /* ---- calls ---- */
-
-static int64_t now_of(const struct script_request *call)
-{
-    return call->calls->options.loop->now_us;
-}
-
-static struct partition *partition_of(const struct script_request *call)
-{
-    return &call->calls->partitions[call->id.partition];
-}
 
 static void tell_to_open(const struct partition *partition)
 {
@@ -96,13 +59,11 @@ static bool has_place(const struct script_request *call)
     return call->in_ring && call->id.place < SCRIPT_RING;
 }
 
-/* It is sent after a while, if its partition has a node then that takes it; else when it has one.
- */
-static void wait_to_send(struct script_request *call, int64_t for_us)
+void script_request_wait(struct script_request *call, int64_t for_us)
 {
     struct script_requests *calls = call->calls;
-    struct partition *partition = partition_of(call);
-    call->retry_at_us = now_of(call) + for_us;
+    struct partition *partition = script_request_partition(call);
+    call->retry_at_us = script_request_now(call) + for_us;
     list_remove(&call->unsent);
     list_add_tail(&partition->unsent, &call->unsent);
     if (!calls->left)
@@ -118,19 +79,19 @@ static void share_places(struct partition *partition)
             LIST_ENTRY(partition->roomless.next, struct script_request, unsent);
         call->id.place = place;
         script_set_place(call->request.at, call->request.len, place);
-        wait_to_send(call, 0);
+        script_request_wait(call, 0);
     }
 }
 
-static void script_request_free(struct script_request *call)
+void script_request_free(struct script_request *call)
 {
     struct script_requests *calls = call->calls;
     if (has_place(call))
-        ring_give(partition_of(call), call->id.place);
+        ring_give(script_request_partition(call), call->id.place);
     list_remove(&call->place);
     list_remove(&call->unsent);
     list_remove(&call->held);
-    share_places(partition_of(call));
+    share_places(script_request_partition(call));
     if (call->reply)
         freeReplyObject(call->reply);
     call->reply = NULL;
@@ -157,8 +118,8 @@ static struct script_request *script_request_take(struct script_requests *calls)
     return call;
 }
 
-static void tell(struct script_request *call, enum err err, const struct bytes *parts,
-                 uint32_t count)
+void script_request_tell(struct script_request *call, enum err err, const struct bytes *parts,
+                         uint32_t count)
 {
     void *owner = call->owner;
     call->owner = NULL;
@@ -171,14 +132,14 @@ static void tell(struct script_request *call, enum err err, const struct bytes *
 static void leave_place(const struct script_request *call)
 {
     if (call->resent && has_place(call))
-        partition_of(call)->ring_from = (call->id.place / 64 + 1) % CALL_RING_WORDS;
+        script_request_partition(call)->ring_from = (call->id.place / 64 + 1) % CALL_RING_WORDS;
 }
 
 void script_request_fail(struct script_request *call, enum err err)
 {
     call->calls->failed += err != OK;
     leave_place(call);
-    tell(call, err, NULL, 0);
+    script_request_tell(call, err, NULL, 0);
     script_request_free(call);
 }
 
@@ -198,8 +159,7 @@ static void loaded(struct link_call *last, redisReply *reply)
         freeReplyObject(reply);
 }
 
-/* What is sent to the node from now on finds them there, unless they are refused. */
-static void load_scripts(struct script_requests *calls, struct node *node)
+void script_requests_load(struct script_requests *calls, struct node *node)
 {
     struct loading *loading = loading_of(calls, node);
     struct buf *out = link_out(&node->link);
@@ -212,9 +172,14 @@ static void load_scripts(struct script_requests *calls, struct node *node)
         resp_add_str(out, "LOAD");
         resp_add(out, script_text(calls->options.space, kind));
         if (kind + 1 < SCRIPT_COUNT)
-            expect_nothing(node); /* if it fails, so does the script's first call */
+            script_request_expect_nothing(node); /* if it fails, so does the script's first call */
     }
     link_expect(&node->link, &loading->last);
+}
+
+bool script_requests_scripts_refused(struct script_requests *calls, const struct node *node)
+{
+    return loading_of(calls, node)->refused;
 }
 
 struct request_group *script_requests_group(struct script_requests *calls, const struct node *node)
@@ -228,7 +193,7 @@ void script_request_is_sent(struct script_request *call, struct node *node)
     struct replicas *replicas = script_requests_replicas(calls, node);
     list_remove(&call->unsent);
     call->sent_to = node;
-    call->on_link.sent_us = now_of(call);
+    call->on_link.sent_us = script_request_now(call);
     if (calls->options.wait_replicas && call->changes)
         list_add_tail(&replicas->gathered, &call->held);
     if (call->probes)
@@ -246,7 +211,7 @@ void script_request_send_to(struct script_request *call, struct node *node)
 
 bool script_request_may_go(struct script_request *call, const struct node *node)
 {
-    struct partition *partition = partition_of(call);
+    struct partition *partition = script_request_partition(call);
     bool there = topology_node(call->calls->options.topology, partition->slot) == node &&
                  partition->open_at == node;
     if (!there) {
@@ -256,7 +221,7 @@ bool script_request_may_go(struct script_request *call, const struct node *node)
     return there;
 }
 
-static void mark_asked(struct script_request *call, bool asked)
+void script_request_mark_asked(struct script_request *call, bool asked)
 {
     call->asked = asked;
     script_mark_asked(call->request.at, call->request.len, asked);
@@ -266,17 +231,17 @@ static void mark_asked(struct script_request *call, bool asked)
 static bool try_to_send(struct script_request *call)
 {
     struct script_requests *calls = call->calls;
-    struct partition *partition = partition_of(call);
+    struct partition *partition = script_request_partition(call);
     struct node *node = topology_node(calls->options.topology, partition->slot);
     if (!node || (partition->open_at != node && !call->urgent))
         return false; /* when there is, send_waiting() is called */
-    if (call->retry_at_us > now_of(call)) {
+    if (call->retry_at_us > script_request_now(call)) {
         loop_arm_by(calls->options.loop, &partition->retry, call->retry_at_us);
         return false;
     }
     call->addressed = node;
     if (call->asked)
-        mark_asked(call, false);
+        script_request_mark_asked(call, false);
     clock_sync_bound_again(call);
     if (call->joins && !call->resent) {
         request_group_add(calls, node, call);
@@ -342,215 +307,6 @@ static void retry(struct timer *timer)
     send_waiting(LIST_ENTRY(timer, struct partition, retry));
 }
 
-/* ---- answers ---- */
-
-int64_t script_request_next_us(const struct script_request *call,
-                               const struct script_answer *answer)
-{
-    int64_t told_us = now_of(call), wait_us;
-    if (told_us - call->on_link.sent_us > CLOCK_UNSURE_US)
-        told_us = call->on_link.sent_us + CLOCK_UNSURE_US;
-    if (answer->next_us == INT64_MAX || !answer->now_us || call->resent ||
-        __builtin_sub_overflow(answer->next_us, answer->now_us, &wait_us) ||
-        __builtin_add_overflow(told_us, wait_us, &wait_us))
-        return answer->next_us;
-    return wait_us;
-}
-
-static struct bytes part_of(const redisReply *part)
-{
-    return part->type == REDIS_REPLY_STRING ? bytes_of(part->str, (size_t)part->len)
-                                            : bytes_of("", 0);
-}
-
-void script_request_answer(struct script_request *call, const redisReply *reply)
-{
-    struct bytes parts[SCRIPT_PARTS_MAX];
-    uint32_t count = 1;
-    if (reply->type == REDIS_REPLY_STRING) {
-        parts[0] = part_of(reply);
-    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements <= SCRIPT_PARTS_MAX) {
-        count = (uint32_t)reply->elements;
-        for (uint32_t i = 0; i < count; i++)
-            parts[i] = part_of(reply->element[i]);
-    } else {
-        script_request_fail(call, ERR_CORRUPT);
-        return;
-    }
-    clock_sync_heard(call, parts, count);
-    tell(call, OK, parts, count);
-    script_request_free(call);
-}
-
-static void say(struct script_requests *calls, const char *text)
-{
-    if (calls->said_us && calls->options.loop->now_us - calls->said_us < SAY_EVERY_US)
-        return;
-    calls->said_us = calls->options.loop->now_us;
-    log_event(LOG_ERROR, "redis_error", "error=\"%.200s\"", text);
-}
-
-/* The slot is on its way to another node, which may have this partition already. */
-static void ask_there(struct script_request *call, const struct node *by,
-                      const struct failure *failure)
-{
-    struct redis_address address = failure->address;
-    if (!address.host[0]) /* "the host that you asked" */
-        memcpy(address.host, by->link.address.host, sizeof(address.host));
-    struct node *node = topology_at(call->calls->options.topology, &address);
-    if (!node) {
-        wait_to_send(call, RETRY_US);
-        return;
-    }
-    struct buf *out = link_out(&node->link);
-    resp_begin(out, 1);
-    resp_add_str(out, "ASKING");
-    expect_nothing(node);
-    mark_asked(call, true);
-    script_request_send_to(call, node);
-}
-
-static bool has_words(struct bytes text, const char *words)
-{
-    return memmem(text.at, text.len, words, strlen(words)) != NULL;
-}
-
-static void refused(struct script_request *call, struct node *node, struct bytes text)
-{
-    struct script_requests *calls = call->calls;
-    struct failure failure = failure_read(text);
-    list_remove(&call->held);
-    calls->retried++;
-    if (bytes_starts(text, bytes_str(SCRIPT_CLOSED))) {
-        script_requests_close(calls, call->id.partition);
-        wait_to_send(call, 0);
-        return;
-    }
-    bool missing = has_words(text, SCRIPT_MISSING);
-    if (missing || has_words(text, "non local key")) /* met between two jobs, perhaps */
-        script_mark_again(call->request.at, call->request.len);
-    if (missing) {
-        if (!call->asked && now_of(call) - partition_of(call)->opened_us >= REOPEN_US)
-            script_requests_close(calls, call->id.partition);
-        wait_to_send(call, RETRY_US);
-        return;
-    }
-    switch (failure.kind) {
-    case FAILURE_NO_SCRIPT:
-        load_scripts(calls, node);
-        if (loading_of(calls, node)->refused)
-            wait_to_send(call, RETRY_US);
-        else
-            script_request_send_to(call, node);
-        break;
-    case FAILURE_MOVED:
-    case FAILURE_NO_MASTER:
-        wait_to_send(call, failure.kind == FAILURE_MOVED ? 0 : RETRY_US);
-        topology_moved(calls->options.topology, node, &failure);
-        break;
-    case FAILURE_ASK: ask_there(call, node, &failure); break;
-    case FAILURE_CLUSTER_DOWN:
-        topology_suspect(calls->options.topology, node);
-        node_refused(node, text.at);
-        wait_to_send(call, RETRY_US);
-        break;
-    case FAILURE_LATER:
-        node_refused(node, text.at);
-        wait_to_send(call, RETRY_US);
-        break;
-    case FAILURE_FULL:
-        say(calls, text.at);
-        script_request_fail(call, ERR_MEMORY_LIMIT);
-        break;
-    case FAILURE_WRONG_TYPE:
-        say(calls, text.at);
-        script_requests_halfway(calls, call->id.partition);
-        if (now_of(call) - partition_of(call)->opened_us >= REOPEN_US)
-            script_requests_close(calls, call->id.partition); /* `open` names the key */
-        script_request_fail(call, ERR_AGAIN);
-        break;
-    case FAILURE_DENIED: /* until somebody gives the right back */
-        say(calls, text.at);
-        script_requests_halfway(calls, call->id.partition);
-        script_request_fail(call, ERR_AGAIN);
-        break;
-    case FAILURE_OTHER:
-        say(calls, text.at);
-        script_requests_halfway(calls, call->id.partition);
-        script_request_fail(call, ERR_IO);
-        break;
-    }
-}
-
-static void mend(struct timer *timer)
-{
-    struct partition *partition = LIST_ENTRY(timer, struct partition, mend);
-    struct script_requests *calls = partition->requests;
-    if (partition->halfway && !calls->left)
-        script_requests_close(calls, (uint32_t)(partition - calls->partitions));
-}
-
-void script_requests_halfway(struct script_requests *calls, uint32_t partition)
-{
-    struct partition *at = &calls->partitions[partition];
-    at->halfway = true;
-    if (!timer_is_armed(&at->mend))
-        loop_arm(calls->options.loop, &at->mend, calls->options.loop->now_us + MEND_US);
-}
-
-/* Nobody knows whether the script ran: the same request again, or, too late, "not now". */
-void script_request_lost(struct script_request *call)
-{
-    struct script_requests *calls = call->calls;
-    call->sent_to = NULL;
-    list_remove(&call->held);
-    call->resent = true;
-    if (!call->at_most_once && (!call->owner || call->deadline_us <= now_of(call))) {
-        script_request_fail(call, ERR_AGAIN);
-        return;
-    }
-    calls->retried++;
-    script_mark_again(call->request.at, call->request.len);
-    wait_to_send(call, 0);
-}
-
-void script_request_refused(struct script_request *call, struct bytes text)
-{
-    struct node *node = call->sent_to;
-    call->sent_to = NULL;
-    call->answered_by = node;
-    refused(call, node, text);
-}
-
-void script_request_replied(struct script_request *call, redisReply *reply)
-{
-    struct node *node = call->sent_to;
-    if (!reply) {
-        script_request_lost(call);
-        return;
-    }
-    if (reply->type == REDIS_REPLY_ERROR) {
-        script_request_refused(call, bytes_of(reply->str, (size_t)reply->len));
-        freeReplyObject(reply);
-        return;
-    }
-    call->sent_to = NULL;
-    call->answered_by = node;
-    if (call->changes || call->urgent || call->probes) /* open and heartbeat write, too */
-        node_worked(node);
-    if (!list_empty(&call->held)) {
-        call->reply = reply; /* until the replicas have it */
-        return;
-    }
-    script_request_answer(call, reply);
-    freeReplyObject(reply);
-}
-
-static void replied(struct link_call *on_link, redisReply *reply)
-{
-    script_request_replied(LIST_ENTRY(on_link, struct script_request, on_link), reply);
-}
-
 /* ---- the end of a turn ---- */
 
 void script_requests_flush(struct script_requests *calls)
@@ -587,7 +343,7 @@ static void give_up_old(struct timer *timer)
             continue;
         }
         if (call->sent_to || call->reply)
-            tell(call, ERR_AGAIN, NULL, 0);
+            script_request_tell(call, ERR_AGAIN, NULL, 0);
         else
             script_request_fail(call, ERR_AGAIN);
     }
@@ -597,7 +353,7 @@ static void give_up_old(struct timer *timer)
 static void set_deadline(struct script_request *call)
 {
     struct loop *loop = call->calls->options.loop;
-    struct partition *partition = partition_of(call);
+    struct partition *partition = script_request_partition(call);
     call->deadline_us = loop->now_us + call->calls->options.timeout_us;
     if (!timer_is_armed(&partition->deadline))
         loop_arm(loop, &partition->deadline, call->deadline_us);
@@ -620,7 +376,7 @@ void script_requests_init(struct script_requests *calls,
         partition->requests = calls;
         partition->retry.expired = retry;
         partition->deadline.expired = give_up_old;
-        partition->mend.expired = mend;
+        partition->mend.expired = script_request_mend;
         list_init(&partition->calls);
         list_init(&partition->unsent);
         list_init(&partition->roomless);
@@ -682,7 +438,7 @@ struct script_request *script_requests_new_unkept(struct script_requests *calls,
     call->id = (struct script_call){
         .partition = partition, .number = ++to->number, .now_us = calls->options.loop->now_us};
     clock_sync_bound(call);
-    call->on_link.done = replied;
+    call->on_link.done = script_request_on_link;
     list_init(&call->on_link.place);
     list_init(&call->unsent);
     list_init(&call->held);
@@ -699,11 +455,11 @@ void script_requests_send(struct script_request *call, void *owner,
     call->done = done;
     set_deadline(call);
     if (call->in_ring && !has_place(call)) {
-        list_add_tail(&partition_of(call)->roomless, &call->unsent);
+        list_add_tail(&script_request_partition(call)->roomless, &call->unsent);
         return;
     }
-    list_add_tail(&partition_of(call)->unsent, &call->unsent);
-    if (call->urgent || calls->left || list_empty(&partition_of(call)->behind))
+    list_add_tail(&script_request_partition(call)->unsent, &call->unsent);
+    if (call->urgent || calls->left || list_empty(&script_request_partition(call)->behind))
         (void)try_to_send(call);
 }
 
@@ -715,7 +471,7 @@ void script_requests_node_ready(struct script_requests *calls, struct node *node
     }
     /* Answers of the connection before: no WAIT on this one speaks for them. */
     replicas_release(&script_requests_replicas(calls, node)->gathered, ERR_AGAIN);
-    load_scripts(calls, node);
+    script_requests_load(calls, node);
     script_requests_moved(calls);
 }
 

@@ -128,6 +128,7 @@ struct script_requests {
     int64_t slice_left;       /* of what may be sent of `behind` in this turn, in bytes */
     bool left;                /* see script_requests_leave */
     uint64_t retried, failed; /* counts, for the log */
+    int64_t ran_on_us;        /* see clock_sync_forgotten(); 0: never */
     int64_t said_us;          /* when an error was logged last, */
     int64_t leapt_us;         /* and that a clock has leapt: */
     const struct node *leapt_node;

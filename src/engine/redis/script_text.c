@@ -1,10 +1,10 @@
 /*
  * The texts of the scripts: the files in src/engine/redis/scripts, taken in when this is assembled
  * (mk/redis.mk names them as its sources). Each script is clock.lua, common.lua, record.lua,
- * marks.lua, job.lua (all but reserve), walk.lua if it goes through a topic, room.lua if it makes
- * them, its own file. The common cases of push, reserve and end come before all that they do not
- * need: to make functions takes time, too. Where they say HEAD.…, SHORT.… or LONG.…, the text has
- * the number or the format from job_head.h instead.
+ * marks.lua, job.lua (all but reserve), entry.lua if it changes jobs, walk.lua if it goes through a
+ * topic, room.lua if it makes them, its own file. The common cases of push, reserve and end come
+ * before all that they do not need: to make functions takes time, too. Where they say HEAD.…,
+ * SHORT.… or LONG.…, the text has the number or the format from job_head.h instead.
  */
 #include <string.h>
 
@@ -26,6 +26,7 @@ TEXT(common);
 TEXT(record);
 TEXT(marks);
 TEXT(job);
+TEXT(entry);
 TEXT(walk);
 TEXT(room);
 TEXT(open);
@@ -45,6 +46,8 @@ TEXT(list);
 TEXT(sweep);
 TEXT(topic);
 TEXT(set_clock);
+TEXT(settings);
+TEXT(journal);
 
 /* ---- HEAD.…, SHORT.…, LONG.… ---- */
 
@@ -174,6 +177,31 @@ static const char begin_other[] =
     add_text((out), bytes_of(script_##name##_text, (uintptr_t)script_##name##_text_end -           \
                                                        (uintptr_t)script_##name##_text))
 
+/* Does it change jobs, so that it has the journal's entries to write? */
+static bool enters(enum script_kind kind)
+{
+    switch (kind) {
+    case SCRIPT_OPEN:
+    case SCRIPT_REAP_DEAD:
+    case SCRIPT_PROMOTE:
+    case SCRIPT_PUSH:
+    case SCRIPT_RESERVE:
+    case SCRIPT_END:
+    case SCRIPT_CHANGE:
+    case SCRIPT_SWEEP: return true;
+    case SCRIPT_REBUILD:
+    case SCRIPT_HEARTBEAT:
+    case SCRIPT_GET:
+    case SCRIPT_LIST:
+    case SCRIPT_TOPIC:
+    case SCRIPT_SET_CLOCK:
+    case SCRIPT_SETTINGS:
+    case SCRIPT_JOURNAL:
+    case SCRIPT_COUNT: break;
+    }
+    return false;
+}
+
 void script_write(struct buf *out, enum script_kind kind)
 {
     bool hot = kind == SCRIPT_PUSH || kind == SCRIPT_RESERVE || kind == SCRIPT_END;
@@ -181,14 +209,17 @@ void script_write(struct buf *out, enum script_kind kind)
     if (hot)
         buf_add_str(out, begin_other);
     ADD(out, common);
-    ADD(out, record);
-    if (kind != SCRIPT_HEARTBEAT) /* it is about no job */
+    if (kind != SCRIPT_HEARTBEAT) { /* it is about no job */
+        ADD(out, record);
         ADD(out, marks);
+    }
     if (kind != SCRIPT_RESERVE && kind != SCRIPT_HEARTBEAT)
         ADD(out, job);
+    if (enters(kind))
+        ADD(out, entry);
     if (kind == SCRIPT_LIST || kind == SCRIPT_SWEEP)
         ADD(out, walk);
-    if (kind == SCRIPT_PUSH || kind == SCRIPT_TOPIC)
+    if (kind == SCRIPT_PUSH || kind == SCRIPT_TOPIC || kind == SCRIPT_SETTINGS)
         ADD(out, room);
     switch (kind) {
     case SCRIPT_OPEN: ADD(out, open); break;
@@ -205,6 +236,8 @@ void script_write(struct buf *out, enum script_kind kind)
     case SCRIPT_SWEEP: ADD(out, sweep); break;
     case SCRIPT_TOPIC: ADD(out, topic); break;
     case SCRIPT_SET_CLOCK: ADD(out, set_clock); break;
+    case SCRIPT_SETTINGS: ADD(out, settings); break;
+    case SCRIPT_JOURNAL: ADD(out, journal); break;
     case SCRIPT_COUNT: break;
     }
     if (hot)

@@ -7,14 +7,17 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/rfc3339.h"
 #include "proto/api/api_parts.h"
 #include "proto/http/host.h"
+#include "proto/sdmq/sdmq.h"
 
 const char *api_dialect_name(enum api_dialect dialect)
 {
     switch (dialect) {
     case DIALECT_DELAY_QUEUE: return "delay-queue";
     case DIALECT_DELAYQUEUE_JAVA: return "delayqueue-java";
+    case DIALECT_SDMQ: return "sdmq";
     case DIALECT_NONE: return "none";
     case DIALECT_COUNT: break;
     }
@@ -28,9 +31,13 @@ int api_status(enum err err)
     case ERR_EMPTY: return 204;
     case ERR_INVALID: return 400;
     case ERR_NOT_FOUND: return 404;
+    case ERR_JOB_TARGET: return 403;
     case ERR_EXISTS:
+    case ERR_PUSHED_TOPIC:
+    case ERR_NOT_EMPTY:
     case ERR_STALE_LEASE:
     case ERR_WRONG_STATE: return 409;
+    case ERR_VERSION: return 412;
     case ERR_TOO_LARGE: return 413;
     case ERR_JOBS_LIMIT:
     case ERR_TOPICS_LIMIT:
@@ -39,6 +46,9 @@ int api_status(enum err err)
     case ERR_MEMORY_LIMIT:
     case ERR_STORE_FAILED:
     case ERR_DRAINING:
+    case ERR_JOURNAL_DOWN:
+    case ERR_JOURNAL_BEHIND:
+    case ERR_NOT_LEADER:
     case ERR_AGAIN: return 503;
     /* 507 and not 503: trying again soon does not help, an operator must make room. */
     case ERR_DISK_LIMIT:
@@ -112,6 +122,18 @@ void api_problem_of(struct problem *problem, const struct api_limits *limits,
         api_problem_add(problem, ": ");
         api_problem_add(problem, reply->why);
     }
+}
+
+bool api_is_failure(const struct api_output *output, const struct reply *reply,
+                    struct problem *out_problem)
+{
+    enum cmd_kind kind = (enum cmd_kind)output->format->cmd;
+    bool nothing = reply->err == ERR_EMPTY || reply->err == ERR_NOT_FOUND ||
+                   (reply->err == ERR_DRAINING && kind == CMD_RESERVE);
+    if (reply->err == OK || (nothing && kind != CMD_PUSH))
+        return false;
+    api_problem_of(out_problem, output->format->limits, reply);
+    return true;
 }
 
 void api_problem_body(struct problem *problem, int status, const char *field, uint64_t bytes,
@@ -191,6 +213,23 @@ bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
     return good;
 }
 
+bool api_read_wait(const struct api_limits *limits, struct bytes text, int64_t *out_us)
+{
+    uint64_t ms;
+    int64_t wait_us;
+    if (bytes_to_u64(text, &ms)) {
+        if (ms > INT64_MAX / 1000)
+            return false;
+        wait_us = (int64_t)ms * 1000;
+    } else if (!duration_read(text, &wait_us)) {
+        return false;
+    }
+    if (wait_us < 0 || wait_us > limits->wait_us)
+        return false;
+    *out_us = wait_us;
+    return true;
+}
+
 void api_add_id(struct buf *out, const struct job_ref *ref, enum json_style format)
 {
     char room[JOB_TEXT_ID_MAX];
@@ -218,6 +257,7 @@ static bool decode_page(const struct http_request *request, struct call *call)
         {{"/v1/stats", 9}, CALL_STATS},
         {{"/v1/openapi.json", 16}, CALL_OPENAPI},
         {{"/v1/limits", 10}, CALL_LIMITS},
+        {{"/v1/cluster", 11}, CALL_CLUSTER},
     };
     struct bytes rest = request->query, name, value;
     for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
@@ -283,6 +323,7 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
         .limits = limits, .request = request, .now_us = now_us, .scratch = scratch};
     enum api_dialect root = site->root;
     call->kind = CALL_CMD;
+    call->id_begin = (struct bytes){0};
     call->format = (struct response_format){
         .limits = limits,
         .dialect = (uint8_t)root,
@@ -303,10 +344,13 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
         v1_decode(&input, call);
     } else if (root == DIALECT_DELAYQUEUE_JAVA) {
         delayqueue_java_decode(&input, call);
+    } else if (root == DIALECT_SDMQ) {
+        sdmq_decode(&input, call);
     } else {
         delay_queue_decode(&input, call);
     }
-    if (call->kind == CALL_CMD || call->kind == CALL_CLEAR)
+    if (call->kind == CALL_CMD || call->kind == CALL_CLEAR || call->kind == CALL_REPLAY ||
+        call->kind == CALL_TEST || call->kind == CALL_DELETE || call->kind == CALL_LIST)
         call->format.cmd = (uint8_t)call->cmd.kind;
 }
 
@@ -317,6 +361,7 @@ void api_reply(const struct response_format *format, const struct reply *reply, 
     switch ((enum api_dialect)format->dialect) {
     case DIALECT_DELAY_QUEUE: delay_queue_reply(&output, reply); break;
     case DIALECT_DELAYQUEUE_JAVA: delayqueue_java_reply(&output, reply); break;
+    case DIALECT_SDMQ: sdmq_reply(&output, reply); break;
     case DIALECT_NONE:
     case DIALECT_COUNT: v1_reply(&output, reply, now_us); break;
     }
@@ -329,7 +374,24 @@ void api_problem(const struct response_format *format, const struct problem *pro
     switch ((enum api_dialect)format->dialect) {
     case DIALECT_DELAY_QUEUE: delay_queue_problem(&output, problem); break;
     case DIALECT_DELAYQUEUE_JAVA: delayqueue_java_problem(&output, problem); break;
+    case DIALECT_SDMQ: sdmq_problem(&output, problem); break;
     case DIALECT_NONE:
     case DIALECT_COUNT: v1_problem(&output, problem); break;
     }
+}
+
+void api_restored(const struct response_format *format, const struct api_restored *restored,
+                  struct bytes date, struct buf *out)
+{
+    struct api_output output = {.format = format, .date = date, .out = out};
+    if (format->dialect == DIALECT_SDMQ)
+        sdmq_restored(&output, restored);
+    else
+        v1_restored(&output, restored);
+}
+
+void api_cleared(const struct response_format *format, int64_t took_us, uint64_t jobs,
+                 struct bytes date, struct buf *out)
+{
+    sdmq_cleared(&(struct api_output){.format = format, .date = date, .out = out}, took_us, jobs);
 }

@@ -1,6 +1,6 @@
 /*
  * The HTTP interfaces: which path means which command, and how its reply looks. Each dialect is
- * one file (api_delay_queue.c, api_delayqueue_java.c, api_v1*.c); api.c chooses. Pure.
+ * one file (delay_queue.c, delayqueue_java.c) or some (v1*.c, proto/sdmq); api.c chooses. Pure.
  */
 #ifndef LATERD_PROTO_API_API_H
 #define LATERD_PROTO_API_API_H
@@ -8,11 +8,13 @@
 #include "base/arena.h"
 #include "core/cmd.h"
 #include "proto/http/http1.h"
+#include "proto/settings/attempt_note.h"
 
 enum api_dialect {
     DIALECT_DELAY_QUEUE,
     DIALECT_DELAYQUEUE_JAVA,
     DIALECT_NONE /* only /v1 */,
+    DIALECT_SDMQ,
     DIALECT_COUNT
 };
 
@@ -24,11 +26,12 @@ struct api_limits {
     uint32_t batch_jobs;     /* jobs in one push, finish or reserve; default 1000 */
     uint32_t reserve_topics; /* topics in one reserve; default 64 */
     int64_t wait_us;         /* longest long poll of /v1; default 10 minutes */
-    int64_t block_us;        /* long poll of the delay-queue dialect; default 178 s */
+    int64_t block_us;        /* long poll of delay-queue and sdmq; default 178 s */
     int64_t ttr_us;          /* default ttr of /v1; 60 s */
     int64_t ttr_max_us;
     /* How far local time is east of UTC at a time, for delayqueue-java's dates; NULL: UTC. */
     int64_t (*east_us)(int64_t at_us);
+    bool keeps_history; /* of jobs: store.history */
     /* The engine's limits, for errors to name; 0: not named. */
     uint64_t jobs, topics, waiters, memory_bytes, disk_bytes;
 };
@@ -41,18 +44,29 @@ struct api_site {
 };
 
 enum call_kind {
-    CALL_CMD,     /* `cmd` goes to the engine; api_reply writes its reply */
-    CALL_BATCH,   /* many commands of one kind; see api_batch_next */
-    CALL_CLEAR,   /* `cmd` (CLEAR_TOPIC of all states, or REMOVE_TOPIC) takes several commands, one
-                     after another: first CLEAR_TOPIC of each state; api_reply writes the sum */
-    CALL_PROBLEM, /* the request is refused: `problem` */
-    CALL_HEALTHZ, /* the server answers these itself */
+    CALL_CMD,    /* `cmd` goes to the engine; api_reply writes its reply */
+    CALL_BATCH,  /* many commands of one kind; see api_batch_next */
+    CALL_CLEAR,  /* `cmd` (CLEAR_TOPIC of all states, or REMOVE_TOPIC) takes several commands, one
+                    after another: first CLEAR_TOPIC of each state; api_reply writes the sum */
+    CALL_REPLAY, /* `replay`: buried jobs of a topic that match are kicked, page after page;
+                    api_replay_reply writes what was done */
+    CALL_TEST, /* `cmd` is a PUSH that is not pushed: its body goes to the target of its topic now,
+                  and api_test_reply writes what came back */
+    CALL_LIST, /* `cmd` is a LIST whose jobs are shown with their properties: each is got, and
+                    api_list_reply writes them all */
+    CALL_DELETE,    /* `cmd` is a DELETE; the server asks a journal, if there is one, whether a job
+                       that    is not there has finished, which is an error then */
+    CALL_RESTORE,   /* `restore`: jobs come back from the journal; api_restored writes what came */
+    CALL_CLEAR_ALL, /* all jobs are deleted; api_cleared writes how many */
+    CALL_PROBLEM,   /* the request is refused: `problem` */
+    CALL_HEALTHZ,   /* the server answers these itself */
     CALL_READYZ,
     CALL_METRICS,
     CALL_OPENAPI,
-    CALL_STATS,  /* GET /v1/stats: the whole server's figures, for `later top` and `later stats` */
-    CALL_ROOT,   /* GET /: what this is, and where to look */
-    CALL_LIMITS, /* GET /v1/limits: the limits that a client must know to stay within them */
+    CALL_STATS,   /* GET /v1/stats: the whole server's figures, for `later top` and `later stats` */
+    CALL_ROOT,    /* GET /: what this is, and where to look */
+    CALL_LIMITS,  /* GET /v1/limits: the limits that a client must know to stay within them */
+    CALL_CLUSTER, /* GET /v1/cluster: who leads */
 };
 
 /* What api_reply must know later; kept by the session, owns nothing. */
@@ -85,11 +99,46 @@ struct api_batch {
     struct bytes topic; /* PUSH */
 };
 
+/* Which buried jobs go back to work. */
+struct api_replay {
+    struct bytes topic;
+    bool has_code;
+    uint16_t code_first, code_last; /* of the last failure */
+    bool has_time;
+    int64_t from_us, to_us; /* when that was: from ≤ t < to */
+    uint32_t max;           /* jobs to kick, at most */
+};
+
+/* Which jobs come back from the journal. */
+struct api_restore {
+    struct bytes id; /* empty: all that have not ended */
+    bool leave_past; /* not those that are past their due time */
+};
+
+/* What came back. */
+struct api_restored {
+    int64_t took_us;
+    uint64_t rows;                   /* that the journal has of what was asked for, … */
+    uint64_t created, kept, refused; /* … and what became of them */
+    bool single;                     /* one job was asked for by its id */
+};
+
+struct replay_counts {
+    uint64_t looked_at;
+    uint64_t kicked;
+    bool more; /* `max` were kicked, and not all buried jobs were looked at */
+};
+
 struct call {
     enum call_kind kind;
     struct response_format format;
     struct cmd cmd;
     struct api_batch batch;
+    struct api_replay replay;
+    struct api_restore restore;
+    /* CMD of a PUSH without an id: what an id begins with that the server makes as sdmq does (see
+       proto/sdmq/job_id.h); empty: the engine makes one. */
+    struct bytes id_begin;
     struct problem problem;
 };
 
@@ -113,6 +162,27 @@ void api_send(const struct api_output *output, int status, const char *content_t
 /* A whole HTTP response for a command's reply. `date` as in http_response. */
 void api_reply(const struct response_format *format, const struct reply *reply, int64_t now_us,
                struct bytes date, struct buf *out);
+/* The answer to a CALL_REPLAY that came to its end. */
+void api_replay_reply(const struct response_format *format, const struct replay_counts *counts,
+                      struct bytes date, struct buf *out);
+/* What became of a CALL_TEST. */
+struct api_test_result {
+    const char *outcome; /* "delivered" … */
+    uint16_t code;       /* of the answer; 0: none */
+    struct attempt_note note;
+};
+
+void api_test_reply(const struct response_format *format, const struct api_test_result *result,
+                    struct bytes date, struct buf *out);
+/* One job of a CALL_LIST as JSON, and the whole answer around them. */
+void api_list_job(struct buf *out, const struct job_view *job);
+void api_list_reply(const struct response_format *format, struct bytes jobs, struct bytes cursor,
+                    struct bytes date, struct buf *out);
+/* The answers to CALL_RESTORE and CALL_CLEAR_ALL. */
+void api_restored(const struct response_format *format, const struct api_restored *restored,
+                  struct bytes date, struct buf *out);
+void api_cleared(const struct response_format *format, int64_t took_us, uint64_t jobs,
+                 struct bytes date, struct buf *out);
 /* The response to a refused request: problem+json in /v1, the dialect's own form elsewhere. */
 void api_problem(const struct response_format *format, const struct problem *problem,
                  struct bytes date, struct buf *out);

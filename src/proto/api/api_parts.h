@@ -29,6 +29,8 @@ void v1_decode(const struct api_input *input, struct call *call);
 void v1_reply(const struct api_output *output, const struct reply *reply, int64_t now_us);
 void v1_problem(const struct api_output *output, const struct problem *problem);
 
+void v1_restored(const struct api_output *output, const struct api_restored *restored);
+
 /* Fills in a problem; detail and field are cut to fit. */
 void api_problem_set(struct problem *problem, int status, const char *code, const char *field,
                      const char *detail);
@@ -39,6 +41,12 @@ void api_problem_addf(struct problem *problem, const char *format, ...)
 /* Why the engine refused, with the limit's value if it was one; `limits` may be NULL. */
 void api_problem_of(struct problem *problem, const struct api_limits *limits,
                     const struct reply *reply);
+/*
+ * Is it one to the older dialects? Not if there was nothing to reserve, to find or to delete, which
+ * they answer like success. True: *out_problem says why.
+ */
+bool api_is_failure(const struct api_output *output, const struct reply *reply,
+                    struct problem *out_problem);
 /* The body of a job has so many bytes, which is too many. */
 void api_problem_body(struct problem *problem, int status, const char *field, uint64_t bytes,
                       const struct api_limits *limits);
@@ -63,6 +71,9 @@ const char *api_id_flaw(struct bytes id);
 /* Percent-decodes into the arena. False: bad escape or NUL. */
 bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
                   struct bytes *out_text);
+
+/* How long a poll waits: a duration such as 30s, or milliseconds, up to api_limits::wait_us. */
+bool api_read_wait(const struct api_limits *limits, struct bytes text, int64_t *out_us);
 
 /* text of an id, as JSON. */
 void api_add_id(struct buf *out, const struct job_ref *ref, enum json_style format);

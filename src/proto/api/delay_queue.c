@@ -282,16 +282,13 @@ static void send_failure(const struct api_output *output, int status, const char
 void delay_queue_reply(const struct api_output *output, const struct reply *reply)
 {
     enum cmd_kind kind = (enum cmd_kind)output->format->cmd;
-    bool nothing = kind != CMD_PUSH && (reply->err == ERR_EMPTY || reply->err == ERR_NOT_FOUND ||
-                                        (reply->err == ERR_DRAINING && kind == CMD_RESERVE));
-    if (reply->err != OK && !nothing) {
-        struct problem problem;
-        api_problem_of(&problem, output->format->limits, reply);
+    struct problem problem;
+    if (api_is_failure(output, reply, &problem)) {
         send_failure(output, 200, problem.detail);
     } else if (kind == CMD_PUSH) {
         api_send(output, 200, text_plain,
                  BYTES("{\"code\":0,\"message\":\"添加成功\",\"data\":null}"));
-    } else if (nothing || reply->count == 0 || kind == CMD_DELETE) {
+    } else if (reply->err != OK || reply->count == 0 || kind == CMD_DELETE) {
         api_send(output, 200, text_plain,
                  BYTES("{\"code\":0,\"message\":\"操作成功\",\"data\":null}"));
     } else {

@@ -11,6 +11,9 @@
 
 enum { MILLISECOND_US = 1000, TTR_MAX_S = 86400 };
 
+/* How a pop is answered: data is a job or null; an array. */
+enum pop_variant { POP_ONE, POP_MANY };
+
 static const char json_type[] = "application/json;charset=UTF-8";
 
 static void refuse(struct call *call, const char *exception)
@@ -78,16 +81,43 @@ static void decode_push(const struct api_input *input, struct call *call)
         };
 }
 
+/* Several at a time, if the client says so. False: refused. */
+static bool read_max(const struct api_input *input, struct call *call, uint32_t *out_max)
+{
+    struct bytes text;
+    uint64_t max;
+    *out_max = 1;
+    call->format.variant = POP_ONE;
+    if (!parameter(input, BYTES("max"), &text))
+        return true;
+    if (!bytes_to_u64(text, &max) || max < 1 || max > input->limits->batch_jobs) {
+        refuse(call, "max: 1 to limits.batch_jobs");
+        api_problem_addf(&call->problem, ", which is %u", input->limits->batch_jobs);
+        return false;
+    }
+    *out_max = (uint32_t)max;
+    call->format.variant = POP_MANY;
+    return true;
+}
+
 static void decode_pop(const struct api_input *input, struct bytes raw, struct call *call)
 {
-    struct bytes *topic = arena_alloc(input->scratch, sizeof(*topic));
+    struct bytes *topic = arena_alloc(input->scratch, sizeof(*topic)), wait;
+    int64_t wait_us = 0; /* as in the original */
+    uint32_t max;
     if (!api_unescape(raw, false, input->scratch, topic) || api_topic_flaw(*topic)) {
         refuse(call, "topic: 1 to 200 bytes of UTF-8, no control characters");
         return;
     }
+    if (parameter(input, BYTES("wait"), &wait) && !api_read_wait(input->limits, wait, &wait_us)) {
+        refuse(call, "wait: a duration such as 30s, or milliseconds, up to limits.wait_seconds");
+        return;
+    }
+    if (!read_max(input, call, &max))
+        return;
     call->cmd = (struct cmd){
         .kind = CMD_RESERVE,
-        .reserve = {.topics = topic, .topic_count = 1, .max = 1},
+        .reserve = {.topics = topic, .topic_count = 1, .max = max, .wait_us = wait_us},
     };
 }
 
@@ -172,6 +202,19 @@ static void add_job(struct buf *out, const struct job_view *job)
     buf_add_char(out, '}');
 }
 
+/* What a pop has got; `count` may be 0. */
+static void add_popped(struct buf *out, const struct reply *reply, uint32_t count, bool many)
+{
+    buf_add_str(out, many ? "[" : count ? "" : "null");
+    for (uint32_t i = 0; i < count; i++) {
+        if (i)
+            buf_add_char(out, ',');
+        add_job(out, &reply->jobs[i]);
+    }
+    if (many)
+        buf_add_char(out, ']');
+}
+
 static void send_failure(const struct api_output *output, const struct problem *problem)
 {
     struct buf body = {0};
@@ -190,11 +233,9 @@ void delayqueue_java_problem(const struct api_output *output, const struct probl
 void delayqueue_java_reply(const struct api_output *output, const struct reply *reply)
 {
     enum cmd_kind kind = (enum cmd_kind)output->format->cmd;
-    bool nothing = kind != CMD_PUSH && (reply->err == ERR_EMPTY || reply->err == ERR_NOT_FOUND);
+    struct problem problem;
     struct buf body = {0};
-    if (reply->err != OK && !nothing) {
-        struct problem problem;
-        api_problem_of(&problem, output->format->limits, reply);
+    if (api_is_failure(output, reply, &problem)) {
         problem.status = 200;
         send_failure(output, &problem);
         return;
@@ -205,10 +246,8 @@ void delayqueue_java_reply(const struct api_output *output, const struct reply *
         add_id(&body, &reply->jobs[0].ref);
     } else if (kind == CMD_RESERVE) {
         buf_add_str(&body, ",\"data\":");
-        if (nothing || reply->count == 0)
-            buf_add_str(&body, "null");
-        else
-            add_job(&body, &reply->jobs[0]);
+        add_popped(&body, reply, reply->err ? 0 : reply->count,
+                   output->format->variant == POP_MANY);
     }
     buf_add_char(&body, '}');
     api_send(output, 200, json_type, buf_bytes(&body));

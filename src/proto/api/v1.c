@@ -13,6 +13,8 @@ static const struct route {
     {{"topics", "{}", "jobs"}, HTTP_M_POST, CMD_PUSH, v1_decode_pushes},
     {{"reserve"}, HTTP_M_POST, CMD_RESERVE, v1_decode_reserve},
     {{"finish"}, HTTP_M_POST, CMD_FINISH, v1_decode_finishes},
+    {{"get"}, HTTP_M_POST, CMD_GET, v1_decode_gets},
+    {{"restore"}, HTTP_M_POST, CMD_PUSH, v1_decode_restore},
     {{"jobs", "{}", "finish"}, HTTP_M_POST, CMD_FINISH, v1_decode_job},
     {{"jobs", "{}", "release"}, HTTP_M_POST, CMD_RELEASE, v1_decode_job},
     {{"jobs", "{}", "touch"}, HTTP_M_POST, CMD_TOUCH, v1_decode_job},
@@ -20,11 +22,16 @@ static const struct route {
     {{"jobs", "{}", "kick"}, HTTP_M_POST, CMD_KICK, v1_decode_job},
     {{"jobs", "{}", "run"}, HTTP_M_POST, CMD_RUN, v1_decode_job},
     {{"jobs", "{}"}, HTTP_M_GET, CMD_GET, v1_decode_job},
+    {{"jobs", "{}", "attempts"}, HTTP_M_GET, CMD_GET, v1_decode_attempts},
+    {{"jobs", "{}", "history"}, HTTP_M_GET, CMD_GET, v1_decode_history},
     {{"jobs", "{}"}, HTTP_M_DELETE, CMD_DELETE, v1_decode_job},
     {{"jobs", "{}"}, HTTP_M_PATCH, CMD_RESCHEDULE, v1_decode_job},
     {{"topics"}, HTTP_M_GET, CMD_TOPICS, v1_decode_list},
     {{"topics", "{}"}, HTTP_M_GET, CMD_TOPIC, v1_decode_topic},
+    {{"topics", "{}"}, HTTP_M_PUT, CMD_CONFIGURE_TOPIC, v1_decode_configure},
     {{"topics", "{}"}, HTTP_M_DELETE, CMD_REMOVE_TOPIC, v1_decode_topic},
+    {{"topics", "{}", "replay"}, HTTP_M_POST, CMD_KICK_TOPIC, v1_decode_replay},
+    {{"topics", "{}", "test"}, HTTP_M_POST, CMD_TOPIC, v1_decode_test},
     {{"topics", "{}", "jobs"}, HTTP_M_GET, CMD_LIST, v1_decode_list},
     {{"topics", "{}", "pause"}, HTTP_M_POST, CMD_PAUSE, v1_decode_topic},
     {{"topics", "{}", "resume"}, HTTP_M_POST, CMD_RESUME, v1_decode_topic},
@@ -74,7 +81,7 @@ static const char *allowed_methods(const struct bytes *parts, unsigned count)
     case 1u << HTTP_M_POST: return "POST";
     case 1u << HTTP_M_GET: return "GET, HEAD";
     case 1u << HTTP_M_GET | 1u << HTTP_M_POST: return "GET, HEAD, POST";
-    case 1u << HTTP_M_GET | 1u << HTTP_M_DELETE: return "GET, HEAD, DELETE";
+    case 1u << HTTP_M_GET | 1u << HTTP_M_PUT | 1u << HTTP_M_DELETE: return "GET, HEAD, PUT, DELETE";
     default: return "GET, HEAD, PATCH, DELETE";
     }
 }
@@ -147,8 +154,9 @@ static bool may_answer(const struct v1_call *v1)
 
 static bool has_query_for(const struct v1_call *v1)
 {
-    if (v1->request->query.len == 0 || v1->kind == CMD_TOPICS || v1->kind == CMD_LIST)
-        return true; /* v1_decode_list looks at it */
+    if (v1->request->query.len == 0 || v1->kind == CMD_TOPICS || v1->kind == CMD_LIST ||
+        v1->kind == CMD_REMOVE_TOPIC)
+        return true; /* v1_decode_list or v1_decode_topic looks at it */
     struct bytes rest = v1->request->query, name = {0}, value;
     (void)http_query_next(&rest, &name, &value); /* without one it is refused as well */
     return api_refuse_name(v1->input.problem, name, "unknown_parameter",

@@ -10,6 +10,7 @@
 #define LATERD_PROTO_API_V1_H
 
 #include "proto/api/api_parts.h"
+#include "proto/settings/job_properties.h"
 
 /* The fields there are, in any call. */
 enum v1_field {
@@ -33,14 +34,39 @@ enum v1_field {
     V1_REF,  /* the id of a job that is there; V1_ID is that of a new one */
     V1_JOBS, /* the items of a batch */
     V1_CREATE,
+    V1_URL, /* of deliveries: what a job brings besides its body */
+    V1_TARGET,
+    V1_KEY,
+    V1_HEADERS,
+    V1_BIZ_KEY, /* labels, in the order of enum job_label */
+    V1_SUBTOPIC,
+    V1_TAGS,
+    V1_EXTEND_DATA,
+    V1_CREATE_TIME,
+    V1_RANK,
+    V1_LEVEL,  /* a delay by RocketMQ's name */
+    V1_REASON, /* why a job is released or buried */
+    V1_CODE,
+    V1_CODES, /* of replay: which of them */
+    V1_FROM,
+    V1_TO,
+    V1_SINCE,
+    V1_KICKS,   /* of replay: how many, at most */
+    V1_CREATED, /* of a push that moves a job from another queue: what it was there */
+    V1_ATTEMPT,
+    V1_FAILURES,
+    V1_EXPIRE, /* of restore: those that are past their due time, too */
     V1_FIELD_COUNT
 };
 
-#define V1_BIT(field) (1u << (field))
+#define V1_BIT(field) (UINT64_C(1) << (field))
+#define V1_LABELS                                                                                  \
+    (V1_BIT(V1_BIZ_KEY) | V1_BIT(V1_SUBTOPIC) | V1_BIT(V1_TAGS) | V1_BIT(V1_EXTEND_DATA) |         \
+     V1_BIT(V1_CREATE_TIME) | V1_BIT(V1_RANK))
 
 /* The fields of the request. Only those whose bit is in `given` are valid. */
 struct v1_fields {
-    uint32_t given;
+    uint64_t given;
     struct bytes id;
     int64_t due_us; /* of delay or due */
     int64_t ttr_us;
@@ -60,6 +86,14 @@ struct v1_fields {
     int64_t for_us;
     enum job_state state; /* JOB_GONE: all */
     bool create;
+    int64_t created_us;
+    uint16_t attempt, failures;
+    bool expire;
+    struct job_properties *properties; /* of URL … RANK; NULL: none is given */
+    struct bytes reason;
+    uint16_t code;
+    uint16_t code_first, code_last; /* of CODES */
+    int64_t from_us, to_us;         /* of FROM or SINCE, and TO */
     struct job_ref ref;
     struct bytes jobs; /* the array as it was sent */
 };
@@ -78,10 +112,10 @@ struct v1_input {
 };
 
 /* Reads the object that comes next in `json`; fields outside `allowed` are refused. */
-bool v1_read_object(const struct v1_input *input, struct json *json, uint32_t allowed,
+bool v1_read_object(const struct v1_input *input, struct json *json, uint64_t allowed,
                     struct v1_fields *out_fields);
 /* Reads a whole request body; an empty one has no fields. */
-bool v1_read_body(const struct v1_input *input, struct bytes body, uint32_t allowed,
+bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allowed,
                   struct v1_fields *out_fields);
 /* The problem of JSON that is none. */
 bool v1_refuse_json(const struct v1_input *input, const struct json *json);
@@ -92,6 +126,9 @@ bool v1_read_state(struct bytes text, enum job_state *out_state);
 
 /* The problem of a cursor that is not one of the listing that is asked for; false. */
 bool v1_refuse_cursor(struct problem *problem);
+
+/* What an answer shows, where one command has several. */
+enum v1_variant { V1_PLAIN, V1_ATTEMPTS, V1_HISTORY };
 
 /* The calls: a path's parts are decoded. False: the problem is filled in. */
 struct v1_call {
@@ -104,10 +141,25 @@ struct v1_call {
 
 bool v1_decode_pushes(const struct v1_call *v1);
 bool v1_decode_finishes(const struct v1_call *v1);
+bool v1_decode_gets(const struct v1_call *v1);
 bool v1_decode_job(const struct v1_call *v1);
 bool v1_decode_reserve(const struct v1_call *v1);
 bool v1_decode_topic(const struct v1_call *v1);
 bool v1_decode_list(const struct v1_call *v1);
+bool v1_decode_configure(const struct v1_call *v1);
+bool v1_decode_attempts(const struct v1_call *v1);
+bool v1_decode_history(const struct v1_call *v1);
+bool v1_decode_restore(const struct v1_call *v1);
+bool v1_decode_replay(const struct v1_call *v1);
+bool v1_decode_test(const struct v1_call *v1);
+
+/* What is wrong with settings, a schedule or a target, as a refusal of the request; false. */
+bool v1_refuse_settings(struct problem *problem, const struct settings_problem *settings);
+
+/* What is kept of an attempt (cmd_job::note), as fields behind others. */
+void v1_add_note(struct buf *out, struct bytes text, bool with_response);
+/* What happened to a job. */
+void v1_add_history(struct buf *out, const struct reply *reply, int64_t now_us);
 
 /* Begin a batch of v1->kind: of the lines of the request's body, or of the items of an array. */
 bool v1_begin_lines(const struct v1_call *v1);
@@ -117,5 +169,6 @@ bool v1_begin_array(const struct v1_call *v1, struct bytes array);
 bool v1_read_push(const struct v1_input *input, struct bytes topic, struct bytes text,
                   struct cmd *out_cmd);
 bool v1_read_finish(const struct v1_input *input, struct bytes text, struct cmd *out_cmd);
+bool v1_read_get(const struct v1_input *input, struct bytes text, struct cmd *out_cmd);
 
 #endif

@@ -113,6 +113,7 @@ bool api_batch_next(struct api_batch *batch, const struct api_limits *limits, in
         return false;
     batch->done++;
     bool good = batch->kind == CMD_FINISH ? v1_read_finish(&input, item, out_cmd)
+                : batch->kind == CMD_GET  ? v1_read_get(&input, item, out_cmd)
                                           : v1_read_push(&input, batch->topic, item, out_cmd);
     if (!good && batch->ndjson)
         name_line(out_problem, batch->line);

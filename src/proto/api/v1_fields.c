@@ -2,8 +2,11 @@
 #include "base/rfc3339.h"
 #include "proto/api/v1.h"
 #include "proto/base64.h"
+#include "proto/settings/attempt_note.h"
+#include "proto/settings/schedule.h"
+#include "proto/settings/target_codec.h"
 
-enum { MILLISECOND_US = 1000 };
+enum { MILLISECOND_US = 1000, V1_KICKS_MAX = 1000000 };
 
 /* One field under way. */
 struct reader {
@@ -88,8 +91,8 @@ static bool read_id(const struct reader *reader)
 static bool read_delay(const struct reader *reader)
 {
     int64_t delay_us;
-    if (v1_given(reader->fields, V1_DUE))
-        return bad(reader, "delay and due exclude each other");
+    if (v1_given(reader->fields, V1_DUE) || v1_given(reader->fields, V1_LEVEL))
+        return bad(reader, "delay, due and level exclude each other");
     if (!read_duration(reader, &delay_us))
         return false;
     if (delay_us > MOMENT_MAX_US - reader->input->now_us)
@@ -98,21 +101,26 @@ static bool read_delay(const struct reader *reader)
     return true;
 }
 
-static bool read_due(const struct reader *reader)
+/* An RFC 3339 time, or whole milliseconds since 1970. */
+static bool read_time(const struct reader *reader, int64_t *out_us)
 {
-    int64_t *due_us = &reader->fields->due_us;
     int64_t ms;
-    if (v1_given(reader->fields, V1_DELAY))
-        return bad(reader, "delay and due exclude each other");
     if (reader->value->kind == JSON_KIND_STRING) {
-        if (rfc3339_read(json_text(reader->value, reader->input->scratch), due_us))
+        if (rfc3339_read(json_text(reader->value, reader->input->scratch), out_us))
             return true;
     } else if (json_int(reader->value, &ms) && ms >= 0 && ms <= MOMENT_MAX_US / MILLISECOND_US) {
-        *due_us = ms * MILLISECOND_US; /* a number below 0 is a mistake, rather than a time */
+        *out_us = ms * MILLISECOND_US; /* a number below 0 is a mistake, rather than a time */
         return true;
     }
     return bad(reader, "this must be an RFC 3339 time such as \"2030-01-31T08:00:00Z\", or whole "
                        "milliseconds since 1970");
+}
+
+static bool read_due(const struct reader *reader)
+{
+    if (v1_given(reader->fields, V1_DELAY) || v1_given(reader->fields, V1_LEVEL))
+        return bad(reader, "delay, due and level exclude each other");
+    return read_time(reader, &reader->fields->due_us);
 }
 
 static bool read_ttr(const struct reader *reader)
@@ -182,27 +190,238 @@ static bool read_content_type(const struct reader *reader)
     return true;
 }
 
+/* ---- what the codecs of settings read ---- */
+
+bool v1_refuse_settings(struct problem *problem, const struct settings_problem *settings)
+{
+    return api_refuse(problem, 400, settings->code, settings->field, settings->detail);
+}
+
+/* Reads the field by a codec of proto/settings, into `into`. */
+static bool read_by(const struct reader *reader,
+                    bool (*read)(struct settings_reader *settings, void *into), void *into)
+{
+    struct settings_problem problem;
+    struct settings_reader settings;
+    settings_reader_init(&settings, reader->input->scratch, reader->name, &problem);
+    settings.value = *reader->value;
+    return read(&settings, into) || v1_refuse_settings(reader->input->problem, &problem);
+}
+
+static bool by_schedule(struct settings_reader *settings, void *into)
+{
+    return schedule_read(settings, into);
+}
+
+static bool by_url(struct settings_reader *settings, void *into)
+{
+    struct job_properties *properties = into;
+    return url_read(settings, &properties->url);
+}
+
+static bool by_target(struct settings_reader *settings, void *into)
+{
+    struct job_properties *properties = into;
+    struct target target;
+    if (!job_target_read(settings, &target))
+        return false;
+    properties->url = target.http.url;
+    properties->header_count = target.header_count;
+    memcpy(properties->headers, target.headers, sizeof(target.headers));
+    return true;
+}
+
+static bool by_key(struct settings_reader *settings, void *into)
+{
+    struct job_properties *properties = into;
+    return job_key_read(settings, &properties->key);
+}
+
+static bool by_headers(struct settings_reader *settings, void *into)
+{
+    struct job_properties *properties = into;
+    return headers_read(settings, properties->headers, &properties->header_count);
+}
+
+/* What by_label() reads, and where to. */
+struct label_field {
+    enum job_label label;
+    struct job_properties *properties;
+};
+
+static bool by_label(struct settings_reader *settings, void *into)
+{
+    struct label_field *field = into;
+    return job_label_read(settings, field->label, field->properties);
+}
+
 static bool read_retry(const struct reader *reader)
 {
-    struct v1_fields *fields = reader->fields;
-    struct json json;
-    struct json_value item;
-    if (reader->value->kind != JSON_KIND_ARRAY)
-        return bad(reader, "the retry schedule must be an array of durations");
-    json_init(&json, reader->value->text, JSON_DEPTH_MAX);
-    fields->retry_us = arena_alloc(reader->input->scratch, RETRY_STEPS_MAX * sizeof(int64_t));
-    if (!json_open(&json, JSON_KIND_ARRAY))
-        return bad(reader, json.wrong);
-    while (json_item(&json, &item)) {
-        int64_t wait_us;
-        if (fields->retry_count == RETRY_STEPS_MAX)
-            return bad(reader, "the retry schedule has more than 64 steps");
-        if (!value_duration(&item, reader->input->scratch, &wait_us) || wait_us > MOMENT_MAX_US / 2)
-            return bad(reader, "each step must be a duration such as \"10m\", or a whole number of "
-                               "milliseconds");
-        fields->retry_us[fields->retry_count++] = wait_us;
-    }
+    struct schedule *schedule = arena_alloc(reader->input->scratch, sizeof(*schedule));
+    if (!read_by(reader, by_schedule, schedule))
+        return false;
+    reader->fields->retry_us = schedule->waits_us;
+    reader->fields->retry_count = schedule->count;
     return true;
+}
+
+static struct job_properties *properties_of(const struct reader *reader)
+{
+    struct v1_fields *fields = reader->fields;
+    if (!fields->properties) {
+        fields->properties = arena_alloc(reader->input->scratch, sizeof(*fields->properties));
+        *fields->properties = (struct job_properties){0};
+    }
+    return fields->properties;
+}
+
+static bool excluded_by_target(const struct reader *reader)
+{
+    return bad(reader, "url and headers stand either in target or beside it");
+}
+
+static bool read_url(const struct reader *reader)
+{
+    if (v1_given(reader->fields, V1_TARGET))
+        return excluded_by_target(reader);
+    return read_by(reader, by_url, properties_of(reader));
+}
+
+static bool read_headers(const struct reader *reader)
+{
+    if (v1_given(reader->fields, V1_TARGET))
+        return excluded_by_target(reader);
+    return read_by(reader, by_headers, properties_of(reader));
+}
+
+static bool read_target(const struct reader *reader)
+{
+    if (v1_given(reader->fields, V1_URL) || v1_given(reader->fields, V1_HEADERS))
+        return excluded_by_target(reader);
+    return read_by(reader, by_target, properties_of(reader));
+}
+
+static bool read_key(const struct reader *reader)
+{
+    return read_by(reader, by_key, properties_of(reader));
+}
+
+static bool read_label(const struct reader *reader)
+{
+    struct label_field field = {.label = job_label_named(bytes_str(reader->name)),
+                                .properties = properties_of(reader)};
+    return read_by(reader, by_label, &field);
+}
+
+static bool read_level(const struct reader *reader)
+{
+    uint32_t level;
+    if (v1_given(reader->fields, V1_DELAY) || v1_given(reader->fields, V1_DUE))
+        return bad(reader, "delay, due and level exclude each other");
+    if (!read_count(reader, 1, DELAY_LEVELS, &level))
+        return bad(reader, "the level must be a whole number, 1 (1s) … 18 (2h)");
+    reader->fields->due_us = reader->input->now_us + delay_level_us(level);
+    return true;
+}
+
+/* ---- why a job is released or buried, and which of them are replayed ---- */
+
+static bool read_reason(const struct reader *reader)
+{
+    if (!read_string(reader, &reader->fields->reason))
+        return false;
+    return reader->fields->reason.len <= NOTE_REASON_MAX ||
+           bad_limit(reader, "the reason is longer than the limit of bytes", NOTE_REASON_MAX);
+}
+
+static bool read_code(const struct reader *reader)
+{
+    uint32_t code;
+    if (!read_count(reader, 1, UINT16_MAX, &code))
+        return bad(reader, "the code must be a whole number, 1 … 65535");
+    reader->fields->code = (uint16_t)code;
+    return true;
+}
+
+/* 503, "503" or "5xx" */
+static bool read_codes(const struct reader *reader)
+{
+    struct v1_fields *fields = reader->fields;
+    struct bytes text = reader->value->text;
+    uint64_t code;
+    if (reader->value->kind == JSON_KIND_STRING)
+        text = json_text(reader->value, reader->input->scratch);
+    if (text.len == 3 && text.at[0] >= '1' && text.at[0] <= '9' && text.at[1] == 'x' &&
+        text.at[2] == 'x') {
+        fields->code_first = (uint16_t)((text.at[0] - '0') * 100);
+        fields->code_last = (uint16_t)(fields->code_first + 99);
+        return true;
+    }
+    if (!bytes_to_u64(text, &code) || code > UINT16_MAX)
+        return bad(reader, "this must be the code of a failure, such as 503 or \"5xx\"; 0 is one "
+                           "without a code, such as a time-out");
+    fields->code_first = fields->code_last = (uint16_t)code;
+    return true;
+}
+
+static bool read_from(const struct reader *reader)
+{
+    if (v1_given(reader->fields, V1_SINCE))
+        return bad(reader, "from and since exclude each other");
+    return read_time(reader, &reader->fields->from_us);
+}
+
+static bool read_to(const struct reader *reader)
+{
+    return read_time(reader, &reader->fields->to_us);
+}
+
+/* So long ago. */
+static bool read_since(const struct reader *reader)
+{
+    int64_t span_us;
+    if (v1_given(reader->fields, V1_FROM))
+        return bad(reader, "from and since exclude each other");
+    if (!read_duration(reader, &span_us))
+        return false;
+    int64_t now_us = reader->input->now_us;
+    reader->fields->from_us = span_us < now_us ? now_us - span_us : 0;
+    return true;
+}
+
+static bool read_kicks(const struct reader *reader)
+{
+    return read_count(reader, 1, V1_KICKS_MAX, &reader->fields->max) ||
+           bad(reader, "this must be a whole number, 1 … 1000000");
+}
+
+/* A later time is now: clocks differ between servers. */
+static bool read_created(const struct reader *reader)
+{
+    int64_t now_us = reader->input->now_us, *created_us = &reader->fields->created_us;
+    if (!read_time(reader, created_us))
+        return false;
+    *created_us = *created_us > now_us ? now_us : *created_us;
+    return *created_us > 0 || bad(reader, "this must be a time after 1970");
+}
+
+static bool read_past_count(const struct reader *reader, uint16_t *out_count)
+{
+    uint32_t count;
+    if (!read_count(reader, 0, UINT16_MAX, &count))
+        return bad(reader, "this must be a whole number, 0 … 65535");
+    *out_count = (uint16_t)count;
+    return true;
+}
+
+static bool read_attempt(const struct reader *reader)
+{
+    return read_past_count(reader, &reader->fields->attempt);
+}
+
+static bool read_failures(const struct reader *reader)
+{
+    return read_past_count(reader, &reader->fields->failures);
 }
 
 /* One of the words; its place in the list. */
@@ -371,6 +590,12 @@ static bool read_create(const struct reader *reader)
     return reader->value->kind == JSON_KIND_BOOL || bad(reader, "this must be true or false");
 }
 
+static bool read_expire(const struct reader *reader)
+{
+    reader->fields->expire = bytes_eq(reader->value->text, BYTES("true"));
+    return reader->value->kind == JSON_KIND_BOOL || bad(reader, "this must be true or false");
+}
+
 /* ---- the object ---- */
 
 static const struct {
@@ -397,10 +622,32 @@ static const struct {
     [V1_REF] = {"id", read_ref},
     [V1_JOBS] = {"jobs", read_jobs},
     [V1_CREATE] = {"create", read_create},
+    [V1_URL] = {"url", read_url},
+    [V1_TARGET] = {"target", read_target},
+    [V1_KEY] = {"key", read_key},
+    [V1_HEADERS] = {"headers", read_headers},
+    [V1_BIZ_KEY] = {"biz_key", read_label},
+    [V1_SUBTOPIC] = {"subtopic", read_label},
+    [V1_TAGS] = {"tags", read_label},
+    [V1_EXTEND_DATA] = {"extend_data", read_label},
+    [V1_CREATE_TIME] = {"create_time", read_label},
+    [V1_RANK] = {"rank", read_label},
+    [V1_LEVEL] = {"level", read_level},
+    [V1_REASON] = {"reason", read_reason},
+    [V1_CODE] = {"code", read_code},
+    [V1_CODES] = {"code", read_codes},
+    [V1_FROM] = {"from", read_from},
+    [V1_TO] = {"to", read_to},
+    [V1_SINCE] = {"since", read_since},
+    [V1_EXPIRE] = {"expire", read_expire},
+    [V1_KICKS] = {"max", read_kicks},
+    [V1_CREATED] = {"created", read_created},
+    [V1_ATTEMPT] = {"attempt", read_attempt},
+    [V1_FAILURES] = {"failures", read_failures},
 };
 
 static bool read_field(const struct v1_input *input, struct bytes name,
-                       const struct json_value *value, uint32_t allowed, struct v1_fields *fields)
+                       const struct json_value *value, uint64_t allowed, struct v1_fields *fields)
 {
     enum v1_field field = V1_ID;
     while (field < V1_FIELD_COUNT &&
@@ -428,7 +675,7 @@ bool v1_refuse_json(const struct v1_input *input, const struct json *json)
     return false;
 }
 
-bool v1_read_object(const struct v1_input *input, struct json *json, uint32_t allowed,
+bool v1_read_object(const struct v1_input *input, struct json *json, uint64_t allowed,
                     struct v1_fields *out_fields)
 {
     struct json_value name, value;
@@ -442,7 +689,7 @@ bool v1_read_object(const struct v1_input *input, struct json *json, uint32_t al
     return !json->wrong || v1_refuse_json(input, json);
 }
 
-bool v1_read_body(const struct v1_input *input, struct bytes body, uint32_t allowed,
+bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allowed,
                   struct v1_fields *out_fields)
 {
     struct json json;

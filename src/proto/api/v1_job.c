@@ -1,15 +1,32 @@
 /* Commands on one job or on a list of them, and reserve. */
 #include "proto/api/v1.h"
+#include "proto/settings/attempt_note.h"
 
 /* What the body of a request may hold; of other commands nothing. */
-static const uint32_t fields_of[CMD_KINDS] = {
+static const uint64_t fields_of[CMD_KINDS] = {
     [CMD_FINISH] = V1_BIT(V1_LEASE),
-    [CMD_RELEASE] = V1_BIT(V1_LEASE) | V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) | V1_BIT(V1_PRIORITY),
+    [CMD_RELEASE] = V1_BIT(V1_LEASE) | V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) | V1_BIT(V1_PRIORITY) |
+                    V1_BIT(V1_REASON) | V1_BIT(V1_CODE),
     [CMD_TOUCH] = V1_BIT(V1_LEASE) | V1_BIT(V1_TTR),
-    [CMD_BURY] = V1_BIT(V1_LEASE) | V1_BIT(V1_PRIORITY),
+    [CMD_BURY] = V1_BIT(V1_LEASE) | V1_BIT(V1_PRIORITY) | V1_BIT(V1_REASON) | V1_BIT(V1_CODE),
     [CMD_RESCHEDULE] = V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) | V1_BIT(V1_PRIORITY) | V1_BIT(V1_BODY) |
                        V1_BIT(V1_BODY_BASE64) | V1_BIT(V1_CONTENT_TYPE),
 };
+
+/* What a consumer says of its failed attempt, as it is kept. */
+static struct bytes make_note(const struct v1_call *v1, const struct v1_fields *fields)
+{
+    struct attempt_note note = {.reason = fields->reason, .took_us = -1};
+    struct buf text = {0};
+    if (!v1_given(fields, V1_REASON) && !v1_given(fields, V1_CODE))
+        return (struct bytes){0};
+    attempt_note_write(&note, &text);
+    if (text.len == 0) /* the code alone: without a note it would not be kept */
+        buf_add_str(&text, "{}");
+    struct bytes copy = arena_copy(v1->input.scratch, buf_bytes(&text));
+    buf_fini(&text);
+    return copy;
+}
 
 bool v1_decode_job(const struct v1_call *v1)
 {
@@ -39,11 +56,32 @@ bool v1_decode_job(const struct v1_call *v1)
     job.body_kind = fields.body_kind;
     job.body = fields.body;
     job.content_type = fields.content_type;
+    job.note = make_note(v1, &fields);
+    job.note_code = fields.code;
     v1->call->cmd.job = job;
     return true;
 }
 
-/* ---- batches of finishes ---- */
+bool v1_decode_attempts(const struct v1_call *v1)
+{
+    v1->call->format.variant = V1_ATTEMPTS;
+    return v1_decode_job(v1);
+}
+
+bool v1_decode_history(const struct v1_call *v1)
+{
+    if (!v1->input.limits->keeps_history)
+        return api_refuse(v1->input.problem, 404, "history_off", "",
+                          "no history of jobs is kept: set store.history, to 30d for instance, and "
+                          "restart laterd");
+    v1->call->format.variant = V1_HISTORY;
+    if (!v1_decode_job(v1))
+        return false;
+    v1->call->cmd.job.history = true;
+    return true;
+}
+
+/* ---- batches of finishes and of gets ---- */
 
 bool v1_read_finish(const struct v1_input *input, struct bytes text, struct cmd *out_cmd)
 {
@@ -68,11 +106,34 @@ bool v1_decode_finishes(const struct v1_call *v1)
     return v1_begin_array(v1, fields.jobs);
 }
 
+bool v1_read_get(const struct v1_input *input, struct bytes text, struct cmd *out_cmd)
+{
+    struct v1_fields fields;
+    if (!v1_read_body(input, text, V1_BIT(V1_REF), &fields))
+        return false;
+    if (!v1_given(&fields, V1_REF))
+        return api_refuse(input->problem, 400, "missing_field", "id",
+                          "each job to get needs its id");
+    *out_cmd = (struct cmd){.kind = CMD_GET, .job = {.ref = fields.ref}};
+    return true;
+}
+
+bool v1_decode_gets(const struct v1_call *v1)
+{
+    struct v1_fields fields;
+    if (!v1_read_body(&v1->input, v1->request->body, V1_BIT(V1_JOBS), &fields))
+        return false;
+    if (!v1_given(&fields, V1_JOBS))
+        return api_refuse(v1->input.problem, 400, "missing_field", "jobs",
+                          "get needs the jobs: {\"jobs\":[{\"id\":\"a\"}]}");
+    return v1_begin_array(v1, fields.jobs);
+}
+
 /* ---- reserve ---- */
 
 bool v1_decode_reserve(const struct v1_call *v1)
 {
-    uint32_t allowed = V1_BIT(V1_TOPICS) | V1_BIT(V1_WAIT) | V1_BIT(V1_MAX);
+    uint64_t allowed = V1_BIT(V1_TOPICS) | V1_BIT(V1_WAIT) | V1_BIT(V1_MAX);
     struct v1_fields fields;
     if (!v1_read_body(&v1->input, v1->request->body, allowed, &fields))
         return false;
@@ -85,5 +146,21 @@ bool v1_decode_reserve(const struct v1_call *v1)
         .max = v1_given(&fields, V1_MAX) ? fields.max : 1,
         .wait_us = v1_given(&fields, V1_WAIT) ? fields.wait_us : 0,
     };
+    return true;
+}
+
+bool v1_decode_restore(const struct v1_call *v1)
+{
+    static const uint64_t allowed = V1_BIT(V1_REF) | V1_BIT(V1_EXPIRE);
+    struct v1_fields fields;
+    char room[JOB_TEXT_ID_MAX];
+    if (!v1_read_body(&v1->input, v1->request->body, allowed, &fields))
+        return false;
+    v1->call->kind = CALL_RESTORE;
+    v1->call->restore = (struct api_restore){
+        .leave_past = v1_given(&fields, V1_EXPIRE) && !fields.expire,
+    };
+    if (v1_given(&fields, V1_REF))
+        v1->call->restore.id = arena_copy(v1->input.scratch, job_ref_text(&fields.ref, room));
     return true;
 }

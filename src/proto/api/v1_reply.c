@@ -1,7 +1,10 @@
 /* What /v1 answers: jobs, topics and problems as JSON. */
+#include <stdio.h>
+
 #include "base/rfc3339.h"
 #include "proto/api/v1.h"
 #include "proto/base64.h"
+#include "proto/settings/target_codec.h"
 
 enum { MILLISECOND_US = 1000, RETRY_SOON_S = 1, RETRY_LATER_S = 10 };
 
@@ -73,6 +76,78 @@ static void add_retry(struct buf *out, const struct job_view *job)
     buf_add_char(out, ']');
 }
 
+/* What is known of the job besides its body, as a push takes it. */
+static void add_properties(struct buf *out, const struct job_view *job)
+{
+    struct arena scratch = {0};
+    struct job_properties properties;
+    if (job->properties.len == 0)
+        return;
+    if (job_properties_read(job->properties, &scratch, &properties, NULL) == OK) {
+        if (properties.url.len)
+            settings_add_text(out, "url", properties.url);
+        if (properties.key.len)
+            settings_add_text(out, "key", properties.key);
+        if (properties.header_count) {
+            settings_add_key(out, "headers");
+            headers_write(properties.headers, properties.header_count, out);
+        }
+        job_labels_write(&properties, true, out);
+    }
+    arena_fini(&scratch);
+}
+
+/* ---- failed attempts ---- */
+
+static void add_note_fields(struct buf *out, const struct attempt_note *note, bool with_response)
+{
+    if (note->reason.len)
+        settings_add_text(out, "reason", note->reason);
+    if (note->address.len)
+        settings_add_text(out, "address", note->address);
+    if (note->took_us >= 0)
+        settings_add_number(out, "ms", note->took_us / MILLISECOND_US);
+    if (with_response && note->response.len && bytes_is_utf8(note->response)) {
+        settings_add_text(out, "response", note->response);
+    } else if (with_response && note->response.len) {
+        buf_add_str(out, ",\"response_base64\":\"");
+        base64_write(out, note->response);
+        buf_add_char(out, '"');
+    }
+}
+
+/* The response is for the list of attempts alone: it may be long. */
+void v1_add_note(struct buf *out, struct bytes text, bool with_response)
+{
+    struct arena scratch = {0};
+    struct attempt_note note;
+    if (attempt_note_read(text, &scratch, &note) == OK)
+        add_note_fields(out, &note, with_response);
+    arena_fini(&scratch);
+}
+
+static void add_failure(struct buf *out, int64_t at_us, unsigned code, struct bytes text,
+                        bool with_response)
+{
+    add_time(out, "{\"time\":\"", at_us);
+    if (code)
+        add_number(out, ",\"code\":", code);
+    if (text.len)
+        v1_add_note(out, text, with_response);
+    buf_add_char(out, '}');
+}
+
+static void add_last_failure(struct buf *out, const struct job_view *job)
+{
+    struct bytes text = {0};
+    if (!job->last_note_us)
+        return;
+    if (job->note_count)
+        text = job->notes[job->note_count - 1].text;
+    settings_add_key(out, "last_failure");
+    add_failure(out, job->last_note_us, job->last_code, text, false);
+}
+
 /* What every answer about a job begins with; the brace stays open. */
 static void add_job_head(struct buf *out, const struct job_view *job)
 {
@@ -91,7 +166,8 @@ static void add_job_head(struct buf *out, const struct job_view *job)
     add_number(out, ",\"due_ms\":", job->due_us / MILLISECOND_US);
 }
 
-static void add_job(struct buf *out, const struct job_view *job, bool with_body)
+/* What all answers that show a job have of it; the brace stays open. */
+static void add_job_members(struct buf *out, const struct job_view *job)
 {
     add_job_head(out, job);
     add_number(out, ",\"priority\":", job->priority);
@@ -109,11 +185,37 @@ static void add_job(struct buf *out, const struct job_view *job, bool with_body)
     }
     if (job->retry_count)
         add_retry(out, job);
-    if (with_body)
+    add_last_failure(out, job);
+}
+
+static void add_job(struct buf *out, const struct job_view *job, bool with_body)
+{
+    add_job_members(out, job);
+    if (with_body) {
+        add_properties(out, job);
         add_body(out, job);
-    else
+    } else {
         add_number(out, ",\"body_bytes\":", job->body_len);
+    }
     buf_add_char(out, '}');
+}
+
+/* The failed attempts that are kept, oldest first. */
+static void add_attempts(struct buf *out, const struct job_view *job)
+{
+    add_job_head(out, job);
+    add_number(out, ",\"attempt\":", job->attempt);
+    add_number(out, ",\"failures\":", job->failures);
+    if (job->retry_count)
+        add_retry(out, job);
+    buf_add_str(out, ",\"attempts\":[");
+    for (unsigned i = 0; i < job->note_count; i++) {
+        const struct job_note *note = &job->notes[i];
+        if (i)
+            buf_add_char(out, ',');
+        add_failure(out, note->at_us, note->code, note->text, true);
+    }
+    buf_add_str(out, "]}");
 }
 
 static void add_jobs(struct buf *out, const struct reply *reply, bool with_body)
@@ -127,20 +229,35 @@ static void add_jobs(struct buf *out, const struct reply *reply, bool with_body)
     buf_add_char(out, ']');
 }
 
+static void end_list(struct buf *out, struct bytes cursor)
+{
+    if (cursor.len) {
+        buf_add_str(out, ",\"cursor\":\"");
+        base64url_write(out, cursor);
+        buf_add_char(out, '"');
+    }
+    buf_add_char(out, '}');
+}
+
 static void add_list(struct buf *out, const struct reply *reply)
 {
     add_jobs(out, reply, false);
-    if (reply->cursor.len) {
-        buf_add_str(out, ",\"cursor\":\"");
-        base64url_write(out, reply->cursor);
-        buf_add_char(out, '"');
-    }
+    end_list(out, reply->cursor);
+}
+
+void api_list_job(struct buf *out, const struct job_view *job)
+{
+    add_job_members(out, job);
+    add_properties(out, job);
+    add_number(out, ",\"body_bytes\":", job->body_len);
     buf_add_char(out, '}');
 }
 
 static void add_pushed(struct buf *out, const struct reply *reply)
 {
     add_job_head(out, &reply->jobs[0]);
+    if (reply->jobs[0].retry_count)
+        add_retry(out, &reply->jobs[0]);
     buf_add_str(out, reply->kept       ? ",\"result\":\"kept\"}"
                      : reply->replaced ? ",\"result\":\"replaced\"}"
                                        : ",\"result\":\"created\"}");
@@ -229,6 +346,15 @@ static void add_topic(struct buf *out, const struct topic_view *topic, int64_t n
         add_time(out, ",\"next_due\":\"", topic->next_due_us);
     if (topic->lateness)
         api_add_lateness(out, topic->lateness, now_us);
+    if (topic->held)
+        settings_add_text(out, "held", bytes_str(topic->held));
+    if (topic->held_by.len)
+        settings_add_text(out, "held_by", topic->held_by);
+    if (topic->settings.len) {
+        settings_add_key(out, "settings");
+        buf_add_bytes(out, topic->settings); /* as it was checked when it was set */
+        add_number(out, ",\"version\":", (int64_t)topic->version);
+    }
     buf_add_char(out, '}');
 }
 
@@ -290,6 +416,10 @@ static void add_answer(struct buf *out, const struct reply *reply, enum cmd_kind
     case CMD_TOPICS: add_topics(out, reply, now_us); break;
     case CMD_TOPIC: add_topic(out, &reply->topics[0], now_us); break;
     case CMD_LIST: add_list(out, reply); break;
+    case CMD_CONFIGURE_TOPIC:
+        add_number(out, "{\"version\":", (int64_t)reply->version);
+        buf_add_char(out, '}');
+        break;
     case CMD_FINISH:
     case CMD_DELETE:
     case CMD_PAUSE:
@@ -323,6 +453,10 @@ static struct problem problem_of(const struct response_format *format, const str
     if (err == ERR_NOT_FOUND)
         api_problem_set(&problem, problem.status, problem.code, "",
                         of_job ? "no such job" : "no such topic");
+    if (err == ERR_NOT_FOUND && kind == CMD_GET && format->variant == V1_HISTORY)
+        api_problem_set(&problem, problem.status, problem.code, "",
+                        "nothing is known of such a job: it never was, or what happened to it is "
+                        "older than store.history");
     if (err == ERR_NOT_FOUND && kind == CMD_PAUSE)
         api_problem_set(&problem, problem.status, problem.code, "",
                         "there is no such topic: push a job to it first, or pause it with "
@@ -333,6 +467,11 @@ static struct problem problem_of(const struct response_format *format, const str
         api_problem_add(&problem, ": ");
         api_problem_add(&problem, wanted_state(kind));
     }
+    if (err == ERR_NOT_EMPTY)
+        api_problem_set(&problem, problem.status, problem.code, "",
+                        "the topic holds jobs: leave out if_empty to delete them, too");
+    if (err == ERR_VERSION && reply->version)
+        api_problem_addf(&problem, "; it is %llu now", (unsigned long long)reply->version);
     if (err == ERR_INVALID && kind == CMD_LIST) /* all else was checked before */
         (void)v1_refuse_cursor(&problem);
     problem.err = err;
@@ -387,6 +526,24 @@ static void send_created(const struct api_output *output, const struct job_ref *
     http_respond(output->out, &response, bytes_of(body->at, len));
 }
 
+/* 200, with the version of a topic's settings. */
+static void send_versioned(const struct api_output *output, uint64_t version, struct bytes body)
+{
+    const struct response_format *format = output->format;
+    char etag[24];
+    int len = snprintf(etag, sizeof(etag), "\"%llu\"", (unsigned long long)version);
+    struct http_response response = {
+        .status = 200,
+        .content_type = json_type,
+        .etag = bytes_of(etag, version ? (size_t)len : 0),
+        .close = format->close,
+        .http10_keep_alive = format->http10 && !format->close,
+        .head_only = format->head_only,
+        .date = output->date,
+    };
+    http_respond(output->out, &response, body);
+}
+
 void v1_reply(const struct api_output *output, const struct reply *reply, int64_t now_us)
 {
     enum cmd_kind kind = (enum cmd_kind)output->format->cmd;
@@ -400,13 +557,49 @@ void v1_reply(const struct api_output *output, const struct reply *reply, int64_
         v1_problem(output, &problem);
         return;
     }
-    add_answer(&body, reply, kind, now_us);
-    if (body.len == 0)
+    if (kind == CMD_GET && output->format->variant == V1_ATTEMPTS)
+        add_attempts(&body, &reply->jobs[0]);
+    else if (kind == CMD_GET && output->format->variant == V1_HISTORY)
+        v1_add_history(&body, reply, now_us);
+    else
+        add_answer(&body, reply, kind, now_us);
+    if (kind == CMD_CONFIGURE_TOPIC || kind == CMD_TOPIC)
+        send_versioned(output, kind == CMD_TOPIC ? reply->topics[0].version : reply->version,
+                       buf_bytes(&body));
+    else if (body.len == 0)
         api_send(output, 204, NULL, bytes_of(NULL, 0));
     else if (kind == CMD_PUSH && !reply->kept)
         send_created(output, &reply->jobs[0].ref, &body);
     else
         api_send(output, 200, json_type, buf_bytes(&body));
+    buf_fini(&body);
+}
+
+void api_test_reply(const struct response_format *format, const struct api_test_result *result,
+                    struct bytes date, struct buf *out)
+{
+    struct api_output output = {.format = format, .date = date, .out = out};
+    struct buf body = {0};
+    buf_add_str(&body, "{\"outcome\":\"");
+    buf_add_str(&body, result->outcome);
+    buf_add_char(&body, '"');
+    if (result->code)
+        add_number(&body, ",\"code\":", result->code);
+    add_note_fields(&body, &result->note, true);
+    buf_add_char(&body, '}');
+    api_send(&output, 200, json_type, buf_bytes(&body));
+    buf_fini(&body);
+}
+
+void api_replay_reply(const struct response_format *format, const struct replay_counts *counts,
+                      struct bytes date, struct buf *out)
+{
+    struct api_output output = {.format = format, .date = date, .out = out};
+    struct buf body = {0};
+    add_number(&body, "{\"looked_at\":", (int64_t)counts->looked_at);
+    add_number(&body, ",\"kicked\":", (int64_t)counts->kicked);
+    buf_add_str(&body, counts->more ? ",\"more\":true}" : ",\"more\":false}");
+    api_send(&output, 200, json_type, buf_bytes(&body));
     buf_fini(&body);
 }
 
@@ -469,6 +662,10 @@ void api_batch_result(const struct response_format *format, struct buf *results,
         add_problem(results, problem);
     } else if (reply->kind == CMD_FINISH) {
         add_number(results, "{\"status\":", 204);
+    } else if (reply->kind == CMD_GET) {
+        add_number(results, "{\"status\":", 200);
+        buf_add_str(results, ",\"job\":");
+        add_job(results, &reply->jobs[0], true);
     } else {
         add_number(results, "{\"status\":", reply->kept ? 200 : 201);
         buf_add_str(results, ",\"job\":");
@@ -487,5 +684,31 @@ void api_batch_reply(const struct response_format *format, struct bytes results,
     buf_add_bytes(&body, results);
     buf_add_str(&body, "]}");
     api_send(&output, 200, json_type, buf_bytes(&body));
+    buf_fini(&body);
+}
+
+void api_list_reply(const struct response_format *format, struct bytes jobs, struct bytes cursor,
+                    struct bytes date, struct buf *out)
+{
+    struct api_output output = {.format = format, .date = date, .out = out};
+    struct buf body = {0};
+    buf_add_str(&body, "{\"jobs\":[");
+    buf_add_bytes(&body, jobs);
+    buf_add_char(&body, ']');
+    end_list(&body, cursor);
+    api_send(&output, 200, json_type, buf_bytes(&body));
+    buf_fini(&body);
+}
+
+void v1_restored(const struct api_output *output, const struct api_restored *restored)
+{
+    struct buf body = {0};
+    add_number(&body, "{\"rows\":", (int64_t)restored->rows);
+    add_number(&body, ",\"created\":", (int64_t)restored->created);
+    add_number(&body, ",\"kept\":", (int64_t)restored->kept);
+    add_number(&body, ",\"refused\":", (int64_t)restored->refused);
+    add_number(&body, ",\"ms\":", restored->took_us / MILLISECOND_US);
+    buf_add_char(&body, '}');
+    api_send(output, 200, json_type, buf_bytes(&body));
     buf_fini(&body);
 }

@@ -1,12 +1,107 @@
 /* Commands on topics, and the two lists with their cursors. */
 #include "proto/api/v1.h"
 #include "proto/base64.h"
+#include "proto/settings/topic_settings.h"
 
 enum { LIST_LIMIT = 100 }; /* entries of a page when nothing is said */
 
+/* ---- settings, and the version that they must have ---- */
+
+static bool bad_header(const struct v1_call *v1, const char *name)
+{
+    return api_refuse(v1->input.problem, 400, "bad_header", name,
+                      "this must be the version that an answer gave as ETag, in its quotes, such "
+                      "as \"17\"; If-None-Match: * is for settings that are not there yet");
+}
+
+/* If-Match: "17", or If-None-Match: *. */
+static bool read_condition(const struct v1_call *v1, struct cmd_topic *topic)
+{
+    struct bytes match = v1->request->if_match;
+    if (v1->request->if_none_match.len) {
+        topic->if_version = true;
+        topic->version = 0;
+        return bytes_eq(v1->request->if_none_match, BYTES("*")) || bad_header(v1, "If-None-Match");
+    }
+    if (match.len == 0)
+        return true;
+    topic->if_version = true;
+    return (match.len > 2 && match.at[0] == '"' && match.at[match.len - 1] == '"' &&
+            bytes_to_u64(bytes_of(match.at + 1, match.len - 2), &topic->version)) ||
+           bad_header(v1, "If-Match");
+}
+
+bool v1_decode_configure(const struct v1_call *v1)
+{
+    static const struct bytes nothing = {"{}", 2};
+    struct cmd_topic topic = {.topic = v1->part};
+    struct topic_settings settings;
+    struct settings_problem problem;
+    struct buf text = {0};
+    if (v1->request->body.len == 0)
+        return api_refuse(v1->input.problem, 400, "missing_body", "",
+                          "send the settings as JSON, such as {\"retry\":\"alipay\"}; {} takes "
+                          "them away");
+    if (!read_condition(v1, &topic))
+        return false;
+    if (topic_settings_read(v1->request->body, v1->input.scratch, &settings, &problem))
+        return v1_refuse_settings(v1->input.problem, &problem);
+    topic_settings_write(&settings, &text);
+    if (!bytes_eq(buf_bytes(&text), nothing))
+        topic.settings = arena_copy(v1->input.scratch, buf_bytes(&text));
+    buf_fini(&text);
+    v1->call->cmd.topic = topic;
+    if (topic.settings.len > TOPIC_SETTINGS_MAX) {
+        (void)api_refuse(v1->input.problem, 400, "settings_too_large", "", "");
+        api_problem_addf(v1->input.problem, "the settings have %zu bytes, the limit is %d",
+                         topic.settings.len, TOPIC_SETTINGS_MAX);
+        return false;
+    }
+    return true;
+}
+
+/* DELETE: ?if_empty=true, and If-Match. */
+static bool read_removal(const struct v1_call *v1, struct cmd_topic *topic)
+{
+    struct bytes rest = v1->request->query, name, value;
+    while (http_query_next(&rest, &name, &value)) {
+        bool is = bytes_eq(value, BYTES("true"));
+        if (!bytes_eq(name, BYTES("if_empty")))
+            return api_refuse_name(v1->input.problem, name, "unknown_parameter",
+                                   "the parameter here is if_empty");
+        if (!is && !bytes_eq(value, BYTES("false")))
+            return api_refuse(v1->input.problem, 400, "bad_parameter", "if_empty",
+                              "this must be true or false");
+        topic->if_empty = is;
+    }
+    return read_condition(v1, topic);
+}
+
+bool v1_decode_replay(const struct v1_call *v1)
+{
+    uint64_t allowed =
+        V1_BIT(V1_CODES) | V1_BIT(V1_FROM) | V1_BIT(V1_TO) | V1_BIT(V1_SINCE) | V1_BIT(V1_KICKS);
+    struct v1_fields fields;
+    if (!v1_read_body(&v1->input, v1->request->body, allowed, &fields))
+        return false;
+    bool from = v1_given(&fields, V1_FROM) || v1_given(&fields, V1_SINCE);
+    v1->call->kind = CALL_REPLAY;
+    v1->call->replay = (struct api_replay){
+        .topic = v1->part,
+        .has_code = v1_given(&fields, V1_CODES),
+        .code_first = fields.code_first,
+        .code_last = fields.code_last,
+        .has_time = from || v1_given(&fields, V1_TO),
+        .from_us = fields.from_us,
+        .to_us = v1_given(&fields, V1_TO) ? fields.to_us : INT64_MAX,
+        .max = v1_given(&fields, V1_KICKS) ? fields.max : v1->input.limits->batch_jobs,
+    };
+    return true;
+}
+
 bool v1_decode_topic(const struct v1_call *v1)
 {
-    uint32_t allowed = 0;
+    uint64_t allowed = 0;
     struct v1_fields fields;
     if (v1->kind == CMD_PAUSE)
         allowed = V1_BIT(V1_FOR) | V1_BIT(V1_CREATE);
@@ -28,7 +123,7 @@ bool v1_decode_topic(const struct v1_call *v1)
         .state = v1->kind == CMD_KICK_TOPIC ? JOB_BURIED : fields.state,
         .pause_until_us = v1_given(&fields, V1_FOR) ? v1->input.now_us + fields.for_us : INT64_MAX,
     };
-    return true;
+    return v1->kind != CMD_REMOVE_TOPIC || read_removal(v1, &v1->call->cmd.topic);
 }
 
 /* ---- lists ---- */
@@ -75,13 +170,18 @@ static bool read_parameter(const struct v1_call *v1, struct bytes name, struct b
         topic->max = (uint32_t)limit;
     } else if (bytes_eq(name, BYTES("cursor"))) {
         return read_cursor(v1, value, topic);
+    } else if (jobs && bytes_eq(name, BYTES("properties"))) {
+        bool wanted = bytes_eq(value, BYTES("true"));
+        if (!wanted && !bytes_eq(value, BYTES("false")))
+            return bad_parameter(v1, "properties", "this must be true or false");
+        v1->call->kind = wanted ? CALL_LIST : CALL_CMD;
     } else if (jobs && bytes_eq(name, BYTES("state"))) {
         if (!v1_read_state(value, &topic->state))
             return bad_parameter(v1, "state",
                                  "the state must be delayed, ready, reserved or buried");
     } else {
         return api_refuse_name(v1->input.problem, name, "unknown_parameter",
-                               jobs ? "the parameters here are state, cursor and limit"
+                               jobs ? "the parameters here are state, cursor, limit and properties"
                                     : "the parameters here are cursor and limit");
     }
     return true;

@@ -43,6 +43,7 @@ struct http_request {
     struct bytes content_type;
     struct bytes accept;
     struct bytes authorization;
+    struct bytes if_match, if_none_match; /* as they were sent; empty: not given */
     struct bytes body;
     bool keep_alive;
     bool http10;
@@ -117,6 +118,7 @@ struct http_response {
     int retry_after_s;        /* 0 = none */
     struct bytes allow;       /* 405: methods */
     struct bytes location;    /* 201: where the new thing is; may be empty */
+    struct bytes etag;        /* with its quotes; may be empty */
     struct bytes date;        /* IMF-fixdate of this second, made by the caller; may be empty */
 };
 

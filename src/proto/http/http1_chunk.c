@@ -3,6 +3,7 @@
  * trailers are bounded; extensions and trailers are read and dropped. Why not by llhttp:
  * docs/decisions/0014.
  */
+#include "base/hex.h"
 #include "proto/http/http1_parts.h"
 
 enum { SIZE_LINE_MAX = 256 };
@@ -27,14 +28,6 @@ void http_chunks_begin(struct http1 *http)
     http->body_left = 0;
     http->line_bytes = 0;
     http->lines = 0;
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 static bool is_text(char c)

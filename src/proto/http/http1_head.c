@@ -17,6 +17,7 @@ struct judge {
     struct bytes encoding;    /* Transfer-Encoding */
     struct bytes host, origin;
     uint32_t hosts, origins, lengths, encodings, expects, content_types, accepts, authorizations;
+    uint32_t conditions; /* If-Match, If-None-Match */
     bool bad_host, bad_length;
     struct http_refusal refusal; /* status 0: none yet */
 };
@@ -184,6 +185,12 @@ static void judge_line(struct judge *judge)
             judge->origin = value;
         }
         break;
+    case 8:
+        if (bytes_eq_nocase(name, BYTES("if-match"))) {
+            judge->conditions++;
+            head->request.if_match = value;
+        }
+        break;
     case 12:
         if (bytes_eq_nocase(name, BYTES("content-type"))) {
             judge->content_types++;
@@ -194,6 +201,9 @@ static void judge_line(struct judge *judge)
         if (bytes_eq_nocase(name, BYTES("authorization"))) {
             judge->authorizations++;
             head->request.authorization = value;
+        } else if (bytes_eq_nocase(name, BYTES("if-none-match"))) {
+            judge->conditions++;
+            head->request.if_none_match = value;
         }
         break;
     case 14:
@@ -333,7 +343,8 @@ static bool judge_all(struct judge *judge)
         head->request.host = judge->host;
     if (judge->origins && !is_own_origin(judge->origin, head->request.host))
         head->request.cross_site = true;
-    if (judge->content_types > 1 || judge->authorizations > 1 || judge->origins > 1)
+    if (judge->content_types > 1 || judge->authorizations > 1 || judge->origins > 1 ||
+        judge->conditions > 1)
         return refuse(judge, 400, "a header that may come once came twice");
     if (judge->expects && (!head->expects_continue || judge->expects > 1))
         return refuse(judge, 417, "no expectation but 100-continue is known");

@@ -18,6 +18,7 @@ static struct bytes status_line(int status)
         LINE(406, "Not Acceptable");
         LINE(408, "Request Timeout");
         LINE(409, "Conflict");
+        LINE(412, "Precondition Failed");
         LINE(413, "Content Too Large");
         LINE(414, "URI Too Long");
         LINE(415, "Unsupported Media Type");
@@ -60,6 +61,8 @@ void http_respond(struct buf *out, const struct http_response *response, struct 
         add_field(out, BYTES("Allow: "), response->allow);
     if (response->location.len)
         add_field(out, BYTES("Location: "), response->location);
+    if (response->etag.len)
+        add_field(out, BYTES("ETag: "), response->etag);
     if (response->retry_after_s) {
         buf_add_str(out, "Retry-After: ");
         buf_add_i64(out, response->retry_after_s);

@@ -1,13 +1,6 @@
 /* Percent-decoding and queries: what is written in a request's target. */
+#include "base/hex.h"
 #include "proto/http/http1.h"
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 bool http_percent_decode(struct bytes text, bool plus_is_space, struct buf *room,
                          struct bytes *out_text)
@@ -19,11 +12,10 @@ bool http_percent_decode(struct bytes text, bool plus_is_space, struct buf *room
         if (c == '+' && plus_is_space) {
             c = ' ';
         } else if (c == '%') {
-            int high = i + 2 < text.len ? hex_digit(text.at[i + 1]) : -1;
-            int low = i + 2 < text.len ? hex_digit(text.at[i + 2]) : -1;
-            if (high < 0 || low < 0)
+            int byte = hex_byte(text, i + 1);
+            if (byte < 0)
                 return false;
-            c = (char)(high << 4 | low);
+            c = (char)byte;
             i += 2;
         }
         if (c == '\0')

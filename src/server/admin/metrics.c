@@ -80,21 +80,35 @@ struct metrics_writer {
     struct buf *out;
 };
 
+static void add_number(struct buf *out, const struct metric *metric, const char *type)
+{
+    if (!metric->more)
+        family(out, metric->name, type, metric->help);
+    buf_addf(out, "laterd_%s", metric->name);
+    if (metric->broker) {
+        buf_add_str(out, "{broker=\"");
+        add_label(out, bytes_str(metric->broker));
+        buf_add_str(out, "\"}");
+    }
+    buf_addf(out, " %llu\n", (unsigned long long)metric->value);
+}
+
 static void write_metric(struct metric_sink *sink, const struct metric *metric)
 {
     struct buf *out = ((struct metrics_writer *)sink)->out;
     switch (metric->type) {
-    case METRIC_GAUGE: single(out, metric->name, "gauge", metric->help, metric->value); break;
-    case METRIC_COUNTER: single(out, metric->name, "counter", metric->help, metric->value); break;
+    case METRIC_GAUGE: add_number(out, metric, "gauge"); break;
+    case METRIC_COUNTER: add_number(out, metric, "counter"); break;
     case METRIC_HISTOGRAM: histogram(out, metric->name, metric->help, metric->durations); break;
     }
 }
 
-/* What only this engine has. */
-static void add_engine(const struct engine *engine, struct buf *out)
+/* What only this engine has, and the election. */
+static void add_engine(struct server *server, struct buf *out)
 {
     struct metrics_writer writer = {.sink.metric = write_metric, .out = out};
-    engine->verbs->describe(engine, &writer.sink);
+    server->engine->verbs->describe(server->engine, &writer.sink);
+    cluster_describe(server, &writer.sink);
 }
 
 static void add_totals(struct server *server, const struct engine_stats *totals, struct buf *out)
@@ -128,6 +142,12 @@ static void add_totals(struct server *server, const struct engine_stats *totals,
     single(out, "abandoned_total", "counter",
            "Reservations given back: their beanstalkd client ended its connection.",
            server->counts.abandoned);
+    family(out, "intake_messages_total", "counter",
+           "Messages that brokers brought to be jobs, by what became of them.");
+    static const char *const verdicts[] = {"stored", "refused", "later"};
+    for (unsigned i = 0; i < 3; i++)
+        buf_addf(out, "laterd_intake_messages_total{verdict=\"%s\"} %llu\n", verdicts[i],
+                 (unsigned long long)server->counts.intake[i]);
     single(out, "turns_total", "counter", "Turns of the event loop.", server->counts.turns);
     single(out, "memory_bytes", "gauge", "Heap in use.", mem_used());
     family(out, "http_requests_total", "counter", "Requests answered, by HTTP status.");
@@ -152,6 +172,45 @@ static void add_commands(const struct server_counts *counts, struct buf *out)
                          (unsigned long long)counts->commands[row][kind]);
         }
     }
+}
+
+static void add_push(const struct server *server, struct buf *out)
+{
+    static const char *const outcomes[OUTCOME_KINDS] = {"delivered", "failed", "refused", "gone",
+                                                        "unsent"};
+    const struct pump_counts *counts = pump_counts(server->push.pump);
+    struct metrics_writer writer = {.sink.metric = write_metric, .out = out};
+    single(out, "push_topics", "gauge", "Topics whose jobs laterd sends by itself.",
+           counts->topics);
+    single(out, "push_in_flight", "gauge", "Deliveries under way.", counts->in_flight);
+    single(out, "push_memory_bytes", "gauge", "Memory of the jobs that are being delivered.",
+           counts->bytes);
+    single(out, "push_keyed_jobs", "gauge",
+           "Jobs of ordered topics that have a place in the order of their key.", counts->keyed);
+    family(out, "push_attempts_total", "counter", "Deliveries by what became of them.");
+    for (int kind = 0; kind < OUTCOME_KINDS; kind++)
+        buf_addf(out, "laterd_push_attempts_total{outcome=\"%s\"} %llu\n", outcomes[kind],
+                 (unsigned long long)counts->outcomes[kind]);
+    histogram(
+        out, "push_seconds", "How long a delivery took, from sending to the answer.",
+        &(struct durations){counts->took_us, PUMP_BUCKETS, pump_bound_us, counts->took_us_sum});
+    family(out, "push_held_topics", "gauge", "Topics whose jobs are not sent now, and why.");
+    for (enum held_why why = HELD_NOT + 1; why < HELD_WHYS; why++)
+        buf_addf(out, "laterd_push_held_topics{why=\"%s\"} %u\n", held_why_name(why),
+                 counts->held[why]);
+    single(out, "push_returned_total", "counter",
+           "Jobs reserved for a delivery and given back without an attempt.", counts->returned);
+    single(out, "push_stale_total", "counter",
+           "Deliveries whose lease had ended before their outcome was known.", counts->stale);
+    single(out, "push_buried_total", "counter",
+           "Jobs buried by deliveries: refused for good, or the retry schedule was used up.",
+           counts->buried);
+    single(out, "push_breakers_opened_total", "counter",
+           "How often a receiver's circuit breaker has opened.", counts->opened);
+    single(out, "push_targets_paused_total", "counter",
+           "Targets that laterd has paused: they answered 410, or only failed for long.",
+           counts->targets_paused);
+    pump_describe_sinks(server->push.pump, &writer.sink);
 }
 
 static void add_beanstalk(const struct beanstalk_shared *beanstalk, struct buf *out)
@@ -260,12 +319,13 @@ void metrics_write(struct server *server, const struct reply *topics, struct buf
     buf_add_char(out, '\n');
     add_totals(server, totals, out);
     add_commands(&server->counts, out);
+    add_push(server, out);
     add_beanstalk(&server->beanstalk, out);
     add_misdirected(server, out);
     add_limits(server, out);
     add_lateness(out, &totals->lateness_histogram);
     add_turns(out, &server->counts);
-    add_engine(server->engine, out);
+    add_engine(server, out);
     if (server->options.config->metrics_topics)
         add_topics(server, topics, out);
 }

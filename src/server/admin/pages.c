@@ -14,6 +14,7 @@ static void respond(struct server *server, const struct response_format *format,
 struct text_sink {
     struct metric_sink sink;
     struct buf *out;
+    bool reasoned; /* why was told */
 };
 
 static void add_warning(struct metric_sink *sink, const char *what, uint64_t count)
@@ -23,17 +24,23 @@ static void add_warning(struct metric_sink *sink, const char *what, uint64_t cou
 
 static void add_reason(struct metric_sink *sink, const char *text)
 {
-    buf_addf(((struct text_sink *)sink)->out, "%s\n", text);
+    struct text_sink *told = (struct text_sink *)sink; /* its first member */
+    buf_addf(told->out, "%s\n", text);
+    told->reasoned = true;
 }
 
 static void ready_page(struct server *server, const struct response_format *format, struct buf *out)
 {
     enum err err = server_health(server);
-    struct buf body = {0};
-    buf_addf(&body, "%s\n", err ? err_text(err) : "ready");
-    struct text_sink sink = {.sink.warning = add_warning, .sink.reason = add_reason, .out = &body};
+    struct buf body = {0}, facts = {0};
+    struct text_sink sink = {.sink.warning = add_warning, .sink.reason = add_reason, .out = &facts};
     server->engine->verbs->describe(server->engine, &sink.sink);
+    /* A reason says more than that something is not ready. */
+    if (err != ERR_AGAIN || !sink.reasoned)
+        buf_addf(&body, "%s\n", err ? err_text(err) : "ready");
+    buf_add_bytes(&body, buf_bytes(&facts));
     respond(server, format, err ? 503 : 200, "text/plain; charset=utf-8", buf_bytes(&body), out);
+    buf_fini(&facts);
     buf_fini(&body);
 }
 
@@ -77,7 +84,8 @@ static void root_page(struct server *server, const struct response_format *forma
     buf_addf(&body,
              "{\"server\":\"laterd\",\"version\":\"%s\",\"what\":\"a delay queue: hand it a job "
              "now, get it back at its due time\",\"api\":\"/v1\",\"openapi\":\"/v1/openapi.json\","
-             "\"pages\":[\"/healthz\",\"/readyz\",\"/metrics\",\"/v1/stats\",\"/v1/limits\"]}\n",
+             "\"pages\":[\"/healthz\",\"/readyz\",\"/metrics\",\"/v1/stats\",\"/v1/limits\",\"/v1/"
+             "cluster\"]}\n",
              LATERD_VERSION);
     respond(server, format, 200, "application/json", buf_bytes(&body), out);
     buf_fini(&body);
@@ -115,6 +123,15 @@ static void limits_page(struct server *server, const struct response_format *for
     buf_fini(&body);
 }
 
+static void cluster_page(struct server *server, const struct response_format *format,
+                         struct buf *out)
+{
+    struct buf body = {0};
+    cluster_write(server, &body);
+    respond(server, format, 200, "application/json", buf_bytes(&body), out);
+    buf_fini(&body);
+}
+
 void page_write(struct server *server, enum call_kind kind, const struct response_format *format,
                 const struct reply *topics, struct buf *out)
 {
@@ -124,11 +141,18 @@ void page_write(struct server *server, enum call_kind kind, const struct respons
     case CALL_STATS: stats_page(server, format, topics, out); break;
     case CALL_ROOT: root_page(server, format, out); break;
     case CALL_LIMITS: limits_page(server, format, out); break;
+    case CALL_CLUSTER: cluster_page(server, format, out); break;
     case CALL_OPENAPI: respond(server, format, 200, "application/json", api_openapi(), out); break;
     case CALL_HEALTHZ:
     case CALL_CMD:
     case CALL_BATCH:
     case CALL_CLEAR:
+    case CALL_REPLAY:
+    case CALL_TEST:
+    case CALL_LIST:
+    case CALL_DELETE:
+    case CALL_RESTORE:
+    case CALL_CLEAR_ALL:
     case CALL_PROBLEM:
         respond(server, format, 200, "text/plain; charset=utf-8", BYTES("ok\n"), out);
         break;
@@ -180,11 +204,18 @@ static void add_fact(struct metric_sink *sink, const struct fact *fact)
     }
 }
 
-static void add_store(struct engine *engine, struct buf *out)
+static void add_store(const struct server *server, struct buf *out)
 {
+    const struct config *config = server->options.config;
     struct text_sink sink = {.sink.fact = add_fact, .out = out};
     buf_add_str(out, ",\"store\":{");
-    engine->verbs->describe(engine, &sink.sink);
+    server->engine->verbs->describe(server->engine, &sink.sink);
+    struct bytes data_dir = bytes_str(config->data_dir);
+    if (config->engine == ENGINE_EMBEDDED &&
+        bytes_is_utf8(data_dir)) { /* where `later backup` finds it */
+        buf_add_str(out, ",\"data_dir\":");
+        json_add_text(out, data_dir, JSON_STYLE_PLAIN);
+    }
     buf_add_char(out, '}');
 }
 
@@ -215,6 +246,6 @@ void stats_write(struct server *server, const struct reply *topics, struct buf *
     buf_add_char(out, '}');
     add_due(totals->due_within, out);
     api_add_lateness(out, &totals->lateness, server->loop->now_us);
-    add_store(server->engine, out);
+    add_store(server, out);
     buf_add_char(out, '}');
 }

@@ -21,6 +21,8 @@ enum beanstalk_word beanstalk_word_of(enum err err)
     case ERR_MEMORY_LIMIT:
     case ERR_DISK_LIMIT:
     case ERR_DISK_FULL:
+    case ERR_JOURNAL_DOWN:
+    case ERR_JOURNAL_BEHIND:
     case ERR_AGAIN: return BEANSTALK_OUT_OF_MEMORY;
     case OK:
     case ERR_EXISTS:
@@ -30,7 +32,12 @@ enum beanstalk_word beanstalk_word_of(enum err err)
     case ERR_IO:
     case ERR_CORRUPT:
     case ERR_LOCKED:
+    case ERR_VERSION:
     case ERR_UNSUPPORTED:
+    case ERR_PUSHED_TOPIC:
+    case ERR_JOB_TARGET:
+    case ERR_NOT_EMPTY:
+    case ERR_NOT_LEADER:
     case ERR_COUNT: break;
     }
     return BEANSTALK_INTERNAL_ERROR;
@@ -48,6 +55,8 @@ static void refused(const struct beanstalk_pending *pending, enum err err, struc
         beanstalk_encode(out, BEANSTALK_PAUSED); /* for no time: nor into this one */
     else if (waited && err == ERR_EMPTY && pending->deadline_soon)
         beanstalk_encode(out, BEANSTALK_DEADLINE_SOON);
+    else if (pending->cmd == BEANSTALK_PUT && err == ERR_NOT_LEADER)
+        beanstalk_encode(out, BEANSTALK_DRAINING); /* "the client should try another server" */
     else if (waited && err == ERR_DRAINING)
         beanstalk_encode(out, BEANSTALK_TIMED_OUT); /* DRAINING is for put alone */
     else

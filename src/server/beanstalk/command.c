@@ -165,6 +165,21 @@ void beanstalk_forget_tubes(struct beanstalk_session *beanstalk)
 /* ---- workers ---- */
 
 /*
+ * Leaves out the tubes whose jobs laterd sends to a target. If all are, they stay, and the reserve
+ * is refused.
+ */
+static uint32_t without_pushed(struct server *server, struct bytes *topics, uint32_t count)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct bytes topic = topics[i];
+        if (!server_is_pushed(server, topic))
+            topics[left++] = topic;
+    }
+    return left ? left : count; /* then nothing was moved */
+}
+
+/*
  * A consumer whose reservation is about to end is told so instead of being made to wait beyond
  * that: the wait is cut to the beginning of the margin, and an empty end of it means DEADLINE_SOON.
  * A job that is ready comes first.
@@ -185,17 +200,19 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
         pending->deadline_soon = true;
     }
     struct bytes *topics = &beanstalk->watched[0]->name;
+    uint32_t count = beanstalk->watch_count;
     if (beanstalk->watch_count > 1) {
         arena_reset(&server->scratch);
         topics = arena_alloc(&server->scratch, beanstalk->watch_count * sizeof(*topics));
         budget_spend(&server->budget, (int64_t)beanstalk->watch_count * NAME_NS);
         for (uint32_t i = 0; i < beanstalk->watch_count; i++)
             topics[i] = beanstalk->watched[i]->name;
+        count = without_pushed(server, topics, count);
     }
     struct cmd cmd = {
         .kind = CMD_RESERVE,
         .reserve = {.topics = topics,
-                    .topic_count = beanstalk->watch_count,
+                    .topic_count = count,
                     .max = 1,
                     .bound = true,
                     .wait_us = wait_us > 0 ? wait_us : 0},

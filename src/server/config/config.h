@@ -1,6 +1,6 @@
 /*
- * The configuration: an INI file, then the command line over it. Every key is one row of a table
- * in config.c, which is also what `laterd --print-config` and docs/config.md come from.
+ * The configuration: an INI file, then the command line over it. Every key is one row of the table
+ * in config_keys.c, which is also what `laterd --print-config` and docs/config.md come from.
  */
 #ifndef LATERD_SERVER_CONFIG_CONFIG_H
 #define LATERD_SERVER_CONFIG_CONFIG_H
@@ -9,8 +9,11 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "core/cmd.h"
+#include "core/target.h"
 #include "proto/api/api.h"
+#include "proto/settings/schedule.h"
 #include "server/protocol.h"
+#include "sink/address_rule.h"
 
 enum {
     CONFIG_LISTENERS_MAX = 16, /* of a protocol */
@@ -19,12 +22,30 @@ enum {
     CONFIG_PREFIX_MAX = 65,
     CONFIG_WORD_MAX = 256,
     CONFIG_HOSTS_MAX = 2048,
-    CONFIG_KEYS_MAX = 64,       /* rows of the table */
+    CONFIG_KEYS_MAX = 128,      /* rows of the table */
     CONFIG_BODY_MAX = 64 << 20, /* bytes of a job, whatever its limit is set to */
+    CONFIG_NAME_MAX = 33,       /* of a named section, with its NUL */
+    CONFIG_BROKERS_MAX = 16,
+    CONFIG_AMQP_IN_MAX = 16,
 };
 
 /* Where the queue lives. */
 enum config_engine { ENGINE_EMBEDDED, ENGINE_REDIS };
+
+/* Which jobs may be pushed with a URL of their own. */
+enum config_job_targets { JOB_TARGETS_TOPIC, JOB_TARGETS_ANY, JOB_TARGETS_OFF };
+
+/* [journal]: numbers of the words of its keys. */
+enum { JOURNAL_MODE_AFTER, JOURNAL_MODE_BEFORE };
+enum { JOURNAL_ON_LAG_REFUSE, JOURNAL_ON_LAG_DETACH };
+enum { JOURNAL_LOG_ALL, JOURNAL_LOG_ENDS };
+
+/* push.ordered: are topics with order by key sent here? */
+enum {
+    ORDERED_AUTO, /* those that this daemon has among those that share the queue */
+    ORDERED_ON,   /* all */
+    ORDERED_OFF,  /* none */
+};
 
 /* The line that set a value, for errors that are found later; path NULL: no file did. */
 struct config_place {
@@ -43,6 +64,30 @@ struct config_listeners {
     unsigned count;
 };
 
+/* What every named section begins with: [broker.NAME], [amqp_in.NAME]. */
+struct config_named {
+    char name[CONFIG_NAME_MAX];
+    struct config_place place; /* of its [line] */
+};
+
+/* [broker.NAME]: where targets of a type other than HTTP are. Numbers and words as in config. */
+struct config_broker {
+    struct config_named named;
+    enum target_type type;
+    char url[CONFIG_WORD_MAX]; /* or $NAME, file:PATH; may hold a password: not for the log */
+    char ca[CONFIG_WORD_MAX], certificate[CONFIG_WORD_MAX], key[CONFIG_WORD_MAX];
+    int64_t window;
+    int64_t heartbeat_us, timeout_us;
+};
+
+/* [amqp_in.NAME]: a queue of RabbitMQ whose messages become jobs. */
+struct config_amqp_in {
+    struct config_named named;
+    char broker[CONFIG_NAME_MAX]; /* a [broker.NAME] of type amqp */
+    char queue[CONFIG_WORD_MAX], target[CONFIG_WORD_MAX], topic[CONFIG_WORD_MAX];
+    int64_t prefetch;
+};
+
 /* All numbers are int64_t so that one table can fill them; units last, as everywhere. */
 struct config {
     struct config_listeners listeners[PROTOCOL_KINDS];
@@ -56,11 +101,16 @@ struct config {
     int64_t metrics_topics;
     int64_t turn_cpu;
     int64_t segment_bytes, max_bytes, recent_bytes;
+    int64_t horizon_us, checkpoint_bytes, history_us;
     int64_t jobs, topics, waiters, memory_bytes, buffer_bytes;
     int64_t body_bytes, json_depth, batch_jobs, reserve_topics;
     int64_t connections, line_bytes, headers, header_bytes, request_bytes;
     int64_t idle_us, request_us, wait_us, ttr_max_us;
-    int64_t ttr_us, block_us;
+    int64_t ttr_us, block_us, attempts;
+    char retry[CONFIG_WORD_MAX]; /* as schedule_read_words() reads it */
+    enum config_job_targets job_targets;
+    char sdmq_host[CONFIG_WORD_MAX]; /* empty: the machine's first address */
+    int64_t sdmq_machine, sdmq_clear_all;
     int64_t job_bytes; /* of beanstalkd clients; body_bytes is of all others */
     enum config_engine engine;
     char redis_url[CONFIG_TEXT_MAX]; /* may hold a password: not for the log */
@@ -69,8 +119,26 @@ struct config {
     char tls_ca[CONFIG_WORD_MAX], tls_certificate[CONFIG_WORD_MAX], tls_key[CONFIG_WORD_MAX];
     char sentinel_user[CONFIG_WORD_MAX];
     char sentinel_password[CONFIG_WORD_MAX]; /* not for the log, either */
+    int64_t push_timeout_us, push_connect_us, push_response_bytes;
+    int64_t push_concurrency, push_host_concurrency, push_breaker_failures;
+    int64_t push_retry_after_max_us, push_disable_after_us, push_ordered;
+    struct address_rule push_rule;            /* push.allow and push.ports */
+    char push_proxy[CONFIG_WORD_MAX];         /* may hold a password: not for the log */
+    char push_unix_sockets[CONFIG_HOSTS_MAX]; /* paths, a line end behind each */
+    char journal_url[CONFIG_WORD_MAX], journal_password[CONFIG_WORD_MAX]; /* not for the log */
+    char journal_ca[CONFIG_WORD_MAX];
+    int64_t journal_mode, journal_on_lag, journal_log; /* see above */
+    int64_t journal_lag_bytes, journal_lag_us, journal_timeout_us, journal_east_s;
+    char
+        member_url[CONFIG_WORD_MAX]; /* or $NAME, file:PATH; may hold a password: not for the log */
+    char member_name[CONFIG_WORD_MAX], member_advertise[CONFIG_WORD_MAX];
+    int64_t member_timeout_us;
     int64_t redis_partitions, redis_timeout_us, redis_wait_replicas;
     struct config_place places[CONFIG_KEYS_MAX]; /* of the rows; see config_place */
+    struct config_broker brokers[CONFIG_BROKERS_MAX];
+    unsigned broker_count;
+    struct config_amqp_in amqp_ins[CONFIG_AMQP_IN_MAX];
+    unsigned amqp_in_count;
 };
 
 /* What is wrong with a file or an argument, ready to be shown. */
@@ -107,8 +175,17 @@ struct config_place_text {
 };
 struct config_place_text config_place_text(struct config_place place);
 
+/* "amqp" … as `type` of [broker.NAME] has it; NULL: there is no broker of this type. */
+const char *config_broker_type(enum target_type type);
+
+/* NULL: the configuration names none such. */
+const struct config_broker *config_broker(const struct config *config, struct bytes name);
+
 /* All names of this server, those it listens on included, as host_is_known() reads them. */
 void config_known_hosts(const struct config *config, struct buf *out);
+
+/* The schedule of jobs that have none in topics that have none; of no steps: there is none. */
+struct schedule config_default_retry(const struct config *config);
 
 /* A commented sample with every key and its default. */
 void config_print(struct buf *out);

@@ -1,5 +1,6 @@
 /* What is checked when all is read, and where each value came from. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "core/core.h"
@@ -130,9 +131,97 @@ static void check_listeners(struct checking *checking)
     if (!place.path)
         place = config_place(checking->config, "server", "beanstalk");
     buf_add_str(&text, config_place_text(place).text);
-    buf_add_str(&text, "server.http and server.beanstalk are both none: there must be a listener, "
-                       "such as http = 127.0.0.1:9277");
+    buf_add_str(&text,
+                "server.http, server.beanstalk and server.sdmq are all none: there must be a "
+                "listener, such as http = 127.0.0.1:9277");
     refuse(checking, &text);
+}
+
+static void check_attempts(struct checking *checking)
+{
+    struct buf text = {0};
+    if (checking->config->attempts != 1)
+        return;
+    begin(checking, &text, config_find("defaults", "attempts"), NULL);
+    buf_add_str(&text, "must be 0, or at least 2: a job without a second attempt is its consumer's "
+                       "to bury");
+    refuse(checking, &text);
+}
+
+/* The lag is counted in whole segments, and the last one is always counted. */
+static void check_lag(struct checking *checking)
+{
+    const struct config *config = checking->config;
+    const struct config_key *segment = config_find("store", "segment_bytes");
+    struct buf text = {0};
+    if (config->journal_lag_bytes >= 2 * config->segment_bytes)
+        return;
+    begin(checking, &text, config_find("journal", "max_lag"), segment);
+    buf_add_str(&text, "must be at least ");
+    config_add_number(&text, KIND_BYTES, 2 * config->segment_bytes);
+    buf_add_str(&text, ", twice ");
+    add_other(checking, &text, segment);
+    refuse(checking, &text);
+}
+
+static void check_journal(struct checking *checking)
+{
+    struct buf text = {0};
+    if (!checking->config->journal_url[0])
+        return;
+    if (checking->config->engine != ENGINE_REDIS) {
+        check_lag(checking);
+        return;
+    }
+    if (checking->config->journal_mode != JOURNAL_MODE_BEFORE)
+        return;
+    buf_add_str(&text, config_place_text(config_place(checking->config, "journal", "mode")).text);
+    buf_add_str(&text, "journal.mode = before needs engine = embedded: with engine = redis another "
+                       "daemon may be the one that writes to MySQL");
+    refuse(checking, &text);
+}
+
+static void check_history(struct checking *checking)
+{
+    struct buf text = {0};
+    if (!checking->config->history_us || checking->config->engine != ENGINE_REDIS)
+        return;
+    buf_add_str(&text, config_place_text(config_place(checking->config, "store", "history")).text);
+    buf_add_str(&text, "store.history needs engine = embedded: with engine = redis what happens to "
+                       "jobs is not kept; leave it out, or set it to 0");
+    refuse(checking, &text);
+}
+
+static bool is_plain(const char *text, const char *others)
+{
+    for (; *text; text++) {
+        bool letter = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z');
+        if (!letter && !(*text >= '0' && *text <= '9') && !strchr(others, *text))
+            return false;
+    }
+    return true;
+}
+
+static void refuse_word(struct checking *checking, const char *name, const char *value,
+                        const char *why)
+{
+    const struct config_key *key = config_find("member", name);
+    struct buf text = {0};
+    buf_add_str(&text, config_place_text(checking->config->places[key - config_keys]).text);
+    buf_addf(&text, "member.%s = %.100s: %s", name, value, why);
+    refuse(checking, &text);
+}
+
+static void check_member(struct checking *checking)
+{
+    enum { NAME_MAX = 64, URL_MAX = 200 };
+    const char *name = checking->config->member_name, *url = checking->config->member_advertise;
+    bool starts = strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
+    if (!name[0] || strlen(name) >= NAME_MAX || !is_plain(name, ".-_"))
+        refuse_word(checking, "name", name, "must be 1 to 63 letters, digits, ., - or _");
+    if (url[0] && (!starts || strlen(url) > URL_MAX || !is_plain(url, ".-_:/[]%~")))
+        refuse_word(checking, "advertise", url,
+                    "must be a URL such as http://queue1.example:9277, up to 200 bytes");
 }
 
 enum err config_check(const struct config *config, struct config_error *out_error)
@@ -142,6 +231,12 @@ enum err config_check(const struct config *config, struct config_error *out_erro
     check_order(&checking, "limits", "body_bytes", "limits", "request_bytes");
     check_store(&checking);
     check_jobs(&checking);
+    check_attempts(&checking);
+    check_journal(&checking);
+    check_history(&checking);
+    check_member(&checking);
     check_order(&checking, "defaults", "ttr", "limits", "ttr_seconds");
+    if (!checking.refused)
+        checking.refused = !config_sections_check(config, out_error);
     return checking.refused ? ERR_INVALID : OK;
 }

@@ -15,6 +15,9 @@ struct reading {
     unsigned lines[CONFIG_KEYS_MAX]; /* where this file set a key first; 0: not yet */
     unsigned refused_line;           /* that of the error */
     bool refused;
+    /* Of the named section that the lines are in, if they are in one: */
+    const struct config_section *section;
+    uint64_t section_keys; /* bits: those that were set */
 };
 
 /* ---- the nearest name ---- */
@@ -135,7 +138,8 @@ static void complain_unknown(struct reading *reading, const char *section, const
 
 static bool may_be_repeated(const struct config_key *key)
 {
-    return key->kind == KIND_LISTENER || key->kind == KIND_HOSTS;
+    return key->kind == KIND_LISTENER || key->kind == KIND_HOSTS || key->kind == KIND_ALLOW ||
+           key->kind == KIND_PATHS;
 }
 
 static void complain_value(struct reading *reading, const struct config_key *key, const char *value,
@@ -145,9 +149,12 @@ static void complain_value(struct reading *reading, const struct config_key *key
     if (why->text[0]) {
         buf_add_str(&what, why->text);
     } else {
-        bool secret = key->kind == KIND_URL || key->kind == KIND_SECRET; /* or may hold one */
+        bool secret = key->kind == KIND_URL || key->kind == KIND_SECRET ||
+                      key->kind == KIND_PROXY; /* or may hold one */
         buf_addf(&what, "%s = %.60s: must be ", key->name, secret ? "…" : value);
         config_add_range(&what, key);
+        if (strstr(value, " #") || strstr(value, " ;"))
+            buf_add_str(&what, "; a comment stands on a line of its own");
     }
     buf_add_char(&what, '\0');
     complain(reading, what.at);
@@ -167,11 +174,51 @@ static void set_place(struct reading *reading, const struct config_key *key)
         listeners->at[listeners->count - 1].place = place;
 }
 
+static void complain_of_named(struct reading *reading, const char *name)
+{
+    const struct config_section *section = reading->section;
+    struct buf what = {0};
+    buf_addf(&what, "unknown key \"%.60s\" in section [%s.NAME]; its keys are", name,
+             section->word);
+    for (unsigned i = 0; i < section->key_count; i++)
+        buf_addf(&what, "%s %s", i ? "," : "", section->key[i].name);
+    buf_add_char(&what, '\0');
+    complain(reading, what.at);
+    buf_fini(&what);
+}
+
+/* A key of a named section: [broker.NAME]. */
+static int take_named_key(struct reading *reading, const char *name, const char *value)
+{
+    const struct config_section *section = reading->section;
+    struct config_error why = {{0}};
+    unsigned at = 0;
+    while (at < section->key_count && strcmp(section->key[at].name, name) != 0)
+        at++;
+    if (at == section->key_count) {
+        complain_of_named(reading, name);
+        return 0;
+    }
+    if (reading->section_keys >> at & 1) {
+        char what[CONFIG_TEXT_MAX];
+        (void)snprintf(what, sizeof(what), "%s is set in this section already", name);
+        complain(reading, what);
+        return 0;
+    }
+    reading->section_keys |= UINT64_C(1) << at;
+    if (config_section_set(reading->config, section, &section->key[at], value, &why))
+        return 1;
+    complain_value(reading, &section->key[at], value, &why);
+    return 0;
+}
+
 static int take_key(void *ctx, const char *section, const char *name, const char *value)
 {
     struct reading *reading = ctx;
     const struct config_key *key = config_find(section, name);
     struct config_error why = {{0}};
+    if (reading->section)
+        return take_named_key(reading, name, value);
     if (!key) {
         complain_unknown(reading, section, name);
         return 0;
@@ -197,6 +244,21 @@ static int take_key(void *ctx, const char *section, const char *name, const char
     return 1;
 }
 
+/* A line [broker.NAME] is an entry more; any other [section] ends it. */
+static void begin_section(struct reading *reading, struct bytes name)
+{
+    struct config_place place = {.path = reading->path, .line = reading->line};
+    struct config_error why = {{0}};
+    reading->section = config_section_find(name);
+    reading->section_keys = 0;
+    if (!reading->section)
+        return;
+    const char *stop = memchr(name.at, '.', name.len);
+    name = stop ? bytes_of(stop + 1, (size_t)(name.at + name.len - stop - 1)) : bytes_of("", 0);
+    if (!config_section_add(reading->config, reading->section, name, place, &why))
+        complain(reading, why.text);
+}
+
 /* Otherwise the library reads on, and its first error is a key below in no section. */
 static void check_section(struct reading *reading, const char *line)
 {
@@ -204,7 +266,10 @@ static void check_section(struct reading *reading, const char *line)
     if (reading->line == 1 && strncmp(line, "\xef\xbb\xbf", 3) == 0) /* a byte order mark */
         line += 3;
     size_t len = line[0] ? strcspn(line + 1, " \t\r\n;#") : 0;
-    if (line[0] != '[' || strchr(line, ']'))
+    const char *end = line[0] == '[' ? strchr(line, ']') : NULL;
+    if (end)
+        begin_section(reading, bytes_of(line + 1, (size_t)(end - line - 1)));
+    if (line[0] != '[' || end)
         return;
     (void)snprintf(what, sizeof(what), "the ] of a section is missing: write [%.*s]",
                    len > 60 ? 60 : (int)len, line + 1);
@@ -250,8 +315,9 @@ enum err config_read(struct config *config, const char *path, struct config_erro
     reading.file = fopen(path, "re");
     if (!reading.file) {
         bool missing = errno == ENOENT;
-        (void)snprintf(out_error->text, sizeof(out_error->text), "%.300s: %s", path,
-                       strerror(errno));
+        (void)snprintf(out_error->text, sizeof(out_error->text), "%.300s: %s%s", path,
+                       strerror(errno),
+                       missing ? "; laterd --print-config writes one with every key" : "");
         return missing ? ERR_NOT_FOUND : ERR_IO;
     }
     if (fstat(fileno(reading.file), &status) == 0 && S_ISDIR(status.st_mode)) {

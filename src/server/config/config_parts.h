@@ -17,7 +17,18 @@ enum config_kind {
     KIND_WORD,
     KIND_SECRET,
     KIND_DURABILITY,
-    KIND_HOSTS
+    KIND_HOSTS,
+    KIND_ALLOW,
+    KIND_PORTS,
+    KIND_PATHS,
+    KIND_PROXY,
+    KIND_BROKER_TYPE,
+    KIND_NAME, /* of a named section */
+    KIND_RETRY,
+    KIND_CHOICE, /* one of the words of config_choice(); an int64_t, their number */
+    KIND_OFFSET, /* of a zone from UTC: an int64_t, seconds */
+    KIND_HOST,   /* a word for ids: SDMQ_HOST_MAX bytes of what addresses have */
+    KIND_JOB_TARGETS
 };
 
 struct config_key {
@@ -31,8 +42,48 @@ struct config_key {
     const char *help;
 };
 
+/* In config_keys.c. */
 extern const struct config_key config_keys[];
 extern const size_t config_key_count;
+
+/* Sections that may be there many times, each with a name: [broker.NAME]. */
+struct config_section {
+    const char *word;             /* "broker" */
+    const struct config_key *key; /* their `at` counts from the beginning of an entry */
+    unsigned key_count;
+    size_t entries, count; /* offsets in struct config: of the array, and of an unsigned */
+    size_t entry_bytes;
+    unsigned most;
+    const char *help;
+};
+
+extern const struct config_section config_sections[];
+extern const unsigned config_section_count;
+
+/* What stands before the first full stop of `name` and is such a section; NULL: none is. */
+const struct config_section *config_section_find(struct bytes name);
+/* A new entry with its defaults, for a line [word.name]. False: *error says why not. */
+bool config_section_add(struct config *config, const struct config_section *section,
+                        struct bytes name, struct config_place place, struct config_error *error);
+/* One key of the entry that was added last. As config_set. */
+bool config_section_set(struct config *config, const struct config_section *section,
+                        const struct config_key *key, const char *value,
+                        struct config_error *error);
+/* Do the named sections have what they need? False: *error says what one lacks. */
+bool config_sections_check(const struct config *config, struct config_error *error);
+/* Their part of the sample. */
+void config_sections_print(struct buf *out);
+void config_print_key(struct buf *out, const struct config_key *key);
+void config_print_help(struct buf *out, const char *help);
+
+/* A CHOICE, an OFFSET. False: it is none. */
+bool config_set_choice(void *base, const struct config_key *key, const char *value);
+bool config_set_offset(void *base, const struct config_key *key, const char *value);
+/* The words of a CHOICE, between blanks. */
+const char *config_choice(const struct config_key *key);
+
+/* A word, a secret or a number, `at` bytes behind `base`. False: as config_set. */
+bool config_set_field(void *base, const struct config_key *key, const char *value);
 
 /* NULL: there is no such key. */
 const struct config_key *config_find(const char *section, const char *name);

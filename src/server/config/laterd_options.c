@@ -5,7 +5,7 @@
 
 const char laterd_help[] =
     "Usage: laterd [-c FILE] [--data-dir DIR] [--http ADDR:PORT[,DIALECT]]...\n"
-    "              [--beanstalk ADDR:PORT]... [--no-persist]\n"
+    "              [--beanstalk ADDR:PORT]... [--sdmq ADDR:PORT]... [--no-persist]\n"
     "       laterd --beanstalkd [OPTIONS OF BEANSTALKD]\n"
     "\n"
     "A delay queue: hand it a job now, get it back at its due time, at least once.\n"
@@ -15,12 +15,14 @@ const char laterd_help[] =
     "      --http ADDR:PORT[,DIALECT]\n"
     "                       listen here instead of where the configuration says; may be\n"
     "                       repeated. DIALECT owns the paths outside /v1: delay-queue\n"
-    "                       (default), delayqueue-java or none. Port 0 takes a free one;\n"
+    "                       (default), delayqueue-java, sdmq or none. Port 0 takes a free one;\n"
     "                       unix:/path[,DIALECT] is a unix socket\n"
     "      --beanstalk ADDR:PORT\n"
     "                       listen here for clients of beanstalkd (default 127.0.0.1:11300);\n"
     "                       may be repeated; unix:/path is a unix socket.\n"
     "                       --beanstalk none: nowhere; --http none likewise\n"
+    "      --sdmq ADDR:PORT listen here for clients of sdmq, usually on port 6355 (default\n"
+    "                       nowhere); may be repeated; unix:/path is a unix socket\n"
     "      --no-persist     keep nothing on disk: jobs are gone when laterd ends\n"
     "      --check-config   say whether the configuration is good, and exit\n"
     "      --print-config   print a commented sample with every key, and exit\n"
@@ -74,6 +76,7 @@ static enum err put_over(struct config *config, const struct said *said,
         for (unsigned i = 0; i < said->addresses[kind].count && !err; i++)
             err = config_add_listener(config, kind, said->addresses[kind].at[i], error);
     }
+    options->sets_data_dir = said->data_dir || config->data_dir_given;
     return err ? err : config_check(config, error);
 }
 
@@ -110,6 +113,7 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
         {"data-dir", required_argument, NULL, DATA_DIR},
         {"http", required_argument, NULL, LISTEN + PROTOCOL_HTTP},
         {"beanstalk", required_argument, NULL, LISTEN + PROTOCOL_BEANSTALK},
+        {"sdmq", required_argument, NULL, LISTEN + PROTOCOL_SDMQ},
         {"beanstalkd", no_argument, NULL, BEANSTALKD},
         {"no-persist", no_argument, NULL, NO_PERSIST},
         {"check-config", no_argument, NULL, CHECK},

@@ -21,6 +21,7 @@ struct laterd_options {
     bool persist;
     const char *import_config;           /* LATERD_IMPORT_CONFIG: the file */
     char file_data_dir[CONFIG_TEXT_MAX]; /* the file's, if --data-dir named another; or empty */
+    bool sets_data_dir;                  /* one of them names one */
 };
 
 extern const char laterd_help[];

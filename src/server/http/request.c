@@ -3,10 +3,15 @@
 #include "base/check.h"
 #include "server/admin/pages.h"
 #include "server/batch.h"
+#include "server/clear_all.h"
 #include "server/clearing.h"
 #include "server/decode.h"
 #include "server/encode.h"
+#include "server/listing.h"
+#include "server/replay.h"
 #include "server/requeue.h"
+#include "server/restore.h"
+#include "server/target_test.h"
 
 enum {
     WRITTEN_BYTES_PER_NS = 1, /* numbers, escapes, copies */
@@ -54,6 +59,11 @@ void request_free(struct pending *pending)
     decode_free(request->decoding);
     drop_encoding(request);
     clearing_free(request->clearing);
+    replay_free(request->replay);
+    listing_free(request->listing);
+    clear_all_free(request->clear_all);
+    restore_forget(request);
+    target_test_free(request->test);
     pool_give(&http_server(request->http)->requests, request->number);
 }
 
@@ -62,7 +72,7 @@ void request_free(struct pending *pending)
 static void note_deliveries(struct request *request, const struct reply *reply)
 {
     for (uint32_t i = 0; i < reply->count; i++) {
-        struct delivery delivery = {
+        struct unsent_job delivery = {
             .seq = reply->jobs[i].ref.seq, .lease = reply->jobs[i].lease, .end = UINT64_MAX};
         buf_add(&request->deliveries, &delivery, sizeof(delivery));
     }
@@ -73,8 +83,8 @@ void request_delivered(struct pending *pending)
 {
     struct request *request = of(pending);
     struct http_session *http = request->http;
-    for (size_t i = 0; i < request->deliveries.len; i += sizeof(struct delivery)) {
-        struct delivery delivery;
+    for (size_t i = 0; i < request->deliveries.len; i += sizeof(struct unsent_job)) {
+        struct unsent_job delivery;
         memcpy(&delivery, request->deliveries.at + i, sizeof(delivery));
         delivery.end = session_end(&http->pipeline.session);
         buf_add(&http->deliveries, &delivery, sizeof(delivery));
@@ -85,6 +95,10 @@ void request_abandon(struct pending *pending)
 {
     struct request *request = of(pending);
     struct server *server = http_server(request->http);
+    if (request->replay)
+        replay_cancel(request->replay);
+    if (request->listing)
+        listing_cancel(request->listing);
     if (request->batch)
         batch_cancel(request->batch);
     else if (pending->state != PENDING_BUFFERED && !request->encoding)
@@ -118,6 +132,19 @@ void request_done(struct request *request, struct pipeline_text text, bool count
     pipeline_end(&request->pending, text);
 }
 
+/* The engine's view of one topic, with its settings, and why they do not let its jobs be sent. */
+static struct topic_view with_settings(struct server *server, const struct topic_view *from)
+{
+    struct topic_view topic = *from;
+    enum held_why why = pump_held(server->push.pump, topic.name);
+    topic.held = why == HELD_NOT ? NULL : held_why_name(why);
+    topic.held_by = pump_held_by(server->push.pump, topic.name);
+    topic.settings = (struct bytes){0};
+    topic.version = 0;
+    (void)registry_text(server->registry, topic.name, &topic.settings, &topic.version);
+    return topic;
+}
+
 void request_answer(struct request *request, const struct reply *reply)
 {
     struct server *server = http_server(request->http);
@@ -129,8 +156,14 @@ void request_answer(struct request *request, const struct reply *reply)
         request->pending.state = PENDING_OPEN; /* it waits for nobody but us */
         return;
     }
+    struct reply shown = *reply;
+    struct topic_view topic;
+    if (reply->kind == CMD_TOPIC && reply->err == OK) {
+        topic = with_settings(server, &reply->topics[0]);
+        shown.topics = &topic;
+    }
     struct pipeline_text text = request_begin(request);
-    api_reply(&request->format, reply, server->loop->now_us, server_date(server), text.out);
+    api_reply(&request->format, &shown, server->loop->now_us, server_date(server), text.out);
     request_done(request, text, true);
 }
 
@@ -155,6 +188,13 @@ static void answered_page(struct ticket *ticket, const struct reply *reply)
     struct pipeline_text text = request_begin(request);
     page_write(http_server(request->http), request->page, &request->format, reply, text.out);
     request_done(request, text, false); /* page_write() counts */
+}
+
+void request_refuse(struct request *request, const struct problem *problem)
+{
+    struct pipeline_text text = request_begin(request);
+    api_problem(&request->format, problem, server_date(http_server(request->http)), text.out);
+    request_done(request, text, true);
 }
 
 void request_page(struct request *request, enum call_kind page)

@@ -8,20 +8,30 @@
 #include "server/http/session.h"
 
 struct batch;
+struct clear_all;
 struct decoding;
 struct encoding;
+struct listing;
+struct replay;
+struct restoring;
+struct target_test;
 
 struct request {
     struct pending pending; /* in http_session::pipeline */
     struct http_session *http;
     uint32_t number; /* in server::requests */
     struct response_format format;
-    struct buf deliveries;     // struct delivery: reservations in this answer
-    struct batch *batch;       /* NULL for a single command */
-    struct decoding *decoding; /* its text, if it was too long to be decoded in a turn; or NULL */
-    struct encoding *encoding; /* its long answer, while the worker writes it; else NULL */
-    enum call_kind page;       /* which one its answer is shown in, if it is for a page */
-    struct clearing *clearing; /* NULL unless it clears a topic of all its jobs */
+    struct buf deliveries;       // struct unsent_job: reservations in this answer
+    struct batch *batch;         /* NULL for a single command */
+    struct decoding *decoding;   /* its text, if it was too long to be decoded in a turn; or NULL */
+    struct encoding *encoding;   /* its long answer, while the worker writes it; else NULL */
+    enum call_kind page;         /* which one its answer is shown in, if it is for a page */
+    struct clearing *clearing;   /* NULL unless it clears a topic of all its jobs */
+    struct replay *replay;       /* NULL unless it kicks the buried jobs of a topic that match */
+    struct listing *listing;     /* NULL unless it lists jobs with their properties */
+    struct clear_all *clear_all; /* NULL unless it deletes all jobs */
+    struct restoring *restoring; /* the server's; NULL unless it waits for the journal */
+    struct target_test *test;    /* NULL unless it tries a target */
 };
 
 struct request *request_new(struct http_session *http, const struct response_format *format);
@@ -37,6 +47,9 @@ void request_free(struct pending *pending);
  */
 struct pipeline_text request_begin(struct request *request);
 void request_done(struct request *request, struct pipeline_text text, bool counted);
+
+/* Answers with a problem. */
+void request_refuse(struct request *request, const struct problem *problem);
 
 /* Asks the engine for what the page shows, and answers with the page. */
 void request_page(struct request *request, enum call_kind page);

@@ -10,9 +10,14 @@
 #include "base/rfc3339.h"
 #include "server/admin/pages.h"
 #include "server/batch.h"
+#include "server/clear_all.h"
 #include "server/clearing.h"
 #include "server/decode.h"
+#include "server/listing.h"
+#include "server/replay.h"
 #include "server/requeue.h"
+#include "server/restore.h"
+#include "server/target_test.h"
 
 enum {
     DETAIL_BYTES = 200,     /* of a refusal, as struct problem has */
@@ -44,13 +49,6 @@ static struct request *request_of(struct pending *pending)
 
 /* ---- requests in ---- */
 
-static void answer_problem(struct request *request, const struct problem *problem)
-{
-    struct pipeline_text text = request_begin(request);
-    api_problem(&request->format, problem, server_date(http_server(request->http)), text.out);
-    request_done(request, text, true);
-}
-
 static void answer_page(struct request *request, enum call_kind page)
 {
     struct pipeline_text text = request_begin(request);
@@ -58,19 +56,80 @@ static void answer_page(struct request *request, enum call_kind page)
     request_done(request, text, false); /* page_write() counts */
 }
 
+/* A push without an id may want one of sdmq's form, which only the server can make. */
+static void submit_cmd(struct request *request, struct call *call)
+{
+    struct server *server = http_server(request->http);
+    struct buf id = {0};
+    if (call->id_begin.len) {
+        sdmq_id_write(&id, call->id_begin, bytes_str(server_host(server)),
+                      snowflake_next(&server->snowflake, server->loop->now_us));
+        call->cmd.push.id = buf_bytes(&id);
+    }
+    pipeline_submit(&request->pending, &call->cmd);
+    buf_fini(&id);
+}
+
+static void clear_all(struct request *request)
+{
+    struct problem problem = {.status = 200, .err = ERR_INVALID, .code = "not_allowed"};
+    if (http_server(request->http)->options.config->sdmq_clear_all) {
+        clear_all_begin(request);
+        return;
+    }
+    (void)snprintf(problem.detail, sizeof(problem.detail),
+                   "this would delete all jobs: it needs clear_all = 1 under [sdmq] in laterd's "
+                   "configuration");
+    request_refuse(request, &problem);
+}
+
+struct waiting_reason {
+    struct metric_sink sink;
+    char text[320];
+};
+
+static void keep_reason(struct metric_sink *sink, const char *text)
+{
+    struct waiting_reason *waiting = (struct waiting_reason *)sink; /* its first member */
+    (void)snprintf(waiting->text, sizeof(waiting->text), "%s", text);
+}
+
+/* Who waits for its turn to lead answers a few pages and refuses all else, whatever the dialect. */
+static void refuse_as_waiting(struct server *server, struct call *call)
+{
+    bool page = call->kind == CALL_HEALTHZ || call->kind == CALL_READYZ ||
+                call->kind == CALL_METRICS || call->kind == CALL_CLUSTER;
+    struct waiting_reason waiting = {.sink.reason = keep_reason};
+    if (!server->options.waits || page)
+        return;
+    server->engine->verbs->describe(server->engine, &waiting.sink);
+    call->kind = CALL_PROBLEM;
+    call->problem =
+        (struct problem){.status = 503, .err = ERR_NOT_LEADER, .code = err_name(ERR_NOT_LEADER)};
+    (void)snprintf(call->problem.detail, sizeof(call->problem.detail), "%s: %.140s",
+                   err_text(ERR_NOT_LEADER), waiting.text);
+}
+
 /* Does what the request asks for. It may be answered and freed when this returns. */
 static void submit(struct request *request, struct call *call, struct bytes host)
 {
     struct http_session *http = request->http;
     struct server *server = http_server(http);
+    refuse_as_waiting(server, call);
     call->format.close |= request->format.close || server->draining;
     request->format = call->format;
     request->format.limits = &server->options.api; /* those of a decoding end with it */
     if (call->format.close)
         pipeline_stop(&http->pipeline);
     switch (call->kind) {
-    case CALL_CMD: pipeline_submit(&request->pending, &call->cmd); break;
+    case CALL_CMD: submit_cmd(request, call); break;
+    case CALL_LIST: listing_begin(request, &call->cmd); break;
+    case CALL_DELETE: restore_delete(request, &call->cmd); break;
+    case CALL_RESTORE: restore_begin(request, &call->restore); break;
+    case CALL_CLEAR_ALL: clear_all(request); break;
     case CALL_CLEAR: clearing_begin(request, &call->cmd); break;
+    case CALL_REPLAY: replay_begin(request, &call->replay); break;
+    case CALL_TEST: target_test_begin(request, &call->cmd.push); break;
     case CALL_BATCH: batch_begin(request, &call->batch); break;
     case CALL_METRICS:
     case CALL_STATS: request_page(request, call->kind); break;
@@ -78,11 +137,12 @@ static void submit(struct request *request, struct call *call, struct bytes host
     case CALL_READYZ:
     case CALL_OPENAPI:
     case CALL_LIMITS:
+    case CALL_CLUSTER:
     case CALL_ROOT: answer_page(request, call->kind); break;
     case CALL_PROBLEM:
         if (strcmp(call->problem.code, "unknown_host") == 0)
             misdirected_note(server, MISDIRECTED_HOST, host);
-        answer_problem(request, &call->problem);
+        request_refuse(request, &call->problem);
         break;
     }
 }
@@ -145,7 +205,7 @@ static void refuse_with(struct http_session *http, enum err err, int status, con
     memcpy(problem.detail, detail, len);
     struct request *request = request_new(http, &format);
     pipeline_stop(&http->pipeline);
-    answer_problem(request, &problem);
+    request_refuse(request, &problem);
 }
 
 static void send_continue(struct http_session *http)
@@ -210,8 +270,8 @@ static void forget_deliveries(struct http_session *http)
 {
     uint64_t sent = http->deliveries.len ? session_sent(&http->pipeline.session) : 0;
     size_t count = 0;
-    for (; count < http->deliveries.len; count += sizeof(struct delivery)) {
-        struct delivery delivery;
+    for (; count < http->deliveries.len; count += sizeof(struct unsent_job)) {
+        struct unsent_job delivery;
         memcpy(&delivery, http->deliveries.at + count, sizeof(delivery));
         if (delivery.end > sent)
             break;

@@ -41,7 +41,7 @@ def test_a_pipelined_put_costs_at_most_3_tenths_of_a_system_call(start, tmp_path
 # docs/performance.md says where they go; lower this when they are fewer. The client here is slower
 # than `later bench`, so fewer puts share a turn, and each costs some more than in the bench.
 @needs_valgrind
-def test_a_put_costs_at_most_3000_user_instructions(start, tmp_path):
+def test_a_put_costs_at_most_3200_user_instructions(start, tmp_path):
     report = tmp_path / "callgrind.out"
 
     def read():
@@ -51,4 +51,4 @@ def test_a_put_costs_at_most_3000_user_instructions(start, tmp_path):
     prefix = ["timeout", "--foreground", "100", "valgrind", "--quiet", "--tool=callgrind",
               f"--callgrind-out-file={report}"]
     per_put = per_request(lambda: start(prefix), puts(16, 16), read, (8, 48))
-    assert per_put <= 3000, f"{per_put:.0f} user instructions a put"
+    assert per_put <= 3200, f"{per_put:.0f} user instructions a put"

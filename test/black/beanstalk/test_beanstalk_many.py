@@ -15,6 +15,7 @@ import time
 import pytest
 
 from beanstalk import Connection, command
+from patience import soon
 from process import Laterd
 from wire import eventually
 
@@ -65,7 +66,7 @@ def test_thousands_of_clients_are_held_and_one_more_is_served(tmp_path):
                 assert eventually(lambda: int(one.stats()["current-waiting"]) == waiting, 30)
                 begin = time.monotonic()
                 ids = [one.put(str(at)) for at in range(waiting)]
-                assert time.monotonic() - begin < 10, "puts go on beside them"
+                soon(time.monotonic() - begin, 10)  # puts go on beside them
                 got = set()
                 for client in held[::100]:
                     client.settimeout(10)

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from beanstalk import Connection, command
+from patience import soon
 from process import ROOT, Laterd
 from wire import Client, eventually
 
@@ -145,7 +146,7 @@ def test_p6_held_jobs_are_back_at_once_when_the_holder_leaves(server, end):
         if end in ("close", "reset"):
             holder.close(reset=end == "reset")
         assert eventually(lambda: int(looker.stats()["current-jobs-ready"]) == 50, 5)
-        assert time.monotonic() - begin < 2
+        soon(time.monotonic() - begin, 2)
         assert {looker.reserve()[0] for _ in range(50)} == ids
         holder.close()
 
@@ -163,7 +164,7 @@ def test_p6_held_jobs_are_back_at_once_after_kill_9(server, engine):
         # On Redis its jobs are back when it was not heard of for five seconds.
         wait = 15 if engine == "redis" else 0
         assert [one.reserve(wait)[0] for _ in range(2)] == [plain, touched]
-        assert one.state(early) == ("ready" if engine == "redis" else "delayed")
+        assert eventually(lambda: one.state(early) == "delayed", wait)
     holder.close()
 
 
@@ -190,7 +191,7 @@ def test_many_jobs_whose_ttr_ends_are_all_back_in_time(server):
     with Connection(server.beanstalk_port) as one:
         assert eventually(lambda: one.stats()["job-timeouts"] == "30", 5)
     took = time.monotonic() - begin
-    assert 0.8 < took < 2, took
+    assert 0.8 < soon(took, 2), took
     for one in holders:
         one.close()
 

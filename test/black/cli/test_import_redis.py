@@ -252,7 +252,7 @@ def test_jobs_that_the_server_refuses_are_named(importer, redis, laterd):
     assert "its topic is longer than 200 bytes" in answer.stderr
 
 
-def test_sdmq_jobs_come_with_their_priority_and_without_those_that_are_done(importer, redis):
+def test_sdmq_jobs_come_with_all_that_was_said_of_them_and_without_those_that_are_done(importer, redis):
     source, now = redis(), int(time.time() * 1000)
 
     def put(name, delay, created=now, **more):
@@ -261,7 +261,7 @@ def test_sdmq_jobs_come_with_their_priority_and_without_those_that_are_done(impo
         source("HSET", "io.sdmq:main:pools", name, json.dumps(value))
 
     put("pay:1:10.0.0.1:77", 60000)
-    put("prio", 90000, priority=3)
+    put("prio", 90000, priority=3, bizKey="17", extendData="{\"a\":1}", ttl=12)
     put("ready", 1000, now - 5000, status=2)
     put("finished", 1000, now - 5000, status=3)
     put("deleted", 600000, status=4)
@@ -279,7 +279,11 @@ def test_sdmq_jobs_come_with_their_priority_and_without_those_that_are_done(impo
     assert (total["created"], total["finished"], total["damaged"], total["foreign"]) == (4, 2, 2, 0)
     one = held(importer.server, "pay%3A1%3A10.0.0.1%3A77")
     assert (one["due_ms"], one["body"]) == (now + 60000, "b:pay:1:10.0.0.1:77")
-    assert held(importer.server, "prio")["priority"] == 3
+    assert one["subtopic"] == "s" and "biz_key" not in one and one["ttr_ms"] == 60000
+    prio = held(importer.server, "prio")
+    assert (prio["priority"], prio["rank"], prio["due_ms"]) == (0, 3, now + 90000)
+    assert (prio["biz_key"], prio["subtopic"], prio["extend_data"], prio["ttr_ms"]) == ("17", "s", "{\"a\":1}", 12000)
+    assert prio["create_time"].startswith(str(time.gmtime(now // 1000).tm_year))
     assert held(importer.server, "ready")["state"] == "ready"
     assert held(importer.server, "bodiless")["body"] == ""
 

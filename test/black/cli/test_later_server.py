@@ -10,6 +10,7 @@ import time
 
 import pytest
 from front import Front, Proxy, certificates
+from patience import soon
 from process import LATER
 from wire import Client, eventually
 
@@ -360,7 +361,8 @@ def test_a_long_poll_outlives_the_timeout_and_ends_at_once_at_ctrl_c(shared, top
         wait_for_waiter(shared.port, topic)
         begun = time.monotonic()
         poll.send_signal(signal.SIGINT)
-        assert poll.wait(10) == -signal.SIGINT and time.monotonic() - begun < 2
+        assert poll.wait(60) == -signal.SIGINT
+        soon(time.monotonic() - begun, 2)
 
 
 def hear_interrupts():

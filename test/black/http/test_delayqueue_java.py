@@ -6,6 +6,7 @@ import urllib.parse
 
 import pytest
 
+from patience import soon
 from process import DidNotStart
 from wire import Client, eventually
 
@@ -55,10 +56,30 @@ def test_a_job_lives_as_in_the_original(java, topic, in_form):
     assert pop(java, topic) is None
 
 
+def test_jobs_of_one_time_come_in_one_answer(java, topic):
+    due_ms = int(time.time() * 1000) + 300
+    for i in range(20):
+        push(java, topic=topic, delayTime=due_ms, ttrTime=30, message=f"m{i}")
+    said = java.get("/pop/" + topic + "?wait=5s&max=50").json()
+    assert said["code"] == 0 and [job["message"] for job in said["data"]] == [f"m{i}" for i in range(20)]
+    assert java.get("/pop/" + topic + "?max=5").json()["data"] == []
+
+
+def test_pop_waits_if_it_says_so(java, topic):
+    push(java, topic=topic, delayTime=int(time.time() * 1000) + 300, ttrTime=30, message="x")
+    said = java.get("/pop/" + topic + "?wait=5s").json()
+    assert said["code"] == 0 and said["data"]["message"] == "x"
+    begin = time.monotonic()
+    assert java.get("/pop/" + topic + "?wait=200").json()["data"] is None
+    assert 0.2 <= soon(time.monotonic() - begin, 5)
+    said = java.get("/pop/" + topic + "?wait=a%20while").json()
+    assert (said["code"], said["msg"]) == (1, FAILED_TEXT) and said["exception"].startswith("wait: ")
+
+
 def test_pop_does_not_block(java, topic):
     begin = time.monotonic()
     assert pop(java, topic) is None
-    assert time.monotonic() - begin < 0.5
+    soon(time.monotonic() - begin, 0.5)
 
 
 def test_the_fork_sends_dates(java, topic):

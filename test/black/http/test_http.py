@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from patience import soon
 from wire import Client, Wire, eventually, request_bytes
 
 PUSH = json.dumps({"body": "x", "delay": "1h"}).encode()
@@ -129,7 +130,7 @@ def test_a_dripping_request_gets_408_though_it_never_pauses(hasty):
         try:
             begin = time.monotonic()
             assert wire.response().status == 408
-            assert time.monotonic() - begin < 3
+            soon(time.monotonic() - begin, 3)
         finally:
             stop.set()
             thread.join()
@@ -160,7 +161,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_hurts_nobody(hasty, topic):
         with Client(hasty.port) as client:
             begin = time.monotonic()
             assert client.get("/healthz").status == 200
-            assert time.monotonic() - begin < 1
+            soon(time.monotonic() - begin, 1)
 
         def alone():
             with Client(hasty.port) as client:

@@ -190,6 +190,38 @@ def test_every_reply_is_as_the_document_says(client, document, topic):
         call("POST", f"/v1/topics/{quoted}/{verb}", fields)
     call("POST", f"/v1/topics/{quoted}/clear", {"state": "all"})
     call("POST", "/v1/topics/unknown-topic/pause")
+    settings = {"target": {"type": "http", "url": "https://a.example/", "sign": ["$A"], "timeout": "5s",
+                           "success": {"status": "2xx", "body": "ok"}, "bury_on": [400]},
+                "retry": "alipay", "attempts": 3, "jitter": 0.5, "rate": "5/m", "burst": 2, "order": "key",
+                "key_concurrency": 3, "key_rate": "1/10s",
+                "ttr": "5s", "paused": True, "paused_why": "maintenance"}
+    version = call("PUT", f"/v1/topics/{quoted}", settings).headers["etag"]
+    call("PUT", f"/v1/topics/{quoted}", {"nonsense": 1})
+    call("PUT", f"/v1/topics/{quoted}", {}, {"If-Match": '"1"'})
+    call("GET", f"/v1/topics/{quoted}")
+    call("POST", "/v1/reserve", {"topics": [topic]})
+    call("POST", jobs, {"id": "own", "url": "https://b.example/", "key": "k", "headers": {"A": "b"}})
+    call("POST", jobs, {"level": 3, "url": "ftp://b.example/"})
+    call("GET", "/v1/jobs/own")
+    call("POST", f"/v1/topics/{quoted}/test", {"body": "x", "delay": 1})
+    call("DELETE", f"/v1/topics/{quoted}?if_empty=true")
+    call("PUT", f"/v1/topics/{quoted}", {"retry": ["1s"]}, {"If-Match": version})
+    failed = call("POST", "/v1/reserve", {"topics": [topic]}).json()["jobs"][0]
+    call("POST", "/v1/jobs/own/bury", {"lease": failed["lease"], "reason": "no", "code": 503})
+    call("GET", jobs + "?state=buried")
+    call("GET", "/v1/jobs/own/attempts")
+    call("POST", "/v1/get", {"jobs": [{"id": "own"}, {"id": "unknown"}]})
+    call("POST", "/v1/get", {"job": 1})
+    call("POST", jobs, {"id": "moved", "state": "buried", "due": 1, "created": 1, "attempt": 2, "failures": 1})
+    call("DELETE", "/v1/jobs/moved")
+    call("GET", "/v1/jobs/unknown/attempts")
+    call("GET", "/v1/jobs/own/history")
+    assert call("POST", f"/v1/topics/{quoted}/replay", {"code": "5xx", "since": "1h"}).json()["kicked"] == 1
+    call("POST", f"/v1/topics/{quoted}/replay", {"code": "x"})
+    call("POST", "/v1/topics/unknown-topic/replay")
+    call("GET", "/v1/cluster")
+    call("POST", "/v1/restore", {"id": "own", "expire": False})
+    call("GET", jobs + "?state=delayed&properties=true")
     call("DELETE", f"/v1/topics/{quoted}")
     call("DELETE", f"/v1/topics/{quoted}")
     call("POST", jobs)

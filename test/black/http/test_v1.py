@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from patience import soon
 from wire import Client, eventually
 
 
@@ -182,7 +183,7 @@ def test_reserve_gives_204_when_the_wait_ends_empty(client, topic):
     begin = time.monotonic()
     answer = client.post("/v1/reserve", topics=[topic], wait="300ms")
     assert answer.status == 204 and answer.body == b""
-    assert 0.29 <= time.monotonic() - begin < 2
+    assert 0.29 <= soon(time.monotonic() - begin, 2)
 
 
 def test_reserve_takes_up_to_max(client, topic):

@@ -1,4 +1,4 @@
-"""A queue of layout 2, as laterd left it before jobs had buckets (layout2.resp: the commands that make
+"""A queue of layout 2, as laterd left it before jobs had buckets (layout-2.resp: the commands that make
 it again), is converted while it is served: no job is lost, none is changed."""
 
 import os
@@ -8,7 +8,7 @@ from redis import REDIS_SERVER, Redis
 from wire import Client, eventually
 
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
-DUMP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "layout2.resp")
+DUMP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "layout-2.resp")
 KINDS = {"ready": "old", "delayed": "old", "reserved": "held", "buried": "grave", "retried": "again",
          "big": "big", "json": "kind", "typed": "kind"}
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from beanstalk import Connection
+from patience import soon
 from poll import Poll
 from redis import REDIS_SERVER, Cluster, Redis, config
 from relay import Relay
@@ -82,7 +83,7 @@ def test_scripts_that_may_not_be_loaded_keep_nobody_busy(laterd, redis):
         before = calls_of(redis, "evalsha")
         since = time.monotonic()
         assert client.push("t", body="x").status == 503
-        assert time.monotonic() - since < 1.5
+        soon(time.monotonic() - since, 1.5)
         assert calls_of(redis, "evalsha") - before < 400
         redis.call("ACL", "SETUSER", "jobs", "+script|load")
         assert eventually(lambda: client.push("t", body="x").status == 201, 5)
@@ -125,10 +126,10 @@ def test_the_first_reserve_looks_at_all_partitions_at_once(laterd, redis):
             assert [job["id"] for job in client.reserve("t")] == ["somewhere"]
             took = time.monotonic() - since
             assert reserves(redis) - before == 17, "a look at each partition, and the job"
-            assert took < 0.8, f"{took:.2f} s are more than a few of 16 round trips"
+            soon(took, 0.8)
             since = time.monotonic()
             assert client.reserve("nothing") == []
-            assert time.monotonic() - since < 0.8
+            soon(time.monotonic() - since, 0.8)
 
 
 def test_a_reserve_takes_the_best_of_all_partitions(laterd, redis):

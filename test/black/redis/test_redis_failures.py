@@ -12,6 +12,7 @@ import time
 
 import pytest
 from beanstalk import Connection
+from patience import soon
 from poll import Poll
 from process import DidNotStart
 from redis import REDIS_SERVER, Cluster, Redis, RedisError, wait_until
@@ -70,7 +71,7 @@ def assert_not_now(answer, since):
     """503 with Retry-After, in time."""
     took = time.monotonic() - since
     assert answer.status == 503 and int(answer.headers["retry-after"]) > 0, answer
-    assert took < TIMEOUT + 1, f"answered after {took:.2f} s"
+    soon(took, TIMEOUT + 1)
 
 
 # Killed
@@ -274,7 +275,7 @@ def test_clients_of_beanstalkd_are_answered_in_time_and_their_waits_resume(later
             since = time.monotonic()
             assert one.ask("put 0 0 60 1", b"x").word in ("OUT_OF_MEMORY", "INTERNAL_ERROR")
             assert one.ask("stats-job 1").word in ("OUT_OF_MEMORY", "INTERNAL_ERROR")
-            assert time.monotonic() - since < 2 * (TIMEOUT + 1)
+            soon(time.monotonic() - since, 2 * (TIMEOUT + 1))
             assert waiting.silent(0.2)
         finally:
             redis.thaw()
@@ -562,7 +563,7 @@ def refusal(laterd, url, **redis):
     since = time.monotonic()
     with pytest.raises(DidNotStart) as why:
         laterd(config(url, **redis))
-    assert time.monotonic() - since < 8
+    soon(time.monotonic() - since, 8)
     return str(why.value)
 
 

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from beanstalk import Connection
+from patience import soon
 from poll import Poll
 from redis import REDIS_SERVER, Cluster, Redis, Sentinels, wait_until, config
 from relay import Relay
@@ -235,7 +236,7 @@ def test_p3_daemons_whose_clocks_differ_agree_when_a_job_is_due(laterd, redis):
             pushed = time.monotonic()
             here.push_id("t", body="x", delay="700ms", ttr="1m")
             assert len(there.reserve("t", wait="5s")) == 1
-            assert 0.7 <= time.monotonic() - pushed < 1.2
+            assert 0.7 <= soon(time.monotonic() - pushed, 1.2)
     assert wrong.wait_log("redis_clock", 3)
 
 
@@ -252,12 +253,12 @@ def test_one_daemon_killed_the_other_has_its_timers_within_two_seconds(pair):
         polls = time.monotonic()
         dead.kill()
         got = set()
-        while len(got) < 64 and time.monotonic() - polls < 10:
+        while len(got) < 64 and time.monotonic() - polls < 60:
             for job in client.reserve("t", wait="5s", most=64):
                 got.add(job["id"])
         took = time.monotonic() - polls
         assert len(got) == 64
-        assert took < TAKEOVER + 0.8, f"the last one came after {took:.2f} s"
+        soon(took, TAKEOVER + 0.8)
 
 
 def test_jobs_reserved_through_a_dead_daemon_come_back_after_their_ttr(pair):
@@ -274,7 +275,7 @@ def test_jobs_reserved_through_a_dead_daemon_come_back_after_their_ttr(pair):
         assert client.reserve("t") == []
         job = client.reserve("t", wait="8s")[0]
         assert (job["id"], job["attempt"]) == (job_id, 2)
-        assert 2.9 < time.monotonic() - since < 3 + TAKEOVER + 0.5
+        assert 2.9 < soon(time.monotonic() - since, 3 + TAKEOVER + 0.5)
         assert client.job(job_id, "finish", lease=leases[job_id]).status == 409
         assert client.job(job_id, "finish", lease=job["lease"]).status in DONE
 
@@ -288,7 +289,7 @@ def test_p6_what_beanstalkd_clients_of_a_dead_daemon_held_comes_back_soon(pair):
         since = time.monotonic()
         dead.kill()
         assert other.reserve(timeout=9) == (job_id, b"x")
-        assert time.monotonic() - since < 8
+        soon(time.monotonic() - since, 8)
 
 
 def test_p6_the_dead_are_forgotten_while_replicas_are_too_few(laterd, redis):
@@ -315,7 +316,7 @@ def test_queues_in_two_databases_of_one_redis_do_not_hear_each_other(laterd, red
             for number in range(32):
                 client.push_id("t", id=f"due-{number}", body=number, delay="1500ms")
             got, since = set(), time.monotonic()
-            while len(got) < 32 and time.monotonic() - since < 5:
+            while len(got) < 32 and time.monotonic() - since < 60:
                 got.update(job["id"] for job in client.reserve("t", wait="1s", most=32))
             assert len(got) == 32
         assert not server.events("redis_lost_data")
@@ -335,10 +336,10 @@ def test_a_daemon_that_stops_gives_its_timers_and_holds_away_at_once(pair):
         stopped = time.monotonic() - since
         assert poll.jobs(3)[0]["body"] == "x", "held by a connection that is no more"
         got = set()
-        while len(got) < 64 and time.monotonic() - since < 8:
+        while len(got) < 64 and time.monotonic() - since < 60:
             got.update(job["id"] for job in client.reserve("t", wait="3s", most=64))
         assert len(got) == 64
-        assert time.monotonic() - since < max(stopped, 0.3) + 1
+        soon(time.monotonic() - since, max(stopped, 0.3) + 1)
 
 
 def test_a_poll_at_a_daemon_that_stops_is_answered_and_loses_no_job(pair):

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from patience import soon
 from process import ROOT, DidNotStart
 from redis import REDIS_SERVER, Redis, Sentinels, wait_until
 from wire import Client, eventually
@@ -73,7 +74,8 @@ def test_a_master_that_hangs_is_left_when_another_is_made(laterd, trio):
     finally:
         old.thaw()
     print(f"acknowledged {took:.2f} s after the failover, nothing for {silent:.2f} s")
-    assert took < 1.5 and silent < TIMEOUT - 1
+    soon(took, 1.5)
+    soon(silent, TIMEOUT - 1)
     assert len(server.events("redis_failover")) == 1
 
 
@@ -109,7 +111,7 @@ def test_sentinels_that_ask_for_a_password_get_it(laterd):
         with pytest.raises(DidNotStart) as why:
             laterd(config(trio.url))
         assert "cannot use Redis" in str(why.value) and "NOAUTH" in str(why.value)
-        assert time.monotonic() - since < 3, "it waited for what nobody will mend"
+        soon(time.monotonic() - since, 3)  # it waited for what nobody will mend
         with pytest.raises(DidNotStart) as why:
             laterd(config(trio.url, sentinel_password="wrong"))
         assert "WRONGPASS" in str(why.value)
@@ -138,7 +140,7 @@ def test_a_master_that_no_sentinel_knows_is_refused_at_once(laterd, trio):
     with pytest.raises(DidNotStart) as why:
         laterd(config(trio.url.replace(trio.name, "unknown")))
     assert "No such master with that name" in str(why.value)
-    assert time.monotonic() - since < 3
+    soon(time.monotonic() - since, 3)
 
 
 def test_too_few_replicas_are_told_once_and_when_there_are_enough(laterd):

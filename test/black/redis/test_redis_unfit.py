@@ -34,11 +34,29 @@ def test_what_a_lost_set_held_is_put_back(laterd, redis, lost):
         assert figures(client, "t") == [200, 1, 1, 0]
 
 
+def test_a_data_directory_that_is_not_used_is_told(laterd, redis):
+    server = laterd(config(redis.url))
+    (level, facts), = server.events("data_dir_unused")
+    assert level == "warn" and f"dir={server.data} " in facts and "--data-dir" in facts
+
+
+def test_a_redis_that_is_full_is_told_with_what_to_do(laterd, redis):
+    server = laterd(config(redis.url))
+    redis.call("CONFIG", "SET", "maxmemory", 1)
+    with Client(server.port) as client:
+        assert client.push("t", body="x").status == 503
+    assert server.wait_log("redis_error", 5)
+    (_, facts), = server.events("redis_error")
+    assert "OOM" in facts and "raise its maxmemory" in facts
+
+
 def test_a_policy_that_was_changed_is_noticed(laterd, redis):
     server = laterd(config(redis.url))
     redis.call("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
     with Client(server.port) as client:
         assert eventually(lambda: client.get("/readyz").status == 503, 15)
         assert server.wait_log("redis_unfit", 1)
+        first_line = client.get("/readyz").text.splitlines()[0]
+        assert first_line == "Redis may evict keys: set its maxmemory-policy to noeviction"
         redis.call("CONFIG", "SET", "maxmemory-policy", "noeviction")
         assert eventually(lambda: client.get("/readyz").status == 200, 15)

@@ -75,6 +75,68 @@ def names(topic, count):
 
 # Pushing
 
+PAST = {"created": "2026-01-02T03:04:05.678901Z", "attempt": 7, "failures": 2}
+
+
+@pytest.mark.parametrize("state", ["delayed", "ready", "buried"])
+def test_a_job_that_is_moved_here_keeps_what_happened_to_it(client, topic, state):
+    due = "2200-01-01T00:00:00.123456Z" if state == "delayed" else "2026-01-03T00:00:00.000007Z"
+    fields = {"state": "buried"} if state == "buried" else {}
+    client.push_id(topic, id=topic, due=due, body={"a": 1}, retry=["1h", "2h", "3h"], **PAST, **fields)
+    job = client.job(topic, method="GET").json()
+    assert {key: job[key] for key in PAST} == PAST
+    assert job["state"] == state and job["due"] == due
+    assert listed(client, topic, state) == [topic]
+    if state == "ready":
+        lease = take(client, topic)["lease"]
+        job = client.job(topic, "release", lease=lease).json()
+        assert (job["attempt"], job["failures"], job["state"]) == (8, 3, "delayed")
+        assert "2026-01-02" in job["created"]
+    elif state == "buried":
+        job = client.job(topic, "kick").json()
+        assert (job["attempt"], job["failures"], job["state"]) == (7, 0, "ready")
+    assert client.job(topic, method="DELETE").status == 204
+
+
+def test_jobs_that_are_moved_here_go_out_in_the_order_they_were_due(client, topic):
+    for number in (3, 1, 2, 0):
+        client.push_id(topic, id=f"{topic}{number}", due=f"2026-01-03T00:00:00.00000{number}Z", **PAST)
+    assert [take(client, topic)["id"][-1] for _ in range(4)] == list("0123")
+    late = client.push(topic, id=f"{topic}-late", created="2299-01-01T00:00:00Z")
+    assert late.status == 201  # another server's clock
+    assert client.job(f"{topic}-late", method="GET").json()["created"] < "2299"
+    for wrong in ({"attempt": -1}, {"failures": 70000}, {"created": "soon"}):
+        answer = client.push(topic, **wrong)
+        assert code(answer) == "bad_field" and answer.json()["field"] == min(wrong)
+
+
+def get_many(client, ids):
+    return client.post("/v1/get", jobs=[{"id": job} for job in ids])
+
+
+def test_many_jobs_are_shown_with_their_bodies_in_one_answer(client, topic):
+    ids = names(topic, 200)
+    client.push_many(topic, [{"id": job, "delay": "1h", "body": {"n": job}} for job in ids])
+    answer = get_many(client, [*ids, f"{topic}-not"]).json()
+    assert [one["job"]["id"] for one in answer["results"][:-1]] == ids
+    assert all(one["job"]["body"] == {"n": one["job"]["id"]} for one in answer["results"][:-1])
+    assert answer["failed"] == 1 and answer["results"][-1]["problem"]["code"] == "not_found"
+    assert code(client.post("/v1/get", jobs=[{"id": "a", "lease": "1"}])) is None  # an item's own
+    assert client.post("/v1/get", jobs=[{}]).json()["results"][0]["status"] == 400
+    assert code(client.post("/v1/get")) == "missing_field"
+
+
+def test_an_answer_about_many_jobs_has_a_bound(client, topic):
+    client.push_id(topic, id=f"{topic}-big", delay="1h", body="x" * 70_000)
+    ids = names(topic, 40)
+    client.push_many(topic, [{"id": job, "delay": "1h", "body": "y" * 50_000} for job in ids])
+    results = get_many(client, [f"{topic}-big", *ids]).json()["results"]
+    assert results[0]["problem"]["code"] == "answer_too_large"
+    shown = [one for one in results if one["status"] == 200]
+    assert 20 <= len(shown) <= 22
+    assert {one["status"] for one in results} == {200, 413}
+
+
 @pytest.mark.parametrize("state", ["delayed", "ready", "reserved", "buried"])
 def test_a_live_id_is_refused_kept_or_replaced_in_every_state(client, topic, state):
     client.push_id(topic, id=topic, body=1, delay="1h" if state == "delayed" else 0)

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from process import LATER, DidNotStart
+from small_disk import small_disk_at
 from wire import Client, Closed, Wire, eventually
 
 pytestmark = pytest.mark.embedded("about the store on disk")
@@ -185,7 +186,7 @@ def first_segment(server):
 def test_p8_one_flipped_byte_of_a_live_job_does_not_stop_the_cleaning(laterd, tmp_path):
     server = laterd({"store": {"segment_bytes": "256K", "max_bytes": "2M", "recent_bytes": "64K"}})
     with Client(server.port) as client:
-        hurt = client.push_id("keep", body="hurt " * 50, delay="1h")
+        hurt = client.push_id("keep", id="hurt-one", body="hurt " * 50, delay="1h")
         whole = [client.push_id("keep", body=f"whole {number} " * 20, delay="1h")
                  for number in range(5)]
         flip(first_segment(server), b"hurt hurt", 50)
@@ -219,6 +220,10 @@ def test_p8_one_flipped_byte_of_a_live_job_does_not_stop_the_cleaning(laterd, tm
     assert " 0 jobs lost" in " " + done.stdout.replace("\n", " ")
     assert "was set aside, and may be an older one" in done.stderr
     os.unlink(aside)
+    done = later("salvage", server.data, str(tmp_path / "without"))
+    assert done.returncode == 6 and "1 job lost" in done.stdout
+    assert re.search(r"job @\d+ \(hurt-one\) is lost: its body is damaged: wal-[0-9a-f]{8}: offset \d+\n",
+                     done.stderr), done.stderr
     server.start()
     with Client(server.port) as client:
         assert client.get("/readyz").text == "ready\n"
@@ -507,15 +512,8 @@ def test_files_of_others_in_the_directory_are_named_and_left_alone(laterd, tmp_p
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A directory on a file system of 3 MB, and a way to fill it and give room back."""
-    path = tmp_path / "small"
-    path.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "laterd-test", path],
-                          capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip("cannot mount here: " + done.stderr.decode())
-    yield path
-    subprocess.run(["umount", "-l", path], check=True)
+    with small_disk_at(tmp_path / "small", 3) as path:
+        yield path
 
 
 @ROOT_ONLY

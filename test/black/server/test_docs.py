@@ -79,14 +79,14 @@ def test_every_option_is_in_the_manual():
 
 
 def test_help_and_manual_of_laterd_know_unix_sockets():
-    assert said_by(LATERD, "--help").count("unix:/path") == 2, "--http and --beanstalk"
-    assert text_of("man", "laterd.8.scd").count("unix:/path") == 2
+    assert said_by(LATERD, "--help").count("unix:/path") == 3, "--http, --beanstalk and --sdmq"
+    assert text_of("man", "laterd.8.scd").count("unix:/path") == 3
 
 
 @pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
 def test_a_first_example_pushes_json_as_json_and_ends_with_a_live_view(name):
-    push, = re.findall(r"^\$ build/later push .*$", text_of(name), re.M)
-    assert " -J '{" in push
+    pushes = re.findall(r"^\$ build/later push .*$", text_of(name), re.M)
+    assert pushes and all(" -J '{" in push for push in pushes)
     assert re.search(r"^\$ build/later top ", text_of(name), re.M)
 
 
@@ -233,7 +233,7 @@ def test_the_client_of_beanstalkd_that_a_reader_copies_works(laterd, name):
 
 def calls_told_in(document):
     """{(method, path)} of the calls that a text names, as in `GET /v1/jobs/{id}`."""
-    pattern = r"`(GET|POST|PATCH|DELETE) (/(?:(?=`)|v1/|healthz|readyz|metrics)[^`?]*)"
+    pattern = r"`(GET|POST|PUT|PATCH|DELETE) (/(?:(?=`)|v1/|healthz|readyz|metrics)[^`?]*)"
     found = re.findall(pattern, document)
     return {(method, path.rstrip()) for method, path in found}
 

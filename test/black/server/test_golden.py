@@ -30,7 +30,7 @@ def golden(request, tmp_path):
 
 
 def test_there_are_golden_directories():
-    assert len(GOLDEN) >= 6
+    assert len(GOLDEN) >= 9
 
 
 def test_p2_a_store_of_a_released_version_opens_and_goes_on(laterd, golden):

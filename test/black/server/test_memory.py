@@ -229,3 +229,18 @@ def test_p6_jobs_of_an_evicted_client_go_back(laterd):
         assert eventually(lambda: siege.honest.counts("default")["ready"] == 1 and
                           "laterd_connections_evicted_total 1\n"
                           in siege.honest.get("/metrics").text)
+
+
+@pytest.mark.embedded("bodies that lie on laterd's own disk")
+def test_large_answers_whose_bodies_are_read_first_are_freed_once(laterd):
+    """Their bodies are the worker's from the moment that it is told of them; it may be the first to be done."""
+    body = "x" * 2000
+    with laterd({"store": {"segment_bytes": "256K", "recent_bytes": "256K"}}) as server, \
+            Client(server.port, seconds=30) as client:
+        for _ in range(20):
+            client.push_many("t", [{"body": body} for _ in range(200)])
+        left = 20 * 200
+        while left:
+            jobs = client.reserve("t", most=500)
+            assert jobs and all(job["body"] == body for job in jobs)
+            left -= len(jobs)

@@ -177,6 +177,65 @@ static void a_timed_job_of_beanstalkd_is_known_by_its_body(void **state)
     bench_forms_fini(&bench);
 }
 
+static void due_times_within_a_span_are_spread_over_it_and_the_same_each_time(void **state)
+{
+    struct bench bench;
+    struct buf out = {0};
+    (void)state;
+    set_up(&bench, BENCH_CANCEL, SPEAK_V1);
+    bench_forms_fini(&bench);
+    bench.options.within_us = INT64_C(30) * 86400 * 1000000;
+    bench_forms(&bench, "host:1");
+    uint64_t late = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        int64_t after_us = bench_due_us(&bench, i) - bench.base_us;
+        assert_true(after_us >= 0 && after_us < bench.options.within_us);
+        late += after_us > bench.options.within_us / 2;
+    }
+    assert_in_range(late, 400, 600);
+    char due[32];
+    (void)snprintf(due, sizeof(due), "\"due\":%lld,", (long long)bench_due_us(&bench, 7) / 1000);
+    bench_add_push(&bench, 7, &out);
+    length_is_true(buf_bytes(&out));
+    assert_true(holds(&out, due));
+    buf_fini(&out);
+    bench_forms_fini(&bench);
+}
+
+static void a_delay_within_a_span_goes_to_beanstalkd_in_whole_seconds(void **state)
+{
+    struct bench bench;
+    struct buf out = {0};
+    (void)state;
+    set_up(&bench, BENCH_PUT, SPEAK_BEANSTALK);
+    bench_forms_fini(&bench);
+    bench.options.within_us = INT64_C(1000) * 1000000;
+    bench_forms(&bench, "host:1");
+    char put[64];
+    (void)snprintf(put, sizeof(put), "put 0 %010lld 60 10\r\nabcdefghij\r\n",
+                   (long long)(bench_due_us(&bench, 7) - bench.base_us) / 1000000);
+    bench_add_push(&bench, 7, &out);
+    assert_true(bytes_eq(buf_bytes(&out), bytes_str(put)));
+    buf_fini(&out);
+    bench_forms_fini(&bench);
+}
+
+static void random_victims_are_each_met_once(void **state)
+{
+    struct bench bench = {.options = {.scenario = BENCH_CANCEL, .there = 1000}};
+    bool met[1000] = {false};
+    uint64_t in_order = 0;
+    (void)state;
+    assert_int_equal(bench_victim(&(struct bench){.target = 1000}, 5), 5);
+    for (uint64_t i = 0; i < 1000; i++) {
+        uint64_t victim = bench_victim(&bench, i);
+        assert_true(victim < 1000 && !met[victim]);
+        met[victim] = true;
+        in_order += victim == i;
+    }
+    assert_true(in_order < 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +246,9 @@ int main(void)
         cmocka_unit_test(a_cancel_names_the_job_as_its_push_did),
         cmocka_unit_test(beanstalkd_is_spoken_to_in_its_own_words),
         cmocka_unit_test(a_timed_job_of_beanstalkd_is_known_by_its_body),
+        cmocka_unit_test(due_times_within_a_span_are_spread_over_it_and_the_same_each_time),
+        cmocka_unit_test(a_delay_within_a_span_goes_to_beanstalkd_in_whole_seconds),
+        cmocka_unit_test(random_victims_are_each_met_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,13 +183,21 @@ static void jobs_in_json_are_read_and_broken_ones_refused(void **state)
 {
     struct redis_job job;
     (void)state;
-    assert_int_equal(read_json(LAYOUT_SDMQ,
-                               "{\"body\":\"a\\n\",\"createTime\":1000,\"delay\":500,\"id\":\"7\","
-                               "\"priority\":2,\"status\":4,\"topic\":\"t\"}",
-                               &job),
-                     OK);
+    assert_int_equal(
+        read_json(LAYOUT_SDMQ,
+                  "{\"body\":\"a\\n\",\"createTime\":1000,\"delay\":500,\"id\":\"7\","
+                  "\"priority\":2,\"status\":4,\"topic\":\"t\",\"ttl\":12,\"bizKey\":\"k\","
+                  "\"subtopic\":\"s\",\"extendData\":null}",
+                  &job),
+        OK);
     assert_int_equal(job.due_us, 1500000);
-    assert_int_equal(job.priority, 2);
+    assert_int_equal(job.priority, 0);
+    assert_int_equal(job.labels.rank, 2);
+    assert_int_equal(job.labels.create_ms, 1000);
+    assert_int_equal(job.ttr_us, 12000000);
+    assert_true(bytes_eq(job.labels.biz_key, BYTES("k")));
+    assert_true(bytes_eq(job.labels.subtopic, BYTES("s")));
+    assert_int_equal(job.labels.extend_data.len, 0);
     assert_true(job.finished && bytes_eq(job.body, BYTES("a\n")));
     assert_int_equal(read_json(LAYOUT_DELAYQUEUE_JAVA,
                                "{\"delayTime\":[\"java.lang.Long\",9],\"id\":7,\"message\":null,"

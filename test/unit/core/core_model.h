@@ -63,6 +63,9 @@ struct model_job {
     enum ready_order order;
     bool bound; /* reserved by a connection: the events do not tell */
     int64_t created_us;
+    unsigned notes; /* of failed attempts so far */
+    uint16_t last_code;
+    int64_t last_note_us;
 };
 
 struct model_waiter {
@@ -93,9 +96,17 @@ struct life {
     uint64_t seq_next, lease_next, rank, where, order;
     struct model_job jobs[SEQ_MAX];
     int64_t paused_until_us[TOPICS];
+    uint64_t settings_version[TOPICS]; /* 0: none */
+    bool lives[EVENTS_MAX];            /* a note or settings at this place */
+    unsigned live_count;
     struct model_waiter waiters[WAITERS_MAX];
     struct kept *events;
     int event_count;
+    /* In some lives jobs depart to slices and come back: see core_model_far.h. */
+    struct kept records[SEQ_MAX]; /* .event.record.where is 0 of those that were never far */
+    bool is_far[SEQ_MAX];
+    uint64_t visitors[SEQ_MAX]; /* far jobs that have come back for the command under way */
+    uint32_t visitor_count;
     /* The reply of the command under way. */
     bool replied;
     enum err err;

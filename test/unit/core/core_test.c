@@ -472,6 +472,23 @@ static void an_undelivered_job_goes_back_as_if_untried(void **state)
     assert_int_equal(last_job()->attempt, 0);
 }
 
+static void a_job_put_off_undelivered_has_not_been_tried(void **state)
+{
+    (void)state;
+    uint64_t seq = push_due(START - 50);
+    assert_int_equal(reserve(), OK);
+    struct cmd cmd = {.kind = CMD_RELEASE,
+                      .job = {.ref = {.seq = seq},
+                              .why = RELEASE_UNDELIVERED,
+                              .has_delay = true,
+                              .due_us = START + SECOND}};
+    assert_int_equal(apply(&cmd), OK);
+    assert_int_equal(state_of(seq), JOB_DELAYED);
+    assert_int_equal(last_job()->due_us, START + SECOND);
+    assert_int_equal(last_job()->failures, 0);
+    assert_int_equal(last_job()->attempt, 0);
+}
+
 static void p3_a_job_reserved_early_and_undelivered_keeps_its_due_time(void **state)
 {
     (void)state;
@@ -753,6 +770,7 @@ int main(void)
         TEST(topics_are_taken_in_listed_order_or_the_best_of_all),
         TEST(failures_follow_the_schedule_and_then_the_job_is_buried),
         TEST(an_undelivered_job_goes_back_as_if_untried),
+        TEST(a_job_put_off_undelivered_has_not_been_tried),
         TEST(p3_a_job_reserved_early_and_undelivered_keeps_its_due_time),
         TEST(a_damaged_job_is_buried),
         TEST(unread_jobs_are_carried_in_slices_without_their_bodies),

@@ -14,254 +14,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "core_model.h"
-
-static struct life *life; /* the one under way: cmocka's checks have no place for it */
-
-#define MUST(claim)                                                                                \
-    do {                                                                                           \
-        if (!(claim))                                                                              \
-            fail_msg("seed %llu step %d: %s", (unsigned long long)life->seed, life->step, #claim); \
-    } while (0)
-
-static uint64_t below(uint64_t bound)
-{
-    uint64_t mixed = life->random += 0x9e3779b97f4a7c15ull;
-    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9ull;
-    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebull;
-    return (mixed ^ mixed >> 31) % bound;
-}
-
-/* ---- the model's rules ---- */
-
-static bool comes_before(uint64_t a, uint64_t b)
-{
-    const struct model_job *x = &life->jobs[a], *y = &life->jobs[b];
-    if (x->priority != y->priority)
-        return x->priority < y->priority;
-    int64_t x_rank_us = x->order == ORDER_ARRIVAL ? x->created_us : x->due_us;
-    int64_t y_rank_us = y->order == ORDER_ARRIVAL ? y->created_us : y->due_us;
-    return x_rank_us != y_rank_us ? x_rank_us < y_rank_us : a < b;
-}
-
-static uint64_t best_of(int topic) /* or 0 */
-{
-    uint64_t best = 0;
-    if (life->paused_until_us[topic])
-        return 0;
-    for (uint64_t i = 1; i < life->seq_next; i++) {
-        if (life->jobs[i].state == JOB_READY && life->jobs[i].topic == topic &&
-            (!best || comes_before(i, best)))
-            best = i;
-    }
-    return best;
-}
-
-static uint64_t choose(const int *topics, int count, bool listed)
-{
-    uint64_t best = 0;
-    for (int i = 0; i < count; i++) {
-        uint64_t first = best_of(topics[i]);
-        if (first && listed)
-            return first;
-        if (first && (!best || comes_before(first, best)))
-            best = first;
-    }
-    return best;
-}
-
-static enum job_state waiting_state(int64_t due_us)
-{
-    return due_us <= life->now_us ? JOB_READY : JOB_DELAYED;
-}
-
-static void model_wait(struct model_job *job, int64_t due_us)
-{
-    job->due_us = due_us;
-    job->state = waiting_state(due_us);
-    job->lease = 0;
-    job->until_us = 0;
-}
-
-static void model_lease(struct model_job *job, bool bound)
-{
-    job->bound = bound;
-    job->state = JOB_RESERVED;
-    job->lease = life->lease_next++;
-    job->until_us = life->now_us + job->ttr_us;
-    job->counts.reserves++;
-}
-
-static void model_bury(struct model_job *job)
-{
-    job->state = JOB_BURIED;
-    job->lease = 0;
-    job->until_us = 0;
-    job->counts.buries++;
-}
-
-static void model_fail(struct model_job *job)
-{
-    job->failures++;
-    if (job->wait_count && job->failures > job->wait_count)
-        model_bury(job);
-    else
-        model_wait(job, life->now_us + (job->wait_count ? job->waits_us[job->failures - 1] : 0));
-}
-
-static uint64_t find_id(int id)
-{
-    for (uint64_t i = 1; i < life->seq_next; i++) {
-        if (id >= 0 && life->jobs[i].state != JOB_GONE && life->jobs[i].id == id)
-            return i;
-    }
-    return 0;
-}
-
-/* ---- events ---- */
-
-/* A new job's record takes the place of one of another job with its id. */
-static void give_place(struct model_job *job, uint64_t where)
-{
-    struct model_job *other = life->jobs;
-    while (other->where != where)
-        other++;
-    other->where = 0;
-    job->where = where;
-}
-
-static struct stored keep_event(struct event_sink *sink, const struct event *event)
-{
-    (void)sink;
-    MUST(life->event_count < EVENTS_MAX);
-    struct kept *kept = &life->events[life->event_count++];
-    kept->event = *event;
-    memcpy(kept->id, event->id.len ? event->id.at : "", event->id.len);
-    memcpy(kept->topic, event->topic.len ? event->topic.at : "", event->topic.len);
-    kept->event.id.at = kept->id;
-    kept->event.topic.at = kept->topic;
-    kept->event.retry_us = kept->waits_us;
-    if (event->retry_count)
-        memcpy(kept->waits_us, event->retry_us, event->retry_count * sizeof(int64_t));
-    struct model_job *job = &life->jobs[event->job.seq];
-    if (event->kind == EVENT_JOB && job->where == 0 && event->record.where)
-        give_place(job, event->record.where);
-    if (event->kind == EVENT_GONE || event->kind == EVENT_JOB)
-        MUST(event->record.where == job->where); /* the engine learns which record dies */
-    if (event->kind == EVENT_GONE)
-        job->where = 0;
-    if (event->kind == EVENT_MOVE && event->job.state == JOB_BURIED)
-        job->buried_rank = ++life->rank;
-    if (event->kind != EVENT_JOB)
-        return (struct stored){0};
-    job->where = ++life->where;
-    kept->event.record = (struct stored){.where = job->where, .bytes = 7};
-    return kept->event.record;
-}
-
-/* ---- replies ---- */
-
-static void check_view(uint64_t seq, const struct job_view *view)
-{
-    const struct model_job *job = &life->jobs[seq];
-    MUST(view->ref.seq == seq);
-    MUST(bytes_eq(view->ref.id, id_text(job->id)));
-    MUST(bytes_eq(view->topic, topic_name(job->topic)));
-    MUST(view->state == job->state);
-    MUST(view->priority == job->priority);
-    MUST(view->due_us == job->due_us);
-    MUST(view->until_us == job->until_us);
-    MUST(view->ttr_us == job->ttr_us);
-    MUST(view->lease == job->lease);
-    MUST(view->failures == job->failures);
-    MUST(view->retry_count == job->wait_count);
-    MUST(view->body_len == job->body_len);
-    MUST(view->where == job->where);
-    MUST(memcmp(&view->counts, &job->counts, sizeof(job->counts)) == 0);
-}
-
-/* Jobs were handed out: they must be the ones, in order, and as many as possible. */
-static void check_taken(const struct reply *reply, const struct model_waiter *waiter)
-{
-    const int *topics = waiter->topics;
-    int count = waiter->topic_count;
-    bool listed = waiter->listed;
-    uint32_t max = waiter->max;
-    MUST(reply->count >= 1 && reply->count <= max);
-    for (uint32_t i = 0; i < reply->count; i++) {
-        uint64_t seq = choose(topics, count, listed);
-        MUST(seq != 0);
-        struct model_job *job = &life->jobs[seq];
-        MUST(job->due_us <= life->now_us); /* P3 */
-        model_lease(job, waiter->bound);
-        check_view(seq, &reply->jobs[i]);
-    }
-    MUST(reply->count == max || choose(topics, count, listed) == 0);
-}
-
-/* Is the waiter the first to have parked on some topic that has a job for it? */
-static bool is_its_turn(const struct model_waiter *waiter)
-{
-    for (int i = 0; i < waiter->topic_count; i++) {
-        bool first = best_of(waiter->topics[i]) != 0;
-        for (int w = 0; w < WAITERS_MAX && first; w++) {
-            const struct model_waiter *other = &life->waiters[w];
-            for (int t = 0; t < other->topic_count; t++) {
-                if (other->parked && other->order < waiter->order &&
-                    other->topics[t] == waiter->topics[i])
-                    first = false;
-            }
-        }
-        if (first)
-            return true;
-    }
-    return false;
-}
-
-static void waiter_answered(struct model_waiter *waiter, const struct reply *reply)
-{
-    MUST(waiter->parked);
-    bool over = waiter->until_us <= life->now_us;
-    if (reply->err) {
-        MUST(reply->err == ERR_EMPTY && over);
-        MUST(choose(waiter->topics, waiter->topic_count, waiter->listed) == 0);
-    } else {
-        MUST(over || is_its_turn(waiter));
-        check_taken(reply, waiter);
-    }
-    waiter->parked = false;
-}
-
-static void hear(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
-{
-    (void)callbacks;
-    if (ctx != life) {
-        waiter_answered(ctx, reply);
-        return;
-    }
-    MUST(!life->replied);
-    life->replied = true;
-    life->reply = *reply;
-    life->reply.jobs = life->views;
-    MUST(reply->count <= 64);
-    if (reply->jobs && reply->count)
-        memcpy(life->views, reply->jobs, reply->count * sizeof(*reply->jobs));
-    for (uint32_t i = 0; reply->jobs && i < reply->count; i++) { /* borrowed until we return */
-        memcpy(life->ids[i], reply->jobs[i].ref.id.at, reply->jobs[i].ref.id.len);
-        life->views[i].ref.id.at = life->ids[i];
-    }
-    if (reply->cursor.len)
-        memcpy(life->cursor, reply->cursor.at, CURSOR_BYTES);
-    life->reply.cursor.at = life->cursor;
-}
-
-static enum err apply(const struct cmd *cmd)
-{
-    life->replied = false;
-    (void)core_apply(life->core, life->now_us, cmd, life);
-    MUST(life->replied);
-    return life->reply.err;
-}
+#include "core_model_steps.h"
 
 /* ---- steps ---- */
 
@@ -359,96 +112,6 @@ static void step_cancel(void)
     core_cancel(life->core, waiter->handle); /* perhaps one that was answered long ago */
 }
 
-static enum err expect_lease(const struct model_job *job, uint64_t lease)
-{
-    if (job->state != JOB_RESERVED)
-        return lease ? ERR_STALE_LEASE : ERR_WRONG_STATE;
-    return lease && lease != job->lease ? ERR_STALE_LEASE : OK;
-}
-
-static enum err expect(const struct model_job *job, const struct cmd *cmd)
-{
-    if (job->state == JOB_GONE)
-        return ERR_NOT_FOUND;
-    if (cmd->kind == CMD_RESERVE_JOB)
-        return job->state == JOB_RESERVED ? ERR_WRONG_STATE : OK;
-    if (cmd->kind == CMD_DELETE && cmd->job.if_free && job->state == JOB_RESERVED)
-        return ERR_WRONG_STATE;
-    if (cmd->kind == CMD_DELETE)
-        return cmd->job.lease ? expect_lease(job, cmd->job.lease) : OK;
-    if (cmd->kind == CMD_KICK)
-        return job->state == JOB_DELAYED || job->state == JOB_BURIED ? OK : ERR_WRONG_STATE;
-    if (cmd->kind == CMD_RUN || cmd->kind == CMD_RESCHEDULE)
-        return job->state == JOB_DELAYED ? OK : ERR_WRONG_STATE;
-    return expect_lease(job, cmd->job.lease);
-}
-
-static void model_release(struct model_job *job, const struct cmd_job *cmd)
-{
-    if (cmd->has_priority)
-        job->priority = cmd->priority;
-    if (cmd->why == RELEASE_UNDELIVERED && !cmd->has_delay) {
-        job->counts.reserves--;
-        model_wait(job, job->due_us);
-        return;
-    }
-    if (cmd->why == RELEASE_ABANDONED) {
-        model_fail(job);
-        return;
-    }
-    job->counts.releases++;
-    if (!cmd->has_delay) {
-        model_fail(job);
-        return;
-    }
-    job->failures = (uint16_t)(job->failures + (cmd->why != RELEASE_UNDELIVERED));
-    int64_t due_us = cmd->due_us > life->now_us ? cmd->due_us : life->now_us;
-    if (cmd->why == RELEASE_UNDELIVERED && job->due_us > due_us)
-        due_us = job->due_us;
-    model_wait(job, due_us);
-}
-
-static void model_kick(struct model_job *job)
-{
-    job->counts.kicks++;
-    if (job->state == JOB_BURIED)
-        job->failures = 0;
-    model_wait(job, life->now_us);
-}
-
-static void model_reserve_job(struct model_job *job, bool bound)
-{
-    if (job->state == JOB_BURIED)
-        job->failures = 0;
-    model_lease(job, bound);
-}
-
-static void model_do(struct model_job *job, const struct cmd *cmd)
-{
-    const struct cmd_job *asked = &cmd->job;
-    if (cmd->kind == CMD_RELEASE) {
-        model_release(job, asked);
-    } else if (cmd->kind == CMD_RESERVE_JOB) {
-        model_reserve_job(job, asked->bound);
-    } else if (cmd->kind == CMD_TOUCH) {
-        job->until_us = life->now_us + (asked->has_ttr ? asked->ttr_us : job->ttr_us);
-    } else if (cmd->kind == CMD_BURY) {
-        if (asked->has_priority)
-            job->priority = asked->priority;
-        model_bury(job);
-    } else if (cmd->kind == CMD_KICK) {
-        model_kick(job);
-    } else if (cmd->kind == CMD_RUN) {
-        model_wait(job, life->now_us);
-    } else if (cmd->kind == CMD_RESCHEDULE) {
-        if (asked->has_priority)
-            job->priority = asked->priority;
-        if (asked->has_body)
-            job->body_len = (uint32_t)asked->body.len;
-        model_wait(job, asked->has_due ? asked->due_us : job->due_us);
-    }
-}
-
 static void step_job(void)
 {
     static const enum cmd_kind kinds[] = {CMD_FINISH, CMD_FINISH,     CMD_RELEASE,    CMD_RELEASE,
@@ -476,6 +139,8 @@ static void step_job(void)
         .due_us = life->now_us + (int64_t)below(3000) - 500,
         .ttr_us = 1 + (int64_t)below(3000),
         .body = bytes_of("12345", below(6)),
+        .note = bytes_of("12345", below(3)),
+        .note_code = (uint16_t)below(600),
     };
     enum err err = expect(job, &cmd);
     MUST(apply(&cmd) == err);
@@ -489,30 +154,6 @@ static void step_job(void)
     }
     model_do(job, &cmd);
     check_view(seq, &life->views[0]);
-}
-
-static uint64_t soonest_delayed(int topic)
-{
-    uint64_t soonest = 0;
-    for (uint64_t i = 1; i < life->seq_next; i++) {
-        const struct model_job *job = &life->jobs[i];
-        if (job->state == JOB_DELAYED && job->topic == topic &&
-            (!soonest || job->due_us < life->jobs[soonest].due_us))
-            soonest = i;
-    }
-    return soonest;
-}
-
-static uint64_t oldest_buried(int topic)
-{
-    uint64_t oldest = 0;
-    for (uint64_t i = 1; i < life->seq_next; i++) {
-        const struct model_job *job = &life->jobs[i];
-        if (job->state == JOB_BURIED && job->topic == topic &&
-            (!oldest || job->buried_rank < life->jobs[oldest].buried_rank))
-            oldest = i;
-    }
-    return oldest;
 }
 
 static void step_topic(void)
@@ -535,6 +176,10 @@ static void step_topic(void)
             cmd.topic.pause_until_us > life->now_us ? cmd.topic.pause_until_us : 0;
     } else if (cmd.kind == CMD_RESUME || cmd.kind == CMD_REMOVE_TOPIC) {
         life->paused_until_us[topic] = 0;
+        if (cmd.kind == CMD_REMOVE_TOPIC && life->settings_version[topic]) {
+            life->settings_version[topic] = 0;
+            life->seq_next++; /* that was a change, and has a version */
+        }
     } else {
         bool buried = cmd.topic.state == JOB_BURIED ||
                       (cmd.topic.state == JOB_GONE && oldest_buried(topic) != 0);
@@ -544,25 +189,6 @@ static void step_topic(void)
             model_kick(&life->jobs[i]);
         MUST(err || (life->reply.count == count && life->reply.more == (next(topic) != 0)));
     }
-}
-
-static void step_peek(void)
-{
-    static uint64_t (*const first[JOB_STATES])(int) = {
-        [JOB_DELAYED] = soonest_delayed,
-        [JOB_READY] = best_of,
-        [JOB_BURIED] = oldest_buried,
-    };
-    int topic = (int)below(TOPICS);
-    enum job_state state = (enum job_state)(1 + below(JOB_STATES - 1));
-    if (state == JOB_RESERVED || life->paused_until_us[topic])
-        return; /* best_of() knows nothing of a paused topic; peek shows its jobs */
-    struct cmd cmd = {.kind = CMD_PEEK, .topic = {.topic = topic_name(topic), .state = state}};
-    uint64_t expected = first[state](topic);
-    enum err err = apply(&cmd);
-    MUST(err == (expected ? OK : ERR_NOT_FOUND));
-    if (expected)
-        check_view(expected, &life->views[0]);
 }
 
 static void step_clear(void)
@@ -623,6 +249,7 @@ static void step_list(void)
 static void step_time(void)
 {
     life->now_us += (int64_t)below(1500);
+    bring_due();
     for (int i = 0; i < TOPICS; i++) {
         if (life->paused_until_us[i] <= life->now_us)
             life->paused_until_us[i] = 0;
@@ -642,20 +269,6 @@ static void step_time(void)
         sliced = sliced && !(life->waiters[i].parked && life->waiters[i].until_us <= life->now_us);
     while (core_tick(life->core, life->now_us, sliced ? 1 + (uint32_t)below(20) : 10000))
         ;
-}
-
-static void step_relocate(void)
-{
-    uint64_t seq = 1 + below(life->seq_next);
-    struct model_job *job = &life->jobs[seq];
-    uint64_t where = below(4) ? job->where : 1;
-    bool expected = job->state != JOB_GONE && where == job->where;
-    bool carried =
-        core_relocate(life->core, seq, where, (struct bytes){0}, bytes_of("12345", job->body_len));
-    MUST(carried == expected);
-    for (uint32_t cursor = 0; below(8) == 0;)
-        if (!core_relocate_topics(life->core, &cursor, 1 + (uint32_t)below(5)))
-            break;
 }
 
 /* ---- checks after a step ---- */
@@ -681,6 +294,7 @@ static void check_all(void)
         if (waiter->parked)
             MUST(choose(waiter->topics, waiter->topic_count, waiter->listed) == 0);
     }
+    check_places();
     core_valid(life->core);
     MUST(core_next_us(life->core) > life->now_us);
 }
@@ -692,9 +306,10 @@ static void check_replay(void)
         if (life->jobs[i].state == JOB_RESERVED && life->jobs[i].bound)
             return; /* the events do not tell of it, but they will of its end */
     }
+    struct event_sink sink = {.emit = keep_event}; /* nobody counts what dies there */
     struct core *copy = core_new(&(struct core_options){
         .limits = {.jobs = 1, .topics = 1, .waiters = 1}, /* limits do not count in replay */
-        .sink = &life->sink,
+        .sink = &sink,
         .callbacks = &life->callbacks,
         .now_us = life->now_us,
         .hash_key = below(1000),
@@ -704,6 +319,7 @@ static void check_replay(void)
         for (int i = 0; i < life->event_count; i++)
             MUST(core_replay(copy, &life->events[i].event) == OK);
     }
+    replay_all_far(copy);
     core_replayed(copy, life->now_us);
     core_valid(copy);
     MUST(core_digest(copy) == core_digest(life->core));
@@ -739,8 +355,12 @@ static void step(void)
         step_peek();
     else if (dice < 87)
         step_relocate();
+    else if (dice < 89)
+        step_configure();
     else
         step_time();
+    for (uint64_t i = has_far() ? 1 + below(5) : 0; i > 0; i--)
+        step_depart();
     while (core_match(life->core, life->now_us, 1000))
         ;
     check_all();
@@ -751,6 +371,10 @@ static void live(uint64_t seed)
     memset(life->jobs, 0, sizeof(life->jobs));
     memset(life->waiters, 0, sizeof(life->waiters));
     memset(life->paused_until_us, 0, sizeof(life->paused_until_us));
+    memset(life->settings_version, 0, sizeof(life->settings_version));
+    memset(life->lives, 0, sizeof(life->lives));
+    memset(life->is_far, 0, sizeof(life->is_far));
+    life->live_count = 0;
     life->seed = seed;
     life->random = seed;
     life->now_us = seed % 4 ? 1790000000000000 : -3000; /* across zero, too */
@@ -766,6 +390,7 @@ static void live(uint64_t seed)
         .lease_first = life->lease_next,
         .seq_first = life->seq_next,
     });
+    core_use_far_key(life->core, FAR_KEY);
     for (life->step = 0; life->step < STEPS; life->step++) {
         step();
         if (life->step % 100 == 99)
@@ -780,6 +405,7 @@ static void p9_random_lives_agree_with_the_model_and_replay_to_the_same_state(vo
     life = mem_zalloc(sizeof(*life));
     life->events = mem_alloc(EVENTS_MAX * sizeof(*life->events));
     life->sink.emit = keep_event;
+    life->sink.died = place_died;
     life->callbacks.reply = hear;
     for (uint64_t seed = 1; seed <= LIVES; seed++)
         live(seed);

@@ -225,10 +225,11 @@ static bool serves(void *owner)
     return true;
 }
 
-static void ignore_beat(void *owner, const struct bytes *policy)
+static void ignore_beat(void *owner, const struct bytes *policy, uint64_t settings_changes)
 {
     (void)owner;
     (void)policy;
+    (void)settings_changes;
 }
 
 static void leave_word(void *owner)

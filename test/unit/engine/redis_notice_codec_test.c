@@ -124,30 +124,45 @@ static void what_is_due_meanwhile_is_promoted_next(void **state)
     promoter_fini(&promoter);
 }
 
+static void start_consumers(struct news_test *test, struct consumers *consumers)
+{
+    consumers_init(consumers, &(struct consumers_options){.space = &test->space,
+                                                          .calls = &test->calls,
+                                                          .loop = &test->loop,
+                                                          .believe_us = NOW_US,
+                                                          .waiters_max = 10,
+                                                          .timeout_us = NOW_US});
+    consumers_heard(consumers, 0, true);
+}
+
 static void never_answered(struct ticket *ticket, const struct reply *reply)
 {
     (void)ticket;
     assert_int_equal(reply->err, ERR_DRAINING); /* at the end */
 }
 
+static const struct bytes topic = {"t", 1};
+
+/* Its reserve is under way. */
+static void start_with_one_who_waits(struct news_test *test, struct consumers *consumers,
+                                     struct ticket *ticket)
+{
+    struct cmd_reserve reserve = {
+        .topics = &topic, .topic_count = 1, .max = 1, .wait_us = 50 * NOW_US};
+    *ticket = (struct ticket){.answered = never_answered};
+    start_consumers(test, consumers);
+    consumers_reserve(consumers, &reserve, ticket);
+    consumers_match(consumers);
+}
+
+static const char none[] = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
+
 static void a_notice_is_newer_than_the_answer_behind_it(void **state)
 {
     struct news_test *test = *state;
     struct consumers consumers;
-    struct ticket ticket = {.answered = never_answered};
-    struct bytes topic = BYTES("t");
-    struct cmd_reserve reserve = {
-        .topics = &topic, .topic_count = 1, .max = 1, .wait_us = 50 * NOW_US};
-    static const char none[] = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
-    consumers_init(&consumers, &(struct consumers_options){.space = &test->space,
-                                                           .calls = &test->calls,
-                                                           .loop = &test->loop,
-                                                           .believe_us = NOW_US,
-                                                           .waiters_max = 10,
-                                                           .timeout_us = NOW_US});
-    consumers_heard(&consumers, 0, true);
-    consumers_reserve(&consumers, &reserve, &ticket);
-    consumers_match(&consumers);
+    struct ticket ticket;
+    start_with_one_who_waits(test, &consumers, &ticket);
     consumers_ready(&consumers, topic, 0, TOLD_US);
     consumers_match(&consumers);
     assert_int_equal(count_under_way(test), 1); /* it is needed here: nobody else is told */
@@ -160,25 +175,45 @@ static void a_notice_is_newer_than_the_answer_behind_it(void **state)
     consumers_fini(&consumers);
 }
 
+static bool passes_on(struct news_test *test)
+{
+    const struct script_request *call = under_way(test);
+    struct bytes text = call ? buf_bytes(&call->request) : BYTES("");
+    return memmem(text.at, text.len, "\r\np\r\n", 5) != NULL;
+}
+
+/* It was told of a job while a reserve was under way that had come before that job; then the one
+   who waited for it has gone. */
+static void one_told_of_a_job_whose_consumer_goes_meanwhile_passes_it_on(void **state)
+{
+    struct news_test *test = *state;
+    struct consumers consumers;
+    struct ticket ticket;
+    start_with_one_who_waits(test, &consumers, &ticket);
+    assert_int_equal(count_under_way(test), 1);
+    consumers_ready(&consumers, topic, 0, TOLD_US);
+    consumers_cancel(&consumers, ticket.held);
+    consumers_match(&consumers);
+    assert_int_equal(count_under_way(test), 1); /* it may get that job, and give it back */
+    assert_false(passes_on(test));
+    answer(test, 5, 16, none);
+    consumers_match(&consumers);
+    assert_true(passes_on(test));
+    answer(test, 5, 0, "");
+    assert_null(under_way(test));
+    consumers_fini(&consumers);
+}
+
 static void one_told_of_a_job_that_it_does_not_need_passes_it_on(void **state)
 {
     struct news_test *test = *state;
     struct consumers consumers;
-    struct bytes topic = BYTES("t"), text;
-    consumers_init(&consumers, &(struct consumers_options){.space = &test->space,
-                                                           .calls = &test->calls,
-                                                           .loop = &test->loop,
-                                                           .believe_us = NOW_US,
-                                                           .waiters_max = 10,
-                                                           .timeout_us = NOW_US});
-    consumers_heard(&consumers, 0, true);
+    start_consumers(test, &consumers);
     consumers_ready(&consumers, topic, 0, TOLD_HINT);
     consumers_ready(&consumers, topic, 0, TOLD_ALL);
     assert_null(under_way(test));
     consumers_ready(&consumers, topic, 0, TOLD_US); /* nobody has ever asked for it here */
-    assert_non_null(under_way(test));
-    text = buf_bytes(&under_way(test)->request);
-    assert_non_null(memmem(text.at, text.len, "\r\np\r\n", 5));
+    assert_true(passes_on(test));
     answer(test, 5, 0, "");
     assert_null(under_way(test));
     consumers_fini(&consumers);
@@ -190,6 +225,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_due_meanwhile_is_promoted_next, setup, teardown),
         cmocka_unit_test_setup_teardown(one_told_of_a_job_that_it_does_not_need_passes_it_on, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            one_told_of_a_job_whose_consumer_goes_meanwhile_passes_it_on, setup, teardown),
         cmocka_unit_test_setup_teardown(a_notice_is_newer_than_the_answer_behind_it, setup,
                                         teardown),
     };

@@ -133,6 +133,36 @@ static void p3_who_set_it_to_what_is_ahead_of_ours_is_believed(void **state)
     assert_int_equal(by_us, 4 * SECOND_US);
 }
 
+/* We were 296 ms behind, another has mended that, and then the clock has leapt: what it shows is
+   more than the other can have set it to. Whoever believed it would end leases early. */
+static void p4_a_clock_that_leaps_after_it_was_set_to_what_is_ahead_is_set_again(void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us, now_us = NOW_US + 300 * MS;
+    (void)state;
+    set_us = NOW_US + 200 * MS + 296 * MS;
+    assert_int_equal(look(&clock, now_us, 1721 * MS, 4, &by_us), CLOCK_TO_SET);
+    assert_in_range(-by_us, 1719 * MS, 1724 * MS);
+    clock = known_clock();
+    set_us = NOW_US + 200 * MS + 296 * MS;
+    assert_int_equal(look(&clock, now_us, 296 * MS, 4, &by_us), CLOCK_ADOPTED);
+}
+
+/* The same of one that may have stood still since: the others have some seconds to set it. */
+static void p4_one_that_stood_still_waits_for_who_sets_a_clock_that_leapt_after_it_was_set(
+    void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us, now_us = NOW_US + 300 * MS;
+    (void)state;
+    clock.may_have_stood_still = true;
+    set_us = NOW_US + 200 * MS + 10 * SECOND_US;
+    assert_int_equal(look(&clock, now_us, HOUR_US, 4, &by_us), CLOCK_KEPT);
+    set_us += SECOND_US;
+    assert_int_equal(look(&clock, now_us + SECOND_US, 10 * SECOND_US, 5, &by_us), CLOCK_ADOPTED);
+    assert_int_equal(clock.least_us, 10 * SECOND_US - MS);
+}
+
 /* Another has set it when it had leapt, as we would have, and then it has leapt back. */
 static void p3_a_clock_that_leaps_back_after_it_was_set_is_set_again(void **state)
 {
@@ -196,6 +226,9 @@ int main(void)
         cmocka_unit_test(answers_make_it_more_exact),
         cmocka_unit_test(p3_a_leap_is_set_right_and_drift_is_taken_over),
         cmocka_unit_test(p3_who_set_it_to_what_is_ahead_of_ours_is_believed),
+        cmocka_unit_test(p4_a_clock_that_leaps_after_it_was_set_to_what_is_ahead_is_set_again),
+        cmocka_unit_test(
+            p4_one_that_stood_still_waits_for_who_sets_a_clock_that_leapt_after_it_was_set),
         cmocka_unit_test(p3_a_clock_that_leaps_back_after_it_was_set_is_set_again),
         cmocka_unit_test(p3_a_daemon_that_has_just_come_believes_who_sets_the_clock),
         cmocka_unit_test(p3_a_clock_from_before_it_was_set_is_set_again),

@@ -5,6 +5,7 @@
 #include "redis_calls_bed.h"
 
 #include "engine/redis/requeue.h"
+#include "engine/redis/script_parts.h"
 
 enum { MANY = 600, AT_ONCE = 512, SECOND_US = 1000 * 1000 };
 
@@ -63,11 +64,29 @@ static void releases_are_tried_until_they_are_answered(void **state)
     }
 }
 
+/* A delivery that was not tried, and is to be tried again later. */
+static void a_release_for_later_keeps_its_time(void **state)
+{
+    struct redis_requeue_test *test = *state;
+    for (uint64_t later = 0; later < 2; later++) {
+        redis_requeue_add(&test->requeue, &(struct cmd_job){.ref.seq = later,
+                                                            .lease = 7,
+                                                            .why = RELEASE_UNDELIVERED,
+                                                            .has_delay = later,
+                                                            .due_us = 3 * SECOND_US});
+        const struct script_request *call =
+            LIST_ENTRY(test->bed.calls.partitions[later].calls.next, struct script_request, place);
+        struct bytes due = script_argument(buf_bytes(&call->request), 7);
+        assert_int_equal(due.len > 0, later);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(releases_are_tried_until_they_are_answered, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_release_for_later_keeps_its_time, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,28 @@ static void a_pop_does_not_wait(void **state)
                         "\"t\",\"delayTime\":1700000000123,\"ttrTime\":5,\"message\":\"m\"}}");
 }
 
+static void a_pop_waits_and_takes_several_if_it_says_so(void **state)
+{
+    (void)state;
+    struct call call = call_of(HTTP_M_GET, "/pop/t?wait=30s&max=5", NULL);
+    assert_int_equal(call.cmd.reserve.wait_us, 30 * SECOND_US);
+    assert_int_equal(call.cmd.reserve.max, 5);
+    struct reply empty = {.kind = CMD_RESERVE, .err = ERR_EMPTY};
+    assert_string_equal(answer(&call, &empty), "{\"code\":0,\"msg\":\"操作成功！\",\"data\":[]}");
+    struct job_view jobs[] = {{.ref.seq = 1, .topic = BYTES("t")},
+                              {.ref.seq = 2, .topic = BYTES("t")}};
+    struct reply reply = {.kind = CMD_RESERVE, .count = 2, .jobs = jobs};
+    const char *text = answer(&call, &reply);
+    assert_non_null(strstr(text, "\"data\":[{\"id\":\"1\","));
+    assert_non_null(strstr(text, "},{\"id\":\"2\","));
+    static const char *const bad[] = {"/pop/t?wait=x", "/pop/t?wait=601s", "/pop/t?max=0",
+                                      "/pop/t?max=6", "/pop/t?max="};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        call = call_of(HTTP_M_GET, bad[i], NULL);
+        assert_int_equal(call.kind, CALL_PROBLEM);
+    }
+}
+
 static void ids_are_read_as_they_are_shown(void **state)
 {
     (void)state;
@@ -102,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_push_takes_query_and_form_and_both_dates),
         cmocka_unit_test(a_pop_does_not_wait),
+        cmocka_unit_test(a_pop_waits_and_takes_several_if_it_says_so),
         cmocka_unit_test(ids_are_read_as_they_are_shown),
         cmocka_unit_test(failures_have_the_originals_shape),
     };

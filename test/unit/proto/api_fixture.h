@@ -44,6 +44,7 @@ struct ask {
     const char *accept;
     bool cross_site;
     const char *host; /* or NULL */
+    const char *if_match, *if_none_match;
 };
 
 static inline struct bytes text_or_nothing(const char *text)
@@ -68,6 +69,8 @@ static inline struct call ask(enum api_dialect dialect, struct ask asked)
         .keep_alive = true,
         .cross_site = asked.cross_site,
         .host = text_or_nothing(asked.host),
+        .if_match = text_or_nothing(asked.if_match),
+        .if_none_match = text_or_nothing(asked.if_none_match),
     };
     struct api_site site = {.root = dialect, .hosts = BYTES("queue.example, other.example")};
     api_decode(&site, &fixture_limits, &request, NOW_US, &fixture_arena, &call);

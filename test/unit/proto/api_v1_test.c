@@ -117,7 +117,7 @@ static void what_is_wrong_is_named(void **state)
         {"{\"body_base64\":\"A\"}", "bad_field", "body_base64"},
         {"{\"content_type\":\"a\\nb\"}", "bad_field", "content_type"},
         {"{\"retry\":\"5s\"}", "bad_field", "retry"},
-        {"{\"retry\":[\"x\"]}", "bad_field", "retry"},
+        {"{\"retry\":[\"x\"]}", "bad_field", "retry[0]"},
         {"{\"if_exists\":\"maybe\"}", "bad_field", "if_exists"},
         {"{\"durability\":1}", "bad_field", "durability"},
         {"{\"state\":\"ready\"}", "bad_field", "state"},
@@ -408,7 +408,8 @@ static void commands_on_all_jobs_of_a_topic_are_asked_for_by_name(void **state)
     assert_int_equal(call.cmd.kind, CMD_REMOVE_TOPIC);
     struct reply reply = {.kind = CMD_REMOVE_TOPIC, .count = 7};
     assert_string_equal(answer(&call, &reply), "{\"jobs\":7,\"removed\":true}");
-    assert_string_equal(v1(HTTP_M_PUT, "/v1/topics/t", NULL).problem.allow, "GET, HEAD, DELETE");
+    assert_string_equal(v1(HTTP_M_PATCH, "/v1/topics/t", NULL).problem.allow,
+                        "GET, HEAD, PUT, DELETE");
     assert_true(v1(HTTP_M_POST, "/v1/topics/t/pause", NULL).cmd.topic.must_exist);
     call = v1(HTTP_M_POST, "/v1/topics/t/pause", "{\"create\":true}");
     assert_int_equal(call.kind, CALL_CMD);

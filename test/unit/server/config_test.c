@@ -52,9 +52,46 @@ static void the_first_line_that_is_wrong_is_named(void **state)
     (void)state;
     expect_error("[server]\nno sense\n\n[limits]\njbs = 1\n",
                  ":2: not a [section], a key = value, or a comment");
+    expect_error(
+        "[server]\nlog_level = info # more\n",
+        ":2: log_level = info # more: must be debug, info, warn or error; a comment stands on "
+        "a line of its own");
     expect_error("[limits]\njobs = x\nno sense\n",
                  ":2: jobs = x: must be a whole number from 1 to 2000000000 (to 268435455 with the "
                  "embedded engine)");
+}
+
+static void a_file_that_is_not_there_is_named_with_how_to_make_one(void **state)
+{
+    (void)state;
+    assert_int_equal(config_read(&config, "/nonexistent/x.conf", &error), ERR_NOT_FOUND);
+    assert_string_equal(error.text, "/nonexistent/x.conf: No such file or directory; laterd "
+                                    "--print-config writes one with every key");
+}
+
+static void push_rules_are_read_and_bad_ones_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(check("[push]\nallow = 10.0.0.0/8, ::1\nallow = 127.0.0.1\nports = 9000+\n"
+                           "unix_sockets = /run/a.sock, /run/b.sock\nunix_sockets = /c\n"
+                           "proxy = http://u:p@proxy:3128\ntimeout = 30\n"),
+                     OK);
+    assert_int_equal(config.push_rule.allow_count, 3);
+    assert_true(address_rule_allows_port(&config.push_rule, 9000));
+    assert_false(address_rule_allows_port(&config.push_rule, 443));
+    assert_string_equal(config.push_unix_sockets, "/run/a.sock\n/run/b.sock\n/c\n");
+    assert_int_equal(config.push_timeout_us, 30000000);
+    expect_error("[push]\nallow = 10.1.2.3/8\n",
+                 ":2: push.allow = 10.1.2.3/8: an address has bits behind its length: 10.1.2.3/8 "
+                 "must be 10.0.0.0/8");
+    expect_error("[push]\n\nports = https\n", ":3: push.ports = https: it must be ports such as "
+                                              "443, 8000-8099 or 1024+, from 1 to 65535");
+    expect_error("[push]\nunix_sockets = /a, b\n",
+                 ":2: unix_sockets = /a, b: must be paths that begin with /, up to 107 bytes each, "
+                 "between commas");
+    expect_error("[push]\nproxy = u:secret@proxy:3128\n",
+                 ":2: proxy = …: must be http://host:port, or with https or socks5h; up to 255 "
+                 "bytes");
 }
 
 static void a_key_that_is_set_twice_is_refused_with_both_lines(void **state)
@@ -97,9 +134,10 @@ static void values_that_do_not_fit_name_the_line_and_both_values(void **state)
     expect_error("[defaults]\nttr = 400d\n",
                  ":2: defaults.ttr = 400d: must not be above limits.ttr_seconds (365d, the "
                  "default)");
-    expect_error("[server]\nbeanstalk = none\nhttp = none\n",
-                 ":3: server.http and server.beanstalk are both none: there must be a listener, "
-                 "such as http = 127.0.0.1:9277");
+    expect_error(
+        "[server]\nbeanstalk = none\nhttp = none\n",
+        ":3: server.http, server.beanstalk and server.sdmq are all none: there must be a listener, "
+        "such as http = 127.0.0.1:9277");
     expect_error("[redis]\nprefix = {a}\n",
                  ":2: prefix = {a}: must be 1 to 64 bytes without { and }");
 }
@@ -144,6 +182,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_section_without_its_bracket_names_its_line),
         cmocka_unit_test(the_first_line_that_is_wrong_is_named),
+        cmocka_unit_test(a_file_that_is_not_there_is_named_with_how_to_make_one),
+        cmocka_unit_test(push_rules_are_read_and_bad_ones_refused),
         cmocka_unit_test(a_key_that_is_set_twice_is_refused_with_both_lines),
         cmocka_unit_test(a_second_file_goes_over_the_first),
         cmocka_unit_test(values_that_do_not_fit_name_the_line_and_both_values),

@@ -14,6 +14,8 @@ struct bed {
     struct server server;
     struct engine engine;
     unsigned submitted, cancelled;
+    uint8_t retry_count; /* of the push submitted last */
+    int64_t retry_us, ttr_us;
     enum err health;
 };
 
@@ -33,9 +35,14 @@ static struct bed *bed_of(const struct engine *engine)
 static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd,
                                     struct ticket *ticket)
 {
-    (void)cmd;
+    struct bed *bed = bed_of(engine);
     (void)ticket;
-    bed_of(engine)->submitted++;
+    bed->submitted++;
+    if (cmd->kind == CMD_PUSH) {
+        bed->retry_count = cmd->push.retry_count;
+        bed->retry_us = bed->retry_count ? cmd->push.retry_us[0] : -1;
+        bed->ttr_us = cmd->push.ttr_us;
+    }
     return SUBMIT_PARKED;
 }
 
@@ -141,12 +148,133 @@ static void memory_is_admitted_up_to_its_limit(void **state)
     mem_free(some);
 }
 
+/* ---- settings of topics ---- */
+
+static void open_with_settings(struct bed *bed, const char *settings)
+{
+    open_bed(bed);
+    bed->server.registry =
+        registry_new(&(struct registry_options){.hash_key = 1, .read = topic_settings_read});
+    struct settings_observer *observer = registry_observer(bed->server.registry);
+    observer->changed(observer, BYTES("t"), 1, bytes_str(settings));
+}
+
+static void push_to(struct bed *bed, struct cmd_push push)
+{
+    struct cmd cmd = {.kind = CMD_PUSH, .push = push};
+    (void)server_submit(&bed->server, &worker, &cmd, NULL);
+}
+
+static void a_push_gets_what_it_does_not_say_from_its_topic(void **state)
+{
+    const int64_t own_us[] = {5};
+    struct bed bed;
+    (void)state;
+    open_with_settings(&bed, "{\"retry\":[\"1s\",\"2s\"],\"attempts\":2,\"ttr\":\"9s\"}");
+    bed.server.options.api.ttr_max_us = INT64_MAX;
+    push_to(&bed, (struct cmd_push){.topic = BYTES("t"), .ttr_us = 7, .ttr_is_default = true});
+    assert_int_equal(bed.retry_count, 1);
+    assert_int_equal(bed.retry_us, 1000000);
+    assert_int_equal(bed.ttr_us, 9000000);
+    push_to(&bed, (struct cmd_push){
+                      .topic = BYTES("t"), .ttr_us = 7, .retry_us = own_us, .retry_count = 1});
+    assert_int_equal(bed.retry_us, 5);
+    assert_int_equal(bed.ttr_us, 7);
+    push_to(&bed, (struct cmd_push){.topic = BYTES("t"), .ttr_us = 7, .retry_given = true});
+    assert_int_equal(bed.retry_count, 0);
+    push_to(&bed, (struct cmd_push){.topic = BYTES("u"), .ttr_us = 7});
+    assert_int_equal(bed.retry_count, 0);
+    bed.server.options.api.ttr_max_us = 3000000; /* limits.ttr_seconds */
+    push_to(&bed, (struct cmd_push){.topic = BYTES("t"), .ttr_us = 7, .ttr_is_default = true});
+    assert_int_equal(bed.ttr_us, 3000000);
+    registry_free(bed.server.registry);
+}
+
+static void topics_without_a_schedule_have_that_of_the_server(void **state)
+{
+    struct bed bed;
+    (void)state;
+    open_with_settings(&bed, "{\"attempts\":4}");
+    bed.server.retry = (struct schedule){.waits_us = {3000000}, .count = 1};
+    push_to(&bed, (struct cmd_push){.topic = BYTES("u"), .ttr_us = 7});
+    assert_int_equal(bed.retry_count, 1);
+    push_to(&bed, (struct cmd_push){.topic = BYTES("t"), .ttr_us = 7});
+    assert_int_equal(bed.retry_count, 3);
+    assert_int_equal(bed.retry_us, 3000000);
+    registry_free(bed.server.registry);
+}
+
+static void a_topic_with_a_target_has_waits_of_its_own_if_nobody_says_any(void **state)
+{
+    struct bed bed;
+    (void)state;
+    open_with_settings(&bed, "{\"target\":{\"type\":\"http\"},\"attempts\":3}");
+    push_to(&bed, (struct cmd_push){.topic = BYTES("t"), .ttr_us = 7});
+    assert_int_equal(bed.retry_count, 2);
+    assert_int_equal(bed.retry_us, 5000000);
+    bed.server.retry = (struct schedule){.waits_us = {3000000}, .count = 1};
+    push_to(&bed, (struct cmd_push){.topic = BYTES("t"), .ttr_us = 7});
+    assert_int_equal(bed.retry_us, 3000000);
+    registry_free(bed.server.registry);
+}
+
+static void only_the_server_reserves_on_a_topic_with_a_target(void **state)
+{
+    const struct bytes topics[] = {BYTES("u"), BYTES("t")};
+    struct cmd cmd = {.kind = CMD_RESERVE, .reserve = {.topics = topics, .topic_count = 2}};
+    struct asked asked = {.ticket.answered = note_answer};
+    struct bed bed;
+    (void)state;
+    open_with_settings(&bed, "{\"target\":{\"type\":\"http\"}}");
+    assert_int_equal(server_submit(&bed.server, &http, &cmd, &asked.ticket), SUBMIT_ANSWERED);
+    assert_int_equal(asked.err, ERR_PUSHED_TOPIC);
+    assert_int_equal(server_submit(&bed.server, &worker, &cmd, &asked.ticket), SUBMIT_ANSWERED);
+    assert_int_equal(server_submit(&bed.server, &ourselves, &cmd, &asked.ticket), SUBMIT_PARKED);
+    cmd.reserve.topic_count = 1;
+    assert_int_equal(server_submit(&bed.server, &http, &cmd, &asked.ticket), SUBMIT_PARKED);
+    registry_free(bed.server.registry);
+}
+
+static void push_job_targets_decides_on_jobs_with_a_url(void **state)
+{
+    static const struct {
+        enum config_job_targets policy;
+        const char *topic;
+        enum err err;
+    } cases[] = {
+        {JOB_TARGETS_TOPIC, "t", OK},
+        {JOB_TARGETS_TOPIC, "u", ERR_JOB_TARGET},
+        {JOB_TARGETS_ANY, "t", OK},
+        {JOB_TARGETS_ANY, "u", OK},
+        {JOB_TARGETS_OFF, "t", ERR_JOB_TARGET},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct config config = {.job_targets = cases[i].policy};
+        struct asked asked = {.ticket.answered = note_answer};
+        struct cmd cmd = {.kind = CMD_PUSH,
+                          .push = {.topic = bytes_str(cases[i].topic), .own_target = true}};
+        struct bed bed;
+        open_with_settings(&bed, "{\"target\":{\"type\":\"http\"}}");
+        bed.server.options.config = &config;
+        enum submitted submitted = server_submit(&bed.server, &http, &cmd, &asked.ticket);
+        assert_int_equal(submitted, cases[i].err ? SUBMIT_ANSWERED : SUBMIT_PARKED);
+        assert_int_equal(asked.err, cases[i].err);
+        registry_free(bed.server.registry);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(commands_are_counted_by_who_asks),
         cmocka_unit_test(pushes_are_refused_and_nothing_else),
         cmocka_unit_test(the_engine_says_why_it_takes_no_pushes),
+        cmocka_unit_test(a_push_gets_what_it_does_not_say_from_its_topic),
+        cmocka_unit_test(topics_without_a_schedule_have_that_of_the_server),
+        cmocka_unit_test(a_topic_with_a_target_has_waits_of_its_own_if_nobody_says_any),
+        cmocka_unit_test(only_the_server_reserves_on_a_topic_with_a_target),
+        cmocka_unit_test(push_job_targets_decides_on_jobs_with_a_url),
         cmocka_unit_test(memory_is_admitted_up_to_its_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,7 @@ static inline void got_job(struct life *life, struct client *client, const struc
                            const json_t *job)
 {
     const char *lease = json_string_value(json_object_get(job, "lease"));
-    struct delivery delivery = {
+    struct handed_out delivery = {
         .number = read_version(life, job, ask->old),
         .now_us = world_now_us(life->world),
         .asked_us = ask->sent_us,

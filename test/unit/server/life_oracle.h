@@ -183,7 +183,7 @@ static inline void oracle_set_back(struct oracle *oracle, int64_t before_us, int
 /* ---- what comes back ---- */
 
 /* A job was handed to a client. */
-struct delivery {
+struct handed_out {
     unsigned number;
     int64_t now_us;
     int64_t asked_us;    /* when the client sent its reserve */
@@ -192,7 +192,7 @@ struct delivery {
     int64_t deadline_ms; /* 0: the same */
 };
 
-static inline void oracle_delivered(struct oracle *oracle, const struct delivery *delivery)
+static inline void oracle_delivered(struct oracle *oracle, const struct handed_out *delivery)
 {
     struct version *version = &oracle->versions[delivery->number];
     int64_t now_us = delivery->now_us;

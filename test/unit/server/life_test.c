@@ -30,6 +30,8 @@ enum {
     ROUNDS = 700,
     SEGMENT_BYTES = 64 * 1024,
     LARGEST_BODY = 8 * 1024,
+    FAR_SEGMENT_BYTES = 32 * 1024,
+    HORIZON_US = 200 * 1000,
 };
 
 /* ---- what clients do ---- */
@@ -117,15 +119,24 @@ static void start(struct life *life)
     boot(life);
     if (chance(life, 500))
         return;
-    uint64_t digest = core_digest(world_core(life->world));
+    uint64_t digest = world_digest(life->world);
     world_crash(life->world, some_crash(life));
     boot(life);
-    if (core_digest(world_core(life->world)) != digest)
+    if (world_digest(life->world) != digest)
         BROKEN(&life->oracle, "P9: a second recovery gives another state");
+}
+
+static void count_far(struct life *life)
+{
+    struct store_stats stats;
+    store_stats(world_store(life->world), &stats);
+    life->departed += stats.spilled_jobs;
+    life->loaded += stats.loaded_jobs;
 }
 
 static void crash(struct life *life)
 {
+    count_far(life);
     world_crash(life->world, some_crash(life));
     oracle_crashed(&life->oracle);
     leave_all(life);
@@ -280,6 +291,7 @@ static void heal(struct life *life)
 }
 
 struct sums {
+    uint64_t departed, loaded; /* jobs became far, and drew near again */
     uint64_t pushed, delivered, finished, crashes, full, failures;
 };
 
@@ -288,19 +300,22 @@ static uint64_t live_once(uint64_t seed, struct sums *sums)
 {
     struct life life = {.oracle.seed = seed};
     bool tiny = seed % 3 == 0;
-    bool exact = seed % 2; /* half of the lives see no delay but what is asked for */
+    bool far = seed % 5 < 2; /* jobs depart to slices all the time, and come back */
+    bool exact = seed % 2;   /* half of the lives see no delay but what is asked for */
     life.world = world_new(&(struct world_options){
         .seed = seed,
         .split = true,
         .disk_us = exact ? 0 : 400,
         .oversleep_us = exact ? 0 : 300,
-        .segment_bytes = SEGMENT_BYTES,
+        .segment_bytes = far ? FAR_SEGMENT_BYTES : SEGMENT_BYTES,
+        .horizon_us = far ? HORIZON_US : 0,
+        .checkpoint_bytes = 1,
         .body_bytes = LARGEST_BODY,
         .block_us = 5 * SECOND_US,
         .turn_ns = tiny ? TINY_TURN_NS : 0,
     });
     bool cold = seed % 4 != 0; /* bodies are read by the disk's threads: answers wait for them */
-    life.oracle.late_answers = tiny || cold;
+    life.oracle.late_answers = tiny || cold || far;
     sim_disk_cold(world_disk(life.world), cold);
     boot(&life);
     live(&life);
@@ -311,6 +326,8 @@ static uint64_t live_once(uint64_t seed, struct sums *sums)
     sums->finished += life.oracle.finished;
     sums->crashes += life.oracle.crashes;
     sums->full += life.oracle.full;
+    sums->departed += life.departed;
+    sums->loaded += life.loaded;
     sums->failures += life.oracle.failures;
     uint64_t trace = world_trace(life.world);
     world_free(life.world);
@@ -357,11 +374,12 @@ static void whole_lives_keep_every_promise(void **state)
     }
     (void)clock_gettime(CLOCK_MONOTONIC, &end);
     (void)printf("%llu lives, each twice, in %lld s: %llu pushes, %llu deliveries, %llu finishes, "
-                 "%llu crashes, %llu failing calls, %llu full disks\n",
+                 "%llu crashes, %llu failing calls, %llu full disks, %llu far, %llu near again\n",
                  (unsigned long long)(last - first + 1), (long long)(end.tv_sec - begin.tv_sec),
                  (unsigned long long)sums.pushed, (unsigned long long)sums.delivered,
                  (unsigned long long)sums.finished, (unsigned long long)sums.crashes,
-                 (unsigned long long)sums.failures, (unsigned long long)sums.full);
+                 (unsigned long long)sums.failures, (unsigned long long)sums.full,
+                 (unsigned long long)sums.departed, (unsigned long long)sums.loaded);
 }
 
 int main(void)

@@ -100,6 +100,42 @@ static void answers_leave_in_order_though_the_worker_writes_some(void **state)
     world_free(world);
 }
 
+/* What a reply borrows is gone in the next turn: the worker needs a copy, or what holds it. */
+static void a_long_answer_shows_why_the_job_was_buried(void **state)
+{
+    static const size_t lengths[] = {100 * 1000, LONG_BYTES}; /* copied; held */
+    (void)state;
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        struct world *world = begin(&(struct world_options){.seed = 5});
+        struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+        struct buf data = {0};
+        add_push(&data, lengths[i]);
+        add_reserve(&data, 0);
+        send_buf(peer, &data);
+        pass(world, SECOND_US);
+        const char *lease = memmem(sim_peer_received(peer).at, sim_peer_received(peer).len,
+                                   "\"lease\":\"", strlen("\"lease\":\""));
+        assert_non_null(lease);
+        lease += strlen("\"lease\":\"");
+        buf_add_str(&data, "{\"reason\":\"out of tea\",\"lease\":\"");
+        buf_add(&data, lease, strcspn(lease, "\""));
+        buf_add_str(&data, "\"}");
+        struct buf bury = {0};
+        wire_request(&bury, BYTES("POST"), BYTES("/v1/jobs/@1/bury"), "application/json",
+                     buf_bytes(&data));
+        buf_fini(&data);
+        sim_peer_take(peer, sim_peer_received(peer).len);
+        send_buf(peer, &bury);
+        wire_request(&data, BYTES("GET"), BYTES("/v1/jobs/@1"), NULL, (struct bytes){0});
+        send_buf(peer, &data);
+        pass(world, SECOND_US);
+        assert_true(sim_peer_received(peer).len > lengths[i]);
+        assert_non_null(memmem(sim_peer_received(peer).at, sim_peer_received(peer).len,
+                               "\"out of tea\"", strlen("\"out of tea\"")));
+        world_free(world);
+    }
+}
+
 static void p6_a_long_answer_that_nobody_waits_for_gives_its_job_back(void **state)
 {
     (void)state;
@@ -148,6 +184,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p6_who_leaves_while_a_long_reserve_is_decoded_takes_no_job),
         cmocka_unit_test(answers_leave_in_order_though_the_worker_writes_some),
+        cmocka_unit_test(a_long_answer_shows_why_the_job_was_buried),
         cmocka_unit_test(p6_a_long_answer_that_nobody_waits_for_gives_its_job_back),
         cmocka_unit_test(no_100_continue_comes_behind_the_body),
     };

@@ -11,7 +11,7 @@
  *   NAME < nothing | closed    no byte has come; the server has closed the connection
  *   NAME shut | gone           it ends its sending; it is gone at once
  *   NAME takes COUNT           it takes so many more bytes from the server
- *   NAME joins java|beanstalk  it connects to that listener, not to the first one
+ *   NAME joins java|beanstalk|sdmq it connects to that listener, not to the first one
  *   @ +TIME | -TIME            time passes; back it goes only while the server is down
  *   disk held | free | fails   no disk operation ends; they do again; the next one fails
  *   crash | power | restart    kill -9; a power cut; the server starts
@@ -297,6 +297,8 @@ static unsigned listener_of(const struct story *story, struct bytes name)
 {
     if (bytes_eq(name, BYTES("java")))
         return WORLD_DELAYQUEUE_JAVA;
+    if (bytes_eq(name, BYTES("sdmq")))
+        return WORLD_SDMQ;
     if (!bytes_eq(name, BYTES("beanstalk")))
         complain(story, "there is no such listener", name, BYTES(""));
     return WORLD_BEANSTALK;

@@ -168,8 +168,13 @@ static void what_is_due_is_planned_by_the_clock_that_another_has_set(void **stat
     int64_t began_us = now_us;
     a_job_for_who_waits(&taker, &pusher, began_us + 10 * SECOND_US);
     turns(SECOND_US);
-    tell_server(servers[0], BYTES("*6\r\n$4\r\nHSET\r\n$7\r\n{q:0}:h\r\n$1\r\no\r\n"
-                                  "$7\r\n5000000\r\n$1\r\nn\r\n$18\r\n1 1700000009000000\r\n"));
+    struct buf set = {0};
+    buf_addf(&set,
+             "*6\r\n$4\r\nHSET\r\n$7\r\n{q:0}:h\r\n$1\r\no\r\n$7\r\n5000000\r\n$1\r\nn\r\n$18\r\n1 "
+             "%lld\r\n",
+             (long long)now_us + 5 * SECOND_US);
+    tell_server(servers[0], buf_bytes(&set));
+    buf_fini(&set);
     turns(began_us + 4900 * MS - now_us);
     assert_int_equal(taker.answers, 0);
     turns(200 * MS);

@@ -193,6 +193,7 @@ static struct cmd push_cmd(struct pair *pair)
                  .order = (enum ready_order)below(pair, 2),
                  .content_type = chance(pair, 300) ? BYTES("text/plain") : BYTES(""),
                  .body = bytes_of(body, below(pair, sizeof(body))),
+                 .properties = chance(pair, 300) ? BYTES("{\"key\":\"k\"}") : BYTES(""),
                  .retry_us = retry,
                  .retry_count = (uint8_t)below(pair, 4)}};
 }
@@ -218,6 +219,8 @@ static struct cmd job_cmd(struct pair *pair)
                                .has_due = chance(pair, 500),
                                .has_body = chance(pair, 500),
                                .has_ttr = chance(pair, 500),
+                               .note = chance(pair, 500) ? BYTES("why it failed") : BYTES(""),
+                               .note_code = 503,
                                .priority = (uint32_t)below(pair, 2000),
                                .due_us = pair->now_us + (int64_t)below(pair, 2 * SECOND_US),
                                .ttr_us = 1 + (int64_t)below(pair, SECOND_US),
@@ -255,6 +258,7 @@ static void ask_reserve(struct pair *pair)
     struct cmd_reserve reserve = {.topics = topics,
                                   .topic_count = 1 + (uint32_t)below(pair, 3),
                                   .max = 1,
+                                  .ttr_us = (int64_t)below(pair, 3) * 2345678,
                                   .listed_order = chance(pair, 300),
                                   .bound = chance(pair, 400)};
     struct script_call call = next_call(pair, (uint32_t)below(pair, PARTITIONS));
@@ -308,6 +312,27 @@ static void ask_topics(struct pair *pair)
         assert_int_equal(fanout_take(fanout, i, &empty, 1), ERR_CORRUPT); /* one call is enough */
     }
     fanout_free(fanout);
+}
+
+/* 'l' goes through a hash in an order that is each server's own. */
+static void ask_settings(struct pair *pair)
+{
+    const struct script_space *from = &pair->space[below(pair, 2)];
+    struct script_call call = next_call(pair, 0);
+    struct cmd cmd = {.kind = CMD_CONFIGURE_TOPIC,
+                      .topic = {.topic = topic_name(pair),
+                                .settings = chance(pair, 700) ? BYTES("{}") : BYTES(""),
+                                .if_version = chance(pair, 200)}};
+    if (chance(pair, 600))
+        script_ask(&pair->request, from, &call, &cmd);
+    else if (chance(pair, 700))
+        script_ask_settings(&pair->request, from, &call, below(pair, 2) * (uint64_t)EPOCH_US / 1000,
+                            (struct bytes){0});
+    else
+        script_ask_unconfigure(&pair->request, from, &call, cmd.topic.topic);
+    if (chance(pair, 100))
+        script_mark_again(pair->request.at, pair->request.len);
+    ask(pair);
 }
 
 static void ask_care(struct pair *pair)
@@ -530,11 +555,10 @@ static void compare_data(struct pair *pair)
     ASK(pair, "SELECT", "0");
     ASK(pair, "ZRANGE", "z", "0", "-1", "WITHSCORES");
     for (int partition = 0; partition < PARTITIONS; partition++) {
-        for (const char *part = "dro"; *part; part++) {
+        for (const char *part = "dlo"; *part; part++) {
             (void)snprintf(key, sizeof(key), "{laterd:%d}:%c", partition, *part);
             ASK(pair, "ZRANGE", key, "0", "-1", "WITHSCORES");
         }
-        (void)snprintf(key, sizeof(key), "{laterd:%d}:h", partition);
         static const char sorted[] = "local a, b = redis.call('HGETALL', KEYS[1]), {} "
                                      "for i = 1, #a, 2 do if a[i] ~= 'y' then " /* run_id */
                                      "b[#b + 1] = struct.pack('>I4', #a[i]) .. "
@@ -543,7 +567,10 @@ static void compare_data(struct pair *pair)
                                      "local p, q = string.byte(x, i), string.byte(y, i) "
                                      "if p ~= q then return p < q end end return #x < #y end) "
                                      "return b";
-        ASK(pair, "EVAL", sorted, "1", key);
+        for (const char *part = "hs"; *part; part++) {
+            (void)snprintf(key, sizeof(key), "{laterd:%d}:%c", partition, *part);
+            ASK(pair, "EVAL", sorted, "1", key);
+        }
     }
 }
 
@@ -572,7 +599,9 @@ static void sequence(struct pair *pair, uint64_t seed)
             ask_reserve(pair);
         else if (dice < 700)
             ask_topics(pair);
-        else if (dice < 820)
+        else if (dice < 730)
+            ask_settings(pair);
+        else if (dice < 840)
             ask_care(pair);
         else if (dice < 990)
             ask_plain(pair);

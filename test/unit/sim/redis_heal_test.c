@@ -3,6 +3,7 @@
  * hears, daemons that end. Time is simulated: what is waited for takes none.
  */
 #include "base/hash.h"
+#include "engine/redis/clock_sync.h"
 #include "redis_bed.h"
 
 static struct sim_cluster cluster;
@@ -229,6 +230,26 @@ static void p3_a_failover_to_another_clock_makes_no_job_early_or_late(void **sta
     assert_int_equal(taker.count, 1);
 }
 
+/* It was taken for dead, and the clock of one server has leapt meanwhile. Those of the others tell
+   that its own did not stand still. */
+static void p4_a_daemon_that_froze_does_not_believe_one_clock_against_the_others(void **state)
+{
+    (void)state;
+    in_a_cluster();
+    assert_int_equal(start(), OK);
+    turns(3 * SECOND_US);
+    uint32_t leapt = partition_at(port_of(0) == 7000 ? 7001 : 7000);
+    sim_redis_settings(servers[port_of(leapt) - 7000])->ahead_us += 3600 * INT64_C(1000000);
+    for (uint32_t i = 0; i < options.partitions; i++) {
+        clock_sync_forgotten(&engine->calls, i);
+        partition_init_again(&engine->partition_init, i);
+    }
+    turns(4500 * MS);
+    const struct queue_clock *clock = &engine->calls.partitions[leapt].clock;
+    assert_true(clock->most_us < SECOND_US && clock->least_us > -SECOND_US);
+    assert_int_equal(clock->set_count, 1);
+}
+
 /* ---- notices ---- */
 
 enum { TOPICS = 12 };
@@ -286,17 +307,37 @@ static void park_in_a_cluster(struct client takers[TOPICS])
     turns(2 * SECOND_US);
 }
 
-/* The servers end all connections that hear notices, and let none come back. */
-static void deafen(void)
+/* How many connections hear notices at each server. */
+static void count_hearers(unsigned counts[SERVERS])
 {
     for (unsigned i = 0; i < SERVERS; i++) {
         struct list *all = &servers[i]->conns;
+        counts[i] = 0;
+        for (struct list *at = all->next; at != all; at = at->next)
+            counts[i] += LIST_ENTRY(at, struct sim_redis_conn, place)->channel_count > 0;
+    }
+}
+
+/* The servers end all connections that hear notices but for the oldest ones, so many at each, and
+ * let none come back. */
+static void deafen_but(const unsigned oldest[SERVERS])
+{
+    for (unsigned i = 0; i < SERVERS; i++) {
+        struct list *all = &servers[i]->conns;
+        unsigned seen = 0;
         sim_redis_settings(servers[i])->denied = " ssubscribe ";
         for (struct list *at = all->next; at != all; at = at->next) {
             struct sim_redis_conn *conn = LIST_ENTRY(at, struct sim_redis_conn, place);
-            conn->closed = conn->closed || conn->channel_count;
+            seen += conn->channel_count > 0;
+            conn->closed = conn->closed || (conn->channel_count && seen > oldest[i]);
         }
     }
+}
+
+static void deafen(void)
+{
+    static const unsigned none[SERVERS];
+    deafen_but(none);
 }
 
 /* Notices alone tell the promoter when to look, and those who wait that something was pushed. */
@@ -339,11 +380,23 @@ static void p2_jobs_are_found_at_once_though_no_message_goes_from_node_to_node(v
     cluster.lost_per_mille = 0;
 }
 
-static void a_slot_is_heard_where_it_moves(void **state)
+/* What the servers say to those who hear notices gets lost. */
+static void lose_what_hearers_are_told(void)
+{
+    for (unsigned i = 0; i < SERVERS; i++) {
+        struct list *all = &servers[i]->conns;
+        for (struct list *at = all->next; at != all; at = at->next) {
+            struct buf *out = sim_redis_output(LIST_ENTRY(at, struct sim_redis_conn, place));
+            if (out->len && memmem(out->at, out->len, "sunsubscribe", 12))
+                buf_drop(out, out->len);
+        }
+    }
+}
+
+static void move_all_slots(bool told)
 {
     static struct client takers[TOPICS];
     char tag[16];
-    (void)state;
     park_in_a_cluster(takers);
     for (uint32_t partition = 0; partition < options.partitions; partition++) {
         int len = snprintf(tag, sizeof(tag), "{q:%u}", partition);
@@ -352,12 +405,28 @@ static void a_slot_is_heard_where_it_moves(void **state)
         while (sim_cluster_move_key(&cluster, slot))
             continue;
     }
-    turns(SECOND_US); /* nobody asks for anything there but the heartbeat */
+    if (!told)
+        lose_what_hearers_are_told();
+    /* Nobody asks for anything there but the heartbeat. */
+    turns(told ? 200 * MS : SECOND_US);
     assert_true(subscription_is_whole(&engine->subscription));
     push_to_all_topics(1);
     turns(20 * MS);
     for (unsigned i = 0; i < TOPICS; i++)
         assert_int_equal(takers[i].count, 1);
+}
+
+static void a_slot_is_heard_where_it_moves(void **state)
+{
+    (void)state;
+    move_all_slots(true);
+}
+
+/* The map tells it, too: before Redis 7 nobody is told that a channel has left. */
+static void a_slot_is_heard_where_it_moves_though_its_server_says_nothing(void **state)
+{
+    (void)state;
+    move_all_slots(false);
 }
 
 /* The server answers commands, but what it sends to who hears notices gets lost. */
@@ -370,8 +439,11 @@ static void p2_a_connection_on_which_nothing_comes_any_more_is_made_again(void *
         struct list *all = &servers[i]->conns;
         for (struct list *at = all->next; at != all; at = at->next) {
             struct sim_redis_conn *conn = LIST_ENTRY(at, struct sim_redis_conn, place);
-            conn->blocked = conn->blocked || conn->channel_count; /* as if it waited */
-            conn->until_us = conn->blocked ? INT64_MAX : conn->until_us;
+            if (conn->channel_count) {
+                sim_redis_unsubscribe(conn);
+                conn->blocked = true; /* as if it waited for replicas, without end */
+                conn->wanted = conn->until_us = INT64_MAX;
+            }
         }
     }
     turns(3 * SECOND_US);
@@ -403,6 +475,34 @@ static void p2_two_daemons_find_their_jobs_though_no_notice_is_heard(void **stat
     turns_of_both(2600 * MS);
     for (unsigned i = 0; i < TOPICS; i++)
         assert_int_equal(takers[i].count, 1);
+    for (unsigned i = 0; i < SERVERS; i++)
+        sim_redis_settings(servers[i])->denied = NULL;
+    stop_pair();
+}
+
+/* The consumers are of a daemon that hears all; the other one, which hears nothing, makes half of
+ * their jobs ready, and has no consumer for whom it would look. */
+static void p2_a_daemon_that_hears_nothing_looks_for_what_is_due(void **state)
+{
+    static struct client takers[TOPICS];
+    unsigned first[SERVERS];
+    (void)state;
+    in_a_cluster();
+    options.waiters_max = options.topics_max = 100;
+    assert_int_equal(start(), OK);
+    turns(SECOND_US);
+    count_hearers(first);
+    start_second();
+    turns_of_both(3 * SECOND_US);
+    deafen_but(first);
+    change_daemon();
+    park(takers);
+    turns_of_both(5 * SECOND_US);
+    push_to_all_topics(now_us + 300 * MS);
+    turns_of_both(1400 * MS);
+    for (unsigned i = 0; i < TOPICS; i++)
+        assert_int_equal(takers[i].count, 1);
+    change_daemon();
     for (unsigned i = 0; i < SERVERS; i++)
         sim_redis_settings(servers[i])->denied = NULL;
     stop_pair();
@@ -598,11 +698,14 @@ int main(void)
         STARTED(a_cluster_that_is_down_is_asked_with_measure),
         STARTED(p2_a_set_is_put_back_from_the_start_when_a_replica_takes_over),
         STARTED(p3_a_failover_to_another_clock_makes_no_job_early_or_late),
+        STARTED(p4_a_daemon_that_froze_does_not_believe_one_clock_against_the_others),
         STARTED(p2_jobs_are_found_within_a_second_though_no_notice_is_heard),
         STARTED(p2_jobs_are_found_at_once_though_no_message_goes_from_node_to_node),
         STARTED(a_slot_is_heard_where_it_moves),
+        STARTED(a_slot_is_heard_where_it_moves_though_its_server_says_nothing),
         STARTED(p2_a_connection_on_which_nothing_comes_any_more_is_made_again),
         STARTED(p2_two_daemons_find_their_jobs_though_no_notice_is_heard),
+        STARTED(p2_a_daemon_that_hears_nothing_looks_for_what_is_due),
         STARTED(p2_who_waits_behind_a_daemon_that_is_told_and_hangs_looks_within_a_second),
         STARTED(p2_a_job_of_which_a_daemon_was_told_in_vain_is_the_next_ones_at_once),
         STARTED(p2_a_due_job_for_which_its_promoter_had_waited_is_the_next_ones_at_once),

@@ -41,7 +41,7 @@ static inline void ask_push(struct actor *actor)
 {
     struct life *life = actor->life;
     const struct daemon *daemon = &life->daemons[actor->daemon];
-    struct buf body = {0};
+    struct buf body = {0}, properties = {0};
     char id[24];
     int64_t delay_us = chance(life, 500) ? 0 : span(life, 1500 * MS);
     bool for_hours = chance(life, 300) && life->gentle;
@@ -51,19 +51,22 @@ static inline void ask_push(struct actor *actor)
                               .first_due_us = life->now_us + delay_us};
     actor->version = oracle_push(&life->oracle, &version);
     oracle_body(actor->version, &body);
+    oracle_properties(actor->version, &properties);
     struct cmd cmd = {
         .kind = CMD_PUSH,
         .push = {.topic = topic_names[version.topic],
                  .due_us = daemon_now(daemon) + delay_us,
                  .ttr_us = for_hours ? 3600 * INT64_C(1000000) : 300 * MS + span(life, 1500 * MS),
                  .priority = (uint32_t)below(life, 3),
-                 .body = buf_bytes(&body)}};
+                 .body = buf_bytes(&body),
+                 .properties = buf_bytes(&properties)}};
     if (chance(life, 400))
         cmd.push.id = bytes_of(id, (size_t)snprintf(id, sizeof(id), "job%u", actor->version));
     submit(actor, OP_PUSH, &cmd);
     if (life->gentle && chance(life, 30)) /* while somebody is about to get it */
         mend_at(life, span(life, 5 * MS), MEND_LEAVE, (unsigned)below(life, life->daemon_count), 0);
     buf_fini(&body);
+    buf_fini(&properties);
 }
 
 static inline void ask_reserve(struct actor *actor, uint32_t max, int64_t wait_us)
@@ -79,6 +82,8 @@ static inline void ask_reserve(struct actor *actor, uint32_t max, int64_t wait_u
                                   .wait_us = wait_us,
                                   .listed_order = chance(life, 200),
                                   .bound = !actor->drains && chance(life, 400)}};
+    actor->ttr_us = life->oracle.count % 5 == 0 ? 700 * MS : 0; /* in place of the jobs' own */
+    cmd.reserve.ttr_us = actor->ttr_us;
     actor->parked = wait_us > 0;
     actor->waits_for[first] = true;
     actor->waits_for[1 - first] = all;
@@ -92,6 +97,7 @@ static inline void begin_change(struct actor *actor, const struct held *held)
 {
     struct life *life = actor->life;
     actor->version = held->version;
+    actor->seq = held->seq;
     actor->lease = held->lease;
     struct version *version = version_of(actor);
     actor->stale = held->lease && held->lease < version->lease && !version->relapsed;
@@ -125,6 +131,7 @@ static inline void ask_end(struct actor *actor, struct held held)
 
 static inline void ask_change(struct actor *actor, struct held held)
 {
+    char note[16];
     struct life *life = actor->life;
     const struct daemon *daemon = &life->daemons[actor->daemon];
     static const enum cmd_kind kinds[] = {CMD_RELEASE, CMD_RELEASE, CMD_BURY, CMD_KICK, CMD_RUN};
@@ -147,6 +154,13 @@ static inline void ask_change(struct actor *actor, struct held held)
         if (chance(life, 400))
             cut_off(life, actor->daemon);
     }
+    actor->note = 0;
+    if (cmd.kind == CMD_BURY || (cmd.kind == CMD_RELEASE && cmd.job.why == RELEASE_ASKED)) {
+        actor->note = ++version_of(actor)->notes;
+        cmd.job.note_code = actor->note;
+        cmd.job.note = bytes_of(note, (size_t)snprintf(note, sizeof(note), "n%u", actor->note));
+    }
+    version_of(actor)->noted = 0;
     submit(actor, OP_CHANGE, &cmd);
 }
 
@@ -172,9 +186,30 @@ static inline bool some_job(struct life *life, struct held *out_held)
     return false;
 }
 
+static inline void ask_settings(struct actor *actor)
+{
+    struct life *life = actor->life;
+    char text[24];
+    int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)++life->oracle.settings_set);
+    struct cmd cmd = {.kind = CMD_CONFIGURE_TOPIC,
+                      .topic = {.topic = topic_names[below(life, TOPICS)],
+                                .settings = bytes_of(text, chance(life, 800) ? (size_t)len : 0)}};
+    submit(actor, OP_LOOK, &cmd);
+}
+
 static inline void ask_look(struct actor *actor)
 {
     struct life *life = actor->life;
+    struct held any;
+    if (chance(life, 400)) {
+        ask_settings(actor);
+        return;
+    }
+    if (chance(life, 400) && some_job(life, &any)) {
+        struct cmd get = {.kind = CMD_GET, .job.ref.seq = any.seq};
+        submit(actor, OP_LOOK, &get);
+        return;
+    }
     struct cmd cmd = {.kind = chance(life, 500) ? CMD_TOPIC : CMD_PEEK,
                       .topic = {.topic = topic_names[below(life, TOPICS)], .state = JOB_READY}};
     submit(actor, OP_LOOK, &cmd);
@@ -188,14 +223,16 @@ static inline void got_jobs(struct actor *actor, const struct reply *reply)
     const struct daemon *daemon = &life->daemons[actor->daemon];
     for (uint32_t i = 0; i < reply->count; i++) {
         const struct job_view *job = &reply->jobs[i];
-        struct delivery delivery = {.number = oracle_version(&life->oracle, job->body),
-                                    .now_us = life->now_us,
-                                    .asked_us = actor->sent_us,
-                                    .until_us = job->until_us - daemon->ahead_us,
-                                    .reserved_us = job->until_us - job->ttr_us - daemon->ahead_us,
-                                    .lease = job->lease,
-                                    .seq = job->ref.seq,
-                                    .bound = actor->bound};
+        int64_t ttr_us = actor->ttr_us ? actor->ttr_us : job->ttr_us;
+        struct handed_out delivery = {.number =
+                                          oracle_version(&life->oracle, job->body, job->properties),
+                                      .now_us = life->now_us,
+                                      .asked_us = actor->sent_us,
+                                      .until_us = job->until_us - daemon->ahead_us,
+                                      .reserved_us = job->until_us - ttr_us - daemon->ahead_us,
+                                      .lease = job->lease,
+                                      .seq = job->ref.seq,
+                                      .bound = actor->bound};
         oracle_delivered(&life->oracle, &delivery);
         if (actor->held_count < HELD_MAX)
             actor->held[actor->held_count++] = (struct held){.version = delivery.number,
@@ -207,12 +244,37 @@ static inline void got_jobs(struct actor *actor, const struct reply *reply)
     }
 }
 
+/* P8 */
+static inline void check_jobs_max(const struct oracle *oracle)
+{
+    unsigned jobs = oracle->jobs_max ? oracle_jobs(oracle, true) : 0;
+    if (jobs > oracle->jobs_max)
+        BROKEN(oracle, "P8: %u jobs are there, and %llu may be", jobs,
+               (unsigned long long)oracle->jobs_max);
+}
+
+/* P8: what is full refuses what is new, and nothing else. */
+static inline void check_refusal(struct actor *actor)
+{
+    struct oracle *oracle = &actor->life->oracle;
+    bool full = actor->err == ERR_MEMORY_LIMIT, crowded = actor->err == ERR_JOBS_LIMIT;
+    if (!full && !crowded)
+        return;
+    oracle->refused++;
+    if (actor->op != OP_PUSH && actor->op != OP_LOOK)
+        BROKEN(oracle, "P8: a command that makes no job is refused with %d", (int)actor->err);
+    if (crowded && !actor->life->risky && !oracle->failed_over_us &&
+        oracle_jobs(oracle, false) * actor->life->partitions < oracle->jobs_max)
+        BROKEN(oracle, "P8: a push is refused though there is room for it");
+}
+
 static inline void got_push(struct actor *actor, const struct reply *reply)
 {
     struct version *version = version_of(actor);
     if (!reply->err) {
         version->acked = true;
         version->seq = reply->jobs->ref.seq;
+        check_jobs_max(&actor->life->oracle);
     } else if (reply->err == ERR_EXISTS) {
         BROKEN(&actor->life->oracle, "version %u was pushed once, and is there", actor->version);
     }
@@ -222,6 +284,13 @@ static inline void got_push(struct actor *actor, const struct reply *reply)
 static inline bool is_stale(const struct actor *actor, const struct version *version)
 {
     return actor->stale && !version->loose && actor->life->oracle.failed_over_us < actor->sent_us;
+}
+
+/* The push was on its way and the job reserved when a failover lost both: it was pushed again, and
+   is another job now. That the one before is not there says nothing of it. */
+static inline bool is_of_lost_push(const struct actor *actor, const struct version *version)
+{
+    return version->seq && version->seq != actor->seq;
 }
 
 /* A lease that must be good was refused. */
@@ -248,6 +317,10 @@ static inline void got_end(struct actor *actor, const struct reply *reply)
         life->oracle.finished++;
         break;
     case ERR_NOT_FOUND:
+        if (is_of_lost_push(actor, version)) {
+            version->may_end--;
+            break;
+        }
         if (version->acked && !version->ended && version->may_end == 1 && !version->loose &&
             !life->oracle.silences)
             BROKEN(&life->oracle, "P2: version %u was acknowledged and is not there",
@@ -270,6 +343,10 @@ static inline void got_change(struct actor *actor, const struct reply *reply)
     if (!reply->err && actor->due_us && actor->lease && version->lease == actor->lease &&
         version->changes == 1 && !version->loose)
         version->due_us = actor->due_us;
+    if (!reply->err && actor->op == OP_CHANGE && version->changes == 1) {
+        version->noted = actor->note;
+        version->noted_us = actor->life->now_us;
+    }
     if (!reply->err && actor->lease && is_stale(actor, version) && reply->kind != CMD_KICK &&
         reply->kind != CMD_RUN)
         BROKEN(&actor->life->oracle, "P4: a stale lease changed version %u", actor->version);
@@ -292,6 +369,7 @@ static inline void actor_answered(struct ticket *ticket, const struct reply *rep
         life->now_us + (actor->drains ? 60 * MS : span(life, (life->slow ? 1000 : 120) * MS));
     if (actor->rests)
         actor->next_us = INT64_MAX;
+    check_refusal(actor);
     life->oracle.trace = life->oracle.trace * 31 + (uint64_t)reply->err * 7 +
                          (uint64_t)life->now_us + (uint64_t)reply->kind;
     switch (actor->op) {
@@ -304,6 +382,11 @@ static inline void actor_answered(struct ticket *ticket, const struct reply *rep
     case OP_TOUCH:
     case OP_CHANGE: got_change(actor, reply); break;
     case OP_LOOK:
+        if (reply->kind == CMD_GET && !reply->err && reply->jobs->body.len > 1)
+            oracle_notes(&life->oracle,
+                         oracle_version(&life->oracle, reply->jobs->body, reply->jobs->properties),
+                         actor->sent_us, reply->jobs->notes, reply->jobs->note_count);
+        break;
     case OP_NONE: break;
     }
 }

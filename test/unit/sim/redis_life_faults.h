@@ -167,14 +167,16 @@ static inline void save_or_flush(struct life *life)
     oracle_lost(&life->oracle);
 }
 
-/* Each daemon has seen each partition's clock, long enough ago to be sure of it. */
+/* Each daemon has started, and does not end, and has seen each partition's clock, long
+   enough ago to be sure of it. */
 static inline bool clocks_are_known(const struct life *life)
 {
     bool known = true;
     for (unsigned i = 0; i < life->daemon_count; i++) {
         const struct redis_engine *engine = life->daemons[i].engine;
+        known = known && engine && !life->daemons[i].opening && !life->daemons[i].leaving;
         for (unsigned p = 0; known && p < life->partitions; p++)
-            known = engine && engine->calls.partitions[p].clock.known &&
+            known = engine->calls.partitions[p].clock.known &&
                     daemon_now(&life->daemons[i]) - engine->calls.partitions[p].clock.adopted_us >=
                         2 * SECOND_US;
     }

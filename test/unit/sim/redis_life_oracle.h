@@ -34,6 +34,9 @@ struct version {
     int64_t first_due_us; /* when it was pushed */
     uint64_t lease;       /* the newest that was seen */
     unsigned changes;     /* operations sent that may change its reservation */
+    uint16_t notes;   /* that were sent for it: each has its count as code, "n" and that as text */
+    uint16_t noted;   /* of the only change of it, which was acknowledged; 0: not known */
+    int64_t noted_us; /* and when it was */
 };
 
 struct oracle {
@@ -42,10 +45,12 @@ struct oracle {
     unsigned count;
     int64_t slack_us;       /* clocks and their measuring are off by so much */
     int64_t way_us;         /* to a server, at the longest: a request's time may be so old */
+    uint64_t settings_set;  /* how many times a topic's were sent; its count is the text */
     int64_t failed_over_us; /* the last time that a replica took over what it had; 0: never */
     int64_t left_us;        /* the last time that a daemon began to leave; 0: never */
-    bool silences; /* a daemon may have been taken for dead, so leases of connections end */
-    uint64_t delivered, finished;
+    bool silences;     /* a daemon may have been taken for dead, so leases of connections end */
+    uint64_t jobs_max; /* limits.jobs; 0: none */
+    uint64_t delivered, finished, refused;
     uint64_t trace;
 };
 
@@ -54,6 +59,25 @@ static inline void oracle_body(unsigned number, struct buf *out)
     buf_addf(out, "v%u.", number);
     for (size_t i = 0; i < number * 37 % 200; i++)
         buf_add_char(out, (char)('a' + (number * 7 + i * 3) % 26));
+}
+
+/* Every third has some. */
+static inline void oracle_properties(unsigned number, struct buf *out)
+{
+    if (number % 3 == 0)
+        buf_addf(out, "{\"key\":\"v%u\"}", number);
+}
+
+/* How many jobs are certainly there, or may be. */
+static inline unsigned oracle_jobs(const struct oracle *oracle, bool certainly)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < oracle->count; i++) {
+        const struct version *version = &oracle->versions[i];
+        bool there = version->acked && !version->may_end && !version->loose;
+        count += !version->ended && (there || !certainly);
+    }
+    return count;
 }
 
 static inline unsigned oracle_push(struct oracle *oracle, const struct version *version)
@@ -100,6 +124,7 @@ static inline void oracle_failed_over(struct oracle *oracle, int64_t now_us)
     for (unsigned i = 0; i < oracle->count; i++) {
         struct version *version = &oracle->versions[i];
         version->free = version->relapsed = true;
+        version->noted = 0;
         if (!version->acked)
             version->seq = 0;
         if (version->missing)
@@ -130,8 +155,31 @@ static inline void oracle_left_late(struct oracle *oracle)
         oracle->versions[i].stuck = oracle->versions[i].stuck || oracle->versions[i].for_hours;
 }
 
-/* Which version is it? All of its body must be what was pushed. */
-static inline unsigned oracle_version(struct oracle *oracle, struct bytes body)
+/* Notes that a GET asked for at `asked_us` shows: each was sent, and is there once (P5). Its answer
+   may be late, and say nothing of what was noted meanwhile. */
+static inline void oracle_notes(const struct oracle *oracle, unsigned number, int64_t asked_us,
+                                const struct job_note *notes, uint8_t count)
+{
+    const struct version *version = &oracle->versions[number];
+    for (uint8_t i = 0; i < count; i++) {
+        char text[16];
+        int len = snprintf(text, sizeof(text), "n%u", notes[i].code);
+        if (notes[i].code == 0 || notes[i].code > version->notes ||
+            !bytes_eq(notes[i].text, bytes_of(text, (size_t)len)))
+            BROKEN(oracle, "version %u has a note that nobody left", number);
+        for (uint8_t j = 0; j < i; j++) {
+            if (notes[j].code == notes[i].code)
+                BROKEN(oracle, "P5: note %u of version %u is there twice", notes[i].code, number);
+        }
+    }
+    if (version->noted && version->noted_us < asked_us && !version->loose && !version->relapsed &&
+        count == 0)
+        BROKEN(oracle, "P2: note %u of version %u was acknowledged", version->noted, number);
+}
+
+/* Which version is it? All of its body and its properties must be what was pushed. */
+static inline unsigned oracle_version(struct oracle *oracle, struct bytes body,
+                                      struct bytes properties)
 {
     struct buf want = {0};
     unsigned number = 0;
@@ -142,11 +190,15 @@ static inline unsigned oracle_version(struct oracle *oracle, struct bytes body)
     oracle_body(number, &want);
     if (!bytes_eq(buf_bytes(&want), body))
         BROKEN(oracle, "version %u has another body", number);
+    want.len = 0;
+    oracle_properties(number, &want);
+    if (!bytes_eq(buf_bytes(&want), properties))
+        BROKEN(oracle, "version %u has other properties", number);
     buf_fini(&want);
     return number;
 }
 
-struct delivery {
+struct handed_out {
     unsigned number;
     int64_t now_us, asked_us, until_us;
     int64_t reserved_us; /* in Redis, by the time of the request: it was on its way since */
@@ -154,7 +206,7 @@ struct delivery {
     bool bound;
 };
 
-static inline void oracle_delivered(struct oracle *oracle, const struct delivery *delivery)
+static inline void oracle_delivered(struct oracle *oracle, const struct handed_out *delivery)
 {
     struct version *version = &oracle->versions[delivery->number];
     int64_t now_us = delivery->now_us, slack_us = oracle->slack_us;

@@ -30,7 +30,17 @@ enum shape { SHAPE_SINGLE, SHAPE_SENTINEL, SHAPE_CLUSTER };
 
 struct life;
 
+/* What a daemon was told of topics' settings. */
+struct told_settings {
+    struct settings_observer observer;
+    struct {
+        uint64_t version;
+        uint64_t text; /* 0: it has none */
+    } topics[TOPICS];
+};
+
 struct daemon {
+    struct told_settings told;
     struct life *life;
     unsigned number;
     struct clock clock; /* of the daemon: see daemon_now */
@@ -58,15 +68,18 @@ struct actor {
     enum op op;
     bool busy, parked, drains, rests;
     unsigned version;
+    uint64_t seq;   /* of END, CHANGE, TOUCH: the job that was named */
     uint64_t lease; /* that was given, or 0 */
     bool stale;     /* a newer one had been seen */
     bool sure;      /* nothing but a fault can make it stale */
     int64_t due_us; /* a release asked for */
     int64_t sent_us, next_us;
+    int64_t ttr_us; /* of RESERVE: in place of the jobs' own; or 0 */
     bool bound;
     bool waits_for[TOPICS]; /* of RESERVE */
     struct held held[HELD_MAX];
     unsigned held_count;
+    uint16_t note;        /* of CHANGE: its code; 0: none */
     struct held changing; /* of CHANGE: held again if nobody knows whether it was done */
     enum err err;         /* of its last command */
 };
@@ -302,6 +315,18 @@ void __wrap_script_sha1(struct bytes text, char out_hex[SCRIPT_DIGEST])
     memcpy(out_hex, known[i].hex, SCRIPT_DIGEST);
 }
 
+/* Topics are "a" and "bb". */
+static inline void hear_settings(struct settings_observer *observer, struct bytes topic,
+                                 uint64_t version, struct bytes settings)
+{
+    struct told_settings *told = (struct told_settings *)observer; /* its first member */
+    uint64_t text = 0;
+    if (settings.len && !bytes_to_u64(settings, &text))
+        text = UINT64_MAX;
+    told->topics[topic.len - 1].version = version;
+    told->topics[topic.len - 1].text = text;
+}
+
 static inline void daemon_start(struct daemon *daemon)
 {
     struct life *life = daemon->life;
@@ -315,6 +340,7 @@ static inline void daemon_start(struct daemon *daemon)
                                     .partitions = life->partitions,
                                     .timeout_us = 2 * SECOND_US,
                                     .wait_replicas = life->wait_replicas,
+                                    .jobs_max = life->oracle.jobs_max,
                                     .topics_max = 100,
                                     .waiters_max = 100,
                                     .loop = daemon->loop};
@@ -324,6 +350,9 @@ static inline void daemon_start(struct daemon *daemon)
     daemon->boot_at_us = INT64_MAX;
     if (redis_engine_new(&options, &daemon->engine, &error))
         BROKEN(&life->oracle, "daemon %u cannot be made", daemon->number);
+    struct engine *port = redis_engine_port(daemon->engine);
+    daemon->told = (struct told_settings){.observer.changed = hear_settings};
+    port->verbs->observe_settings(port, &daemon->told.observer);
 }
 
 /* Answers that its end brings reach nobody. */

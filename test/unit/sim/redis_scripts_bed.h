@@ -71,6 +71,21 @@ static inline struct script_call next_call(void)
         .place = (uint32_t)(number % 256), .number = number, .now_us = now_us};
 }
 
+/* Puts back what of partition 0 can be made again from its jobs and settings. */
+static inline void rebuild_all(void)
+{
+    struct script_answer answer = {.more = true};
+    struct buf from = {0};
+    for (buf_add_str(&from, "0"); answer.more;) {
+        struct script_call call = next_call();
+        script_ask_rebuild(&request, &spaces[0], &call, buf_bytes(&from), true);
+        answer = ask(0);
+        from.len = 0;
+        buf_add_bytes(&from, parts[1]);
+    }
+    buf_fini(&from);
+}
+
 static inline struct script_answer open_as(unsigned daemon, uint32_t places)
 {
     struct script_call call = next_call();

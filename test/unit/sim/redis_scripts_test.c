@@ -381,13 +381,18 @@ static void a_due_time_that_lua_cannot_count_is_refused(void **state)
 
 /* ---- numbers and leases ---- */
 
+static void connect_again(void)
+{
+    conn = sim_redis_accept(redis);
+    listener = sim_redis_accept(redis);
+    load_scripts();
+}
+
 /* Redis starts again, with what it had saved or with nothing. */
 static void restart(enum sim_redis_kept kept)
 {
     sim_redis_restart(redis, kept);
-    conn = sim_redis_accept(redis);
-    listener = sim_redis_accept(redis);
-    load_scripts();
+    connect_again();
 }
 
 /* A job is pushed and reserved. Returns its number, *out_lease is its lease. */
@@ -437,6 +442,65 @@ static void p4_numbers_are_not_given_again_while_somebody_remembers_them(void **
 {
     (void)state;
     p4_numbers_and_leases_are_not_given_again(SIM_REDIS_KEEPS_NOTHING, true);
+}
+
+/* A replica that was behind took over, and the old master is one again before any daemon looked: it
+   never ended, but has forgotten what the replica had not got. */
+static void p4_leases_are_not_given_again_after_a_failover_there_and_back(void **state)
+{
+    uint64_t lease, lease_before = 0, before = 0;
+    struct sim_redis *replica =
+        sim_redis_new(&(struct sim_redis_options){.host = "10.0.0.1", .port = 7001}, now_us);
+    (void)state;
+    script_space_fini(&spaces[0]);
+    assert_int_equal(script_space_init(&spaces[0], BYTES("wide"), 256, "daemon-1"), OK);
+    assert_int_equal(open_as(0, 256).err, OK);
+    sim_redis_follow(replica, redis);
+    for (int i = 0; i < 2000; i++) {
+        if (i == 1000) {
+            sim_redis_catch_up(replica);
+            sim_redis_settings(replica)->lag_us = INT64_MAX;
+        }
+        before = cycle(&lease_before);
+        now_us += 10;
+    }
+    assert_true((int64_t)before > now_us + SECOND_US / 2);
+    sim_redis_follow(replica, NULL);
+    sim_redis_follow(redis, replica);
+    sim_redis_catch_up(redis);
+    sim_redis_follow(redis, NULL);
+    connect_again();
+    spaces[0].newest[0] = 0; /* it is another daemon that looks */
+    struct script_answer answer = open_as(0, 256);
+    assert_int_equal(answer.err, OK);
+    assert_int_equal(answer.state, 1);
+    assert_true(cycle(&lease) > before && lease > lease_before);
+    sim_redis_free(replica);
+}
+
+/* Both of two servers go on from the same number, the second because it has forgotten the first
+   one's time as the master: what they give differs. */
+static void p4_leases_of_two_histories_differ(void **state)
+{
+    uint64_t leases[2];
+    struct sim_redis *old = redis;
+    struct sim_redis *replica =
+        sim_redis_new(&(struct sim_redis_options){.host = "10.0.0.1", .port = 7001}, now_us);
+    (void)state;
+    sim_redis_follow(replica, redis);
+    sim_redis_catch_up(replica);
+    sim_redis_settings(old)->lag_us = INT64_MAX;
+    for (int i = 0; i < 2; i++) {
+        sim_redis_follow(i ? old : replica, NULL);
+        sim_redis_follow(i ? replica : old, i ? old : replica);
+        redis = i ? old : replica;
+        connect_again();
+        spaces[0].newest[0] = 0;
+        assert_int_equal(open_as(0, 1).state, 1);
+        (void)cycle(&leases[i]);
+    }
+    assert_true(leases[0] > leases[1] + 1000 || leases[1] > leases[0] + 1000);
+    sim_redis_free(replica);
 }
 
 /* ---- what comes late ---- */
@@ -551,6 +615,93 @@ static void p2_a_delete_that_comes_behind_itself_spares_the_next_job_of_the_id(v
     buf_fini(&first);
 }
 
+/* ---- settings of topics ---- */
+
+enum { CONFIGURED = 3000 };
+
+static uint64_t configure(unsigned topic, size_t bytes)
+{
+    static char settings[TOPIC_SETTINGS_MAX];
+    char name[16];
+    memset(settings, 's', bytes);
+    (void)snprintf(name, sizeof(name), "t%u", topic);
+    struct script_call call = next_call();
+    struct cmd cmd = {.kind = CMD_CONFIGURE_TOPIC,
+                      .topic = {.topic = bytes_str(name), .settings = bytes_of(settings, bytes)}};
+    script_ask(&request, &spaces[0], &call, &cmd);
+    struct script_answer answer = ask(0);
+    assert_int_equal(answer.err, OK);
+    return answer.seq;
+}
+
+/* How many topics the calls brought: all there are (from "0"), or what changed since. */
+static uint32_t read_settings(uint64_t known, bool all, unsigned *out_calls)
+{
+    struct script_settings page = {.more = true, .changes = known};
+    struct buf from = {0};
+    uint32_t count = 0;
+    for (buf_add_str(&from, all ? "0" : ""), *out_calls = 0; page.more; ++*out_calls) {
+        struct script_call call = next_call();
+        script_ask_settings(&request, &spaces[0], &call, page.changes, buf_bytes(&from));
+        (void)ask(0);
+        struct script_parts said = {.at = parts, .count = part_count};
+        assert_int_equal(script_read_settings(&said, all, &page), OK);
+        assert_int_equal(page.err, OK);
+        assert_in_range(page.count, 0, 200);
+        count += page.count;
+        from.len = 0;
+        buf_add_bytes(&from, page.from);
+    }
+    buf_fini(&from);
+    return count;
+}
+
+static uint64_t heartbeat_says(void)
+{
+    struct script_call call = next_call();
+    script_ask_heartbeat(&request, &spaces[0], &call, SCRIPT_SERVES, false, false);
+    (void)ask(0);
+    return script_settings_mark(parts, part_count);
+}
+
+static void settings_of_many_topics_are_read_in_small_steps(void **state)
+{
+    unsigned calls;
+    (void)state;
+    assert_int_equal(heartbeat_says(), 0);
+    most_work = 0;
+    uint64_t last = 0;
+    for (unsigned i = 0; i < CONFIGURED; i++) {
+        uint64_t version = configure(i, i % 1000 ? 300 : TOPIC_SETTINGS_MAX);
+        assert_true(version > last); /* and the clock stands still */
+        last = version;
+    }
+    uint64_t known = heartbeat_says();
+    assert_in_range(read_settings(0, true, &calls), CONFIGURED, CONFIGURED + CONFIGURED / 10);
+    assert_in_range(calls, CONFIGURED / 60, CONFIGURED / 10);
+    for (unsigned i = 0; i < 100; i++)
+        (void)configure(i % 60, 300);
+    assert_int_equal(heartbeat_says(), known + 100);
+    assert_in_range(read_settings(known, false, &calls), 60, 100);
+    assert_in_range(calls, 5, 10);
+    assert_in_range(most_work, 1, WORK_MAX);
+}
+
+/* The hash with all names is lost, the settings are not: their topics are known again. */
+static void topics_with_settings_are_put_back_from_them(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 100; i++)
+        (void)configure(i, 10);
+    (void)REDIS("DEL", "{laterd:0}:h");
+    (void)REDIS("DEL", "{laterd:0}:o");
+    struct script_answer answer = open_as(0, 256);
+    assert_true(answer.lost);
+    rebuild_all();
+    assert_int_equal(REDIS("ZLEXCOUNT", "{laterd:0}:o", "[t", "(u"), 100);
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#ct99"), 1);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -574,9 +725,14 @@ int main(void)
         STARTED(a_due_time_that_lua_cannot_count_is_refused),
         STARTED(p4_numbers_are_not_given_again_after_a_save_came_back),
         STARTED(p4_numbers_are_not_given_again_while_somebody_remembers_them),
+        STARTED(p4_leases_are_not_given_again_after_a_failover_there_and_back),
+        STARTED(p4_leases_of_two_histories_differ),
         STARTED(p2_a_push_that_comes_behind_itself_is_one_job),
         STARTED(p4_a_reserve_that_comes_behind_itself_takes_nothing_more),
         STARTED(p2_a_delete_that_comes_behind_itself_spares_the_next_job_of_the_id),
+        cmocka_unit_test_setup_teardown(settings_of_many_topics_are_read_in_small_steps, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(topics_with_settings_are_put_back_from_them, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static struct body_place place_of(const struct bed *bed, unsigned i)
     char room[MODEL_ROOM];
     const struct model_job *job = &bed->model.jobs[i];
     size_t len = model_body(&bed->model, job->seq, job->version, room).len;
-    return (struct body_place){job->seq, job->stored.where, 4, len};
+    return (struct body_place){job->seq, job->stored.where, 4, len, 0, false};
 }
 
 static void fetch(struct bed *bed, unsigned i)
@@ -76,8 +76,8 @@ static void expect_body(struct bed *bed, unsigned i)
     struct body_fetch *got = &bed->fetches[i].fetch;
     assert_true(bed->fetches[i].ended);
     assert_int_equal(got->err, OK);
-    assert_true(bytes_eq(got->content_type, BYTES("text")));
-    assert_true(bytes_eq(got->body, model_body(&bed->model, job->seq, job->version, room)));
+    assert_true(bytes_eq(got->content.content_type, BYTES("text")));
+    assert_true(bytes_eq(got->content.body, model_body(&bed->model, job->seq, job->version, room)));
     store_fetch_end(bed->model.store, got);
 }
 
@@ -117,9 +117,9 @@ static void neighbours_are_read_together(void **state)
         expect_body(&bed, i);
     assert_int_equal(store_cold_reads(bed.model.store), JOBS);
     struct arena arena = {0};
-    struct bytes content_type, body;
+    struct body_content content;
     struct body_place place = place_of(&bed, JOBS / 2); /* it is kept */
-    assert_int_equal(store_read(bed.model.store, &place, &arena, &content_type, &body), OK);
+    assert_int_equal(store_read(bed.model.store, &place, &arena, &content), OK);
     assert_true(store_wants_read_ahead(bed.model.store));
     assert_false(store_wants_read_ahead(bed.model.store));
     arena_fini(&arena);
@@ -137,9 +137,9 @@ static void what_is_read_ahead_is_there_when_it_is_wanted(void **state)
     store_read_ahead(bed.model.store, places, 20);
     (void)run(&bed);
     struct arena arena = {0};
-    struct bytes content_type, body;
+    struct body_content content;
     for (unsigned i = 0; i < 20; i++)
-        assert_int_equal(store_read(bed.model.store, &places[i], &arena, &content_type, &body), OK);
+        assert_int_equal(store_read(bed.model.store, &places[i], &arena, &content), OK);
     arena_fini(&arena);
     free_bed(&bed);
 }

@@ -76,9 +76,9 @@ static enum err read_of(struct model *model, const struct model_job *job)
 {
     char room[MODEL_ROOM];
     struct arena arena = {0};
-    struct bytes content_type, body;
+    struct bytes content_type = {0}, body = {0};
     struct bytes want = model_body(model, job->seq, job->version, room);
-    struct body_place place = {job->seq, job->stored.where, 4, want.len};
+    struct body_place place = {job->seq, job->stored.where, 4, want.len, 0, false};
     enum err err = model_body_at(model, &place, &arena, &content_type, &body);
     arena_fini(&arena);
     return err;

@@ -2,20 +2,12 @@
  * The power goes at every single point of a store's life, and again at points inside the recovery
  * that follows. Tiny segments: rotation, cleaning and removal happen in every run.
  */
-#include "store_model.h"
+#include "store_lives.h"
+#include "test/unit/support/every.h"
 
 #include <stdlib.h>
 
 enum { TURNS = 150, SEEDS = 4, VARIANTS = 3 };
-
-struct plan {
-    uint64_t seed; /* of the work */
-    uint64_t cut_at;
-    uint64_t power_seed; /* what survives */
-    uint64_t nested;     /* a second cut so many points into the recovery; 0 = none */
-    bool buffered;
-    bool cold; /* nothing is in the page cache: the cleaner waits for the disk's threads */
-};
 
 static void open_through_cuts(struct model *model, const struct plan *plan)
 {
@@ -29,11 +21,7 @@ static void open_through_cuts(struct model *model, const struct plan *plan)
         sim_disk_power(model->disk, plan->power_seed + 99);
         err = model_open(model);
     }
-    if (err)
-        print_error("seed %llu cut %llu nested %llu: %s: %s\n", (unsigned long long)plan->seed,
-                    (unsigned long long)plan->cut_at, (unsigned long long)plan->nested,
-                    model->error.file, model->error.text);
-    assert_int_equal(err, OK);
+    plan_says(plan, model, err);
     sim_disk_cut_at(model->disk, UINT64_MAX);
 }
 
@@ -105,25 +93,22 @@ static void p1_p5_p9_a_cut_at_every_point_loses_and_revives_nothing(void **state
                                                             .cut_at = cut_at,
                                                             .power_seed = cut_at * 31 + variant,
                                                             .cold = variant == 0});
-                 cut_at++)
+                 cut_at += sim_every())
                 lives++;
     print_message("%llu lives\n", (unsigned long long)lives);
-    assert_true(lives > 3000);
+    assert_true(lives > 3000 / sim_every());
 }
 
 static void p1_p5_p9_a_second_cut_inside_recovery_changes_nothing(void **state)
 {
     (void)state;
-    for (uint64_t cut_at = 3; cut_at < 400; cut_at += 13)
-        for (uint64_t nested = 1; nested < 60; nested += 2)
-            (void)live_and_die(&(struct plan){
-                .seed = 7, .cut_at = cut_at, .power_seed = cut_at + nested, .nested = nested});
+    cut_inside_recoveries(live_and_die, 7, 3, 400, 13, 2 * sim_every());
 }
 
 static void p9_buffered_mode_after_a_cut_is_a_moment_of_the_past(void **state)
 {
     (void)state;
-    for (uint64_t cut_at = 0; cut_at < 400; cut_at += 1)
+    for (uint64_t cut_at = 0; cut_at < 400; cut_at += sim_every())
         (void)live_and_die(&(struct plan){
             .seed = 11, .cut_at = cut_at, .power_seed = cut_at * 7, .buffered = true});
 }
@@ -135,25 +120,7 @@ static void p1_p5_a_kill_and_then_a_cut_lose_nothing(void **state)
     for (uint64_t seed = 1; seed < 60; seed++) {
         struct model model;
         model_init(&model, seed);
-        assert_int_equal(model_open(&model), OK);
-        for (int round = 0; round < 4; round++) {
-            sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + seed * 5 % 97);
-            model_work(&model, 60);
-            model_close(&model);
-            model.store = NULL;
-            if (sim_disk_cut(model.disk))
-                sim_disk_kill(model.disk);
-            sim_disk_cut_at(model.disk, UINT64_MAX);
-            assert_int_equal(model_open(&model), OK);
-            model_check(&model);
-            model_work(&model, 5);
-            sim_disk_cut_at(model.disk, sim_disk_points(model.disk));
-            model_close(&model);
-            model.store = NULL;
-            sim_disk_power(model.disk, seed + (uint64_t)round);
-            assert_int_equal(model_open(&model), OK);
-            model_check(&model);
-        }
+        kill_then_cut(&model, seed, seed * 5 % 97, 60);
         model_fini(&model);
     }
 }

@@ -3,7 +3,8 @@
  * durable that is not, a failed sync is never believed to have worked at the second try (S5), and
  * the next opening finds everything that was acknowledged.
  */
-#include "store_model.h"
+#include "store_lives.h"
+#include "test/unit/support/every.h"
 
 #include <errno.h>
 
@@ -35,18 +36,7 @@ static struct outcome live_with_fault(uint64_t seed, uint64_t fail_at, int sys_e
         assert_true(model.error.text[0]);
     }
     outcome.ended = sim_disk_points(model.disk) <= fail_at;
-    sim_disk_fail_at(model.disk, UINT64_MAX, 0);
-    /* The process ends; what the cache shows may be a lie: the machine may lose its power, or not.
-     */
-    if (fail_at % 2)
-        sim_disk_power(model.disk, fail_at);
-    model.store = NULL;
-    enum err err = model_open(&model);
-    if (err)
-        print_error("seed %llu call %llu: %s\n", (unsigned long long)seed,
-                    (unsigned long long)fail_at, model.error.text);
-    assert_int_equal(err, OK);
-    model_check(&model);
+    open_after_fault(&model, seed, fail_at);
     /* What is served now is durable now. */
     sim_disk_cut_at(model.disk, sim_disk_points(model.disk));
     model_close(&model);
@@ -61,7 +51,7 @@ static struct outcome live_with_fault(uint64_t seed, uint64_t fail_at, int sys_e
 static void fail_every_call(int sys_errno, unsigned *out_failed, unsigned *out_refused)
 {
     for (uint64_t seed = 1; seed <= 3; seed++) {
-        for (uint64_t call = 0;; call++) {
+        for (uint64_t call = 0;; call += sim_every()) {
             struct outcome outcome = live_with_fault(seed, call, sys_errno);
             *out_failed += outcome.failed;
             *out_refused += outcome.refused;
@@ -77,7 +67,7 @@ static void p1_p7_a_failed_call_stops_acknowledging(void **state)
     unsigned failed = 0, refused = 0;
     fail_every_call(EIO, &failed, &refused);
     print_message("failed %u, refused to open %u\n", failed, refused);
-    assert_true(failed > 100 && refused > 10);
+    assert_true(failed > 100 / sim_every() && refused > 10 / sim_every());
 }
 
 static void p1_p8_a_call_without_room_loses_nothing(void **state)
@@ -86,7 +76,7 @@ static void p1_p8_a_call_without_room_loses_nothing(void **state)
     unsigned failed = 0, refused = 0;
     fail_every_call(ENOSPC, &failed, &refused);
     print_message("failed %u, refused to open %u\n", failed, refused);
-    assert_true(failed > 50 && refused > 5);
+    assert_true(failed > 50 / sim_every() && refused > 5 / sim_every());
 }
 
 /* The kernel's lie: the first sync fails, the second says yes, and the data is not on the disk. */

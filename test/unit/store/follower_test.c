@@ -449,6 +449,37 @@ static void one_that_could_not_be_opened_leaves_the_store_to_older_versions(void
     bed_fini(&bed);
 }
 
+/* What is pushed as soon as it is opened is its own, though the process is killed before the disk's
+   background thread has had a turn: it was making segments, say. */
+static void p9_one_that_was_opened_is_known_after_a_kill(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct model *model = &bed.model;
+    struct follower *follower;
+    bed_init(&bed, 3);
+    assert_int_equal(model_open(model), OK);
+    model_settle(model);
+    assert_int_equal(follower_open(model->store, BYTES("journal"), &follower), OK);
+    uint64_t begins = follower_cursor(follower);
+    (void)model_push(model);
+    for (int turn = 0; turn < 20 && model->acknowledged <= begins; turn++) {
+        model->now_us += 30000;
+        store_turn(model->store, model->now_us);
+        (void)sim_disk_step(model->disk, LANE_COMMIT);
+        store_poll(model->store);
+    }
+    assert_true(model->acknowledged > begins);
+    sim_disk_cut_at(model->disk, sim_disk_points(model->disk));
+    model_close(model);
+    sim_disk_kill(model->disk);
+    sim_disk_cut_at(model->disk, UINT64_MAX);
+    assert_int_equal(model_open(model), OK);
+    assert_int_equal(follower_open(model->store, BYTES("journal"), &follower), OK);
+    assert_int_equal(follower_cursor(follower), begins);
+    bed_fini(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -459,6 +490,7 @@ int main(void)
         cmocka_unit_test(a_follower_keeps_segments_until_it_has_acknowledged_them),
         cmocka_unit_test(one_that_stays_away_is_dropped_and_told_so),
         cmocka_unit_test(p7_on_a_full_disk_followers_lose_before_clients_do),
+        cmocka_unit_test(p9_one_that_was_opened_is_known_after_a_kill),
         cmocka_unit_test(p9_a_follower_sees_each_durable_event_once_whenever_the_power_goes),
         cmocka_unit_test(p9_and_so_it_does_in_buffered_mode),
         cmocka_unit_test(p9_and_so_it_does_between_being_dropped),

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "store/record.h"
+#include "store/store.h"
 
 static const int64_t waits_us[3] = {1000000, 60000000, INT64_MAX};
 
@@ -89,10 +90,25 @@ static void every_kind_of_event_comes_back(void **state)
     round_trip(&job);
     struct event move = {.kind = EVENT_MOVE, .job = job.job};
     round_trip(&move);
+    move.id = BYTES("order-7");
+    round_trip(&move);
     struct event gone = {.kind = EVENT_GONE, .job.seq = 5, .record = job.record};
+    round_trip(&gone);
+    gone.id = BYTES("order-7");
+    gone.end = END_FINISHED;
     round_trip(&gone);
     struct event topic = {.kind = EVENT_TOPIC, .topic = BYTES("t"), .pause_until_us = INT64_MAX};
     round_trip(&topic);
+    struct event settings = {
+        .kind = EVENT_SETTINGS, .job.seq = 9, .topic = BYTES("t"), .body = BYTES("{\"a\":1}")};
+    round_trip(&settings);
+    settings.body = (struct bytes){0};
+    round_trip(&settings);
+    struct event note = {.kind = EVENT_NOTE,
+                         .job.seq = 77,
+                         .note = {.at_us = 5, .number = 3, .code = 503},
+                         .body = BYTES("no")};
+    round_trip(&note);
 }
 
 static void lengths_from_nothing_to_most_come_back(void **state)
@@ -143,12 +159,52 @@ static void p2_a_body_is_known_by_its_job(void **state)
     size_t len = record_bytes(&job);
     char at[512];
     record_encode(&job, len, at);
-    assert_int_equal(record_body(at, len, 77, job.content_type.len, job.body.len), OK);
-    assert_int_equal(record_body(at, len, 78, job.content_type.len, job.body.len), ERR_DAMAGED);
-    assert_int_equal(record_body(at, len, 77, job.content_type.len, job.body.len - 1), ERR_DAMAGED);
-    assert_int_equal(record_body(at, 110, 77, job.content_type.len, job.body.len), ERR_DAMAGED);
+    struct body_place place = {
+        .seq = 77, .content_type_len = job.content_type.len, .body_len = job.body.len};
+    struct body_content content;
+    assert_int_equal(record_open(at, len, &place, &content), OK);
+    assert_true(bytes_eq(content.body, job.body) && content.properties.len == 0);
+    assert_int_equal(record_open(at, 110, &place, &content), ERR_DAMAGED);
+    place.seq = 78;
+    assert_int_equal(record_open(at, len, &place, &content), ERR_DAMAGED);
+    place = (struct body_place){77, 0, job.content_type.len, job.body.len - 1, 0, false};
+    assert_int_equal(record_open(at, len, &place, &content), ERR_DAMAGED);
+    place = (struct body_place){77, 0, job.content_type.len, job.body.len, (uint32_t)len, false};
+    assert_int_equal(record_open(at, len, &place, &content), ERR_DAMAGED); /* has no properties */
+    place.record_bytes = 0;
     at[RECORD_JOB_HEAD + 3] ^= 1;
-    assert_int_equal(record_body(at, len, 77, job.content_type.len, job.body.len), ERR_DAMAGED);
+    assert_int_equal(record_open(at, len, &place, &content), ERR_DAMAGED);
+}
+
+/* They are as much the client's as the body: one flipped bit, and neither is handed out. */
+static void p2_properties_are_read_and_checked_with_the_body(void **state)
+{
+    (void)state;
+    static char text[JOB_PROPERTIES_MAX];
+    static char at[JOB_PROPERTIES_MAX + 512];
+    memset(text, 'p', sizeof(text));
+    for (size_t size = 1; size <= JOB_PROPERTIES_MAX; size += size < 20 ? 1 : 1359) {
+        struct event job = a_job();
+        struct record record;
+        struct body_content content;
+        job.properties = bytes_of(text, size);
+        size_t len = record_bytes(&job);
+        record_encode(&job, len, at);
+        assert_int_equal(record_decode(at, len, &record), OK);
+        assert_true(record_body_good(&record) && !record_spoiled(&record));
+        assert_true(bytes_eq(record.event.properties, job.properties));
+        assert_true(bytes_eq(record.event.topic, job.topic));
+        assert_int_equal(record.event.body_kind, job.body_kind);
+        struct body_place place = {77, 0, job.content_type.len, job.body.len, (uint32_t)len, false};
+        assert_int_equal(record_open(at, len, &place, &content), OK);
+        assert_true(bytes_eq(content.body, job.body));
+        assert_true(bytes_eq(content.properties, job.properties));
+        assert_int_equal(record_open(at, len - 8, &place, &content), ERR_DAMAGED);
+        at[RECORD_JOB_HEAD + job.content_type.len + job.body.len + 2 + size / 2] ^= 4;
+        assert_int_equal(record_open(at, len, &place, &content), ERR_DAMAGED);
+        assert_int_equal(record_decode(at, len, &record), OK);
+        assert_false(record_body_good(&record));
+    }
 }
 
 int main(void)
@@ -158,6 +214,7 @@ int main(void)
         cmocka_unit_test(lengths_from_nothing_to_most_come_back),
         cmocka_unit_test(no_flipped_bit_is_read_out_of_bounds),
         cmocka_unit_test(p2_a_body_is_known_by_its_job),
+        cmocka_unit_test(p2_properties_are_read_and_checked_with_the_body),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,12 @@
 #include "sim/disk.h"
 #include "store/store.h"
 
-enum { MODEL_SEGMENT = 32 * 1024, MODEL_BODY_MAX = 3000, MODEL_ROOM = 32 * 1024 };
+enum {
+    MODEL_SEGMENT = 32 * 1024,
+    MODEL_BODY_MAX = 3000,
+    MODEL_ROOM = 32 * 1024,
+    MODEL_DELAY_US = 20 * 1000 * 1000, /* of far jobs at most */
+};
 
 struct model_job {
     uint64_t seq;
@@ -31,6 +36,10 @@ struct model_job {
     uint32_t version; /* of the body */
     uint32_t priority;
     struct stored stored;
+    int64_t due_us;
+    bool leaving; /* it has not changed since it was spilled */
+    bool far;     /* what is known of it lies in a slice */
+    bool unknown; /* the same, and it has not been read since the opening */
 };
 
 /* One line of the journal: the job was like this from this batch on. */
@@ -53,6 +62,7 @@ struct model {
     uint64_t seq_next, seq_highest, lease_highest;
     int64_t pause_us; /* of the one topic, as replayed */
     int64_t now_us;
+    int64_t delay_us; /* of jobs, at most; 0: they have no due times */
     uint64_t random;
     size_t body_bytes; /* of each body; 0: by chance, up to options.body_max */
     bool failed;
@@ -64,6 +74,7 @@ struct model {
     size_t findings_len;
     unsigned notices[STORE_FOLLOWER_DROPPED + 1];
     bool relocating;
+    unsigned far_room; /* so many times there is memory for far jobs */
     void (*appended)(struct model *model, const struct event *event); /* or NULL */
     struct store_error noticed;                                       /* the last one */
 };
@@ -137,6 +148,8 @@ static inline enum err model_replay(struct store_callbacks *callbacks, const str
         memcpy(&job->version, event->body.at, sizeof(job->version));
         job->priority = event->job.priority;
         job->stored = event->record;
+        job->due_us = event->job.due_us;
+        job->far = job->unknown = false;
         break;
     case EVENT_MOVE:
         if (job)
@@ -147,6 +160,8 @@ static inline enum err model_replay(struct store_callbacks *callbacks, const str
             job->live = false;
         break;
     case EVENT_TOPIC: model->pause_us = event->pause_until_us; break;
+    case EVENT_NOTE:
+    case EVENT_SETTINGS: break; /* the engine's tests have them */
     }
     return OK;
 }
@@ -204,7 +219,10 @@ static inline struct stored model_emit(struct model *model, const struct model_j
     struct event event = {
         .kind = EVENT_JOB,
         .promised = true,
-        .job = {.seq = job->seq, .state = JOB_DELAYED, .priority = job->priority},
+        .job = {.seq = job->seq,
+                .state = JOB_DELAYED,
+                .priority = job->priority,
+                .due_us = job->due_us},
         .id = bytes_of(&id, sizeof(id)),
         .topic = BYTES("topic"),
         .content_type = content_type,
@@ -214,15 +232,142 @@ static inline struct stored model_emit(struct model *model, const struct model_j
     return model_append(model, &event);
 }
 
-static inline void model_relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                                  struct bytes content_type, struct bytes body)
+static inline void model_emit_move(struct model *model, const struct model_job *job)
+{
+    struct event event = {
+        .kind = EVENT_MOVE,
+        .promised = job->priority % 2,
+        .job = {.seq = job->seq,
+                .state = JOB_READY,
+                .priority = job->priority,
+                .due_us = job->due_us},
+        .record = job->stored,
+    };
+    (void)model_append(model, &event);
+}
+
+static inline void model_relocate(struct store_callbacks *callbacks, const struct event *event,
+                                  uint64_t where)
+{
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
+    struct model_job *job = model_find(model, event->job.seq);
+    model->relocating = true;
+    bool there = job && job->live && !job->far && job->stored.where == where;
+    if (there && event->kind == EVENT_MOVE)
+        model_emit_move(model, job);
+    else if (there && event->kind == EVENT_JOB)
+        job->stored = model_emit(model, job, event->content_type, event->body);
+    model->relocating = false;
+}
+
+/* ---- far jobs ---- */
+
+static inline bool model_spill(struct store_callbacks *callbacks, const struct event *event,
+                               uint64_t where, int64_t due_after_us, struct event *out_job)
+{
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
+    struct model_job *job = model_find(model, event->job.seq);
+    if (!job || !job->live || job->stored.where != where || job->due_us <= due_after_us)
+        return false;
+    *out_job = *event;
+    out_job->job = (struct job_now){
+        .seq = job->seq, .state = JOB_DELAYED, .priority = job->priority, .due_us = job->due_us};
+    out_job->record = (struct stored){0};
+    job->leaving = true;
+    return true;
+}
+
+static inline bool model_depart(struct store_callbacks *callbacks, uint64_t seq,
+                                struct stored record)
 {
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     struct model_job *job = model_find(model, seq);
-    model->relocating = true;
-    if (job && job->live && job->stored.where == where)
-        job->stored = model_emit(model, job, content_type, body);
-    model->relocating = false;
+    if (!job || !job->live || !job->leaving)
+        return false;
+    job->stored = record;
+    job->leaving = false;
+    job->far = true;
+    return true;
+}
+
+/* A record in a slice is this job as it is, or nothing is known of it yet. */
+static inline void model_learn(struct model_job *job, const struct event *event)
+{
+    uint32_t version;
+    memcpy(&version, event->body.at, sizeof(version));
+    assert_true(job->unknown || (version == job->version && job->priority == event->job.priority));
+    job->version = version;
+    job->priority = event->job.priority;
+    job->due_us = event->job.due_us;
+    memcpy(&job->id, event->id.at, sizeof(job->id));
+    job->unknown = false;
+}
+
+static inline bool model_arrive(struct store_callbacks *callbacks, const struct event *event)
+{
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
+    struct model_job *job = model_find(model, event->job.seq);
+    if (!job || !job->live || !job->far || job->stored.where != event->record.where)
+        return false;
+    model_learn(job, event);
+    job->stored = event->record;
+    job->far = false;
+    return true;
+}
+
+static inline enum err model_replay_far(struct store_callbacks *callbacks,
+                                        const struct far_job *far)
+{
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
+    struct model_job *job = model_find(model, far->seq);
+    assert_true(bytes_eq(far->topic, BYTES("topic")) && far->id_hash);
+    if (job && job->live && job->stored.where == far->where)
+        return ERR_EXISTS;
+    if (!job)
+        job = model_add(model, far->seq);
+    job->live = job->far = job->unknown = true;
+    job->stored = (struct stored){.where = far->where};
+    return OK;
+}
+
+static inline void model_far_fetched(struct far_fetch *fetch)
+{
+    *(bool *)fetch->owner = true;
+}
+
+/* Reads a far job's record, waiting for the disk if need be. False: the disk has failed. */
+static inline bool model_fetch_far(struct model *model, struct model_job *job)
+{
+    bool ended = false;
+    struct far_fetch fetch = {
+        .where = job->stored.where, .done = model_far_fetched, .owner = &ended};
+    store_far_fetch(model->store, &fetch);
+    while (!ended) {
+        model->now_us += 1000;
+        store_turn(model->store, model->now_us);
+        (void)sim_disk_step(model->disk, LANE_READ);
+        store_poll(model->store);
+    }
+    bool good = fetch.err == OK;
+    if (good) {
+        assert_int_equal(fetch.event.job.seq, job->seq);
+        if (job->far) /* else it has been loaded meanwhile */
+            model_learn(job, &fetch.event);
+    }
+    store_far_fetch_end(model->store, &fetch);
+    return good;
+}
+
+/* Before anything is done with a job it is in memory, as an engine sees to it. */
+static inline bool model_bring(struct model *model, struct model_job *job)
+{
+    job->leaving = false;
+    if (!job->far)
+        return true;
+    if (!model_fetch_far(model, job) || model->failed)
+        return false;
+    job->far = false;
+    return true;
 }
 
 static inline void model_emit_pause(struct model *model, int64_t until_us)
@@ -248,8 +393,10 @@ static inline bool model_relocate_unread(struct store_callbacks *callbacks, uint
     return *cursor < model->job_count;
 }
 
-static inline bool model_relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
+static inline bool model_relocate_rest(struct store_callbacks *callbacks, uint64_t first,
+                                       uint64_t end, uint32_t *cursor)
 {
+    assert_true(first < end);
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     model->relocating = true;
     model_emit_pause(model, 12345);
@@ -291,6 +438,18 @@ static inline void model_init(struct model *model, uint64_t seed)
         .id_seed = 42,
         .inline_us = seed % 2 ? 2000 : 0, /* odd seeds commit in the turn */
     };
+}
+
+/* From the next opening on jobs have due times, and far ones leave the log early. */
+static inline void model_use_slices(struct model *model)
+{
+    model->delay_us = MODEL_DELAY_US;
+    model->options.horizon_us = MODEL_DELAY_US / 10;
+    model->options.checkpoint_bytes = 2 * MODEL_SEGMENT;
+    model->callbacks.spill = model_spill;
+    model->callbacks.depart = model_depart;
+    model->callbacks.arrive = model_arrive;
+    model->callbacks.replay_far = model_replay_far;
 }
 
 static inline void model_fini(struct model *model)
@@ -361,7 +520,12 @@ static inline enum err model_body_at(struct model *model, const struct body_plac
                                      struct bytes *out_body)
 {
     struct model_fetch waited = {.fetch = {.place = *place, .done = model_fetched}};
-    enum err err = store_read(model->store, place, arena, out_content_type, out_body);
+    struct body_content content;
+    enum err err = store_read(model->store, place, arena, &content);
+    if (!err) {
+        *out_content_type = content.content_type;
+        *out_body = content.body;
+    }
     if (err != ERR_AGAIN)
         return err;
     store_fetch(model->store, &waited.fetch);
@@ -372,8 +536,8 @@ static inline enum err model_body_at(struct model *model, const struct body_plac
         store_poll(model->store);
     }
     if (!waited.fetch.err) {
-        *out_content_type = arena_copy(arena, waited.fetch.content_type);
-        *out_body = arena_copy(arena, waited.fetch.body);
+        *out_content_type = arena_copy(arena, waited.fetch.content.content_type);
+        *out_body = arena_copy(arena, waited.fetch.content.body);
     }
     err = waited.fetch.err;
     store_fetch_end(model->store, &waited.fetch);
@@ -384,9 +548,9 @@ static inline void model_read(struct model *model, const struct model_job *job)
 {
     char room[MODEL_ROOM];
     struct arena arena = {0};
-    struct bytes content_type, body;
+    struct bytes content_type = {0}, body = {0};
     struct bytes want = model_body(model, job->seq, job->version, room);
-    struct body_place place = {job->seq, job->stored.where, 4, want.len};
+    struct body_place place = {job->seq, job->stored.where, 4, want.len, 0, false};
     assert_int_equal(model_body_at(model, &place, &arena, &content_type, &body), OK);
     assert_true(bytes_eq(content_type, BYTES("text")));
     assert_true(bytes_eq(body, want));
@@ -400,6 +564,9 @@ static inline void model_check(struct model *model)
     uint64_t found = store_durable(model->store);
     assert_true(found >= model->acknowledged);
     model->acknowledged = found;
+    for (size_t i = 0; i < model->job_count; i++)
+        if (model->jobs[i].live && model->jobs[i].unknown)
+            assert_true(model_fetch_far(model, &model->jobs[i]));
     model_expect(model, found);
     assert_true(store_seq_first(model->store) > model->seq_highest);
     assert_true(store_lease_first(model->store) > model->lease_highest);
@@ -432,10 +599,14 @@ static inline enum err model_push_over(struct model *model, uint64_t over_seq)
     char room[MODEL_ROOM];
     struct bytes body = model_body(model, model->seq_next, 1, room);
     enum err err = store_admit(model->store, body.len + 4);
+    if (!err && over_seq && !model_bring(model, model_find(model, over_seq)))
+        err = ERR_IO;
     if (err)
         return err;
     struct model_job *job = model_add(model, model->seq_next++);
     struct model_job *over = over_seq ? model_find(model, over_seq) : NULL;
+    if (model->delay_us)
+        job->due_us = model->now_us + (int64_t)model_random(model, (uint64_t)model->delay_us);
     model->seq_highest = job->seq;
     store_seq_note(model->store, model->seq_next);
     job->live = true;
@@ -471,7 +642,7 @@ static inline void model_change(struct model *model, struct model_job *job)
 {
     char room[MODEL_ROOM];
     struct bytes body = model_body(model, job->seq, job->version + 1, room);
-    if (store_admit(model->store, body.len + 4))
+    if (store_admit(model->store, body.len + 4) || !model_bring(model, job))
         return;
     job->version++;
     job->stored = model_emit(model, job, BYTES("text"), body);
@@ -480,18 +651,17 @@ static inline void model_change(struct model *model, struct model_job *job)
 
 static inline void model_move(struct model *model, struct model_job *job)
 {
+    if (!model_bring(model, job))
+        return;
     job->priority++;
-    struct event event = {
-        .kind = EVENT_MOVE,
-        .promised = job->priority % 2,
-        .job = {.seq = job->seq, .state = JOB_READY, .priority = job->priority},
-    };
-    (void)model_append(model, &event);
+    model_emit_move(model, job);
     model_note(model, job);
 }
 
 static inline void model_end(struct model *model, struct model_job *job)
 {
+    if (!model_bring(model, job))
+        return;
     struct event event = {
         .kind = EVENT_GONE,
         .promised = true,
@@ -557,7 +727,7 @@ static inline void model_act(struct model *model)
 static inline void model_work(struct model *model, int turns)
 {
     for (int turn = 0; turn < turns && !model->failed; turn++) {
-        for (uint64_t i = model_random(model, 4); i > 0; i--)
+        for (uint64_t i = model_random(model, 4); i > 0 && !model->failed; i--)
             model_act(model);
         model_turn(model);
     }

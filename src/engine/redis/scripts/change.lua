@@ -1,8 +1,9 @@
 -- One job changes. ARGV: 2 what: v reserve it, l release, t touch, b bury, k kick, r run,
 -- s reschedule; 3 id or '', 4 number (8 bytes), 5 lease, 6 options: u undelivered or x abandoned
--- (release), b bound (reserve); each of the rest may be '': 7 due, 8 priority, 9 ttr, 10 what
--- is to be said of a new body (14 bytes: see record_of), 11 content. Answer: {it, job}, for v with
--- its content.
+-- (release), b bound (reserve); each of the rest may be '': 7 due (of r: that it must have, or it is
+-- left), 8 priority, 9 ttr, 10 what is to be said of a new body (14 bytes: see record_of), 11 content;
+-- of a release and a burial: 10 the code (2 bytes) of the note that this attempt leaves, 11 its
+-- text. Answer: {it, job}, for v with its content.
 local what, options = ARGV[2], ARGV[6]
 local lease, due = tonumber(ARGV[5]), tonumber(ARGV[7])
 local priority, ttr = tonumber(ARGV[8]), tonumber(ARGV[9])
@@ -11,10 +12,15 @@ local first = answered()
 if first then
     local was = sub(first, 33)
     if what == 'v' and was ~= '' then
+        local front = ''
+        if sub(was, 1, 1) == 'n' then
+            local behind = 4 + unpack_bytes('<H', was, 2)
+            front, was = sub(was, 1, behind - 1), sub(was, behind)
+        end
         local job = fetch(sub(was, 1, 8))
         -- Behind a short record is the length of what follows it now.
         if byte(was, 9 + HEAD.BYTES) % 2 == 0 then was = sub(was, 1, -3) end
-        was = was .. (job and content_of(job) or '')
+        was = front .. (job and shown_properties(job) .. was .. content_of(job) or was)
     end
     return { sub(first, 1, 32), was }
 end
@@ -24,7 +30,8 @@ local state, err = shown(job, now), OK
 if what == 'l' or what == 't' or what == 'b' then
     err = check_lease(job, lease)
 elseif (what == 'v' and state == RESERVED) or (what == 'k' and state ~= 1 and state ~= BURIED) or
-    ((what == 'r' or what == 's') and state ~= 1) then
+    ((what == 'r' or what == 's') and state ~= 1) or
+    (what == 'r' and due and math.abs(job.due - due) > 10000) then
     err = WRONG_STATE
 end
 if err ~= OK then return { say(err, state, 0, 0, now, 0, job.seq) } end
@@ -39,11 +46,14 @@ local function seconds_until(at)
     return at > now and math.min(math.ceil((at - now) / 1000000), 4294967295) or 0
 end
 
+local function note()
+    if ARGV[10] ~= '' then add_note(job, ARGV[10], ARGV[11], now) end
+end
+
 local function reserve()
     local last, pushed, partitions, wake = state_of_all()
     lift(job)
     if state == BURIED then job.failures = 0 end -- as after a kick
-    if state ~= 2 then job.due = now end -- a failed attempt brings it back at once, not as late
     job.lease = number_after(last, partitions, now)
     call('HSET', hash, 's', pack('<I8I8I8I7', job.lease, pushed, partitions, wake))
     job.till, job.reserves = after(now, job.ttr), up(job.reserves)
@@ -56,20 +66,20 @@ local function reserve()
 end
 
 local function release()
-    if options == 'u' and not due then -- as if it had not been tried
-        lift(job)
-        job.priority = priority or job.priority
-        if job.reserves > 0 and job.reserves < 65535 then job.reserves = job.reserves - 1 end
-        return place(job, WAITING, now)
-    end
-    lift(job) -- lifted once: the priority must not change while it hangs
+    lift(job) -- the priority must not change while it hangs
     job.priority = priority or job.priority
+    if options == 'u' then -- as if it had not been tried
+        if job.reserves > 0 and job.reserves < 65535 then job.reserves = job.reserves - 1 end
+        if not due then return place(job, WAITING, now) end
+    end
     if options ~= 'x' then
         job.releases = up(job.releases)
         count('#l')
         if due then
             if options ~= 'u' then job.failures = up(job.failures) end
-            job.due = math.max(due, now)
+            due = math.max(due, now)
+            -- One that was reserved by its name, and never tried, keeps its due time.
+            if options ~= 'u' or job.due < due then job.due = due end
             job.delay_s = seconds_until(job.due)
             return place(job, WAITING, now)
         end
@@ -100,6 +110,7 @@ end
 if what == 'v' then
     reserve()
 elseif what == 'l' then
+    note()
     release()
 elseif what == 't' then
     job.till = after(now, ttr or job.ttr) -- where it hangs, only the score changes
@@ -107,6 +118,7 @@ elseif what == 't' then
     keep_head(job)
     tell_due(job.till)
 elseif what == 'b' then
+    note()
     lift(job)
     job.priority = priority or job.priority
     bury(job, now)
@@ -116,6 +128,11 @@ elseif what == 'r' then
     run(job, now)
 else
     reschedule()
+end
+if what == 's' and ARGV[10] ~= '' then
+    enter_job(job, now)
+else
+    enter_move(job, job.state, job.flags, now)
 end
 local parts = keep(shown_job(job), say(OK, shown(job, now), 0, 1, now, 0, job.seq))
 if what == 'v' then parts[2] = whole_job(job) end

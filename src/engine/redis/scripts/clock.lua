@@ -16,3 +16,11 @@ local function clock_of(request)
     end
     return now - least + queue
 end
+
+-- Is the request done for the first time, and not given up? It may have been done before if it says
+-- so, or comes late; for what to do then see answered().
+local function is_first(hash, request)
+    if string.byte(request) ~= 48 then return false end
+    local kept = unsure and redis.call('HGET', hash, string.sub(request, 2, 12))
+    return not kept or struct.unpack('<I8', kept) < struct.unpack('<I8', request, 13)
+end

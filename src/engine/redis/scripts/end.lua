@@ -7,7 +7,7 @@
 local call, sub, byte, unpack_bytes = redis.call, string.sub, string.byte, struct.unpack
 local PER_JOB = 6
 local count, keys_each = #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
-local answers, answered = { '' }, 0
+local answers, answered, journal = { '' }, 0, nil
 while answered < count do
     local base, keys = answered * PER_JOB, answered * keys_each
     local hash, alike, at, names, ids, by_id, seen = KEYS[keys + 1], 0, base, { '' }, nil, nil, nil
@@ -20,12 +20,18 @@ while answered < count do
             by_id[#ids + 1], ids[#ids + 1] = alike, 'i' .. id
         end
         at = at + PER_JOB
-    until answered + alike >= count or KEYS[keys + alike * keys_each + 1] ~= hash
+    until journal or answered + alike >= count or KEYS[keys + alike * keys_each + 1] ~= hash
     if ids then
+        ids[#ids + 1] = 'j'
         local found = call('HMGET', hash, unpack(ids))
-        for i = 1, #ids do names[by_id[i]] = found[i] or '' end
+        for i = 1, #ids - 1 do names[by_id[i]] = found[i] or '' end
+        journal = found[#ids]
         clock_of(ARGV[base + 1]) -- a late one must not end the next job of that id
+    else
+        journal = call('HGET', hash, 'j')
     end
+    if journal and byte(journal, 33) == 120 then journal = nil end -- 120: x, it was given up
+    if journal then alike = 1 end -- its entries are written in end_other.lua
     if alike > 1 then seen = {} end
     -- Records and heads, of all that lie side by side in one bucket at once.
     local buckets = sub(hash, 1, -2) .. 'b' -- as bucket_of() has it
@@ -50,8 +56,8 @@ while answered < count do
     at = base
     while done < alike do
         local name, record, head = names[done + 1], jobs[2 * done + 1], jobs[2 * done + 2]
-        if not record or not head or seen and seen[name] or
-            byte(ARGV[at + 1]) ~= 48 or unsure or -- it is sent again, or may have been
+        if not record or not head or journal or seen and seen[name] or
+            not is_first(hash, ARGV[at + 1]) or
             (ARGV[at + 6] ~= '' and ARGV[at + 6] ~= 'd') then
             break
         end
@@ -86,6 +92,10 @@ while answered < count do
         gone[bucket] = of
         of[#of + 1], of[#of + 2] = name, '+' .. name
         if form % 16 >= 8 then of[#of + 1] = '*' .. name end
+        if form % 32 >= 16 then of[#of + 1] = '=' .. name end
+        if sub(head, HEAD.RELEASES, HEAD.BURIES_END) ~= '\0\0\0\0' then -- as may_have_notes()
+            of[#of + 1], of[#of + 2] = '-' .. name, '~' .. name
+        end
         if id_len > 0 then
             gone_ids = gone_ids or {}
             gone_ids[#gone_ids + 1] =

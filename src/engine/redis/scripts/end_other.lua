@@ -15,4 +15,5 @@ if err ~= OK then return { say(err, seen, 0, 0, now, 0, job.seq) } end
 lift(job)
 drop(job)
 call('HINCRBY', hash, (done and '#f' or '#d') .. job.topic, 1)
+if journaled() then enter_end(job, done, clock()) end
 return keep(was, say(OK, seen, 0, 1, now, 0, job.seq))

@@ -7,8 +7,10 @@
 -- future, which a master with a slower clock has taken over: who lives writes another; 4 l look at
 -- all, m the answer has a third part: the policy by which this server may evict keys, '' if it may
 -- not; 5 who has said nothing for that long is silent. Answer: {it, of a look a record of 17 bytes
--- for each daemon: its name, how, and when it said so}; seq: see set_clock.lua.
+-- for each daemon: its name, how, and when it said so}; seq: see set_clock.lua; next_us: how many
+-- changes of topics' settings there were (settings.lua), FOREVER if that cannot be seen now.
 local TRIES = 16 -- daemons that cannot be told
+local AT_ONCE = 500 -- records that a look reads
 local daemon, how, kept_us, now = sub(slot, 2, 9), ARGV[2], tonumber(ARGV[3]), clock()
 local found = call('HMGET', hash, 's', 'u', 'n', 'c', 'm' .. daemon)
 if not found[1] then return redis.error_reply(CLOSED) end
@@ -42,20 +44,26 @@ local function tell_next()
 end
 
 local function look()
-    local records, fresh_us = {}, tonumber(ARGV[5])
-    for at = #names - 7, 1, -8 do -- from the end, since some are dropped
-        local name = sub(names, at, at + 7)
-        local record = call('HGET', hash, 'm' .. name)
-        local age_us = record and now - unpack_bytes('<I8', record, 2) or -1
-        if age_us < 0 or age_us > kept_us then
-            drop_name(name)
-        else
-            if age_us > fresh_us and sub(record, 1, 1) ~= 's' then
-                record = 's' .. sub(record, 2)
-                call('HSET', hash, 'm' .. name, record)
-                publish('bs' .. name)
+    local records, fresh_us, all = {}, tonumber(ARGV[5]), names
+    for from = 1, #all, 8 * AT_ONCE do
+        local fields = {}
+        for at = from, math.min(#all, from + 8 * AT_ONCE - 1), 8 do
+            fields[#fields + 1] = 'm' .. sub(all, at, at + 7)
+        end
+        local found = call('HMGET', hash, unpack(fields))
+        for i = 1, #fields do
+            local name, record = sub(fields[i], 2), found[i]
+            local age_us = record and now - unpack_bytes('<I8', record, 2) or -1
+            if age_us < 0 or age_us > kept_us then
+                drop_name(name)
+            else
+                if age_us > fresh_us and byte(record) ~= 115 then -- 115: s
+                    record = 's' .. sub(record, 2)
+                    call('HSET', hash, 'm' .. name, record)
+                    publish('bs' .. name)
+                end
+                records[#records + 1] = name .. record
             end
-            table.insert(records, 1, name .. record)
         end
     end
     return table.concat(records)
@@ -82,4 +90,7 @@ if string.find(ARGV[4], 'm', 1, true) then
     if policy == 'noeviction' or string.find(info, 'maxmemory:0\r', 1, true) then policy = '' end
 end
 local set_count = tonumber(string.match(found[3] or '0', '^%d+'))
-return { say(OK, 0, 0, #records / 17, now, 0, set_count), records, policy }
+local settings, changes = redis.pcall('HGET', sub(hash, 1, -2) .. 's', '!'), FOREVER
+if type(settings) == 'string' then changes = unpack_bytes('<I8', settings) end
+if not settings and not importing then changes = 0 end -- there were none
+return { say(OK, 0, 0, #records / 17, now, changes, set_count), records, policy }

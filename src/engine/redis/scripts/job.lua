@@ -1,8 +1,4 @@
 -- A job's transitions, and its place in the sorted sets. Put before the scripts that change jobs.
-local function id_of(job)
-    return sub(job.record, job.id_at, job.waits_at - 1)
-end
-
 -- Among equal scores, bytes decide: priority, then due time or arrival, then number.
 local function place_of(job)
     local rank = job.flags >= ARRIVAL and job.created or job.due
@@ -102,7 +98,12 @@ end
 
 -- Forgets the lifted job.
 local function drop(job)
-    call('HDEL', bucket_of(job.name), job.name, '+' .. job.name, '*' .. job.name)
+    local fields = { job.name, '+' .. job.name, '*' .. job.name }
+    if has_properties(job) then fields[4] = '=' .. job.name end
+    if may_have_notes(job) then
+        fields[#fields + 1], fields[#fields + 2] = '-' .. job.name, '~' .. job.name
+    end
+    call('HDEL', bucket_of(job.name), unpack(fields))
     if job.id_len > 0 then
         call('HDEL', hash, 'i' .. id_of(job))
     end

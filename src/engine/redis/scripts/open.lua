@@ -1,7 +1,8 @@
 -- Makes the partition, if need be, and says that this daemon's answers and connections are in it.
 -- ARGV: 2 its number, 3 how many there are, 4 channel, 5 version of the layout, 6 the places that
 -- this daemon's ring has until it says otherwise, 7 how often a clock that is made with it was set, 8
--- the last number or lease of this partition that this daemon has seen, 0: none.
+-- the last number or lease of this partition that this daemon has seen, 0: none, 9 how many bytes the
+-- journal's entries may have ('': this daemon wants no journal), 10 what becomes of a push then (entry.lua).
 -- Answer: {it, the clock}: see set_clock.lua; state: 1 if this Redis has started since somebody opened
 -- the partition last, or is another one;
 -- replaced: it was made; lost: a set is not as it was made, or buckets were there before the partition,
@@ -66,15 +67,45 @@ if stray then return { say(INVALID, 0, 0, 0, held, 0, 0), stray } end
 local redis_now = redis_time[1] * 1000000 + redis_time[2]
 local ahead, set = tonumber(found[3] or 0), found[4] or '0 0'
 -- Numbers and leases that Redis has forgotten are not given again: what was given since a save, and
--- lost, were fewer than SKIPPED, or not beyond what the clock shows, or a daemon has seen them.
+-- lost, were fewer than SKIPPED, or not beyond what the clock shows, or a daemon has seen them. By how
+-- many more differs with each history: two that go on from the same number do not give the same ones.
 local SKIPPED = 30000000
-local info = redis.pcall('INFO', 'server')
-info = type(info) == 'string' and info or info.verbatim_string or ''
-local run = string.match(info, 'run_id:(%w+)') or ''
+local function info_of(section, field)
+    local info = redis.pcall('INFO', section)
+    info = type(info) == 'string' and info or info.verbatim_string or ''
+    return string.match(info, field .. ':(%w+)') or ''
+end
+-- Which start of which server, and, as each failover begins another history of writes, which of
+-- these: a server that was replaced and is the master again runs on under its old name.
+local run = info_of('server', 'run_id') .. ' ' .. info_of('replication', 'master_replid')
 local restarted, seen = found[5] ~= run, tonumber(ARGV[8])
 
 local function first_after(least)
     return least - least % partitions + partitions + number
+end
+
+-- From now on changes leave entries. Where they did once, and the journal was given up, a number is
+-- left out, so that this is seen; its entries have to go first.
+local function begin_journal()
+    local field, limits = call('HGET', hash, 'j'), pack('<I8', tonumber(ARGV[9])) .. ARGV[10]
+    local given_up = field and sub(field, 33) == 'x'
+    if field and not given_up then
+        if sub(field, 25) ~= limits then call('HSET', hash, 'j', sub(field, 1, 24) .. limits) end
+    else
+        local left = call('ZLEXCOUNT', order, '[j', '(k')
+        if left > 0 then
+            -- What the field belonged to was lost, but not its entries: journal.lua drops them.
+            if not field then
+                local first = call('ZRANGEBYLEX', order, '[j', '(k', 'LIMIT', 0, 1)[1]
+                local last = unpack_bytes('>I8', first, 2) + left - 1
+                call('HSET', hash, 'j', pack('<I8I8I8', last, 0, 0) .. sub(limits, 1, 8) .. 'x')
+            end
+            return
+        end
+        local last = field and unpack_bytes('<I8', field) + 1 or 0
+        journal = pack('<I8I8I8', last, 0, 0) .. limits
+        add_entry('o', slot .. request, held)
+    end
 end
 
 if not found[1] then
@@ -90,8 +121,9 @@ if not found[1] then
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
-    -- Without the hash there may still be jobs: their ids and topics are put back.
-    flags, lost = there ~= 0 and REPLACED + LOST or REPLACED, false
+    -- Without the hash there may still be jobs and settings: their ids and topics are put back.
+    local left = there ~= 0 or redis.pcall('EXISTS', sub(hash, 1, -2) .. 's') == 1
+    flags, lost = left and REPLACED + LOST or REPLACED, false
     publish('n' .. ARGV[2] .. ' ' .. daemon) -- what others left here, if it was there, is gone
 end
 local stored = unpack_bytes('<I8', found[1], 17)
@@ -107,13 +139,15 @@ if lost then
 end
 local last = unpack_bytes('<I8', found[1])
 if restarted and (flags % 4 < REPLACED or seen > 0) then
-    seen = math.max(seen, last, held) + SKIPPED * partitions
+    local more = tonumber(sub(redis.sha1hex(run), 1, 6), 16)
+    seen = math.max(seen, last, held) + (SKIPPED + more) * partitions
     call('HSET', hash, 'y', run)
 end
 if seen > last then
     call('HSET', hash, 's', pack('<I8', first_after(seen)) .. sub(found[1], 9))
 end
 call('ZADD', order, 0, 'd' .. daemon)
+if ARGV[9] ~= '' then begin_journal() end
 -- One that is being forgotten is unknown, too: of the answers kept for it some are gone.
 local since = call('HGET', hash, 'd' .. daemon)
 local unknown = since and unpack_bytes('<I8', since) > 0 and 0 or 1

@@ -1,8 +1,10 @@
 -- Push, of one job, or of several, each as if it came by itself. ARGV, PER_JOB for each: 1 the
--- request; 2 and 3 the record, what comes before the time of its making and what after that;
--- 4 content type and body, if they are apart, 5 due, 6 the start of its place (topic's length, topic, priority, and
+-- request; 2 and 3 the record, what comes before the time of its making and what after that; 4 what
+-- is not in the record: the properties' length (2 bytes) and the properties, if it has some, then
+-- content type and body, if they are apart; 5 due, 6 the start of its place (topic's length, topic, priority, and
 -- due unless a), 7 '#p' and the topic, 8 'i' and the id, or '', 9 its order (d due, a arrival) or b
--- buried, 10 if it exists (j reject, p replace, k keep), 11 and 12 most jobs and topics (0: any), 13
+-- buried, and behind that (I7HH) when it was made, attempts and failures if it is moved here, 10 if
+-- it exists (j reject, p replace, k keep), 11 and 12 most jobs and topics (0: any), 13
 -- the start of its place while it is delayed ('w', topic's length, topic, due, priority).
 -- KEYS: four for all of them, or four for each.
 -- Answer: {it}, or {it, job} if a job of that id is kept: else the job is what was sent, with
@@ -24,24 +26,28 @@ while answered < count do
         alike, seen = alike + 1, seen or {}
         fields[3 + alike], at = ARGV[at + 8], at + PER_JOB
     end
+    fields[4 + alike] = 'j'
     local found = call('HMGET', hash, unpack(fields))
+    -- The journal's entries, as entry.lua has them. Not the common case: there are too many.
+    local journal, entry, bytes, taken, most = found[4 + alike], 0, 0, 0, 1
+    if journal and byte(journal, 33) == 120 then journal = nil end -- 120: x
+    if journal then entry, bytes, taken, most = struct.unpack('<I8I8I8I8', journal) end
     -- The topic is known, and nobody waits, or this daemon alone, which said so by a request before
     -- this one: it learns of the job by the answer (marks.lua).
     local mark, request = found[3], ARGV[base + 1]
-    if found[1] and found[2] and (not mark or #mark == 17 and byte(mark) == 48 and
+    if found[1] and found[2] and bytes - taken < most and (not mark or #mark == 17 and byte(mark) == 48 and
         sub(mark, 2, 9) == sub(request, 3, 10) and
         struct.unpack('<I8', mark, 10) < struct.unpack('<I8', request, 13)) then
         local last, pushed, partitions, wake = struct.unpack('<I8I8I8I7', found[1])
         local sets = { 's', '', topic, '', '', '', '', '' }
         local places, n, soonest = { '', '' }, 4, math.huge
-        local records, m, bucket = { '', '' }, 0, nil
+        local records, m, p, bucket = { '', '' }, 0, 0, nil
         at = base
         while done < alike do
             local id, due = ARGV[at + 8], tonumber(ARGV[at + 5])
-            -- Not the common case: the id is known, or the request is one that is sent again, or
-            -- may have been: see answered().
-            if found[4 + done] or seen and seen[id] or ARGV[at + 9] == 'b' or
-                byte(ARGV[at + 1]) ~= 48 or unsure or pushed >= tonumber(ARGV[at + 11]) or
+            -- Not the common case: the id is known, or the request may have been done before.
+            if found[4 + done] or seen and seen[id] or ARGV[at + 9] == 'b' or #ARGV[at + 9] > 1 or
+                not is_first(hash, ARGV[at + 1]) or pushed >= tonumber(ARGV[at + 11]) or
                 not (ready or due >= wake) then
                 break
             end
@@ -62,13 +68,26 @@ while answered < count do
                 if due < soonest then soonest = due end
             end
             done, last, pushed = done + 1, seq, pushed + 1
-            places[2 * done - 1], places[2 * done] = '0', place
+            places[p + 1], places[p + 2], p = '0', place, p + 2
             answers[answered + done] = answer
             records[m + 1] = name
             records[m + 2] = ARGV[at + 2] .. sub(made, 9, 15) .. ARGV[at + 3]
             m = m + 2
-            if ARGV[at + 4] ~= '' then
-                records[m + 1], records[m + 2], m = '*' .. name, ARGV[at + 4], m + 2
+            local apart, record, front = ARGV[at + 4], records[m], ''
+            if byte(ARGV[at + 2]) % 32 >= 16 then
+                local behind = struct.unpack('<H', apart) + 3
+                records[m + 1], records[m + 2], m = '=' .. name, sub(apart, 3, behind - 1), m + 2
+                if journal then front = 'p' .. sub(apart, 1, behind - 1) end -- as in_front()
+                apart = sub(apart, behind)
+            end
+            if apart ~= '' then
+                records[m + 1], records[m + 2], m = '*' .. name, apart, m + 2
+            end
+            if journal then -- as enter_job() has it
+                local text = front .. name .. record .. apart
+                entry, bytes = entry + 1, bytes + 25 + #text
+                places[p + 1], p = '0', p + 2
+                places[p] = 'j' .. pack('>I8', entry) .. pack('<I8I7', bytes, now) .. 'p' .. text
             end
             sets[n + 1], sets[n + 2] = sub(ARGV[at + 1], 2, 12), sub(ARGV[at + 1], 13, 20) .. answer
             n, at = n + 2, at + PER_JOB
@@ -78,6 +97,10 @@ while answered < count do
             end
         end
         if done > 0 then
+            if journal then
+                sets[n + 1], n = 'j', n + 2
+                sets[n] = pack('<I8I8', entry, bytes) .. sub(journal, 17)
+            end
             sets[2], sets[4] = pack('<I8I8I8I7', last, pushed, partitions, wake), found[2] + done
             -- As bucket_of() has it.
             call('HSET', sub(hash, 1, -2) .. 'b' .. bucket, unpack(records, 1, m))

@@ -5,6 +5,7 @@ local first = answered()
 if first then return { first } end
 local found = call('HMGET', hash, 's', ARGV[7], id)
 if not found[1] then return redis.error_reply(CLOSED) end
+if too_many_entries() then return { say(BEHIND, 0, 0, 0, now, 0, 0) } end
 
 local old, flags = found[3] and fetch(found[3]), 0
 if old and exists == 'j' then
@@ -15,7 +16,10 @@ end
 local last, pushed, partitions, wake = state_of_all()
 local seq = number_after(last, partitions, now)
 local name = pack('>I8', seq)
-local record, bucket = ARGV[2] .. pack('<I7', now) .. ARGV[3], bucket_of(name)
+-- A job that is moved here from another queue brings when it was made and its attempts so far.
+local made, reserves, failures
+if #ARGV[9] > 1 then made, reserves, failures = unpack_bytes('<I7HH', ARGV[9], 2) end
+local record, bucket = ARGV[2] .. pack('<I7', made or now) .. ARGV[3], bucket_of(name)
 if call('HEXISTS', bucket, '!') == 0 then error(MISSING) end
 if not old and pushed >= most then
     -- Some of these have gone. They are taken off both numbers, so that it is long until the next
@@ -40,13 +44,20 @@ if old then
 end
 
 local job = read(name, record)
-job.is_new = true
+if made then job.reserves, job.failures = reserves, failures else job.is_new = true end
 call('HSET', hash, 's', pack('<I8I8I8I7', seq, pushed + 1, partitions, wake))
 if id ~= '' then call('HSET', hash, id, name) end
 call('HINCRBY', hash, ARGV[7], 1)
-place(job, ARGV[9] == 'b' and BURIED or WAITING, now)
+place(job, byte(ARGV[9]) == 98 and BURIED or WAITING, now) -- 98: b
 -- Last: if a key of another type ends the script, there is no job of that id.
 call('HSET', bucket, name, record)
-if ARGV[4] ~= '' then call('HSET', bucket, '*' .. name, ARGV[4]) end
+local apart = ARGV[4]
+if has_properties(job) then
+    local behind = unpack_bytes('<H', apart) + 3
+    call('HSET', bucket, '=' .. name, sub(apart, 3, behind - 1))
+    apart = sub(apart, behind)
+end
+if apart ~= '' then call('HSET', bucket, '*' .. name, apart) end
+enter_job(job, now)
 if not found[2] then publish(string.format('r%.0f ', last % partitions) .. topic) end
 return { keep('', say(OK, shown(job, now), flags, 1, now, 0, seq))[1] }

@@ -19,6 +19,7 @@ local function give_back(daemon)
         if job and job.state == RESERVED then
             lift(job)
             place(job, WAITING, now)
+            enter_move(job, job.state, job.flags, now)
         else
             call('ZREM', order, held[i])
         end

@@ -1,11 +1,13 @@
 -- Goes through all jobs, a slice a call: those that layout 2 left in the hash are put into their
 -- buckets, and (ARGV[4] r) what a lost sorted set held (deleted, evicted) is put back from the
--- jobs. ARGV: 2 where to go on ('0' from the start; c: only the hash), 3 about how many fields.
+-- jobs and the settings of topics. ARGV: 2 where to go on ('0' from the start; c: only the hash), 3 about how many fields.
 -- Answer: {it, where to go on}: more. It changes nothing that is where it belongs, so others go on
 -- meanwhile; a ready job that was lost becomes ready by promote, since it is due.
 local filler, now, left = string.rep('\255', 65), clock(), tonumber(ARGV[3])
 local bucket, cursor = string.match(ARGV[2], '^(%d+) (%d+)$')
 bucket, cursor = tonumber(bucket or 0) - 1, cursor or '0' -- -1: the hash
+
+local BESIDE = '=-~' -- fields of a bucket that go with a job
 
 local function put_back(job)
     local at = place_of(job)
@@ -29,10 +31,18 @@ end
 
 local function look_at(field)
     local kind = sub(field, 1, 1)
-    if bucket >= 0 then
+    if bucket == BUCKETS then -- settings
+        if kind == 't' then
+            call('ZADD', order, 0, field)
+            call('HSET', hash, '#c' .. sub(field, 2), 1)
+        end
+    elseif bucket >= 0 then
         if #field == 8 then
             local job = fetch(field)
             if job then put_back(job) end
+        elseif #field == 9 and string.find(BESIDE, kind, 1, true) and
+            call('HEXISTS', buckets .. bucket, sub(field, 2)) == 0 then
+            call('HDEL', buckets .. bucket, field) -- a daemon ended the job that knew of no such
         end
     elseif kind == 'j' and #field == 9 then
         fetch(sub(field, 2))
@@ -46,13 +56,15 @@ end
 even_if_full()
 local done = false
 while left > 0 and not done do
-    local scanned = call('HSCAN', bucket < 0 and hash or buckets .. bucket, cursor, 'COUNT', left)
+    local key = bucket < 0 and hash or buckets .. bucket
+    if bucket == BUCKETS then key = sub(hash, 1, -2) .. 's' end
+    local scanned = call('HSCAN', key, cursor, 'COUNT', left)
     for i = 1, #scanned[2], 2 do look_at(scanned[2][i]) end
     left, cursor = left - #scanned[2] / 2 - 5, scanned[1]
     if cursor == '0' then
         bucket = bucket + 1
         if bucket == 0 then call('HDEL', hash, 'x') end
-        done = bucket == BUCKETS or ARGV[4] ~= 'r'
+        done = bucket > BUCKETS or ARGV[4] ~= 'r'
     end
 end
 if not done then

@@ -34,8 +34,16 @@ local function read(name, record, head)
     return job
 end
 
+local function id_of(job)
+    return sub(job.record, job.id_at, job.waits_at - 1)
+end
+
 local function is_apart(job)
     return job.form % 16 >= 8
+end
+
+local function has_properties(job)
+    return job.form % 32 >= 16
 end
 
 -- Keeps what has changed. A new job that waits is as its record says.
@@ -47,10 +55,43 @@ local function keep_head(job)
     call('HSET', bucket_of(job.name), '+' .. job.name, job.head)
 end
 
+-- Notes of failed attempts: '-' and the name has the time and the code (10 bytes) of the last one,
+-- '~' and the name the last NOTES, each the same, the length of its text (2), and that. Only a job
+-- that was released or buried can have some. A job in an answer has them in front: see below.
+local NOTES = 5
+
+local function may_have_notes(job)
+    return job.releases > 0 or job.buries > 0
+end
+
+-- In front of a job stands what it has besides: a letter, a length, and so many bytes. (No number
+-- begins with a letter.) n: its last note; a: its notes; p: its properties.
+local function in_front(letter, text)
+    return text ~= '' and letter .. pack('<H', #text) .. text or ''
+end
+
+local function shown_note(job)
+    if not may_have_notes(job) then return '' end
+    return in_front('n', job.note or call('HGET', bucket_of(job.name), '-' .. job.name) or '')
+end
+
+local function add_note(job, code, text, now)
+    local bucket, begins, from = bucket_of(job.name), {}, 1
+    local notes = call('HGET', bucket, '~' .. job.name) or ''
+    while from <= #notes do
+        begins[#begins + 1] = from
+        from = from + 12 + unpack_bytes('<H', notes, from + 10)
+    end
+    if #begins >= NOTES then notes = sub(notes, begins[#begins - NOTES + 2]) end
+    job.note = pack('<I8', now) .. code
+    call('HSET', bucket, '-' .. job.name, job.note,
+        '~' .. job.name, notes .. job.note .. pack('<H', #text) .. text)
+end
+
 -- As answers have it: number, head if there is one, record; without the content, a short record is
 -- followed by the length of that.
 local function shown_job(job)
-    local text = job.name .. job.head .. sub(job.record, 1, job.content_at - 1)
+    local text = shown_note(job) .. job.name .. job.head .. sub(job.record, 1, job.content_at - 1)
     if job.form % 2 == 1 then return text end
     return text .. pack('<H', #job.record - job.content_at + 1)
 end
@@ -60,18 +101,25 @@ local function content_of(job)
         sub(job.record, job.content_at)
 end
 
+local function shown_properties(job)
+    if not has_properties(job) then return '' end
+    return in_front('p',
+        job.properties or call('HGET', bucket_of(job.name), '=' .. job.name) or '')
+end
+
 local function whole_job(job)
-    local text = job.name .. job.head .. job.record
+    local text = shown_note(job) .. shown_properties(job) .. job.name .. job.head .. job.record
     return is_apart(job) and text .. content_of(job) or text
 end
 
 -- A record of a job: in `job` flags, id_len, retries, priority, ttr, delay_s, due and created; with
 -- that content, whose length and sum `about` has (kind, length of the type, length of the body,
--- sum). `names`: topic, id and waits. Returns what is apart, too.
+-- sum). `names`: topic, id and waits. Properties stay as they are. Returns what is apart, too.
 local function record_of(job, topic_len, about, names, content)
     local kind, type_len, body_len, content_sum = unpack_bytes('<BBI4c8', about)
     local form = 128 + (job.flags >= ARRIVAL and 2 or 0) + 4 * kind
     if #content > INLINE_MAX then form = form + 8 end
+    if job.form and has_properties(job) then form = form + 16 end
     if type_len == 0 and #content <= INLINE_MAX and job.priority < 65536 and
         job.ttr % 1000000 == 0 and job.ttr < 65536000000 and job.delay_s < 16777216 then
         return pack(SHORT.FORM_TO_CONTENT_SUM, form, job.id_len, topic_len, job.retries,

@@ -1,89 +1,174 @@
 -- Reserve, one, or several, each as if it came by itself: then each is for one topic. KEYS: four for
 -- each. ARGV, for each: 1 the request, 2 options: l listed order, b bound, w leave marks where there
 -- is no more, or h the same, but nobody waits, p who asks needs no job: tell the next who waits where
--- there are some; 3 how many at most (0: only look what there is), 4 bytes of bodies after which to
+-- there are some; behind these, in digits, how long the reservations run in place of the jobs' own
+-- ttr; 3 how many at most (0: only look what there is), 4 bytes of bodies after which to
 -- stop (of several, those of all before count, too), 5 … topics.
 -- Answer: {it, job with its content, …, firsts}; its next_us: when the first pause among the topics ends.
 -- `firsts` has 12 bytes for each topic asked for: priority and rank of the first job that is still
 -- ready there, NONE, or UNSEEN if nobody looked; it is empty if the request was sent again.
--- Of several: an array of such answers. Here is the common case, one job of one topic that has some;
--- the others are in reserve_other.lua, which is other().
+-- Of several: an array of such answers. Here is the common case: jobs of one topic whose bodies are in
+-- their records, and a mark that names nobody else. The others are in reserve_other.lua, which is
+-- other().
 local call, sub, byte = redis.call, string.sub, string.byte
 local pack, unpack_bytes = struct.pack, struct.unpack
 -- Behind every place in a topic: 21 bytes.
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
 local PER_ASK = 5
+local NOTHING = {}
+local JOBS, JOBS_BYTES = 32, 65536 -- so many have less than that in their records
 local count, answers, bytes = #KEYS / 4, { '' }, 0
 for at = 1, count do
     local base, keys, answer = (at - 1) * PER_ASK, (at - 1) * 4, nil
-    if ARGV[base + 3] == '1' and (count > 1 or not ARGV[6]) and bytes < 65536 and
-        byte(ARGV[base + 1]) == 48 then -- it is not sent again
+    local request, options, most = ARGV[base + 1], ARGV[base + 2], tonumber(ARGV[base + 3])
+    if most > 0 and most <= JOBS and (count > 1 or not ARGV[6]) and
+        ARGV[base + 4] - bytes >= JOBS_BYTES then
         local hash, order, topic = KEYS[keys + 1], KEYS[keys + 4], ARGV[base + 5]
-        local now = clock_of(ARGV[base + 1])
-        local found = call('HMGET', hash, 's', '#u' .. topic, '#r' .. topic, '#h' .. topic)
-        local ready, name, bucket, job = {}, nil, nil, {}
-        -- It is not paused, and was not sent again meanwhile: see answered().
-        if found[1] and tonumber(found[2] or 0) <= now and not unsure then
+        local now, daemon = clock_of(request), sub(request, 3, 10)
+        local found = call('HMGET', hash, 's', '#u' .. topic, '#r' .. topic, '#h' .. topic, 'j')
+        local ready, taken, flags, mark = nil, 0, 0, nil
+        -- It is not paused, and the journal has no entries to be written (entry.lua).
+        local fits = found[1] and tonumber(found[2] or 0) <= now and is_first(hash, request)
+        local journal = found[5] and byte(found[5], 33) ~= 120 -- 120: x, it was given up
+        if journal and not string.find(options, 'b', 1, true) then fits = false end
+        if fits then
             local key = 'r' .. string.char(#topic) .. topic
-            ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', '0', '2')
+            ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', '0', most + 1)
+            taken = #ready
         end
-        local candidate, second = ready[1], ready[2]
-        if candidate then
-            name = sub(candidate, -8)
-            bucket = sub(hash, 1, -2) .. 'b' .. byte(name, 6) -- as bucket_of() has it
-            job = call('HMGET', bucket, name, '+' .. name)
+        if taken > most then
+            taken, flags = most, 4
+        elseif fits and taken < most and string.find(options, '[wh]') then
+            local waits = string.find(options, 'w', 1, true)
+            local marks = call('HMGET', hash, '#w' .. topic, '#p' .. topic)
+            local old = marks[1]
+            -- As with_mark() has it, if it names nobody, or this daemon alone.
+            if waits then
+                fits = not old or #old == 17 and byte(old) == 48 and sub(old, 2, 9) == daemon
+            else
+                fits = not old or old == '1'
+            end
+            if old or marks[2] then -- something was pushed there, once
+                mark = waits and '0' .. daemon .. sub(request, 13, 20) or '1'
+            end
+            flags = 16
         end
-        local record, old = job[1], job[2]
-        if record and byte(record) % 16 < 8 then -- its body is not apart
-            local priority, ttr, delay_s, due, flags, reserves, rest
-            if byte(record) % 2 == 1 then
-                priority, ttr, delay_s, due =
-                    unpack_bytes(LONG.PRIORITY_TO_DUE, record, LONG.PRIORITY)
-            else
-                priority, ttr, delay_s, due =
-                    unpack_bytes(SHORT.PRIORITY_TO_DUE, record, SHORT.PRIORITY)
-                ttr = ttr * 1000000
-            end
-            if old then
-                flags, reserves = unpack_bytes(HEAD.FLAGS_TO_RESERVES, old, HEAD.FLAGS)
-                rest = sub(old, HEAD.FAILURES)
-            else
-                flags, reserves = byte(record) % 4 - byte(record) % 2, 0
-                rest = '\0\0\0\0\0\0\0\0\0\0' ..
-                    pack(HEAD.PRIORITY_TO_DUE, priority, delay_s, due)
-            end
+        if fits then
+            local buckets = sub(hash, 1, -2) .. 'b' -- as bucket_of() has it
             local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I7', found[1])
-            local till = now + ttr
-            if till < 9007199254740991 then
-                local holder, daemon = '\0\0\0\0\0\0\0\0', sub(ARGV[base + 1], 3, 10)
-                local lease = now - now % partitions + last % partitions -- as number_after() has it
-                if lease <= last then lease = last + partitions end
-                local sooner = till < wake
-                if sooner then wake = till end
-                call('ZREM', order, candidate)
-                call('ZADD', KEYS[keys + 3], till, sub(candidate, 2))
-                if string.find(ARGV[base + 2], 'b', 1, true) then
-                    flags, holder = flags + 1, daemon
-                    call('ZADD', order, '0', 'h' .. daemon .. name, '0', 'd' .. daemon)
+            local own_ttr = (byte(options, -1) or 58) < 58 and tonumber(string.match(options, '%d+'))
+            local bound = string.find(options, 'b', 1, true)
+            local holder = bound and daemon or '\0\0\0\0\0\0\0\0'
+            local soonest, done, kept, held = wake, 0, '', { '', '' }
+            local first, first_in, heads, heads_in -- by bucket
+            answer = taken > 0 and { '', '', '' } or { '', '' }
+            while fits and done < taken do
+                -- Records and heads, of all that lie side by side in one bucket at once.
+                local name, upto = sub(ready[done + 1], -8), done + 1
+                local bucket, wanted = byte(name, 6), { name, '+' .. name }
+                while upto < taken and byte(ready[upto + 1], -3) == bucket do
+                    upto = upto + 1
+                    name = sub(ready[upto], -8)
+                    wanted[#wanted + 1], wanted[#wanted + 2] = name, '+' .. name
                 end
-                if reserves < 65535 then reserves = reserves + 1 end
-                local head = pack(HEAD.STATE_TO_HOLDER, 3, flags, reserves, till, lease, holder) ..
-                    rest
-                call('HSET', bucket, '+' .. name, head)
-                call('HSET', hash, '#r' .. topic, (found[3] or 0) + 1,
-                    '#h' .. topic, (found[4] or 0) + 1,
-                    's', pack('<I8I8I8I7', lease, pushed, partitions, wake),
-                    sub(ARGV[base + 1], 2, 12), sub(ARGV[base + 1], 13, 20) .. name .. pack('<I8', lease))
-                if sooner then -- as publish() has it
-                    redis.pcall(redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH',
-                        call('HGET', hash, 'c'), string.format('w%.0f %.0f',
-                            last % partitions, wake))
+                bucket = buckets .. bucket
+                local jobs, set = call('HMGET', bucket, unpack(wanted)), { '', '' }
+                if not first then
+                    first, first_in = set, bucket
+                else
+                    heads, heads_in = heads or {}, heads_in or {}
+                    heads[#heads + 1], heads_in[#heads_in + 1] = set, bucket
                 end
-                answer = { -- the first as say() has it
-                    pack('<BBBBI4I8I8I8', 0, 0, second and 4 or 0, 0, 1, 9007199254740991, 0, now),
-                    name .. head .. record, second and sub(second, -20, -9) or NONE }
+                for n = 1, #wanted, 2 do
+                    local record, old, ttr, rest, job_flags, reserves = jobs[n], jobs[n + 1]
+                    if not record or byte(record) % 32 >= 8 then -- its body or properties are apart
+                        fits = false
+                        break
+                    end
+                    local note, till = '', nil -- the note as shown_note() has it
+                    name = wanted[n]
+                    if old then
+                        job_flags, reserves = unpack_bytes(HEAD.FLAGS_TO_RESERVES, old, HEAD.FLAGS)
+                        rest = sub(old, HEAD.FAILURES)
+                        if sub(old, HEAD.RELEASES, HEAD.BURIES_END) ~= '\0\0\0\0' then
+                            note = call('HGET', bucket, '-' .. name) or ''
+                            if note ~= '' then note = 'n' .. pack('<H', #note) .. note end
+                        end
+                        if byte(record) % 2 == 1 then
+                            ttr = unpack_bytes(LONG.TTR_FORMAT, record, LONG.TTR)
+                        else
+                            ttr = unpack_bytes(SHORT.TTR_FORMAT, record, SHORT.TTR) * 1000000
+                        end
+                    else
+                        local priority, delay_s, due
+                        if byte(record) % 2 == 1 then
+                            priority, ttr, delay_s, due =
+                                unpack_bytes(LONG.PRIORITY_TO_DUE, record, LONG.PRIORITY)
+                        else
+                            priority, ttr, delay_s, due =
+                                unpack_bytes(SHORT.PRIORITY_TO_DUE, record, SHORT.PRIORITY)
+                            ttr = ttr * 1000000
+                        end
+                        job_flags, reserves = byte(record) % 4 - byte(record) % 2, 0
+                        rest = '\0\0\0\0\0\0\0\0\0\0' ..
+                            pack(HEAD.PRIORITY_TO_DUE, priority, delay_s, due)
+                    end
+                    till = now + (own_ttr or ttr)
+                    if till >= 9007199254740991 then
+                        fits = false
+                        break
+                    end
+                    if till < soonest then soonest = till end
+                    if bound then job_flags = job_flags + 1 end
+                    if reserves < 65535 then reserves = reserves + 1 end
+                    local lease = now - now % partitions + last % partitions -- as number_after() has it
+                    if lease <= last then lease = last + partitions end
+                    last = lease
+                    local head = pack(HEAD.STATE_TO_HOLDER, 3, job_flags, reserves, till, lease,
+                        holder) .. rest
+                    done = done + 1
+                    held[2 * done - 1], held[2 * done] = till, sub(ready[done], 2)
+                    set[n], set[n + 1] = wanted[n + 1], head
+                    answer[done + 1] = note .. name .. head .. record
+                    kept = kept .. name .. pack('<I8', lease)
+                end
             end
+            if not fits then
+                answer = nil
+            elseif taken > 0 then
+                call('ZREM', order, unpack(ready, 1, taken))
+                call('ZADD', KEYS[keys + 3], unpack(held))
+                if bound then
+                    local bounds = { '0', 'd' .. daemon }
+                    for i = 1, taken do
+                        bounds[2 * i + 1], bounds[2 * i + 2] = '0', 'h' .. daemon .. sub(ready[i], -8)
+                    end
+                    call('ZADD', order, unpack(bounds))
+                end
+                call('HSET', first_in, unpack(first))
+                if heads then
+                    for i = 1, #heads do call('HSET', heads_in[i], unpack(heads[i])) end
+                end
+                call('HSET', hash, '#r' .. topic, (found[3] or 0) + taken,
+                    '#h' .. topic, (found[4] or 0) + taken,
+                    's', pack('<I8I8I8I7', last, pushed, partitions, soonest),
+                    sub(request, 2, 12), sub(request, 13, 20) .. kept,
+                    unpack(mark and { '#w' .. topic, mark } or NOTHING))
+                if soonest < wake then -- as publish() has it
+                    redis.pcall(redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH',
+                        call('HGET', hash, 'c'),
+                        string.format('w%.0f %.0f', last % partitions, soonest))
+                end
+            elseif mark then
+                call('HDEL', hash, '') -- as even_if_full() has it
+                call('HSET', hash, '#w' .. topic, mark)
+            end
+        end
+        if answer then -- as say() has it
+            answer[1] = pack('<BBBBI4I8I8I8', taken > 0 and 0 or 5, 0, flags, 0, taken,
+                9007199254740991, 0, now)
+            answer[taken + 2] = ready[taken + 1] and sub(ready[taken + 1], -20, -9) or NONE
         end
     end
     if not answer then

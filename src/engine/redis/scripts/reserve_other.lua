@@ -7,6 +7,7 @@ local listed = string.find(ARGV[2], 'l', 1, true)
 local bound = string.find(ARGV[2], 'b', 1, true)
 local waits = string.find(ARGV[2], 'w', 1, true)
 local wait = waits or string.find(ARGV[2], 'h', 1, true)
+local own_ttr = tonumber(string.match(ARGV[2], '%d+'))
 local most, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = clock()
 
@@ -91,11 +92,24 @@ local function read_some(from, upto)
             from = from + 1
         end
         local known = call('HMGET', buckets .. bucket, unpack(wanted))
+        local more, found_in = {}, {} -- what some have besides
         for i = first_of_all, from - 1 do
             local place = 2 * (i - first_of_all)
-            found_at[i] = known[place + 1] and
+            local job = known[place + 1] and
                 read(wanted[place + 1], known[place + 1], known[place + 2]) or
                 fetch(wanted[place + 1]) -- as an older layout has it, or lost
+            found_at[i] = job
+            if job and has_properties(job) then
+                more[#more + 1], found_in[#found_in + 1] = '=' .. job.name, job
+            end
+            if job and may_have_notes(job) then
+                more[#more + 1], found_in[#found_in + 1] = '-' .. job.name, job
+            end
+        end
+        known = #more > 0 and call('HMGET', buckets .. bucket, unpack(more))
+        for i = 1, #more do
+            local field = byte(more[i]) == 61 and 'properties' or 'note' -- 61: =
+            found_in[i][field] = known[i] or ''
         end
     end
 end
@@ -112,7 +126,7 @@ while at <= #candidates and count < most and bytes < most_bytes do
             lost[#lost + 1] = sub(candidate, 3, 2 + byte(candidate, 2))
         else
             local bucket = byte(candidate, -3)
-            job.till = now + job.ttr
+            job.till = now + (own_ttr or job.ttr)
             if job.till > FOREVER then job.till = FOREVER end
             if job.reserves < 65535 then job.reserves = job.reserves + 1 end
             last = number_after(last, partitions, now)
@@ -126,6 +140,7 @@ while at <= #candidates and count < most and bytes < most_bytes do
             else
                 bytes = bytes + #job.record - job.content_at + 1
             end
+            bytes = bytes + #(job.properties or '')
             jobs[count], kept[count] = job, job.name .. pack('<I8', last)
             if not heads[bucket] then
                 heads[bucket], heads_in[#heads_in + 1] = {}, bucket
@@ -154,6 +169,7 @@ for i = 1, #lost do
     call('HINCRBY', hash, 'g', 1)
     call('HINCRBY', hash, '#d' .. lost[i], 1)
 end
+for i = 1, bound and 0 or count do enter_move(jobs[i], RESERVED, 0, now) end
 if bound then
     for i = 1, count do call('ZADD', order, '0', 'h' .. daemon .. sub(kept[i], 1, 8)) end
 end

@@ -5,7 +5,7 @@ local LOOK_AT = 64 -- topics looked at for one that is idle; the next call goes 
 local function forget_topic(topic)
     tell_all(topic) -- whoever left a mark asks again, and leaves another
     local fields = {}
-    for letter in string.gmatch('prfdxtlbkzhusw', '.') do
+    for letter in string.gmatch('prfdxtlbkzhuswc', '.') do
         fields[#fields + 1] = '#' .. letter .. topic
     end
     call('HDEL', hash, unpack(fields))
@@ -13,7 +13,16 @@ local function forget_topic(topic)
     call('ZREM', delayed, '\0' .. topic) -- its last delayed job may have been deleted
 end
 
--- Is there room, after one that holds nothing and is not paused has gone, if need be?
+-- How many jobs the topic has here, until when it is paused, and whether it has settings.
+local function jobs_in(topic)
+    local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic, '#x' .. topic,
+        '#u' .. topic, '#c' .. topic)
+    local gone = (count[2] or 0) + (count[3] or 0) + (count[4] or 0)
+    return (count[1] or 0) - gone, tonumber(count[5] or 0), count[6]
+end
+
+-- Is there room, after one that holds nothing, is not paused and has no settings has gone, if need
+-- be?
 local function room_for_topic(most, now)
     if most == 0 or call('ZLEXCOUNT', order, '[t', '(u') < most then return true end
     local from = call('HGET', hash, 'e') or ''
@@ -22,10 +31,8 @@ local function room_for_topic(most, now)
     for i = 1, #before do names[#names + 1] = before[i] end
     for i = 1, #names do
         local topic = sub(names[i], 2)
-        local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic,
-            '#x' .. topic, '#u' .. topic)
-        local gone = (count[2] or 0) + (count[3] or 0) + (count[4] or 0)
-        if (count[1] or 0) - gone == 0 and tonumber(count[5] or 0) <= now then
+        local jobs, pause, configured = jobs_in(topic)
+        if jobs == 0 and pause <= now and not configured then
             forget_topic(topic)
             call('HSET', hash, 'e', topic)
             return true

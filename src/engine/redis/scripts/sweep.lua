@@ -18,10 +18,12 @@ local more, from = walk(function(name, member)
     done = done + 1
     if ARGV[2] == 'k' then
         kick(job, now)
+        enter_move(job, job.state, job.flags, now)
     else
         lift(job)
         drop(job)
         call('HINCRBY', hash, '#d' .. topic, 1)
+        enter_end(job, false, now)
     end
     return true
 end)

@@ -68,15 +68,13 @@ if what == 't' then
     return { say(OK, 0, 0, 1, now, 0, 0), topic, show(topic) }
 end
 
-local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic, '#x' .. topic,
-    '#u' .. topic)
-local jobs = (count[1] or 0) - (count[2] or 0) - (count[3] or 0) - (count[4] or 0)
-local in_use = jobs > 0 or tonumber(count[5] or 0) > now
+local jobs, pause, configured = jobs_in(topic)
+local in_use = jobs > 0 or pause > now
 
 if (not there and (what ~= 'p' or ARGV[6] == 'e')) or (ARGV[6] == 'u' and not in_use) then
     return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) }
 end
-if what == 'x' and jobs <= 0 then
+if what == 'x' and jobs <= 0 and not configured then -- settings.lua does it then
     even_if_full()
     forget_topic(topic)
     return { keep('', say(OK, 0, 0, 0, now, 0, 0))[1] }
@@ -94,4 +92,4 @@ local seconds = math.floor((till - now) / 1000000 + 0.5)
 call('HSET', hash, '#u' .. topic, till, '#s' .. topic, till > 0 and seconds * 1000000 or 0)
 if what == 'p' then call('HINCRBY', hash, '#z' .. topic, 1) end
 tell_all(topic) -- who waits asks again, and learns when the pause ends now
-return { keep('', say(OK, 0, what == 'x' and MORE or 0, 0, now, 0, 0))[1] }
+return { keep('', say(OK, 0, what == 'x' and jobs > 0 and MORE or 0, 0, now, 0, 0))[1] }

@@ -1,0 +1,262 @@
+#!/usr/bin/python3
+"""How cost grows with the jobs that wait: `make bench-timeline`.
+
+How to run it:
+
+    make bench-timeline                         100,000 and 1,000,000 jobs, about 3 minutes
+    bench/timeline.py --jobs 100000,1000000,10000000 --svg docs/timeline.svg
+    bench/timeline.py --jobs 100000000          by hand: an hour, and the disk for it
+    bench/timeline.py --config store.horizon=0  any keys of laterd.conf, to compare
+
+What it does, for each number of jobs on a server of its own (durability sync, ids of 20 bytes, bodies of
+256, due at random times within 30 days; `later bench` makes the load):
+
+- an empty server takes a hundred thousand puts first, runs put, cycle and cancel pinned to one core
+  with the generator, and hands out 10,000 jobs due each second: what everything is compared with;
+- fill: puts a second until all jobs are there, checkpoints included, and the slowest puts;
+- then, with all of them waiting: memory, disk, bytes written to the disk by byte of payload, the same
+  puts, cycles and due jobs, and cancels of random jobs among those that wait;
+- kill -9, then how long until the server listens again, beside reading its files once with `cat`
+  from the page cache.
+
+Ratios are within one run. The bars are those of the issue that asked for them.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import report
+from servers import Server
+from suite import Suite
+
+MARK = "0000aa"
+DEEP = ["--connections", 16, "--depth", 16]
+ID_AND_BODY_BYTES = 20 + 256
+
+
+class Bench(Suite):
+    def __init__(self, arguments):
+        super().__init__(arguments)
+        self.counts = [int(word.replace("_", "")) for word in arguments.jobs.split(",")]
+        self.settings = arguments.config
+        self.svg = arguments.svg
+        self.rows = []  # (count, {figure: value})
+
+    # -- servers -------------------------------------------------------------------------
+
+    def config(self, directory):
+        sections = {"store": ["durability = sync"], "limits": ["jobs = 200000000"]}
+        for setting in self.settings:
+            key, value = setting.split("=", 1)
+            section, name = key.strip().split(".", 1)
+            sections.setdefault(section, []).append(f"{name} = {value.strip()}")
+        path = directory / "laterd.conf"
+        path.write_text("".join(f"[{section}]\n" + "\n".join(lines) + "\n"
+                                for section, lines in sections.items()))
+        return path
+
+    def start(self, directory, pinned=False):
+        return Server("laterd", [self.build / "laterd", "-c", self.config(directory), "--data-dir",
+                                 directory / "data", "--http", "127.0.0.1:0", "--beanstalk", "none"],
+                      pinned)
+
+    def bench(self, server, *words, pinned=False, seconds=100):
+        command = [self.build / "later", "bench", "--server", f"http://{server.address}",
+                   "--server-pid", server.pid, "--json", "--seconds", seconds, "--topic", "timeline", *words]
+        command = (["taskset", "-c", "0"] if pinned else []) + [str(word) for word in command]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0 or not done.stdout.startswith("{"):
+            raise RuntimeError(f"later bench {' '.join(map(str, words))}: {done.stderr.strip()[-300:]}")
+        return json.loads(done.stdout)
+
+    # -- what is measured ----------------------------------------------------------------
+
+    def operations(self, server):
+        """On a server as it stands: CPU of put, cycle; lateness. Leaves no job of its own but puts."""
+        put = self.bench(server, "put", *DEEP, "--jobs", 100000, "--within", "30d", "--keep", pinned=True)
+        cycle = self.bench(server, "cycle", *DEEP, "--jobs", 50000, "--keep", "--topic", "cycles", pinned=True)
+        due = self.bench(server, "due", "--rate", 10000, "--jobs", 50000, "--keep", "--topic", "due")
+        return {
+            "put, pinned, µs of CPU": put["server_us_per_operation"],
+            "cycle, pinned, µs of CPU": cycle["server_us_per_operation"],
+            "lateness at 10,000 due/s, p99, ms": due["lateness_us"]["p99"] / 1000,
+        }
+
+    def cancels(self, server, there, mark):
+        jobs = min(50000, there // 2)
+        result = self.bench(server, "cancel", *DEEP, "--jobs", jobs, "--there", there, "--mark", mark, "--keep")
+        return {"cancel of random jobs, a second": result["per_second"],
+                "cancel, µs of CPU": result["server_us_per_operation"],
+                "cancel, p99, ms": result["cancel_us"]["p99"] / 1000}
+
+    def empty(self):
+        directory = self.directory()
+        server = self.start(directory)
+        try:
+            put = self.bench(server, "put", *DEEP, "--jobs", 100000, "--within", "30d", "--mark", MARK, "--keep")
+            values = {"fill, puts a second": put["per_second"],
+                      "fill, p99.9 of a put, ms": put["push_us"]["p99.9"] / 1000}
+            values |= self.cancels(server, 100000, MARK)
+            values |= self.operations(server)
+        finally:
+            server.stop()
+        return values
+
+    def full(self, count):
+        directory = self.directory()
+        server = self.start(directory)
+        try:
+            before, bare = written(server.pid), server.memory_bytes()
+            put = self.bench(server, "put", *DEEP, "--jobs", count, "--within", "30d", "--mark", MARK, "--keep",
+                             seconds=86400)
+            payload = count * ID_AND_BODY_BYTES
+            values = {"fill, puts a second": put["per_second"],
+                      "fill, p99.9 of a put, ms": put["push_us"]["p99.9"] / 1000}
+            settle(server)
+            values |= {
+                "memory, MiB": server.memory_bytes() / 2**20,
+                "memory by job, bytes": (server.memory_bytes() - bare) / count,
+                "disk / payload": disk_bytes(directory / "data") / payload,
+                "written / payload": (written(server.pid) - before) / payload,
+            }
+            values |= self.cancels(server, count, MARK)
+            values |= self.operations(server)
+        finally:
+            server.kill()  # the harder start: nothing was tidied up
+        floor_s = read_all(directory / "data")
+        server = self.start(directory)
+        values |= {"restart after kill -9, s": server.start_s, "cat of its files, s": floor_s}
+        server.kill()
+        shutil.rmtree(directory)
+        return values
+
+    def run(self):
+        empty = self.empty()
+        self.rows.append(("empty", empty))
+        for count in self.counts:
+            print(f"  {count:,} jobs", file=sys.stderr, flush=True)
+            values = self.full(count)
+            self.rows.append((f"{count:,}", values))
+            self.judge(count, values, empty)
+
+    def judge(self, count, full, empty):
+        def ratio(title, figure, wanted, at_most):
+            value = full[figure] / empty[figure] if empty[figure] else 0
+            held = value <= wanted if at_most else value >= wanted
+            self.bar(f"{count:,}: {title}", f"{'≤' if at_most else '≥'} {wanted}", report.shown(value), held)
+
+        ratio("puts a second while filling / empty", "fill, puts a second", 0.6, False)
+        ratio("p99.9 of a put while filling / empty", "fill, p99.9 of a put, ms", 5, True)
+        ratio("random cancels a second / on 100,000", "cancel of random jobs, a second", 0.5, False)
+        ratio("CPU of a put / empty", "put, pinned, µs of CPU", 1.1, True)
+        ratio("CPU of a cycle / empty", "cycle, pinned, µs of CPU", 1.1, True)
+        ratio("lateness p99 / empty", "lateness at 10,000 due/s, p99, ms", 2, True)
+        self.bar(f"{count:,}: memory by job, bytes", "≤ 40", report.shown(full["memory by job, bytes"]),
+                 full["memory by job, bytes"] <= 40)
+        self.bar(f"{count:,}: written / payload", "≤ 3.5", report.shown(full["written / payload"]),
+                 full["written / payload"] <= 3.5)
+
+    def table(self):
+        columns = [name for name, _ in self.rows]
+        titles = list(dict.fromkeys(title for _, values in self.rows for title in values))
+        self.figures = [(title, {name: values.get(title) for name, values in self.rows}) for title in titles]
+        self.print_table(f"{self.program()}, durability sync, ids of 20 bytes, bodies of 256, due within 30 days",
+                         columns)
+        if self.svg and len(self.rows) > 2:
+            pathlib.Path(self.svg).write_text(plot(self.rows[1:]))
+
+
+def written(pid):
+    """Bytes that a process had written to the disk so far."""
+    for line in pathlib.Path(f"/proc/{pid}/io").read_text().splitlines():
+        if line.startswith("write_bytes:"):
+            return int(line.split()[1])
+    raise RuntimeError("the kernel does not say what a process writes")
+
+
+def settle(server, seconds=60):
+    """Until the server has nothing more to write: checkpoints that were under way have ended."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        before = written(server.pid)
+        time.sleep(2)
+        if written(server.pid) - before < 1 << 20:
+            return
+
+
+def files_of(directory):
+    return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def disk_bytes(directory):
+    return sum(path.stat().st_blocks * 512 for path in files_of(directory))
+
+
+def read_all(directory):
+    """Seconds that reading all files takes, the second time."""
+    for _ in range(2):
+        before = time.monotonic()
+        with open(os.devnull, "wb") as nothing:
+            subprocess.run(["cat", *files_of(directory)], stdout=nothing, check=True)
+    return time.monotonic() - before
+
+
+# -- the plot: one line by figure, each beside its smallest number of jobs ---------------------
+
+PLOTTED = [("put, pinned, µs of CPU", "#1f77b4"), ("cancel, µs of CPU", "#d62728"),
+           ("memory by job, bytes", "#2ca02c"), ("disk / payload", "#9467bd")]
+WIDTH, HEIGHT, MARGIN = 640, 360, 60
+
+
+def plot(rows):
+    """An SVG of how each figure grows, times its value at the smallest number of jobs."""
+    series = [(title, colour, [values[title] / rows[0][1][title] for _, values in rows])
+              for title, colour in PLOTTED]
+    top = max(2.0, max(max(values) for _, _, values in series) * 1.1)
+    step = (WIDTH - 2 * MARGIN) / max(1, len(rows) - 1)
+
+    def point(i, value):
+        return f"{MARGIN + i * step:.1f},{HEIGHT - MARGIN - value / top * (HEIGHT - 2 * MARGIN):.1f}"
+
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT + 20 * len(series)}" '
+           'font-family="sans-serif" font-size="12">',
+           f'<rect width="{WIDTH}" height="{HEIGHT + 20 * len(series)}" fill="white"/>']
+    for tick in range(int(top) + 1):
+        x, y = point(0, tick).split(",")
+        out.append(f'<line x1="{x}" x2="{WIDTH - MARGIN}" y1="{y}" y2="{y}" stroke="#ddd"/>'
+                   f'<text x="{MARGIN - 8}" y="{y}" text-anchor="end">{tick}</text>')
+    for i, (name, _) in enumerate(rows):
+        x = point(i, 0).split(",")[0]
+        out.append(f'<text x="{x}" y="{HEIGHT - MARGIN + 20}" text-anchor="middle">{name}</text>')
+    out.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 12}" text-anchor="middle">waiting jobs</text>'
+               f'<text x="{MARGIN}" y="{MARGIN - 20}">times the value at {rows[0][0]} jobs</text>')
+    for i, (title, colour, values) in enumerate(series):
+        line = " ".join(point(j, value) for j, value in enumerate(values))
+        out.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        y = HEIGHT + 20 * i + 4
+        out.append(f'<line x1="{MARGIN}" x2="{MARGIN + 24}" y1="{y - 4}" y2="{y - 4}" stroke="{colour}" '
+                   f'stroke-width="2"/><text x="{MARGIN + 32}" y="{y}">{title} '
+                   f'({report.shown(rows[0][1][title])} at {rows[0][0]})</text>')
+    return "\n".join(out) + "\n</svg>\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", default="build", help="where the programs are")
+    parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
+    parser.add_argument("--jobs", default="100000,1000000", help="numbers of waiting jobs")
+    parser.add_argument("--config", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--svg", default=None, help="write a plot here, of two numbers or more")
+    arguments = parser.parse_args()
+    arguments.repeats, arguments.only = 1, ""
+    return report.run(Bench(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

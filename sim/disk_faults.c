@@ -1,0 +1,125 @@
+/*
+ * What tests do to the simulated disk: cuts, failures, damage, a full or a cold disk, and a look at
+ * what lies on it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "sim/disk_parts.h"
+
+void sim_disk_cut_at(struct sim_disk *disk, uint64_t number)
+{
+    disk->cut_at = number;
+}
+
+bool sim_disk_cut(const struct sim_disk *disk)
+{
+    return disk->cut;
+}
+
+void sim_disk_power(struct sim_disk *disk, uint64_t seed)
+{
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        CHECK(!disk->lanes[lane].first);
+    CHECK(disk->files_open == 0);
+    struct sim_random random = {seed};
+    disk->now = disk->history[sim_random_next(&random) % disk->history_count];
+    sim_disk_sync_names(disk);
+    for (struct node *node = disk->nodes; node; node = node->next)
+        node_resolve(node, &random);
+    disk->cut = false;
+    disk->locked = false;
+    disk->cut_at = UINT64_MAX;
+}
+
+void sim_disk_kill(struct sim_disk *disk)
+{
+    disk->cut = false;
+    disk->locked = false;
+    disk->cut_at = UINT64_MAX;
+}
+
+void sim_disk_fail_at(struct sim_disk *disk, uint64_t number, int sys_errno)
+{
+    disk->fail_at = number;
+    disk->fail_errno = sys_errno;
+}
+
+void sim_disk_starve(struct sim_disk *disk, bool starved)
+{
+    disk->starved = starved;
+}
+
+void sim_disk_bad(struct sim_disk *disk, const char *name, uint64_t start, uint64_t end)
+{
+    (void)snprintf(disk->bad_name, sizeof(disk->bad_name), "%s", name); /* names are short */
+    disk->bad_start = start;
+    disk->bad_end = end;
+}
+
+unsigned sim_disk_files_open(const struct sim_disk *disk)
+{
+    return disk->files_open;
+}
+
+void sim_disk_cold(struct sim_disk *disk, bool cold)
+{
+    disk->cold = cold;
+}
+
+void sim_disk_read_waits(struct sim_disk *disk, int64_t *now_us, int64_t read_us)
+{
+    disk->now_us = now_us;
+    disk->read_us = read_us;
+}
+
+void sim_disk_shuffle_reads(struct sim_disk *disk, uint64_t seed)
+{
+    disk->shuffle.state = seed;
+}
+
+void sim_disk_capacity(struct sim_disk *disk, uint64_t bytes)
+{
+    disk->capacity = bytes;
+}
+
+bool sim_disk_flip(struct sim_disk *disk, const char *name, uint64_t bit)
+{
+    struct node *node = sim_disk_find(disk, name);
+    if (!node || bit / 8 >= node->synced.len)
+        return false;
+    char mask = (char)(1 << bit % 8);
+    node->synced.at[bit / 8] = (char)(node->synced.at[bit / 8] ^ mask);
+    node->device.at[bit / 8] = (char)(node->device.at[bit / 8] ^ mask);
+    node->cache.at[bit / 8] = (char)(node->cache.at[bit / 8] ^ mask);
+    return true;
+}
+
+bool sim_disk_delete(struct sim_disk *disk, const char *name)
+{
+    if (!sim_disk_find(disk, name))
+        return false;
+    sim_disk_set_name(disk, name, NULL);
+    sim_disk_sync_names(disk);
+    return true;
+}
+
+const char *sim_disk_file(const struct sim_disk *disk, const char *name, uint64_t *out_bytes)
+{
+    const struct node *node = sim_disk_find(disk, name);
+    if (!node)
+        return NULL;
+    *out_bytes = node->device.len;
+    return node->device.at ? node->device.at : "";
+}
+
+void sim_disk_put(struct sim_disk *disk, const char *name, const void *data, size_t len)
+{
+    struct node *node = node_new(disk);
+    node_write(node, 0, data, len);
+    node_sync(node);
+    sim_disk_set_name(disk, name, node);
+    sim_disk_sync_names(disk);
+}

@@ -1,0 +1,97 @@
+/*
+ * What the simulated disk's files share: disk.c has the operations and the port, disk_medium.c what
+ * lies on it, disk_faults.c what tests do to it. Nobody else includes this.
+ */
+#ifndef LATERD_SIM_DISK_PARTS_H
+#define LATERD_SIM_DISK_PARTS_H
+
+#include "base/list.h"
+#include "sim/disk.h"
+#include "sim/random.h"
+
+enum { NAMES_MAX = 256, HISTORY_MAX = 16 };
+
+struct content {
+    char *at;
+    uint64_t len;
+};
+
+struct unsynced {
+    struct unsynced *next;
+    uint64_t offset;
+    size_t len;
+    char bytes[];
+};
+
+struct node {
+    struct node *next; /* sim_disk::nodes */
+    unsigned handles;
+    struct content cache;   /* what reads see */
+    struct content device;  /* what fresh reads see */
+    struct content synced;  /* what survives for sure */
+    struct unsynced *first; /* since the last sync, in order */
+    struct unsynced **last;
+};
+
+struct disk_file {
+    struct node *node;
+    bool fresh;
+};
+
+struct names {
+    unsigned count;
+    struct {
+        char name[DISK_NAME_MAX];
+        struct node *node;
+    } of[NAMES_MAX];
+};
+
+struct sim_disk {
+    struct disk port;
+    struct node *nodes;
+    struct names now;
+    struct names history[HISTORY_MAX]; /* [0] is durable; later ones may be after a cut */
+    unsigned history_count;
+    struct queue lanes[LANE_COUNT];
+    struct queue ended;
+    bool eager, locked, cut, starved;
+    uint64_t points, cut_at, fail_at;
+    int fail_errno;
+    char bad_name[DISK_NAME_MAX]; /* sim_disk_bad */
+    uint64_t bad_start, bad_end;
+    uint64_t capacity;
+    unsigned files_open;
+    bool cold;                 /* nothing is in memory … */
+    int64_t *now_us;           /* … and reading in the turn moves this, if not NULL, … */
+    int64_t read_us;           /* … so much on */
+    struct sim_random shuffle; /* the order in which reads end; state 0: as submitted */
+};
+
+/* ---- disk_medium.c ---- */
+
+void content_write(struct content *content, uint64_t offset, const void *data, size_t len);
+void content_copy(struct content *to, const struct content *from);
+
+/* A file of nothing, without a name. */
+struct node *node_new(struct sim_disk *disk);
+void node_free(struct node *node);
+/* Into the cache and the device; durable when synced. */
+void node_write(struct node *node, uint64_t offset, const void *data, size_t len);
+void node_sync(struct node *node);
+/* What a kernel does when a sync fails: the pages are called clean, and are lost. */
+void node_lose(struct node *node);
+/* After a power cut: each unsynced write is there, is not, or is in part. */
+void node_resolve(struct node *node, struct sim_random *random);
+
+/* NULL: there is no such name. */
+struct node *sim_disk_find(const struct sim_disk *disk, const char *name);
+/* node NULL: takes the name away. */
+void sim_disk_set_name(struct sim_disk *disk, const char *name, struct node *node);
+/* A power cut may leave the names as they are now. */
+void sim_disk_remember_names(struct sim_disk *disk);
+/* The names of now are the only ones that a power cut can leave. */
+void sim_disk_sync_names(struct sim_disk *disk);
+/* Frees files that nobody has open and that no names lead to. */
+void sim_disk_collect(struct sim_disk *disk);
+
+#endif

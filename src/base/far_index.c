@@ -1,0 +1,348 @@
+/*
+ * Entries of a shard lie in the order of their fingerprints, each at or behind its home, with no
+ * gap between the two. Homes are spread over all but the last places of the array, which are there
+ * for what overflows: so nothing wraps around, and an array that has no room left at its end grows.
+ */
+#include "base/far_index.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+
+enum {
+    SHARD_BITS = 12,
+    SHARDS = 1 << SHARD_BITS,
+    PRINT_BITS = 24,
+    SLOT_BITS = 16,
+    OFFSET_BITS = 24,
+    CAP_FIRST = 16,
+    FILES_MAX = 65535,
+    PAGE_ENTRIES = 4096 / sizeof(uint64_t),
+    PAGED_CAP = PAGE_ENTRIES, /* arrays from this size on are whole pages: the heap would be
+                                     left with holes too small for the next larger array */
+};
+
+/* ---- files ---- */
+
+static bool number_is(const void *ctx, uint32_t slot, const void *key)
+{
+    const struct far_index *index = ctx;
+    return index->files[slot].number == *(const uint32_t *)key;
+}
+
+static uint64_t hash_number(uint32_t number)
+{
+    return number * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+}
+
+static uint32_t file_find(const struct far_index *index, uint32_t number) /* 0: none */
+{
+    const struct far_file *last = index->last_file ? &index->files[index->last_file] : NULL;
+    if (last && last->number == number && last->uses)
+        return index->last_file;
+    uint32_t slot = map_find(&index->by_number, hash_number(number), &number);
+    return slot == MAP_NONE ? 0 : slot;
+}
+
+/* 0: there are too many. */
+static uint32_t file_get(struct far_index *index, uint32_t number)
+{
+    uint32_t slot = file_find(index, number);
+    if (slot) {
+        index->last_file = slot;
+        return slot;
+    }
+    slot = index->free_file;
+    if (!slot && index->file_count == FILES_MAX)
+        return 0;
+    if (slot) {
+        index->free_file = index->files[slot].next_free;
+    } else {
+        slot = ++index->file_count;
+        if (slot >= index->file_cap) {
+            size_t old = index->file_cap * sizeof(*index->files);
+            index->file_cap = index->file_cap ? index->file_cap * 2 : 64;
+            index->files = mem_realloc(index->files, index->file_cap * sizeof(*index->files));
+            index->bytes += index->file_cap * sizeof(*index->files) - old;
+        }
+    }
+    index->files[slot] = (struct far_file){.number = number};
+    map_add(&index->by_number, hash_number(number), slot);
+    return slot;
+}
+
+static void file_give(struct far_index *index, uint32_t slot)
+{
+    struct far_file *file = &index->files[slot];
+    if (file->uses)
+        return;
+    map_remove(&index->by_number, hash_number(file->number), slot);
+    file->next_free = index->free_file;
+    index->free_file = slot;
+}
+
+/* ---- entries ---- */
+
+static uint32_t print_of(uint64_t entry)
+{
+    return (uint32_t)(entry >> (SLOT_BITS + OFFSET_BITS));
+}
+
+static uint32_t slot_of(uint64_t entry)
+{
+    return (uint32_t)(entry >> OFFSET_BITS) & FILES_MAX;
+}
+
+static uint64_t where_of(const struct far_index *index, uint64_t entry)
+{
+    return (uint64_t)index->files[slot_of(entry)].number << 32 | (entry & (FAR_OFFSET_END - 1));
+}
+
+static uint64_t entry_of(uint64_t hash, uint32_t slot, uint64_t where)
+{
+    uint64_t print = hash >> (64 - SHARD_BITS - PRINT_BITS) & ((1u << PRINT_BITS) - 1);
+    return print << (SLOT_BITS + OFFSET_BITS) | (uint64_t)slot << OFFSET_BITS | (uint32_t)where;
+}
+
+static uint32_t home_of(const struct far_shard *shard, uint32_t print)
+{
+    uint32_t spread = shard->cap - shard->cap / 32 - CAP_FIRST / 2;
+    return (uint32_t)((uint64_t)print * spread >> PRINT_BITS);
+}
+
+static struct far_shard *shard_of(const struct far_index *index, uint64_t hash)
+{
+    return &index->shards[hash >> (64 - SHARD_BITS)];
+}
+
+/* Where the entry is, or where it belongs. cap: behind the end. */
+static uint32_t seek(const struct far_shard *shard, uint64_t entry)
+{
+    uint32_t i = home_of(shard, print_of(entry));
+    while (i < shard->cap && shard->entries[i] && shard->entries[i] < entry)
+        i++;
+    return i;
+}
+
+/* False: there is no room behind it. */
+static bool put(struct far_shard *shard, uint64_t entry)
+{
+    CHECK(shard->entries);
+    uint32_t i = seek(shard, entry), end = i;
+    while (end < shard->cap && shard->entries[end])
+        end++;
+    if (end == shard->cap)
+        return false;
+    memmove(&shard->entries[i + 1], &shard->entries[i], (end - i) * sizeof(entry));
+    shard->entries[i] = entry;
+    shard->count++;
+    return true;
+}
+
+static uint32_t rounded(uint32_t cap)
+{
+    return cap < PAGED_CAP ? cap : (cap + PAGE_ENTRIES - 1) / PAGE_ENTRIES * PAGE_ENTRIES;
+}
+
+static void shard_start(struct far_shard *shard, uint32_t cap)
+{
+    cap = rounded(cap);
+    size_t bytes = cap * sizeof(uint64_t);
+    *shard = (struct far_shard){
+        .entries = cap >= PAGED_CAP ? mem_pages(bytes) : mem_zalloc(bytes),
+        .cap = cap,
+    };
+}
+
+static void shard_end(struct far_shard *shard)
+{
+    if (shard->cap >= PAGED_CAP)
+        mem_pages_free(shard->entries, shard->cap * sizeof(uint64_t));
+    else
+        mem_free(shard->entries);
+    *shard = (struct far_shard){0};
+}
+
+static bool copy_entries(const struct far_shard *from, struct far_shard *to)
+{
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < from->cap; i++) {
+        uint64_t entry = from->entries[i];
+        if (!entry)
+            continue;
+        uint32_t home = home_of(to, print_of(entry));
+        next = home > next ? home : next;
+        if (next == to->cap)
+            return false;
+        to->entries[next++] = entry;
+    }
+    to->count = from->count;
+    return true;
+}
+
+static void resize(struct far_index *index, struct far_shard *shard, uint32_t cap)
+{
+    struct far_shard old = *shard;
+    *shard = (struct far_shard){0};
+    if (cap)
+        shard_start(shard, cap);
+    CHECK(shard->entries || old.count == 0);
+    while (old.count && !copy_entries(&old, shard)) { /* no room at the end */
+        cap += cap / 8 + 1;
+        shard_end(shard);
+        shard_start(shard, cap);
+    }
+    index->bytes -= old.cap * sizeof(uint64_t);
+    index->bytes += shard->cap * sizeof(uint64_t);
+    shard_end(&old);
+}
+
+static uint32_t larger(const struct far_shard *shard)
+{
+    return shard->cap < CAP_FIRST ? CAP_FIRST : shard->cap + shard->cap / 8 + 1;
+}
+
+bool far_index_add(struct far_index *index, uint64_t hash, uint64_t where)
+{
+    if ((uint32_t)where >= FAR_OFFSET_END)
+        return false;
+    uint32_t slot = file_get(index, (uint32_t)(where >> 32));
+    if (!slot)
+        return false;
+    if (!index->shards) {
+        index->shards = mem_zalloc(SHARDS * sizeof(struct far_shard));
+        index->bytes += SHARDS * sizeof(struct far_shard);
+    }
+    struct far_shard *shard = shard_of(index, hash);
+    if (shard->count >= shard->cap - shard->cap / 10)
+        resize(index, shard, larger(shard));
+    uint64_t entry = entry_of(hash, slot, where);
+    while (!put(shard, entry))
+        resize(index, shard, larger(shard));
+    index->files[slot].uses++;
+    index->count++;
+    return true;
+}
+
+/* The place of the pair's entry; false: it is not there. */
+static bool locate(const struct far_index *index, uint64_t hash, uint64_t where,
+                   uint32_t *out_place)
+{
+    uint32_t slot = index->count ? file_find(index, (uint32_t)(where >> 32)) : 0;
+    if (!slot || (uint32_t)where >= FAR_OFFSET_END)
+        return false;
+    const struct far_shard *shard = shard_of(index, hash);
+    if (!shard->count)
+        return false;
+    uint64_t entry = entry_of(hash, slot, where);
+    *out_place = seek(shard, entry);
+    return *out_place < shard->cap && shard->entries[*out_place] == entry;
+}
+
+bool far_index_has(const struct far_index *index, uint64_t hash, uint64_t where)
+{
+    uint32_t place;
+    return locate(index, hash, where, &place);
+}
+
+bool far_index_remove(struct far_index *index, uint64_t hash, uint64_t where)
+{
+    uint32_t i;
+    if (!locate(index, hash, where, &i))
+        return false;
+    struct far_shard *shard = shard_of(index, hash);
+    uint32_t slot = slot_of(shard->entries[i]), end = i + 1;
+    while (end < shard->cap && shard->entries[end] &&
+           home_of(shard, print_of(shard->entries[end])) < end)
+        end++;
+    memmove(&shard->entries[i], &shard->entries[i + 1], (end - i - 1) * sizeof(uint64_t));
+    shard->entries[end - 1] = 0;
+    shard->count--;
+    index->count--;
+    index->files[slot].uses--;
+    file_give(index, slot);
+    uint32_t enough = shard->count ? rounded(shard->count + shard->count / 4 + CAP_FIRST) : 0;
+    if (enough < shard->cap / 2)
+        resize(index, shard, enough);
+    return true;
+}
+
+uint32_t far_index_find(const struct far_index *index, uint64_t hash, uint64_t *out_where,
+                        uint32_t max)
+{
+    if (!index->count)
+        return 0;
+    const struct far_shard *shard = shard_of(index, hash);
+    if (!shard->count)
+        return 0;
+    uint32_t print = print_of(entry_of(hash, 0, 0)), count = 0;
+    for (uint32_t i = home_of(shard, print); i < shard->cap && shard->entries[i] && count < max;
+         i++) {
+        uint32_t other = print_of(shard->entries[i]);
+        if (other > print)
+            break;
+        if (other == print)
+            out_where[count++] = where_of(index, shard->entries[i]);
+    }
+    return count;
+}
+
+void far_index_expect(const struct far_index *index, uint64_t hash)
+{
+    if (!index->count)
+        return;
+    const struct far_shard *shard = shard_of(index, hash);
+    if (shard->count)
+        __builtin_prefetch(&shard->entries[home_of(shard, print_of(entry_of(hash, 0, 0)))]);
+}
+
+void far_index_init(struct far_index *index)
+{
+    *index = (struct far_index){0};
+    map_init(&index->by_number, number_is, index);
+}
+
+void far_index_fini(struct far_index *index)
+{
+    for (uint32_t i = 0; index->shards && i < SHARDS; i++)
+        shard_end(&index->shards[i]);
+    mem_free(index->shards);
+    mem_free(index->files);
+    map_fini(&index->by_number);
+    *index = (struct far_index){0};
+}
+
+static uint32_t valid_shard(const struct far_index *index, const struct far_shard *shard,
+                            uint64_t *uses)
+{
+    uint32_t count = 0;
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < shard->cap; i++) {
+        uint64_t entry = shard->entries[i];
+        if (!entry)
+            continue;
+        uint32_t home = home_of(shard, print_of(entry));
+        count++;
+        CHECK(home <= i && entry >= before);
+        CHECK(slot_of(entry) > 0 && slot_of(entry) <= index->file_count);
+        for (uint32_t at = home; at < i; at++)
+            CHECK(shard->entries[at]); /* no gap on the way to it */
+        uses[slot_of(entry)]++;
+        before = entry;
+    }
+    CHECK(count == shard->count);
+    return count;
+}
+
+void far_index_valid(const struct far_index *index)
+{
+    uint64_t count = 0;
+    uint64_t *uses = mem_zalloc((index->file_count + 1) * sizeof(*uses));
+    for (uint32_t i = 0; index->shards && i < SHARDS; i++)
+        count += valid_shard(index, &index->shards[i], uses);
+    CHECK(count == index->count);
+    for (uint32_t slot = 1; slot <= index->file_count; slot++)
+        CHECK(uses[slot] == index->files[slot].uses);
+    mem_free(uses);
+}

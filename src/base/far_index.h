@@ -1,0 +1,71 @@
+/*
+ * Where the record of a name may be, for names by the hundred million: from a 64-bit hash to
+ * places, in 9 to 10.5 bytes an entry. It does not keep the names: what it finds are
+ * candidates, of which the caller reads the records. A name that is not there finds one wrongly
+ * about once in 69,000,000,000 / entries look-ups.
+ *
+ * A place is a file's number (high 32 bits) and an offset in it below 16 MiB (low 32 bits); entries
+ * of up to 65,535 files at a time. One entry: 24 bits of the hash, 16 of the file's slot, 24 of
+ * the offset. 12 other bits of the hash choose one of 4,096 shards, each an array with linear
+ * probing, ordered by those 24 bits, so that a look-up of what is not there reads some five
+ * entries, and a larger array is made by going through the old one once (D. Knuth, "The Art of
+ * Computer Programming" 3, 6.4, exercise 66). Shards grow and shrink one by one, 0.2 ms each at
+ * thirty million entries.
+ */
+#ifndef LATERD_BASE_FAR_INDEX_H
+#define LATERD_BASE_FAR_INDEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/map.h"
+
+#define FAR_OFFSET_END (UINT64_C(1) << 24) /* offsets are below */
+
+enum { FAR_CANDIDATES_MAX = 16 };
+
+struct far_shard {
+    uint64_t *entries; /* sorted by fingerprint within a run; 0 = empty */
+    uint32_t cap;
+    uint32_t count;
+};
+
+/* A file that entries point to. */
+struct far_file {
+    uint32_t number;
+    uint32_t uses; /* entries; 0: the slot is free */
+    uint32_t next_free;
+};
+
+struct far_index {
+    struct far_shard *shards; /* NULL while there is no entry */
+    struct far_file *files;   /* by slot; slot 0 is none */
+    struct map by_number;     /* a file's slot */
+    uint32_t file_count;      /* slots ever used */
+    uint32_t file_cap;
+    uint32_t free_file;
+    uint32_t last_file; /* the slot asked for last: entries of a file mostly come together */
+    uint64_t count;     /* entries */
+    size_t bytes;       /* of memory, all of it */
+};
+
+void far_index_init(struct far_index *index);
+void far_index_fini(struct far_index *index);
+
+/* False: the place cannot be told in an entry (offset, number of files); nothing has changed. The
+   pair must not be there. O(1), but O(entries / 4096) where a shard grows. */
+bool far_index_add(struct far_index *index, uint64_t hash, uint64_t where)
+    __attribute__((warn_unused_result));
+/* False: the pair was not there. */
+bool far_index_remove(struct far_index *index, uint64_t hash, uint64_t where);
+bool far_index_has(const struct far_index *index, uint64_t hash, uint64_t where);
+/* The places of entries that may be of this hash, `max` at most. Returns how many. */
+uint32_t far_index_find(const struct far_index *index, uint64_t hash, uint64_t *out_where,
+                        uint32_t max);
+/* It will be looked for soon: asks the processor to fetch it. */
+void far_index_expect(const struct far_index *index, uint64_t hash);
+
+void far_index_valid(const struct far_index *index); /* CHECKs every invariant. O(entries) */
+
+#endif

@@ -1,0 +1,48 @@
+/* Hexadecimal digits, and percent-encoding (RFC 3986) of the words in URLs. */
+#ifndef LATERD_BASE_HEX_H
+#define LATERD_BASE_HEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/bytes.h"
+
+/* 0 to 15, of either case; -1: it is none. */
+static inline int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* What the two digits at `at` say, 0 to 255; -1: there are no two. */
+static inline int hex_byte(struct bytes text, size_t at)
+{
+    int high = at + 1 < text.len ? hex_digit(text.at[at]) : -1;
+    int low = at + 1 < text.len ? hex_digit(text.at[at + 1]) : -1;
+    return high < 0 || low < 0 ? -1 : high << 4 | low;
+}
+
+/*
+ * Undoes percent-encoding, into room_bytes with a NUL behind it. False: a % without two digits, a
+ * NUL (written or encoded), or more than there is room for; `room` is then undefined.
+ */
+static inline bool percent_decode(struct bytes text, char *room, size_t room_bytes)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        int byte = (unsigned char)text.at[i];
+        if (byte == '%') {
+            byte = hex_byte(text, i + 1);
+            i += 2;
+        }
+        if (byte <= 0 || len + 1 >= room_bytes)
+            return false;
+        room[len++] = (char)byte;
+    }
+    room[len] = '\0';
+    return true;
+}
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * The commands about failed attempts: attempts replay.
+ */
+#include "base/mem.h"
+#include "cli/show.h"
+#include "cli/text.h"
+
+enum { RESPONSE_COLUMNS = 60, REPLAY_MAX = 1000000 };
+
+static void cell(struct table *table, const json_t *object, const char *key)
+{
+    struct buf text = {0};
+    show_value(object, key, &text);
+    table_cell(table, text.at ? buf_bytes(&text) : BYTES(""));
+    buf_fini(&text);
+}
+
+static void show_attempts(const json_t *attempts)
+{
+    static const char *const names[] = {"TIME", "CODE", "MS", "ADDRESS", "REASON", "RESPONSE"};
+    struct table table = {
+        .columns = 6, .right = {false, true, true}, .most = {0, 0, 0, 0, 0, RESPONSE_COLUMNS}};
+    struct buf out = {0};
+    const json_t *attempt;
+    size_t i;
+    for (i = 0; i < 6; i++)
+        table_cell_str(&table, names[i]);
+    json_array_foreach(attempts, i, attempt)
+    {
+        struct buf time = {0}, response = {0};
+        show_time(attempt, "time", &time);
+        show_response(attempt, &response);
+        table_cell(&table, time.at ? buf_bytes(&time) : BYTES(""));
+        cell(&table, attempt, "code");
+        cell(&table, attempt, "ms");
+        cell(&table, attempt, "address");
+        cell(&table, attempt, "reason");
+        table_cell(&table, response.at ? buf_bytes(&response) : BYTES(""));
+        buf_fini(&response);
+        buf_fini(&time);
+    }
+    table_write(&table, &out);
+    cli_flush(&out);
+    table_fini(&table);
+    buf_fini(&out);
+}
+
+static int attempts_run(struct cli *cli, int argc, char **argv)
+{
+    json_t *answer = NULL;
+    int code = cli_get_of_job(cli, argc, argv, "/attempts", &answer);
+    if (code != EXIT_DONE)
+        return code;
+    const json_t *attempts = json_object_get(answer, "attempts");
+    bool any = json_array_size(attempts) > 0;
+    if (cli->json)
+        cli_print_json(answer);
+    else if (any)
+        show_attempts(attempts);
+    json_decref(answer);
+    return any ? EXIT_DONE : EXIT_NOTHING;
+}
+
+const struct command command_attempts = {
+    .name = "attempts",
+    .synopsis = "ID",
+    .summary = "Show a job's last failed attempts, and why they failed",
+    .help =
+        "The last five that gave a reason or a code, oldest first: deliveries to a target, and\n"
+        "what consumers say with release and bury. Exit 1 if there is none, or no such job.\n"
+        "\nExample:\n"
+        "  later attempts order-17\n",
+    .run = attempts_run,
+};
+
+static int replay_run(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"code", required_argument, NULL, 'C'}, {"since", required_argument, NULL, 'S'},
+        {"from", required_argument, NULL, 'F'}, {"to", required_argument, NULL, 'O'},
+        {"max", required_argument, NULL, 'n'},  CLI_OPTIONS};
+    json_t *body = json_object(), *answer = NULL;
+    for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
+        json_t *value = NULL;
+        const char *key = NULL;
+        switch (c) {
+        case 'C': key = "code"; break;
+        case 'F': key = "from"; break;
+        case 'O': key = "to"; break;
+        case 'S':
+            key = "since";
+            value = json_integer(cli_duration_us(cli, "--since", optarg) / 1000);
+            break;
+        case 'n':
+            key = "max";
+            value = json_integer((json_int_t)cli_number(cli, "--max", optarg, REPLAY_MAX));
+            break;
+        default: continue;
+        }
+        json_object_set_new(body, key, value ? value : json_string(optarg));
+    }
+    cli_words(cli, argc, argv, 1, 1);
+    char *target = cli_target("/v1/topics/", argv[optind], "/replay");
+    cli->subject = argv[optind];
+    cli->wait_us = INT64_C(3600) * 1000000; /* it may go through millions */
+    int code = cli_call(cli, "POST", target, body, &answer);
+    cli->subject = NULL;
+    mem_free(target);
+    if (code != EXIT_DONE)
+        return code;
+    uint64_t kicked = show_count(answer, "kicked");
+    char looked_room[TEXT_ROOM], kicked_room[TEXT_ROOM];
+    if (cli->json)
+        cli_print_json(answer);
+    else
+        (void)printf("kicked %s of %s buried job%s%s\n", count_text(kicked, kicked_room),
+                     count_text(show_count(answer, "looked_at"), looked_room),
+                     plural(show_count(answer, "looked_at")),
+                     json_is_true(json_object_get(answer, "more")) ? "; there may be more" : "");
+    json_decref(answer);
+    return kicked ? EXIT_DONE : EXIT_NOTHING;
+}
+
+const struct command command_replay = {
+    .name = "replay",
+    .synopsis = "[options] TOPIC",
+    .summary = "Make buried jobs ready again that failed in some way",
+    .help = "      --code CODE    of the last failure: 503, or 5xx\n"
+            "      --since D      it was at most so long ago: 1h\n"
+            "      --from TIME    it was then or later: 2026-12-24T18:00:00Z\n"
+            "      --to TIME      it was before then\n"
+            "  -n, --max N        at most so many (the server's limits.batch_jobs)\n"
+            "\nWithout any, all buried jobs. Exit 1 if none matches.\n"
+            "\nExample:\n"
+            "  later replay hooks --code 503 --since 1h\n",
+    .run = replay_run,
+};

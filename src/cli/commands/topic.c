@@ -1,0 +1,405 @@
+/*
+ * later topic: the settings of a topic. `set` changes what its options name and leaves the rest: it
+ * reads the settings, and sends them back for the version that it has read, so that a change by
+ * somebody else in between is not lost but told (exit 3).
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "cli/show.h"
+#include "cli/text.h"
+
+enum { FILE_MAX = 64 * 1024 }; /* far above the server's limit of 16 KiB */
+
+/* Options without a letter. */
+enum {
+    O_SUCCESS_BODY = 256,
+    O_SUCCESS_STATUS,
+    O_TARGET_TIMEOUT,
+    O_CONCURRENCY,
+    O_RATE,
+    O_BURST,
+    O_KEY_CONCURRENCY,
+    O_KEY_RATE,
+    O_ORDER,
+    O_JITTER,
+    O_PAUSED,
+    O_RESUMED,
+    O_IF_VERSION
+};
+
+struct topic {
+    struct cli *cli;
+    const char *verb, *name;
+    const char *file;       /* of settings; NULL: those that there are */
+    const char *if_version; /* as it was given; NULL: not */
+    json_t *changes;        /* of the settings */
+    json_t *target;         /* changes of their target */
+    char header[64];        /* cli::header */
+    bool yes;
+};
+
+/* What there is, and its version; 0: none. */
+struct found {
+    json_t *settings;
+    json_int_t version;
+};
+
+static const struct option options[] = {
+    {"file", required_argument, NULL, 'f'},
+    {"url", required_argument, NULL, 'u'},
+    {"header", required_argument, NULL, 'H'},
+    {"sign", required_argument, NULL, 'S'},
+    {"success-body", required_argument, NULL, O_SUCCESS_BODY},
+    {"success-status", required_argument, NULL, O_SUCCESS_STATUS},
+    {"target-timeout", required_argument, NULL, O_TARGET_TIMEOUT},
+    {"retry", required_argument, NULL, 'r'},
+    {"attempts", required_argument, NULL, 'a'},
+    {"ttr", required_argument, NULL, 'T'},
+    {"jitter", required_argument, NULL, O_JITTER},
+    {"concurrency", required_argument, NULL, O_CONCURRENCY},
+    {"rate", required_argument, NULL, O_RATE},
+    {"burst", required_argument, NULL, O_BURST},
+    {"key-concurrency", required_argument, NULL, O_KEY_CONCURRENCY},
+    {"key-rate", required_argument, NULL, O_KEY_RATE},
+    {"order", required_argument, NULL, O_ORDER},
+    {"paused", no_argument, NULL, O_PAUSED},
+    {"resumed", no_argument, NULL, O_RESUMED},
+    {"if-version", required_argument, NULL, O_IF_VERSION},
+    {"yes", no_argument, NULL, 'y'},
+    CLI_OPTIONS,
+};
+
+static void set(const struct topic *topic, json_t *object, const char *key, json_t *value)
+{
+    if (!value)
+        cli_usage(topic->cli, "%s is not UTF-8", key);
+    json_object_set_new(object, key, value);
+}
+
+static json_t *number(const struct topic *topic, const char *option, uint64_t max)
+{
+    return json_integer((json_int_t)cli_number(topic->cli, option, optarg, max));
+}
+
+static json_t *duration(const struct topic *topic, const char *option)
+{
+    return json_integer(cli_duration_us(topic->cli, option, optarg) / 1000);
+}
+
+/* A member that is an object or an array, made if it is not there. */
+static json_t *inner(json_t *object, const char *key, json_t *(*make)(void))
+{
+    json_t *there = json_object_get(object, key);
+    if (!there) {
+        there = make();
+        json_object_set_new(object, key, there);
+    }
+    return there;
+}
+
+static void target_option(struct topic *topic, int c)
+{
+    json_t *target = topic->target;
+    switch (c) {
+    case 'u': set(topic, target, "url", json_string(optarg)); break;
+    case 'H': cli_header(topic->cli, inner(target, "headers", json_object), optarg); break;
+    case 'S': json_array_append_new(inner(target, "sign", json_array), json_string(optarg)); break;
+    case O_SUCCESS_BODY:
+        set(topic, inner(target, "success", json_object), "body", json_string(optarg));
+        break;
+    case O_SUCCESS_STATUS:
+        set(topic, inner(target, "success", json_object), "status", json_string(optarg));
+        break;
+    case O_TARGET_TIMEOUT:
+        set(topic, target, "timeout", duration(topic, "--target-timeout"));
+        break;
+    default: break;
+    }
+}
+
+static void options_of(struct topic *topic, int argc, char **argv)
+{
+    json_t *changes = topic->changes;
+    for (int c; (c = cli_option(topic->cli, argc, argv, options)) != -1;) {
+        switch (c) {
+        case 'f': topic->file = optarg; break;
+        case 'r': set(topic, changes, "retry", cli_retry(topic->cli, optarg)); break;
+        case 'a': set(topic, changes, "attempts", number(topic, "--attempts", 65)); break;
+        case 'T': set(topic, changes, "ttr", duration(topic, "--ttr")); break;
+        case O_JITTER: set(topic, changes, "jitter", json_real(strtod(optarg, NULL))); break;
+        case O_CONCURRENCY:
+            set(topic, changes, "concurrency", number(topic, "--concurrency", UINT32_MAX));
+            break;
+        case O_RATE: set(topic, changes, "rate", json_string(optarg)); break;
+        case O_BURST: set(topic, changes, "burst", number(topic, "--burst", UINT32_MAX)); break;
+        case O_KEY_CONCURRENCY:
+            set(topic, changes, "key_concurrency", number(topic, "--key-concurrency", UINT32_MAX));
+            break;
+        case O_KEY_RATE: set(topic, changes, "key_rate", json_string(optarg)); break;
+        case O_ORDER: set(topic, changes, "order", json_string(optarg)); break;
+        case O_PAUSED: set(topic, changes, "paused", json_true()); break;
+        case O_RESUMED: set(topic, changes, "paused", json_false()); break;
+        case O_IF_VERSION: topic->if_version = optarg; break;
+        case 'y': topic->yes = true; break;
+        default: target_option(topic, c); break;
+        }
+    }
+}
+
+/* ---- the calls ---- */
+
+static int call(struct topic *topic, const char *method, const char *after, json_t *body,
+                json_t **out_answer)
+{
+    char *target = cli_target("/v1/topics/", topic->name, after);
+    topic->cli->subject = topic->name;
+    int code = cli_call(topic->cli, method, target, body, out_answer);
+    topic->cli->subject = NULL;
+    mem_free(target);
+    return code;
+}
+
+/* A topic that is not there has no settings, which is no error here. */
+static int find(struct topic *topic, struct found *out_found)
+{
+    json_t *answer = NULL;
+    topic->cli->expects = "not_found";
+    int code = call(topic, "GET", "", NULL, &answer);
+    topic->cli->expects = NULL;
+    *out_found = (struct found){0};
+    if (code != EXIT_DONE)
+        return code == EXIT_NOTHING ? EXIT_DONE : code;
+    out_found->settings = json_incref(json_object_get(answer, "settings"));
+    out_found->version = json_integer_value(json_object_get(answer, "version"));
+    json_decref(answer);
+    return EXIT_DONE;
+}
+
+static json_t *read_file(const struct topic *topic)
+{
+    bool standard = strcmp(topic->file, "-") == 0;
+    FILE *file = standard ? stdin : fopen(topic->file, "re");
+    json_error_t error;
+    if (!file)
+        cli_usage(topic->cli, "cannot read %s", topic->file);
+    json_t *settings = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
+    if (!standard)
+        (void)fclose(file); /* only read from */
+    if (!json_is_object(settings))
+        cli_usage(topic->cli, "%s is not an object of JSON: %s", topic->file, error.text);
+    return settings;
+}
+
+/* Only the version that `set` has read, or that was asked for. */
+static void set_condition(struct topic *topic, json_int_t version)
+{
+    if (topic->if_version) {
+        unsigned long long asked =
+            cli_number(topic->cli, "--if-version", topic->if_version, INT64_MAX);
+        version = (json_int_t)asked;
+    } else if (topic->file) {
+        return; /* a file says all of it, whatever there was */
+    }
+    if (version)
+        (void)snprintf(topic->header, sizeof(topic->header), "If-Match: \"%lld\"",
+                       (long long)version);
+    else
+        (void)snprintf(topic->header, sizeof(topic->header), "If-None-Match: *");
+    topic->cli->header = topic->header;
+}
+
+static int say_version(struct topic *topic, json_t *answer)
+{
+    long long version = json_integer_value(json_object_get(answer, "version"));
+    if (topic->cli->json)
+        cli_print_json(answer);
+    else if (version)
+        (void)printf("version %lld\n", version);
+    else
+        (void)printf("no settings\n");
+    json_decref(answer);
+    return EXIT_DONE;
+}
+
+static int put(struct topic *topic, json_t *settings, json_int_t version)
+{
+    json_t *answer = NULL;
+    set_condition(topic, version);
+    int code = call(topic, "PUT", "", settings, &answer);
+    topic->cli->header = NULL;
+    return code == EXIT_DONE ? say_version(topic, answer) : code;
+}
+
+static void apply(struct topic *topic, json_t *settings)
+{
+    if (json_is_false(json_object_get(topic->changes, "paused"))) {
+        json_object_del(settings, "paused");
+        json_object_del(settings, "paused_why");
+        json_object_del(topic->changes, "paused");
+    }
+    json_object_update(settings, topic->changes);
+    if (json_object_size(topic->target) == 0)
+        return;
+    json_t *target = inner(settings, "target", json_object);
+    if (!json_object_get(target, "type"))
+        json_object_set_new(target, "type", json_string("http"));
+    json_object_update(target, topic->target);
+}
+
+static int set_run(struct topic *topic)
+{
+    struct found found = {0};
+    if (!topic->file && json_object_size(topic->changes) + json_object_size(topic->target) == 0)
+        cli_usage(topic->cli, "say what to set, such as --retry alipay, or give --file");
+    int code = topic->file ? EXIT_DONE : find(topic, &found);
+    if (code != EXIT_DONE)
+        return code;
+    json_t *settings = topic->file      ? read_file(topic)
+                       : found.settings ? json_deep_copy(found.settings)
+                                        : json_object();
+    apply(topic, settings);
+    code = put(topic, settings, found.version);
+    json_decref(found.settings);
+    return code;
+}
+
+static int unset_run(struct topic *topic)
+{
+    json_t *answer = NULL;
+    if (topic->if_version)
+        set_condition(topic, 0);
+    int code = call(topic, "PUT", "", json_object(), &answer);
+    topic->cli->header = NULL;
+    return code == EXIT_DONE ? say_version(topic, answer) : code;
+}
+
+static int show_run(struct topic *topic)
+{
+    json_t *answer = NULL;
+    int code = call(topic, "GET", "", NULL, &answer);
+    if (code != EXIT_DONE)
+        return code;
+    json_t *settings = json_object_get(answer, "settings");
+    if (topic->cli->json) {
+        cli_print_figures(answer);
+    } else if (settings) {
+        (void)printf("version %lld\n",
+                     (long long)json_integer_value(json_object_get(answer, "version")));
+        (void)json_dumpf(settings, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+        (void)putchar('\n');
+    } else {
+        (void)printf("no settings\n");
+    }
+    json_decref(answer);
+    return settings ? EXIT_DONE : EXIT_NOTHING;
+}
+
+static int test_run(struct topic *topic, const char *body)
+{
+    json_t *answer = NULL, *fields = json_object();
+    if (body)
+        set(topic, fields, "body", json_string(body));
+    topic->cli->wait_us = INT64_C(600) * 1000000; /* as long as a target may take */
+    int code = call(topic, "POST", "/test", fields, &answer);
+    if (code != EXIT_DONE)
+        return code;
+    bool delivered = strcmp(show_string(answer, "outcome"), "delivered") == 0;
+    if (topic->cli->json) {
+        cli_print_json(answer);
+    } else {
+        static const char *const keys[] = {"outcome", "code", "reason",
+                                           "address", "ms",   "response"};
+        struct buf out = {0};
+        for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+            struct buf value = {0};
+            if (strcmp(keys[i], "response") == 0)
+                show_response(answer, &value);
+            else
+                show_value(answer, keys[i], &value);
+            if (value.len) {
+                buf_addf(&out, "%-9s ", keys[i]);
+                text_add_safe(&out, buf_bytes(&value), true);
+                buf_add_char(&out, '\n');
+            }
+            buf_fini(&value);
+        }
+        cli_flush(&out);
+        buf_fini(&out);
+    }
+    json_decref(answer);
+    return delivered ? EXIT_DONE : EXIT_REFUSED;
+}
+
+/* `later delete-topic` does it, and asks. */
+static int delete_run(struct topic *topic)
+{
+    static char name[] = "delete-topic", yes[] = "--yes", end[] = "--";
+    char *words[] = {name, topic->yes ? yes : end, topic->yes ? end : (char *)topic->name,
+                     topic->yes ? (char *)topic->name : NULL, NULL};
+    optind = 0;
+    return command_delete_topic.run(topic->cli, topic->yes ? 4 : 3, words);
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+    struct topic topic = {.cli = cli, .changes = json_object(), .target = json_object()};
+    int code = EXIT_USAGE;
+    options_of(&topic, argc, argv);
+    cli_words(cli, argc, argv, 2, 3);
+    topic.verb = argv[optind];
+    topic.name = argv[optind + 1];
+    const char *body = argc - optind > 2 ? argv[optind + 2] : NULL;
+    if (body && strcmp(topic.verb, "test") != 0)
+        cli_usage(cli, "one topic at a time");
+    if (strcmp(topic.verb, "set") == 0)
+        code = set_run(&topic);
+    else if (strcmp(topic.verb, "show") == 0)
+        code = show_run(&topic);
+    else if (strcmp(topic.verb, "unset") == 0)
+        code = unset_run(&topic);
+    else if (strcmp(topic.verb, "test") == 0)
+        code = test_run(&topic, body);
+    else if (strcmp(topic.verb, "delete") == 0)
+        code = delete_run(&topic);
+    else
+        cli_usage(cli, "there is set, show, unset, test and delete, not '%s'", topic.verb);
+    json_decref(topic.changes);
+    json_decref(topic.target);
+    return code;
+}
+
+const struct command command_topic = {
+    .name = "topic",
+    .synopsis = "set|show|unset|test|delete [options] TOPIC [BODY]",
+    .summary = "Set or show a topic's settings: target, retry schedule, limits",
+    .help =
+        "  -r, --retry WHAT          waits such as 1m,10m, or a ladder: alipay, alipay-4m,\n"
+        "                            zing, notify, standard, rocketmq\n"
+        "  -a, --attempts N          at most so many attempts, then it is buried\n"
+        "  -T, --ttr D               of jobs pushed without one\n"
+        "  -u, --url URL             send the topic's jobs there when they are due\n"
+        "  -H, --header 'N: V'       sent with each; may be given several times\n"
+        "  -S, --sign REF            $NAME or file:/path of a secret, newest first\n"
+        "      --success-body WORD   the answer that counts as received\n"
+        "      --success-status S    2xx, 200-204 or 202\n"
+        "      --target-timeout D    of one exchange\n"
+        "      --concurrency N, --rate 100/s, --burst N, --order key, --jitter 0.2\n"
+        "      --key-concurrency N, --key-rate 5/s   of the jobs of one key\n"
+        "      --paused, --resumed   nothing is sent, or again\n"
+        "  -f, --file FILE           all settings as JSON, from a file or - for standard input\n"
+        "      --if-version N        only if they have this version (exit 3 else)\n"
+        "  -y, --yes                 delete: do not ask\n"
+        "\nset changes what its options name and leaves the rest; with --file it replaces all.\n"
+        "--file also sets what has no option: a broker as the target, bury_on, cloudevents, ca.\n"
+        "unset takes all settings away and leaves the jobs; delete is `later delete-topic`.\n"
+        "test sends one delivery now and shows what came back (exit 4 if it was not received).\n"
+        "\nExamples:\n"
+        "  later topic set pay --url https://shop.example/hook --retry alipay --sign '$HOOK'\n"
+        "  later topic set mail --attempts 5\n"
+        "  later topic show pay\n"
+        "  later topic test pay '{\"order\":1}'\n"
+        "  echo '{\"target\":{\"type\":\"nats\",\"broker\":\"bus\",\"subject\":\"pay\"}}' |\n"
+        "      later topic set pay --file -\n",
+    .run = run,
+};

@@ -1,0 +1,61 @@
+#include "cli/directory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/bytes.h"
+
+bool directory_there(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool directory_empty(const char *path)
+{
+    bool empty = true;
+    DIR *dir = opendir(path);
+    if (!dir)
+        return errno == ENOENT;
+    for (struct dirent *entry = readdir(dir); entry && empty; entry = readdir(dir))
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    (void)closedir(dir); /* only read */
+    return empty;
+}
+
+bool directory_has_store(const char *path)
+{
+    DIR *dir = opendir(path);
+    bool found = dir == NULL;
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry && !found; entry = readdir(dir))
+        found = strcmp(entry->d_name, "MANIFEST") == 0 || strncmp(entry->d_name, "wal-", 4) == 0;
+    if (dir)
+        (void)closedir(dir); /* only read */
+    return found;
+}
+
+bool directory_within(const char *path, const char *directory)
+{
+    char *outer = realpath(directory, NULL), *inner = realpath(path, NULL);
+    struct buf above = {0};
+    buf_add_str(&above, path);
+    while (!inner && above.len) { /* of what is not there yet, the nearest directory above */
+        while (above.len && above.at[above.len - 1] == '/')
+            above.len--;
+        while (above.len && above.at[above.len - 1] != '/')
+            above.len--;
+        buf_add_char(&above, '\0');
+        inner = realpath(above.len > 1 ? above.at : ".", NULL);
+        above.len--;
+    }
+    size_t len = outer ? strlen(outer) : 0;
+    bool within = outer && inner && strncmp(inner, outer, len) == 0 &&
+                  (inner[len] == '/' || inner[len] == '\0' || len == 1 /* the root */);
+    buf_fini(&above);
+    free(outer);
+    free(inner);
+    return within;
+}

@@ -1,0 +1,16 @@
+/* What commands that are given directories look at before they touch any. Changes nothing. */
+#ifndef LATERD_CLI_DIRECTORY_H
+#define LATERD_CLI_DIRECTORY_H
+
+#include <stdbool.h>
+
+/* A path that is a directory, whoever's it is. */
+bool directory_there(const char *path);
+/* Is there nothing in the directory, or no directory at all? */
+bool directory_empty(const char *path);
+/* Is there a manifest or a segment? Also true if it cannot be listed: opening it will say why. */
+bool directory_has_store(const char *path);
+/* Is the path, or what exists of it, the directory or below it? */
+bool directory_within(const char *path, const char *directory);
+
+#endif

@@ -1,0 +1,106 @@
+#include "cli/verifying.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "cli/directory.h"
+#include "cli/text.h"
+#include "os/disk.h"
+
+struct watch {
+    struct cli *cli;
+    bool progress; /* a line of it is on the terminal */
+};
+
+static void clear_progress(struct watch *watch)
+{
+    if (watch->progress)
+        (void)fputs("\r\x1b[K", stderr);
+    watch->progress = false;
+}
+
+static void say(void *ctx, const char *line)
+{
+    struct watch *watch = ctx;
+    clear_progress(watch);
+    cli_message(watch->cli, "%s", line);
+}
+
+static void show_progress(void *ctx, uint64_t done_bytes, uint64_t all_bytes)
+{
+    struct watch *watch = ctx;
+    watch->progress = true;
+    (void)fprintf(stderr, "\r%llu of %llu MB ", (unsigned long long)(done_bytes >> 20),
+                  (unsigned long long)(all_bytes >> 20));
+}
+
+/* A member for each count, in the order they are told. */
+static json_t *counts_json(const struct store_counts *counts, enum err err)
+{
+    return json_pack("{sb sI sI sI sI sI sI sI}", "ok", err == OK && counts->bad == 0, "segments",
+                     (json_int_t)counts->segments, "batches", (json_int_t)counts->batches,
+                     "records", (json_int_t)counts->records, "jobs", (json_int_t)counts->jobs,
+                     "live_jobs", (json_int_t)counts->live_jobs, "bytes", (json_int_t)counts->bytes,
+                     "bad", (json_int_t)counts->bad);
+}
+
+static void print_counts(const struct cli *cli, const struct store_counts *counts, enum err err)
+{
+    if (cli->json) {
+        json_t *object = counts_json(counts, err);
+        cli_print_json(object);
+        json_decref(object);
+        return;
+    }
+    (void)printf("%llu segment%s, %llu batch%s, %llu record%s, %llu bytes\n"
+                 "%llu job%s, %llu of them live\n",
+                 (unsigned long long)counts->segments, plural(counts->segments),
+                 (unsigned long long)counts->batches, counts->batches == 1 ? "" : "es",
+                 (unsigned long long)counts->records, plural(counts->records),
+                 (unsigned long long)counts->bytes, (unsigned long long)counts->jobs,
+                 plural(counts->jobs), (unsigned long long)counts->live_jobs);
+}
+
+int verifying_run(struct cli *cli, const char *directory, struct store_counts *out_counts)
+{
+    struct os_disk *disk;
+    struct store_counts counts = {0};
+    struct watch watch = {.cli = cli};
+    struct store_watcher watcher = {.say = say, .ctx = &watch};
+    if (isatty(STDERR_FILENO))
+        watcher.progress = show_progress;
+    if (os_disk_new(directory, &disk)) {
+        cli_message(cli, "cannot open %s: %s", directory, strerror(errno));
+        return EXIT_NOTHING;
+    }
+    enum err err = ERR_NOT_FOUND;
+    if (directory_has_store(directory)) /* before the lock, which leaves a file there */
+        err = store_verify(os_disk_port(disk), &watcher, &counts);
+    else
+        cli_message(cli, "there is no store in this directory");
+    clear_progress(&watch);
+    os_disk_free(disk);
+    if (err == ERR_LOCKED) {
+        cli_message(cli, "a server has %s open: stop it, or verify a copy", directory);
+        return EXIT_CONFLICT;
+    }
+    if (err == ERR_NOT_FOUND) { /* which was said */
+        if (cli->json && !out_counts)
+            (void)puts("{\"ok\":false}");
+        return EXIT_NOTHING;
+    }
+    if (out_counts)
+        *out_counts = counts;
+    else
+        print_counts(cli, &counts, err);
+    if (err == OK && counts.bad == 0)
+        return EXIT_DONE;
+    if (counts.bad > 0)
+        cli_message(cli,
+                    "%s: %llu damaged place%s; bring what is intact into a new store with: later "
+                    "salvage %s NEW",
+                    directory, (unsigned long long)counts.bad, plural(counts.bad), directory);
+    else
+        cli_message(cli, "%s: not all could be checked: %s", directory, err_text(err));
+    return EXIT_WRONG;
+}

@@ -1,0 +1,232 @@
+/*
+ * Far jobs: delayed ones that are not in memory. Of each the core keeps two places of some ten
+ * bytes, by its number and by its client's id, and a count in its topic; all else is in its record,
+ * in a slice of the store.
+ *
+ *     in memory ─core_spill─▶ `leaving` ─core_depart─▶ far ─core_arrive─▶ in memory, `leaving`
+ *
+ * While a job is `leaving` the record that was made of it, or that it came with, tells all of it.
+ * Whatever changes a job takes it off what it hangs on (core_unlink) or gives it a new record
+ * (core_emit_job): these two take the mark away. So a job that somebody only looked at departs
+ * again to where it came from, and a job that changes while its slice is written does not depart.
+ */
+#include "base/check.h"
+#include "base/far_hash.h"
+#include "base/mem.h"
+#include "core/core_internal.h"
+
+/* Numbers are ours: they are only spread (the finalizer of Murmur 3). Not on disk. */
+static uint64_t hash_seq(uint64_t seq)
+{
+    uint64_t hash = seq * UINT64_C(0x9e3779b97f4a7c15);
+    hash = (hash ^ hash >> 33) * UINT64_C(0xff51afd7ed558ccd);
+    hash = (hash ^ hash >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
+    return hash ^ hash >> 33;
+}
+
+static bool add_places(struct core *core, const struct far_job *job)
+{
+    if (!far_index_add(&core->far.places, hash_seq(job->seq), job->where))
+        return false;
+    /* What could be told of the place once can be told again. */
+    if (job->id_hash && !far_index_add(&core->far.places, job->id_hash, job->where)) {
+        (void)far_index_remove(&core->far.places, hash_seq(job->seq), job->where);
+        return false;
+    }
+    return true;
+}
+
+static void count_far(struct core *core, struct topic *topic, const struct far_job *job, int change)
+{
+    uint64_t by = (uint64_t)change;
+    topic->far += by;
+    topic->jobs[JOB_DELAYED] += by;
+    core->totals.jobs[JOB_DELAYED] += by;
+    core->far.count += by;
+    if (job->id_hash)
+        core->far.with_id += by;
+    topics_relist(&core->topics, topic);
+}
+
+/* False: it is not far. */
+static bool take_away(struct core *core, struct topic *topic, const struct far_job *job)
+{
+    struct far_index *places = &core->far.places;
+    if (topic->far == 0 || (job->id_hash && !far_index_has(places, job->id_hash, job->where)) ||
+        !far_index_remove(places, hash_seq(job->seq), job->where))
+        return false;
+    if (job->id_hash)
+        (void)far_index_remove(places, job->id_hash, job->where); /* it is there */
+    count_far(core, topic, job, -1);
+    return true;
+}
+
+void core_use_far_key(struct core *core, uint64_t key)
+{
+    core->far.key = key;
+}
+
+bool core_spill(struct core *core, const struct event *event, uint64_t where, int64_t due_after_us,
+                struct event *out_job)
+{
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
+    if (event->kind != EVENT_JOB || number == POOL_NONE)
+        return false;
+    struct job *job = core_job(core, number);
+    if (job->where != where || job->state != JOB_DELAYED || job->due_us <= due_after_us ||
+        job->has_notes)
+        return false;
+    job->leaving = true;
+    *out_job = *event;
+    out_job->job = core_job_now(core, job);
+    out_job->topic = topics_at(&core->topics, job->topic)->name;
+    out_job->delay_s = job->delay_s;
+    out_job->record = (struct stored){0};
+    return true;
+}
+
+bool core_depart(struct core *core, uint64_t seq, struct stored record)
+{
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
+    if (number == POOL_NONE)
+        return false;
+    struct job *job = core_job(core, number);
+    struct far_job far = {
+        .seq = seq, .id_hash = far_hash_id(core->far.key, job_id(job)), .where = record.where};
+    if (!job->leaving || job->state != JOB_DELAYED || !add_places(core, &far))
+        return false;
+    struct topic *topic = topics_at(&core->topics, job->topic);
+    (void)core_unlink(core, number); /* it is `job` */
+    count_far(core, topic, &far, +1);
+    index_remove(&core->index, number);
+    job_move(job, JOB_GONE); /* from memory */
+    core_forget(core, number);
+    return true;
+}
+
+/* Somebody has it in memory for a while already; who comes now wants it to stay. */
+static void stay(struct core *core, const struct event *event)
+{
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
+    if (number != POOL_NONE && core_job(core, number)->where == event->record.where)
+        core_job(core, number)->leaving = false;
+}
+
+bool core_arrive(struct core *core, const struct event *event)
+{
+    struct far_job far = {.seq = event->job.seq,
+                          .id_hash = far_hash_id(core->far.key, event->id),
+                          .where = event->record.where};
+    struct topic *topic = topics_find(&core->topics, event->topic);
+    if (!topic || event->kind != EVENT_JOB || core_check_job_event(event) ||
+        event->job.state != JOB_DELAYED)
+        return false;
+    if (!take_away(core, topic, &far)) {
+        stay(core, event);
+        return false;
+    }
+    uint32_t number = core_restore_job(core, event, topic);
+    struct job *job = core_job(core, number);
+    enum job_state state = core_waiting_state(core, job);
+    core_link(core, number, state);
+    job->leaving = state == JOB_DELAYED;
+    return true;
+}
+
+uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
+                       uint64_t out_where[static FAR_CANDIDATES_MAX])
+{
+    if (core->far.count == 0)
+        return 0;
+    uint64_t hash = ref->id.len ? far_hash_id(core->far.key, ref->id) : hash_seq(ref->seq);
+    return far_index_find(&core->far.places, hash, out_where, FAR_CANDIDATES_MAX);
+}
+
+bool core_holds(const struct core *core, const struct job_ref *ref)
+{
+    return index_find(&core->index, ref) != POOL_NONE;
+}
+
+bool core_is_far(const struct core *core, uint64_t seq, uint64_t where)
+{
+    return far_index_has(&core->far.places, hash_seq(seq), where);
+}
+
+bool core_has_far(const struct core *core, uint64_t seq, struct bytes id)
+{
+    uint64_t places[FAR_CANDIDATES_MAX];
+    return core_far_find(core, &(struct job_ref){.seq = seq}, places) > 0 ||
+           (id.len && core_far_find(core, &(struct job_ref){.id = id}, places) > 0);
+}
+
+enum err core_replay_far(struct core *core, const struct far_job *job)
+{
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = job->seq});
+    if (number != POOL_NONE && core_job(core, number)->where == job->where)
+        return ERR_EXISTS;
+    struct topic *topic;
+    enum err err = job->seq == 0 || job->seq == UINT64_MAX ? ERR_CORRUPT : OK;
+    if (!err)
+        err = topics_get_or_create(&core->topics, job->topic, &topic);
+    if (err)
+        return err == ERR_INVALID ? ERR_CORRUPT : err;
+    if (core->jobs.count + core->far.count >= CORE_JOBS_MAX)
+        return ERR_JOBS_LIMIT;
+    if (core_is_far(core, job->seq, job->where) || !add_places(core, job))
+        return ERR_CORRUPT;
+    if (number != POOL_NONE)
+        core_drop_job(core, number);
+    core_number_from(core, job->seq + 1, 0);
+    count_far(core, topic, job, +1);
+    return OK;
+}
+
+bool core_has_memory(const struct core *core)
+{
+    return core->limits.memory_bytes == 0 || mem_used() <= core->limits.memory_bytes;
+}
+
+void core_far_waits(struct core *core, bool waits)
+{
+    core->far.waits = waits;
+}
+
+uint64_t core_far_count(const struct core *core, struct bytes topic)
+{
+    const struct topic *of = core->far.count ? topics_find(&core->topics, topic) : NULL;
+    return of ? of->far : 0;
+}
+
+uint64_t core_delayed_count(const struct core *core, struct bytes topic)
+{
+    const struct topic *of = topics_find(&core->topics, topic);
+    return of ? of->jobs[JOB_DELAYED] : 0;
+}
+
+static bool goes_through_delayed(const struct topic *topic, const struct cmd *cmd)
+{
+    enum job_state state = cmd->topic.state;
+    if (cmd->kind == CMD_TOPIC)
+        return !cmd->topic.brief;
+    if (cmd->kind == CMD_KICK_TOPIC && state == JOB_GONE)
+        return topic->jobs[JOB_BURIED] == 0; /* else it kicks those */
+    return state == JOB_DELAYED && (cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK ||
+                                    cmd->kind == CMD_CLEAR_TOPIC || cmd->kind == CMD_KICK_TOPIC);
+}
+
+bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_after *out_after)
+{
+    const struct topic *topic =
+        core->far.count ? topics_find(&core->topics, cmd->topic.topic) : NULL;
+    if (!topic || !topic->far || !goes_through_delayed(topic, cmd))
+        return false;
+    struct cursor after = {.first = INT64_MIN};
+    struct listing listing = core_listing(cmd->topic.topic, JOB_DELAYED);
+    if (cmd->kind == CMD_LIST && cmd->topic.cursor.len &&
+        cursor_read(&listing, cmd->topic.cursor, &after))
+        return false; /* the core says so */
+    *out_after = (struct far_after){.due_us = after.first,
+                                    .seq = after.seq,
+                                    .one = cmd->kind == CMD_PEEK || cmd->kind == CMD_TOPIC};
+    return true;
+}

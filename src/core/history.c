@@ -1,0 +1,47 @@
+/*
+ * Tells who keeps it what happens to jobs. Only what an event has made so is told, and after that
+ * event: what is told of a crash may be missing, but is never untrue.
+ */
+#include "core/core_internal.h"
+
+/* Does somebody's answer wait for it? Not for what the clock brings, nor for reservations. */
+static bool is_promised(enum happening_kind what)
+{
+    return what != HAPPENED_RESERVED && what != HAPPENED_TIMED_OUT;
+}
+
+void core_tell_happening(struct core *core, const struct job *job, enum happening_kind what,
+                         const struct job_note *why)
+{
+    bool reserved = job->state == JOB_RESERVED;
+    bool waits = job->state == JOB_DELAYED || job->state == JOB_READY;
+    struct happening happening = {
+        .what = what,
+        .state = (enum job_state)job->state,
+        .promised = is_promised(what),
+        .seq = job->seq,
+        .at_us = core->now_us,
+        .time_us = reserved ? job->until_us
+                   : waits  ? job->due_us
+                            : 0,
+        .lease = reserved ? job->lease : 0,
+        .id = job->id_len ? job_id(job) : (struct bytes){0},
+    };
+    if (what == HAPPENED_PUSHED)
+        happening.topic = topics_at(&core->topics, job->topic)->name;
+    if (why) {
+        happening.note = why->text;
+        happening.code = why->code;
+    }
+    core->sink->happened(core->sink, &happening);
+}
+
+void core_tell_replaced(struct core *core, uint64_t old_seq, const struct job *job)
+{
+    core->sink->happened(core->sink, &(struct happening){.what = HAPPENED_REPLACED,
+                                                         .state = JOB_GONE,
+                                                         .promised = true,
+                                                         .seq = old_seq,
+                                                         .at_us = core->now_us,
+                                                         .id = job_id(job)});
+}

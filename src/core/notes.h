@@ -1,0 +1,40 @@
+/*
+ * Where the notes of failed attempts are: of each job that has any the last JOB_NOTES_MAX, by the
+ * job's number. 72 bytes a job and 8 to 22 in the table; jobs without notes take nothing. The texts
+ * lie with the engine.
+ */
+#ifndef LATERD_CORE_NOTES_H
+#define LATERD_CORE_NOTES_H
+
+#include "base/map.h"
+#include "base/pool.h"
+#include "core/event.h"
+
+struct job_notes {
+    uint64_t seq;
+    uint64_t where[JOB_NOTES_MAX]; /* [number % JOB_NOTES_MAX]; 0: there is none, or it is lost */
+    int64_t last_us;
+    uint16_t bytes[JOB_NOTES_MAX]; /* of the records there */
+    uint16_t last_code;
+    uint32_t last; /* number of the newest; 0: not in use */
+};
+
+struct notes {
+    struct pool pool; // struct job_notes
+    struct map by_seq;
+};
+
+void notes_init(struct notes *notes);
+void notes_fini(struct notes *notes);
+struct job_notes *notes_find(const struct notes *notes, uint64_t seq); /* or NULL */
+struct job_notes *notes_get_or_create(struct notes *notes, uint64_t seq);
+void notes_remove(struct notes *notes, const struct job_notes *of_job);
+/* The number of the next one at or after `number`, or POOL_NONE. */
+uint32_t notes_next(const struct notes *notes, uint32_t number);
+/* The number of the oldest note that is kept. */
+static inline uint32_t notes_oldest(const struct job_notes *of_job)
+{
+    return of_job->last > JOB_NOTES_MAX ? of_job->last - JOB_NOTES_MAX + 1 : 1;
+}
+
+#endif

@@ -1,0 +1,607 @@
+/*
+ * Invariants: an entry is in its queue and in `by_seq`; a queue with entries is in `by_key`; only
+ * the first entry of a queue has a shipment that was sent. An entry without shipment is a job that
+ * the queue has: it comes at `due_us` or later, and is known by its number, so that it keeps its
+ * place whatever came meanwhile.
+ *
+ * A first entry whose job does not come (deleted, buried by hand, rescheduled) is looked for by
+ * CMD_GET some seconds after its time. At the start of a lane the topic's jobs are listed: those
+ * that failed hold their key, and so do those that are reserved, for this process may not be the
+ * first.
+ */
+#include "dispatch/key_order.h"
+
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "dispatch/pump_parts.h"
+#include "proto/settings/job_properties.h"
+
+enum {
+    SHORT_US = 2000000,   /* jobs wait in memory if the one before comes within this */
+    AWAY_US = 20000000,   /* put off for so long, unless it is its turn before, */
+    AWAY_EACH_US = 2000,  /* and for each place before it: not all come at once */
+    RETURN_US = 1000000,  /* given back: a past time would be that of the command for all of them */
+    OVERDUE_US = 3000000, /* so long after its time a job is looked for */
+    PAGE = 100,           /* jobs in a page of a listing */
+    CALL_NS = 800,
+    LOOK_MOST = 64,
+    AGAIN_US = 100000, /* put off for no less */
+};
+
+struct key_entry {
+    uint32_t number; /* in key_order::entries */
+    uint64_t seq;
+    int64_t due_us;    /* without shipment: when it comes */
+    int64_t rank_us;   /* found at the start: its place among those */
+    int64_t place_us;  /* behind the first one's, when both are given back */
+    struct list place; // key_queue::entries
+    struct key_queue *queue;
+    struct shipment *shipment; /* NULL: the queue has it */
+    bool away;                 /* the queue has it until due_us, or until it is called */
+    bool waits;                /* its shipment is behind the first one: counted as held */
+};
+
+struct key_queue {
+    uint32_t number; /* in key_order::queues */
+    size_t key_len;
+    char *key;
+    uint64_t hash;
+    struct key_order *order;
+    struct list entries; // key_entry::place, first come first
+    struct timer timer;  /* the first one is overdue */
+    struct ticket ticket;
+    uint32_t held;    /* of its entries, those that wait in memory */
+    struct list call; // pump::calls: its first one is to be called
+    bool asked;
+};
+
+enum scan_state { SCAN_LIST, SCAN_ASKED, SCAN_DONE };
+
+/* What is found out at the start. */
+struct key_scan {
+    enum scan_state state;
+    enum job_state listed; /* DELAYED, READY, RESERVED */
+    struct buf cursor;
+    struct buf seqs; /* uint64_t: to be looked at one by one */
+    size_t next;     /* in `seqs` */
+    struct ticket ticket;
+    struct timer timer;
+};
+
+struct key_order {
+    struct lane *lane;
+    struct pool entries, queues;
+    struct map by_seq, by_key;
+    uint32_t held; /* shipments that wait for one before them */
+    uint64_t held_bytes;
+    struct key_scan scan;
+};
+
+/* ---- entries and queues ---- */
+
+static bool seq_is(const void *ctx, uint32_t number, const void *key)
+{
+    return ((const struct key_entry *)pool_at(ctx, number))->seq == *(const uint64_t *)key;
+}
+
+static bool key_is(const void *ctx, uint32_t number, const void *key)
+{
+    const struct key_queue *queue = pool_at(ctx, number);
+    return bytes_eq(bytes_of(queue->key, queue->key_len), *(const struct bytes *)key);
+}
+
+static uint64_t seq_hash(uint64_t seq)
+{
+    return seq * UINT64_C(0x9e3779b97f4a7c15) >> 16;
+}
+
+static struct key_entry *entry_find(const struct key_order *order, uint64_t seq)
+{
+    if (!map_count(&order->by_seq))
+        return NULL;
+    uint32_t number = map_find(&order->by_seq, seq_hash(seq), &seq);
+    return number == MAP_NONE ? NULL : pool_at(&order->entries, number);
+}
+
+static void queue_overdue(struct timer *timer);
+
+static struct key_queue *queue_of(struct key_order *order, struct bytes key)
+{
+    uint64_t hash = XXH3_64bits_withSeed(key.at, key.len, order->lane->pump->options.random);
+    uint32_t number = map_count(&order->by_key) ? map_find(&order->by_key, hash, &key) : MAP_NONE;
+    if (number != MAP_NONE)
+        return pool_at(&order->queues, number);
+    number = pool_take(&order->queues);
+    struct key_queue *queue = pool_at(&order->queues, number);
+    *queue = (struct key_queue){.number = number, .hash = hash, .order = order, .key_len = key.len};
+    queue->key = mem_alloc(key.len + 1);
+    memcpy(queue->key, key.at, key.len);
+    queue->timer.expired = queue_overdue;
+    list_init(&queue->entries);
+    list_init(&queue->call);
+    map_add(&order->by_key, hash, number);
+    return queue;
+}
+
+static struct key_entry *last_of(const struct key_queue *queue)
+{
+    return LIST_ENTRY(queue->entries.prev, struct key_entry, place);
+}
+
+static struct key_entry *entry_add(struct key_order *order, struct bytes key, uint64_t seq)
+{
+    struct key_queue *queue = queue_of(order, key);
+    uint32_t number = pool_take(&order->entries);
+    struct key_entry *entry = pool_at(&order->entries, number);
+    *entry = (struct key_entry){.number = number, .seq = seq, .queue = queue};
+    entry->place_us = list_empty(&queue->entries) ? 0 : last_of(queue)->place_us + 1;
+    list_add_tail(&queue->entries, &entry->place);
+    order->lane->pump->counts.keyed++;
+    map_add(&order->by_seq, seq_hash(seq), number);
+    return entry;
+}
+
+static struct key_entry *first_of(const struct key_queue *queue)
+{
+    return list_empty(&queue->entries) ? NULL
+                                       : LIST_ENTRY(queue->entries.next, struct key_entry, place);
+}
+
+static void queue_free(struct key_queue *queue)
+{
+    struct key_order *order = queue->order;
+    struct pump *pump = order->lane->pump;
+    if (queue->asked)
+        pump->options.door->cancel(pump->options.door, &queue->ticket);
+    loop_cancel(pump->options.loop, &queue->timer);
+    list_remove(&queue->call);
+    map_remove(&order->by_key, queue->hash, queue->number);
+    mem_free(queue->key);
+    queue->key = NULL;
+    pool_give(&order->queues, queue->number);
+}
+
+static void entry_remove(struct key_entry *entry)
+{
+    struct key_order *order = entry->queue->order;
+    order->lane->pump->counts.keyed--;
+    list_remove(&entry->place);
+    map_remove(&order->by_seq, seq_hash(entry->seq), entry->number);
+    entry->queue = NULL;
+    pool_give(&order->entries, entry->number);
+}
+
+/* ---- who may go ---- */
+
+static void count_held(struct key_entry *entry, bool waits)
+{
+    struct key_queue *queue = entry->queue;
+    if (entry->waits == waits)
+        return;
+    entry->waits = waits;
+    queue->held += waits ? 1 : UINT32_MAX; /* one more, or one less */
+    queue->order->held += waits ? 1 : UINT32_MAX;
+    queue->order->held_bytes += waits ? entry->shipment->bytes : 0 - entry->shipment->bytes;
+}
+
+/* Into pump::ready: sent when there is a slot. */
+static void make_ready(struct key_entry *entry)
+{
+    struct shipment *shipment = entry->shipment;
+    struct pump *pump = shipment->pump;
+    count_held(entry, false);
+    if (shipment->state != SHIP_HELD)
+        return;
+    list_remove(&shipment->place);
+    list_add_tail(&pump->ready, &shipment->place);
+    pump_wake(pump);
+}
+
+/*
+ * The latest time that is before all behind it that were put off already, and are not about to come
+ * and to be put off again. LOOK_MOST: those that are further away may change places with it if
+ * another process takes over just now.
+ */
+static int64_t before_those_behind(const struct key_entry *entry, int64_t now_us)
+{
+    const struct list *node = entry->place.next;
+    for (int i = 1; i <= LOOK_MOST && node != &entry->queue->entries; i++, node = node->next) {
+        const struct key_entry *behind = LIST_ENTRY(node, struct key_entry, place);
+        if (!behind->shipment && behind->due_us > now_us + AGAIN_US + i)
+            return behind->due_us - i;
+    }
+    return INT64_MAX;
+}
+
+/*
+ * If the first one comes at a known time, a microsecond behind that for each that is before it,
+ * whether those have been given back yet or not: so the order outlives this process. Else nobody
+ * knows when its turn is: it is away for long, and called when it is the first.
+ */
+static int64_t due_behind(const struct key_entry *entry)
+{
+    const struct key_queue *queue = entry->queue;
+    const struct key_entry *first = first_of(queue);
+    const struct key_entry *before = LIST_ENTRY(entry->place.prev, struct key_entry, place);
+    int64_t now_us = pump_now(queue->order->lane->pump), places = entry->place_us - first->place_us;
+    bool known = !first->shipment && first->due_us > now_us;
+    int64_t due_us = known ? first->due_us + places : now_us + AWAY_US + places * AWAY_EACH_US;
+    if (!before->shipment && before->due_us <= now_us)
+        due_us += AWAY_US; /* it is about to come, and to be put off before this one */
+    if (!before->shipment && due_us <= before->due_us)
+        due_us = before->due_us + 1;
+    int64_t latest_us = before_those_behind(entry, now_us);
+    return due_us < latest_us ? due_us : latest_us;
+}
+
+static bool waits_long(const struct key_queue *queue)
+{
+    const struct key_entry *first = first_of(queue);
+    return !first->shipment && first->due_us - pump_now(queue->order->lane->pump) > SHORT_US;
+}
+
+/*
+ * Where several daemons share the queue none waits in memory: of those that are reserved when all
+ * daemons are killed the leases run out, which counts as an attempt, and of several that have
+ * failed nobody knows which was the first.
+ */
+static uint32_t held_max(const struct key_order *order)
+{
+    return order->lane->pump->options.shared ? 0 : HELD_MAX;
+}
+
+/* Have those that wait in memory so many times their places, or bytes? */
+static bool holds(const struct key_order *order, unsigned times)
+{
+    uint64_t bytes_max = order->lane->pump->options.memory_bytes / HELD_BYTES_PART;
+    return order->held > times * held_max(order) || order->held_bytes > times * bytes_max;
+}
+
+/*
+ * Is there no place for one more behind its first one? The places are shared: if one key had them
+ * all, nothing more was reserved, no other key was served, and a first one that failed never came.
+ */
+static bool has_its_part(const struct key_queue *queue)
+{
+    const struct key_order *order = queue->order;
+    return holds(order, 2) ||
+           (holds(order, 1) && queue->held > held_max(order) / map_count(&order->by_key));
+}
+
+int64_t key_order_return_us(const struct shipment *shipment)
+{
+    const struct key_entry *entry = shipment->entry;
+    return pump_now(shipment->pump) + RETURN_US + entry->place_us -
+           first_of(entry->queue)->place_us;
+}
+
+static void put_off(struct key_entry *entry)
+{
+    struct shipment *shipment = entry->shipment;
+    bool ends = shipment->pump->draining || lane_is_others(shipment->lane);
+    if (shipment->state != SHIP_HELD || shipment->asked)
+        return;
+    entry->away = !ends;
+    shipment_return(shipment, ends ? 0 : due_behind(entry)); /* calls key_order_left() */
+}
+
+/* All, for at the next start those that were never given back are found behind those that were. */
+static void put_off_all(struct key_queue *queue)
+{
+    struct list *node = first_of(queue)->place.next;
+    for (; node != &queue->entries; node = node->next) {
+        struct key_entry *entry = LIST_ENTRY(node, struct key_entry, place);
+        if (entry->shipment)
+            put_off(entry);
+    }
+}
+
+/* Something has changed at its front. */
+static void queue_go(struct key_queue *queue)
+{
+    struct pump *pump = queue->order->lane->pump;
+    struct key_entry *first = first_of(queue);
+    if (!first) {
+        queue_free(queue);
+        return;
+    }
+    if (first->shipment) {
+        loop_cancel(pump->options.loop, &queue->timer);
+        make_ready(first);
+        return;
+    }
+    loop_arm(pump->options.loop, &queue->timer, time_add(first->due_us, OVERDUE_US));
+    if (first->away && first->due_us > pump_now(pump)) {
+        list_remove(&queue->call);
+        list_add_tail(&pump->calls, &queue->call);
+        pump_wake(pump);
+    } else if (waits_long(queue)) {
+        put_off_all(queue);
+    }
+}
+
+/* It becomes ready, unless it is so by itself, or somebody has moved it. */
+static void call_first(struct key_queue *queue)
+{
+    struct pump *pump = queue->order->lane->pump;
+    struct key_entry *first = first_of(queue);
+    list_remove(&queue->call);
+    if (!first || first->shipment || !first->away)
+        return;
+    struct cmd cmd = {
+        .kind = CMD_RUN,
+        .job = {.ref.seq = first->seq, .has_due = true, .due_us = first->due_us, .brief = true}};
+    first->away = false;
+    first->due_us = pump_now(pump);
+    loop_arm(pump->options.loop, &queue->timer, first->due_us + OVERDUE_US);
+    (void)pump_submit(pump, &cmd, NULL); /* if it was not done, the job is looked for */
+}
+
+bool key_orders_step(struct pump *pump)
+{
+    while (!list_empty(&pump->calls)) {
+        if (budget_spent(pump->options.budget))
+            return true;
+        budget_spend(pump->options.budget, CALL_NS);
+        call_first(LIST_ENTRY(pump->calls.next, struct key_queue, call));
+    }
+    return false;
+}
+
+bool key_order_arrive(struct key_order *order, struct shipment *shipment)
+{
+    struct key_entry *entry = entry_find(order, shipment->end.ref.seq);
+    if (!entry)
+        entry = entry_add(order, shipment->delivery.key, shipment->end.ref.seq);
+    CHECK(!entry->shipment || entry->shipment->state == SHIP_ENDING);
+    if (entry->shipment) { /* the lease was lost, and its job is back before that is known */
+        count_held(entry, false);
+        entry->shipment->entry = NULL;
+    }
+    entry->away = false;
+    entry->shipment = shipment;
+    shipment->entry = entry;
+    struct key_queue *queue = entry->queue;
+    if (first_of(queue) == entry) {
+        loop_cancel(order->lane->pump->options.loop, &queue->timer);
+        return true;
+    }
+    count_held(entry, true);
+    if (waits_long(queue))
+        put_off_all(queue);
+    else if (has_its_part(queue))
+        put_off(entry);
+    return false;
+}
+
+void key_order_left(struct shipment *shipment, int64_t due_us)
+{
+    struct key_entry *entry = shipment->entry;
+    struct key_queue *queue = entry->queue;
+    struct lane *lane = queue->order->lane;
+    bool first = first_of(queue) == entry;
+    shipment->entry = NULL;
+    count_held(entry, false);
+    entry->shipment = NULL;
+    entry->due_us = due_us;
+    if (due_us <= 0)
+        entry_remove(entry);
+    if (first)
+        queue_go(queue);
+    if (lane->why == HELD_KEYS)
+        lane_want(lane);
+}
+
+bool key_order_open(const struct key_order *order)
+{
+    return order->scan.state == SCAN_DONE &&
+           order->held < 3 * HELD_MAX; /* those above twice are put off */
+}
+
+/* ---- a job that does not come ---- */
+
+static void looked(struct ticket *ticket, const struct reply *reply)
+{
+    struct key_queue *queue = LIST_ENTRY(ticket, struct key_queue, ticket);
+    struct pump *pump = queue->order->lane->pump;
+    struct key_entry *first = first_of(queue);
+    queue->asked = false;
+    if (!first || first->shipment)
+        return;
+    const struct job_view *job = reply->err ? NULL : &reply->jobs[0];
+    bool same = job && job->ref.seq == first->seq;
+    if (reply->err && reply->err != ERR_NOT_FOUND)
+        first->due_us = pump_now(pump); /* not now: asked again */
+    else if (!same || job->state == JOB_BURIED || job->state == JOB_GONE)
+        entry_remove(first);
+    else /* one that another daemon has sent ends long before its lease does */
+        first->due_us = job->state == JOB_DELAYED ? job->due_us : pump_now(pump);
+    queue_go(queue);
+}
+
+static void queue_overdue(struct timer *timer)
+{
+    struct key_queue *queue = LIST_ENTRY(timer, struct key_queue, timer);
+    struct key_entry *first = first_of(queue);
+    if (!first || first->shipment || queue->asked)
+        return;
+    queue->asked = true;
+    queue->ticket = (struct ticket){.answered = looked};
+    struct cmd cmd = {.kind = CMD_GET, .job.ref.seq = first->seq};
+    (void)pump_submit(queue->order->lane->pump, &cmd, &queue->ticket);
+}
+
+/* ---- the start ---- */
+
+static void scan_later(struct key_order *order, int64_t at_us)
+{
+    order->scan.state = SCAN_LIST;
+    loop_arm(order->lane->pump->options.loop, &order->scan.timer, at_us);
+}
+
+/*
+ * Has it a place in its key's queue? It has failed, was put off behind others, somebody has it, or
+ * (of a shared engine) a daemon that was killed had it.
+ */
+static bool has_place(const struct key_order *order, const struct job_view *job)
+{
+    bool had = job->attempt && order->lane->pump->options.shared;
+    return job->failures || job->counts.releases || had || job->state == JOB_RESERVED;
+}
+
+static void scan_page(struct key_order *order, const struct reply *reply)
+{
+    struct key_scan *scan = &order->scan;
+    for (uint32_t i = 0; i < reply->count; i++) {
+        const struct job_view *job = &reply->jobs[i];
+        if (has_place(order, job))
+            buf_add(&scan->seqs, &job->ref.seq, sizeof(job->ref.seq));
+    }
+    scan->cursor.len = 0;
+    buf_add_bytes(&scan->cursor, reply->cursor);
+    if (!scan->cursor.len)
+        scan->listed++;
+}
+
+/* By due time, for jobs are not listed in the order in which they came. */
+static void sort_in(struct key_entry *entry)
+{
+    struct list *before = entry->place.prev;
+    while (before != &entry->queue->entries &&
+           LIST_ENTRY(before, struct key_entry, place)->rank_us > entry->rank_us)
+        before = before->prev;
+    if (before == entry->place.prev)
+        return;
+    list_remove(&entry->place);
+    list_add_head(before, &entry->place);
+    int64_t place_us = 0;
+    for (struct list *node = entry->queue->entries.next; node != &entry->queue->entries;
+         node = node->next)
+        LIST_ENTRY(node, struct key_entry, place)->place_us = place_us++;
+}
+
+static void scan_job(struct key_order *order, const struct job_view *job)
+{
+    struct pump *pump = order->lane->pump;
+    struct job_properties properties;
+    arena_reset(&pump->scratch);
+    if (!has_place(order, job) || job->state == JOB_BURIED || entry_find(order, job->ref.seq) ||
+        job_properties_read(job->properties, &pump->scratch, &properties, NULL) ||
+        !properties.key.len)
+        return;
+    struct key_entry *entry = entry_add(order, properties.key, job->ref.seq);
+    entry->due_us = job->state == JOB_RESERVED ? pump_now(pump) : job->due_us;
+    /* Who failed had its key, and so was before all that were put off behind it. */
+    entry->rank_us = job->failures ? 0 : job->due_us;
+    sort_in(entry);
+    queue_go(entry->queue);
+}
+
+static void scan_answered(struct ticket *ticket, const struct reply *reply)
+{
+    struct key_order *order = LIST_ENTRY(ticket, struct key_order, scan.ticket);
+    struct key_scan *scan = &order->scan;
+    int64_t now_us = pump_now(order->lane->pump);
+    scan->state = SCAN_LIST;
+    if (reply->err && reply->err != ERR_NOT_FOUND) {
+        scan_later(order, now_us + SHORT_US / 4);
+        return;
+    }
+    if (scan->next < scan->seqs.len) {
+        scan->next += sizeof(uint64_t);
+        if (!reply->err)
+            scan_job(order, &reply->jobs[0]);
+    } else if (reply->err) {
+        scan->listed = JOB_BURIED; /* no such topic: it has no jobs */
+    } else {
+        scan_page(order, reply);
+    }
+    if (scan->next >= scan->seqs.len && scan->listed > JOB_RESERVED) {
+        scan->state = SCAN_DONE;
+        buf_fini(&scan->seqs);
+        buf_fini(&scan->cursor);
+        lane_want(order->lane);
+        return;
+    }
+    scan_later(order, now_us);
+    pump_wake(order->lane->pump);
+}
+
+static void scan_step(struct timer *timer)
+{
+    struct key_order *order = LIST_ENTRY(timer, struct key_order, scan.timer);
+    struct key_scan *scan = &order->scan;
+    struct cmd cmd = {.kind = CMD_LIST,
+                      .topic = {.topic = lane_name(order->lane),
+                                .state = scan->listed,
+                                .max = PAGE,
+                                .cursor = buf_bytes(&scan->cursor)}};
+    if (scan->next < scan->seqs.len) {
+        cmd = (struct cmd){.kind = CMD_GET};
+        memcpy(&cmd.job.ref.seq, scan->seqs.at + scan->next, sizeof(uint64_t));
+    }
+    scan->state = SCAN_ASKED;
+    scan->ticket = (struct ticket){.answered = scan_answered};
+    (void)pump_submit(order->lane->pump, &cmd, &scan->ticket);
+}
+
+struct key_order *key_order_new(struct lane *lane)
+{
+    struct key_order *order = mem_zalloc(sizeof(*order));
+    order->lane = lane;
+    pool_init(&order->entries, sizeof(struct key_entry));
+    pool_init(&order->queues, sizeof(struct key_queue));
+    map_init(&order->by_seq, seq_is, &order->entries);
+    map_init(&order->by_key, key_is, &order->queues);
+    order->scan.listed = JOB_DELAYED;
+    order->scan.timer.expired = scan_step;
+    scan_later(order, pump_now(lane->pump));
+    return order;
+}
+
+void key_order_restart(struct key_order *order)
+{
+    struct pump *pump = order->lane->pump;
+    struct key_scan *scan = &order->scan;
+    for (uint32_t i = pool_next(&order->entries, 0); i != POOL_NONE;
+         i = pool_next(&order->entries, i + 1)) {
+        struct key_entry *entry = pool_at(&order->entries, i);
+        if (!entry->queue || entry->shipment)
+            continue; /* free, or under way since before: it stays the first one */
+        struct key_queue *queue = entry->queue;
+        entry_remove(entry);
+        if (!first_of(queue))
+            queue_free(queue);
+    }
+    if (scan->state == SCAN_ASKED)
+        pump->options.door->cancel(pump->options.door, &scan->ticket);
+    scan->listed = JOB_DELAYED;
+    scan->cursor.len = scan->seqs.len = scan->next = 0;
+    scan_later(order, pump_now(pump));
+}
+
+void key_order_free(struct key_order *order)
+{
+    if (!order)
+        return;
+    struct pump *pump = order->lane->pump;
+    CHECK(order->held == 0);
+    if (order->scan.state == SCAN_ASKED)
+        pump->options.door->cancel(pump->options.door, &order->scan.ticket);
+    loop_cancel(pump->options.loop, &order->scan.timer);
+    for (uint32_t i = pool_next(&order->queues, 0); i != POOL_NONE;
+         i = pool_next(&order->queues, i + 1)) {
+        struct key_queue *queue = pool_at(&order->queues, i);
+        if (queue->key)
+            queue_free(queue);
+    }
+    buf_fini(&order->scan.seqs);
+    buf_fini(&order->scan.cursor);
+    map_fini(&order->by_seq);
+    map_fini(&order->by_key);
+    pool_fini(&order->entries);
+    pool_fini(&order->queues);
+    mem_free(order);
+}

@@ -1,0 +1,521 @@
+/*
+ * What a topic may reserve now: its credit is the least of what its settings, its receiver, the
+ * window, the tokens and the free slots leave. One reserve of a lane is under way at a time, and
+ * asks for no more than the credit at that moment, which only that lane can use up (slots and
+ * receivers are shared: what comes beyond them is given back, once, and the lane waits for its
+ * turn).
+ *
+ * How many a reserve asks for begins with one and doubles while as many come: an idle topic has a
+ * parked reserve for one job, so that 100,000 idle topics cannot bring 64 jobs each at once.
+ */
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "dispatch/key_order.h"
+#include "dispatch/pump_parts.h"
+
+enum { BACKOFF_FIRST_US = 100000, BACKOFF_MOST_US = 5000000, IDLE_AFTER_US = 60000000 };
+#define WAIT_US (INT64_C(86400) * 1000000)
+
+const char *held_why_name(enum held_why why)
+{
+    static const char *const names[HELD_WHYS] = {"none", "paused", "sink", "breaker",
+                                                 "host", "topic",  "rate", "share",
+                                                 "keys", "others", "error"};
+    return names[why];
+}
+
+/* ---- states ---- */
+
+static void leave(struct lane *lane)
+{
+    struct pump *pump = lane->pump;
+    if (lane->state == LANE_QUEUED)
+        pump->ring_count--;
+    if (lane->state == LANE_IDLE || lane->state == LANE_BLOCKED || lane->state == LANE_WAITING)
+        pump->counts.held[lane->why]--;
+    list_remove(&lane->place);
+    loop_cancel(pump->options.loop, &lane->timer);
+    lane->state = LANE_ASKED; /* until the caller says which */
+}
+
+static void rest(struct lane *lane, enum lane_state state, enum held_why why)
+{
+    leave(lane);
+    lane->state = state;
+    lane->why = why;
+    lane->pump->counts.held[why]++;
+}
+
+static void wait_until(struct lane *lane, int64_t until_us, enum held_why why)
+{
+    rest(lane, LANE_WAITING, why);
+    loop_arm(lane->pump->options.loop, &lane->timer, until_us);
+}
+
+static void queue_lane(struct lane *lane)
+{
+    struct pump *pump = lane->pump;
+    leave(lane);
+    lane->state = LANE_QUEUED;
+    list_add_tail(&pump->ring, &lane->place);
+    pump->ring_count++;
+}
+
+static void timer_expired(struct timer *timer)
+{
+    struct lane *lane = LIST_ENTRY(timer, struct lane, timer);
+    queue_lane(lane);
+    pump_wake(lane->pump);
+}
+
+/* 0: another one does. */
+static uint64_t keeps_order(const struct lane *lane)
+{
+    struct pump_door *door = lane->pump->options.door;
+    if (lane->pump->options.leaves_ordered)
+        return 0;
+    return door->keeps_order ? door->keeps_order(door, lane_name(lane)) : 1;
+}
+
+/* It is asked as well, for it may end by time alone, which is told a little later. */
+bool lane_is_others(const struct lane *lane)
+{
+    return lane->kept && lane->kept->settings.order == ORDER_BY_KEY &&
+           (!lane->ours || keeps_order(lane) != lane->ours);
+}
+
+/* Does it hold nothing back but itself? */
+static enum held_why closed_by(const struct lane *lane)
+{
+    if (!lane->kept || lane->kept->settings.paused || lane->stopped || lane->pump->draining)
+        return HELD_PAUSED;
+    if (lane_is_others(lane))
+        return HELD_OTHERS;
+    if (!lane->sink || !lane->sink->sink->verbs->ready(lane->sink->sink, NULL))
+        return HELD_SINK;
+    if (lane_is_ordered(lane) && !key_order_open(lane->keys))
+        return HELD_KEYS;
+    return HELD_NOT;
+}
+
+void lane_want(struct lane *lane)
+{
+    if (lane->state != LANE_IDLE || !lane->kept)
+        return;
+    queue_lane(lane);
+    pump_wake(lane->pump);
+}
+
+void lane_visit(struct lane *lane)
+{
+    struct pump *pump = lane->pump;
+    if (lane->state == LANE_ASKED) {
+        bool held = lane->origin && origin_until_us(lane->origin) > pump_now(pump);
+        if (closed_by(lane) == HELD_NOT && !held)
+            return;
+        pump->options.door->cancel(pump->options.door, &lane->ticket);
+    }
+    if (!lane->kept)
+        rest(lane, LANE_IDLE, HELD_PAUSED);
+    else if (lane->state != LANE_QUEUED)
+        queue_lane(lane);
+    if (lane->kept)
+        pump_wake(pump);
+}
+
+/* ---- receivers ---- */
+
+static void origin_expired(struct timer *timer)
+{
+    struct origin *origin = LIST_ENTRY(timer, struct origin, timer);
+    origin_wake(origin->user, origin);
+    pump_wake(origin->user); /* a job in pump::ready may have waited for it */
+}
+
+struct origin *origin_of(struct pump *pump, const struct target *target, struct bytes url)
+{
+    pump->text.len = 0;
+    if (target->type == TARGET_HTTP && !url.len)
+        return NULL;
+    if (!origin_name(target, url, &pump->text))
+        return NULL;
+    struct origin *origin = origins_take(&pump->origins, buf_bytes(&pump->text));
+    origin->most =
+        target->type == TARGET_HTTP ? pump->options.host_concurrency : pump->options.concurrency;
+    origin->user = pump;
+    origin->timer.expired = origin_expired;
+    return origin;
+}
+
+struct origin *origin_of_key(struct lane *lane, struct bytes key)
+{
+    struct pump *pump = lane->pump;
+    const struct topic_settings *settings = &lane->kept->settings;
+    if (!key.len || (!settings->key_concurrency && !settings->key_rate_us))
+        return NULL;
+    pump->text.len = 0;
+    buf_add_str(&pump->text, "key:");
+    buf_add_bytes(&pump->text, lane_name(lane));
+    buf_add_char(&pump->text, '\n'); /* in no topic's name */
+    buf_add_bytes(&pump->text, key);
+    struct origin *origin = origins_take(&pump->origins, buf_bytes(&pump->text));
+    origin_limit(origin,
+                 settings->key_concurrency ? settings->key_concurrency : pump->options.concurrency,
+                 settings->key_rate_count, settings->key_rate_us, pump_now(pump));
+    origin->user = pump;
+    origin->timer.expired = origin_expired;
+    return origin;
+}
+
+/* The lane waits until the receiver has room, or its breaker ends. */
+static void block(struct lane *lane)
+{
+    struct origin *origin = lane->origin;
+    struct loop *loop = lane->pump->options.loop;
+    int64_t until_us = origin_until_us(origin);
+    bool by_time = until_us > loop->now_us;
+    rest(lane, LANE_BLOCKED,
+         by_time || breaker_is_open(&origin->breaker) ? HELD_BREAKER : HELD_HOST);
+    list_add_tail(&origin->blocked, &lane->place);
+    if (by_time)
+        loop_arm_by(loop, &origin->timer, until_us);
+}
+
+void origin_wake(struct pump *pump, struct origin *origin)
+{
+    if (list_empty(&origin->blocked) || !origin_credit(origin, pump_now(pump))) {
+        int64_t until_us = origin_until_us(origin);
+        if (!list_empty(&origin->blocked) && until_us > pump_now(pump))
+            loop_arm_by(pump->options.loop, &origin->timer, until_us);
+        return;
+    }
+    queue_lane(LIST_ENTRY(origin->blocked.next, struct lane, place));
+    pump_wake(pump);
+}
+
+struct push_sink *sink_of(struct pump *pump, const struct target *target)
+{
+    for (unsigned i = 0; i < pump->sink_count; i++) {
+        struct push_sink *sink = &pump->sinks[i];
+        bool named =
+            !sink->broker_len || bytes_eq(target->broker, bytes_of(sink->broker, sink->broker_len));
+        if (sink->type == target->type && named)
+            return sink;
+    }
+    return NULL;
+}
+
+/* ---- credit ---- */
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+uint32_t lane_concurrency(const struct lane *lane)
+{
+    uint32_t most = lane->pump->options.concurrency, own = lane->kept->settings.concurrency;
+    return own && own < most ? own : most;
+}
+
+/* How many it may reserve; 0: the lane rests, and `state` says where. */
+static uint32_t credit(struct lane *lane)
+{
+    struct pump *pump = lane->pump;
+    int64_t now_us = pump_now(pump);
+    enum held_why why = closed_by(lane);
+    if (why) {
+        rest(lane, LANE_IDLE, why);
+        return 0;
+    }
+    if (now_us < lane->not_before_us) {
+        wait_until(lane, lane->not_before_us, HELD_ERROR);
+        return 0;
+    }
+    if (lane->origin && !origin_credit(lane->origin, now_us)) {
+        block(lane);
+        return 0;
+    }
+    if (!lane->in_flight && now_us - lane->active_us > IDLE_AFTER_US)
+        lane->window = 1;
+    uint32_t most = least(lane_concurrency(lane), lane->window);
+    if (lane->in_flight >= most) {
+        rest(lane, LANE_IDLE, HELD_TOPIC);
+        return 0;
+    }
+    uint32_t tokens = bucket_tokens(&lane->bucket, now_us);
+    if (!tokens) {
+        wait_until(lane, bucket_next_us(&lane->bucket), HELD_RATE);
+        return 0;
+    }
+    uint32_t count = least(most - lane->in_flight, tokens);
+    return lane->origin ? least(count, origin_credit(lane->origin, now_us)) : count;
+}
+
+/* Of the free slots it may have a part: the more lanes are waiting, the less. */
+static uint32_t share(const struct lane *lane)
+{
+    uint32_t slots = pump_slots(lane->pump), waiting = lane->pump->ring_count + 1;
+    uint64_t most = (uint64_t)slots * SHARE;
+    if (lane->in_flight && lane->in_flight >= most)
+        return 0;
+    uint32_t part = slots / waiting;
+    return part ? part : 1;
+}
+
+/* ---- reserving ---- */
+
+static void failed(struct lane *lane, enum err err)
+{
+    if (err == ERR_EMPTY)
+        return;
+    lane->backoff_us = lane->backoff_us ? lane->backoff_us * 2 : BACKOFF_FIRST_US;
+    if (lane->backoff_us > BACKOFF_MOST_US)
+        lane->backoff_us = BACKOFF_MOST_US;
+    lane->not_before_us = pump_now(lane->pump) + lane->backoff_us / 2 +
+                          (int64_t)(pump_random(lane->pump) % (uint64_t)(lane->backoff_us / 2 + 1));
+}
+
+static void answered(struct ticket *ticket, const struct reply *reply)
+{
+    struct lane *lane = LIST_ENTRY(ticket, struct lane, ticket);
+    struct pump *pump = lane->pump;
+    rest(lane, LANE_IDLE, HELD_NOT);
+    if (reply->err) {
+        failed(lane, reply->err);
+        lane->ask = 1;
+    } else {
+        lane->backoff_us = 0;
+        for (uint32_t i = 0; i < reply->count; i++)
+            shipment_arrive(lane, &reply->jobs[i]);
+        bool full = reply->count >= lane->asked;
+        lane->ask = full ? least(lane->asked * 2, ASK_MAX) : reply->count ? reply->count : 1;
+        pump->again = true;
+    }
+    if (!lane->kept)
+        return;
+    queue_lane(lane);
+    pump_wake(pump);
+}
+
+void lane_ask(struct lane *lane)
+{
+    struct pump *pump = lane->pump;
+    CHECK(lane->state == LANE_QUEUED);
+    struct origin *origin = lane->origin;
+    uint32_t count = credit(lane);
+    if (!count) {
+        if (origin && lane->state != LANE_BLOCKED)
+            origin_wake(pump, origin); /* what it was woken for is there for another lane */
+        return;
+    }
+    uint32_t part = share(lane);
+    leave(lane);
+    if (!part) { /* when slots are freed it is seen again */
+        rest(lane, LANE_IDLE, HELD_NOT);
+        queue_lane(lane);
+        return;
+    }
+    count = least(least(count, lane->ask ? lane->ask : 1), least(part, ASK_MAX));
+    struct bytes name = lane_name(lane);
+    const struct target *target = &lane->kept->settings.target;
+    int64_t timeout_us = target->type == TARGET_HTTP && target->http.timeout_us
+                             ? target->http.timeout_us
+                             : pump->options.timeout_us;
+    lane->asked = count;
+    lane->state = LANE_ASKED;
+    lane->ticket = (struct ticket){.answered = answered};
+    struct cmd cmd = {
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = &name,
+                    .topic_count = 1,
+                    .max = count,
+                    .wait_us = WAIT_US,
+                    .ttr_us = timeout_us + LEASE_SPARE_US,
+                    .bound = true},
+    };
+    (void)pump_submit(pump, &cmd, &lane->ticket); /* the answer says it all */
+    if (origin)
+        origin_wake(pump, origin); /* there may be room for another lane */
+}
+
+/* ---- settings ---- */
+
+static bool name_is(const void *ctx, uint32_t number, const void *key)
+{
+    const struct lane *lane = pool_at(ctx, number);
+    return bytes_eq(lane_name(lane), *(const struct bytes *)key);
+}
+
+static struct lane *lane_of(struct pump *pump, struct bytes topic, bool make)
+{
+    if (!pump->by_topic.eq)
+        map_init(&pump->by_topic, name_is, &pump->lanes);
+    uint64_t hash = XXH3_64bits_withSeed(topic.at, topic.len, pump->options.random);
+    uint32_t number =
+        map_count(&pump->by_topic) ? map_find(&pump->by_topic, hash, &topic) : MAP_NONE;
+    if (number != MAP_NONE)
+        return pool_at(&pump->lanes, number);
+    if (!make)
+        return NULL;
+    number = pool_take(&pump->lanes);
+    struct lane *lane = pool_at(&pump->lanes, number);
+    *lane = (struct lane){.number = number, .pump = pump, .name_len = topic.len, .hash = hash};
+    lane->name = mem_alloc(topic.len + 1);
+    memcpy(lane->name, topic.at, topic.len);
+    lane->timer.expired = timer_expired;
+    lane->why = HELD_PAUSED;
+    pump->counts.held[HELD_PAUSED]++;
+    pump->counts.topics++;
+    list_init(&lane->place);
+    list_init(&lane->pausing);
+    map_add(&pump->by_topic, hash, number);
+    return lane;
+}
+
+static void let_go(struct lane *lane)
+{
+    struct pump *pump = lane->pump;
+    if (lane->state == LANE_ASKED)
+        pump->options.door->cancel(pump->options.door, &lane->ticket);
+    rest(lane, LANE_IDLE, HELD_PAUSED);
+    list_remove(&lane->pausing);
+    struct origin *origin = lane->origin;
+    lane->origin = NULL;
+    if (origin) {
+        origin_wake(pump, origin); /* it may have been woken, and have asked for nothing yet */
+        if (origin->users == 1)
+            loop_cancel(pump->options.loop, &origin->timer);
+        origins_give(&pump->origins, origin);
+    }
+    registry_drop(pump->options.registry, lane->kept);
+    lane->kept = NULL;
+    lane->sink = NULL;
+}
+
+void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept *kept)
+{
+    bool pushed = kept && kept->settings.target.type != TARGET_NONE;
+    struct lane *lane = lane_of(pump, topic, pushed);
+    if (!lane)
+        return;
+    let_go(lane);
+    if (!pushed) {
+        lane_settle(lane);
+        return;
+    }
+    const struct topic_settings *settings = &kept->settings;
+    settings_hold(kept);
+    lane->kept = kept;
+    lane->sink = sink_of(pump, &settings->target);
+    lane->origin = settings->target.type == TARGET_HTTP
+                       ? origin_of(pump, &settings->target, settings->target.http.url)
+                       : origin_of(pump, &settings->target, (struct bytes){0});
+    bucket_init(&lane->bucket, settings->rate_count, settings->rate_us, settings->burst,
+                pump_now(pump));
+    lane->window = 1;
+    lane->ask = 1;
+    lane->failing_us = lane->not_before_us = lane->backoff_us = 0;
+    lane->stopped = false;
+    if (settings->order != ORDER_BY_KEY)
+        lane->ours = 0;
+    queue_lane(lane);
+    lane_look_whose(lane);
+    pump_wake(pump);
+}
+
+void lane_look_whose(struct lane *lane)
+{
+    uint64_t ours = lane->kept->settings.order == ORDER_BY_KEY ? keeps_order(lane) : 0;
+    if (ours == lane->ours)
+        return;
+    if (lane->ours)
+        shipments_give_back(lane->pump, lane);
+    lane->ours = ours;
+    if (ours && lane->keys)
+        key_order_restart(lane->keys);
+    else if (ours)
+        lane->keys = key_order_new(lane);
+    lane_visit(lane);
+}
+
+void lane_settle(struct lane *lane)
+{
+    if (!lane->kept && lane->state != LANE_ASKED && !lane->shipments)
+        lane_free(lane);
+}
+
+void lane_free(struct lane *lane)
+{
+    struct pump *pump = lane->pump;
+    let_go(lane);
+    key_order_free(lane->keys);
+    pump->counts.held[lane->why]--;
+    pump->counts.topics--;
+    map_remove(&pump->by_topic, lane->hash, lane->number);
+    mem_free(lane->name);
+    lane->name = NULL;
+    pool_give(&pump->lanes, lane->number);
+}
+
+enum held_why pump_held(struct pump *pump, struct bytes topic)
+{
+    const struct lane *lane = lane_of(pump, topic, false);
+    bool rests =
+        lane && lane->kept &&
+        (lane->state == LANE_IDLE || lane->state == LANE_BLOCKED || lane->state == LANE_WAITING);
+    return rests ? lane->why : HELD_NOT;
+}
+
+struct bytes pump_held_by(struct pump *pump, struct bytes topic)
+{
+    enum held_why why = pump_held(pump, topic);
+    const struct lane *lane = lane_of(pump, topic, false);
+    bool of_receiver = (why == HELD_BREAKER || why == HELD_HOST) && lane->origin;
+    return of_receiver ? bytes_of(lane->origin->name, lane->origin->name_len) : (struct bytes){0};
+}
+
+/* ---- targets that take nothing any more ---- */
+
+void lane_pause(struct lane *lane, const char *why)
+{
+    if (!lane->kept || lane->stopped)
+        return;
+    lane->stopped = true;
+    lane->pause_why = why;
+    list_add_tail(&lane->pump->pausing, &lane->pausing);
+    lane->pump->counts.targets_paused++;
+    char name[TOPIC_NAME_MAX + 1];
+    memcpy(name, lane->name, lane->name_len);
+    name[lane->name_len] = '\0';
+    log_event(LOG_WARN, "target_paused",
+              "topic=\"%s\" why=%s hint=\"later topic set %s --resumed goes on\"", name, why, name);
+    pump_wake(lane->pump);
+}
+
+/* Only if the settings are still those: others get their chance. If the engine cannot do it now,
+   this process alone keeps the target stopped. */
+void lanes_submit_pauses(struct pump *pump)
+{
+    while (!list_empty(&pump->pausing)) {
+        struct lane *lane = LIST_ENTRY(pump->pausing.next, struct lane, pausing);
+        list_remove(&lane->pausing);
+        struct topic_settings settings = lane->kept->settings;
+        settings.paused = true;
+        settings.paused_why = bytes_str(lane->pause_why);
+        pump->text.len = 0;
+        topic_settings_write(&settings, &pump->text);
+        struct cmd cmd = {
+            .kind = CMD_CONFIGURE_TOPIC,
+            .topic = {.topic = lane_name(lane),
+                      .settings = buf_bytes(&pump->text),
+                      .if_version = true,
+                      .version = lane->kept->version},
+        };
+        lane_visit(lane);
+        (void)pump_submit(pump, &cmd, NULL);
+    }
+}

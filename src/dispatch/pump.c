@@ -1,0 +1,239 @@
+#include "dispatch/pump.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "dispatch/key_order.h"
+#include "dispatch/pump_parts.h"
+
+enum { ASK_NS = 1500, SWEEP_NS = 60, TOLD_MAX = 256 };
+
+static void settings_changed(struct registry_listener *listener, struct bytes topic,
+                             struct settings_kept *kept)
+{
+    lane_configure(LIST_ENTRY(listener, struct pump, listener), topic, kept);
+}
+
+struct pump *pump_new(const struct pump_options *options)
+{
+    struct pump *pump = mem_zalloc(sizeof(*pump));
+    CHECK(options->concurrency > 0);
+    pump->options = *options;
+    pump->random = options->random;
+    pump->recheck_next = POOL_NONE;
+    pump->listener.changed = settings_changed;
+    pool_init(&pump->lanes, sizeof(struct lane));
+    origins_init(&pump->origins, options->random);
+    list_init(&pump->ring);
+    list_init(&pump->pausing);
+    list_init(&pump->outbox);
+    list_init(&pump->calls);
+    list_init(&pump->ready);
+    list_init(&pump->shipments);
+    const char *why;
+    CHECK(schedule_read_words(BYTES("standard"), &pump->standard, &why));
+    registry_listen(options->registry, &pump->listener);
+    return pump;
+}
+
+void pump_free(struct pump *pump)
+{
+    if (!pump)
+        return;
+    pump->draining = true;
+    shipments_end(pump);
+    for (uint32_t i = pool_next(&pump->lanes, 0); i != POOL_NONE;
+         i = pool_next(&pump->lanes, i + 1)) {
+        struct lane *lane = pool_at(&pump->lanes, i);
+        if (lane->name)
+            lane_free(lane);
+    }
+    registry_listen(pump->options.registry, NULL);
+    if (pump->by_topic.eq)
+        map_fini(&pump->by_topic);
+    pool_fini(&pump->lanes);
+    origins_fini(&pump->origins);
+    for (unsigned i = 0; i < pump->sink_count; i++)
+        mem_free(pump->sinks[i].broker);
+    arena_fini(&pump->scratch);
+    buf_fini(&pump->text);
+    mem_free(pump);
+}
+
+/* ---- sinks ---- */
+
+/* All lanes are looked at, in slices. */
+static void recheck_all(struct pump *pump)
+{
+    pump->recheck_next = 0;
+    pump_wake(pump);
+}
+
+static void sink_changed(struct sink *sink)
+{
+    recheck_all(sink->user);
+}
+
+void pump_add_sink(struct pump *pump, enum target_type type, struct bytes broker, struct sink *sink)
+{
+    CHECK(pump->sink_count < PUMP_SINKS_MAX);
+    struct push_sink *added = &pump->sinks[pump->sink_count++];
+    *added = (struct push_sink){
+        .type = type, .broker = mem_alloc(broker.len + 1), .broker_len = broker.len, .sink = sink};
+    if (broker.len)
+        memcpy(added->broker, broker.at, broker.len);
+    added->broker[broker.len] = '\0';
+    sink->changed = sink_changed;
+    sink->user = pump;
+}
+
+/* What sinks tell: by name and broker, for what has one name must be told together. */
+struct told {
+    struct metric_sink sink; /* first */
+    const char *broker;      /* whose turn it is; NULL: none */
+    struct metric at[TOLD_MAX];
+    unsigned count;
+};
+
+static void add_metric(struct metric_sink *sink, const struct metric *metric)
+{
+    struct told *told = (struct told *)(void *)sink;
+    for (unsigned i = 0; i < told->count; i++) {
+        if (strcmp(told->at[i].name, metric->name) == 0 && told->at[i].broker == told->broker) {
+            told->at[i].value += metric->value;
+            return;
+        }
+    }
+    if (told->count == TOLD_MAX || metric->type == METRIC_HISTOGRAM)
+        return;
+    told->at[told->count] = *metric; /* their names and help are literals */
+    told->at[told->count++].broker = told->broker;
+}
+
+static void tell_family(struct told *told, unsigned first, struct metric_sink *metrics)
+{
+    const char *name = told->at[first].name;
+    for (unsigned i = first; i < told->count; i++) {
+        if (!told->at[i].name || strcmp(told->at[i].name, name) != 0)
+            continue;
+        told->at[i].more = i > first;
+        metrics->metric(metrics, &told->at[i]);
+        if (i > first)
+            told->at[i].name = NULL; /* it is told */
+    }
+}
+
+void pump_describe_sinks(const struct pump *pump, struct metric_sink *metrics)
+{
+    struct told told = {.sink.metric = add_metric};
+    for (unsigned i = 0; i < pump->sink_count; i++) {
+        const struct push_sink *added = &pump->sinks[i];
+        told.broker = added->broker_len ? added->broker : NULL;
+        if (added->sink->verbs->describe)
+            added->sink->verbs->describe(added->sink, &told.sink);
+    }
+    for (unsigned i = 0; metrics->metric && i < told.count; i++) {
+        if (told.at[i].name)
+            tell_family(&told, i, metrics);
+    }
+}
+
+/* ---- the turn ---- */
+
+static bool recheck_step(struct pump *pump)
+{
+    while (pump->recheck_next != POOL_NONE) {
+        pump->recheck_next = pool_next(&pump->lanes, pump->recheck_next);
+        if (pump->recheck_next == POOL_NONE)
+            return false;
+        if (budget_spent(pump->options.budget))
+            return true;
+        struct lane *lane = pool_at(&pump->lanes, pump->recheck_next++);
+        budget_spend(pump->options.budget, SWEEP_NS);
+        if (!lane->name || !lane->kept)
+            continue;
+        lane_look_whose(lane);
+        if (lane->state == LANE_ASKED || lane->why == HELD_SINK)
+            lane_visit(lane);
+    }
+    return false;
+}
+
+/* Lanes in the order in which they came; one that joins meanwhile has its turn in the next step. */
+static bool ring_step(struct pump *pump)
+{
+    uint32_t count = pump->ring_count;
+    pump->again = false;
+    while (count-- > 0 && pump->ring_count > 0) {
+        if (!pump_slots(pump) || !pump_has_memory(pump))
+            return false; /* whoever frees some wakes us */
+        if (budget_spent(pump->options.budget))
+            return true;
+        budget_spend(pump->options.budget, ASK_NS);
+        lane_ask(LIST_ENTRY(pump->ring.next, struct lane, place));
+    }
+    return pump->again && pump_slots(pump) && pump_has_memory(pump);
+}
+
+bool pump_step(struct pump *pump)
+{
+    lanes_submit_pauses(pump);
+    bool more = shipments_step(pump);
+    more |= key_orders_step(pump);
+    more |= recheck_step(pump);
+    if (!more)
+        more = ring_step(pump);
+    (void)pool_trim(&pump->lanes);
+    (void)pool_trim(&pump->origins.pool);
+    return more;
+}
+
+void pump_order_changed(struct pump *pump)
+{
+    recheck_all(pump);
+}
+
+void pump_drain(struct pump *pump)
+{
+    if (pump->draining)
+        return;
+    pump->draining = true;
+    shipments_give_back(pump, NULL);
+    recheck_all(pump);
+}
+
+bool pump_idle(const struct pump *pump)
+{
+    return list_empty(&pump->shipments);
+}
+
+/* ---- what it tells ---- */
+
+const struct pump_counts *pump_counts(const struct pump *pump)
+{
+    return &pump->counts;
+}
+
+int64_t pump_bound_us(unsigned bucket)
+{
+    static const int64_t bounds_us[PUMP_BUCKETS - 1] = {
+        1000, 5000, 10000, 25000, 50000, 100000, 250000, 1000000, 2500000, 5000000, 15000000};
+    return bucket < PUMP_BUCKETS - 1 ? bounds_us[bucket] : INT64_MAX;
+}
+
+void pump_valid(const struct pump *pump)
+{
+    uint32_t slots = 0, ring = 0;
+    uint64_t bytes = 0;
+    for (struct list *node = pump->shipments.next; node != &pump->shipments; node = node->next) {
+        const struct shipment *shipment = LIST_ENTRY(node, struct shipment, all);
+        slots += shipment->slot;
+        bytes += shipment->bytes;
+        CHECK(shipment->state != SHIP_SENT || shipment->slot);
+    }
+    for (struct list *node = pump->ring.next; node != &pump->ring; node = node->next)
+        ring++;
+    CHECK(slots == pump->counts.in_flight && slots <= pump->options.concurrency);
+    CHECK(bytes == pump->counts.bytes);
+    CHECK(ring == pump->ring_count);
+    pool_valid(&pump->lanes);
+}

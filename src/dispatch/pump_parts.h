@@ -1,0 +1,220 @@
+/*
+ * What the files of the pump share: lanes (a topic with a target) and shipments (a job that the
+ * pump holds). Nobody else includes this.
+ *
+ * A lane:   IDLE ─something changed▶ QUEUED ─pump_step▶ ASKED ─jobs, or none▶ QUEUED
+ *                                      ├─ its receiver is busy ▶ BLOCKED ─▶ QUEUED
+ *                                      ├─ no token, an error ▶ WAITING ─timer▶ QUEUED
+ *                                      └─ held back by itself ▶ IDLE
+ * A shipment: HELD (for its key, for a slot) ▶ SENT ▶ ENDING (its command waits for its turn, or
+ * for its answer) ▶ freed.
+ */
+#ifndef LATERD_DISPATCH_PUMP_PARTS_H
+#define LATERD_DISPATCH_PUMP_PARTS_H
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/pool.h"
+#include "dispatch/bucket.h"
+#include "dispatch/origin.h"
+#include "dispatch/pump.h"
+
+enum {
+    PUMP_SINKS_MAX = 64,
+    ASK_MAX = 64,              /* jobs in one reserve */
+    HELD_MAX = 256,            /* jobs of one lane that wait for their key; now and then twice */
+    HELD_BYTES_PART = 16,      /* and this part of the pump's memory */
+    SHARE = 4,                 /* a lane may have so many times the free slots */
+    LEASE_SPARE_US = 10000000, /* a lease is longer than the delivery may take, by this */
+    SEND_SPARE_US = 4000000,   /* and with less than this of it a job is not sent */
+};
+
+struct push_sink {
+    enum target_type type;
+    char *broker;
+    size_t broker_len;
+    struct sink *sink;
+};
+
+enum lane_state { LANE_IDLE, LANE_QUEUED, LANE_BLOCKED, LANE_WAITING, LANE_ASKED };
+
+/* A topic with a target, or one that had one and still has jobs under way. */
+struct lane {
+    uint32_t number; /* in pump::lanes */
+    enum lane_state state;
+    enum held_why why; /* IDLE, BLOCKED, WAITING */
+    struct pump *pump;
+    char *name; /* NULL: it is free */
+    size_t name_len;
+    uint64_t hash;
+    struct settings_kept *kept; /* NULL: it has no target any more */
+    struct push_sink *sink;     /* NULL: there is none for its target */
+    struct origin *origin;      /* of its target; NULL: each job brings its own */
+    struct list place;          // pump::ring (QUEUED), origin::blocked (BLOCKED)
+    struct list pausing;        // pump::pausing
+    const char *pause_why;      /* while it is there */
+    bool stopped;               /* we have paused it: nothing more until its settings change */
+    struct timer timer;         /* WAITING */
+    struct ticket ticket;       /* ASKED */
+    uint32_t ask;               /* jobs in the next reserve, if the credit allows it */
+    uint32_t asked;             /* in the one under way */
+    uint32_t window;            /* deliveries under way at most: grows from 1 to the concurrency */
+    uint32_t in_flight;         /* shipments with a slot */
+    uint32_t shipments;         /* all of them */
+    struct bucket bucket;
+    int64_t not_before_us; /* an error: nothing is asked for before */
+    int64_t backoff_us;
+    int64_t failing_us;     /* since when it has only failed; 0: it has not */
+    int64_t active_us;      /* when something was under way last */
+    struct key_order *keys; /* order by key: key_order.h; NULL: no order */
+    uint64_t ours; /* with order by key: by keeps_order no other daemon sends its jobs; 0: it may */
+};
+
+enum shipment_state { SHIP_HELD, SHIP_SENT, SHIP_ENDING };
+
+/* A job that is reserved by us, and what is to become of it. */
+struct shipment {
+    struct delivery delivery;
+    struct pump *pump;
+    struct lane *lane;          /* NULL: a test */
+    struct pump_test *test;     /* or NULL: a job, or a test that nobody waits for any more */
+    struct settings_kept *kept; /* what delivery.target belongs to */
+    struct origin *origin;      /* NULL: not known yet */
+    struct origin *of_key;      /* its key's limits; NULL: there are none */
+    struct key_entry *entry;    /* order by key; or NULL */
+    struct list all;            // pump::shipments
+    struct list place;          // pump::outbox (ENDING), pump::ready (HELD)
+    struct timer timer;         /* HELD: the lease must be renewed; ENDING: tried again */
+    struct ticket ticket;
+    struct cmd_job end; /* ENDING */
+    enum cmd_kind end_kind;
+    enum shipment_state state;
+    bool slot;        /* it counts in in_flight of pump and lane */
+    bool asked;       /* its ticket is the engine's */
+    bool unheard;     /* ENDING: nobody needs the answer */
+    int64_t lease_us; /* when the lease ends */
+    int64_t wait_us;  /* until the next attempt, should this one fail */
+    bool last;        /* there is none after this one */
+    struct buf note;
+    size_t bytes; /* counted in pump_counts::bytes */
+    char room[];  /* what the delivery points to */
+};
+
+struct pump {
+    struct pump_options options;
+    struct pump_counts counts;
+    struct registry_listener listener;
+    struct push_sink sinks[PUMP_SINKS_MAX];
+    unsigned sink_count;
+    struct pool lanes;
+    struct map by_topic;
+    struct origins origins;
+    struct list ring; // lane::place: to be asked for, one after the other
+    uint32_t ring_count;
+    struct list pausing;   // lane::pausing
+    struct list outbox;    // shipment::place: its command is to be submitted
+    struct list calls;     // key_queue::call: jobs that were put off are called
+    struct list ready;     // shipment::place: it may be sent when there is a slot
+    struct list shipments; // shipment::all
+    uint32_t recheck_next; /* the lane to be looked at next; POOL_NONE: none is */
+    bool again;            /* the ring has lanes that may get something at once */
+    bool draining;
+    uint32_t tests; /* under way */
+    uint64_t random;
+    struct schedule standard; /* of jobs without a schedule, in topics without one */
+    struct arena scratch;
+    struct buf text;
+};
+
+/* ---- lane.c ---- */
+
+/* Something has changed for it: it is asked for again, when it is its turn. */
+void lane_want(struct lane *lane);
+/* The same, whatever it waits for; a reserve that may not be under way any more is cancelled. */
+void lane_visit(struct lane *lane);
+/* From the ring: reserves, or says why not. */
+void lane_ask(struct lane *lane);
+/* Its target takes nothing any more, until its settings change. */
+void lane_pause(struct lane *lane, const char *why);
+/* With order by key: begins to send it, or stops, if keeps_order says so. */
+void lane_look_whose(struct lane *lane);
+/* With order by key: another daemon may send its jobs, so we may not. */
+bool lane_is_others(const struct lane *lane);
+void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept *kept);
+/* Frees it if it has no target and nothing under way. */
+void lane_settle(struct lane *lane);
+void lane_free(struct lane *lane);
+void lanes_submit_pauses(struct pump *pump);
+/* A slot at the receiver is free, or time has come: the next lane that waits for it is queued. */
+void origin_wake(struct pump *pump, struct origin *origin);
+struct origin *origin_of(struct pump *pump, const struct target *target, struct bytes url);
+/* The limits of the lane's jobs with this key; NULL: there are none. */
+struct origin *origin_of_key(struct lane *lane, struct bytes key);
+struct push_sink *sink_of(struct pump *pump, const struct target *target);
+/* How many deliveries may be under way, by its settings and the server's. It has settings. */
+uint32_t lane_concurrency(const struct lane *lane);
+
+/* ---- shipment.c ---- */
+
+/* With room for so many bytes behind it; its lane, if it has one, is the caller's to set. */
+struct shipment *shipment_new(struct pump *pump, size_t room_bytes);
+/* From inside the answer to a reserve: takes the job, or gives it back. */
+void shipment_arrive(struct lane *lane, const struct job_view *view);
+/* Sends it, if there is a slot and its receiver has credit. False: not now. */
+bool shipment_go(struct shipment *shipment);
+/* It is not sent, and the attempt does not count. `due_us` 0: back to where it was. */
+void shipment_return(struct shipment *shipment, int64_t due_us);
+void shipment_free(struct shipment *shipment);
+bool shipments_step(struct pump *pump); /* the outbox, and what is ready. True: there is more */
+/* Those that are not sent, of this lane; NULL: of all. */
+void shipments_give_back(struct pump *pump, const struct lane *lane);
+void shipments_end(struct pump *pump); /* all of them, at the end */
+
+static inline struct bytes lane_name(const struct lane *lane)
+{
+    return bytes_of(lane->name, lane->name_len);
+}
+
+static inline bool lane_is_ordered(const struct lane *lane)
+{
+    return lane->keys && lane->kept && lane->kept->settings.order == ORDER_BY_KEY;
+}
+
+static inline int64_t pump_now(const struct pump *pump)
+{
+    return pump->options.loop->now_us;
+}
+
+static inline void pump_wake(struct pump *pump)
+{
+    pump->options.door->wake(pump->options.door);
+}
+
+static inline uint32_t pump_slots(const struct pump *pump)
+{
+    uint32_t used = pump->counts.in_flight, most = pump->options.concurrency;
+    return used < most ? most - used : 0;
+}
+
+static inline bool pump_has_memory(const struct pump *pump)
+{
+    return pump->counts.bytes < pump->options.memory_bytes;
+}
+
+static inline uint64_t pump_random(struct pump *pump) /* splitmix64 */
+{
+    uint64_t x = pump->random += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+static inline enum submitted pump_submit(struct pump *pump, const struct cmd *cmd,
+                                         struct ticket *ticket)
+{
+    pump->counts.commands++;
+    return pump->options.door->submit(pump->options.door, cmd, ticket);
+}
+
+#endif

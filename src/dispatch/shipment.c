@@ -1,0 +1,724 @@
+/*
+ * A job that the pump holds: copied when its reserve is answered, sent, and ended by what came of
+ * it. Every command for it waits in pump::outbox for pump_step(), for most of what causes one
+ * comes from inside an answer of the engine, where nothing may be submitted.
+ *
+ * The schedule is the job's own, else its topic's, else `standard` of the Standard Webhooks. The
+ * due time of the next attempt is always given, so the engine's own schedule never buries: that is
+ * decided here (failures + 1 against the schedule), whatever jitter and Retry-After add.
+ */
+#include <stdio.h>
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "dispatch/key_order.h"
+#include "dispatch/pump_parts.h"
+#include "proto/settings/attempt_note.h"
+#include "proto/settings/job_properties.h"
+
+enum { END_NS = 800, COPY_BYTES_PER_NS = 4, AGAIN_US = 300000, MESSAGE_ID_MAX = 48 };
+
+static const struct delivery nothing;
+
+/* ---- slots ---- */
+
+static void release_origin(struct pump *pump, struct origin *origin)
+{
+    if (!origin)
+        return;
+    if (origin->users == 1)
+        loop_cancel(pump->options.loop, &origin->timer);
+    origins_give(&pump->origins, origin);
+}
+
+static void free_slot(struct shipment *shipment)
+{
+    struct pump *pump = shipment->pump;
+    if (!shipment->slot)
+        return;
+    shipment->slot = false;
+    pump->counts.in_flight--;
+    if (shipment->lane) {
+        shipment->lane->in_flight--;
+        shipment->lane->active_us = pump_now(pump);
+    }
+}
+
+void shipment_free(struct shipment *shipment)
+{
+    struct pump *pump = shipment->pump;
+    struct lane *lane = shipment->lane;
+    CHECK(!shipment->asked && shipment->state != SHIP_SENT && !shipment->entry);
+    free_slot(shipment);
+    loop_cancel(pump->options.loop, &shipment->timer);
+    list_remove(&shipment->all);
+    list_remove(&shipment->place);
+    pump->counts.bytes -= shipment->bytes;
+    buf_fini(&shipment->note);
+    registry_drop(pump->options.registry, shipment->kept);
+    release_origin(pump, shipment->origin);
+    release_origin(pump, shipment->of_key);
+    mem_free(shipment);
+    if (!lane)
+        return;
+    lane->shipments--;
+    lane_want(lane);
+    lane_settle(lane);
+    if (!list_empty(&pump->ring) || !list_empty(&pump->ready))
+        pump_wake(pump);
+}
+
+/* ---- the command that ends it ---- */
+
+static void to_outbox(struct shipment *shipment)
+{
+    struct pump *pump = shipment->pump;
+    shipment->state = SHIP_ENDING;
+    loop_cancel(pump->options.loop, &shipment->timer);
+    list_remove(&shipment->place);
+    list_add_tail(&pump->outbox, &shipment->place);
+    pump_wake(pump);
+}
+
+static void end_by(struct shipment *shipment, enum cmd_kind kind)
+{
+    shipment->end_kind = kind;
+    shipment->end.brief = true;
+    to_outbox(shipment);
+}
+
+void shipment_return(struct shipment *shipment, int64_t due_us)
+{
+    struct pump *pump = shipment->pump;
+    if (shipment->entry && due_us <= 0 && pump->options.shared)
+        due_us = key_order_return_us(shipment);
+    pump->counts.returned++;
+    shipment->unheard = true;
+    shipment->end.why = RELEASE_UNDELIVERED;
+    shipment->end.has_delay = due_us > 0;
+    shipment->end.due_us = due_us;
+    if (shipment->entry)
+        key_order_left(shipment, due_us > 0 ? due_us : pump_now(pump));
+    free_slot(shipment);
+    end_by(shipment, CMD_RELEASE);
+}
+
+/* How it ended is known, and cannot be written down: it must not be sent again meanwhile. The
+   engine does this at such times, too. */
+static void keep_lease(struct shipment *shipment)
+{
+    struct pump *pump = shipment->pump;
+    int64_t ttr_us = shipment->delivery.timeout_us + LEASE_SPARE_US, now_us = pump_now(pump);
+    if (shipment->lease_us - now_us > LEASE_SPARE_US / 2)
+        return;
+    struct cmd cmd = {.kind = CMD_TOUCH,
+                      .job = {.ref = shipment->end.ref,
+                              .lease = shipment->end.lease,
+                              .has_ttr = true,
+                              .ttr_us = ttr_us,
+                              .brief = true}};
+    shipment->lease_us = now_us + ttr_us;
+    (void)pump_submit(pump, &cmd, NULL); /* if it is not ours any more, the next answer says so */
+}
+
+static void ended(struct ticket *ticket, const struct reply *reply)
+{
+    struct shipment *shipment = LIST_ENTRY(ticket, struct shipment, ticket);
+    struct pump *pump = shipment->pump;
+    shipment->asked = false;
+    bool lost = reply->err == ERR_STALE_LEASE || reply->err == ERR_NOT_FOUND ||
+                reply->err == ERR_WRONG_STATE;
+    if (reply->err == ERR_JOURNAL_DOWN && !pump->draining)
+        keep_lease(shipment);
+    if (reply->err && !lost && pump_now(pump) + AGAIN_US < shipment->lease_us) {
+        loop_arm(pump->options.loop, &shipment->timer, pump_now(pump) + AGAIN_US);
+        return; /* not now, it says; the lease is still ours */
+    }
+    pump->counts.stale += reply->err != OK;
+    if (shipment->entry) {
+        bool stays = shipment->end_kind == CMD_RELEASE && !lost;
+        key_order_left(shipment, stays ? shipment->end.due_us : lost ? pump_now(pump) : 0);
+    }
+    shipment_free(shipment);
+}
+
+static void submit_end(struct shipment *shipment)
+{
+    struct pump *pump = shipment->pump;
+    struct cmd cmd = {.kind = shipment->end_kind, .job = shipment->end};
+    if (shipment->note.len) {
+        cmd.job.note = buf_bytes(&shipment->note);
+        if (cmd.job.note.len > JOB_NOTE_MAX)
+            cmd.job.note.len = JOB_NOTE_MAX;
+    }
+    budget_spend(pump->options.budget, END_NS);
+    if (shipment->unheard) {
+        (void)pump_submit(pump, &cmd, NULL);
+        shipment_free(shipment);
+        return;
+    }
+    shipment->asked = true;
+    shipment->ticket = (struct ticket){.answered = ended, .brief = true};
+    (void)pump_submit(pump, &cmd, &shipment->ticket); /* after which it may be gone */
+}
+
+/* ---- outcomes ---- */
+
+static int64_t with_jitter(struct pump *pump, int64_t wait_us, uint32_t permille)
+{
+    int64_t part_us = wait_us / 1000 * (permille < 1000 ? permille : 1000);
+    if (part_us <= 0)
+        return wait_us;
+    return wait_us - part_us + (int64_t)(pump_random(pump) % ((uint64_t)part_us * 2 + 1));
+}
+
+static void bury(struct shipment *shipment)
+{
+    shipment->pump->counts.buried++;
+    end_by(shipment, CMD_BURY);
+}
+
+static void retry_or_bury(struct shipment *shipment, const struct outcome *outcome)
+{
+    struct pump *pump = shipment->pump;
+    if (shipment->last) {
+        bury(shipment);
+        return;
+    }
+    int64_t wait_us =
+        with_jitter(pump, shipment->wait_us, shipment->kept->settings.jitter_permille);
+    int64_t asked_us = outcome->retry_after_us;
+    if (asked_us > pump->options.retry_after_max_us)
+        asked_us = pump->options.retry_after_max_us;
+    if (wait_us < asked_us)
+        wait_us = asked_us;
+    shipment->end.has_delay = true;
+    shipment->end.due_us = time_add(pump_now(pump), wait_us);
+    end_by(shipment, CMD_RELEASE);
+}
+
+/* For the log: of receivers only, for keys are many; once, though probes fail and open it again. */
+static void tell_breaker(const struct shipment *shipment, const struct origin *origin,
+                         enum breaker_change change)
+{
+    bool probed = origin->breaker.open_us > BREAKER_FIRST_US;
+    if (origin != shipment->origin || change == BREAKER_SAME || probed)
+        return;
+    struct bytes topic = lane_name(shipment->lane), id = shipment->delivery.id;
+    if (change == BREAKER_OPENED)
+        log_event(LOG_WARN, "breaker_opened",
+                  "receiver=\"%.*s\" topic=\"%.*s\" hint=\"its answers failed in a row; later "
+                  "attempts %.*s shows how\"",
+                  (int)origin->name_len, origin->name, (int)topic.len, topic.at, (int)id.len,
+                  id.at);
+    else
+        log_event(LOG_INFO, "breaker_closed", "receiver=\"%.*s\"", (int)origin->name_len,
+                  origin->name);
+}
+
+/* Of its receiver, or of its key. */
+static void tell_origin(struct shipment *shipment, struct origin *origin,
+                        const struct outcome *outcome)
+{
+    struct pump *pump = shipment->pump;
+    int64_t now_us = pump_now(pump);
+    origin_ended(origin);
+    if (outcome->kind != OUTCOME_UNSENT) {
+        enum breaker_change change =
+            origin_outcome(origin, outcome->unhealthy, now_us, pump->options.breaker_failures);
+        origin_took(origin, outcome->took_us);
+        pump->counts.opened += change == BREAKER_OPENED;
+        tell_breaker(shipment, origin, change);
+        if (change == BREAKER_CLOSED && shipment->lane && origin == shipment->origin)
+            shipment->lane->window = 1;
+        bool busy = outcome->retry_after_us > 0 && (outcome->code == 429 || outcome->code == 503);
+        int64_t hold_us = outcome->retry_after_us;
+        if (hold_us > pump->options.retry_after_max_us)
+            hold_us = pump->options.retry_after_max_us;
+        if (busy && now_us + hold_us > origin->hold_us)
+            origin->hold_us = now_us + hold_us;
+    }
+    origin_wake(pump, origin);
+}
+
+static void tell_lane(struct shipment *shipment, const struct outcome *outcome)
+{
+    struct pump *pump = shipment->pump;
+    struct lane *lane = shipment->lane;
+    int64_t now_us = pump_now(pump);
+    if (shipment->kept != lane->kept)
+        return;                            /* its settings have changed meanwhile */
+    if (outcome->kind == OUTCOME_UNSENT) { /* it says that it is ready, and sends nothing */
+        lane->not_before_us = now_us + AGAIN_US;
+        return;
+    }
+    if (!outcome->unhealthy && lane->window < pump->options.concurrency)
+        lane->window++;
+    if (outcome->kind == OUTCOME_DELIVERED) {
+        lane->failing_us = 0;
+        return;
+    }
+    if (!lane->failing_us)
+        lane->failing_us = now_us;
+    if (outcome->kind == OUTCOME_GONE && lane->origin)
+        lane_pause(lane, "gone");
+    else if (pump->options.disable_after_us &&
+             now_us - lane->failing_us >= pump->options.disable_after_us)
+        lane_pause(lane, "failing");
+}
+
+static void count_outcome(struct pump *pump, const struct outcome *outcome)
+{
+    struct pump_counts *counts = &pump->counts;
+    unsigned bucket = 0;
+    counts->outcomes[outcome->kind]++;
+    if (outcome->kind == OUTCOME_UNSENT || !outcome->address.len)
+        return; /* nothing was sent: that took no time */
+    while (bucket < PUMP_BUCKETS - 1 && outcome->took_us > pump_bound_us(bucket))
+        bucket++;
+    counts->took_us[bucket]++;
+    counts->took_us_sum += outcome->took_us > 0 ? (uint64_t)outcome->took_us : 0;
+}
+
+static void write_note(struct shipment *shipment, const struct outcome *outcome)
+{
+    shipment->end.note_code = outcome->code;
+    attempt_note_write(
+        &(struct attempt_note){.reason = outcome->reason,
+                               .address = outcome->address,
+                               .took_us = outcome->address.len ? outcome->took_us : -1,
+                               .response = outcome->response},
+        &shipment->note);
+}
+
+static void end_by_outcome(struct shipment *shipment, const struct outcome *outcome)
+{
+    switch (outcome->kind) {
+    case OUTCOME_DELIVERED: end_by(shipment, CMD_FINISH); break;
+    case OUTCOME_FAILED:
+        write_note(shipment, outcome);
+        retry_or_bury(shipment, outcome);
+        break;
+    case OUTCOME_REFUSED:
+    case OUTCOME_GONE:
+        write_note(shipment, outcome);
+        bury(shipment);
+        break;
+    case OUTCOME_UNSENT:
+    case OUTCOME_KINDS: shipment_return(shipment, 0); break;
+    }
+}
+
+static void end_test(struct shipment *shipment, const struct outcome *outcome)
+{
+    struct pump_test *test = shipment->test;
+    shipment->pump->tests--;
+    pump_wake(shipment->pump); /* for the slot that is free now */
+    shipment_free(shipment);
+    if (test) {
+        test->shipment = NULL;
+        test->done(test, outcome);
+    }
+}
+
+static void done(struct delivery *delivery, const struct outcome *outcome)
+{
+    struct shipment *shipment = LIST_ENTRY(delivery, struct shipment, delivery);
+    struct pump *pump = shipment->pump;
+    CHECK(shipment->state == SHIP_SENT);
+    shipment->state = SHIP_ENDING;
+    if (!shipment->lane) {
+        end_test(shipment, outcome);
+        return;
+    }
+    count_outcome(pump, outcome);
+    tell_origin(shipment, shipment->origin, outcome);
+    if (shipment->of_key)
+        tell_origin(shipment, shipment->of_key, outcome);
+    tell_lane(shipment, outcome);
+    end_by_outcome(shipment, outcome);
+    if (shipment->lane->state == LANE_ASKED)
+        lane_visit(shipment->lane);
+}
+
+/* ---- sending ---- */
+
+/* Its place is kept by commands, until the lease has too little left: then it is renewed. */
+static void lease_renewed(struct ticket *ticket, const struct reply *reply);
+
+static void touch(struct shipment *shipment)
+{
+    struct pump *pump = shipment->pump;
+    int64_t ttr_us = shipment->delivery.timeout_us + LEASE_SPARE_US;
+    struct cmd cmd = {.kind = CMD_TOUCH, .job = shipment->end};
+    cmd.job.has_ttr = true;
+    cmd.job.ttr_us = ttr_us;
+    cmd.job.brief = true;
+    shipment->asked = true;
+    shipment->lease_us = pump_now(pump); /* until it is answered, it may not be sent */
+    shipment->ticket = (struct ticket){.answered = lease_renewed, .brief = true};
+    (void)pump_submit(pump, &cmd, &shipment->ticket);
+}
+
+static void arm_lease(struct shipment *shipment)
+{
+    int64_t timeout_us = shipment->delivery.timeout_us;
+    loop_arm(shipment->pump->options.loop, &shipment->timer,
+             shipment->lease_us - timeout_us - SEND_SPARE_US);
+}
+
+static void lease_renewed(struct ticket *ticket, const struct reply *reply)
+{
+    struct shipment *shipment = LIST_ENTRY(ticket, struct shipment, ticket);
+    struct pump *pump = shipment->pump;
+    shipment->asked = false;
+    if (reply->err == ERR_JOURNAL_DOWN) { /* done, but this is no time to send anything */
+        shipment_return(shipment, 0);
+        return;
+    }
+    if (reply->err) { /* the lease is lost, or will be: the job comes again by itself */
+        pump->counts.stale++;
+        if (shipment->entry)
+            key_order_left(shipment, pump_now(pump));
+        shipment->state = SHIP_ENDING;
+        shipment_free(shipment);
+        return;
+    }
+    shipment->lease_us = pump_now(pump) + shipment->delivery.timeout_us + LEASE_SPARE_US;
+    if (pump->draining || lane_is_others(shipment->lane)) { /* it was passed by */
+        shipment_return(shipment, 0);
+        return;
+    }
+    arm_lease(shipment);
+    pump_wake(pump);
+}
+
+static void timer_expired(struct timer *timer)
+{
+    struct shipment *shipment = LIST_ENTRY(timer, struct shipment, timer);
+    if (shipment->state == SHIP_ENDING)
+        to_outbox(shipment);
+    else if (shipment->state == SHIP_HELD)
+        touch(shipment);
+}
+
+static void send_now(struct shipment *shipment)
+{
+    struct pump *pump = shipment->pump;
+    struct lane *lane = shipment->lane;
+    loop_cancel(pump->options.loop, &shipment->timer);
+    list_remove(&shipment->place);
+    shipment->slot = true;
+    pump->counts.in_flight++;
+    lane->in_flight++;
+    origin_sent(shipment->origin);
+    if (shipment->of_key)
+        origin_sent(shipment->of_key);
+    bucket_take(&lane->bucket);
+    shipment->state = SHIP_SENT;
+    lane->sink->sink->verbs->send(lane->sink->sink, &shipment->delivery);
+}
+
+/* A job that waited for its key was reserved when there was room for another one. */
+static bool lane_has_room(struct lane *lane, int64_t now_us)
+{
+    return !lane_is_ordered(lane) ||
+           (lane->in_flight < lane_concurrency(lane) && bucket_tokens(&lane->bucket, now_us) > 0);
+}
+
+bool shipment_go(struct shipment *shipment)
+{
+    struct pump *pump = shipment->pump;
+    struct lane *lane = shipment->lane;
+    int64_t now_us = pump_now(pump);
+    if (pump->draining || lane->kept != shipment->kept || lane->stopped || lane_is_others(lane) ||
+        !lane->sink || !lane->sink->sink->verbs->ready(lane->sink->sink, NULL)) {
+        shipment_return(shipment, 0);
+        return true;
+    }
+    if (shipment->of_key && !origin_credit(shipment->of_key, now_us)) {
+        int64_t until_us = origin_until_us(shipment->of_key);
+        if (until_us > now_us) /* else one that ends wakes us */
+            loop_arm_by(pump->options.loop, &shipment->of_key->timer, until_us);
+        return false;
+    }
+    bool spare = shipment->lease_us - now_us >= shipment->delivery.timeout_us + SEND_SPARE_US - 1;
+    if (!pump_slots(pump) || !spare || shipment->asked ||
+        !origin_credit(shipment->origin, now_us) || !lane_has_room(lane, now_us))
+        return false;
+    send_now(shipment);
+    return true;
+}
+
+/* ---- arriving ---- */
+
+/* Fills the room behind a shipment. */
+struct packer {
+    char *at;
+};
+
+static struct bytes pack(struct packer *packer, struct bytes from)
+{
+    struct bytes to = bytes_of(packer->at, from.len);
+    if (from.len)
+        memcpy(packer->at, from.at, from.len);
+    packer->at += from.len;
+    return to;
+}
+
+/* The same in each attempt, on whatever daemon: made of what does not change. */
+static size_t make_message_id(const struct job_view *view, char *room)
+{
+    uint64_t hash =
+        XXH3_64bits_withSeed(view->topic.at, view->topic.len, (uint64_t)view->created_us);
+    return (size_t)snprintf(room, MESSAGE_ID_MAX, "msg_%llx_%016llx",
+                            (unsigned long long)view->ref.seq, (unsigned long long)hash);
+}
+
+static size_t room_of(const struct job_view *view, const struct job_properties *properties,
+                      size_t texts)
+{
+    size_t size = texts + view->body.len + view->content_type.len + view->topic.len;
+    size += properties->url.len + properties->key.len + properties->amqp.len;
+    size += properties->biz_key.len + properties->subtopic.len + properties->tags.len +
+            properties->extend_data.len;
+    size += properties->header_count * sizeof(struct target_header);
+    for (unsigned i = 0; i < properties->header_count; i++)
+        size += properties->headers[i].name.len + properties->headers[i].value.len;
+    return size;
+}
+
+static void pack_headers(struct packer *packer, const struct job_properties *properties,
+                         struct delivery *delivery)
+{
+    struct target_header *headers = (void *)packer->at; /* the room begins aligned */
+    packer->at += properties->header_count * sizeof(*headers);
+    for (unsigned i = 0; i < properties->header_count; i++) {
+        headers[i].name = pack(packer, properties->headers[i].name);
+        headers[i].value = pack(packer, properties->headers[i].value);
+    }
+    delivery->headers = headers;
+    delivery->header_count = properties->header_count;
+}
+
+static void pack_labels(struct packer *packer, const struct job_properties *properties,
+                        struct delivery *delivery)
+{
+    delivery->labels[DELIVERY_BIZ_KEY] = pack(packer, properties->biz_key);
+    delivery->labels[DELIVERY_SUBTOPIC] = pack(packer, properties->subtopic);
+    delivery->labels[DELIVERY_TAGS] = pack(packer, properties->tags);
+    delivery->labels[DELIVERY_EXTEND_DATA] = pack(packer, properties->extend_data);
+}
+
+/* When the next attempt is, and whether there is one, should this one fail. */
+static void plan_retry(struct shipment *shipment, const struct job_view *view)
+{
+    const struct topic_settings *settings = &shipment->kept->settings;
+    const int64_t *waits_us = view->retry_us;
+    uint32_t count = view->retry_count, failures = view->failures;
+    struct schedule schedule;
+    if (!count) { /* the door gives each job its topic's; this one was pushed before */
+        schedule = topic_settings_schedule(settings, &shipment->pump->standard);
+        waits_us = schedule.waits_us;
+        count = schedule.count;
+    }
+    shipment->last =
+        failures >= count || (settings->attempts_max && failures + 1 >= settings->attempts_max);
+    shipment->wait_us = shipment->last ? 0 : waits_us[failures];
+}
+
+struct shipment *shipment_new(struct pump *pump, size_t room_bytes)
+{
+    size_t bytes = sizeof(struct shipment) + room_bytes;
+    struct shipment *shipment = mem_alloc(bytes);
+    *shipment = (struct shipment){.delivery = nothing, .pump = pump, .bytes = bytes};
+    shipment->delivery.done = done;
+    shipment->timer.expired = timer_expired;
+    list_init(&shipment->place);
+    list_add_tail(&pump->shipments, &shipment->all);
+    pump->counts.bytes += bytes;
+    budget_spend(pump->options.budget, (int64_t)room_bytes / COPY_BYTES_PER_NS);
+    return shipment;
+}
+
+static struct shipment *shipment_of(struct lane *lane, const struct job_view *view, size_t room)
+{
+    struct shipment *shipment = shipment_new(lane->pump, room);
+    shipment->lane = lane;
+    lane->shipments++;
+    shipment->end.ref.seq = view->ref.seq;
+    shipment->end.lease = view->lease;
+    shipment->lease_us = view->until_us;
+    shipment->kept = lane->kept;
+    if (lane->kept)
+        settings_hold(lane->kept);
+    return shipment;
+}
+
+static struct shipment *copy(struct lane *lane, const struct job_view *view,
+                             const struct job_properties *properties)
+{
+    char id_room[JOB_TEXT_ID_MAX], message_room[MESSAGE_ID_MAX];
+    struct pump *pump = lane->pump;
+    struct bytes id = job_ref_text(&view->ref, id_room);
+    struct bytes message_id = bytes_of(message_room, make_message_id(view, message_room));
+    struct shipment *shipment =
+        shipment_of(lane, view, room_of(view, properties, id.len + message_id.len));
+    const struct target *target = &shipment->kept->settings.target;
+    struct delivery *delivery = &shipment->delivery;
+    struct packer packer = {.at = shipment->room};
+    bool http = target->type == TARGET_HTTP;
+    pack_headers(&packer, properties, delivery);
+    delivery->target = target;
+    delivery->url = properties->url.len ? pack(&packer, properties->url)
+                    : http              ? target->http.url
+                                        : (struct bytes){0};
+    delivery->key = pack(&packer, properties->key);
+    delivery->amqp = pack(&packer, properties->amqp);
+    pack_labels(&packer, properties, delivery);
+    delivery->topic = pack(&packer, view->topic);
+    delivery->id = pack(&packer, id);
+    delivery->message_id = pack(&packer, message_id);
+    delivery->content_type = pack(&packer, view->content_type);
+    delivery->body = pack(&packer, view->body);
+    delivery->body_kind = view->body_kind;
+    delivery->attempt = (uint32_t)view->failures + 1;
+    delivery->due_us = view->due_us;
+    delivery->timeout_us =
+        http && target->http.timeout_us ? target->http.timeout_us : pump->options.timeout_us;
+    plan_retry(shipment, view);
+    return shipment;
+}
+
+/* It can never be sent: it is buried, and says why. */
+static void refuse(struct shipment *shipment, struct bytes reason)
+{
+    struct outcome outcome = {.kind = OUTCOME_REFUSED, .retry_after_us = -1, .reason = reason};
+    count_outcome(shipment->pump, &outcome);
+    write_note(shipment, &outcome);
+    bury(shipment);
+}
+
+/* It has no slot, or its receiver no room: when is it to come again? */
+static void put_off(struct shipment *shipment)
+{
+    struct lane *lane = shipment->lane;
+    struct origin *origin = shipment->origin, *of_key = shipment->of_key;
+    int64_t now_us = pump_now(lane->pump), due_us = 0;
+    bool slots = pump_slots(shipment->pump) > 0;
+    if (slots && of_key && !origin_credit(of_key, now_us))
+        due_us = origin_slot(of_key, now_us);
+    else if (slots && origin != lane->origin) /* the lane does not wait for this receiver */
+        due_us = origin_slot(origin, now_us);
+    shipment_return(shipment, due_us);
+}
+
+void shipment_arrive(struct lane *lane, const struct job_view *view)
+{
+    struct pump *pump = lane->pump;
+    struct job_properties properties;
+    if (pump->draining || !lane->kept || lane_is_others(lane) || !pump_slots(pump) ||
+        !pump_has_memory(pump)) {
+        shipment_return(shipment_of(lane, view, 0), 0);
+        return;
+    }
+    arena_reset(&pump->scratch);
+    enum err err = job_properties_read(view->properties, &pump->scratch, &properties, NULL);
+    if (err)
+        memset(&properties, 0, sizeof(properties));
+    struct shipment *shipment = copy(lane, view, &properties);
+    const struct target *target = shipment->delivery.target;
+    shipment->origin = origin_of(pump, target, shipment->delivery.url);
+    if (properties.url.len && pump->options.refuses_urls) { /* pushed before that was so */
+        refuse(shipment, BYTES("the job has a URL of its own, and push.job_targets is off"));
+        return;
+    }
+    if (err || !shipment->origin) {
+        refuse(shipment, err ? BYTES("the job's properties cannot be read")
+                             : BYTES("neither the job nor its topic has a URL to send to"));
+        return;
+    }
+    shipment->of_key = origin_of_key(lane, shipment->delivery.key);
+    if (lane_is_ordered(lane) && shipment->delivery.key.len) {
+        arm_lease(shipment);
+        if (!key_order_arrive(lane->keys, shipment))
+            return;
+        if (!shipment_go(shipment))
+            list_add_tail(&pump->ready, &shipment->place);
+        return;
+    }
+    if (!shipment_go(shipment))
+        put_off(shipment);
+}
+
+/* ---- the turn, and the end ---- */
+
+bool shipments_step(struct pump *pump)
+{
+    while (!list_empty(&pump->outbox)) {
+        if (budget_spent(pump->options.budget))
+            return true;
+        struct list *place = pump->outbox.next;
+        list_remove(place);
+        submit_end(LIST_ENTRY(place, struct shipment, place));
+    }
+    /* Only now: an answer may have come at once, and have made another one ready. */
+    struct list *last = pump->ready.prev;
+    while (!list_empty(&pump->ready) && pump_slots(pump)) {
+        struct list *place = pump->ready.next;
+        list_remove(place);
+        struct shipment *shipment = LIST_ENTRY(place, struct shipment, place);
+        budget_spend(pump->options.budget, END_NS);
+        if (!shipment_go(shipment))
+            list_add_tail(&pump->ready, place);
+        if (place == last)
+            break;
+    }
+    return !list_empty(&pump->outbox);
+}
+
+static struct shipment *next_of(struct shipment *shipment)
+{
+    return LIST_ENTRY(shipment->all.next, struct shipment, all);
+}
+
+void shipments_give_back(struct pump *pump, const struct lane *lane)
+{
+    struct shipment *shipment = LIST_ENTRY(pump->shipments.next, struct shipment, all);
+    while (&shipment->all != &pump->shipments) {
+        struct shipment *next = next_of(shipment);
+        bool meant = !lane || shipment->lane == lane;
+        if (meant && shipment->state == SHIP_HELD && !shipment->asked)
+            shipment_return(shipment, 0);
+        shipment = next;
+    }
+}
+
+void shipments_end(struct pump *pump)
+{
+    while (!list_empty(&pump->shipments)) {
+        struct shipment *shipment = LIST_ENTRY(pump->shipments.next, struct shipment, all);
+        bool submitted = shipment->asked && shipment->state == SHIP_ENDING;
+        if (shipment->asked)
+            pump->options.door->cancel(pump->options.door, &shipment->ticket);
+        shipment->asked = false;
+        if (shipment->entry)
+            key_order_left(shipment, 0);
+        if (shipment->state == SHIP_SENT && shipment->origin)
+            origin_ended(shipment->origin);
+        if (shipment->state == SHIP_SENT && shipment->of_key)
+            origin_ended(shipment->of_key);
+        if (shipment->state != SHIP_ENDING && shipment->lane) {
+            shipment->end.why = RELEASE_UNDELIVERED;
+            shipment->end_kind = CMD_RELEASE;
+        }
+        shipment->state = SHIP_ENDING;
+        shipment->unheard = true;
+        if (submitted || !shipment->lane)
+            shipment_free(shipment);
+        else
+            submit_end(shipment);
+    }
+}

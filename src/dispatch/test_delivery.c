@@ -1,0 +1,95 @@
+/*
+ * A delivery without a job, which somebody asked for to see what comes back. It takes a slot, and
+ * nothing else: no limit, breaker or window knows of it.
+ */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "dispatch/pump_parts.h"
+
+enum { TESTS_MAX = 16, TEST_ID_MAX = 40 };
+
+static struct bytes copy_to(char **at, struct bytes from)
+{
+    struct bytes to = bytes_of(*at, from.len);
+    if (from.len)
+        memcpy(*at, from.at, from.len);
+    *at += from.len;
+    return to;
+}
+
+/* Can it be sent now? Then *out_sink is who sends it. */
+static enum err check(struct pump *pump, const struct settings_kept *kept,
+                      struct push_sink **out_sink)
+{
+    if (pump->draining)
+        return ERR_DRAINING;
+    if (!kept || kept->settings.target.type == TARGET_NONE)
+        return ERR_NOT_FOUND;
+    const struct target *target = &kept->settings.target;
+    if (target->type == TARGET_HTTP && !target->http.url.len)
+        return ERR_INVALID;
+    struct push_sink *sink = sink_of(pump, target);
+    if (!sink)
+        return ERR_UNSUPPORTED;
+    if (pump->tests >= TESTS_MAX || !pump_slots(pump) || !pump_has_memory(pump) ||
+        !sink->sink->verbs->ready(sink->sink, NULL))
+        return ERR_AGAIN;
+    *out_sink = sink;
+    return OK;
+}
+
+static void fill_in(struct shipment *shipment, const struct pump_test *test)
+{
+    struct pump *pump = shipment->pump;
+    struct delivery *delivery = &shipment->delivery;
+    const struct target *target = &shipment->kept->settings.target;
+    char *at = shipment->room;
+    bool http = target->type == TARGET_HTTP;
+    int len = snprintf(at, TEST_ID_MAX, "msg_test_%016llx", (unsigned long long)pump_random(pump));
+    delivery->message_id = bytes_of(at, (size_t)len);
+    at += TEST_ID_MAX;
+    delivery->topic = copy_to(&at, test->topic);
+    delivery->content_type = copy_to(&at, test->content_type);
+    delivery->body = copy_to(&at, test->body);
+    delivery->body_kind = test->body_kind;
+    delivery->target = target;
+    delivery->id = BYTES("test");
+    delivery->url = http ? target->http.url : (struct bytes){0};
+    delivery->attempt = 1;
+    delivery->due_us = pump_now(pump);
+    delivery->timeout_us =
+        http && target->http.timeout_us ? target->http.timeout_us : pump->options.timeout_us;
+}
+
+enum err pump_test_send(struct pump *pump, struct pump_test *test)
+{
+    struct settings_kept *kept = registry_hold(pump->options.registry, test->topic);
+    struct push_sink *sink;
+    enum err err = check(pump, kept, &sink);
+    if (err) {
+        registry_drop(pump->options.registry, kept);
+        return err;
+    }
+    struct shipment *shipment =
+        shipment_new(pump, TEST_ID_MAX + test->topic.len + test->content_type.len + test->body.len);
+    shipment->kept = kept;
+    shipment->test = test;
+    shipment->slot = true;
+    pump->counts.in_flight++;
+    pump->tests++;
+    fill_in(shipment, test);
+    test->shipment = shipment;
+    shipment->state = SHIP_SENT;
+    sink->sink->verbs->send(sink->sink, &shipment->delivery);
+    return OK;
+}
+
+void pump_test_cancel(struct pump *pump, struct pump_test *test)
+{
+    struct shipment *shipment = test->shipment;
+    (void)pump;
+    if (shipment)
+        shipment->test = NULL;
+    test->shipment = NULL;
+}

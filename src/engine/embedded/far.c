@@ -1,0 +1,376 @@
+/*
+ * Commands that name a far job: one that the core does not have in memory, because its record lies
+ * in a slice of the store. The core knows where it may lie; the disk's threads read it, and the
+ * command waits, as a copy: other commands are done before it (SUBMIT_PARKED). Then the job arrives
+ * in the core, and the command is done as on any other job; if that left it as it was, it departs
+ * again to where it came from.
+ *
+ * What the disk brings is trusted only if the job is still far at that place; if it is not, the
+ * command begins again. So two commands on one job need no order of their own: each is done in one
+ * turn, on what is there then.
+ *
+ * A far job that is changed is written to the log as a whole first: a later move of it must not
+ * need a record in a slice that nobody has loaded.
+ */
+#include "base/check.h"
+#include "base/mem.h"
+#include "engine/embedded/parts.h"
+
+/* Work for taking a record that has come, and for writing it again. */
+enum { ARRIVE_NS = 2000, BODY_BYTES_PER_NS = 4 };
+
+/* Lies in one piece of memory with what the command borrowed. */
+struct far_command {
+    struct waiting_reply head;
+    struct list link;
+    struct embedded *embedded;
+    struct cmd cmd;
+    struct far_fetch fetch;
+    uint32_t tried_count;
+    /* Places whose records are other jobs': the last ones, because between two reads others may
+       have come in the place of those that were candidates. */
+    uint64_t tried[FAR_CANDIDATES_MAX];
+};
+
+/* ---- a copy of the command ---- */
+
+static size_t borrowed_bytes(const struct cmd *cmd)
+{
+    const struct cmd_push *push = &cmd->push;
+    const struct cmd_job *job = &cmd->job;
+    if (cmd->kind == CMD_PUSH)
+        return push->retry_count * sizeof(push->retry_us[0]) + push->id.len + push->topic.len +
+               push->content_type.len + push->body.len + push->properties.len;
+    return job->ref.id.len + job->note.len + job->content_type.len + job->body.len +
+           job->properties.len;
+}
+
+static char *copy_bytes(char *room, struct bytes *bytes)
+{
+    if (bytes->len)
+        memcpy(room, bytes->at, bytes->len);
+    bytes->at = room;
+    return room + bytes->len;
+}
+
+static void copy_push(struct cmd_push *push, char *room)
+{
+    struct bytes retry = bytes_of(push->retry_us, push->retry_count * sizeof(push->retry_us[0]));
+    room = copy_bytes(room, &retry);
+    push->retry_us = (const int64_t *)(const void *)retry.at;
+    room = copy_bytes(room, &push->id);
+    room = copy_bytes(room, &push->topic);
+    room = copy_bytes(room, &push->content_type);
+    room = copy_bytes(room, &push->body);
+    (void)copy_bytes(room, &push->properties);
+}
+
+static void copy_job(struct cmd_job *job, char *room)
+{
+    room = copy_bytes(room, &job->ref.id);
+    room = copy_bytes(room, &job->note);
+    room = copy_bytes(room, &job->content_type);
+    room = copy_bytes(room, &job->body);
+    (void)copy_bytes(room, &job->properties);
+}
+
+static struct job_ref named_by(const struct cmd *cmd)
+{
+    if (cmd->kind == CMD_PUSH)
+        return (struct job_ref){.id = cmd->push.id};
+    return cmd->job.ref;
+}
+
+/* ---- one record after the other ---- */
+
+static bool was_tried(const struct far_command *command, uint64_t where)
+{
+    for (uint32_t i = 0; i < command->tried_count && i < FAR_CANDIDATES_MAX; i++) {
+        if (command->tried[i] == where)
+            return true;
+    }
+    return false;
+}
+
+/* The next place where the job's record may lie. False: there is none any more. */
+static bool next_place(const struct far_command *command, uint64_t *out_where)
+{
+    uint64_t places[FAR_CANDIDATES_MAX];
+    struct job_ref ref = named_by(&command->cmd);
+    if (core_holds(command->embedded->core, &ref))
+        return false;
+    uint32_t count = core_far_find(command->embedded->core, &ref, places);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!was_tried(command, places[i])) {
+            *out_where = places[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static void fetched(struct far_fetch *fetch)
+{
+    struct far_command *command = fetch->owner;
+    list_remove(&command->link);
+    list_add_tail(&command->embedded->far_commands.whole, &command->link);
+    command->embedded->busy = true; /* a read from the page cache ends after this turn's work */
+}
+
+static void fetch(struct far_command *command, uint64_t where)
+{
+    struct embedded *embedded = command->embedded;
+    command->fetch = (struct far_fetch){.where = where, .done = fetched, .owner = command};
+    list_add_tail(&embedded->far_commands.reading, &command->link);
+    store_far_fetch(embedded->store, &command->fetch);
+}
+
+bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
+               enum submitted *out_submitted)
+{
+    uint64_t places[FAR_CANDIDATES_MAX];
+    enum cmd_subject subject = cmd_traits(cmd->kind)->subject;
+    if (subject == CMD_ON_TOPICS)
+        return far_visit_begin(embedded, cmd, ticket, out_submitted);
+    if (subject != CMD_ON_JOB && (subject != CMD_ON_NEW_JOB || !cmd->push.id.len))
+        return false;
+    struct job_ref ref = named_by(cmd);
+    if (core_holds(embedded->core, &ref) || !core_far_find(embedded->core, &ref, places))
+        return false;
+    struct far_command *command = mem_zalloc(sizeof(*command) + borrowed_bytes(cmd));
+    command->head = (struct waiting_reply){.ticket = ticket, .why = WAITS_FOR_FAR};
+    command->embedded = embedded;
+    command->cmd = *cmd;
+    if (cmd->kind == CMD_PUSH)
+        copy_push(&command->cmd.push, (char *)(command + 1));
+    else
+        copy_job(&command->cmd.job, (char *)(command + 1));
+    embedded->far_commands.count++;
+    fetch(command, places[0]);
+    if (ticket)
+        ticket->held = &command->head;
+    *out_submitted = ticket ? SUBMIT_PARKED : SUBMIT_ANSWERED;
+    return true;
+}
+
+static void end(struct far_command *command)
+{
+    struct embedded *embedded = command->embedded;
+    store_far_fetch_end(embedded->store, &command->fetch);
+    list_remove(&command->link);
+    embedded->far_commands.count--;
+    mem_free(command);
+}
+
+static void refuse(struct far_command *command, enum err err)
+{
+    struct ticket *ticket = command->head.ticket;
+    if (!ticket)
+        return;
+    ticket->held = NULL;
+    ticket->answered(ticket, &(struct reply){.err = err, .kind = command->cmd.kind});
+}
+
+/* ---- the record has come ---- */
+
+static bool is_named(const struct far_command *command, const struct event *event)
+{
+    struct job_ref ref = named_by(&command->cmd);
+    return ref.id.len ? bytes_eq(ref.id, event->id) : ref.seq == event->job.seq;
+}
+
+/* Will the job, which is delayed, be another than its record says, and go on living? */
+static bool changes_job(const struct cmd *cmd)
+{
+    bool may = cmd_traits(cmd->kind)->states >> JOB_DELAYED & 1;
+    return may && (cmd->kind == CMD_RUN || cmd->kind == CMD_KICK || cmd->kind == CMD_RESCHEDULE ||
+                   cmd->kind == CMD_RESERVE_JOB);
+}
+
+enum err far_may_stay(const struct embedded *embedded, const struct event *event)
+{
+    if (store_failed(embedded->store))
+        return ERR_STORE_FAILED;
+    if (!core_has_memory(embedded->core))
+        return ERR_MEMORY_LIMIT;
+    size_t payload =
+        event->id.len + event->content_type.len + event->body.len + event->properties.len;
+    return store_admit(embedded->store, payload);
+}
+
+void far_write_again(struct embedded *embedded, const struct event *event)
+{
+    budget_spend(embedded->budget, (int64_t)event->body.len / BODY_BYTES_PER_NS);
+    bool written = core_relocate(embedded->core, event, event->record.where);
+    CHECK(written); /* it has just arrived */
+}
+
+static void do_on_arrived(struct far_command *command, const struct event *event)
+{
+    struct embedded *embedded = command->embedded;
+    struct cmd *cmd = &command->cmd;
+    if (cmd->kind == CMD_RESCHEDULE && cmd->job.has_body)
+        cmd->job.properties = event->properties; /* which it keeps */
+    if (changes_job(cmd) && core_allows(embedded->core, cmd))
+        far_write_again(embedded, event);
+    if (command->head.ticket)
+        command->head.ticket->held = NULL;
+    (void)embedded_do(embedded, cmd, command->head.ticket);           /* the ticket is told of it */
+    (void)core_depart(embedded->core, event->job.seq, event->record); /* if it is as it was */
+}
+
+/* There is no such far job: it may have come back, or never have been. */
+static void do_without(struct far_command *command)
+{
+    struct ticket *ticket = command->head.ticket;
+    enum submitted submitted;
+    if (ticket)
+        ticket->held = NULL;
+    if (!reschedule_begin(command->embedded, &command->cmd, ticket, &submitted))
+        (void)embedded_do(command->embedded, &command->cmd, ticket); /* the ticket is told of it */
+}
+
+/* Is the job that the command names still where it was looked for? */
+static bool is_candidate(const struct far_command *command)
+{
+    uint64_t places[FAR_CANDIDATES_MAX];
+    struct job_ref ref = named_by(&command->cmd);
+    uint32_t count = core_far_find(command->embedded->core, &ref, places);
+    for (uint32_t i = 0; i < count; i++) {
+        if (places[i] == command->fetch.where)
+            return true;
+    }
+    return false;
+}
+
+/* False: the command goes on at another place. */
+static bool try_next(struct far_command *command)
+{
+    uint64_t where;
+    if (!next_place(command, &where)) {
+        do_without(command);
+        return true;
+    }
+    store_far_fetch_end(command->embedded->store, &command->fetch);
+    list_remove(&command->link);
+    fetch(command, where);
+    return false;
+}
+
+static void go_on(struct far_command *command)
+{
+    struct embedded *embedded = command->embedded;
+    const struct event *event = &command->fetch.event;
+    bool over = true, there = is_candidate(command);
+    enum err err = command->fetch.err;
+    bool named = !err && is_named(command, event);
+    if (named && changes_job(&command->cmd))
+        err = far_may_stay(embedded, event);
+    budget_spend(embedded->budget, ARRIVE_NS);
+    if (there && !err && !named) {
+        command->tried[command->tried_count++ % FAR_CANDIDATES_MAX] = command->fetch.where;
+        over = try_next(command);
+    } else if (!there) {
+        over = try_next(command);
+    } else if (named && !err && core_arrive(embedded->core, event)) {
+        do_on_arrived(command, event);
+    } else {
+        refuse(command, err ? err : ERR_DAMAGED);
+    }
+    if (over)
+        end(command);
+}
+
+void far_turn(struct embedded *embedded)
+{
+    struct list *whole = &embedded->far_commands.whole;
+    for (unsigned steps = 0; !list_empty(whole); steps++) {
+        if (steps > 0 && budget_spent(embedded->budget)) {
+            embedded->busy = true;
+            return;
+        }
+        go_on(LIST_ENTRY(whole->next, struct far_command, link));
+    }
+}
+
+/* ---- the end of who asked, and of all ---- */
+
+void far_cancel(struct waiting_reply *reply)
+{
+    end((struct far_command *)reply); /* its first member */
+}
+
+static void give_up(struct list *list)
+{
+    while (!list_empty(list)) {
+        struct far_command *command = LIST_ENTRY(list->next, struct far_command, link);
+        refuse(command, ERR_STORE_FAILED);
+        end(command);
+    }
+}
+
+void far_give_up_all(struct embedded *embedded)
+{
+    give_up(&embedded->far_commands.whole);
+    give_up(&embedded->far_commands.reading);
+    CHECK(embedded->far_commands.count == 0);
+}
+
+void far_commands_init(struct far_commands *all)
+{
+    list_init(&all->reading);
+    list_init(&all->whole);
+}
+
+/* ---- the store's callbacks ---- */
+
+/* The key is the store's, which is not open yet when it first asks. */
+static struct core *core_of(struct store_callbacks *callbacks)
+{
+    struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, store_callbacks);
+    if (!embedded->has_far)
+        core_use_far_key(embedded->core, store_far_key(callbacks->store));
+    embedded->has_far = true;
+    return embedded->core;
+}
+
+static bool spill(struct store_callbacks *callbacks, const struct event *event, uint64_t where,
+                  int64_t due_after_us, struct event *out_job)
+{
+    return core_spill(core_of(callbacks), event, where, due_after_us, out_job);
+}
+
+static bool depart(struct store_callbacks *callbacks, uint64_t seq, struct stored record)
+{
+    return core_depart(core_of(callbacks), seq, record);
+}
+
+static bool far_visited(struct store_callbacks *callbacks, struct bytes *out_topic)
+{
+    return far_visit_topic(LIST_ENTRY(callbacks, struct embedded, store_callbacks), out_topic);
+}
+
+static bool arrive(struct store_callbacks *callbacks, const struct event *event)
+{
+    return core_arrive(core_of(callbacks), event);
+}
+
+static bool far_room(struct store_callbacks *callbacks)
+{
+    return core_has_memory(core_of(callbacks));
+}
+
+static enum err replay_far(struct store_callbacks *callbacks, const struct far_job *job)
+{
+    return core_replay_far(core_of(callbacks), job);
+}
+
+void far_callbacks(struct store_callbacks *callbacks)
+{
+    callbacks->spill = spill;
+    callbacks->depart = depart;
+    callbacks->far_visited = far_visited;
+    callbacks->arrive = arrive;
+    callbacks->far_room = far_room;
+    callbacks->replay_far = replay_far;
+}

@@ -1,0 +1,419 @@
+/*
+ * Commands on the delayed jobs of a topic, some of which are far. The store finds the first of them
+ * in its slices, the disk's threads read their records, and they arrive in the core for a visit;
+ * the command is done as if all were in memory, and then those that it has left as they were depart
+ * again. What is cleared is deleted on arrival, because the core would look for it among all jobs.
+ *
+ * Who only wants to know when the first is due looks at its record, and nobody visits.
+ *
+ * One visit at a time, the others wait for their turn: a job must not depart after one visit while
+ * the next, for which it was not read, looks for it. For the same reason the store lets no jobs of
+ * the topic depart meanwhile; those that have waited for that do before the next visit begins.
+ */
+#include "base/check.h"
+#include "base/mem.h"
+#include "engine/embedded/parts.h"
+
+enum {
+    PAGE_MAX = 1000,
+    ARRIVE_NS = 2000,
+    STEPS_MIN = 16, /* records handled even if the budget is spent */
+};
+
+enum visit_step {
+    VISIT_BEGINS,
+    VISIT_READS,  /* its page */
+    VISIT_TAKES,  /* the page's jobs in */
+    VISIT_ASKS,   /* the core, which has not answered yet */
+    VISIT_LEAVES, /* the jobs depart again */
+};
+
+/* Lies in one piece of memory with what the command borrowed. */
+struct far_visit {
+    struct waiting_reply head; /* the reply's ticket is that of who asked */
+    struct list link;
+    struct embedded *embedded;
+    struct cmd cmd;
+    struct ticket inner; /* the command's, once it is done in the core */
+    enum visit_step step;
+    struct far_page page;
+    bool reading;     /* store_far_page_end() is due */
+    bool read;        /* the page has come */
+    bool answered;    /* nobody waits any more */
+    uint32_t here;    /* jobs of the page that are in memory now */
+    uint32_t next;    /* of the page's records */
+    uint32_t cleared; /* CLEAR_TOPIC: jobs that were deleted */
+};
+
+static bool only_looks(const struct far_visit *visit)
+{
+    return visit->cmd.kind == CMD_TOPIC;
+}
+
+/* It can go on: in far_visit_turn(). */
+static void make_ready(struct far_visit *visit)
+{
+    visit->embedded->busy = true;
+    if (!only_looks(visit))
+        return;
+    list_remove(&visit->link);
+    list_add_tail(&visit->embedded->far_visits.ready, &visit->link);
+}
+
+static char *copy_bytes(char *room, struct bytes *bytes)
+{
+    if (bytes->len)
+        memcpy(room, bytes->at, bytes->len);
+    bytes->at = room;
+    return room + bytes->len;
+}
+
+bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
+                     enum submitted *out_submitted)
+{
+    struct far_after after;
+    if (!core_wants_far(embedded->core, cmd, &after))
+        return false;
+    struct far_visit *visit = mem_zalloc(sizeof(*visit) + cmd->topic.topic.len +
+                                         cmd->topic.cursor.len + cmd->topic.settings.len);
+    visit->head = (struct waiting_reply){.ticket = ticket, .why = WAITS_FOR_VISIT};
+    visit->embedded = embedded;
+    visit->cmd = *cmd;
+    char *room = copy_bytes((char *)(visit + 1), &visit->cmd.topic.topic);
+    room = copy_bytes(room, &visit->cmd.topic.cursor);
+    (void)copy_bytes(room, &visit->cmd.topic.settings);
+    struct far_visits *all = &embedded->far_visits;
+    list_add_tail(only_looks(visit) ? &all->ready : &all->waiting, &visit->link);
+    embedded->far_visits.count++;
+    embedded->busy = true; /* for far_visit_turn() */
+    if (ticket)
+        ticket->held = &visit->head;
+    *out_submitted = ticket ? SUBMIT_PARKED : SUBMIT_ANSWERED;
+    return true;
+}
+
+/* ---- the page ---- */
+
+static void page_read(struct far_page *page)
+{
+    struct far_visit *visit = page->owner;
+    visit->read = true;
+    make_ready(visit);
+}
+
+/* False: none of the topic's jobs are far any more. */
+static bool read_page(struct far_visit *visit)
+{
+    struct far_after after;
+    const struct cmd_topic *asked = &visit->cmd.topic;
+    if (!core_wants_far(visit->embedded->core, &visit->cmd, &after))
+        return false;
+    uint32_t max = asked->max < PAGE_MAX ? asked->max : PAGE_MAX;
+    visit->page = (struct far_page){
+        .topic = asked->topic,
+        .due_us = after.due_us,
+        .seq = after.seq,
+        .max = after.one ? 1 : max,
+        .with_bodies = visit->cmd.kind == CMD_KICK_TOPIC, /* they are written again */
+        .done = page_read,
+        .owner = visit,
+    };
+    visit->reading = true;
+    visit->read = false;
+    visit->next = visit->here = 0;
+    store_far_page(visit->embedded->store, &visit->page);
+    return true;
+}
+
+static void end_page(struct far_visit *visit)
+{
+    if (visit->reading)
+        store_far_page_end(visit->embedded->store, &visit->page);
+    visit->reading = visit->read = false;
+}
+
+/* ---- arriving and leaving ---- */
+
+static void clear_one(struct far_visit *visit, uint64_t seq)
+{
+    struct embedded *embedded = visit->embedded;
+    struct cmd cmd = {.kind = CMD_DELETE, .job = {.ref.seq = seq, .brief = true}};
+    (void)core_apply(embedded->core, embedded->loop->now_us, &cmd, NULL);
+    visit->cleared++;
+}
+
+static enum err take_one(struct far_visit *visit, const struct event *event)
+{
+    struct embedded *embedded = visit->embedded;
+    uint64_t seq = event->job.seq;
+    bool kicks = visit->cmd.kind == CMD_KICK_TOPIC;
+    enum err err = kicks ? far_may_stay(embedded, event) : OK;
+    budget_spend(embedded->budget, ARRIVE_NS);
+    if (err)
+        return err;
+    if (!core_arrive(embedded->core, event)) {
+        visit->here += core_holds(embedded->core, &(struct job_ref){.seq = seq});
+        return OK;
+    }
+    visit->here++;
+    if (visit->cmd.kind == CMD_CLEAR_TOPIC)
+        clear_one(visit, seq);
+    if (kicks)
+        far_write_again(embedded, event);
+    return OK;
+}
+
+/* True: all are here, or *out_err says why not. */
+static bool take_all(struct far_visit *visit, enum err *out_err)
+{
+    *out_err = OK;
+    for (unsigned steps = 0; visit->next < visit->page.count && !*out_err; steps++) {
+        if (steps >= STEPS_MIN && budget_spent(visit->embedded->budget))
+            return false;
+        *out_err = take_one(visit, &visit->page.events[visit->next++]);
+    }
+    return true;
+}
+
+/* Those that are as they were. True: all that will. */
+static bool leave_all(struct far_visit *visit)
+{
+    for (unsigned steps = 0; visit->next > 0; steps++) {
+        if (steps >= STEPS_MIN && budget_spent(visit->embedded->budget))
+            return false;
+        const struct event *event = &visit->page.events[--visit->next];
+        budget_spend(visit->embedded->budget, ARRIVE_NS);
+        (void)core_depart(visit->embedded->core, event->job.seq, event->record);
+    }
+    return true;
+}
+
+/* ---- the command ---- */
+
+/* Of the topic the core knows when the first job in memory is due. */
+static void answer_topic(const struct far_visit *visit, struct ticket *ticket,
+                         const struct reply *reply)
+{
+    struct reply whole = *reply;
+    struct topic_view view = *reply->topics;
+    int64_t far_us = visit->page.events[0].job.due_us;
+    if (view.next_due_us == 0 || far_us < view.next_due_us)
+        view.next_due_us = far_us;
+    whole.topics = &view;
+    ticket->answered(ticket, &whole);
+}
+
+/* Far jobs that cannot be read are counted, but who clears a topic must not ask for them without an
+ * end.
+ */
+static void answer_cleared(const struct far_visit *visit, struct ticket *ticket,
+                           const struct reply *reply)
+{
+    struct reply whole = *reply;
+    whole.more = whole.more && (whole.count > 0 || visit->page.more);
+    ticket->answered(ticket, &whole);
+}
+
+static void inner_answered(struct ticket *inner, const struct reply *reply)
+{
+    struct far_visit *visit = LIST_ENTRY(inner, struct far_visit, inner);
+    struct ticket *ticket = visit->head.ticket;
+    visit->answered = true;
+    make_ready(visit); /* its jobs leave */
+    if (!ticket)
+        return;
+    visit->head.ticket = NULL;
+    ticket->held = NULL;
+    if (only_looks(visit) && reply->topics && visit->read && visit->page.count)
+        answer_topic(visit, ticket, reply);
+    else if (visit->cmd.kind == CMD_CLEAR_TOPIC && visit->read)
+        answer_cleared(visit, ticket, reply);
+    else
+        ticket->answered(ticket, reply);
+}
+
+static void refuse(struct far_visit *visit, enum err err)
+{
+    inner_answered(&visit->inner, &(struct reply){.err = err, .kind = visit->cmd.kind});
+    visit->step = VISIT_LEAVES;
+}
+
+static void reply_cleared(struct far_visit *visit)
+{
+    struct embedded *embedded = visit->embedded;
+    struct reply reply = {.kind = CMD_CLEAR_TOPIC,
+                          .count = visit->cleared,
+                          .more = core_delayed_count(embedded->core, visit->cmd.topic.topic) > 0};
+    embedded->core_callbacks.reply(&embedded->core_callbacks, &visit->inner, &reply);
+}
+
+static void ask(struct far_visit *visit)
+{
+    visit->step = VISIT_ASKS;
+    visit->inner = (struct ticket){.answered = inner_answered};
+    if (visit->cleared) {
+        reply_cleared(visit);
+        return;
+    }
+    /* Jobs in memory may be due after far ones that are not on the page. */
+    if (visit->here && visit->page.more && visit->cmd.topic.max > visit->here)
+        visit->cmd.topic.max = visit->here;
+    (void)embedded_do(visit->embedded, &visit->cmd, &visit->inner);
+}
+
+static void take(struct far_visit *visit)
+{
+    enum err err = visit->page.err;
+    bool failed = store_failed(visit->embedded->store);
+    if (!err && failed && cmd_traits(visit->cmd.kind)->changes)
+        err = ERR_STORE_FAILED;
+    if (only_looks(visit) && !err) {
+        ask(visit);
+        return;
+    }
+    if (!err && !take_all(visit, &err))
+        return;
+    if (err)
+        refuse(visit, err);
+    else if (visit->here == 0 && visit->page.more)
+        visit->step = VISIT_LEAVES; /* all of them ended meanwhile: others are in their place */
+    else
+        ask(visit);
+}
+
+/* A slice of its work. True: it waits, or there is no time left. */
+static bool work(struct far_visit *visit)
+{
+    switch (visit->step) {
+    case VISIT_BEGINS:
+        if (visit->answered)
+            visit->step = VISIT_LEAVES;
+        else if (read_page(visit))
+            visit->step = VISIT_READS;
+        else
+            ask(visit);
+        return false;
+    case VISIT_READS:
+        if (!visit->read)
+            return true;
+        visit->step = visit->answered ? VISIT_LEAVES : VISIT_TAKES;
+        return false;
+    case VISIT_TAKES:
+        take(visit);
+        visit->embedded->busy |= visit->step == VISIT_TAKES;
+        return visit->step == VISIT_TAKES;
+    case VISIT_ASKS:
+        if (visit->answered)
+            visit->step = VISIT_LEAVES;
+        return !visit->answered;
+    case VISIT_LEAVES:
+        if (!leave_all(visit)) {
+            visit->embedded->busy = true;
+            return true;
+        }
+        end_page(visit);
+        visit->step = VISIT_BEGINS; /* again, unless it was answered */
+        return visit->answered;
+    }
+    return true; /* there is no other step */
+}
+
+static void end(struct far_visit *visit)
+{
+    struct embedded *embedded = visit->embedded;
+    end_page(visit);
+    list_remove(&visit->link);
+    embedded->far_visits.count--;
+    mem_free(visit);
+}
+
+static void look(struct embedded *embedded)
+{
+    struct list *ready = &embedded->far_visits.ready;
+    for (unsigned steps = 0; !list_empty(ready); steps++) {
+        if (steps >= STEPS_MIN && budget_spent(embedded->budget)) {
+            embedded->busy = true;
+            return;
+        }
+        struct far_visit *visit = LIST_ENTRY(ready->next, struct far_visit, link);
+        list_remove(&visit->link);
+        list_add_tail(&embedded->far_visits.looking, &visit->link);
+        budget_spend(embedded->budget, ARRIVE_NS);
+        while (!work(visit))
+            ;
+        if (visit->step == VISIT_BEGINS)
+            end(visit);
+    }
+}
+
+static struct far_visit *first_visit(const struct embedded *embedded)
+{
+    const struct list *waiting = &embedded->far_visits.waiting;
+    return list_empty(waiting) ? NULL : LIST_ENTRY(waiting->next, struct far_visit, link);
+}
+
+bool far_visit_topic(const struct embedded *embedded, struct bytes *out_topic)
+{
+    const struct far_visit *visit = first_visit(embedded);
+    if (!visit || visit->step == VISIT_BEGINS)
+        return false;
+    *out_topic = visit->cmd.topic.topic;
+    return true;
+}
+
+void far_visit_turn(struct embedded *embedded)
+{
+    struct list *waiting = &embedded->far_visits.waiting;
+    look(embedded);
+    struct far_visit *visit;
+    while ((visit = first_visit(embedded)) != NULL) {
+        if (visit->step == VISIT_BEGINS && store_far_departs(embedded->store))
+            return; /* the store's turn comes within a millisecond, and then ours */
+        while (!work(visit))
+            ;
+        if (visit->step != VISIT_BEGINS)
+            return;
+        end(visit);
+        if (!list_empty(waiting) && budget_spent(embedded->budget)) {
+            embedded->busy = true;
+            return;
+        }
+    }
+}
+
+void far_visit_cancel(struct waiting_reply *reply)
+{
+    struct far_visit *visit = (struct far_visit *)reply; /* its first member */
+    struct embedded *embedded = visit->embedded;
+    if (visit->step == VISIT_ASKS && !visit->answered)
+        embedded->engine.verbs->cancel(&embedded->engine, &visit->inner);
+    visit->answered = true;
+    make_ready(visit);
+}
+
+static void give_up(struct embedded *embedded, struct list *list)
+{
+    while (!list_empty(list)) {
+        struct far_visit *visit = LIST_ENTRY(list->next, struct far_visit, link);
+        if (visit->step == VISIT_ASKS && !visit->answered)
+            embedded->engine.verbs->cancel(&embedded->engine, &visit->inner);
+        if (!visit->answered)
+            refuse(visit, ERR_STORE_FAILED);
+        end(visit);
+    }
+}
+
+void far_visit_give_up_all(struct embedded *embedded)
+{
+    give_up(embedded, &embedded->far_visits.waiting);
+    give_up(embedded, &embedded->far_visits.looking);
+    give_up(embedded, &embedded->far_visits.ready);
+    CHECK(embedded->far_visits.count == 0);
+}
+
+void far_visits_init(struct far_visits *all)
+{
+    list_init(&all->waiting);
+    list_init(&all->looking);
+    list_init(&all->ready);
+}

@@ -1,0 +1,133 @@
+/*
+ * The history of jobs: what the core tells goes to the store; a question for it waits until the
+ * disk's threads have looked.
+ */
+#include "base/check.h"
+#include "base/mem.h"
+#include "engine/embedded/parts.h"
+
+enum { HAPPENINGS_MAX = 1000 }; /* shown of one id */
+
+/* Lies in one piece of memory with the id. */
+struct history_question {
+    struct waiting_reply head;
+    struct list link; // embedded::questions
+    struct embedded *embedded;
+    struct history_find find;
+    bool whole;
+};
+
+void history_tell(struct event_sink *sink, const struct happening *happening)
+{
+    store_history_add(LIST_ENTRY(sink, struct embedded, sink)->store, happening);
+}
+
+static void found(struct history_find *find)
+{
+    struct history_question *question = find->owner;
+    question->whole = true;
+    question->embedded->busy = true; /* it is answered in the next turn */
+}
+
+/* A job that lives may be named by its number, though its client has chosen an id. */
+static struct job_ref named_by(const struct embedded *embedded, const struct cmd *cmd)
+{
+    struct job_view job;
+    bool by_number = cmd->job.ref.id.len == 0;
+    if (by_number && core_show(embedded->core, &cmd->job.ref, &job) && job.ref.id.len)
+        return job.ref;
+    return cmd->job.ref;
+}
+
+static void refuse(struct ticket *ticket, enum err err)
+{
+    if (ticket)
+        ticket->answered(ticket, &(struct reply){.err = err, .kind = CMD_GET});
+}
+
+enum submitted history_ask(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket)
+{
+    if (!embedded->store || !ticket) {
+        refuse(ticket, ERR_NOT_FOUND);
+        return SUBMIT_ANSWERED;
+    }
+    struct job_ref ref = named_by(embedded, cmd);
+    struct history_question *question = mem_zalloc(sizeof(*question) + ref.id.len);
+    char *id = (char *)(question + 1);
+    if (ref.id.len)
+        memcpy(id, ref.id.at, ref.id.len);
+    question->head = (struct waiting_reply){.ticket = ticket, .why = WAITS_FOR_HISTORY};
+    question->embedded = embedded;
+    question->find = (struct history_find){
+        .ref = {.seq = ref.seq, .id = bytes_of(id, ref.id.len)},
+        .max = HAPPENINGS_MAX,
+        .done = found,
+        .owner = question,
+    };
+    list_add_tail(&embedded->questions, &question->link);
+    embedded->question_count++;
+    ticket->held = &question->head;
+    store_history_find(embedded->store, &question->find);
+    return SUBMIT_PARKED;
+}
+
+static void end(struct history_question *question)
+{
+    struct embedded *embedded = question->embedded;
+    store_history_find_end(embedded->store, &question->find);
+    list_remove(&question->link);
+    embedded->question_count--;
+    mem_free(question);
+}
+
+/* A far job is not due; of the others the core knows which ones live. */
+static bool lives(const struct embedded *embedded, const struct history_find *find)
+{
+    struct job_view job;
+    struct job_ref ref = {0};
+    if (find->count > 0)
+        ref.seq = find->happenings[find->count - 1].seq;
+    return ref.seq && core_show(embedded->core, &ref, &job);
+}
+
+static void answer(struct history_question *question)
+{
+    const struct history_find *find = &question->find;
+    struct ticket *ticket = question->head.ticket;
+    enum err err = find->err;
+    if (!err && find->count == 0)
+        err = find->damaged ? ERR_DAMAGED : ERR_NOT_FOUND;
+    ticket->held = NULL;
+    ticket->answered(ticket, &(struct reply){.err = err,
+                                             .kind = CMD_GET,
+                                             .more = find->more,
+                                             .damaged = find->damaged,
+                                             .happenings = find->happenings,
+                                             .happening_count = err ? 0 : find->count,
+                                             .happens_on = lives(question->embedded, find)});
+}
+
+void history_answer_turn(struct embedded *embedded)
+{
+    for (struct list *link = embedded->questions.next; link != &embedded->questions;) {
+        struct history_question *question = LIST_ENTRY(link, struct history_question, link);
+        link = link->next;
+        if (question->head.ticket && !question->whole)
+            continue;
+        if (question->head.ticket)
+            answer(question);
+        end(question);
+    }
+}
+
+void history_give_up_all(struct embedded *embedded)
+{
+    while (!list_empty(&embedded->questions)) {
+        struct history_question *question =
+            LIST_ENTRY(embedded->questions.next, struct history_question, link);
+        if (question->head.ticket)
+            question->head.ticket->held = NULL;
+        refuse(question->head.ticket, ERR_STORE_FAILED);
+        end(question);
+    }
+}

@@ -1,0 +1,306 @@
+/*
+ * Feeds the journal: a follower of the log whose batches go to it as they are, and whose cursor is
+ * what the database has committed. The database's word counts: it is changed in one transaction
+ * with the rows, and the follower's cursor only follows.
+ *
+ *     follower's cursor ≤ done (committed there) ≤ given ≤ durable here
+ *
+ * Costs the turn a copy of each batch; records are decoded on the journal's thread.
+ */
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/embedded/parts.h"
+
+enum {
+    HELD_MAX = 8 * 1024 * 1024,    /* bytes that the journal has and has not committed */
+    READ_BYTES = 256 * 1024,       /* of the log, looked at in a turn */
+    LOOK_US = 100 * 1000,          /* the lag is measured so often */
+    LAG_LOG_US = 10 * 1000 * 1000, /* … and told of so often, while pushes are refused */
+};
+
+static struct embedded *of_callbacks(struct follower_callbacks *callbacks)
+{
+    return LIST_ENTRY(callbacks, struct embedded, feed.callbacks);
+}
+
+static void give(struct follower_callbacks *callbacks, const struct batch_head *head,
+                 const char *batch)
+{
+    struct journal_feed *feed = &of_callbacks(callbacks)->feed;
+    size_t bytes = BATCH_HEAD + head->payload_bytes;
+    struct journal_batch *copy = mem_alloc(sizeof(*copy) + bytes);
+    copy->number = head->number;
+    copy->clock_us = head->clock_us;
+    copy->payload_bytes = head->payload_bytes;
+    copy->records = head->record_count;
+    copy->bytes = bytes;
+    memcpy(copy->at, batch, bytes);
+    feed->held_bytes += bytes;
+    feed->journal->verbs->give(feed->journal, copy);
+}
+
+/* ---- do log and database fit? ---- */
+
+static void stop(struct journal_feed *feed, const char *why)
+{
+    feed->broken = true;
+    feed->refuses = feed->options.refuse;
+    log_event(LOG_ERROR, "journal_out_of_step",
+              "reason=\"%s\" mysql_batch=%llu log_batch=%llu hint=\"the journal writes nothing "
+              "more: docs/journal.md says how to go on\"",
+              why, (unsigned long long)feed->done,
+              (unsigned long long)follower_cursor(feed->follower));
+    feed->journal->verbs->stop(feed->journal, why);
+}
+
+/* The database had no cursor of this store, as of its beginning, or because an operator took it out
+   to begin again: what is in the log no longer, and does not change, has no rows. */
+static void begin_without_cursor(struct embedded *embedded)
+{
+    struct journal_feed *feed = &embedded->feed;
+    struct core_totals totals;
+    uint64_t jobs = 0;
+    if (follower_state(feed->follower) == FOLLOWER_DROPPED)
+        follower_restart(feed->follower);
+    core_totals(embedded->core, &totals);
+    for (unsigned state = 0; state < JOB_STATES; state++)
+        jobs += totals.jobs[state];
+    if (jobs)
+        log_event(LOG_WARN, "journal_begins",
+                  "jobs=%llu hint=\"jobs that were pushed before have no row until they change; "
+                  "docs/journal.md says how they get one\"",
+                  (unsigned long long)jobs);
+}
+
+/* Once the database's cursor is known: goes on from it, or says why that cannot be. */
+static void join(struct embedded *embedded)
+{
+    struct journal_feed *feed = &embedded->feed;
+    feed->joined = true;
+    if (feed->status.made)
+        begin_without_cursor(embedded);
+    else if (follower_state(feed->follower) == FOLLOWER_DROPPED)
+        stop(feed, "the log was not kept for the journal any longer");
+    else if (feed->done > store_synced(embedded->store))
+        stop(feed, "the database has batches that this log does not have: it is an older copy");
+    else if (feed->done < follower_cursor(feed->follower))
+        stop(feed, "the database has lost batches that it had committed");
+    else
+        follower_ack(feed->follower, feed->done);
+}
+
+static void status_changed(struct journal *journal)
+{
+    struct embedded *embedded = journal->user;
+    struct journal_feed *feed = &embedded->feed;
+    struct journal_status *status = &feed->status;
+    journal->verbs->status(journal, status);
+    feed->held_bytes = status->held_bytes;
+    feed->down = status->phase != JOURNAL_WRITES;
+    if (!status->known)
+        return;
+    feed->done = status->done;
+    if (!feed->joined)
+        join(embedded);
+    else if (!feed->broken)
+        follower_ack(feed->follower, feed->done);
+}
+
+/* ---- the lag ---- */
+
+/* When the oldest change was written that the database lacks; 0: it has all. */
+static int64_t oldest_lacking_us(const struct journal_feed *feed)
+{
+    return feed->joined ? feed->status.oldest_us : feed->lacking_us;
+}
+
+static bool too_late(const struct embedded *embedded)
+{
+    const struct journal_feed *feed = &embedded->feed;
+    int64_t oldest_us = oldest_lacking_us(feed);
+    return feed->broken || follower_lag_bytes(feed->follower) > feed->options.max_lag_bytes ||
+           (oldest_us && embedded->loop->now_us - oldest_us > feed->options.max_lag_us);
+}
+
+static void detach(struct embedded *embedded)
+{
+    if (!embedded->feed.broken)
+        stop(&embedded->feed, "it was later than journal.max_lag, and journal.on_lag is detach");
+}
+
+static void look_at_lag(struct embedded *embedded)
+{
+    struct journal_feed *feed = &embedded->feed;
+    int64_t now_us = embedded->loop->now_us;
+    if (now_us < feed->look_us)
+        return;
+    feed->look_us = now_us + LOOK_US;
+    bool lacking = follower_cursor(feed->follower) < store_synced(embedded->store);
+    if (lacking && !feed->lacking_us)
+        feed->lacking_us = now_us;
+    bool late = too_late(embedded), was = feed->refuses;
+    if (late && !feed->options.refuse)
+        detach(embedded);
+    feed->refuses = late && feed->options.refuse;
+    if (feed->broken)
+        return; /* that has been told */
+    if (feed->refuses && (!was || now_us >= feed->say_us)) {
+        feed->say_us = now_us + LAG_LOG_US;
+        log_event(LOG_ERROR, "journal_behind",
+                  "lag_bytes=%llu reason=\"%s\" hint=\"pushes are refused until MySQL has caught "
+                  "up; bring it back, or raise journal.max_lag\"",
+                  (unsigned long long)follower_lag_bytes(feed->follower), feed->status.why);
+    } else if (was && !feed->refuses) {
+        log_event(LOG_INFO, "journal_caught_up", "hint=\"pushes are taken again\"");
+    }
+}
+
+/* ---- for the engine ---- */
+
+/* The disk is asked again with the next turn; what cannot be read is the journal's to wait for. */
+static void note_read(struct journal_feed *feed, enum err err)
+{
+    bool unread = err != OK && err != ERR_AGAIN;
+    if (unread && !feed->unread)
+        log_event(LOG_ERROR, "journal_log_unread",
+                  "batch=%llu error=%s hint=\"the disk cannot read the log, so MySQL gets nothing "
+                  "more; look at the disk, and at the store with later verify\"",
+                  (unsigned long long)feed->done, err_name(err));
+    if (err != ERR_AGAIN)
+        feed->unread = unread;
+}
+
+void journal_feed_turn(struct embedded *embedded)
+{
+    struct journal_feed *feed = &embedded->feed;
+    bool more = true;
+    if (!feed->journal)
+        return;
+    look_at_lag(embedded);
+    if (!feed->joined || feed->broken)
+        return;
+    if (follower_state(feed->follower) == FOLLOWER_DROPPED) {
+        stop(feed, "the log was not kept for the journal any longer");
+        return;
+    }
+    if (feed->held_bytes >= HELD_MAX)
+        return; /* the journal's next word begins a turn */
+    enum err err = follower_read(feed->follower, &feed->callbacks, READ_BYTES, &more);
+    note_read(feed, err);
+    if (!err && more)
+        embedded->busy = true;
+}
+
+bool journal_feed_stops(const struct embedded *embedded)
+{
+    const struct journal_feed *feed = &embedded->feed;
+    return feed->options.before && (feed->down || feed->broken);
+}
+
+/* It keeps a lease, or gives a job back that was not delivered: were that refused, the lease would
+   end, and that counts as a failure of the job. */
+static bool spares_job(const struct cmd *cmd)
+{
+    return cmd->kind == CMD_TOUCH ||
+           (cmd->kind == CMD_RELEASE && cmd->job.why == RELEASE_UNDELIVERED);
+}
+
+enum err journal_feed_admit(const struct embedded *embedded, const struct cmd *cmd)
+{
+    const struct cmd_traits *traits = cmd_traits(cmd->kind);
+    if (journal_feed_stops(embedded) && (traits->changes || traits->takes_jobs) && !spares_job(cmd))
+        return ERR_JOURNAL_DOWN;
+    return embedded->feed.refuses && cmd->kind == CMD_PUSH ? ERR_JOURNAL_BEHIND : OK;
+}
+
+enum err journal_feed_health(const struct embedded *embedded)
+{
+    if (journal_feed_stops(embedded))
+        return ERR_JOURNAL_DOWN;
+    return embedded->feed.refuses ? ERR_JOURNAL_BEHIND : OK;
+}
+
+uint64_t journal_feed_gate(const struct embedded *embedded, uint64_t batch)
+{
+    const struct journal_feed *feed = &embedded->feed;
+    return feed->options.before && feed->done < batch ? feed->done : batch;
+}
+
+static void describe_lag(const struct embedded *embedded, struct metric_sink *sink)
+{
+    const struct journal_feed *feed = &embedded->feed;
+    uint64_t synced = store_synced(embedded->store);
+    int64_t oldest_us = oldest_lacking_us(feed), now_us = embedded->loop->now_us;
+    metric_gauge(sink, "journal_lag_batches", "Batches of the log that MySQL has not committed.",
+                 synced > feed->done ? synced - feed->done : 0);
+    metric_gauge(sink, "journal_lag_bytes", "Bytes of the log that are kept for MySQL.",
+                 follower_lag_bytes(feed->follower));
+    metric_gauge(sink, "journal_lag_seconds", "Age of the oldest change that MySQL lacks.",
+                 oldest_us && now_us > oldest_us ? (uint64_t)(now_us - oldest_us) / 1000000 : 0);
+}
+
+void journal_feed_describe(const struct embedded *embedded, struct metric_sink *sink)
+{
+    const struct journal_feed *feed = &embedded->feed;
+    const struct journal_status *status = &feed->status;
+    if (!feed->journal)
+        return;
+    if (sink->metric) {
+        metric_gauge(sink, "journal_up", "1 while changes are being written to MySQL.",
+                     !feed->down && !feed->broken);
+        describe_lag(embedded, sink);
+    }
+    journal_describe(status, sink);
+    if (sink->warning && feed->unread)
+        sink->warning(sink, "journal cannot read the log", 1);
+    if (sink->warning && (feed->broken || status->phase == JOURNAL_FENCED))
+        sink->warning(sink, "journal out of step", 1);
+}
+
+static uint64_t newest(const struct journal *journal)
+{
+    const struct embedded *embedded = journal->user;
+    return store_batch(embedded->store);
+}
+
+static bool lives(const struct journal *journal, uint64_t seq)
+{
+    const struct embedded *embedded = journal->user;
+    return core_has(embedded->core, seq, (struct bytes){0});
+}
+
+void journal_feed_ended(struct embedded *embedded, const struct event *event)
+{
+    struct journal *journal = embedded->feed.journal;
+    journal->verbs->ended(journal, event->id, event->job.seq);
+}
+
+enum err embedded_follow(struct embedded *embedded, const struct embedded_journal *options)
+{
+    struct journal_feed *feed = &embedded->feed;
+    CHECK(embedded->store && !feed->journal);
+    enum err err = follower_open(embedded->store, BYTES("journal"), &feed->follower);
+    if (err)
+        return err;
+    feed->options = *options;
+    feed->journal = options->journal;
+    feed->callbacks.whole = give;
+    feed->down = true;
+    feed->status.why[0] = '\0';
+    feed->journal->user = embedded;
+    feed->journal->changed = status_changed;
+    feed->journal->newest = newest;
+    feed->journal->lives = lives;
+    struct journal_begin begin = {.batch = follower_cursor(feed->follower)};
+    memcpy(begin.store, store_identity(embedded->store), sizeof(begin.store));
+    feed->journal->verbs->begin(feed->journal, &begin);
+    return OK;
+}
+
+void journal_feed_end(struct embedded *embedded)
+{
+    if (embedded->feed.journal)
+        embedded->feed.journal->changed = NULL;
+    embedded->feed.journal = NULL;
+}

@@ -1,0 +1,155 @@
+/*
+ * A job gets a new body and keeps its properties. The core does not have those; they lie in the
+ * record that goes. If it is not in memory the disk's threads read it, and the command waits, as a
+ * copy: other commands are done before it (SUBMIT_PARKED).
+ *
+ * Properties never change while a job lives, so those that come are the right ones if the job that
+ * has the name then has the same number still; if not, the command begins again.
+ */
+#include "base/check.h"
+#include "base/mem.h"
+#include "engine/embedded/parts.h"
+
+/* Lies in one piece of memory with what the command borrowed. */
+struct rescheduling {
+    struct waiting_reply head;
+    struct list link;
+    struct embedded *embedded;
+    struct cmd cmd;
+    struct body_fetch fetch;
+};
+
+static char *copy_bytes(char *room, struct bytes *bytes)
+{
+    if (bytes->len)
+        memcpy(room, bytes->at, bytes->len);
+    bytes->at = room;
+    return room + bytes->len;
+}
+
+static void fetched(struct body_fetch *fetch)
+{
+    struct rescheduling *rescheduling = fetch->owner;
+    list_remove(&rescheduling->link);
+    list_add_tail(&rescheduling->embedded->reschedulings.whole, &rescheduling->link);
+}
+
+static void wait_for_record(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
+                            const struct job_view *job)
+{
+    const struct cmd_job *args = &cmd->job;
+    struct rescheduling *rescheduling = mem_zalloc(sizeof(*rescheduling) + args->ref.id.len +
+                                                   args->content_type.len + args->body.len);
+    rescheduling->head = (struct waiting_reply){.ticket = ticket, .why = WAITS_FOR_PROPERTIES};
+    rescheduling->embedded = embedded;
+    rescheduling->cmd = *cmd;
+    char *room = (char *)(rescheduling + 1);
+    room = copy_bytes(room, &rescheduling->cmd.job.ref.id);
+    room = copy_bytes(room, &rescheduling->cmd.job.content_type);
+    (void)copy_bytes(room, &rescheduling->cmd.job.body);
+    rescheduling->fetch.place = bodies_place(job);
+    rescheduling->fetch.done = fetched;
+    rescheduling->fetch.owner = rescheduling;
+    list_add_tail(&embedded->reschedulings.reading, &rescheduling->link);
+    embedded->reschedulings.count++;
+    store_fetch(embedded->store, &rescheduling->fetch);
+    if (ticket)
+        ticket->held = &rescheduling->head;
+}
+
+static void refuse(const struct cmd *cmd, struct ticket *ticket, enum err err)
+{
+    if (ticket)
+        ticket->answered(ticket, &(struct reply){.err = err, .kind = cmd->kind});
+}
+
+/*
+ * Of damaged properties nothing is kept: a job without its own target would be sent to another one.
+ */
+bool reschedule_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
+                      enum submitted *out_submitted)
+{
+    struct job_view job;
+    if (cmd->kind != CMD_RESCHEDULE || !cmd->job.has_body ||
+        !core_show(embedded->core, &cmd->job.ref, &job) || !job.record_bytes)
+        return false;
+    struct cmd whole = *cmd;
+    enum err err = bodies_read(embedded, &job);
+    whole.job.properties = job.properties;
+    *out_submitted = SUBMIT_ANSWERED;
+    if (err == ERR_AGAIN) {
+        wait_for_record(embedded, cmd, ticket, &job);
+        *out_submitted = ticket ? SUBMIT_PARKED : SUBMIT_ANSWERED;
+    } else if (err) {
+        refuse(cmd, ticket, err);
+    } else {
+        *out_submitted = embedded_do(embedded, &whole, ticket);
+    }
+    arena_reset(&embedded->bodies.scratch);
+    return true;
+}
+
+static void end(struct rescheduling *rescheduling)
+{
+    struct embedded *embedded = rescheduling->embedded;
+    store_fetch_end(embedded->store, &rescheduling->fetch);
+    list_remove(&rescheduling->link);
+    embedded->reschedulings.count--;
+    mem_free(rescheduling);
+}
+
+static void go_on(struct embedded *embedded, struct rescheduling *rescheduling)
+{
+    struct ticket *ticket = rescheduling->head.ticket;
+    struct cmd *cmd = &rescheduling->cmd;
+    struct job_view job;
+    bool same = core_show(embedded->core, &cmd->job.ref, &job) &&
+                job.ref.seq == rescheduling->fetch.place.seq;
+    if (ticket)
+        ticket->held = NULL;
+    if (same && rescheduling->fetch.err) {
+        refuse(cmd, ticket, rescheduling->fetch.err);
+    } else if (same) {
+        cmd->job.properties = rescheduling->fetch.content.properties;
+        (void)embedded_do(embedded, cmd, ticket); /* the ticket is told, sooner or later */
+    } else {
+        (void)embedded_submit(embedded, cmd, ticket); /* the same */
+    }
+    end(rescheduling);
+}
+
+void reschedule_turn(struct embedded *embedded)
+{
+    struct list *whole = &embedded->reschedulings.whole;
+    for (unsigned steps = 0; !list_empty(whole); steps++) {
+        if (steps > 0 && budget_spent(embedded->budget)) {
+            embedded->busy = true;
+            return;
+        }
+        go_on(embedded, LIST_ENTRY(whole->next, struct rescheduling, link));
+    }
+}
+
+static void give_up(struct list *list)
+{
+    while (!list_empty(list)) {
+        struct rescheduling *rescheduling = LIST_ENTRY(list->next, struct rescheduling, link);
+        if (rescheduling->head.ticket)
+            rescheduling->head.ticket->held = NULL;
+        refuse(&rescheduling->cmd, rescheduling->head.ticket, ERR_STORE_FAILED);
+        end(rescheduling);
+    }
+}
+
+void reschedule_give_up_all(struct embedded *embedded)
+{
+    give_up(&embedded->reschedulings.whole);
+    give_up(&embedded->reschedulings.reading);
+    CHECK(embedded->reschedulings.count == 0);
+}
+
+void reschedulings_init(struct reschedulings *all)
+{
+    list_init(&all->reading);
+    list_init(&all->whole);
+}

@@ -1,0 +1,494 @@
+#include "engine/redis/journal_feed.h"
+
+#include <sys/random.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+enum {
+    TICK_US = 20 * 1000,
+    IDLE_US = 200 * 1000, /* a partition in which nothing happens is looked at so often */
+    LEASE_US = 5 * 1000 * 1000,
+    RENEW_US = 1000 * 1000,
+    LOOK_US = 1000 * 1000,       /* where nothing is read, only how much waits is asked */
+    OPEN_AGAIN_US = 1000 * 1000, /* after a journal that could not be made */
+    HELD_MAX = 8 * 1024 * 1024,  /* bytes that the journal has and has not committed */
+    ENTRIES_FIRST = 32,
+    ENTRIES_MOST = 256,
+    ENTRIES_LEAST = 2,   /* the one that was read last, and another */
+    DROPPED_MOST = 1000, /* entries that go by one call */
+    HEAD_BYTES = 25,
+};
+
+/* How journal.lua answers a read: its state. */
+enum {
+    JOURNAL_THERE = 1,
+    JOURNAL_GIVEN_UP = 2,
+};
+
+struct feed_stream {
+    struct redis_journal_feed *feed;
+    uint32_t partition;
+    uint64_t entry, mark; /* read so far; 0: nothing */
+    uint64_t committed;   /* in MySQL; 0: nothing that we know of */
+    uint64_t dropped;     /* all before this one are gone */
+    uint64_t waiting_bytes, last;
+    uint64_t waiting; /* entries, while `committed` is not known */
+    uint32_t at_once; /* entries asked for */
+    int64_t look_us;
+    int64_t not_before_us; /* nothing is asked */
+    int64_t looked_us;     /* last, without reading */
+    char head[HEAD_BYTES]; /* of the last entry that was read, */
+    bool has_head;         /* if it is known */
+    bool looks;            /* asked without reading */
+    uint64_t used;         /* the partition's, when it was looked at */
+    uint64_t handover;     /* in which it was asked */
+    bool asked;
+};
+
+/* Up to this batch, the partition is committed up to that entry. */
+struct given {
+    struct queue_node place; // redis_journal_feed::given
+    uint64_t number, entry;
+    uint32_t partition;
+};
+
+static int64_t now_of(const struct redis_journal_feed *feed)
+{
+    return feed->options.loop->now_us;
+}
+
+static bool leads(const struct redis_journal_feed *feed)
+{
+    return !feed->leaving && now_of(feed) < feed->lease_until_us;
+}
+
+/* ---- the journal comes and goes ---- */
+
+static void forget_given(struct redis_journal_feed *feed)
+{
+    struct queue_node *node;
+    while ((node = queue_take(&feed->given)))
+        mem_free(LIST_ENTRY(node, struct given, place));
+}
+
+/* What it has not committed will be read again, by whoever has the lease then. */
+static void close_journal(struct redis_journal_feed *feed)
+{
+    if (!feed->journal)
+        return;
+    feed->journal->changed = NULL;
+    feed->journal->verbs->close(feed->journal, 0);
+    feed->journal = NULL;
+    feed->joined = feed->broken = false;
+    feed->held_bytes = 0;
+    forget_given(feed);
+}
+
+static void stop(struct redis_journal_feed *feed, const struct feed_stream *stream, const char *why)
+{
+    feed->broken = true;
+    log_event(LOG_ERROR, "journal_out_of_step",
+              "reason=\"%s\" partition=%u mysql_entry=%llu redis_entry=%llu hint=\"the journal "
+              "writes nothing more, and pushes go on only until journal.max_lag: docs/journal.md "
+              "says how "
+              "to go on\"",
+              why, stream->partition, (unsigned long long)stream->entry,
+              (unsigned long long)stream->last);
+    feed->journal->verbs->stop(feed->journal, why);
+}
+
+/* Its cursor is known: reading begins where MySQL stands. */
+static void join(struct redis_journal_feed *feed)
+{
+    uint32_t count = feed->options.space->partitions;
+    struct journal_stream *at = mem_zalloc(count * sizeof(*at));
+    feed->journal->verbs->streams(feed->journal, at);
+    for (uint32_t i = 0; i < count; i++) {
+        struct feed_stream *stream = &feed->streams[i];
+        stream->entry = stream->committed = at[i].entry;
+        stream->mark = at[i].mark;
+        stream->dropped = 0;
+        stream->look_us = 0;
+        stream->has_head = false;
+    }
+    mem_free(at);
+    feed->number = feed->status.done;
+    feed->joined = true;
+    if (feed->status.made)
+        log_event(LOG_WARN, "journal_begins",
+                  "hint=\"jobs that were pushed before the journal have no row until they change; "
+                  "docs/journal.md says how they get one\"");
+}
+
+static void take_done(struct redis_journal_feed *feed)
+{
+    struct queue_node *node;
+    while ((node = feed->given.first)) {
+        struct given *given = LIST_ENTRY(node, struct given, place);
+        if (given->number > feed->status.done)
+            return;
+        feed->streams[given->partition].committed = given->entry;
+        (void)queue_take(&feed->given);
+        mem_free(given);
+    }
+}
+
+static void status_changed(struct journal *journal)
+{
+    struct redis_journal_feed *feed = journal->user;
+    journal->verbs->status(journal, &feed->status);
+    feed->held_bytes = feed->status.held_bytes;
+    if (!feed->status.known)
+        return;
+    if (!feed->joined)
+        join(feed);
+    take_done(feed);
+}
+
+static void open_journal(struct redis_journal_feed *feed)
+{
+    struct journal_begin begin = {.streams = feed->options.space->partitions};
+    struct journal *journal = feed->options.maker->make(feed->options.maker);
+    feed->open_us = now_of(feed) + OPEN_AGAIN_US;
+    if (!journal)
+        return;
+    memcpy(begin.store, feed->identity, sizeof(begin.store));
+    feed->journal = journal;
+    feed->status = (struct journal_status){.phase = JOURNAL_AWAY};
+    feed->handovers++;
+    journal->user = feed;
+    journal->changed = status_changed;
+    journal->verbs->begin(journal, &begin);
+}
+
+/* ---- the lease ---- */
+
+static void lease_answered(void *owner, struct script_request *call, enum err err,
+                           const struct bytes *parts, uint32_t count)
+{
+    struct redis_journal_feed *feed = owner;
+    struct script_answer answer;
+    struct script_parts said = {.partition = 0, .at = parts, .count = count};
+    (void)call;
+    feed->lease_asked = false;
+    if (err || feed->leaving || script_read_answer(feed->options.space, &said, &answer) ||
+        answer.err || count != 2 || parts[1].len != JOURNAL_STORE_BYTES)
+        return;
+    bool same = memcmp(feed->identity, parts[1].at, JOURNAL_STORE_BYTES) == 0;
+    memcpy(feed->identity, parts[1].at, JOURNAL_STORE_BYTES);
+    if (!same)
+        close_journal(feed); /* Redis has lost the queue: this is another */
+    feed->lease_until_us = answer.state ? feed->lease_asked_us + LEASE_US : 0;
+}
+
+/* A queue that has no identity gets a new one each time: one that was emptied is another. */
+static void ask_lease(struct redis_journal_feed *feed, int64_t span_us)
+{
+    uint8_t identity[JOURNAL_STORE_BYTES];
+    if (getrandom(identity, sizeof(identity), 0) != sizeof(identity))
+        return;
+    struct script_request *call = script_requests_new_unkept(feed->options.calls, 0);
+    script_ask_journal_lease(&call->request, feed->options.space, &call->id, span_us,
+                             bytes_of((const char *)identity, sizeof(identity)));
+    feed->lease_asked = true;
+    feed->lease_asked_us = now_of(feed);
+    script_requests_send(call, feed, lease_answered);
+}
+
+/* ---- entries ---- */
+
+/* Is this the entry that was read last? Else it says why it cannot be. */
+static const char *why_not_anchor(const struct feed_stream *stream,
+                                  const struct journal_entry *first)
+{
+    if (!first && stream->last < stream->entry)
+        return "Redis has lost changes that MySQL has: a failover, or an older save";
+    if (!first || first->number > stream->entry)
+        return "Redis has entries no longer that MySQL lacks: MySQL is an older copy, Redis has "
+               "lost "
+               "a key, or the journal was given up, as it was later than journal.max_lag";
+    return first->mark == stream->mark
+               ? NULL
+               : "Redis has other changes than those that MySQL has: a failover, or an older save";
+}
+
+/* ERR_CORRUPT: the entry is none of ours, and so has no event. */
+static enum err give(struct feed_stream *stream, const struct journal_entry *entry)
+{
+    struct redis_journal_feed *feed = stream->feed;
+    struct journal_batch *batch;
+    enum err err =
+        journal_entry_batch(feed->options.space, stream->partition, entry, &feed->arena, &batch);
+    if (err)
+        return err;
+    batch->number = ++feed->number;
+    feed->held_bytes += batch->bytes;
+    feed->journal->verbs->give(feed->journal, batch);
+    stream->entry = entry->number;
+    stream->mark = entry->mark;
+    return OK;
+}
+
+/* What follows the entry that was read last. */
+static void take_entries(struct feed_stream *stream, const struct bytes *parts, uint32_t count)
+{
+    struct redis_journal_feed *feed = stream->feed;
+    uint64_t before = feed->number;
+    const char *why = NULL;
+    arena_reset(&feed->arena);
+    if (stream->entry && !count)
+        why = why_not_anchor(stream, NULL);
+    for (uint32_t i = 0; i < count && !why; i++) {
+        struct journal_entry entry;
+        if (i == 0 && stream->has_head && !parts[0].len)
+            continue; /* the one that we have */
+        if (journal_entry_read(feed->options.space, stream->partition, parts[i], &entry))
+            why = "Redis has an entry that is none";
+        else if (i == 0 && stream->entry)
+            why = why_not_anchor(stream, &entry);
+        else if (stream->entry && entry.number != stream->entry + 1)
+            why = "the journal was given up meanwhile: it was later than journal.max_lag";
+        else if (give(stream, &entry))
+            why = "Redis has an entry that cannot be read";
+    }
+    if (feed->number != before) {
+        struct given *given = mem_zalloc(sizeof(*given));
+        given->number = feed->number;
+        given->entry = stream->entry;
+        given->partition = stream->partition;
+        queue_add(&feed->given, &given->place);
+    }
+    if (why)
+        stop(feed, stream, why);
+    else if (count && parts[count - 1].len >= HEAD_BYTES) {
+        memcpy(stream->head, parts[count - 1].at, HEAD_BYTES);
+        stream->has_head = true;
+    }
+}
+
+/* How many are asked for. The script bounds their bytes; an answer may be too much all the same. */
+static void tune(struct feed_stream *stream, enum err err)
+{
+    if (err && stream->at_once >= 2 * ENTRIES_LEAST)
+        stream->at_once /= 2;
+    else if (!err && stream->at_once < ENTRIES_MOST)
+        stream->at_once *= 2;
+}
+
+static void ask_stream(struct feed_stream *stream, uint32_t max);
+
+static bool reads(const struct redis_journal_feed *feed)
+{
+    return feed->joined && !feed->broken && feed->held_bytes < HELD_MAX;
+}
+
+/* Its entries go, whatever becomes of the journal: else none could ever begin here again. */
+static void given_up(struct feed_stream *stream, bool more)
+{
+    struct redis_journal_feed *feed = stream->feed;
+    if (feed->joined && !feed->broken && stream->entry)
+        stop(feed, stream, "it was given up: later than journal.max_lag, or Redis has lost a key");
+    if (more) {
+        ask_stream(stream, 0);
+        return;
+    }
+    log_event(
+        LOG_WARN, "journal_given_up",
+        "partition=%u hint=\"what changed meanwhile is not in MySQL; entries are written from "
+        "now on\"",
+        stream->partition);
+    stream->waiting = stream->waiting_bytes = 0;
+    stream->not_before_us = now_of(feed) + LOOK_US;
+    feed->options.given_up(feed->options.owner, stream->partition);
+}
+
+static void stream_told(struct feed_stream *stream, const struct script_answer *answer,
+                        const struct bytes *parts, uint32_t count)
+{
+    struct redis_journal_feed *feed = stream->feed;
+    struct journal_field field;
+    int state = (int)answer->state; /* of the journal, and not of a job */
+    if (state == JOURNAL_GIVEN_UP) {
+        given_up(stream, answer->more);
+        return;
+    }
+    if (state != JOURNAL_THERE || journal_field_read(parts[1], &field)) {
+        if (feed->joined && !feed->broken)
+            stop(feed, stream, "Redis has lost the partition's journal");
+        return;
+    }
+    stream->last = field.last;
+    stream->waiting_bytes = field.waiting_bytes;
+    stream->waiting = answer->count;
+    if (stream->looks || !feed->joined || feed->broken)
+        return;
+    take_entries(stream, parts + 2, count - 2);
+    stream->look_us = answer->more || count > 3 ? 0 : now_of(feed) + IDLE_US;
+    if (answer->more && reads(feed))
+        ask_stream(stream, stream->at_once);
+}
+
+static void stream_answered(void *owner, struct script_request *call, enum err err,
+                            const struct bytes *parts, uint32_t count)
+{
+    struct feed_stream *stream = owner;
+    struct redis_journal_feed *feed = stream->feed;
+    struct script_answer answer;
+    struct script_parts said = {.partition = stream->partition, .at = parts, .count = count};
+    (void)call;
+    stream->asked = false;
+    if (!err)
+        err = script_read_answer(feed->options.space, &said, &answer);
+    if (!err)
+        err = answer.err;
+    tune(stream, err);
+    if (err || count < 2)
+        stream->not_before_us = now_of(feed) + IDLE_US;
+    else if (stream->handover == feed->handovers && feed->journal)
+        stream_told(stream, &answer, parts, count);
+}
+
+/* max 0: only looks how much waits. */
+static void ask_stream(struct feed_stream *stream, uint32_t max)
+{
+    struct redis_journal_feed *feed = stream->feed;
+    struct script_request *call =
+        script_requests_new_unkept(feed->options.calls, stream->partition);
+    uint64_t upto = feed->joined ? stream->committed : 0;
+    if (upto > stream->dropped + DROPPED_MOST && stream->dropped)
+        upto = stream->dropped + DROPPED_MOST;
+    if (feed->joined)
+        stream->dropped = upto;
+    stream->used = feed->options.calls->partitions[stream->partition].used;
+    struct script_entries entries = {
+        .from = stream->entry,
+        .below = upto,
+        .head = bytes_of(stream->head, stream->has_head ? HEAD_BYTES : 0),
+        .max = max,
+    };
+    script_ask_journal_read(&call->request, feed->options.space, &call->id, &entries);
+    stream->asked = true;
+    stream->looks = max == 0;
+    stream->looked_us = now_of(feed);
+    stream->handover = feed->handovers;
+    script_requests_send(call, stream, stream_answered);
+}
+
+static bool is_due(const struct feed_stream *stream)
+{
+    const struct redis_journal_feed *feed = stream->feed;
+    return now_of(feed) >= stream->look_us || stream->dropped < stream->committed ||
+           feed->options.calls->partitions[stream->partition].used != stream->used;
+}
+
+static void look_at_stream(struct feed_stream *stream)
+{
+    const struct redis_journal_feed *feed = stream->feed;
+    if (stream->asked || now_of(feed) < stream->not_before_us)
+        return;
+    if (reads(feed) && is_due(stream))
+        ask_stream(stream, stream->at_once);
+    else if (!reads(feed) && now_of(feed) - stream->looked_us >= LOOK_US)
+        ask_stream(stream, 0);
+}
+
+/* ---- the timer ---- */
+
+static void look_at_lease(struct redis_journal_feed *feed)
+{
+    if (!feed->lease_asked && now_of(feed) - feed->lease_asked_us >= RENEW_US)
+        ask_lease(feed, LEASE_US);
+    bool fenced = feed->journal && feed->status.phase == JOURNAL_FENCED;
+    if (feed->journal && (fenced || !leads(feed)))
+        close_journal(feed);
+    else if (!feed->journal && leads(feed) && now_of(feed) >= feed->open_us)
+        open_journal(feed);
+}
+
+static void tick(struct timer *timer)
+{
+    struct redis_journal_feed *feed = LIST_ENTRY(timer, struct redis_journal_feed, tick);
+    if (feed->leaving)
+        return;
+    look_at_lease(feed);
+    for (uint32_t i = 0; feed->journal && i < feed->options.space->partitions; i++)
+        look_at_stream(&feed->streams[i]);
+    loop_arm(feed->options.loop, &feed->tick, now_of(feed) + TICK_US);
+}
+
+/* ---- for the engine ---- */
+
+void redis_journal_init(struct redis_journal_feed *feed, const struct journal_feed_options *options)
+{
+    *feed = (struct redis_journal_feed){.options = *options, .tick.expired = tick};
+}
+
+void redis_journal_start(struct redis_journal_feed *feed)
+{
+    uint32_t count = feed->options.space->partitions;
+    if (!feed->options.maker || feed->streams)
+        return;
+    feed->streams = mem_zalloc(count * sizeof(*feed->streams));
+    for (uint32_t i = 0; i < count; i++)
+        feed->streams[i] =
+            (struct feed_stream){.feed = feed, .partition = i, .at_once = ENTRIES_FIRST};
+    feed->lease_asked_us = INT64_MIN / 2;
+    loop_arm(feed->options.loop, &feed->tick, now_of(feed));
+}
+
+void redis_journal_leave(struct redis_journal_feed *feed)
+{
+    if (!feed->streams || feed->leaving)
+        return;
+    feed->leaving = true;
+    close_journal(feed);
+    if (feed->lease_until_us)
+        ask_lease(feed, 0);
+}
+
+void redis_journal_fini(struct redis_journal_feed *feed)
+{
+    loop_cancel(feed->options.loop, &feed->tick);
+    close_journal(feed);
+    arena_fini(&feed->arena);
+    mem_free(feed->streams);
+    feed->streams = NULL;
+}
+
+static void describe_lag(const struct redis_journal_feed *feed, struct metric_sink *sink)
+{
+    uint64_t bytes = 0, entries = 0;
+    int64_t oldest_us = feed->status.oldest_us, now_us = now_of(feed);
+    for (uint32_t i = 0; i < feed->options.space->partitions; i++) {
+        const struct feed_stream *stream = &feed->streams[i];
+        bytes += stream->waiting_bytes;
+        if (!feed->joined)
+            entries += stream->waiting;
+        else if (stream->last > stream->committed)
+            entries += stream->last - stream->committed;
+    }
+    metric_gauge(sink, "journal_lag_batches", "Changes that MySQL has not committed.", entries);
+    metric_gauge(sink, "journal_lag_bytes", "Bytes of changes that are kept for MySQL.", bytes);
+    metric_gauge(sink, "journal_lag_seconds", "Age of the oldest change that MySQL lacks.",
+                 oldest_us && now_us > oldest_us ? (uint64_t)(now_us - oldest_us) / 1000000 : 0);
+}
+
+void redis_journal_describe(const struct redis_journal_feed *feed, struct metric_sink *sink)
+{
+    const struct journal_status *status = &feed->status;
+    if (!feed->streams)
+        return;
+    if (sink->metric) {
+        metric_gauge(sink, "journal_leads", "1 on the daemon that writes the journal.",
+                     feed->journal != NULL);
+        if (feed->journal)
+            metric_gauge(sink, "journal_up", "1 while changes are being written to MySQL.",
+                         feed->status.phase == JOURNAL_WRITES && !feed->broken);
+        if (feed->journal)
+            describe_lag(feed, sink);
+    }
+    journal_describe(status, sink);
+    if (sink->warning && feed->broken)
+        sink->warning(sink, "journal out of step", 1);
+}

@@ -1,0 +1,61 @@
+/*
+ * Feeds the journal with the entries that changes leave in Redis (scripts/entry.lua). One daemon
+ * does it for the whole queue: the one that has the lease in partition 0. What MySQL has is said by
+ * MySQL alone: its cursor, changed in one transaction with the rows, has the last entry of each
+ * partition, and its epoch fences who believes wrongly that it is the one.
+ *
+ *     Redis ≥ read and given ≥ committed in MySQL ≥ gone from Redis
+ *
+ * Each read begins with the last entry that was read. If that is not there, or is another, Redis
+ * has another history than MySQL, and nothing more is written.
+ */
+#ifndef LATERD_ENGINE_REDIS_JOURNAL_FEED_H
+#define LATERD_ENGINE_REDIS_JOURNAL_FEED_H
+
+#include "engine/redis/journal_entry.h"
+#include "engine/redis/script_request.h"
+#include "port/metric.h"
+
+struct journal_feed_options {
+    const struct script_space *space;
+    struct script_requests *calls;
+    struct loop *loop;
+    struct journal_maker *maker; /* NULL: there is no journal here */
+    /* The entries of a journal that was given up are gone: opening the partition begins another. */
+    void (*given_up)(void *owner, uint32_t partition);
+    void *owner;
+};
+
+struct feed_stream; /* a partition's */
+
+struct redis_journal_feed {
+    struct journal_feed_options options;
+    struct feed_stream *streams; /* NULL: there is no journal here */
+    struct timer tick;
+    struct journal *journal;      /* NULL: we are not the one */
+    struct journal_status status; /* as it was told last */
+    struct queue given;           // read batches: see journal_feed.c
+    struct arena arena;
+    uint8_t identity[JOURNAL_STORE_BYTES]; /* the queue's */
+    uint64_t number;                       /* of the last batch */
+    size_t held_bytes;                     /* that the journal has: as told, and given since */
+    uint64_t handovers;                    /* times that we became the one */
+    int64_t lease_asked_us;                /* last */
+    int64_t open_us;                       /* not opened before */
+    int64_t lease_until_us;                /* we are the one until then, by our clock */
+    bool lease_asked, leaving;
+    bool joined; /* its cursor is known */
+    bool broken; /* it and Redis do not fit: told, and nothing is read any more */
+};
+
+void redis_journal_init(struct redis_journal_feed *feed,
+                        const struct journal_feed_options *options);
+/* Closes the journal; entries that it has not committed are still in Redis. */
+void redis_journal_fini(struct redis_journal_feed *feed);
+/* From now on we may become the one. */
+void redis_journal_start(struct redis_journal_feed *feed);
+/* We are no longer: others need not wait for the lease to end. */
+void redis_journal_leave(struct redis_journal_feed *feed);
+void redis_journal_describe(const struct redis_journal_feed *feed, struct metric_sink *sink);
+
+#endif

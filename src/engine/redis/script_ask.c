@@ -1,0 +1,181 @@
+/*
+ * Asks for what is no command on one job: reserves, and the engine's own calls. script.c has the
+ * form of a request.
+ */
+#include <stdio.h>
+
+#include "base/codec.h"
+#include "engine/redis/script_parts.h"
+
+enum {
+    BODIES_AT_ONCE = 256 * 1024,       /* of a reserve: no more jobs follow then */
+    PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
+    REBUILD_FIELDS = 60,               /* looked at by one call: each job has two and more */
+    MEMBER_KEPT_US = 20 * 1000 * 1000, /* the record of a daemon that says nothing more */
+    OPTIONS_ROOM = 3 + 24,             /* letters, and a ttr in digits */
+};
+
+void script_ask_reserve(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, const struct cmd_reserve *reserve,
+                        uint32_t max, enum script_mark mark)
+{
+    static const char marks[] = {
+        [SCRIPT_MARK_HINT] = 'h', [SCRIPT_MARK_WAIT] = 'w', [SCRIPT_PASS_ON] = 'p'};
+    char options[OPTIONS_ROOM];
+    size_t count = 0;
+    if (reserve->listed_order)
+        options[count++] = 'l';
+    if (reserve->bound)
+        options[count++] = 'b';
+    if (mark != SCRIPT_NO_MARK)
+        options[count++] = marks[mark];
+    if (reserve->ttr_us > 0)
+        count += (size_t)snprintf(options + count, sizeof(options) - count, "%lld",
+                                  (long long)script_span_in(reserve->ttr_us));
+    uint32_t at_once = 1 + PLACES_MAX / reserve->topic_count;
+    if (at_once > SCRIPT_HEADS_MAX)
+        at_once = SCRIPT_HEADS_MAX;
+    script_begin(out, space, call, SCRIPT_RESERVE, 3 + reserve->topic_count);
+    script_add(out, bytes_of(options, count));
+    script_add_i64(out, max < at_once ? max : at_once);
+    script_add_i64(out, BODIES_AT_ONCE);
+    for (uint32_t i = 0; i < reserve->topic_count; i++)
+        script_add(out, reserve->topics[i]);
+}
+
+void script_ask_promote(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, uint32_t max)
+{
+    script_begin(out, space, call, SCRIPT_PROMOTE, 1);
+    script_add_i64(out, max);
+}
+
+void script_ask_open(struct buf *out, const struct script_space *space,
+                     const struct script_call *call, uint32_t places, uint64_t set_count)
+{
+    char room[SCRIPT_CHANNEL_MAX];
+    script_begin(out, space, call, SCRIPT_OPEN, 9);
+    script_add_i64(out, call->partition);
+    script_add_i64(out, space->partitions);
+    script_add(out, script_channel(space, call->partition, false, room));
+    script_add_i64(out, SCRIPT_LAYOUT);
+    script_add_i64(out, places);
+    script_add_i64(out, (int64_t)set_count);
+    script_add_i64(out, (int64_t)space->newest[call->partition]);
+    if (space->journal_bytes)
+        script_add_i64(out, (int64_t)(space->journal_bytes / space->partitions) + 1);
+    else
+        script_add(out, (struct bytes){0});
+    script_add(out, space->journal_detaches ? BYTES("d") : BYTES("r"));
+}
+
+void script_ask_journal_lease(struct buf *out, const struct script_space *space,
+                              const struct script_call *call, int64_t span_us,
+                              struct bytes identity)
+{
+    script_begin(out, space, call, SCRIPT_JOURNAL, 3);
+    script_add(out, BYTES("l"));
+    script_add_i64(out, span_us);
+    script_add(out, identity);
+}
+
+void script_ask_journal_read(struct buf *out, const struct script_space *space,
+                             const struct script_call *call, const struct script_entries *entries)
+{
+    script_begin(out, space, call, SCRIPT_JOURNAL, 5);
+    script_add(out, BYTES("r"));
+    script_add_i64(out, (int64_t)entries->from);
+    script_add_i64(out, (int64_t)entries->below);
+    script_add_i64(out, entries->max);
+    script_add(out, entries->head);
+}
+
+void script_ask_set_clock(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, int64_t by_us, uint64_t set_count,
+                          uint64_t new_count)
+{
+    script_begin(out, space, call, SCRIPT_SET_CLOCK, 3);
+    script_add_i64(out, by_us);
+    script_add_i64(out, (int64_t)set_count);
+    script_add_i64(out, (int64_t)new_count);
+}
+
+void script_ask_rebuild(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, struct bytes from, bool all)
+{
+    script_begin(out, space, call, SCRIPT_REBUILD, 3);
+    script_add(out, from);
+    script_add_i64(out, REBUILD_FIELDS);
+    script_add(out, all ? BYTES("r") : BYTES("c"));
+}
+
+void script_ask_heartbeat(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, enum script_how how, bool look,
+                          bool memory)
+{
+    char letter = (char)how, options[2];
+    size_t count = 0;
+    if (look)
+        options[count++] = 'l';
+    if (memory)
+        options[count++] = 'm';
+    script_begin(out, space, call, SCRIPT_HEARTBEAT, 4);
+    script_add(out, bytes_of(&letter, 1));
+    script_add_i64(out, MEMBER_KEPT_US);
+    script_add(out, bytes_of(options, count));
+    script_add_i64(out, SCRIPT_FRESH_US);
+}
+
+void script_ask_reap_dead(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, const struct script_reap *reap)
+{
+    char name[SCRIPT_NAME];
+    put_u64(name, reap->from);
+    script_begin(out, space, call, SCRIPT_REAP_DEAD, 4);
+    script_add_i64(out, reap->max);
+    script_add(out, reap->living);
+    script_add_i64(out, reap->young_us);
+    script_add(out, reap->from ? bytes_of(name, sizeof(name)) : (struct bytes){0});
+}
+
+/* ---- settings ---- */
+
+static void ask_change_of_settings(struct buf *out, const struct script_space *space,
+                                   const struct script_call *call, const struct cmd_topic *topic,
+                                   bool removes)
+{
+    script_begin(out, space, call, SCRIPT_SETTINGS, 6);
+    script_add(out, BYTES("c"));
+    script_add(out, topic->topic);
+    if (topic->if_version) /* no version is as high as that: clients may send any */
+        script_add_i64(out, topic->version <= (uint64_t)SCRIPT_FOREVER ? (int64_t)topic->version
+                                                                       : SCRIPT_FOREVER);
+    else
+        script_add(out, (struct bytes){0});
+    script_add(out, topic->settings);
+    script_add_i64(out, space->topics_max);
+    script_add(out, removes ? BYTES("x") : BYTES(""));
+}
+
+void script_ask_configure(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, const struct cmd_topic *topic)
+{
+    ask_change_of_settings(out, space, call, topic, false);
+}
+
+void script_ask_unconfigure(struct buf *out, const struct script_space *space,
+                            const struct script_call *call, struct bytes topic)
+{
+    ask_change_of_settings(out, space, call, &(struct cmd_topic){.topic = topic}, true);
+}
+
+void script_ask_settings(struct buf *out, const struct script_space *space,
+                         const struct script_call *call, uint64_t known, struct bytes from)
+{
+    script_begin(out, space, call, SCRIPT_SETTINGS, 2);
+    script_add(out, from.len ? BYTES("l") : BYTES("f"));
+    if (from.len)
+        script_add(out, from);
+    else
+        script_add_i64(out, (int64_t)known);
+}

@@ -1,0 +1,249 @@
+/*
+ * What comes back for requests: an answer is told to who asked, an error says whether the request
+ * is sent again, where and when, or fails.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "client/redis/resp.h"
+#include "engine/redis/clock_sync.h"
+#include "engine/redis/script_request_parts.h"
+
+enum {
+    RETRY_US = 20 * 1000,      /* "not now" is asked again after this */
+    REOPEN_US = 100 * 1000,    /* a partition with a key of another type is opened again so often */
+    MEND_US = 5 * 1000 * 1000, /* and one after other errors: all its jobs are looked at then */
+    SAY_EVERY_US = 10 * 1000 * 1000, /* an error of the same kind is logged so often */
+    CLOCK_UNSURE_US = 2 * 1000,      /* what was longer under way is not counted from its end */
+};
+
+/* An answer that nobody needs. */
+struct ignored {
+    struct link_call call;
+};
+
+static void ignore(struct link_call *call, redisReply *reply)
+{
+    if (reply)
+        freeReplyObject(reply);
+    mem_free(LIST_ENTRY(call, struct ignored, call));
+}
+
+void script_request_expect_nothing(struct node *node)
+{
+    struct ignored *ignored = mem_zalloc(sizeof(*ignored));
+    ignored->call.done = ignore;
+    link_expect(&node->link, &ignored->call);
+}
+
+/* ---- what was answered ---- */
+
+int64_t script_request_next_us(const struct script_request *call,
+                               const struct script_answer *answer)
+{
+    int64_t told_us = script_request_now(call), wait_us;
+    if (told_us - call->on_link.sent_us > CLOCK_UNSURE_US)
+        told_us = call->on_link.sent_us + CLOCK_UNSURE_US;
+    if (answer->next_us == INT64_MAX || !answer->now_us || call->resent ||
+        __builtin_sub_overflow(answer->next_us, answer->now_us, &wait_us) ||
+        __builtin_add_overflow(told_us, wait_us, &wait_us))
+        return answer->next_us;
+    return wait_us;
+}
+
+static struct bytes part_of(const redisReply *part)
+{
+    return part->type == REDIS_REPLY_STRING ? bytes_of(part->str, (size_t)part->len)
+                                            : bytes_of("", 0);
+}
+
+void script_request_answer(struct script_request *call, const redisReply *reply)
+{
+    struct bytes parts[SCRIPT_PARTS_MAX];
+    uint32_t count = 1;
+    if (reply->type == REDIS_REPLY_STRING) {
+        parts[0] = part_of(reply);
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements <= SCRIPT_PARTS_MAX) {
+        count = (uint32_t)reply->elements;
+        for (uint32_t i = 0; i < count; i++)
+            parts[i] = part_of(reply->element[i]);
+    } else {
+        script_request_fail(call, ERR_CORRUPT);
+        return;
+    }
+    clock_sync_heard(call, parts, count);
+    script_request_tell(call, OK, parts, count);
+    script_request_free(call);
+}
+
+static void say(struct script_requests *calls, const char *text)
+{
+    if (calls->said_us && calls->options.loop->now_us - calls->said_us < SAY_EVERY_US)
+        return;
+    calls->said_us = calls->options.loop->now_us;
+    log_event(LOG_ERROR, "redis_error", "error=\"%.200s\" hint=\"%s\"", text,
+              failure_hint(bytes_str(text)));
+}
+
+/* The slot is on its way to another node, which may have this partition already. */
+static void ask_there(struct script_request *call, const struct node *by,
+                      const struct failure *failure)
+{
+    struct redis_address address = failure->address;
+    if (!address.host[0]) /* "the host that you asked" */
+        memcpy(address.host, by->link.address.host, sizeof(address.host));
+    struct node *node = topology_at(call->calls->options.topology, &address);
+    if (!node) {
+        script_request_wait(call, RETRY_US);
+        return;
+    }
+    struct buf *out = link_out(&node->link);
+    resp_begin(out, 1);
+    resp_add_str(out, "ASKING");
+    script_request_expect_nothing(node);
+    script_request_mark_asked(call, true);
+    script_request_send_to(call, node);
+}
+
+static bool has_words(struct bytes text, const char *words)
+{
+    return memmem(text.at, text.len, words, strlen(words)) != NULL;
+}
+
+static void refused(struct script_request *call, struct node *node, struct bytes text)
+{
+    struct script_requests *calls = call->calls;
+    struct failure failure = failure_read(text);
+    list_remove(&call->held);
+    calls->retried++;
+    if (bytes_starts(text, bytes_str(SCRIPT_CLOSED))) {
+        script_requests_close(calls, call->id.partition);
+        script_request_wait(call, 0);
+        return;
+    }
+    bool missing = has_words(text, SCRIPT_MISSING);
+    if (missing || has_words(text, "non local key")) /* met between two jobs, perhaps */
+        script_mark_again(call->request.at, call->request.len);
+    if (missing) {
+        if (!call->asked &&
+            script_request_now(call) - script_request_partition(call)->opened_us >= REOPEN_US)
+            script_requests_close(calls, call->id.partition);
+        script_request_wait(call, RETRY_US);
+        return;
+    }
+    switch (failure.kind) {
+    case FAILURE_NO_SCRIPT:
+        script_requests_load(calls, node);
+        if (script_requests_scripts_refused(calls, node))
+            script_request_wait(call, RETRY_US);
+        else
+            script_request_send_to(call, node);
+        break;
+    case FAILURE_MOVED:
+    case FAILURE_NO_MASTER:
+        script_request_wait(call, failure.kind == FAILURE_MOVED ? 0 : RETRY_US);
+        topology_moved(calls->options.topology, node, &failure);
+        break;
+    case FAILURE_ASK: ask_there(call, node, &failure); break;
+    case FAILURE_CLUSTER_DOWN:
+        topology_suspect(calls->options.topology, node);
+        node_refused(node, text.at);
+        script_request_wait(call, RETRY_US);
+        break;
+    case FAILURE_LATER:
+        node_refused(node, text.at);
+        script_request_wait(call, RETRY_US);
+        break;
+    case FAILURE_FULL:
+        say(calls, text.at);
+        script_request_fail(call, ERR_MEMORY_LIMIT);
+        break;
+    case FAILURE_WRONG_TYPE:
+        say(calls, text.at);
+        script_requests_halfway(calls, call->id.partition);
+        if (script_request_now(call) - script_request_partition(call)->opened_us >= REOPEN_US)
+            script_requests_close(calls, call->id.partition); /* `open` names the key */
+        script_request_fail(call, ERR_AGAIN);
+        break;
+    case FAILURE_DENIED: /* until somebody gives the right back */
+        say(calls, text.at);
+        script_requests_halfway(calls, call->id.partition);
+        script_request_fail(call, ERR_AGAIN);
+        break;
+    case FAILURE_OTHER:
+        say(calls, text.at);
+        script_requests_halfway(calls, call->id.partition);
+        script_request_fail(call, ERR_IO);
+        break;
+    }
+}
+
+void script_request_mend(struct timer *timer)
+{
+    struct partition *partition = LIST_ENTRY(timer, struct partition, mend);
+    struct script_requests *calls = partition->requests;
+    if (partition->halfway && !calls->left)
+        script_requests_close(calls, (uint32_t)(partition - calls->partitions));
+}
+
+void script_requests_halfway(struct script_requests *calls, uint32_t partition)
+{
+    struct partition *at = &calls->partitions[partition];
+    at->halfway = true;
+    if (!timer_is_armed(&at->mend))
+        loop_arm(calls->options.loop, &at->mend, calls->options.loop->now_us + MEND_US);
+}
+
+/* Nobody knows whether the script ran: the same request again, or, too late, "not now". */
+void script_request_lost(struct script_request *call)
+{
+    struct script_requests *calls = call->calls;
+    call->sent_to = NULL;
+    list_remove(&call->held);
+    call->resent = true;
+    if (!call->at_most_once && (!call->owner || call->deadline_us <= script_request_now(call))) {
+        script_request_fail(call, ERR_AGAIN);
+        return;
+    }
+    calls->retried++;
+    script_mark_again(call->request.at, call->request.len);
+    script_request_wait(call, 0);
+}
+
+void script_request_refused(struct script_request *call, struct bytes text)
+{
+    struct node *node = call->sent_to;
+    call->sent_to = NULL;
+    call->answered_by = node;
+    refused(call, node, text);
+}
+
+void script_request_replied(struct script_request *call, redisReply *reply)
+{
+    struct node *node = call->sent_to;
+    if (!reply) {
+        script_request_lost(call);
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR) {
+        script_request_refused(call, bytes_of(reply->str, (size_t)reply->len));
+        freeReplyObject(reply);
+        return;
+    }
+    call->sent_to = NULL;
+    call->answered_by = node;
+    if (call->changes || call->urgent || call->probes) /* open and heartbeat write, too */
+        node_worked(node);
+    if (!list_empty(&call->held)) {
+        call->reply = reply; /* until the replicas have it */
+        return;
+    }
+    script_request_answer(call, reply);
+    freeReplyObject(reply);
+}
+
+void script_request_on_link(struct link_call *on_link, redisReply *reply)
+{
+    script_request_replied(LIST_ENTRY(on_link, struct script_request, on_link), reply);
+}

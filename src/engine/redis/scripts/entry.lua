@@ -1,0 +1,57 @@
+-- The journal's entries. While the hash has the field 'j', each change of a job leaves one in `order`:
+-- 'j', its number (8, big-endian: each is one more than the one before), how many bytes all
+-- entries have up to its end (8), when it was (7), what it is, and what that says: p a job as it is
+-- now (as answers have it), m one that changed (name, state, failures, priority, due, id), f and d
+-- one that was finished, deleted (name, id), o the journal begins. The field: the last number, the
+-- bytes of all entries, those that were taken (8 each), how many may wait to be taken (8), and what
+-- becomes of a push then: r it is refused, d the journal is given up, x it was. journal.lua takes them.
+-- Other changes are never refused: with r the journal is given up when twice as many wait.
+-- A reservation that is a connection's ends with that, and leaves none.
+local journal = nil -- the field; false: there is none
+
+local function journaled()
+    if journal == nil then
+        journal = call('HGET', hash, 'j') or false
+        if journal and byte(journal, 33) == 120 then journal = false end -- 120: x
+    end
+    return journal
+end
+
+local function give_up()
+    call('HSET', hash, 'j', sub(journal, 1, 32) .. 'x')
+    journal = false
+end
+
+local function add_entry(what, text, now)
+    local last, bytes, taken, most = unpack_bytes('<I8I8I8I8', journal)
+    if byte(journal, 33) == 114 then most = 2 * most end -- 114: r
+    if bytes - taken >= most then return give_up() end
+    bytes = bytes + 25 + #text
+    call('ZADD', order, 0, 'j' .. pack('>I8', last + 1) .. pack('<I8I7', bytes, now) .. what .. text)
+    journal = pack('<I8I8', last + 1, bytes) .. sub(journal, 17)
+    call('HSET', hash, 'j', journal)
+end
+
+local function enter_job(job, now)
+    if journaled() then add_entry('p', whole_job(job), now) end
+end
+
+local function enter_move(job, state, flags, now)
+    if not journaled() or (state == RESERVED and flags % 2 == BOUND) then return end
+    add_entry('m', job.name .. pack('<BHI4I7', state, job.failures, job.priority, job.due) ..
+        id_of(job), now)
+end
+
+local function enter_end(job, finished, now)
+    if journaled() then add_entry(finished and 'f' or 'd', job.name .. id_of(job), now) end
+end
+
+-- So many wait to be taken that no more may come by pushes. 'd': then there is no journal from here on.
+local function too_many_entries()
+    if not journaled() then return false end
+    local _, bytes, taken, most = unpack_bytes('<I8I8I8I8', journal)
+    if bytes - taken < most then return false end
+    if byte(journal, 33) == 114 then return true end
+    give_up()
+    return false
+end

@@ -1,0 +1,80 @@
+-- The journal's entries (entry.lua) are taken, by one daemon at a time. ARGV: 2 what: l it is, or
+-- wants to be, the one, r it reads a partition's.
+-- l, in partition 0: 3 for how long (0: it is no more), 4 an identity for the queue, if it has none.
+-- Answer: {it, the queue's identity}; state: 1 it is the one.
+-- r: 3 the last entry that it has read, 0: none, 4 up to which one all before may go, 0: none, 5 how
+-- many at most, 0: only the field, 6 the first HEAD bytes of the last one that it has read, '': it
+-- does not know them. Answer: {it, the field, entry, …}, the one that it has read first, if it is
+-- there: so it knows that these are the ones that follow it; '' stands for one that begins so, as it
+-- may be long, and is asked for again and again. More; count: entries, without any of them how
+-- many there are; state: 0 there is no journal here, 1 there is, 2 it was given up: then its
+-- entries go. Nothing that it says is believed of what MySQL
+-- has: there, two that both take themselves for the one cannot write both.
+local DROPPED = 1000 -- entries of a journal that was given up, in one call
+local HEAD = 25
+local LOOK_AT = 8 -- entries looked at together: each may have a body
+local ANSWER_BYTES = 262144 -- beyond them no more entries follow
+local now, what = clock(), ARGV[2]
+if call('HEXISTS', hash, 's') == 0 then return redis.error_reply(CLOSED) end
+even_if_full()
+
+if what == 'l' then
+    local daemon, found = sub(slot, 2, 9), call('HMGET', hash, 'jl', 'jq')
+    local span, identity, lease = tonumber(ARGV[3]), found[2], found[1]
+    local ours = not lease or sub(lease, 1, 8) == daemon or unpack_bytes('<I8', lease, 9) <= now
+    if span == 0 then
+        if ours then call('HDEL', hash, 'jl') end
+        return { say(OK, 0, 0, 0, now, 0, 0), identity or '' }
+    end
+    if not identity then
+        identity = ARGV[4]
+        call('HSET', hash, 'jq', identity)
+    end
+    if ours then call('HSET', hash, 'jl', daemon .. pack('<I8', now + span)) end
+    return { say(OK, ours and 1 or 0, 0, 0, now, 0, 0), identity }
+end
+
+local field = call('HGET', hash, 'j')
+if not field then return { say(OK, 0, 0, 0, now, 0, 0), '' } end
+local from, below, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local known = ARGV[6]
+local last, bytes = unpack_bytes('<I8I8', field)
+if sub(field, 33) == 'x' then
+    local first = call('ZRANGEBYLEX', order, '[j', '(k', 'LIMIT', DROPPED, 1)[1]
+    call('ZREMRANGEBYLEX', order, '[j', first and '(' .. sub(first, 1, 9) or '(k')
+    return { say(OK, 2, first and MORE or 0, 0, now, 0, last), field }
+end
+if below > 0 then
+    local kept = call('ZRANGEBYLEX', order, '[j' .. pack('>I8', below),
+        '(j' .. pack('>I8', below + 1), 'LIMIT', 0, 1)[1]
+    if kept then
+        call('ZREMRANGEBYLEX', order, '[j', '(j' .. pack('>I8', below))
+        field = pack('<I8I8', last, bytes) .. sub(kept, 10, 17) .. sub(field, 25)
+        call('HSET', hash, 'j', field)
+    end
+end
+if most == 0 then
+    return { say(OK, 1, 0, call('ZLEXCOUNT', order, '[j', '(k'), now, 0, last), field }
+end
+local entries, count, size, next_one, more = {}, 0, 0, from, true
+while more and count < most and size < ANSWER_BYTES do
+    local some = call('ZRANGEBYLEX', order, next_one > 0 and '[j' .. pack('>I8', next_one) or '[j',
+        '(k', 'LIMIT', 0, LOOK_AT)
+    more = #some == LOOK_AT
+    for i = 1, #some do
+        if count == most or size >= ANSWER_BYTES then
+            more = true
+            break
+        end
+        local entry = some[i]
+        next_one = unpack_bytes('>I8', entry, 2) + 1
+        if count > 0 or from == 0 then
+            size = size + #entry
+        elseif sub(entry, 1, HEAD) == known then
+            entry = ''
+        end
+        count = count + 1
+        entries[count] = entry
+    end
+end
+return { say(OK, 1, more and MORE or 0, count, now, 0, last), field, unpack(entries) }

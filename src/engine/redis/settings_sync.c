@@ -1,0 +1,262 @@
+#include "engine/redis/settings_sync.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+struct known_settings {
+    uint32_t number;   /* in the pool */
+    uint32_t round;    /* in which it was seen last */
+    struct list place; // settings_sync::all
+    uint64_t version;
+    uint64_t own; /* settings_sync::own when a change of ours was the last one; else 0 */
+    struct buf topic, text;
+};
+
+/* ---- what is known ---- */
+
+static uint64_t name_hash(struct bytes name)
+{
+    return hash_of(name.at, name.len);
+}
+
+static bool has_name(const void *ctx, uint32_t number, const void *key)
+{
+    const struct settings_sync *sync = ctx;
+    const struct known_settings *known = pool_at(&sync->topics, number);
+    return bytes_eq(buf_bytes(&known->topic), *(const struct bytes *)key);
+}
+
+static struct known_settings *find(const struct settings_sync *sync, struct bytes topic)
+{
+    uint32_t number = map_find(&sync->by_name, name_hash(topic), &topic);
+    return number == MAP_NONE ? NULL : pool_at(&sync->topics, number);
+}
+
+static struct known_settings *add(struct settings_sync *sync, struct bytes topic)
+{
+    uint32_t number = pool_take(&sync->topics);
+    struct known_settings *known = pool_at(&sync->topics, number);
+    known->number = number;
+    buf_add_bytes(&known->topic, topic);
+    list_add_tail(&sync->all, &known->place);
+    map_add(&sync->by_name, name_hash(topic), number);
+    return known;
+}
+
+static void drop(struct settings_sync *sync, struct known_settings *known)
+{
+    map_remove(&sync->by_name, name_hash(buf_bytes(&known->topic)), known->number);
+    list_remove(&known->place);
+    buf_fini(&known->topic);
+    buf_fini(&known->text);
+    pool_give(&sync->topics, known->number);
+}
+
+static void tell(const struct settings_sync *sync, struct bytes topic, uint64_t version,
+                 struct bytes settings)
+{
+    if (sync->observer)
+        sync->observer->changed(sync->observer, topic, version, settings);
+}
+
+static void set(struct settings_sync *sync, struct bytes topic, uint64_t version,
+                struct bytes settings)
+{
+    struct known_settings *known = find(sync, topic);
+    if (!known)
+        known = add(sync, topic);
+    known->version = version;
+    known->round = sync->round;
+    known->own = 0;
+    known->text.len = 0;
+    buf_add_bytes(&known->text, settings);
+    tell(sync, topic, version, settings);
+}
+
+static void take_away(struct settings_sync *sync, struct known_settings *known, uint64_t version)
+{
+    tell(sync, buf_bytes(&known->topic), version, (struct bytes){0});
+    drop(sync, known);
+}
+
+/* ---- pages ---- */
+
+/*
+ * What a page says of a topic. A change of ours that was answered after the page was asked for is
+ * newer than the page, unless it says otherwise.
+ */
+static void take_one(struct settings_sync *sync, struct bytes topic, uint64_t version,
+                     struct bytes settings)
+{
+    struct known_settings *known = find(sync, topic);
+    bool newer = known && known->own > sync->asked_own;
+    if (known)
+        known->round = sync->round;
+    if (newer && !settings.len)
+        sync->stale = true; /* which was first? */
+    else if (newer && version < known->version)
+        return;
+    else if (!settings.len && known)
+        take_away(sync, known, version);
+    else if (settings.len && (!known || known->version != version))
+        set(sync, topic, version, settings);
+}
+
+static void take_page(struct settings_sync *sync, const struct script_settings *page)
+{
+    for (uint32_t i = 0; i < page->count; i++) {
+        uint64_t version;
+        struct bytes settings = script_settings_of(page, i, &version);
+        take_one(sync, page->at[2 * i], version, settings);
+    }
+}
+
+/* All was gone through: what was not met is no more there, if we have not set it meanwhile. */
+static void end_walk(struct settings_sync *sync)
+{
+    struct list *next;
+    for (struct list *at = sync->all.next; at != &sync->all; at = next) {
+        struct known_settings *known = LIST_ENTRY(at, struct known_settings, place);
+        next = at->next;
+        if (known->round != sync->round)
+            take_away(sync, known, sync->walked_version);
+    }
+    sync->walks = false;
+    sync->loaded = true;
+    sync->changes = sync->walked;
+}
+
+static void ask(struct settings_sync *sync);
+
+static void begin_walk(struct settings_sync *sync)
+{
+    sync->stale = false;
+    sync->walks = true;
+    sync->round++;
+    sync->from.len = 0;
+    buf_add_str(&sync->from, "0");
+    ask(sync);
+}
+
+static void walked(struct settings_sync *sync, const struct script_settings *page)
+{
+    if (bytes_eq(buf_bytes(&sync->from), BYTES("0"))) { /* the first one */
+        sync->walked = page->changes;
+        sync->walked_version = page->version;
+    }
+    take_page(sync, page);
+    sync->from.len = 0;
+    buf_add_bytes(&sync->from, page->from);
+    if (page->more)
+        ask(sync);
+    else
+        end_walk(sync);
+}
+
+static void fetched(struct settings_sync *sync, const struct script_settings *page)
+{
+    if (page->err) {
+        begin_walk(sync);
+        return;
+    }
+    take_page(sync, page);
+    sync->changes = page->changes;
+    if (page->more)
+        ask(sync);
+}
+
+/* A page that does not come is asked for again after the next heartbeat. */
+static void answered(void *owner, struct script_request *call, enum err err,
+                     const struct bytes *parts, uint32_t count)
+{
+    struct settings_sync *sync = owner;
+    struct script_parts said = {.partition = call->id.partition, .at = parts, .count = count};
+    struct script_settings page;
+    sync->asked = false;
+    if (!err)
+        err = script_read_settings(&said, sync->walks, &page);
+    if (err) {
+        sync->stale = sync->stale || sync->walks;
+        sync->walks = false;
+    } else if (sync->walks) {
+        walked(sync, &page);
+    } else {
+        fetched(sync, &page);
+    }
+}
+
+static void ask(struct settings_sync *sync)
+{
+    struct script_request *call = script_requests_new_unkept(sync->options.calls, 0);
+    script_ask_settings(&call->request, sync->options.space, &call->id, sync->changes,
+                        sync->walks ? buf_bytes(&sync->from) : (struct bytes){0});
+    sync->asked = true;
+    sync->asked_own = sync->own;
+    sync->pages++;
+    script_requests_send(call, sync, answered);
+}
+
+/* ---- what the engine does ---- */
+
+void settings_sync_init(struct settings_sync *sync, const struct settings_sync_options *options)
+{
+    *sync = (struct settings_sync){.options = *options, .stale = true};
+    pool_init(&sync->topics, sizeof(struct known_settings));
+    map_init(&sync->by_name, has_name, sync);
+    list_init(&sync->all);
+}
+
+void settings_sync_fini(struct settings_sync *sync)
+{
+    while (!list_empty(&sync->all))
+        drop(sync, LIST_ENTRY(sync->all.next, struct known_settings, place));
+    pool_fini(&sync->topics);
+    map_fini(&sync->by_name);
+    buf_fini(&sync->from);
+}
+
+void settings_sync_observe(struct settings_sync *sync, struct settings_observer *observer)
+{
+    sync->observer = observer;
+    for (struct list *at = sync->all.next; at != &sync->all; at = at->next) {
+        struct known_settings *known = LIST_ENTRY(at, struct known_settings, place);
+        tell(sync, buf_bytes(&known->topic), known->version, buf_bytes(&known->text));
+    }
+}
+
+void settings_sync_beat(struct settings_sync *sync, uint64_t changes)
+{
+    if (changes == (uint64_t)SCRIPT_FOREVER || sync->asked)
+        return;
+    if (changes == 0 && list_empty(&sync->all)) { /* there never were any */
+        sync->loaded = true;
+        sync->stale = false;
+        sync->changes = 0;
+    } else if (sync->stale || !sync->loaded || changes < sync->changes) {
+        begin_walk(sync);
+    } else if (changes > sync->changes) {
+        ask(sync);
+    }
+}
+
+void settings_sync_opened(struct settings_sync *sync)
+{
+    sync->stale = true;
+}
+
+void settings_sync_changed(struct settings_sync *sync, struct bytes topic, uint64_t version,
+                           struct bytes settings, bool resent)
+{
+    struct known_settings *known = find(sync, topic);
+    sync->own++;
+    sync->stale = sync->stale || resent;
+    if (known && known->version >= version)
+        return; /* others have changed it since */
+    if (!settings.len) {
+        if (known)
+            take_away(sync, known, version);
+        return;
+    }
+    set(sync, topic, version, settings);
+    find(sync, topic)->own = sync->own;
+}

@@ -1,0 +1,245 @@
+#include "journal/mysql/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "journal/schema.h"
+#include "journal/sql.h"
+
+enum { COLUMNS_MAX = 128, FIELDS = 9 };
+
+/* ---- tables ---- */
+
+static struct bytes field(MYSQL_ROW row, const unsigned long *lengths, unsigned i)
+{
+    return bytes_of(row[i] ? row[i] : "", row[i] ? lengths[i] : 0);
+}
+
+static uint64_t number(MYSQL_ROW row, unsigned i)
+{
+    return row[i] ? strtoull(row[i], NULL, 10) : 0;
+}
+
+static size_t read_columns(MYSQL_RES *rows, struct schema_column *columns)
+{
+    size_t count = 0;
+    MYSQL_ROW row;
+    while (count < COLUMNS_MAX && (row = mysql_fetch_row(rows))) {
+        const unsigned long *lengths = mysql_fetch_lengths(rows);
+        columns[count++] = (struct schema_column){
+            .table = field(row, lengths, 0),
+            .name = field(row, lengths, 1),
+            .type = field(row, lengths, 2),
+            .characters = number(row, 3),
+            .charset = field(row, lengths, 4),
+            .collation = field(row, lengths, 5),
+            .fraction = number(row, 6),
+            .primary = number(row, 7) != 0,
+            .engine = field(row, lengths, 8),
+        };
+    }
+    return count;
+}
+
+static enum link_result make_tables(struct link *link, const struct schema_column *columns,
+                                    size_t count, unsigned tables, char why[JOURNAL_WHY_MAX])
+{
+    enum link_result result = LINK_DONE;
+    for (unsigned table = 0; table < tables && result == LINK_DONE; table++) {
+        struct buf sql = {0};
+        uint64_t ignored;
+        if (schema_has(columns, count, table))
+            continue;
+        schema_create(&sql, table, link->mariadb);
+        result = link_run(link, buf_bytes(&sql), &ignored);
+        if (result == LINK_DONE) {
+            log_event(LOG_INFO, "journal_table_made", "sql=\"%.*s\"", (int)sql.len, sql.at);
+        } else if (result == LINK_REFUSED || result == LINK_ROW) {
+            result = LINK_REFUSED;
+            (void)snprintf(why, JOURNAL_WHY_MAX, "a table is missing, and cannot be made: %.100s",
+                           link->error);
+            log_event(LOG_ERROR, "journal_table_missing",
+                      "error=\"%s\" hint=\"run in its database: %.*s\"", link->error, (int)sql.len,
+                      sql.at);
+        }
+        buf_fini(&sql);
+    }
+    return result;
+}
+
+enum link_result session_check_tables(struct link *link, bool streams, char why[JOURNAL_WHY_MAX])
+{
+    enum link_result result;
+    MYSQL_RES *rows = link_query(link, SCHEMA_QUERY, &result);
+    if (!rows)
+        return result == LINK_ROW ? LINK_REFUSED : result;
+    struct schema_column *columns = mem_alloc(COLUMNS_MAX * sizeof(*columns));
+    size_t count = read_columns(rows, columns);
+    struct buf sql = {0};
+    schema_alter(&sql, columns, count, link->mariadb);
+    if (sql.len) {
+        result = LINK_REFUSED;
+        (void)snprintf(why, JOURNAL_WHY_MAX, "the tables do not fit; run: %.150s", sql.at);
+        log_event(LOG_ERROR, "journal_tables_unfit", "hint=\"run in its database: %.*s\"",
+                  (int)sql.len, sql.at);
+    } else {
+        result =
+            make_tables(link, columns, count, streams ? SCHEMA_TABLES : SCHEMA_TABLES_OF_LOG, why);
+    }
+    buf_fini(&sql);
+    mem_free(columns);
+    mysql_free_result(rows);
+    return result;
+}
+
+/* ---- the cursor ---- */
+
+static void add_where(struct buf *sql, const uint8_t store[JOURNAL_STORE_BYTES])
+{
+    buf_add_str(sql, " WHERE store_id=");
+    sql_add_hex(sql, store, JOURNAL_STORE_BYTES);
+}
+
+enum link_result session_read_cursor(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
+                                     bool *out_there, struct session_cursor *out_cursor)
+{
+    struct buf sql = {0};
+    enum link_result result;
+    buf_add_str(&sql, "SELECT epoch,batch FROM " JOURNAL_CURSORS);
+    add_where(&sql, store);
+    buf_add_char(&sql, '\0');
+    MYSQL_RES *rows = link_query(link, sql.at, &result);
+    buf_fini(&sql);
+    if (!rows)
+        return result == LINK_ROW ? LINK_REFUSED : result;
+    MYSQL_ROW row = mysql_fetch_row(rows);
+    *out_there = row != NULL;
+    if (row)
+        *out_cursor = (struct session_cursor){.epoch = number(row, 0), .batch = number(row, 1)};
+    mysql_free_result(rows);
+    return LINK_DONE;
+}
+
+/* Are there cursors of others? Two queues in one table would mix their jobs. */
+static enum link_result refuse_others(struct link *link, char why[JOURNAL_WHY_MAX])
+{
+    enum link_result result;
+    MYSQL_RES *rows = link_query(
+        link, "SELECT LOWER(HEX(store_id)),batch FROM " JOURNAL_CURSORS " LIMIT 1", &result);
+    MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
+    if (row) {
+        result = LINK_REFUSED;
+        (void)snprintf(why, JOURNAL_WHY_MAX, "the tables are those of another queue, %.32s",
+                       row[0]);
+        log_event(LOG_ERROR, "journal_of_another_store",
+                  "store=%s batch=%s hint=\"give this queue a database of its own; or, if that "
+                  "queue is gone for good, take its tables over: DELETE FROM %s WHERE "
+                  "store_id=x'%s'\"",
+                  row[0], row[1], JOURNAL_CURSORS, row[0]);
+    }
+    if (rows)
+        mysql_free_result(rows);
+    return result;
+}
+
+/* A new cursor stands nowhere in its streams, whatever one before it did: rows are never deleted.
+ */
+static enum link_result forget_streams(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES])
+{
+    struct buf sql = {0};
+    uint64_t ignored;
+    buf_add_str(&sql, "UPDATE " JOURNAL_STREAMS " SET entry=0,mark=0");
+    add_where(&sql, store);
+    enum link_result result = link_run(link, buf_bytes(&sql), &ignored);
+    buf_fini(&sql);
+    return result;
+}
+
+enum link_result session_read_streams(struct link *link, const struct journal_begin *begin,
+                                      struct journal_stream *out_streams)
+{
+    struct buf sql = {0};
+    enum link_result result;
+    MYSQL_ROW row;
+    buf_add_str(&sql, "SELECT stream,entry,mark FROM " JOURNAL_STREAMS);
+    add_where(&sql, begin->store);
+    buf_add_char(&sql, '\0');
+    MYSQL_RES *rows = link_query(link, sql.at, &result);
+    buf_fini(&sql);
+    if (!rows)
+        return result == LINK_ROW ? LINK_REFUSED : result;
+    while ((row = mysql_fetch_row(rows))) {
+        if (number(row, 0) < begin->streams)
+            out_streams[number(row, 0)] =
+                (struct journal_stream){.entry = number(row, 1), .mark = number(row, 2)};
+    }
+    mysql_free_result(rows);
+    return LINK_DONE;
+}
+
+static enum link_result run_words(struct link *link, const char *words)
+{
+    uint64_t ignored;
+    return link_run(link, bytes_str(words), &ignored);
+}
+
+/*
+ * Looks and writes as one step. Of two queues that begin in the same empty tables each would else
+ * see no other: so, each locks the gap that the other wants to insert into, and the database ends
+ * one of them as a deadlock. That one looks again.
+ */
+static enum link_result make_cursor(struct link *link, const struct journal_begin *begin,
+                                    struct session_cursor *cursor, char why[JOURNAL_WHY_MAX])
+{
+    struct buf sql = {0};
+    uint64_t ignored;
+    enum link_result result = run_words(link, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE");
+    if (result == LINK_DONE)
+        result = run_words(link, "START TRANSACTION");
+    if (result == LINK_DONE)
+        result = refuse_others(link, why);
+    if (result != LINK_DONE)
+        return result; /* the connection is closed, and with it the transaction */
+    buf_add_str(&sql, "INSERT INTO " JOURNAL_CURSORS "(store_id,epoch,batch) VALUES(");
+    sql_add_hex(&sql, begin->store, JOURNAL_STORE_BYTES);
+    buf_addf(&sql, ",1,%llu)", (unsigned long long)begin->batch);
+    result = link_run(link, buf_bytes(&sql), &ignored);
+    buf_fini(&sql);
+    if (result == LINK_DONE && begin->streams)
+        result = forget_streams(link, begin->store);
+    if (result == LINK_DONE)
+        result = run_words(link, "COMMIT");
+    *cursor = (struct session_cursor){.epoch = 1, .batch = begin->batch, .made = true};
+    return result == LINK_ROW ? LINK_AWAY : result; /* somebody else made it: look again */
+}
+
+enum link_result session_take_cursor(struct link *link, const struct journal_begin *begin,
+                                     struct session_cursor *out_cursor, char why[JOURNAL_WHY_MAX])
+{
+    struct session_cursor cursor = {0};
+    struct buf sql = {0};
+    uint64_t changed = 0;
+    bool there = false;
+    enum link_result result = session_read_cursor(link, begin->store, &there, &cursor);
+    if (result != LINK_DONE)
+        return result;
+    if (!there) {
+        result = make_cursor(link, begin, &cursor, why);
+    } else {
+        buf_addf(&sql, "UPDATE " JOURNAL_CURSORS " SET epoch=%llu",
+                 (unsigned long long)cursor.epoch + 1);
+        add_where(&sql, begin->store);
+        buf_addf(&sql, " AND epoch=%llu AND batch=%llu", (unsigned long long)cursor.epoch,
+                 (unsigned long long)cursor.batch);
+        result = link_run(link, buf_bytes(&sql), &changed);
+        buf_fini(&sql);
+        cursor.epoch++;
+        if (result == LINK_DONE && changed != 1)
+            result = LINK_AWAY; /* somebody moved it meanwhile: look again */
+    }
+    if (result == LINK_DONE)
+        *out_cursor = cursor;
+    return result == LINK_ROW ? LINK_REFUSED : result;
+}

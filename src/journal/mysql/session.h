@@ -1,0 +1,38 @@
+/*
+ * What is done on a connection before anything is written: are the tables there and fit, and where
+ * does the cursor stand.
+ */
+#ifndef LATERD_JOURNAL_MYSQL_SESSION_H
+#define LATERD_JOURNAL_MYSQL_SESSION_H
+
+#include "journal/mysql/link.h"
+#include "port/journal.h"
+
+/*
+ * Makes what tables are missing (`streams`: that of streams, too), and compares the others.
+ * REFUSED: what must be run is in the log, and in `why`; AWAY, or REFUSED by the server:
+ * link->error.
+ */
+enum link_result session_check_tables(struct link *link, bool streams, char why[JOURNAL_WHY_MAX]);
+
+struct session_cursor {
+    uint64_t epoch, batch;
+    bool made; /* it was not there */
+};
+
+/* Reads the cursor of the store. *out_there false: it has none. */
+enum link_result session_read_cursor(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
+                                     bool *out_there, struct session_cursor *out_cursor);
+
+/*
+ * The first time: takes the cursor over, so that whoever wrote before writes no more (its epoch
+ * grows), or makes it. REFUSED with `why`: the tables belong to another store.
+ */
+enum link_result session_take_cursor(struct link *link, const struct journal_begin *begin,
+                                     struct session_cursor *out_cursor, char why[JOURNAL_WHY_MAX]);
+
+/* Of a cursor that is ours: where it stands in its streams. */
+enum link_result session_read_streams(struct link *link, const struct journal_begin *begin,
+                                      struct journal_stream *out_streams);
+
+#endif

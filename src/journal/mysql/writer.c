@@ -1,0 +1,541 @@
+#include "journal/mysql/writer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/check.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "journal/mysql/plugin.h"
+#include "os/thread.h"
+
+enum {
+    BACKOFF_FIRST_US = 100 * 1000,
+    BACKOFF_MOST_US = 10 * 1000 * 1000,
+    IDLE_US = 5 * 1000 * 1000, /* then the connection is asked whether it lives */
+    SAY_US = 60 * 1000 * 1000, /* the same error is told of again after this */
+};
+
+static struct writer *self(struct journal *journal)
+{
+    return (struct writer *)journal; /* its first member */
+}
+
+int64_t writer_now_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void lock(struct writer *writer)
+{
+    (void)pthread_mutex_lock(&writer->mutex);
+}
+
+static void unlock(struct writer *writer)
+{
+    (void)pthread_mutex_unlock(&writer->mutex);
+}
+
+/* Under the mutex; returns when something was given, it is to end, or the time has come. */
+static void wait_until(struct writer *writer, int64_t until_us)
+{
+    struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
+    writer->waiting = true;
+    (void)pthread_cond_timedwait(&writer->given, &writer->mutex, &until); /* or it is over */
+    writer->waiting = false;
+}
+
+/* Under the mutex. */
+static void post(struct writer *writer)
+{
+    if (writer->posted)
+        return;
+    writer->posted = true;
+    writer->loop->verbs->post(writer->loop, &writer->message);
+}
+
+static struct journal_batch *batch_of(struct queue_node *node)
+{
+    return LIST_ENTRY(node, struct journal_batch, place);
+}
+
+/* Under the mutex. */
+static void look_at_oldest(struct writer *writer)
+{
+    struct queue_node *first = writer->held.first ? writer->held.first : writer->inbox.first;
+    writer->status.oldest_us = first ? batch_of(first)->clock_us : 0;
+}
+
+static void set_phase(struct writer *writer, enum journal_phase phase, const char *why)
+{
+    lock(writer);
+    writer->status.phase = phase;
+    (void)snprintf(writer->status.why, sizeof(writer->status.why), "%s", why);
+    post(writer);
+    unlock(writer);
+}
+
+/* ---- connecting ---- */
+
+static enum link_result out_of_step(struct writer *writer, const char *why)
+{
+    lock(writer);
+    bool ends = writer->closing;
+    unlock(writer);
+    set_phase(writer, JOURNAL_FENCED, why);
+    if (ends) /* who leads now goes on with it */
+        log_event(LOG_INFO, "journal_left", "reason=\"%s\"", why);
+    else
+        log_event(LOG_ERROR, "journal_fenced",
+                  "reason=\"%s\" hint=\"this laterd writes nothing more to MySQL; see that only "
+                  "one runs on this queue, then restart it\"",
+                  why);
+    return LINK_ROW; /* see run() */
+}
+
+/* Batches that were committed, after all, are held no longer. */
+static void drop_held(struct writer *writer, uint64_t done)
+{
+    struct queue_node *node;
+    lock(writer);
+    while ((node = writer->held.first) && batch_of(node)->number <= done) {
+        (void)queue_take(&writer->held);
+        writer->status.held_bytes -= batch_of(node)->bytes;
+        mem_free(batch_of(node));
+    }
+    look_at_oldest(writer);
+    writer->status.done = done;
+    writer->done = done;
+    unlock(writer);
+}
+
+/* Without the mutex. */
+static void add_to_group(struct writer *writer, const struct journal_batch *batch)
+{
+    if (group_add(&writer->group, batch))
+        log_event(LOG_ERROR, "journal_batch_unread",
+                  "batch=%llu hint=\"a record of it cannot be decoded: look at the store with "
+                  "later verify\"",
+                  (unsigned long long)batch->number);
+    if (writer->streams) {
+        struct writer_stream *stream = &writer->streams[batch->stream];
+        stream->at = (struct journal_stream){.entry = batch->entry, .mark = batch->mark};
+        stream->moved = true;
+    }
+}
+
+static void reset_group(struct writer *writer)
+{
+    group_reset(&writer->group);
+    for (uint32_t i = 0; i < writer->begin.streams; i++)
+        writer->streams[i].moved = false;
+}
+
+static void regroup(struct writer *writer)
+{
+    reset_group(writer);
+    for (struct queue_node *node = writer->held.first; node; node = node->next)
+        add_to_group(writer, batch_of(node));
+}
+
+/* The connection was lost: which of the held batches has it? */
+static enum link_result go_on(struct writer *writer)
+{
+    struct session_cursor cursor = {0};
+    bool there = false;
+    enum link_result result =
+        session_read_cursor(&writer->link, writer->begin.store, &there, &cursor);
+    if (result != LINK_DONE)
+        return result;
+    if (!there)
+        return out_of_step(writer, "the cursor is gone: another queue has taken the tables over");
+    if (cursor.epoch != writer->epoch)
+        return out_of_step(writer, "another laterd writes for this queue");
+    if (cursor.batch < writer->done)
+        return out_of_step(writer, "MySQL has lost what it had committed: a failover, or an older "
+                                   "copy of it");
+    drop_held(writer, cursor.batch);
+    return LINK_DONE;
+}
+
+/* Before the cursor is known: nobody else looks at them until then. */
+static enum link_result read_streams(struct writer *writer)
+{
+    uint32_t count = writer->begin.streams;
+    struct journal_stream *at = mem_zalloc(count * sizeof(*at));
+    enum link_result result = session_read_streams(&writer->link, &writer->begin, at);
+    for (uint32_t i = 0; i < count; i++)
+        writer->streams[i].begun = at[i];
+    mem_free(at);
+    return result;
+}
+
+static enum link_result begin_cursor(struct writer *writer, char why[JOURNAL_WHY_MAX])
+{
+    struct session_cursor cursor = {0};
+    enum link_result result = session_take_cursor(&writer->link, &writer->begin, &cursor, why);
+    if (result == LINK_DONE && writer->begin.streams)
+        result = read_streams(writer);
+    if (result != LINK_DONE)
+        return result;
+    writer->taken = true;
+    writer->epoch = cursor.epoch;
+    writer->done = cursor.batch;
+    lock(writer);
+    writer->status.known = true;
+    writer->status.made = cursor.made;
+    writer->status.done = cursor.batch;
+    unlock(writer);
+    log_event(LOG_INFO, "journal_joined", "mysql_batch=%llu epoch=%llu new=%d",
+              (unsigned long long)cursor.batch, (unsigned long long)cursor.epoch, cursor.made);
+    return LINK_DONE;
+}
+
+static enum link_result connect_once(struct writer *writer, char why[JOURNAL_WHY_MAX])
+{
+    enum link_result result = link_open(&writer->link, &writer->link_options);
+    if (result != LINK_DONE)
+        return result;
+    result = session_check_tables(&writer->link, writer->begin.streams > 0, why);
+    if (result == LINK_DONE)
+        result = writer->taken ? go_on(writer) : begin_cursor(writer, why);
+    if (result != LINK_DONE)
+        return result;
+    regroup(writer);
+    lock(writer);
+    writer->status.connections++;
+    unlock(writer);
+    set_phase(writer, JOURNAL_WRITES, "");
+    log_event(LOG_INFO, "journal_writes", "server=\"%s\" database=%s",
+              mysql_get_server_info(&writer->link.mysql), writer->link_options.url.database);
+    writer->said_errnum = 0;
+    return LINK_DONE;
+}
+
+/* ---- writing ---- */
+
+/* Under the mutex: is there a group to be written now? */
+static bool is_due(const struct writer *writer, int64_t now_us)
+{
+    return writer->inbox.first &&
+           (writer->at_once || writer->closing || writer->inbox_records >= GROUP_RECORDS ||
+            now_us - writer->inbox_since_us >= GROUP_US);
+}
+
+/* Under the mutex: has it nothing more to do? */
+static bool is_over(const struct writer *writer)
+{
+    return writer->stopping || (writer->closing && ((!writer->inbox.first && !writer->held.first) ||
+                                                    writer_now_us() >= writer->until_us));
+}
+
+/* Nothing is held: takes what makes a group. False: it is over; *out_idle: nothing came for a
+ * while. */
+static bool take(struct writer *writer, bool *out_idle)
+{
+    struct queue_node *node;
+    unsigned records = 0;
+    int64_t now_us = writer_now_us(), idle_us = now_us + IDLE_US;
+    lock(writer);
+    while (!is_over(writer) && !is_due(writer, now_us) && now_us < idle_us) {
+        wait_until(writer, writer->inbox.first ? writer->inbox_since_us + GROUP_US : idle_us);
+        now_us = writer_now_us();
+    }
+    bool over = is_over(writer);
+    *out_idle = !writer->inbox.first;
+    while (!over && records < GROUP_RECORDS && (node = queue_take(&writer->inbox))) {
+        records += batch_of(node)->records;
+        writer->inbox_records -= batch_of(node)->records;
+        queue_add(&writer->held, node);
+    }
+    writer->inbox_since_us = now_us - GROUP_US; /* what is left has waited long enough */
+    unlock(writer);
+    regroup(writer); /* decodes them: the loop must not wait for that */
+    return !over;
+}
+
+static void committed(struct writer *writer)
+{
+    lock(writer);
+    writer->status.groups++;
+    writer->status.job_rows += writer->job_rows;
+    writer->status.log_rows += writer->log_rows;
+    writer->status.rejected += writer->rejected;
+    unlock(writer);
+    drop_held(writer, writer->group.batch);
+    reset_group(writer);
+    lock(writer);
+    post(writer);
+    unlock(writer);
+}
+
+/* Until the connection fails, or it is over (DONE). */
+static enum link_result serve(struct writer *writer, char why[JOURNAL_WHY_MAX], int64_t *backoff_us)
+{
+    bool idle;
+    for (;;) {
+        if (!writer->held.first && !take(writer, &idle))
+            return LINK_DONE;
+        enum link_result result = LINK_DONE;
+        if (writer->held.first) {
+            result = writer_commit(writer, why);
+            if (result == LINK_ROW)
+                return out_of_step(writer, why);
+            if (result == LINK_DONE)
+                committed(writer);
+        } else {
+            result = link_ping(&writer->link);
+        }
+        if (result != LINK_DONE)
+            return result;
+        *backoff_us = BACKOFF_FIRST_US;
+    }
+}
+
+/* ---- when it does not go ---- */
+
+static void tell_error(struct writer *writer, enum link_result result, const char *why)
+{
+    const struct link *link = &writer->link;
+    int64_t now_us = writer_now_us();
+    char text[JOURNAL_WHY_MAX];
+    bool refused = result == LINK_REFUSED;
+    if (why[0])
+        (void)snprintf(text, sizeof(text), "%s", why);
+    else
+        (void)snprintf(text, sizeof(text), "%u: %.150s", link->errnum, link->error);
+    set_phase(writer, refused ? JOURNAL_REFUSES : JOURNAL_AWAY, text);
+    if (writer->said_errnum == link->errnum + 1 && now_us - writer->said_us < SAY_US)
+        return;
+    writer->said_errnum = link->errnum + 1; /* 0 is: none */
+    writer->said_us = now_us;
+    if (!why[0]) /* else it has been told, with what to run */
+        log_event(refused ? LOG_ERROR : LOG_WARN, "journal_away", "error=\"%s\" hint=\"%s\"", text,
+                  link_hint(link->errnum));
+}
+
+/* False: it is over. */
+static bool pause(struct writer *writer, int64_t us)
+{
+    int64_t until_us = writer_now_us() + us;
+    lock(writer);
+    while (!writer->closing && !writer->stopping && writer_now_us() < until_us)
+        wait_until(writer, until_us);
+    bool over = writer->closing || writer->stopping;
+    unlock(writer);
+    return !over;
+}
+
+static void *run(void *arg)
+{
+    struct writer *writer = arg;
+    int64_t backoff_us = BACKOFF_FIRST_US;
+    (void)mysql_thread_init(); /* it is for libraries older than this one */
+    for (bool on = true; on;) {
+        char why[JOURNAL_WHY_MAX] = "";
+        writer->link.errnum = 0;
+        enum link_result result = connect_once(writer, why);
+        if (result == LINK_DONE)
+            result = serve(writer, why, &backoff_us);
+        on = result == LINK_AWAY || result == LINK_REFUSED;
+        if (on)
+            tell_error(writer, result, why);
+        link_close(&writer->link);
+        on = on && pause(writer, backoff_us);
+        backoff_us = 2 * backoff_us < BACKOFF_MOST_US ? 2 * backoff_us : BACKOFF_MOST_US;
+    }
+    mysql_thread_end();
+    return NULL;
+}
+
+/* ---- the loop's ---- */
+
+static void status_arrived(struct message *message);
+
+static void free_all(struct queue *queue)
+{
+    struct queue_node *node;
+    while ((node = queue_take(queue)))
+        mem_free(batch_of(node));
+}
+
+void writer_release(struct writer *writer)
+{
+    if (!writer->closed || writer->posted || !restorer_idle(&writer->restorer))
+        return; /* a message comes yet, and with it this call */
+    restorer_fini(&writer->restorer);
+    free_all(&writer->inbox);
+    free_all(&writer->held);
+    group_fini(&writer->group);
+    buf_fini(&writer->sql);
+    mem_free(writer->picked);
+    mem_free(writer->streams);
+    link_fini(&writer->link);
+    (void)pthread_cond_destroy(&writer->given);
+    (void)pthread_mutex_destroy(&writer->mutex);
+    mem_free(writer);
+}
+
+static void status_arrived(struct message *message)
+{
+    struct writer *writer = LIST_ENTRY(message, struct writer, message);
+    lock(writer);
+    writer->posted = false;
+    unlock(writer);
+    if (writer->closed)
+        writer_release(writer);
+    else if (writer->journal.changed)
+        writer->journal.changed(&writer->journal);
+}
+
+static void journal_begin(struct journal *journal, const struct journal_begin *begin)
+{
+    struct writer *writer = self(journal);
+    writer->begin = *begin;
+    memcpy(writer->group.store, begin->store, sizeof(begin->store));
+    if (begin->streams)
+        writer->streams = mem_zalloc(begin->streams * sizeof(*writer->streams));
+    int failed = thread_start(&writer->thread, NULL, run, writer);
+    writer->started = failed == 0;
+    if (failed)
+        set_phase(writer, JOURNAL_REFUSES, "the system has no thread left for it");
+}
+
+static void journal_give(struct journal *journal, struct journal_batch *batch)
+{
+    struct writer *writer = self(journal);
+    lock(writer);
+    if (writer->stopping || writer->status.phase == JOURNAL_FENCED) {
+        unlock(writer);
+        mem_free(batch);
+        return;
+    }
+    bool was_empty = !writer->inbox.first, was_few = writer->inbox_records < GROUP_RECORDS;
+    if (was_empty)
+        writer->inbox_since_us = writer_now_us();
+    queue_add(&writer->inbox, &batch->place);
+    writer->inbox_records += batch->records;
+    writer->status.held_bytes += batch->bytes;
+    if (!writer->status.oldest_us)
+        writer->status.oldest_us = batch->clock_us;
+    bool enough = was_few && writer->inbox_records >= GROUP_RECORDS;
+    if (writer->waiting && (was_empty || enough))
+        (void)pthread_cond_signal(&writer->given);
+    unlock(writer);
+}
+
+static void journal_status(struct journal *journal, struct journal_status *out_status)
+{
+    struct writer *writer = self(journal);
+    lock(writer);
+    *out_status = writer->status;
+    unlock(writer);
+}
+
+static void journal_streams(struct journal *journal, struct journal_stream *out_streams)
+{
+    struct writer *writer = self(journal);
+    for (uint32_t i = 0; i < writer->begin.streams; i++)
+        out_streams[i] = writer->streams[i].begun;
+}
+
+static void journal_stop(struct journal *journal, const char *why)
+{
+    struct writer *writer = self(journal);
+    lock(writer);
+    writer->stopping = true;
+    (void)pthread_cond_signal(&writer->given);
+    unlock(writer);
+    set_phase(writer, JOURNAL_STOPPED, why);
+}
+
+static void join(struct writer *writer, int64_t grace_us)
+{
+    struct timespec until;
+    if (!writer->started)
+        return;
+    (void)clock_gettime(CLOCK_REALTIME, &until); /* cannot fail on Linux */
+    until.tv_sec += 1 + grace_us / 1000000;
+    if (pthread_timedjoin_np(writer->thread, NULL, &until) == 0)
+        return;
+    link_interrupt(&writer->link);
+    (void)pthread_join(writer->thread, NULL);
+}
+
+static void journal_close(struct journal *journal, int64_t grace_us)
+{
+    struct writer *writer = self(journal);
+    lock(writer);
+    writer->closing = true;
+    writer->until_us = writer_now_us() + grace_us;
+    (void)pthread_cond_signal(&writer->given);
+    unlock(writer);
+    restorer_stop(&writer->restorer);
+    join(writer, grace_us);
+    writer->closed = true;
+    writer_release(writer);
+}
+
+enum link_result writer_has(struct writer *writer, uint64_t batch)
+{
+    lock(writer);
+    bool has = writer->status.known && writer->status.done >= batch;
+    bool writes = writer->status.phase == JOURNAL_WRITES;
+    unlock(writer);
+    return has ? LINK_DONE : writes ? LINK_ROW : LINK_AWAY;
+}
+
+static struct restore *journal_restore(struct journal *journal)
+{
+    return &self(journal)->restorer.restore;
+}
+
+static void journal_ended(struct journal *journal, struct bytes id, uint64_t seq)
+{
+    struct writer *writer = self(journal);
+    char room[64];
+    if (!id.len)
+        id = bytes_of(room, journal_id_write(seq, writer->begin.store, room));
+    restorer_ended(&writer->restorer, id);
+}
+
+static const struct journal_verbs verbs = {
+    .begin = journal_begin,
+    .give = journal_give,
+    .status = journal_status,
+    .streams = journal_streams,
+    .stop = journal_stop,
+    .restore = journal_restore,
+    .ended = journal_ended,
+    .close = journal_close,
+};
+
+struct journal *writer_new(const struct journal_options *options,
+                           const struct link_options *link_options, const char *host)
+{
+    static const uint8_t nobody[JOURNAL_STORE_BYTES];
+    struct writer *writer = mem_zalloc(sizeof(*writer));
+    pthread_condattr_t attributes;
+    writer->journal.verbs = &verbs;
+    writer->loop = options->loop;
+    writer->link_options = *link_options;
+    writer->at_once = options->at_once;
+    (void)snprintf(writer->host, sizeof(writer->host), "%s", host);
+    writer->place =
+        (struct sql_place){.thread = "laterd-0", .host = writer->host, .east_s = options->east_s};
+    group_init(&writer->group, nobody, options->log_all);
+    link_init(&writer->link);
+    restorer_init(&writer->restorer);
+    writer->message.arrived = status_arrived;
+    /* None of these can fail on Linux. */
+    (void)pthread_mutex_init(&writer->mutex, NULL);
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&writer->given, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    return &writer->journal;
+}

@@ -1,0 +1,103 @@
+/*
+ * The journal on MySQL: a thread with a connection, which is given batches and commits them.
+ *
+ *     loop: give() ─▶ inbox ─▶ held ─▶ group ─▶ one transaction ─▶ status ─▶ changed()
+ *
+ * Batches are held until they are committed, so that a lost connection loses nothing: what the
+ * cursor says then decides what of them is still to be written. `mutex` guards what is marked.
+ */
+#ifndef LATERD_JOURNAL_MYSQL_WRITER_H
+#define LATERD_JOURNAL_MYSQL_WRITER_H
+
+#include <pthread.h>
+
+#include "base/list.h"
+#include "journal/id_set.h"
+#include "journal/mysql/session.h"
+#include "journal/sql.h"
+#include "port/journal.h"
+
+/* Who reads rows back: each run on a thread of its own, with a connection of its own. */
+struct restorer {
+    struct restore restore;
+    struct list runs;      // restore_run::place
+    pthread_mutex_t mutex; /* of what runs share with their threads, and of: */
+    pthread_cond_t ended;
+    unsigned threads;   /* that have not ended */
+    unsigned of_all;    /* runs that are not of one id */
+    struct id_set ends; /* of jobs that have ended since one such began */
+};
+
+struct writer_stream {
+    struct journal_stream begun, at;
+    bool moved; /* by the group */
+};
+
+struct writer {
+    struct journal journal;
+    struct loop *loop;
+    struct link_options link_options;
+    bool at_once;
+    struct sql_place place;
+    char host[128];
+    pthread_t thread;
+    bool started, closed;
+    /* The thread's. */
+    struct journal_begin begin;
+    struct link link;
+    struct queue held;  // journal_batch::place; taken and not committed
+    struct group group; /* of what is held */
+    bool taken;         /* the cursor is ours since the first connection */
+    uint64_t epoch;     /* … by this number */
+    uint64_t done;      /* journal_status::done */
+    /* begin.streams: where the group ends in each, and the cursor when it became known. */
+    struct writer_stream *streams;
+    struct buf sql;   /* the statement being built */
+    unsigned *picked; /* indices of the jobs that it is for */
+    unsigned picked_cap;
+    uint64_t job_rows, log_rows, rejected; /* of the transaction under way */
+    unsigned said_errnum;                  /* the error that was told of last */
+    int64_t said_us;
+    /* Both sides', under the mutex. */
+    pthread_mutex_t mutex;
+    pthread_cond_t given;
+    struct queue inbox; // journal_batch::place
+    unsigned inbox_records;
+    int64_t inbox_since_us; /* of the monotonic clock: since when something waits there */
+    bool waiting;           /* the thread is, for `given` */
+    bool closing, stopping;
+    int64_t until_us;
+    struct journal_status status;
+    struct message message;
+    bool posted;
+    struct restorer restorer; /* see restore.c */
+};
+
+enum { GROUP_RECORDS = 512, GROUP_US = 10 * 1000 };
+
+int64_t writer_now_us(void); /* of a clock that never goes back */
+
+/* ---- restore.c; the loop's ---- */
+
+void restorer_init(struct restorer *restorer);
+/* Ends the threads; runs may still be there, until their messages have come. */
+void restorer_stop(struct restorer *restorer);
+/* No run is there any more. */
+bool restorer_idle(const struct restorer *restorer);
+void restorer_fini(struct restorer *restorer);
+void restorer_ended(struct restorer *restorer, struct bytes id);
+
+/* ---- writer.c ---- */
+
+/* Is all up to this batch committed? AWAY: it does not write now. */
+enum link_result writer_has(struct writer *writer, uint64_t batch);
+/* Closed, and nobody has anything of it any more: frees it. */
+void writer_release(struct writer *writer);
+
+/* ---- commit.c; the thread's ---- */
+
+/* Writes the group, its cursor last, and commits. Not DONE: nothing of it was written, or, if
+   COMMIT itself failed, all of it. */
+enum link_result writer_commit(struct writer *writer, char why[JOURNAL_WHY_MAX]);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * Do the tables fit? What a database says of their columns is compared with what is needed, and
+ * what must be run to make them fit is written. Pure.
+ *
+ * sdmq's own tables do not fit as they are: their ids compare without case and without blanks at
+ * the end, and their character set has no room for all of UTF-8.
+ */
+#ifndef LATERD_JOURNAL_SCHEMA_H
+#define LATERD_JOURNAL_SCHEMA_H
+
+#include "base/bytes.h"
+
+/* One row of information_schema.COLUMNS, with its table's engine. Borrowed. */
+struct schema_column {
+    struct bytes table, name, type;
+    uint64_t characters; /* at most; 0: no text */
+    struct bytes charset, collation;
+    uint64_t fraction; /* digits of a second */
+    bool primary;      /* it is the whole primary key, or a part of it */
+    struct bytes engine;
+};
+
+#define SCHEMA_QUERY                                                                               \
+    "SELECT c.TABLE_NAME,c.COLUMN_NAME,c.DATA_TYPE,IFNULL(c.CHARACTER_MAXIMUM_LENGTH,0),"          \
+    "IFNULL(c.CHARACTER_SET_NAME,''),IFNULL(c.COLLATION_NAME,''),IFNULL(c.DATETIME_PRECISION,0),"  \
+    "c.COLUMN_KEY='PRI',IFNULL(t.ENGINE,'') FROM information_schema.COLUMNS c "                    \
+    "JOIN information_schema.TABLES t ON t.TABLE_SCHEMA=c.TABLE_SCHEMA AND "                       \
+    "t.TABLE_NAME=c.TABLE_NAME WHERE c.TABLE_SCHEMA=DATABASE() AND c.TABLE_NAME IN("               \
+    "'t_delay_queue_job','t_delay_queue_job_log','laterd_journal_cursor',"                         \
+    "'laterd_journal_rejected','laterd_journal_stream')"
+
+/* The last one is for queues in Redis alone. */
+enum { SCHEMA_TABLES = 5, SCHEMA_TABLES_OF_LOG = 4 };
+
+/* The binary collation that sees blanks at the end: MariaDB's, or MySQL's. */
+const char *schema_collation(bool mariadb);
+
+/* The statement that makes a table, number 0 to SCHEMA_TABLES - 1. */
+void schema_create(struct buf *out, unsigned table, bool mariadb);
+bool schema_has(const struct schema_column *columns, size_t count, unsigned table);
+
+/*
+ * Appends, for each table that is there and does not fit, an ALTER TABLE that makes it fit, a
+ * semicolon behind each. Nothing: they fit. O(columns).
+ */
+void schema_alter(struct buf *out, const struct schema_column *columns, size_t count, bool mariadb);
+
+#endif

@@ -1,0 +1,170 @@
+#include "laterd/brokers.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "laterd/broker_redis.h"
+#include "laterd/complain.h"
+#include "laterd/plugin_file.h"
+
+/* The Debian package of the library that each type's plugin is linked with; "": built in. */
+static const char *package_of(enum target_type type)
+{
+    switch (type) {
+    case TARGET_AMQP: return "librabbitmq4";
+    case TARGET_KAFKA: return "librdkafka1";
+    case TARGET_NATS: return "libnats3.4";
+    case TARGET_REDIS:
+    case TARGET_NONE:
+    case TARGET_HTTP:
+    case TARGET_TYPES: break;
+    }
+    return "";
+}
+
+/* ---- loading ---- */
+
+static const char *place_of(const struct config_broker *broker)
+{
+    static struct config_place_text text;
+    text = config_place_text(broker->named.place);
+    return text.text;
+}
+
+static int complain_missing(const struct config_broker *broker, const char *path)
+{
+    const char *package = package_of(broker->type);
+    if (access(path, F_OK) == 0)
+        complain("%s[broker.%s] cannot load %s: %s; install its library: apt-get install %s",
+                 place_of(broker), broker->named.name, path, dlerror(), package);
+    else
+        complain("%s[broker.%s] needs the plugin %s, which is not there: install laterd with it "
+                 "(it is built where the library's headers are, and needs: apt-get install %s)",
+                 place_of(broker), broker->named.name, path, package);
+    return EXIT_FAILURE;
+}
+
+static int load(struct brokers *brokers, const struct config_broker *broker)
+{
+    char path[PLUGIN_PATH_BYTES];
+    if (broker->type == TARGET_REDIS) {
+        brokers->plugins[broker->type] = &broker_redis;
+        return 0;
+    }
+    void *library = plugin_file_open(config_broker_type(broker->type), path);
+    if (!library)
+        return complain_missing(broker, path);
+    const struct plugin *plugin = dlsym(library, PLUGIN_SYMBOL);
+    if (!plugin || plugin->abi != PLUGIN_ABI || strcmp(plugin->version, LATERD_VERSION) != 0 ||
+        plugin->type != broker->type) {
+        complain("%s[broker.%s] %s is not of this laterd: it has abi %u, and abi %d of version "
+                 "%s is needed; install both of one build",
+                 place_of(broker), broker->named.name, path, plugin ? plugin->abi : 0, PLUGIN_ABI,
+                 LATERD_VERSION);
+        return EXIT_FAILURE;
+    }
+    brokers->plugins[broker->type] = plugin;
+    return 0;
+}
+
+static struct broker_options options_of(const struct config_broker *broker, struct loop *loop)
+{
+    return (struct broker_options){
+        .name = broker->named.name,
+        .url = broker->url,
+        .ca = broker->ca,
+        .certificate = broker->certificate,
+        .key = broker->key,
+        .window = (uint32_t)broker->window,
+        .heartbeat_us = broker->heartbeat_us,
+        .timeout_us = broker->timeout_us,
+        .loop = loop,
+    };
+}
+
+static int complain_of(const struct config_broker *broker, const struct broker_error *error)
+{
+    complain("%s[broker.%s] %s", place_of(broker), broker->named.name, error->text);
+    return EXIT_FAILURE;
+}
+
+int brokers_load(const struct config *config, struct brokers *out_brokers)
+{
+    int status = 0;
+    *out_brokers = (struct brokers){.table = {.at = NULL}};
+    for (unsigned i = 0; i < config->broker_count && !status; i++) {
+        const struct config_broker *broker = &config->brokers[i];
+        struct broker_options options = options_of(broker, NULL);
+        struct broker_error error = {.text = ""};
+        if (!out_brokers->plugins[broker->type])
+            status = load(out_brokers, broker);
+        if (!status && out_brokers->plugins[broker->type]->check(&options, &error))
+            status = complain_of(broker, &error);
+    }
+    return status;
+}
+
+/* ---- opening and closing ---- */
+
+int brokers_open(struct brokers *brokers, const struct config *config, struct loop *loop)
+{
+    brokers->table.at = brokers->entries;
+    for (unsigned i = 0; i < config->broker_count; i++) {
+        const struct config_broker *broker = &config->brokers[i];
+        const struct plugin *plugin = brokers->plugins[broker->type];
+        struct broker_options options = options_of(broker, loop);
+        struct broker_error error = {.text = ""};
+        struct sink_entry *entry = &brokers->entries[i];
+        *entry = (struct sink_entry){.name = bytes_str(broker->named.name), .type = broker->type};
+        if (plugin->open(&options, &entry->sink, &error))
+            return complain_of(broker, &error);
+        brokers->table.count++;
+        log_event(LOG_INFO, "broker_opened", "name=%s type=%s library=\"%s\"", broker->named.name,
+                  config_broker_type(broker->type), plugin->library);
+    }
+    return 0;
+}
+
+int brokers_open_intakes(struct brokers *brokers, const struct config *config,
+                         struct server *server)
+{
+    for (unsigned i = 0; i < config->amqp_in_count; i++) {
+        const struct config_amqp_in *in = &config->amqp_ins[i];
+        const struct config_broker *broker = config_broker(config, bytes_str(in->broker));
+        struct intake_options options = {
+            .name = in->named.name,
+            .broker = options_of(broker, server->loop),
+            .queue = in->queue,
+            .target = in->target,
+            .prefetch = (uint32_t)in->prefetch,
+            .body_max = (uint32_t)config->body_bytes,
+        };
+        const struct server_intake_options ours = {
+            .name = in->named.name, .topic = in->topic, .broker = in->broker};
+        struct broker_error error = {.text = ""};
+        struct intake *intake;
+        if (brokers->plugins[broker->type]->open_intake(&options, &intake, &error)) {
+            complain("%s[amqp_in.%s] %s", config_place_text(in->named.place).text, in->named.name,
+                     error.text);
+            return EXIT_FAILURE;
+        }
+        brokers->intakes[brokers->intake_count++] = server_intake_new(server, &ours, intake);
+    }
+    return 0;
+}
+
+void brokers_close_intakes(struct brokers *brokers)
+{
+    while (brokers->intake_count)
+        server_intake_free(brokers->intakes[--brokers->intake_count]);
+}
+
+void brokers_close(struct brokers *brokers, int64_t grace_us)
+{
+    for (unsigned i = 0; i < brokers->table.count; i++)
+        brokers->entries[i].sink->verbs->close(brokers->entries[i].sink, grace_us);
+    brokers->table.count = 0;
+}

@@ -1,0 +1,39 @@
+/*
+ * The brokers that the configuration names: loads the plugin of each type that is named, opens a
+ * sink for each [broker.NAME], and closes them.
+ */
+#ifndef LATERD_LATERD_BROKERS_H
+#define LATERD_LATERD_BROKERS_H
+
+#include "server/config/config.h"
+#include "server/intake.h"
+#include "sink/plugin.h"
+
+struct brokers {
+    const struct plugin *plugins[TARGET_TYPES]; /* NULL: not loaded */
+    struct sink_entry entries[CONFIG_BROKERS_MAX];
+    struct sink_table table;
+    struct server_intake *intakes[CONFIG_AMQP_IN_MAX];
+    unsigned intake_count;
+};
+
+/*
+ * Loads what the configuration needs and asks it whether the options are right; opens nothing. 0,
+ * or the exit status: the reason is on standard error, with the package to install if a library is
+ * missing.
+ */
+int brokers_load(const struct config *config, struct brokers *out_brokers);
+
+/* Opens a sink for each. 0, or the exit status. Options borrow from `config`. */
+int brokers_open(struct brokers *brokers, const struct config *config, struct loop *loop);
+
+/* Opens an intake for each [amqp_in.NAME]. As brokers_open(); `server` is borrowed. */
+int brokers_open_intakes(struct brokers *brokers, const struct config *config,
+                         struct server *server);
+/* Before the server is freed. */
+void brokers_close_intakes(struct brokers *brokers);
+
+/* Closes those that were opened; what was under way is done as UNSENT. Plugins stay loaded. */
+void brokers_close(struct brokers *brokers, int64_t grace_us);
+
+#endif

@@ -1,0 +1,172 @@
+#include "laterd/election.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "laterd/complain.h"
+#include "laterd/plugin_file.h"
+#include "member/alone.h"
+#include "sink/reference.h"
+#ifndef LATERD_NO_REDIS
+#include "member/redis_member.h"
+#endif
+
+/* By the beginning of the URL. */
+static const struct scheme {
+    const char *start;
+    const char *plugin;  /* its file is laterd-PLUGIN.so; NULL: it is in laterd */
+    const char *package; /* Debian's, of its library */
+    const struct member_plugin *built_in;
+} schemes[] = {
+    {"zookeeper://", "zookeeper", "libzookeeper-mt2", NULL},
+    {"mysql://", "member-mysql", "libmariadb3", NULL},
+#ifndef LATERD_NO_REDIS
+    {"redis", NULL, "", &redis_member},
+    {"unix://", NULL, "", &redis_member},
+#endif
+    {"alone", NULL, "", &alone_member},
+};
+
+static const char *place_of(const struct config *config)
+{
+    static struct config_place_text text;
+    text = config_place_text(config_place(config, "member", "url"));
+    return text.text;
+}
+
+static const struct scheme *scheme_of(const char *url)
+{
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        if (bytes_starts(bytes_str(url), bytes_str(schemes[i].start)))
+            return &schemes[i];
+    }
+    return NULL;
+}
+
+static int complain_missing(const struct config *config, const struct scheme *scheme,
+                            const char *path)
+{
+    if (access(path, F_OK) == 0)
+        complain("%smember.url cannot load %s: %s; install its library: apt-get install %s",
+                 place_of(config), path, dlerror(), scheme->package);
+    else
+        complain("%smember.url needs the plugin %s, which is not there: install laterd with it "
+                 "(it is built where the library's headers are, and needs: apt-get install %s)",
+                 place_of(config), path, scheme->package);
+    return EXIT_FAILURE;
+}
+
+static int load(const struct config *config, const struct scheme *scheme, struct election *election)
+{
+    char path[PLUGIN_PATH_BYTES];
+    election->plugin = scheme->built_in;
+    if (election->plugin)
+        return 0;
+    void *library = plugin_file_open(scheme->plugin, path);
+    if (!library)
+        return complain_missing(config, scheme, path);
+    const struct member_plugin *plugin = dlsym(library, MEMBER_PLUGIN_SYMBOL);
+    if (!plugin || plugin->abi != MEMBER_PLUGIN_ABI ||
+        strcmp(plugin->version, LATERD_VERSION) != 0) {
+        complain("%smember.url: %s is not of this laterd; install both of one build",
+                 place_of(config), path);
+        return EXIT_FAILURE;
+    }
+    election->plugin = plugin;
+    return 0;
+}
+
+static struct member_options options_of(const struct election *election,
+                                        const struct config *config)
+{
+    return (struct member_options){
+        .url = election->url,
+        .name = config->member_name,
+        .advertise = election->advertise,
+        .timeout_us = config->member_timeout_us,
+    };
+}
+
+/* $NAME and file:PATH are read once, at the start. */
+static int read_url(const struct config *config, struct election *election)
+{
+    struct buf text = {0};
+    char why[MEMBER_WHY_MAX];
+    enum err err = reference_read(config->member_url, &text, why, sizeof(why));
+    if (err)
+        complain("%smember.url: %s", place_of(config), why);
+    else
+        (void)snprintf(election->url, sizeof(election->url), "%s", text.at);
+    buf_fini(&text);
+    return err ? EXIT_FAILURE : 0;
+}
+
+int election_load(const struct config *config, struct election *out_election)
+{
+    struct member_error error = {.text = ""};
+    *out_election = (struct election){.plugin = NULL};
+    if (!config->member_url[0])
+        return 0;
+    int status = read_url(config, out_election);
+    if (status)
+        return status;
+    const struct scheme *scheme = scheme_of(out_election->url);
+    if (!scheme) {
+        complain("%smember.url must begin with zookeeper://, mysql:// or redis://, or be alone",
+                 place_of(config));
+        return EXIT_FAILURE;
+    }
+    status = load(config, scheme, out_election);
+    if (status)
+        return status;
+    struct member_options options = options_of(out_election, config);
+    if (out_election->plugin->check(&options, &error)) {
+        complain("%smember.%s", place_of(config), error.text);
+        status = EXIT_FAILURE;
+    }
+    return status;
+}
+
+/* Where others can reach us, as far as we know: an address of all interfaces is no address. */
+static void find_advertise(struct election *election, const struct config *config, const char *http)
+{
+    char host[128];
+    const char *colon = strrchr(http, ':');
+    bool any = strncmp(http, "0.0.0.0:", 8) == 0 || strncmp(http, "[::]:", 5) == 0;
+    size_t room = sizeof(election->advertise);
+    if (config->member_advertise[0])
+        (void)snprintf(election->advertise, room, "%s", config->member_advertise);
+    else if (any && colon && gethostname(host, sizeof(host)) == 0)
+        (void)snprintf(election->advertise, room, "http://%.120s%s", host, colon);
+    else if (http[0] && strncmp(http, "unix:", 5) != 0)
+        (void)snprintf(election->advertise, room, "http://%s", http);
+}
+
+int election_open(struct election *election, const struct config *config, struct loop *loop,
+                  uint64_t instance, const char *http)
+{
+    struct member_error error = {.text = ""};
+    find_advertise(election, config, http);
+    struct member_options options = options_of(election, config);
+    options.loop = loop;
+    options.instance = instance;
+    if (election->plugin->open(&options, &election->member, &error)) {
+        complain("%smember.%s", place_of(config), error.text);
+        return EXIT_FAILURE;
+    }
+    log_event(LOG_INFO, "member_opened", "name=%s advertise=%s timeout_s=%lld library=\"%s\"",
+              config->member_name, election->advertise,
+              (long long)(config->member_timeout_us / 1000000), election->plugin->library);
+    return 0;
+}
+
+void election_close(struct election *election)
+{
+    if (election->member)
+        election->member->verbs->close(election->member);
+    election->member = NULL;
+}

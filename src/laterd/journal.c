@@ -1,0 +1,140 @@
+#include "laterd/journal.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "laterd/complain.h"
+#include "laterd/plugin_file.h"
+#include "server/assemble.h"
+
+#define PACKAGE "libmariadb3"
+
+enum { CLOSE_GRACE_US = 2 * 1000 * 1000 };
+
+static const char *place_of(const struct config *config)
+{
+    static struct config_place_text text;
+    text = config_place_text(config_place(config, "journal", "url"));
+    return text.text;
+}
+
+static int complain_missing(const struct config *config, const char *path)
+{
+    if (access(path, F_OK) == 0)
+        complain("%s[journal] cannot load %s: %s; install its library: apt-get install %s",
+                 place_of(config), path, dlerror(), PACKAGE);
+    else
+        complain("%s[journal] needs the plugin %s, which is not there: install laterd with it (it "
+                 "is built where libmariadb-dev is, and needs: apt-get install %s)",
+                 place_of(config), path, PACKAGE);
+    return EXIT_FAILURE;
+}
+
+static struct journal_options options_of(const struct config *config, struct loop *loop)
+{
+    return (struct journal_options){
+        .url = config->journal_url,
+        .password = config->journal_password,
+        .ca = config->journal_ca,
+        .log_all = config->journal_log == JOURNAL_LOG_ALL,
+        .at_once = config->journal_mode == JOURNAL_MODE_BEFORE,
+        .east_s = (int32_t)config->journal_east_s,
+        .timeout_us = config->journal_timeout_us,
+        .loop = loop,
+    };
+}
+
+int laterd_journal_load(const struct config *config, struct laterd_journal *out_journal)
+{
+    char path[PLUGIN_PATH_BYTES];
+    struct journal_options options = options_of(config, NULL);
+    struct journal_error error = {.text = ""};
+    *out_journal = (struct laterd_journal){.journal = NULL};
+    if (!config->journal_url[0])
+        return 0;
+    void *library = plugin_file_open("journal-mysql", path);
+    if (!library)
+        return complain_missing(config, path);
+    const struct journal_plugin *plugin = dlsym(library, JOURNAL_PLUGIN_SYMBOL);
+    if (!plugin || plugin->abi != JOURNAL_PLUGIN_ABI ||
+        strcmp(plugin->version, LATERD_VERSION) != 0) {
+        complain("%s[journal] %s is not of this laterd: it has abi %u, and abi %d of version %s is "
+                 "needed; install both of one build",
+                 place_of(config), path, plugin ? plugin->abi : 0, JOURNAL_PLUGIN_ABI,
+                 LATERD_VERSION);
+        return EXIT_FAILURE;
+    }
+    if (plugin->check(&options, &error)) {
+        complain("%s[journal] %s", place_of(config), error.text);
+        return EXIT_FAILURE;
+    }
+    out_journal->plugin = plugin;
+    return 0;
+}
+
+static struct journal *make(struct journal_maker *maker)
+{
+    struct laterd_journal *self = LIST_ENTRY(maker, struct laterd_journal, maker);
+    struct journal_options options = options_of(self->config, self->loop);
+    struct journal_error error = {.text = ""};
+    struct journal *journal;
+    if (self->plugin->open(&options, &journal, &error)) {
+        log_event(LOG_ERROR, "journal_not_opened", "error=\"%s\"", error.text);
+        return NULL;
+    }
+    log_event(LOG_INFO, "journal_opened", "mode=after library=\"%s\"", self->plugin->library);
+    return journal;
+}
+
+struct journal_maker *laterd_journal_maker(struct laterd_journal *journal,
+                                           const struct config *config, struct loop *loop)
+{
+    if (!journal->plugin || config->engine != ENGINE_REDIS)
+        return NULL;
+    journal->maker.make = make;
+    journal->config = config;
+    journal->loop = loop;
+    return &journal->maker;
+}
+
+int laterd_journal_open(struct laterd_journal *journal, const struct config *config,
+                        struct embedded *embedded, struct loop *loop)
+{
+    struct journal_options options = options_of(config, loop);
+    struct embedded_journal follow = assemble_journal(config);
+    struct journal_error error = {.text = ""};
+    if (!journal->plugin || config->engine == ENGINE_REDIS)
+        return 0;
+    if (!embedded || !embedded_store(embedded)) {
+        complain("%s[journal] needs a log on disk: give laterd a data directory", place_of(config));
+        return EXIT_FAILURE;
+    }
+    if (journal->plugin->open(&options, &journal->journal, &error)) {
+        complain("%s[journal] %s", place_of(config), error.text);
+        return EXIT_FAILURE;
+    }
+    follow.journal = journal->journal;
+    enum err err = embedded_follow(embedded, &follow);
+    if (err) {
+        complain("%s[journal] the log cannot be followed: %s", place_of(config), err_text(err));
+        return EXIT_FAILURE;
+    }
+    log_event(LOG_INFO, "journal_opened", "mode=%s library=\"%s\"",
+              follow.before ? "before" : "after", journal->plugin->library);
+    return 0;
+}
+
+struct restore *laterd_journal_restore(const struct laterd_journal *journal)
+{
+    return journal->journal ? journal->journal->verbs->restore(journal->journal) : NULL;
+}
+
+void laterd_journal_close(struct laterd_journal *journal)
+{
+    if (journal->journal)
+        journal->journal->verbs->close(journal->journal, CLOSE_GRACE_US);
+    journal->journal = NULL;
+}

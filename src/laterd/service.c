@@ -1,0 +1,238 @@
+#include "laterd/service.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "laterd/complain.h"
+#include "laterd/election.h"
+#include "os/notify.h"
+
+enum {
+    LOCKED_AGAIN_US = 50 * 1000, /* until another process lets go of the store */
+    RAISED_AGAIN_US = 20 * 1000, /* until the service has a higher epoch for us */
+    FAILED_REST_US = 10 * 1000 * 1000,
+};
+
+static struct member *member_of(const struct service *service)
+{
+    return service->line->election.member;
+}
+
+/* ---- what is served with ---- */
+
+/* Costs nothing until a job is sent. */
+static int make_webhook(struct service *service)
+{
+    struct webhook_options options = assemble_webhook(&service->line->config, service->platform);
+    service->platform->webhook = webhook_new(&options);
+    if (service->platform->webhook)
+        return 0;
+    complain("%s", strerror(errno));
+    return EXIT_FAILURE;
+}
+
+static struct server_options server_options(const struct service *service)
+{
+    const struct command_line *line = service->line;
+    struct server_options options = assemble_server(&line->config, service->platform);
+    options.member = line->election.member;
+    options.advertise = line->election.advertise;
+    options.led_epoch = service->epoch;
+    memcpy(options.listeners, service->listeners->what, sizeof(options.listeners));
+    return options;
+}
+
+static void make_server(struct service *service)
+{
+    struct server_options options = server_options(service);
+    engine_offer(&service->engine, &options);
+    options.restore = laterd_journal_restore(&service->line->journal);
+    service->server = server_new(&options);
+}
+
+static int open_all(struct service *service)
+{
+    struct command_line *line = service->line;
+    service->engine.journal =
+        laterd_journal_maker(&line->journal, &line->config, service->platform->loop);
+    int status = engine_open(line, service->platform, &service->engine);
+    if (!status)
+        status = brokers_open(&line->brokers, &line->config, service->platform->loop);
+    if (!status)
+        status = make_webhook(service);
+    if (!status)
+        status = laterd_journal_open(&line->journal, &line->config, service->engine.embedded,
+                                     service->platform->loop);
+    if (status)
+        return status;
+    engine_log(&service->engine, line);
+    engine_watch(&service->engine, service->loop);
+    return 0;
+}
+
+/* All but the server. What is under way is given back before, to the server. */
+static void close_sinks(struct service *service)
+{
+    struct sink *webhook = service->platform->webhook;
+    brokers_close_intakes(&service->line->brokers);
+    if (webhook)
+        webhook->verbs->close(webhook, 0);
+    service->platform->webhook = NULL;
+    brokers_close(&service->line->brokers, 0);
+}
+
+/* After which another process may open the store. */
+static void close_engine(struct service *service)
+{
+    engine_close(&service->engine);
+    service->platform->disk = NULL;
+}
+
+static void close_journal(struct service *service)
+{
+    laterd_journal_close(&service->line->journal);
+}
+
+static int begin_serving(struct service *service)
+{
+    int status = open_all(service);
+    if (status)
+        return status;
+    make_server(service);
+    return brokers_open_intakes(&service->line->brokers, &service->line->config, service->server);
+}
+
+/* ---- an election ---- */
+
+static void make_waiting_server(struct service *service)
+{
+    const struct sink_table *brokers = service->platform->brokers;
+    service->epoch = 0;
+    service->platform->brokers = NULL;
+    struct server_options options = server_options(service);
+    service->platform->brokers = brokers;
+    waiting_init(&service->waiting, member_of(service));
+    options.engine = &service->waiting.engine;
+    options.waits = true;
+    service->server = server_new(&options);
+    notify_manager("STATUS=waiting for its turn to lead");
+}
+
+static void log_locked(struct service *service)
+{
+    if (!service->said_locked)
+        log_event(
+            LOG_WARN, "store_locked", "dir=%s hint=\"%s\"", service->line->config.data_dir,
+            "another laterd has it open still, perhaps one that is stopped or hangs: this one "
+            "leads and waits for it; end that process, or fence its machine");
+    service->said_locked = true;
+}
+
+/* It could not be opened: why decides what comes next. */
+static void wait_on(struct service *service, struct member *member)
+{
+    enum engine_opening opening = service->engine.opening;
+    uint64_t led_epoch = service->engine.led_epoch;
+    int64_t now_us = service->platform->loop->now_us;
+    close_sinks(service);
+    close_engine(service);
+    close_journal(service);
+    service->epoch = 0;
+    if (opening == OPENING_LOCKED) {
+        log_locked(service);
+        service->open_at_us = now_us + LOCKED_AGAIN_US;
+    } else if (opening == OPENING_LOWER_EPOCH) {
+        log_event(LOG_INFO, "epoch_raised", "store_epoch=%llu", (unsigned long long)led_epoch);
+        member->verbs->raise(member, led_epoch);
+        service->open_at_us = now_us + RAISED_AGAIN_US;
+    } else {
+        log_event(LOG_ERROR, "cannot_lead", "rest_s=%d hint=\"%s\"", FAILED_REST_US / 1000000,
+                  "the reason is in the line before; another laterd may try meanwhile");
+        member->verbs->resign(member, FAILED_REST_US);
+    }
+}
+
+/* The server that waits goes on until the engine is open: opening one on Redis takes turns. */
+static void lead(struct service *service, struct member *member, uint64_t epoch)
+{
+    struct server *waiting = service->server;
+    int64_t begun_us = loop_look_at_clock(service->platform->loop);
+    service->epoch = service->platform->epoch = epoch;
+    service->engine.member = member;
+    if (open_all(service)) {
+        wait_on(service, member);
+        return;
+    }
+    server_free(waiting);
+    make_server(service);
+    if (brokers_open_intakes(&service->line->brokers, &service->line->config, service->server))
+        log_event(LOG_ERROR, "intake_failed", "hint=\"the reason is in the line before\"");
+    service->said_locked = false;
+    log_event(LOG_INFO, "leads", "epoch=%llu opened_ms=%lld", (unsigned long long)epoch,
+              (long long)(loop_look_at_clock(service->platform->loop) - begun_us) / 1000);
+    notify_manager("STATUS=serving");
+}
+
+/* Nothing of what was not sent yet is sent: it is dropped with its connections. */
+static void stop_leading(struct service *service, struct member *member)
+{
+    struct member_view view;
+    member->verbs->look(member, &view);
+    log_event(LOG_WARN, "leads_no_longer", "epoch=%llu why=\"%s\" hint=\"%s\"",
+              (unsigned long long)service->epoch,
+              view.why[0] ? view.why : "the deadline has passed",
+              "the deadline has passed, or somebody else leads: it hands out and acknowledges "
+              "nothing, and waits");
+    close_sinks(service);
+    server_free(service->server);
+    make_waiting_server(service);
+    close_engine(service);
+    close_journal(service);
+}
+
+int64_t service_look(struct service *service)
+{
+    struct member *member = member_of(service);
+    struct member_view view;
+    if (!member)
+        return INT64_MAX;
+    if (service->epoch) {
+        if (!member->verbs->holds(member, service->epoch))
+            stop_leading(service, member);
+        return INT64_MAX;
+    }
+    if (service->open_at_us > service->platform->loop->now_us)
+        return service->open_at_us;
+    member->verbs->look(member, &view);
+    if (view.role != MEMBER_LEADING)
+        return INT64_MAX;
+    lead(service, member, view.epoch);
+    return service->platform->loop->now_us; /* a turn of the new server; or see when it is next */
+}
+
+/* ---- life ---- */
+
+int service_begin(struct service *service)
+{
+    struct election *election = &service->line->election;
+    if (!election->plugin)
+        return begin_serving(service);
+    char http[LISTEN_ADDR_MAX] = "";
+    listeners_http(service->listeners, http);
+    int status = election_open(election, &service->line->config, service->platform->loop,
+                               service->platform->instance, http);
+    if (!status)
+        make_waiting_server(service);
+    return status;
+}
+
+void service_end(struct service *service)
+{
+    close_sinks(service);
+    server_free(service->server);
+    close_engine(service);
+    election_close(&service->line->election); /* now another one may … */
+    close_journal(service); /* … and need not wait for MySQL: what that lacks is in the log */
+}

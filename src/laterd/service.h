@@ -1,0 +1,46 @@
+/*
+ * What laterd serves with: the engine, what jobs are sent by, and the server on top. Without an
+ * election it is there from the start to the end. With one ([member]) it is there while we lead;
+ * before, between and after there is a server that waits (engine/waiting).
+ *
+ *     WAITING ──leads──▶ store locked: tried again; epoch too low: raised ──▶ SERVING
+ *        ▲                                                                     │
+ *        └──────────── the deadline has passed, or it cannot be opened ◀───────┘
+ */
+#ifndef LATERD_LATERD_SERVICE_H
+#define LATERD_LATERD_SERVICE_H
+
+#include "engine/waiting/waiting.h"
+#include "laterd/command_line.h"
+#include "laterd/engine.h"
+#include "laterd/listeners.h"
+#include "os/loop.h"
+
+struct service {
+    struct command_line *line; /* these four are borrowed */
+    struct platform *platform;
+    struct os_loop *loop;
+    const struct listeners *listeners;
+    struct laterd_engine engine;
+    struct waiting_engine waiting;
+    struct server *server;
+    uint64_t epoch;     /* SERVING in an election: with this one; else 0 */
+    int64_t open_at_us; /* WAITING: not before this */
+    bool said_locked;   /* it was logged that the store is */
+};
+
+/* Opens all there is to serve with, or begins to wait. 0, or the exit status of a start that
+   failed, which was said on standard error; end it all the same. */
+int service_begin(struct service *service) MUST_USE;
+
+/*
+ * With an election: begins to serve, or stops, as the member says. After each turn, and when
+ * member::changed is called; waits for nothing but the recovery of a store. Returns when it wants
+ * to be called next; INT64_MAX: after the next turn.
+ */
+int64_t service_look(struct service *service);
+
+/* The server is freed, the engine closed; then others may lead. */
+void service_end(struct service *service);
+
+#endif

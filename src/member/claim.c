@@ -1,0 +1,202 @@
+#include "member/claim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+
+enum { POLL_US = 100 * 1000 };
+
+void claim_init(struct claim *claim, const struct member_options *options, int64_t now_us)
+{
+    *claim = (struct claim){.next_us = now_us, .rest_until_us = INT64_MIN};
+    tenure_init(&claim->tenure, options->timeout_us, now_us);
+    (void)snprintf(claim->holder, sizeof(claim->holder), "%016llx",
+                   (unsigned long long)options->instance);
+    (void)snprintf(claim->url, sizeof(claim->url), "%s", options->advertise);
+}
+
+int64_t claim_next_us(const struct claim *claim)
+{
+    return claim->asked ? INT64_MAX : claim->next_us;
+}
+
+static bool is_ours(const struct claim *claim, const struct claim_row *row)
+{
+    return row->there && strcmp(row->holder, claim->holder) == 0;
+}
+
+bool claim_is_held(const struct claim *claim)
+{
+    bool writing = claim->asked && claim->ask.write && is_ours(claim, &claim->ask.to);
+    return writing || !claim->known || is_ours(claim, &claim->row);
+}
+
+const char *claim_leader(const struct claim *claim)
+{
+    bool held = claim->known && claim->row.there && claim->row.holder[0];
+    return held && !is_ours(claim, &claim->row) ? claim->row.url : "";
+}
+
+/* ---- what to ask ---- */
+
+static bool is_resting(const struct claim *claim, int64_t now_us)
+{
+    return now_us < claim->rest_until_us;
+}
+
+/* How long others must have waited: the holder's time-out, but not less than ours. */
+static int64_t patience_us(const struct claim *claim)
+{
+    int64_t theirs_us = claim->row.there ? claim->row.timeout_us : 0;
+    return theirs_us > claim->tenure.timeout_us ? theirs_us : claim->tenure.timeout_us;
+}
+
+static bool may_claim(const struct claim *claim, int64_t now_us)
+{
+    if (!claim->known || is_resting(claim, now_us))
+        return false;
+    if (claim->row.there && (!claim->row.holder[0] || is_ours(claim, &claim->row)))
+        return true;
+    return now_us - claim->seen_us >= patience_us(claim);
+}
+
+static uint64_t above_all(const struct claim *claim)
+{
+    uint64_t epoch = claim->row.there ? claim->row.epoch : 0;
+    if (claim->tenure.epoch > epoch)
+        epoch = claim->tenure.epoch;
+    return (claim->above > epoch ? claim->above : epoch) + 1;
+}
+
+static void write_ours(struct claim *claim, uint64_t epoch, struct claim_ask *ask)
+{
+    *ask = (struct claim_ask){
+        .write = true,
+        .make = !claim->row.there,
+        .from_epoch = claim->row.epoch,
+        .from_count = claim->row.count,
+        .to = {.there = true,
+               .epoch = epoch,
+               .count = claim->row.there ? claim->row.count + 1 : 1,
+               .timeout_us = claim->tenure.timeout_us},
+    };
+    memcpy(ask->to.holder, claim->holder, sizeof(ask->to.holder));
+    memcpy(ask->to.url, claim->url, sizeof(ask->to.url));
+}
+
+static void write_free(struct claim *claim, struct claim_ask *ask)
+{
+    write_ours(claim, claim->row.epoch, ask);
+    ask->to.holder[0] = '\0';
+    ask->to.url[0] = '\0';
+}
+
+const struct claim_ask *claim_ask(struct claim *claim, int64_t now_us)
+{
+    struct claim_ask *ask = &claim->ask;
+    CHECK(!claim->asked);
+    claim->asked = true;
+    claim->sent_us = now_us;
+    *ask = (struct claim_ask){.write = false};
+    (void)tenure_expire(&claim->tenure, now_us);
+    if (claim->tenure.leading)
+        write_ours(claim,
+                   claim->above >= claim->tenure.epoch ? above_all(claim) : claim->tenure.epoch,
+                   ask);
+    else if (claim->known && is_ours(claim, &claim->row) && is_resting(claim, now_us))
+        write_free(claim, ask);
+    else if (may_claim(claim, now_us))
+        write_ours(claim, above_all(claim), ask);
+    return ask;
+}
+
+/* ---- what was answered ---- */
+
+static bool is_same(const struct claim_row *a, const struct claim_row *b)
+{
+    return a->there == b->there && a->epoch == b->epoch && a->count == b->count &&
+           strcmp(a->holder, b->holder) == 0;
+}
+
+static void take_row(struct claim *claim, const struct claim_row *row, int64_t now_us)
+{
+    if (!claim->known || !is_same(&claim->row, row))
+        claim->seen_us = now_us;
+    claim->row = *row;
+    claim->known = true;
+    tenure_saw(&claim->tenure, row->epoch);
+}
+
+/* The row is ours, since sent_us at the latest. */
+static void lead(struct claim *claim, int64_t now_us)
+{
+    struct tenure *tenure = &claim->tenure;
+    bool leads = tenure->leading ? tenure_extend(tenure, claim->row.epoch, claim->sent_us, now_us)
+                                 : tenure_begin(tenure, claim->row.epoch, claim->sent_us, now_us);
+    claim->next_us = leads ? claim->sent_us + tenure->timeout_us / TENURE_PARTS : now_us + POLL_US;
+}
+
+/* What we lead by is another row than we wrote. An answer that was lost leaves one of ours. */
+static void look_at_row_while_leading(struct claim *claim, int64_t now_us)
+{
+    bool ours = is_ours(claim, &claim->row) && claim->row.epoch >= claim->tenure.epoch;
+    if (!ours)
+        tenure_end(&claim->tenure, now_us);
+    else
+        claim->tenure.epoch = claim->tenure.led = claim->row.epoch;
+    claim->next_us = ours ? now_us : now_us + POLL_US;
+}
+
+void claim_answered(struct claim *claim, const struct claim_answer *answer, int64_t now_us)
+{
+    CHECK(claim->asked);
+    bool wrote = claim->ask.write && answer->done;
+    claim->asked = false;
+    (void)tenure_expire(&claim->tenure, now_us);
+    take_row(claim, wrote ? &claim->ask.to : &answer->row, now_us);
+    claim->next_us = now_us + POLL_US;
+    if (is_resting(claim, now_us)) {
+        if (is_ours(claim, &claim->row))
+            claim->next_us = now_us; /* to give it back */
+    } else if (wrote && is_ours(claim, &claim->row)) {
+        lead(claim, now_us);
+    } else if (claim->tenure.leading) {
+        look_at_row_while_leading(claim, now_us);
+    } else if (may_claim(claim, now_us) && !claim->ask.write) {
+        claim->next_us = now_us;
+    }
+}
+
+void claim_lost(struct claim *claim, int64_t now_us)
+{
+    CHECK(claim->asked);
+    claim->asked = false;
+    (void)tenure_expire(&claim->tenure, now_us);
+    if (!claim->row.there)
+        claim->known = false; /* it may have come and gone: the wait begins again */
+    claim->next_us = now_us + POLL_US;
+}
+
+/* ---- what is wished ---- */
+
+bool claim_expire(struct claim *claim, int64_t now_us)
+{
+    return tenure_expire(&claim->tenure, now_us);
+}
+
+void claim_raise(struct claim *claim, uint64_t above, int64_t now_us)
+{
+    if (above > claim->above)
+        claim->above = above;
+    if (claim->tenure.leading && claim->above >= claim->tenure.epoch)
+        claim->next_us = now_us;
+}
+
+void claim_resign(struct claim *claim, int64_t rest_us, int64_t now_us)
+{
+    tenure_end(&claim->tenure, now_us);
+    claim->rest_until_us = now_us + rest_us;
+    if (claim_is_held(claim))
+        claim->next_us = now_us;
+}

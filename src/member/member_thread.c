@@ -1,0 +1,257 @@
+/*
+ * Owns the thread and what both sides share, which has a mutex; holds() alone reads two atomic
+ * numbers. Invariant: `led_epoch` is 0 from the moment that somebody has resigned, even if the
+ * thread, which has not seen that wish yet, publishes once more.
+ */
+#include "member/member_thread.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/thread.h"
+
+enum { TEXT_MAX = 1024 };
+
+struct member_thread {
+    struct member member; /* first, so that the verbs find the rest */
+    struct member_thread_options options;
+    struct member_options copied;
+    char url[TEXT_MAX], name[MEMBER_NAME_MAX], advertise[MEMBER_URL_MAX];
+    pthread_t thread;
+    int event_fd;
+    _Atomic uint64_t led_epoch; /* 0: we do not lead */
+    _Atomic int64_t deadline_us;
+    struct message note;
+    pthread_mutex_t mutex; /* of what follows */
+    bool noted;            /* the note is with the loop */
+    bool closed;           /* who owned it does not any more: the note's arrival frees it */
+    struct member_view view;
+    int64_t since_us;
+    struct member_wishes wishes;
+};
+
+static struct member_thread *self(const struct member *member)
+{
+    return (struct member_thread *)(void *)(uintptr_t)member; /* its first member */
+}
+
+static void lock(struct member_thread *thread)
+{
+    (void)pthread_mutex_lock(&thread->mutex); /* cannot fail: it is ours and not recursive */
+}
+
+static void unlock(struct member_thread *thread)
+{
+    (void)pthread_mutex_unlock(&thread->mutex);
+}
+
+int64_t member_now_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_BOOTTIME, &now); /* cannot fail for this clock */
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* ---- the loop's side ---- */
+
+static void free_thread(struct member_thread *thread)
+{
+    (void)close(thread->event_fd); /* nothing is lost with it */
+    (void)pthread_mutex_destroy(&thread->mutex);
+    mem_free(thread);
+}
+
+static void note_arrived(struct message *message)
+{
+    struct member_thread *thread =
+        (struct member_thread *)(void *)((char *)message - offsetof(struct member_thread, note));
+    lock(thread);
+    thread->noted = false;
+    bool closed = thread->closed;
+    unlock(thread);
+    if (closed)
+        free_thread(thread);
+    else if (thread->member.changed)
+        thread->member.changed(&thread->member);
+}
+
+static void look(const struct member *member, struct member_view *out_view)
+{
+    struct member_thread *thread = self(member);
+    lock(thread);
+    *out_view = thread->view;
+    out_view->role_us = member_now_us() - thread->since_us;
+    unlock(thread);
+}
+
+static bool holds(const struct member *member, uint64_t epoch)
+{
+    struct member_thread *thread = self(member);
+    return epoch && atomic_load(&thread->led_epoch) == epoch &&
+           member_now_us() < atomic_load(&thread->deadline_us);
+}
+
+static void raise_above(struct member *member, uint64_t above)
+{
+    struct member_thread *thread = self(member);
+    lock(thread);
+    if (above > thread->wishes.above)
+        thread->wishes.above = above;
+    unlock(thread);
+    member_wake(thread);
+}
+
+static void resign(struct member *member, int64_t rest_us)
+{
+    struct member_thread *thread = self(member);
+    lock(thread);
+    atomic_store(&thread->led_epoch, 0);
+    thread->view.role = MEMBER_WAITING;
+    thread->wishes.resign = true;
+    thread->wishes.rest_us = rest_us;
+    unlock(thread);
+    member_wake(thread);
+}
+
+static void close_thread(struct member *member)
+{
+    struct member_thread *thread = self(member);
+    lock(thread);
+    atomic_store(&thread->led_epoch, 0);
+    thread->wishes.close = true;
+    unlock(thread);
+    member_wake(thread);
+    (void)pthread_join(thread->thread, NULL); /* it was started, and nobody else joins it */
+    thread->options.ended(thread->options.user);
+    lock(thread);
+    bool noted = thread->noted;
+    thread->closed = true;
+    unlock(thread);
+    if (!noted)
+        free_thread(thread);
+}
+
+static const struct member_verbs verbs = {
+    .look = look,
+    .holds = holds,
+    .raise = raise_above,
+    .resign = resign,
+    .close = close_thread,
+};
+
+static void *run(void *arg)
+{
+    struct member_thread *thread = arg;
+    thread->options.run(thread, thread->options.user);
+    return NULL;
+}
+
+static void copy_options(struct member_thread *thread)
+{
+    const struct member_options *from = thread->options.member;
+    (void)snprintf(thread->url, sizeof(thread->url), "%s", from->url);
+    (void)snprintf(thread->name, sizeof(thread->name), "%s", from->name);
+    (void)snprintf(thread->advertise, sizeof(thread->advertise), "%s", from->advertise);
+    thread->copied = *from;
+    thread->copied.url = thread->url;
+    thread->copied.name = thread->name;
+    thread->copied.advertise = thread->advertise;
+}
+
+struct member *member_thread_open(const struct member_thread_options *options)
+{
+    struct member_thread *thread = mem_zalloc(sizeof(*thread));
+    thread->member.verbs = &verbs;
+    thread->options = *options;
+    thread->note.arrived = note_arrived;
+    thread->since_us = member_now_us();
+    copy_options(thread);
+    (void)snprintf(thread->view.why, sizeof(thread->view.why), "not connected yet");
+    (void)pthread_mutex_init(&thread->mutex, NULL); /* cannot fail with default attributes */
+    thread->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int error = thread->event_fd < 0 ? errno : 0;
+    if (!error)
+        error = thread_start(&thread->thread, NULL, run, thread);
+    if (!error)
+        return &thread->member;
+    free_thread(thread);
+    errno = error;
+    return NULL;
+}
+
+/* ---- the thread's side ---- */
+
+const struct member_options *member_thread_options(const struct member_thread *thread)
+{
+    return &thread->copied;
+}
+
+static bool is_same(const struct member_view *a, const struct member_view *b)
+{
+    return a->role == b->role && a->epoch == b->epoch && a->connected == b->connected &&
+           strcmp(a->leader, b->leader) == 0 && strcmp(a->why, b->why) == 0;
+}
+
+void member_publish(struct member_thread *thread, const struct tenure *tenure, const char *leader,
+                    bool connected, const char *why)
+{
+    struct member_view view = {.role = MEMBER_WAITING,
+                               .connected = connected,
+                               .epoch = tenure->epoch,
+                               .terms = tenure->terms};
+    (void)snprintf(view.leader, sizeof(view.leader), "%s", leader);
+    (void)snprintf(view.why, sizeof(view.why), "%s", why);
+    lock(thread);
+    bool leads = tenure->leading && !thread->wishes.resign && !thread->wishes.close;
+    if (leads)
+        view.role = MEMBER_LEADING;
+    /* The deadline first: who reads the epoch then has its deadline, or an earlier one. */
+    atomic_store(&thread->deadline_us, leads ? tenure->deadline_us : 0);
+    atomic_store(&thread->led_epoch, leads ? tenure->epoch : 0);
+    bool post = !thread->noted && !is_same(&view, &thread->view);
+    thread->view = view;
+    thread->since_us = tenure->since_us;
+    thread->noted |= post;
+    unlock(thread);
+    if (post)
+        thread->copied.loop->verbs->post(thread->copied.loop, &thread->note);
+}
+
+struct member_wishes member_wishes(struct member_thread *thread)
+{
+    lock(thread);
+    struct member_wishes wishes = thread->wishes;
+    thread->wishes = (struct member_wishes){.close = wishes.close};
+    unlock(thread);
+    return wishes;
+}
+
+int member_wake_fd(const struct member_thread *thread)
+{
+    return thread->event_fd;
+}
+
+void member_wake(struct member_thread *thread)
+{
+    (void)eventfd_write(thread->event_fd, 1); /* it is never full */
+}
+
+void member_sleep(struct member_thread *thread, int64_t until_us)
+{
+    enum { SLEEP_MAX_MS = 60000 };
+    int64_t left_ms =
+        until_us == INT64_MAX ? SLEEP_MAX_MS : (until_us - member_now_us() + 999) / 1000;
+    struct pollfd wait = {.fd = thread->event_fd, .events = POLLIN};
+    eventfd_t ignored;
+    if (left_ms < 0)
+        left_ms = 0;
+    if (poll(&wait, 1, left_ms < SLEEP_MAX_MS ? (int)left_ms : SLEEP_MAX_MS) > 0)
+        (void)eventfd_read(thread->event_fd, &ignored); /* it was readable, and we alone read it */
+}

@@ -1,0 +1,350 @@
+/*
+ * The plugin for a row in MySQL or MariaDB: a struct claim on libmariadb, whose calls wait, on our
+ * own thread. The row is in a table that is made if it is not there:
+ *
+ *     laterd_member(name, epoch, count, timeout_ms, holder, url, updated)
+ *
+ * `updated` is for people; nothing here reads a clock of the server (member/claim.h says why). A
+ * write is one UPDATE whose WHERE has the epoch and the count that were read, so of two candidates
+ * one changes a row and the other none.
+ *
+ * libmariadb counts its time-outs in seconds: a server that is silent is given up after a third of
+ * the session's time-out, but not before a second.
+ */
+#include <errno.h>
+#include <mariadb/mysql.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "member/claim.h"
+#include "member/member_thread.h"
+#include "member/member_url.h"
+
+enum { PORT = 3306, SQL_MAX = 2048, CONNECT_AGAIN_US = 200 * 1000, CLOSE_US = 900 * 1000 };
+
+struct mysql_member {
+    struct member_thread *thread;
+    struct member_url url;
+    bool tls, verify;
+    struct claim claim;
+    MYSQL *mysql; /* NULL: not connected */
+    bool made;    /* the table is there */
+    bool connected;
+    char why[MEMBER_WHY_MAX];
+};
+
+static void set_why(struct mysql_member *row, const char *what)
+{
+    const char *text = row->mysql ? mysql_error(row->mysql) : "out of memory";
+    (void)snprintf(row->why, sizeof(row->why), "%s %.90s: %.110s", what, row->url.hosts, text);
+    for (char *at = row->why; *at; at++) {
+        if ((unsigned char)*at < ' ' || *at == '"')
+            *at = '\''; /* it goes into the log and into JSON */
+    }
+}
+
+static void disconnect(struct mysql_member *row)
+{
+    if (row->mysql)
+        mysql_close(row->mysql);
+    row->mysql = NULL;
+    row->connected = false;
+}
+
+static void set_options(struct mysql_member *row)
+{
+    const struct member_options *options = member_thread_options(row->thread);
+    unsigned seconds = (unsigned)((options->timeout_us / TENURE_PARTS + 999999) / 1000000);
+    my_bool yes = 1, verify = row->verify;
+    (void)mysql_options(row->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
+    (void)mysql_options(row->mysql, MYSQL_OPT_READ_TIMEOUT, &seconds);
+    (void)mysql_options(row->mysql, MYSQL_OPT_WRITE_TIMEOUT, &seconds);
+    (void)mysql_options(row->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    if (row->tls)
+        (void)mysql_options(row->mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
+    (void)mysql_options(row->mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
+}
+
+static bool connect_now(struct mysql_member *row)
+{
+    if (row->mysql)
+        return true;
+    row->mysql = mysql_init(NULL);
+    if (!row->mysql) {
+        set_why(row, "cannot reach MySQL at");
+        return false;
+    }
+    set_options(row);
+    if (mysql_real_connect(row->mysql, row->url.host, row->url.user, row->url.password,
+                           row->url.path + 1, row->url.port, NULL, 0) &&
+        mysql_autocommit(row->mysql, 1) == 0) /* whatever the server's default is */
+        return true;
+    set_why(row, "cannot reach MySQL at");
+    disconnect(row);
+    return false;
+}
+
+/* ---- questions ---- */
+
+static bool query(struct mysql_member *row, const char *sql)
+{
+    if (mysql_real_query(row->mysql, sql, strlen(sql)) == 0)
+        return true;
+    set_why(row, "MySQL refused at");
+    disconnect(row); /* whatever it was: the next question begins on a good connection */
+    return false;
+}
+
+static bool make_table(struct mysql_member *row)
+{
+    row->made = row->made ||
+                query(row, "CREATE TABLE IF NOT EXISTS laterd_member("
+                           "name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,"
+                           "epoch BIGINT UNSIGNED NOT NULL,count BIGINT UNSIGNED NOT NULL,"
+                           "timeout_ms INT UNSIGNED NOT NULL,"
+                           "holder VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,"
+                           "url VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,"
+                           "updated TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP "
+                           "ON UPDATE CURRENT_TIMESTAMP) ENGINE=InnoDB");
+    return row->made;
+}
+
+/* Quoted, for SQL; `room` has 2 * MEMBER_URL_MAX + 3. */
+static const char *quote(struct mysql_member *row, const char *text, char *room)
+{
+    room[0] = '\'';
+    unsigned long len = mysql_real_escape_string(row->mysql, room + 1, text, strlen(text));
+    room[1 + len] = '\'';
+    room[2 + len] = '\0';
+    return room;
+}
+
+static void write_sql(struct mysql_member *row, const struct claim_ask *ask, char sql[SQL_MAX])
+{
+    enum { QUOTED = 2 * MEMBER_URL_MAX + 3 };
+    char name[QUOTED], holder[QUOTED], url[QUOTED];
+    const struct claim_row *to = &ask->to;
+    (void)quote(row, member_thread_options(row->thread)->name, name);
+    (void)quote(row, to->holder, holder);
+    (void)quote(row, to->url, url);
+    if (ask->make)
+        (void)snprintf(sql, SQL_MAX,
+                       "INSERT IGNORE INTO laterd_member(name,epoch,count,timeout_ms,holder,url) "
+                       "VALUES(%s,%llu,%llu,%lld,%s,%s)",
+                       name, (unsigned long long)to->epoch, (unsigned long long)to->count,
+                       (long long)(to->timeout_us / 1000), holder, url);
+    else
+        (void)snprintf(sql, SQL_MAX,
+                       "UPDATE laterd_member SET epoch=%llu,count=%llu,timeout_ms=%lld,holder=%s,"
+                       "url=%s WHERE name=%s AND epoch=%llu AND count=%llu",
+                       (unsigned long long)to->epoch, (unsigned long long)to->count,
+                       (long long)(to->timeout_us / 1000), holder, url, name,
+                       (unsigned long long)ask->from_epoch, (unsigned long long)ask->from_count);
+}
+
+/* A column as a number; what is none is 0, as nothing of ours writes. */
+static uint64_t number_of(const char *text)
+{
+    uint64_t number;
+    return text && bytes_to_u64(bytes_str(text), &number) ? number : 0;
+}
+
+static void take_row(MYSQL_ROW columns, struct claim_row *row)
+{
+    *row = (struct claim_row){
+        .there = true,
+        .epoch = number_of(columns[0]),
+        .count = number_of(columns[1]),
+        .timeout_us = (int64_t)(number_of(columns[2]) % 3600000) * 1000,
+    };
+    (void)snprintf(row->holder, sizeof(row->holder), "%s", columns[3] ? columns[3] : "");
+    (void)snprintf(row->url, sizeof(row->url), "%s", columns[4] ? columns[4] : "");
+}
+
+static bool read_row(struct mysql_member *row, struct claim_row *out_row)
+{
+    char sql[SQL_MAX], name[2 * MEMBER_NAME_MAX + 3];
+    (void)snprintf(sql, sizeof(sql),
+                   "SELECT epoch,count,timeout_ms,holder,url FROM laterd_member WHERE name=%s",
+                   quote(row, member_thread_options(row->thread)->name, name));
+    if (!query(row, sql))
+        return false;
+    MYSQL_RES *result = mysql_store_result(row->mysql);
+    if (!result) {
+        set_why(row, "MySQL refused at");
+        disconnect(row);
+        return false;
+    }
+    MYSQL_ROW columns = mysql_fetch_row(result);
+    *out_row = (struct claim_row){.there = false};
+    if (columns)
+        take_row(columns, out_row);
+    mysql_free_result(result);
+    return true;
+}
+
+static bool answer(struct mysql_member *row, const struct claim_ask *ask,
+                   struct claim_answer *out_answer)
+{
+    char sql[SQL_MAX];
+    *out_answer = (struct claim_answer){.done = false};
+    if (!connect_now(row) || !make_table(row))
+        return false;
+    if (ask->write) {
+        write_sql(row, ask, sql);
+        if (!query(row, sql))
+            return false;
+        out_answer->done = mysql_affected_rows(row->mysql) == 1;
+    }
+    return out_answer->done || read_row(row, &out_answer->row);
+}
+
+static void ask(struct mysql_member *row)
+{
+    struct claim_answer got;
+    const struct claim_ask *question = claim_ask(&row->claim, member_now_us());
+    row->connected = answer(row, question, &got);
+    if (row->connected) {
+        row->why[0] = '\0';
+        claim_answered(&row->claim, &got, member_now_us());
+        return;
+    }
+    row->made = false; /* somebody may have dropped it */
+    claim_lost(&row->claim, member_now_us());
+    if (!row->mysql)
+        row->claim.next_us += CONNECT_AGAIN_US;
+}
+
+/* ---- the thread ---- */
+
+static int64_t next_us(const struct mysql_member *row)
+{
+    const struct tenure *tenure = &row->claim.tenure;
+    int64_t at_us = claim_next_us(&row->claim);
+    return tenure->leading && tenure->deadline_us < at_us ? tenure->deadline_us : at_us;
+}
+
+/* Gives back what we hold, so that others need not wait, for as long as that may take. */
+static void give_back(struct mysql_member *row)
+{
+    int64_t until_us = member_now_us() + CLOSE_US;
+    if (!row->connected)
+        return;
+    claim_resign(&row->claim, 2 * CLOSE_US, member_now_us());
+    while (claim_is_held(&row->claim) && row->connected && member_now_us() < until_us)
+        ask(row);
+}
+
+static void run(struct member_thread *thread, void *user)
+{
+    struct mysql_member *row = user;
+    row->thread = thread;
+    (void)mysql_thread_init();
+    for (;;) {
+        struct member_wishes wishes = member_wishes(thread);
+        if (wishes.close)
+            break;
+        int64_t now_us = member_now_us();
+        (void)claim_expire(&row->claim, now_us);
+        if (wishes.above)
+            claim_raise(&row->claim, wishes.above, now_us);
+        if (wishes.resign)
+            claim_resign(&row->claim, wishes.rest_us, now_us);
+        if (claim_next_us(&row->claim) <= now_us)
+            ask(row);
+        member_publish(thread, &row->claim.tenure, claim_leader(&row->claim), row->connected,
+                       row->why);
+        member_sleep(thread, next_us(row));
+    }
+    give_back(row);
+    disconnect(row);
+    mysql_thread_end();
+}
+
+static void ended(void *user)
+{
+    mem_free(user);
+}
+
+/* ---- the plugin ---- */
+
+static bool is_name(const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '/' || *text == '`')
+            return false;
+    }
+    return true;
+}
+
+static enum err read_options(const struct member_options *options, struct mysql_member *row,
+                             struct member_error *out_error)
+{
+    const char *password = getenv("LATERD_MEMBER_PASSWORD");
+    enum err err = member_url_read(options->url, "mysql", PORT, &row->url, out_error);
+    if (err)
+        return err;
+    const char *wrong = NULL, *query_text = row->url.query;
+    row->verify = strcmp(query_text, "tls=verify") == 0;
+    row->tls = row->verify || strcmp(query_text, "tls=on") == 0;
+    if (query_text[0] && !row->tls)
+        wrong = "url: behind the '?' there may be tls=on or tls=verify";
+    else if (row->url.host_count > 1)
+        wrong = "url: give one host: a row is only as safe as the one server that writes it";
+    else if (row->url.path[0] != '/' || !row->url.path[1] || !is_name(row->url.path + 1))
+        wrong = "url: the database is missing: mysql://user@host/database";
+    else if (!row->url.user[0])
+        wrong = "url: the user is missing: mysql://user@host/database";
+    if (wrong) {
+        (void)snprintf(out_error->text, sizeof(out_error->text), "%s", wrong);
+        return ERR_INVALID;
+    }
+    if (password && !row->url.password[0])
+        (void)snprintf(row->url.password, sizeof(row->url.password), "%s", password);
+    claim_init(&row->claim, options, member_now_us());
+    return OK;
+}
+
+static enum err check(const struct member_options *options, struct member_error *out_error)
+{
+    struct mysql_member *row = mem_zalloc(sizeof(*row));
+    enum err err = read_options(options, row, out_error);
+    mem_free(row);
+    return err;
+}
+
+static enum err open_member(const struct member_options *options, struct member **out_member,
+                            struct member_error *out_error)
+{
+    struct mysql_member *row = mem_zalloc(sizeof(*row));
+    enum err err = read_options(options, row, out_error);
+    if (!err && mysql_library_init(0, NULL, NULL)) { /* once, before there are threads of it */
+        (void)snprintf(out_error->text, sizeof(out_error->text), "libmariadb cannot be used");
+        err = ERR_IO;
+    }
+    if (err) {
+        mem_free(row);
+        return err;
+    }
+    struct member *member = member_thread_open(&(struct member_thread_options){
+        .member = options, .user = row, .run = run, .ended = ended});
+    if (member) {
+        *out_member = member;
+        return OK;
+    }
+    (void)snprintf(out_error->text, sizeof(out_error->text), "%s", strerror(errno));
+    mem_free(row);
+    return ERR_IO;
+}
+
+extern const struct member_plugin laterd_member_plugin;
+__attribute__((visibility("default"))) const struct member_plugin laterd_member_plugin = {
+    .abi = MEMBER_PLUGIN_ABI,
+    .version = LATERD_VERSION,
+    .scheme = "mysql",
+    .library = "libmariadb " MARIADB_PACKAGE_VERSION,
+    .check = check,
+    .open = open_member,
+};

@@ -1,0 +1,338 @@
+/*
+ * A struct claim on client/redis, whose connections are on a loop of our own thread, so that the
+ * term goes on while the main thread recovers a store. That loop's time is CLOCK_BOOTTIME.
+ */
+#include "member/redis_member.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "client/redis/resp.h"
+#include "client/redis/topology.h"
+#include "member/claim.h"
+#include "member/member_thread.h"
+#include "os/loop.h"
+#include "os/tls.h"
+
+enum { CLOSE_US = 900 * 1000, TIMEOUT_MIN_US = 300 * 1000, FIELDS = 5 };
+
+struct redis_claim {
+    struct member_thread *thread;
+    struct redis_url url;
+    struct claim claim;
+    struct clock clock;
+    struct os_loop *loop;
+    struct tls *tls; /* NULL: none */
+    struct topology_callbacks callbacks;
+    struct topology topology;
+    struct link_call call; /* the question under way, if claim::asked */
+    struct node *node;     /* that was asked */
+    bool connected;
+    char key[MEMBER_NAME_MAX + 32];
+    char why[MEMBER_WHY_MAX];
+};
+
+/* Compares, sets, and answers with what there is then: done, epoch, count, timeout_ms, holder, url.
+   KEYS[1] the hash; ARGV: what, epoch and count that must be there; the five values. */
+static const char script[] =
+    "local k=KEYS[1] local n={'epoch','count','timeout_ms','holder','url'} "
+    "local f=redis.call('HMGET',k,unpack(n)) local done='0' "
+    "if (ARGV[1]=='make' and not f[1]) or "
+    "(ARGV[1]=='write' and f[1]==ARGV[2] and f[2]==ARGV[3]) then "
+    "for i=1,5 do f[i]=ARGV[3+i] redis.call('HSET',k,n[i],f[i]) end done='1' end "
+    "if not f[1] then return {done} end "
+    "return {done,f[1],f[2] or '0',f[3] or '0',f[4] or '',f[5] or ''}";
+
+static int64_t loop_now_us(struct clock *clock)
+{
+    (void)clock;
+    return member_now_us();
+}
+
+static struct redis_claim *of_call(struct link_call *call)
+{
+    return LIST_ENTRY(call, struct redis_claim, call);
+}
+
+/* It goes into the log and into JSON. */
+static void set_why(struct redis_claim *redis, const char *what, const char *text)
+{
+    (void)snprintf(redis->why, sizeof(redis->why), "%.60s%.170s", what, text);
+    for (char *at = redis->why; *at; at++) {
+        if ((unsigned char)*at < ' ' || *at == '"' || *at == '\\')
+            *at = '\'';
+    }
+}
+
+/* ---- answers ---- */
+
+static uint64_t number_of(const redisReply *field)
+{
+    uint64_t number;
+    bool good = field->type == REDIS_REPLY_STRING &&
+                bytes_to_u64(bytes_of(field->str, (size_t)field->len), &number);
+    return good ? number : 0;
+}
+
+static void take_text(const redisReply *field, char *room, size_t room_bytes)
+{
+    bool text = field->type == REDIS_REPLY_STRING;
+    (void)snprintf(room, room_bytes, "%s", text ? field->str : "");
+}
+
+/* False: this is no answer of the script. */
+static bool read_answer(const redisReply *reply, struct claim_answer *out_answer)
+{
+    bool array = reply->type == REDIS_REPLY_ARRAY;
+    if (!array || (reply->elements != 1 && reply->elements != 1 + FIELDS))
+        return false;
+    *out_answer = (struct claim_answer){.done = number_of(reply->element[0]) == 1};
+    if (reply->elements == 1)
+        return true;
+    struct claim_row *row = &out_answer->row;
+    row->there = true;
+    row->epoch = number_of(reply->element[1]);
+    row->count = number_of(reply->element[2]);
+    row->timeout_us = (int64_t)(number_of(reply->element[3]) % 3600000) * 1000;
+    take_text(reply->element[4], row->holder, sizeof(row->holder));
+    take_text(reply->element[5], row->url, sizeof(row->url));
+    return true;
+}
+
+static void refused(struct redis_claim *redis, const char *error)
+{
+    struct failure failure = failure_read(bytes_str(error));
+    bool moved = failure.kind == FAILURE_MOVED || failure.kind == FAILURE_NO_MASTER;
+    if (moved && redis->url.topology != REDIS_SINGLE)
+        topology_moved(&redis->topology, redis->node, &failure);
+    else if (failure.kind == FAILURE_CLUSTER_DOWN)
+        topology_suspect(&redis->topology, redis->node);
+    set_why(redis, "Redis refused: ", error);
+}
+
+static void answered(struct link_call *call, redisReply *reply)
+{
+    struct redis_claim *redis = of_call(call);
+    struct claim_answer answer;
+    bool good = reply && reply->type != REDIS_REPLY_ERROR && read_answer(reply, &answer);
+    redis->connected = good;
+    if (good) {
+        redis->why[0] = '\0';
+        claim_answered(&redis->claim, &answer, member_now_us());
+    } else {
+        if (!reply)
+            set_why(redis, "Redis is away: ", redis->node->link.error);
+        else
+            refused(redis, reply->type == REDIS_REPLY_ERROR ? reply->str : "an odd answer");
+        claim_lost(&redis->claim, member_now_us());
+    }
+    if (reply)
+        freeReplyObject(reply);
+}
+
+/* ---- questions ---- */
+
+static void add_ask(const struct redis_claim *redis, const struct claim_ask *ask, struct buf *out)
+{
+    resp_begin(out, 3 + 3 + 1 + FIELDS);
+    resp_add_str(out, "EVAL");
+    resp_add_str(out, script);
+    resp_add_str(out, "1");
+    resp_add_str(out, redis->key);
+    resp_add_str(out, !ask->write ? "read" : ask->make ? "make" : "write");
+    resp_add_u64(out, ask->from_epoch);
+    resp_add_u64(out, ask->from_count);
+    resp_add_u64(out, ask->to.epoch);
+    resp_add_u64(out, ask->to.count);
+    resp_add_u64(out, (uint64_t)(ask->to.timeout_us / 1000));
+    resp_add_str(out, ask->to.holder);
+    resp_add_str(out, ask->to.url);
+}
+
+static void ask(struct redis_claim *redis)
+{
+    struct node *node = topology_node(&redis->topology, topology_slot(bytes_str(redis->key)));
+    const struct claim_ask *question = claim_ask(&redis->claim, member_now_us());
+    if (!node) {
+        const struct link *link = topology_error(&redis->topology);
+        redis->connected = false;
+        set_why(redis, link ? "Redis is away: " : "Redis is not connected yet",
+                link ? link->error : "");
+        claim_lost(&redis->claim, member_now_us());
+        return;
+    }
+    redis->node = node;
+    add_ask(redis, question, link_out(&node->link));
+    link_expect(&node->link, &redis->call);
+    link_flush(&node->link);
+}
+
+/* ---- the thread ---- */
+
+static void nothing(struct topology_callbacks *callbacks, struct node *node)
+{
+    (void)callbacks; /* each question finds its node, or none */
+    (void)node;
+}
+
+static void slots_moved(struct topology_callbacks *callbacks)
+{
+    (void)callbacks;
+}
+
+static void sentinel_refused(struct topology_callbacks *callbacks, const struct link *link)
+{
+    (void)callbacks;
+    (void)link; /* topology_error() says so when a question finds no node */
+}
+
+static void begin(struct redis_claim *redis)
+{
+    const char *sentinel_password = getenv("LATERD_REDIS_SENTINEL_PASSWORD");
+    int64_t timeout_us = redis->claim.tenure.timeout_us / TENURE_PARTS;
+    redis->callbacks = (struct topology_callbacks){
+        .ready = nothing, .lost = nothing, .moved = slots_moved, .refused = sentinel_refused};
+    topology_init(&redis->topology,
+                  &(struct topology_options){
+                      .url = &redis->url,
+                      .callbacks = &redis->callbacks,
+                      .sentinel_user = "",
+                      .sentinel_password = sentinel_password ? sentinel_password : "",
+                      .tls = redis->tls,
+                      .loop = os_loop_port(redis->loop),
+                      .timeout_us = timeout_us > TIMEOUT_MIN_US ? timeout_us : TIMEOUT_MIN_US});
+}
+
+static int64_t next_us(const struct redis_claim *redis)
+{
+    const struct tenure *tenure = &redis->claim.tenure;
+    int64_t at_us = claim_next_us(&redis->claim);
+    return tenure->leading && tenure->deadline_us < at_us ? tenure->deadline_us : at_us;
+}
+
+static void turn(struct redis_claim *redis, int64_t until_us)
+{
+    topology_flush(&redis->topology);
+    loop_turn(os_loop_port(redis->loop), until_us);
+    (void)claim_expire(&redis->claim, member_now_us());
+}
+
+static void give_back(struct redis_claim *redis)
+{
+    int64_t until_us = member_now_us() + CLOSE_US;
+    claim_resign(&redis->claim, 2 * CLOSE_US, member_now_us());
+    while (redis->connected && claim_is_held(&redis->claim) && member_now_us() < until_us) {
+        if (claim_next_us(&redis->claim) <= member_now_us())
+            ask(redis);
+        int64_t at_us = next_us(redis);
+        turn(redis, at_us < until_us ? at_us : until_us);
+    }
+}
+
+static void run(struct member_thread *thread, void *user)
+{
+    struct redis_claim *redis = user;
+    redis->thread = thread;
+    os_loop_wake_by(redis->loop, member_wake_fd(thread));
+    (void)loop_look_at_clock(os_loop_port(redis->loop));
+    begin(redis);
+    for (;;) {
+        struct member_wishes wishes = member_wishes(thread);
+        if (wishes.close)
+            break;
+        if (wishes.above)
+            claim_raise(&redis->claim, wishes.above, member_now_us());
+        if (wishes.resign)
+            claim_resign(&redis->claim, wishes.rest_us, member_now_us());
+        if (claim_next_us(&redis->claim) <= member_now_us())
+            ask(redis);
+        member_publish(thread, &redis->claim.tenure, claim_leader(&redis->claim), redis->connected,
+                       redis->why);
+        turn(redis, next_us(redis));
+    }
+    give_back(redis);
+    topology_fini(&redis->topology); /* tells the question under way */
+}
+
+static void ended(void *user)
+{
+    struct redis_claim *redis = user;
+    os_loop_free(redis->loop);
+    tls_free(redis->tls);
+    mem_free(redis);
+}
+
+/* ---- as a plugin has it ---- */
+
+static enum err read_options(const struct member_options *options, struct redis_claim *redis,
+                             struct member_error *out_error)
+{
+    const char *password = getenv("LATERD_REDIS_PASSWORD");
+    struct redis_error error = {.text = ""};
+    enum err err = redis_url_read(bytes_str(options->url), &redis->url, &error);
+    (void)snprintf(out_error->text, sizeof(out_error->text), "url: %.220s", error.text);
+    if (err)
+        return err;
+    if (password && !redis->url.password[0])
+        (void)snprintf(redis->url.password, sizeof(redis->url.password), "%s", password);
+    (void)snprintf(redis->key, sizeof(redis->key), "laterd:member:%s", options->name);
+    claim_init(&redis->claim, options, member_now_us());
+    return OK;
+}
+
+static enum err check(const struct member_options *options, struct member_error *out_error)
+{
+    struct redis_claim *redis = mem_zalloc(sizeof(*redis));
+    enum err err = read_options(options, redis, out_error);
+    mem_free(redis);
+    return err;
+}
+
+static enum err make_tls(struct redis_claim *redis, struct member_error *out_error)
+{
+    struct tls_options options = {.keys = "", .ca = "", .certificate = "", .key = ""};
+    struct tls_error error = {.text = ""};
+    enum err err = redis->url.tls ? tls_client_new(&options, &redis->tls, &error) : OK;
+    (void)snprintf(out_error->text, sizeof(out_error->text), "%.230s", error.text);
+    return err;
+}
+
+static enum err open_member(const struct member_options *options, struct member **out_member,
+                            struct member_error *out_error)
+{
+    struct redis_claim *redis = mem_zalloc(sizeof(*redis));
+    redis->call.done = answered;
+    redis->clock.now_us = loop_now_us;
+    enum err err = read_options(options, redis, out_error);
+    if (!err)
+        err = make_tls(redis, out_error);
+    if (!err)
+        redis->loop = os_loop_new(&redis->clock, 0);
+    struct member *member = NULL;
+    if (redis->loop)
+        member = member_thread_open(&(struct member_thread_options){
+            .member = options, .user = redis, .run = run, .ended = ended});
+    if (member) {
+        *out_member = member;
+        return OK;
+    }
+    if (!err) {
+        (void)snprintf(out_error->text, sizeof(out_error->text), "%s", strerror(errno));
+        err = ERR_IO;
+    }
+    ended(redis);
+    return err;
+}
+
+const struct member_plugin redis_member = {
+    .abi = MEMBER_PLUGIN_ABI,
+    .version = LATERD_VERSION,
+    .scheme = "redis",
+    .library = "client/redis of laterd",
+    .check = check,
+    .open = open_member,
+};

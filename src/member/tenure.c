@@ -1,0 +1,61 @@
+#include "member/tenure.h"
+
+#include "base/check.h"
+
+void tenure_init(struct tenure *tenure, int64_t timeout_us, int64_t now_us)
+{
+    *tenure = (struct tenure){.timeout_us = timeout_us, .since_us = now_us};
+}
+
+static int64_t deadline_of(const struct tenure *tenure, int64_t sent_us)
+{
+    return sent_us + tenure->timeout_us / TENURE_PARTS * (TENURE_PARTS - 1);
+}
+
+bool tenure_begin(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_t now_us)
+{
+    CHECK(!tenure->leading && sent_us <= now_us);
+    tenure_saw(tenure, epoch);
+    if (deadline_of(tenure, sent_us) <= now_us || epoch <= tenure->led)
+        return false;
+    tenure->leading = true;
+    tenure->epoch = tenure->led = epoch;
+    tenure->terms++;
+    tenure->deadline_us = deadline_of(tenure, sent_us);
+    tenure->since_us = now_us;
+    return true;
+}
+
+bool tenure_extend(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_t now_us)
+{
+    CHECK(tenure->leading && epoch >= tenure->epoch);
+    if (tenure_expire(tenure, now_us))
+        return false; /* between the deadline and now it did not lead, and others have seen that */
+    tenure->epoch = tenure->led = epoch;
+    if (deadline_of(tenure, sent_us) > tenure->deadline_us)
+        tenure->deadline_us = deadline_of(tenure, sent_us);
+    return true;
+}
+
+void tenure_end(struct tenure *tenure, int64_t now_us)
+{
+    if (!tenure->leading)
+        return;
+    tenure->leading = false;
+    tenure->deadline_us = 0;
+    tenure->since_us = now_us;
+}
+
+bool tenure_expire(struct tenure *tenure, int64_t now_us)
+{
+    if (!tenure->leading || now_us < tenure->deadline_us)
+        return false;
+    tenure_end(tenure, now_us);
+    return true;
+}
+
+void tenure_saw(struct tenure *tenure, uint64_t epoch)
+{
+    if (epoch > tenure->epoch && !tenure->leading)
+        tenure->epoch = epoch;
+}

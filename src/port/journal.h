@@ -1,0 +1,167 @@
+/*
+ * A journal: somebody who is given every batch of the log, in order, and keeps what it says in a
+ * database. Implemented by a plugin (src/journal/mysql); fed by engine/embedded/journal_feed.c,
+ * which alone knows the log, or by engine/redis/journal_feed.c, which makes a batch of each change.
+ *
+ *     feed: give(batch) ─▶ its thread ─▶ database: rows and cursor, one transaction
+ *           ◀─ changed() ◀─ status: batches up to `done` are committed there
+ *
+ * All functions are called on the loop's thread; none waits for the database.
+ */
+#ifndef LATERD_PORT_JOURNAL_H
+#define LATERD_PORT_JOURNAL_H
+
+#include "base/err.h"
+#include "core/cmd.h"
+#include "port/loop.h"
+#include "port/metric.h"
+#include "port/restore.h"
+
+struct journal;
+
+/* One batch on its way: the journal's from give() on, which frees it by mem_free(). */
+struct journal_batch {
+    struct queue_node place;
+    uint64_t number;
+    int64_t clock_us; /* when it was written */
+    uint32_t payload_bytes;
+    uint32_t records;
+    size_t bytes; /* header and records, as batch_walk_init() takes them: */
+    /* Of a feed of several streams: which one, and its entry that this batch has. */
+    uint32_t stream;
+    uint64_t entry, mark;
+    char at[];
+};
+
+/* Where the database stands in a stream; 0: nowhere. */
+struct journal_stream {
+    uint64_t entry, mark;
+};
+
+enum journal_phase {
+    JOURNAL_AWAY,    /* no connection: it tries again and again */
+    JOURNAL_WRITES,  /* what is given is being committed */
+    JOURNAL_REFUSES, /* the database is there, but its tables or rights are not as needed: it looks
+                        again every few seconds */
+    JOURNAL_FENCED,  /* somebody else writes for this store: it writes nothing any more */
+    JOURNAL_STOPPED, /* journal_verbs::stop: the two are out of step */
+};
+
+enum { JOURNAL_WHY_MAX = 200, JOURNAL_STORE_BYTES = 16 };
+
+struct journal_status {
+    enum journal_phase phase;
+    bool known;                /* its cursor has been read, so that `done` is one */
+    bool made;                 /* the cursor was not there: it was made, at journal_begin::batch */
+    uint64_t done;             /* batches up to this one are committed in the database */
+    int64_t oldest_us;         /* clock of the oldest batch that it holds; 0: it holds none */
+    uint64_t held_bytes;       /* of batches that it holds */
+    uint64_t groups;           /* transactions committed */
+    uint64_t job_rows;         /* rows of jobs written */
+    uint64_t log_rows;         /* rows of changes written */
+    uint64_t rejected;         /* rows that the database refused, set aside */
+    uint64_t connections;      /* made so far */
+    char why[JOURNAL_WHY_MAX]; /* not WRITES: a clause for people, without passwords */
+};
+
+/* Counters of what has been written, and the warning about rows that were refused. */
+static inline void journal_describe(const struct journal_status *status, struct metric_sink *sink)
+{
+    if (sink->metric) {
+        metric_counter(sink, "journal_groups_total", "Transactions committed in MySQL.",
+                       status->groups);
+        metric_counter(sink, "journal_rows_total", "Rows of jobs written to MySQL.",
+                       status->job_rows);
+        metric_counter(sink, "journal_log_rows_total", "Rows of changes written to MySQL.",
+                       status->log_rows);
+        metric_counter(sink, "journal_rejected_total",
+                       "Rows that MySQL refused, which are in laterd_journal_rejected.",
+                       status->rejected);
+        metric_counter(sink, "journal_connections_total", "Connections made to MySQL.",
+                       status->connections);
+    }
+    if (sink->warning && status->rejected)
+        sink->warning(sink, "rows that MySQL refused", status->rejected);
+}
+
+/* Which store, and where it stands. */
+struct journal_begin {
+    uint8_t store[JOURNAL_STORE_BYTES];
+    uint64_t batch; /* where a new cursor begins */
+    /* Batches come from so many streams, whose places the cursor has, too: numbers alone do not say
+       where to go on. 0: from a log, which numbers them. */
+    uint32_t streams;
+};
+
+struct journal_verbs {
+    /* Begins to connect. Once, before the first give(). */
+    void (*begin)(struct journal *journal, const struct journal_begin *begin);
+    /* The next batch. It is held until it is committed: look at held_bytes. */
+    void (*give)(struct journal *journal, struct journal_batch *batch);
+    void (*status)(struct journal *journal, struct journal_status *out_status);
+    /* Its streams' places, when the cursor became known. */
+    void (*streams)(struct journal *journal, struct journal_stream *out_streams);
+    /* The log and the cursor do not fit: nothing is to be written any more. */
+    void (*stop)(struct journal *journal, const char *why);
+    /* Who reads rows back; lives as long as the journal. */
+    struct restore *(*restore)(struct journal *journal);
+    /* Wanted while journal::wants_ends: a job has just ended, before that is durable. */
+    void (*ended)(struct journal *journal, struct bytes id, uint64_t seq);
+    /* Waits up to the grace for what it holds to be committed, and ends. */
+    void (*close)(struct journal *journal, int64_t grace_us);
+};
+
+struct journal {
+    const struct journal_verbs *verbs;
+    /* Set by who uses it; on the loop's thread. */
+    void (*changed)(struct journal *journal); /* the status has */
+    /* The batch that has all changes so far. */
+    uint64_t (*newest)(const struct journal *journal);
+    /* Is the job of that number there? A far one may be taken for there though it is not. */
+    bool (*lives)(const struct journal *journal, uint64_t seq);
+    void *user; /* of these */
+    /* Set by the journal: it reads rows back, and must not give back what ends meanwhile. */
+    bool wants_ends;
+};
+
+/* Who makes a journal each time that it is this daemon's turn to write: others write, too. */
+struct journal_maker {
+    struct journal *(*make)(struct journal_maker *maker); /* NULL: it has said why not */
+};
+
+/* ---- the plugin ---- */
+
+enum { JOURNAL_PLUGIN_ABI = 2 };
+#define JOURNAL_PLUGIN_SYMBOL "laterd_journal_plugin"
+
+/* [journal]. Strings are good for as long as the process runs. */
+struct journal_options {
+    const char *url;      /* mysql://…; it, and: */
+    const char *password; /* may be a reference (sink/reference.h); empty: the URL's */
+    const char *ca;       /* file, or "" */
+    bool log_all;         /* rows of all changes; false: of ends */
+    bool at_once;         /* replies wait: commit without gathering for long */
+    int32_t east_s;       /* of UTC, of the times in the tables */
+    int64_t timeout_us;
+    struct loop *loop;
+};
+
+struct journal_error {
+    char text[240]; /* a clause without passwords: "url: the database is missing" */
+};
+
+struct journal_plugin {
+    uint32_t abi;        /* JOURNAL_PLUGIN_ABI */
+    const char *version; /* LATERD_VERSION */
+    const char *library; /* name and version, for the log */
+    /* Are the options right, as far as that can be told without the network? ERR_INVALID. */
+    enum err (*check)(const struct journal_options *options, struct journal_error *out_error);
+    /* ERR_INVALID, ERR_IO: out_error. */
+    enum err (*open)(const struct journal_options *options, struct journal **out_journal,
+                     struct journal_error *out_error);
+};
+
+/* What the plugin defines. */
+__attribute__((visibility("default"))) extern const struct journal_plugin laterd_journal_plugin;
+
+#endif

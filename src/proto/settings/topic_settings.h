@@ -1,0 +1,75 @@
+/*
+ * The settings of a topic as JSON, which is how clients send them and how engines keep them, and
+ * what they mean. Pure.
+ *
+ *     {"target":{"type":"http","url":"https://shop.example/hook","headers":{"X-A":"1"},
+ *                "timeout":"15s","sign":["$HOOK_NEW","$HOOK_OLD"],
+ *                "success":{"status":"2xx","body":"success"},"bury_on":[400],
+ *                "encoding":"plain"},
+ *      "retry":"alipay","attempts":8,"jitter":0.2,"ttr":"60s",
+ *      "concurrency":20,"rate":"100/s","burst":100,"order":"none",
+ *      "key_concurrency":1,"key_rate":"1/s",
+ *      "paused":false}
+ */
+#ifndef LATERD_PROTO_SETTINGS_TOPIC_SETTINGS_H
+#define LATERD_PROTO_SETTINGS_TOPIC_SETTINGS_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "core/cmd.h"
+#include "core/target.h"
+#include "proto/settings/schedule.h"
+
+enum order_kind {
+    ORDER_NONE,   /* many at once, in any order */
+    ORDER_BY_KEY, /* of one key one at a time, each waiting for the one before to end */
+};
+
+enum { JITTER_DEFAULT_PERMILLE = 200, PAUSED_WHY_MAX = 200 };
+
+/* Bytes are borrowed from the text or the arena that it was read with. */
+struct topic_settings {
+    struct target target;
+    /* Of jobs that are pushed without a schedule of their own: */
+    bool has_retry;
+    struct schedule retry; /* as it was given; after the last of its waits the job is buried */
+    uint16_t attempts_max; /* at most so many attempts; 0: as many as the schedule has; 1: no second
+                              one, with a target only, since the jobs cannot say it */
+    int64_t ttr_us;        /* of jobs that are pushed without one; 0: the server's */
+    uint16_t jitter_permille; /* of a wait, more or less; deliveries only; 200 unless set */
+    /* Of deliveries: */
+    uint32_t concurrency;     /* under way at once; 0: push.concurrency */
+    uint32_t rate_count;      /* so many … */
+    int64_t rate_us;          /* … in so long; 0: no limit */
+    uint32_t burst;           /* at once, of those; 0: rate_count, at least 1 */
+    uint32_t key_concurrency; /* the same for the jobs of one key; 0: no limit */
+    uint32_t key_rate_count;
+    int64_t key_rate_us;
+    enum order_kind order;
+    bool paused; /* the target takes nothing: it said 410, or failed for push.disable_after */
+    struct bytes paused_why; /* "gone", "failing", or what an operator wrote */
+};
+
+/*
+ * Reads settings. Strict: an unknown field is refused by its name. ERR_INVALID: out_problem. What
+ * is not borrowed from `text` lives in `scratch`.
+ */
+enum err topic_settings_read(struct bytes text, struct arena *scratch,
+                             struct topic_settings *out_settings,
+                             struct settings_problem *out_problem) MUST_USE;
+
+/* Appends them as JSON, in one fixed form: reading that gives the same settings. */
+void topic_settings_write(const struct topic_settings *settings, struct buf *out);
+
+/* The settings of a topic that has none. */
+struct topic_settings topic_settings_none(void);
+
+/*
+ * The schedule of a job that is pushed without one: the settings' own, with their attempts; else
+ * `fallback`, which is the server's, with their attempts. count 0: no schedule, again at once and
+ * without a limit (but see attempts_max 1).
+ */
+struct schedule topic_settings_schedule(const struct topic_settings *settings,
+                                        const struct schedule *fallback);
+
+#endif

@@ -1,0 +1,107 @@
+/*
+ * Durations and sizes as people write them, 1h30m and 64K, both ways.
+ */
+#include "server/config/config_parts.h"
+
+static const struct {
+    const char *name;
+    int64_t us;
+} units[] = {{"us", 1},       {"ms", 1000},      {"s", 1000000},
+             {"m", 60000000}, {"h", 3600000000}, {"d", 86400000000}};
+
+/* Takes a number and, if there is one, its unit off the front. */
+static bool take_part(struct bytes *text, int64_t unit_us, int64_t *out_us)
+{
+    size_t digits = 0, letters;
+    uint64_t number;
+    while (digits < text->len && text->at[digits] >= '0' && text->at[digits] <= '9')
+        digits++;
+    if (!bytes_to_u64(bytes_of(text->at, digits), &number) || number > INT64_MAX)
+        return false;
+    for (letters = digits; letters < text->len; letters++) {
+        if (text->at[letters] >= '0' && text->at[letters] <= '9')
+            break;
+    }
+    struct bytes unit = bytes_of(text->at + digits, letters - digits);
+    bool known = unit.len == 0 && letters == text->len;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]) && unit.len; i++) {
+        if (bytes_eq(unit, bytes_str(units[i].name))) {
+            unit_us = units[i].us;
+            known = true;
+        }
+    }
+    *text = bytes_of(text->at + letters, text->len - letters);
+    return known && !__builtin_mul_overflow((int64_t)number, unit_us, out_us);
+}
+
+bool config_duration(struct bytes text, int64_t unit_us, int64_t *out_us)
+{
+    int64_t total_us = 0, part_us;
+    bool bare = true; /* a bare number must be the whole */
+    for (size_t i = 0; i < text.len; i++)
+        bare = bare && text.at[i] >= '0' && text.at[i] <= '9';
+    if (text.len == 0)
+        return false;
+    while (text.len) {
+        if (!bare && text.at[text.len - 1] >= '0' && text.at[text.len - 1] <= '9')
+            return false; /* "1h30": of what? */
+        if (!take_part(&text, unit_us, &part_us) ||
+            __builtin_add_overflow(total_us, part_us, &total_us))
+            return false;
+    }
+    *out_us = total_us;
+    return true;
+}
+
+bool config_bytes(struct bytes text, int64_t *out_bytes)
+{
+    static const char suffixes[] = "KMGT";
+    unsigned shift = 0;
+    uint64_t number;
+    if (text.len && text.at[text.len - 1] == 'B') /* "64KB", "64KiB" are what people write */
+        text.len--;
+    if (text.len && text.at[text.len - 1] == 'i')
+        text.len--;
+    for (unsigned i = 0; i < 4 && text.len; i++) {
+        if (text.at[text.len - 1] == suffixes[i])
+            shift = 10 * (i + 1);
+    }
+    if (shift)
+        text.len--;
+    if (!bytes_to_u64(text, &number) || number > (uint64_t)INT64_MAX >> shift)
+        return false;
+    *out_bytes = (int64_t)(number << shift);
+    return true;
+}
+
+static void add_bytes(struct buf *out, int64_t bytes)
+{
+    static const char suffixes[] = "KMGT";
+    int i = -1;
+    while (i < 3 && bytes && bytes % 1024 == 0) {
+        bytes /= 1024;
+        i++;
+    }
+    buf_add_i64(out, bytes);
+    if (i >= 0)
+        buf_add_char(out, suffixes[i]);
+}
+
+static void add_duration(struct buf *out, int64_t us)
+{
+    size_t i = sizeof(units) / sizeof(units[0]) - 1;
+    while (i > 0 && us % units[i].us)
+        i--;
+    buf_add_i64(out, us ? us / units[i].us : 0);
+    buf_add_str(out, us ? units[i].name : "s");
+}
+
+void config_add_number(struct buf *out, enum config_kind kind, int64_t number)
+{
+    if (kind == KIND_BYTES)
+        add_bytes(out, number);
+    else if (kind == KIND_SECONDS)
+        add_duration(out, number);
+    else
+        buf_add_i64(out, number);
+}

@@ -1,0 +1,224 @@
+#include "server/intake.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "proto/settings/job_properties.h"
+#include "proto/settings/schedule.h"
+#include "proto/settings/topic_settings.h"
+#include "server/door.h"
+
+enum {
+    TAKE_MAX = 200,        /* messages at once; then others have their turn */
+    MESSAGE_NS = 3000,     /* work for one, besides the engine's */
+    CONFIGURE_US = 1000000 /* after a failure */
+};
+
+/* One message on its way to be a job. */
+struct intake_push {
+    struct ticket ticket;
+    struct list place; // server_intake::pushes
+    struct server_intake *owner;
+    struct intake_message *message;
+};
+
+struct server_intake {
+    struct server *server;
+    struct server_intake_options options;
+    struct intake *intake;
+    struct principal principal;
+    struct list pushes; // intake_push::place
+    struct buf properties;
+    struct ticket configure; /* of the topic's target */
+    bool configuring;
+    struct timer again;
+};
+
+/* ---- the topic's target ---- */
+
+static void configured(struct ticket *ticket, const struct reply *reply)
+{
+    struct server_intake *intake = LIST_ENTRY(ticket, struct server_intake, configure);
+    struct loop *loop = intake->server->loop;
+    intake->configuring = false;
+    if (reply->err == OK)
+        log_event(LOG_INFO, "amqp_in_topic", "name=%s topic=%s broker=%s retry=standard",
+                  intake->options.name, intake->options.topic, intake->options.broker);
+    else if (reply->err != ERR_VERSION) /* it has settings: the operator's */
+        loop_arm(loop, &intake->again, loop->now_us + CONFIGURE_US);
+}
+
+/* What sends its jobs on, unless the topic has settings already. What each job brought with it says
+   where it goes; the routing key here is for jobs that were pushed otherwise. */
+static void configure(struct timer *timer)
+{
+    struct server_intake *intake = LIST_ENTRY(timer, struct server_intake, again);
+    const struct ladder *ladder = ladder_find(BYTES("standard"));
+    struct topic_settings settings = {
+        .target = {.type = TARGET_AMQP,
+                   .broker = bytes_str(intake->options.broker),
+                   .amqp = {.routing_key = BYTES("{key}")}},
+        .has_retry = true,
+        .retry = {.count = ladder->count, .ladder = ladder},
+        .jitter_permille = 200,
+    };
+    struct buf text = {0};
+    for (unsigned i = 0; i < ladder->count; i++)
+        settings.retry.waits_us[i] = (int64_t)ladder->waits_s[i] * 1000000;
+    topic_settings_write(&settings, &text);
+    struct cmd cmd = {.kind = CMD_CONFIGURE_TOPIC,
+                      .topic = {.topic = bytes_str(intake->options.topic),
+                                .settings = buf_bytes(&text),
+                                .if_version = true}};
+    intake->configure.answered = configured;
+    intake->configuring = true;
+    (void)server_submit(intake->server, &intake->principal, &cmd, &intake->configure);
+    buf_fini(&text);
+}
+
+/* ---- messages ---- */
+
+static enum intake_verdict verdict_of(enum err err, bool cancel)
+{
+    switch (err) {
+    case OK: return INTAKE_STORED;
+    case ERR_NOT_FOUND: return cancel ? INTAKE_STORED : INTAKE_REFUSED; /* it is gone already */
+    case ERR_EXISTS:
+    case ERR_INVALID:
+    case ERR_TOO_LARGE:
+    case ERR_JOB_TARGET:
+    case ERR_UNSUPPORTED: return INTAKE_REFUSED;
+    case ERR_STALE_LEASE:
+    case ERR_WRONG_STATE:
+    case ERR_EMPTY:
+    case ERR_JOBS_LIMIT:
+    case ERR_TOPICS_LIMIT:
+    case ERR_WAITERS_LIMIT:
+    case ERR_MEMORY_LIMIT:
+    case ERR_DISK_LIMIT:
+    case ERR_DISK_FULL:
+    case ERR_STORE_FAILED:
+    case ERR_DRAINING:
+    case ERR_DAMAGED:
+    case ERR_IO:
+    case ERR_CORRUPT:
+    case ERR_LOCKED:
+    case ERR_AGAIN:
+    case ERR_VERSION:
+    case ERR_PUSHED_TOPIC:
+    case ERR_NOT_EMPTY:
+    case ERR_JOURNAL_DOWN:
+    case ERR_JOURNAL_BEHIND:
+    case ERR_NOT_LEADER:
+    case ERR_COUNT: break;
+    }
+    return INTAKE_LATER;
+}
+
+static void settle(struct server_intake *intake, struct intake_message *message, enum err err)
+{
+    enum intake_verdict verdict = verdict_of(err, message->cancel);
+    intake->server->counts.intake[verdict]++;
+    if (verdict == INTAKE_REFUSED)
+        log_event(LOG_WARN, "amqp_in_refused", "name=%s why=\"%s\"", intake->options.name,
+                  err_text(err));
+    intake->intake->verbs->settle(intake->intake, message, verdict);
+}
+
+static void answered(struct ticket *ticket, const struct reply *reply)
+{
+    struct intake_push *push = LIST_ENTRY(ticket, struct intake_push, ticket);
+    struct server_intake *intake = push->owner;
+    list_remove(&push->place);
+    settle(intake, push->message, reply->err);
+    mem_free(push);
+}
+
+static struct cmd delete_of(const struct intake_message *message)
+{
+    return (struct cmd){.kind = CMD_DELETE, .job = {.ref.id = message->id, .brief = true}};
+}
+
+static struct cmd push_of(const struct server_intake *intake, const struct intake_message *message)
+{
+    return (struct cmd){
+        .kind = CMD_PUSH,
+        .push = {.id = message->id,
+                 .topic = bytes_str(intake->options.topic),
+                 .due_us = time_add(intake->server->loop->now_us, message->delay_us),
+                 .ttr_us = intake->server->options.config->ttr_us,
+                 .brief = true,
+                 .if_exists = message->if_exists,
+                 .durability = DURABILITY_SYNC, /* the broker forgets it then */
+                 .content_type = message->content_type,
+                 .body = message->body,
+                 .properties = buf_bytes(&intake->properties)},
+    };
+}
+
+static void take_one(struct server_intake *intake, struct intake_message *message)
+{
+    struct job_properties properties = {.amqp = message->amqp};
+    struct settings_problem unwanted; /* err says enough */
+    enum err err = server_admit_memory(intake->server);
+    intake->properties.len = 0;
+    if (!err)
+        err = job_properties_write(&properties, &intake->properties, &unwanted);
+    if (err) {
+        settle(intake, message, err);
+        return;
+    }
+    struct intake_push *push = mem_alloc(sizeof(*push));
+    *push = (struct intake_push){
+        .ticket = {.answered = answered, .brief = true}, .owner = intake, .message = message};
+    list_add_tail(&intake->pushes, &push->place);
+    struct cmd cmd = message->cancel ? delete_of(message) : push_of(intake, message);
+    (void)server_submit(intake->server, &intake->principal, &cmd, &push->ticket);
+}
+
+static void arrived(struct intake *from)
+{
+    struct server_intake *intake = from->user;
+    struct intake_message *message;
+    for (unsigned i = 0; i < TAKE_MAX && (message = from->verbs->take(from)); i++) {
+        budget_spend(&intake->server->budget, MESSAGE_NS);
+        take_one(intake, message);
+    }
+}
+
+/* ---- beginning and end ---- */
+
+struct server_intake *server_intake_new(struct server *server,
+                                        const struct server_intake_options *options,
+                                        struct intake *intake)
+{
+    struct server_intake *ours = mem_zalloc(sizeof(*ours));
+    ours->server = server;
+    ours->options = *options;
+    ours->intake = intake;
+    ours->principal = (struct principal){.protocol = PROTOCOL_KINDS};
+    list_init(&ours->pushes);
+    ours->again.expired = configure;
+    intake->user = ours;
+    intake->arrived = arrived;
+    loop_arm(server->loop, &ours->again, server->loop->now_us);
+    return ours;
+}
+
+void server_intake_free(struct server_intake *intake)
+{
+    if (!intake)
+        return;
+    while (!list_empty(&intake->pushes)) {
+        struct intake_push *push = LIST_ENTRY(intake->pushes.next, struct intake_push, place);
+        server_cancel(intake->server, &push->ticket);
+        list_remove(&push->place);
+        settle(intake, push->message, ERR_AGAIN);
+        mem_free(push);
+    }
+    if (intake->configuring)
+        server_cancel(intake->server, &intake->configure);
+    loop_cancel(intake->server->loop, &intake->again);
+    intake->intake->verbs->close(intake->intake);
+    buf_fini(&intake->properties);
+    mem_free(intake);
+}

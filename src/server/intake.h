@@ -1,0 +1,30 @@
+/*
+ * Messages that a broker's client brings (port/intake.h) become jobs here: each is one push, or one
+ * delete, through the door, and is settled by its answer. A job is due when the message's delay is
+ * over; its topic has a target that sends it on, which is set when there is none.
+ */
+#ifndef LATERD_SERVER_INTAKE_H
+#define LATERD_SERVER_INTAKE_H
+
+#include "port/intake.h"
+#include "server/server.h"
+
+struct server_intake;
+
+/* Strings are borrowed for its life. */
+struct server_intake_options {
+    const char *name;   /* of its [amqp_in.NAME], for the log */
+    const char *topic;  /* of the jobs */
+    const char *broker; /* where that topic's target is, if it has none yet */
+};
+
+/* Sets the intake's `arrived` and `user`. Both are borrowed. */
+struct server_intake *server_intake_new(struct server *server,
+                                        const struct server_intake_options *options,
+                                        struct intake *intake);
+
+/* What is under way is cancelled and settled LATER: it may become a job all the same, and come a
+   second time. Closes the intake. Before the server is freed. NULL does nothing. */
+void server_intake_free(struct server_intake *intake);
+
+#endif

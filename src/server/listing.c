@@ -1,0 +1,175 @@
+/*
+ * Each item is asked for by a ticket of its own, up to ASKED_MAX at a time; its JSON waits in the
+ * arena for those before it. The bodies that the engine reads with the properties are not kept.
+ *
+ * An answered() callback may ask the engine for nothing: it leaves the listing in server::listings,
+ * and the next GETs are asked from there.
+ */
+#include "server/listing.h"
+
+#include "base/mem.h"
+
+enum { ASKED_MAX = 64, GET_NS = 1000 /* work for one, besides what the engine does */ };
+
+struct listing_item {
+    struct ticket ticket;
+    struct listing *listing;
+    struct job_ref ref; /* the id lies in the arena */
+    bool asked;         /* and not answered */
+    struct bytes text;  /* JSON; empty: not answered, or gone */
+};
+
+struct listing {
+    struct list place; // server::listings, while GETs may be asked for
+    struct request *request;
+    struct arena arena;
+    struct listing_item *items;
+    uint32_t count, next, asked; /* items; of them asked for; of those not answered */
+    struct bytes cursor;
+    size_t counted_bytes; /* in pipeline::working_bytes */
+};
+
+void listing_free(struct listing *listing)
+{
+    if (!listing)
+        return;
+    listing->request->http->pipeline.working_bytes -= listing->counted_bytes;
+    list_remove(&listing->place);
+    arena_fini(&listing->arena);
+    mem_free(listing);
+}
+
+void listing_cancel(struct listing *listing)
+{
+    struct server *server = http_server(listing->request->http);
+    for (uint32_t i = 0; i < listing->next; i++) {
+        if (listing->items[i].asked)
+            server_cancel(server, &listing->items[i].ticket);
+    }
+}
+
+static void count_memory(struct listing *listing)
+{
+    struct http_session *http = listing->request->http;
+    http->pipeline.working_bytes += listing->arena.held - listing->counted_bytes;
+    listing->counted_bytes = listing->arena.held;
+    buffers_changed(&http->pipeline.session);
+}
+
+static void finish(struct listing *listing)
+{
+    struct request *request = listing->request;
+    struct server *server = http_server(request->http);
+    struct buf jobs = {0};
+    for (uint32_t i = 0; i < listing->count; i++) {
+        if (listing->items[i].text.len == 0)
+            continue;
+        if (jobs.len)
+            buf_add_char(&jobs, ',');
+        buf_add_bytes(&jobs, listing->items[i].text);
+    }
+    struct pipeline_text text = request_begin(request);
+    api_list_reply(&request->format, buf_bytes(&jobs), listing->cursor, server_date(server),
+                   text.out);
+    buf_fini(&jobs);
+    request_done(request, text, true); /* frees the request, and this with it */
+}
+
+static void go_on_later(struct listing *listing)
+{
+    struct server *server = http_server(listing->request->http);
+    list_remove(&listing->place);
+    list_add_tail(&server->listings, &listing->place);
+    server->turn_again = true;
+}
+
+/* ---- the jobs ---- */
+
+static void got(struct ticket *ticket, const struct reply *reply)
+{
+    struct listing_item *item = LIST_ENTRY(ticket, struct listing_item, ticket);
+    struct listing *listing = item->listing;
+    struct buf text = {0};
+    item->asked = false;
+    listing->asked--;
+    if (reply->err == OK && reply->count > 0) {
+        api_list_job(&text, &reply->jobs[0]);
+        item->text = arena_copy(&listing->arena, buf_bytes(&text));
+        buf_fini(&text);
+    }
+    go_on_later(listing);
+}
+
+/* One slice. True: the budget is spent. May end the listing. */
+static bool ask(struct listing *listing)
+{
+    struct session *session = &listing->request->http->pipeline.session;
+    struct server *server = session->server;
+    while (listing->next < listing->count && listing->asked < ASKED_MAX) {
+        if (budget_spent(&server->budget))
+            return true;
+        budget_spend(&server->budget, GET_NS);
+        struct listing_item *item = &listing->items[listing->next++];
+        struct cmd cmd = {.kind = CMD_GET, .job.ref = item->ref};
+        item->asked = true;
+        listing->asked++;
+        (void)server_submit(server, &session->principal, &cmd, &item->ticket);
+    }
+    list_remove(&listing->place); /* got() has put it there again, if something has come */
+    count_memory(listing);
+    if (listing->next == listing->count && listing->asked == 0)
+        finish(listing);
+    return false;
+}
+
+bool listings_go_on(struct server *server)
+{
+    struct list *last = server->listings.prev; /* what a step adds waits for the next turn */
+    bool left = !list_empty(&server->listings);
+    while (left) {
+        struct list *first = server->listings.next;
+        left = first != last;
+        if (ask(LIST_ENTRY(first, struct listing, place)))
+            return true;
+    }
+    return false;
+}
+
+/* ---- the list ---- */
+
+static void keep(struct listing *listing, const struct reply *reply)
+{
+    listing->count = reply->count;
+    listing->cursor = arena_copy(&listing->arena, reply->cursor);
+    listing->items = arena_alloc(&listing->arena, reply->count * sizeof(*listing->items));
+    for (uint32_t i = 0; i < reply->count; i++) {
+        const struct job_ref *ref = &reply->jobs[i].ref;
+        listing->items[i] = (struct listing_item){
+            .ticket.answered = got,
+            .listing = listing,
+            .ref = {.id = arena_copy(&listing->arena, ref->id), .seq = ref->seq},
+        };
+    }
+}
+
+static void listed(struct ticket *ticket, const struct reply *reply)
+{
+    struct request *request = LIST_ENTRY(ticket, struct request, pending.ticket);
+    if (reply->err) {
+        request_answer(request, reply);
+        return;
+    }
+    keep(request->listing, reply);
+    go_on_later(request->listing);
+}
+
+void listing_begin(struct request *request, const struct cmd *cmd)
+{
+    struct listing *listing = mem_zalloc(sizeof(*listing));
+    listing->request = request;
+    list_init(&listing->place);
+    request->listing = listing;
+    request->pending.ticket.answered = listed;
+    request->pending.state = PENDING_EXCLUSIVE;
+    pipeline_submit(&request->pending, cmd);
+}

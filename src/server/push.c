@@ -1,0 +1,100 @@
+#include "server/push.h"
+
+#include "server/door.h"
+#include "server/server.h"
+
+enum { MEMORY_SHARE = 8 };
+#define MEMORY_UNLIMITED (UINT64_C(256) << 20)
+
+static const struct principal pump_principal = {.protocol = PROTOCOL_KINDS};
+
+static struct server *server_of(struct pump_door *door)
+{
+    return LIST_ENTRY(door, struct server, push.door);
+}
+
+static enum submitted submit(struct pump_door *door, const struct cmd *cmd, struct ticket *ticket)
+{
+    return server_submit(server_of(door), &pump_principal, cmd, ticket);
+}
+
+static void cancel(struct pump_door *door, struct ticket *ticket)
+{
+    server_cancel(server_of(door), ticket);
+}
+
+static void wake(struct pump_door *door)
+{
+    server_of(door)->turn_again = true;
+}
+
+static uint64_t keeps_order(struct pump_door *door, struct bytes topic)
+{
+    const struct engine *engine = server_of(door)->engine;
+    return engine->verbs->keeps_order(engine, topic);
+}
+
+static void add_sinks(struct pump *pump, const struct server_options *options)
+{
+    if (options->webhook)
+        pump_add_sink(pump, TARGET_HTTP, (struct bytes){0}, options->webhook);
+    for (unsigned i = 0; options->brokers && i < options->brokers->count; i++) {
+        const struct sink_entry *entry = &options->brokers->at[i];
+        pump_add_sink(pump, entry->type, entry->name, entry->sink);
+    }
+}
+
+void push_begin(struct server *server)
+{
+    const struct server_options *options = &server->options;
+    const struct config *config = options->config;
+    uint64_t memory_bytes = options->limits.memory_bytes;
+    server->registry = registry_new(
+        &(struct registry_options){.hash_key = options->hash_key, .read = topic_settings_read});
+    bool shared = config->push_ordered == ORDERED_AUTO && server->engine->verbs->keeps_order;
+    server->push.door = (struct pump_door){.submit = submit,
+                                           .cancel = cancel,
+                                           .wake = wake,
+                                           .keeps_order = shared ? keeps_order : NULL};
+    server->push.pump = pump_new(&(struct pump_options){
+        .loop = server->loop,
+        .registry = server->registry,
+        .door = &server->push.door,
+        .budget = &server->budget,
+        .random = options->hash_key,
+        .concurrency = (uint32_t)config->push_concurrency,
+        .host_concurrency = (uint32_t)config->push_host_concurrency,
+        .breaker_failures = (uint32_t)config->push_breaker_failures,
+        .timeout_us = config->push_timeout_us,
+        .retry_after_max_us = config->push_retry_after_max_us,
+        .disable_after_us = config->push_disable_after_us,
+        .shared = server->engine->verbs->keeps_order != NULL,
+        .refuses_urls = config->job_targets == JOB_TARGETS_OFF,
+        .leaves_ordered = config->push_ordered == ORDERED_OFF,
+        .memory_bytes = memory_bytes ? memory_bytes / MEMORY_SHARE : MEMORY_UNLIMITED,
+    });
+    add_sinks(server->push.pump, options);
+    if (server->engine->verbs->observe_settings)
+        server->engine->verbs->observe_settings(server->engine,
+                                                registry_observer(server->registry));
+}
+
+bool push_step(struct server *server)
+{
+    const struct engine *engine = server->engine;
+    uint64_t changes = engine->verbs->order_changes ? engine->verbs->order_changes(engine) : 0;
+    if (changes != server->push.order_changes)
+        pump_order_changed(server->push.pump);
+    server->push.order_changes = changes;
+    bool more = registry_step(server->registry, &server->budget);
+    more |= pump_step(server->push.pump);
+    return more;
+}
+
+void push_end(struct server *server)
+{
+    if (server->engine->verbs->observe_settings)
+        server->engine->verbs->observe_settings(server->engine, NULL);
+    pump_free(server->push.pump);
+    registry_free(server->registry);
+}

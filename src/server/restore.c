@@ -1,0 +1,393 @@
+/*
+ * A restoring is the server's, not its request's: it ends when all its rows are pushed and their
+ * pushes are answered. A row is settled as soon as its push is submitted, since an engine keeps
+ * nothing of a command; what is left of it is a ticket and its id, PUSHES_MAX at most.
+ *
+ * A push that fails for what is wrong with its row is counted and logged, the first ten by id; one
+ * that fails because the server can take no more ends the restore, which can be begun again.
+ */
+#include "server/restore.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "proto/settings/job_properties.h"
+
+enum {
+    PUSHES_MAX = 1024, /* that are not answered */
+    ROW_NS = 1500,     /* work for a row, besides what the engine does */
+    NAMED_MAX = 10,    /* refused rows that are logged each */
+    ID_ROOM = JOB_ID_MAX + 1,
+    PROGRESS_US = 10 * 1000 * 1000,
+};
+
+struct restoring {
+    struct restore_reader reader;
+    struct list place; // server::restores, always
+    struct server *server;
+    struct request *request; /* NULL: its client has gone */
+    struct restore_run *run;
+    bool single;  /* of one id */
+    bool lookup;  /* nothing is pushed: has it finished? */
+    bool arrived; /* the reader may have something */
+    bool failed;  /* no further row is pushed */
+    uint64_t rows, created, kept, refused;
+    uint32_t waiting; /* pushes that are not answered */
+    int64_t begun_us, logged_us;
+    enum restore_end end; /* of the row that a lookup found */
+    enum err err;         /* why it failed */
+    char why[160];
+    struct list pushes; // restore_push::place
+    size_t id_len;
+    char id[ID_ROOM]; /* of a single one */
+};
+
+struct restore_push {
+    struct ticket ticket;
+    struct list place; // restoring::pushes
+    struct restoring *owner;
+    char id[]; /* of the job, for the log */
+};
+
+static const struct principal ourselves = {.protocol = PROTOCOL_KINDS};
+
+/* ---- the end ---- */
+
+static void restoring_free(struct restoring *restoring)
+{
+    struct restore *restore = restoring->server->options.restore;
+    while (!list_empty(&restoring->pushes)) {
+        struct restore_push *push = LIST_ENTRY(restoring->pushes.next, struct restore_push, place);
+        server_cancel(restoring->server, &push->ticket);
+        list_remove(&push->place);
+        mem_free(push);
+    }
+    if (restoring->run)
+        restore->verbs->close(restoring->run);
+    list_remove(&restoring->place);
+    if (restoring->request)
+        restoring->request->restoring = NULL;
+    mem_free(restoring);
+}
+
+/* `status` is for /v1: sdmq's clients get 200 always. */
+static void refuse(struct request *request, int status, const char *code, struct bytes text)
+{
+    bool sdmq = request->format.dialect == DIALECT_SDMQ;
+    struct problem problem = {.status = sdmq ? 200 : status, .err = ERR_INVALID, .code = code};
+    size_t len = text.len < sizeof(problem.detail) ? text.len : sizeof(problem.detail) - 1;
+    memcpy(problem.detail, text.at, len);
+    request_refuse(request, &problem);
+}
+
+static void answer_lookup(struct restoring *restoring)
+{
+    struct request *request = restoring->request;
+    if (restoring->end == RESTORE_FINISHED) {
+        struct buf text = {0};
+        buf_addf(&text, "任务 %.*s 已经完成", (int)restoring->id_len, restoring->id);
+        refuse(request, 409, "finished", buf_bytes(&text));
+        buf_fini(&text);
+        return;
+    }
+    /* That the journal could not be asked is no reason to fail: the job is not there. */
+    request_answer(request, &(struct reply){.err = ERR_NOT_FOUND, .kind = CMD_DELETE});
+}
+
+static void answer(struct restoring *restoring)
+{
+    struct request *request = restoring->request;
+    struct server *server = restoring->server;
+    if (restoring->lookup) {
+        answer_lookup(restoring);
+    } else if (restoring->failed) {
+        refuse(request, 503, "restore_failed", bytes_str(restoring->why));
+    } else if (restoring->single && restoring->rows == 0) {
+        refuse(request, 404, "not_found", BYTES("Job不存在!"));
+    } else {
+        struct api_restored restored = {.took_us = server->loop->now_us - restoring->begun_us,
+                                        .rows = restoring->rows,
+                                        .created = restoring->created,
+                                        .kept = restoring->kept,
+                                        .refused = restoring->refused,
+                                        .single = restoring->single};
+        struct pipeline_text text = request_begin(request);
+        api_restored(&request->format, &restored, server_date(server), text.out);
+        request_done(request, text, true);
+    }
+}
+
+static void log_counts(const struct restoring *restoring, const char *event)
+{
+    int64_t took_us = restoring->server->loop->now_us - restoring->begun_us;
+    log_event(restoring->failed ? LOG_ERROR : LOG_INFO, event,
+              "rows=%llu created=%llu kept=%llu refused=%llu ms=%lld%s%s%s",
+              (unsigned long long)restoring->rows, (unsigned long long)restoring->created,
+              (unsigned long long)restoring->kept, (unsigned long long)restoring->refused,
+              (long long)(took_us / 1000), restoring->failed ? " why=\"" : "", restoring->why,
+              restoring->failed ? "\"" : "");
+}
+
+/* All is pushed and answered. Frees it. */
+static void finish(struct restoring *restoring)
+{
+    if (!restoring->lookup)
+        log_counts(restoring, restoring->failed ? "restore_failed" : "restored");
+    struct request *request = restoring->request;
+    if (request) {
+        request->restoring = NULL;
+        answer(restoring);
+        restoring->request = NULL;
+    }
+    restoring_free(restoring);
+}
+
+static void fail(struct restoring *restoring, enum err err, const char *why)
+{
+    if (restoring->failed)
+        return;
+    restoring->failed = true;
+    restoring->err = err;
+    size_t len = strnlen(why, sizeof(restoring->why) - 1);
+    memcpy(restoring->why, why, len);
+    restoring->why[len] = '\0';
+}
+
+/* ---- pushes ---- */
+
+/* Would a later push fare better? Then going on now is useless. */
+static bool is_for_all(enum err err)
+{
+    int status = api_status(err);
+    return status == 429 || status == 503 || status == 507 || status == 500;
+}
+
+static void answered(struct ticket *ticket, const struct reply *reply)
+{
+    struct restore_push *push = LIST_ENTRY(ticket, struct restore_push, ticket);
+    struct restoring *restoring = push->owner;
+    list_remove(&push->place);
+    restoring->waiting--;
+    restoring->server->turn_again = true; /* the next rows, or the end */
+    if (reply->err == OK) {
+        restoring->kept += reply->kept;
+        restoring->created += !reply->kept;
+    } else if (is_for_all(reply->err)) {
+        fail(restoring, reply->err, err_text(reply->err));
+    } else if (restoring->refused++ < NAMED_MAX) {
+        log_event(LOG_WARN, "restore_refused", "id=\"%s\" error=%s why=\"%s\"", push->id,
+                  err_name(reply->err), reply->why ? reply->why : err_text(reply->err));
+    }
+    mem_free(push);
+}
+
+/* Is it to be sent to a URL of its own? Then the door asks whether it may be. */
+static bool has_own_target(struct bytes text)
+{
+    struct job_properties properties;
+    struct arena scratch = {0};
+    bool has = text.len && job_properties_read(text, &scratch, &properties, NULL) == OK &&
+               properties.url.len;
+    arena_fini(&scratch);
+    return has;
+}
+
+static void push_row(struct restoring *restoring, const struct restore_row *row)
+{
+    struct bytes id = bytes_is_utf8(row->push.id) ? row->push.id : (struct bytes){0};
+    struct restore_push *push = mem_alloc(sizeof(*push) + id.len + 1);
+    struct cmd cmd = {.kind = CMD_PUSH, .push = row->push};
+    cmd.push.own_target = has_own_target(row->push.properties);
+    cmd.push.if_exists = IF_EXISTS_KEEP;
+    cmd.push.brief = true;
+    *push =
+        (struct restore_push){.ticket = {.answered = answered, .brief = true}, .owner = restoring};
+    if (id.len)
+        memcpy(push->id, id.at, id.len);
+    push->id[id.len] = '\0';
+    list_add_tail(&restoring->pushes, &push->place);
+    restoring->waiting++;
+    (void)server_submit(restoring->server, &ourselves, &cmd, &push->ticket);
+}
+
+/* ---- rows ---- */
+
+static void arrived(struct restore_reader *reader)
+{
+    struct restoring *restoring = LIST_ENTRY(reader, struct restoring, reader);
+    restoring->arrived = true;
+    restoring->server->turn_again = true;
+}
+
+static void take_row(struct restoring *restoring, struct restore_row *row)
+{
+    restoring->rows++;
+    restoring->end = row->end;
+    if (!restoring->lookup && !restoring->failed)
+        push_row(restoring, row);
+    restoring->server->options.restore->verbs->settle(restoring->run, row);
+}
+
+static void log_progress(struct restoring *restoring)
+{
+    int64_t now_us = restoring->server->loop->now_us;
+    if (now_us - restoring->logged_us < PROGRESS_US)
+        return;
+    restoring->logged_us = now_us;
+    log_counts(restoring, "restoring");
+}
+
+/* True: there is more to do now. May free it. */
+static bool step(struct restoring *restoring)
+{
+    if (!restoring->run)
+        return false; /* its delete is not answered yet */
+    const struct restore_verbs *verbs = restoring->server->options.restore->verbs;
+    struct budget *budget = &restoring->server->budget;
+    struct restore_row *row = NULL;
+    enum err err = OK;
+    const char *why = "";
+    while (restoring->arrived && restoring->waiting < PUSHES_MAX) {
+        if (budget_spent(budget))
+            return true;
+        budget_spend(budget, ROW_NS);
+        row = verbs->take(restoring->run);
+        if (!row)
+            break;
+        take_row(restoring, row);
+    }
+    if (restoring->waiting >= PUSHES_MAX)
+        return false; /* their answers bring it back */
+    log_progress(restoring);
+    restoring->arrived = false;
+    if (restoring->waiting || !(verbs->ended(restoring->run, &err, &why) || restoring->failed))
+        return false;
+    if (err)
+        fail(restoring, err, why);
+    finish(restoring);
+    return false;
+}
+
+bool restores_go_on(struct server *server)
+{
+    bool more = false;
+    struct list *at = server->restores.next;
+    while (at != &server->restores) {
+        struct restoring *restoring = LIST_ENTRY(at, struct restoring, place);
+        at = at->next;
+        more |= step(restoring);
+    }
+    return more;
+}
+
+/* ---- beginning ---- */
+
+static struct restoring *restoring_new(struct request *request, struct bytes id)
+{
+    struct server *server = http_server(request->http);
+    struct restoring *restoring = mem_zalloc(sizeof(*restoring));
+    restoring->reader.arrived = arrived;
+    restoring->server = server;
+    restoring->request = request;
+    restoring->single = id.len > 0;
+    restoring->begun_us = restoring->logged_us = server->loop->now_us;
+    restoring->id_len = id.len < ID_ROOM ? id.len : ID_ROOM;
+    if (id.len)
+        memcpy(restoring->id, id.at, restoring->id_len);
+    list_init(&restoring->pushes);
+    list_add_tail(&server->restores, &restoring->place);
+    request->restoring = restoring;
+    request->pending.state = PENDING_EXCLUSIVE;
+    return restoring;
+}
+
+/* False: it cannot begin; *out_why says why not. Then it is freed. */
+static bool begin_query(struct restoring *restoring, bool leave_past, const char **out_why)
+{
+    struct server *server = restoring->server;
+    struct restore *restore = server->options.restore;
+    struct restore_query query = {.id = bytes_of(restoring->id, restoring->id_len),
+                                  .leave_past = leave_past,
+                                  .now_us = server->loop->now_us};
+    enum err err =
+        restore->verbs->begin(restore, &query, &restoring->reader, &restoring->run, out_why);
+    if (!err)
+        return true;
+    restoring->run = NULL;
+    restoring_free(restoring);
+    return false;
+}
+
+static bool is_under_way(const struct server *server)
+{
+    for (struct list *at = server->restores.next; at != &server->restores; at = at->next) {
+        if (!LIST_ENTRY(at, struct restoring, place)->single)
+            return true;
+    }
+    return false;
+}
+
+void restore_begin(struct request *request, const struct api_restore *query)
+{
+    struct server *server = http_server(request->http);
+    const char *why = "";
+    if (!server->options.restore) {
+        refuse(request, 409, "no_journal",
+               query->id.len && request->format.dialect == DIALECT_SDMQ
+                   ? BYTES("Job不存在! There is no journal to restore it from: see [journal] in "
+                           "the configuration")
+                   : BYTES("there is no journal to restore from: see [journal] in the "
+                           "configuration"));
+        return;
+    }
+    if (query->id.len == 0 && is_under_way(server)) {
+        refuse(request, 409, "restore_under_way",
+               BYTES("a restore is under way: the log says how far it is (restoring)"));
+        return;
+    }
+    struct restoring *restoring = restoring_new(request, query->id);
+    if (!begin_query(restoring, query->leave_past, &why))
+        refuse(request, 503, "journal_down", bytes_str(why));
+}
+
+/* ---- deletes ---- */
+
+static void deleted(struct ticket *ticket, const struct reply *reply)
+{
+    struct request *request = LIST_ENTRY(ticket, struct request, pending.ticket);
+    struct restoring *restoring = request->restoring;
+    const char *why;
+    if (reply->err == ERR_NOT_FOUND && begin_query(restoring, false, &why))
+        return;
+    if (reply->err != ERR_NOT_FOUND)
+        restoring_free(restoring);
+    request_answer(request, reply);
+}
+
+void restore_delete(struct request *request, const struct cmd *cmd)
+{
+    struct server *server = http_server(request->http);
+    if (server->options.restore) {
+        char room[JOB_TEXT_ID_MAX];
+        struct restoring *restoring = restoring_new(request, job_ref_text(&cmd->job.ref, room));
+        restoring->lookup = true;
+        request->pending.ticket.answered = deleted;
+    }
+    pipeline_submit(&request->pending, cmd);
+}
+
+void restore_forget(struct request *request)
+{
+    struct restoring *restoring = request->restoring;
+    request->restoring = NULL;
+    if (!restoring)
+        return;
+    restoring->request = NULL;
+    if (restoring->lookup)
+        restoring_free(restoring); /* nobody wants to know any more */
+}
+
+void restores_free(struct server *server)
+{
+    while (!list_empty(&server->restores))
+        restoring_free(LIST_ENTRY(server->restores.next, struct restoring, place));
+}

@@ -1,0 +1,16 @@
+/*
+ * POST /v1/topics/{t}/test: one delivery to the topic's target now, without a job, and what came
+ * back as the answer. Should its client leave, the delivery goes on and nobody is told.
+ */
+#ifndef LATERD_SERVER_TARGET_TEST_H
+#define LATERD_SERVER_TARGET_TEST_H
+
+#include "server/http/request.h"
+
+struct target_test;
+
+/* `push` has the topic, the body and its type. Answers the request, now or later. */
+void target_test_begin(struct request *request, const struct cmd_push *push);
+void target_test_free(struct target_test *test); /* whether it is under way or over; or NULL */
+
+#endif

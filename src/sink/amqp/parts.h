@@ -1,0 +1,18 @@
+/* What the files of this plugin know of each other. */
+#ifndef LATERD_SINK_AMQP_PARTS_H
+#define LATERD_SINK_AMQP_PARTS_H
+
+#include "sink/plugin.h"
+
+/* As plugin::open. */
+enum err rabbit_publisher_open(const struct broker_options *options, struct sink **out_sink,
+                               struct broker_error *out_error) MUST_USE;
+
+/* As plugin::open_intake. */
+enum err rabbit_consumer_open(const struct intake_options *options, struct intake **out_intake,
+                              struct broker_error *out_error) MUST_USE;
+
+/* Sleeps until the descriptor is readable (-1: none), or so long. */
+void rabbit_sleep_on(int fd, int most_ms);
+
+#endif

@@ -1,0 +1,27 @@
+/* laterd-amqp.so: jobs to RabbitMQ, and messages from it. */
+#include <amqp.h>
+#include <poll.h>
+
+#include "sink/amqp/link.h"
+#include "sink/amqp/parts.h"
+
+static enum err check(const struct broker_options *options, struct broker_error *out_error)
+{
+    return rabbit_url_check(options->url, out_error);
+}
+
+void rabbit_sleep_on(int fd, int most_ms)
+{
+    struct pollfd watched = {.fd = fd, .events = POLLIN};
+    (void)poll(&watched, 1, most_ms); /* whatever it says, the caller looks again */
+}
+
+__attribute__((visibility("default"))) const struct plugin laterd_plugin = {
+    .abi = PLUGIN_ABI,
+    .version = LATERD_VERSION,
+    .type = TARGET_AMQP,
+    .library = "librabbitmq " AMQP_VERSION_STRING,
+    .check = check,
+    .open = rabbit_publisher_open,
+    .open_intake = rabbit_consumer_open,
+};

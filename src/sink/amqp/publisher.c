@@ -1,0 +1,331 @@
+/*
+ * The sink of a [broker.NAME] of type amqp: publishes with confirms from a thread of its own.
+ *
+ * A missing exchange closes the channel it is published on, with all that is not confirmed there.
+ * So messages are spread over CHANNELS channels by their exchange: one that is missing does not
+ * fail what goes to others.
+ *
+ *   what comes                                  outcome
+ *   basic.ack, nothing came back                DELIVERED
+ *   basic.return, then basic.ack                FAILED: no queue takes it
+ *   basic.nack                                  FAILED: a queue is full
+ *   the channel is closed                       FAILED: it may have been taken
+ *   the connection is lost                      UNSENT: the same; the broker is away
+ *   RabbitMQ closes it for what it was sent     FAILED: else that was sent again without end
+ *   nothing by the delivery's time-out          FAILED: the same
+ *   not connected, or connection.blocked        UNSENT; not ready until that is over
+ *   it does not fit into a message              REFUSED
+ */
+#include <amqp.h>
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "sink/amqp/channel.h"
+#include "sink/amqp/link.h"
+#include "sink/amqp/parts.h"
+
+enum {
+    CHANNELS = 16,
+    PUBLISH_AT_ONCE = 64, /* between looks at what has come */
+    BYTES_UNASKED = 4096, /* between looks whether the socket takes more: then a third of its buffer
+                             is free, which is 16 KiB or more */
+    MESSAGE_BYTES = 256,  /* about, of one without its body */
+    SLEEP_MS = 100,
+    BACKOFF_FIRST_US = 100000,
+    BACKOFF_MOST_US = 10000000,
+    WATCH_US = 1000000,
+};
+
+struct publisher {
+    struct broker_options options;
+    struct broker_thread *thread;
+    struct rabbit_link link;
+    struct rabbit_channel channels[CHANNELS];
+    struct rabbit_message message;
+    amqp_pool_t pool; /* of one message at a time */
+    bool told_ready;
+    struct publish_counts counts;
+    struct timer watch; /* the loop's: breaks a connection that a call waits in for too long */
+};
+
+/* ---- publishing ---- */
+
+static void set_ready(struct publisher *publisher, bool ready)
+{
+    if (publisher->told_ready != ready || !ready)
+        broker_set_ready(publisher->thread, ready, ready ? "" : publisher->link.why);
+    publisher->told_ready = ready;
+}
+
+/* Those that were not published. */
+static void return_waiting(struct publisher *publisher)
+{
+    struct broker_item *item;
+    while ((item = broker_take(publisher->thread)))
+        broker_finish(publisher->thread, item, OUTCOME_UNSENT, false, publisher->link.why);
+}
+
+static bool have_room(const struct publisher *publisher)
+{
+    for (unsigned i = 0; i < CHANNELS; i++) {
+        if (!rabbit_channel_has_room(&publisher->channels[i]))
+            return false;
+    }
+    return true;
+}
+
+/* NULL: it cannot be opened; the connection is of no use any more. */
+static struct rabbit_channel *channel_for(struct publisher *publisher, amqp_bytes_t exchange)
+{
+    uint64_t hash = XXH3_64bits(exchange.bytes, exchange.len);
+    struct rabbit_channel *channel = &publisher->channels[hash % CHANNELS];
+    if (channel->open)
+        return channel;
+    if (!rabbit_link_open_channel(&publisher->link, channel->number, true))
+        return NULL;
+    rabbit_channel_opened(channel);
+    return channel;
+}
+
+/* False: the connection is lost. */
+static bool publish(struct publisher *publisher, struct broker_item *item)
+{
+    struct rabbit_link *link = &publisher->link;
+    struct rabbit_message *message = &publisher->message;
+    char why[RABBIT_WHY_MAX];
+    recycle_amqp_pool(&publisher->pool);
+    if (!rabbit_message_make(message, item->delivery, &publisher->pool, why, sizeof(why))) {
+        broker_finish(publisher->thread, item, OUTCOME_REFUSED, false, why);
+        return true;
+    }
+    struct rabbit_channel *channel = channel_for(publisher, message->exchange);
+    if (!channel) {
+        broker_finish(publisher->thread, item, OUTCOME_UNSENT, false, link->why);
+        return false;
+    }
+    rabbit_channel_add(channel, item, message);
+    rabbit_link_hold(link); /* a message is three writes, and more follow */
+    rabbit_link_begin_send(link);
+    int status = amqp_basic_publish(link->state, channel->number, message->exchange, message->key,
+                                    1, 0, &message->properties, message->body);
+    return rabbit_link_end_send(link, status);
+}
+
+/* Some may stay held back. False: the connection is lost. */
+static bool publish_held(struct publisher *publisher)
+{
+    size_t room = 0;
+    for (unsigned i = 0; i < PUBLISH_AT_ONCE && have_room(publisher); i++) {
+        if (room == 0 && !rabbit_link_writable(&publisher->link))
+            break;
+        room = room ? room : BYTES_UNASKED;
+        struct broker_item *item = broker_take(publisher->thread);
+        if (!item)
+            break;
+        size_t bytes = item->delivery->body.len + MESSAGE_BYTES; /* publish() may end it */
+        room -= bytes < room ? bytes : room;
+        if (!publish(publisher, item))
+            return false;
+    }
+    return true;
+}
+
+static bool publish_some(struct publisher *publisher)
+{
+    bool good = publish_held(publisher);
+    rabbit_link_let_go(&publisher->link);
+    return good;
+}
+
+/* ---- what comes ---- */
+
+static bool take_frames(struct publisher *publisher)
+{
+    struct rabbit_link *link = &publisher->link;
+    amqp_frame_t frame;
+    enum rabbit_next next;
+    while ((next = rabbit_link_next(link, &frame)) == RABBIT_FRAME) {
+        if (frame.channel > CHANNELS)
+            continue; /* none that we opened */
+        struct rabbit_channel *channel = &publisher->channels[frame.channel - 1];
+        if (!channel->open || rabbit_channel_take(channel, &frame))
+            continue;
+        amqp_channel_close_ok_t bye = {.dummy = 0};
+        rabbit_link_begin_send(link);
+        int status =
+            amqp_send_method(link->state, frame.channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &bye);
+        if (!rabbit_link_end_send(link, status))
+            return false;
+    }
+    rabbit_link_release(link);
+    return next == RABBIT_NOTHING;
+}
+
+static void end_late(struct publisher *publisher)
+{
+    struct broker_item *item;
+    int64_t now_us = broker_now_us();
+    while ((item = broker_late(publisher->thread, now_us))) {
+        rabbit_channel_forget(item);
+        atomic_fetch_add(&publisher->counts.uncertain, 1);
+        broker_finish(publisher->thread, item, OUTCOME_FAILED, true,
+                      "RabbitMQ did not confirm it within the time-out");
+    }
+}
+
+/* Until the connection is lost, or laterd ends. True: it ended well. */
+static bool serve(struct publisher *publisher)
+{
+    struct rabbit_link *link = &publisher->link;
+    int64_t late_us = 0, until_us;
+    for (;;) {
+        bool closing = broker_closing(publisher->thread, &until_us);
+        if (closing && (broker_pending(publisher->thread) == 0 || broker_now_us() >= until_us))
+            return true;
+        if (!take_frames(publisher))
+            return false;
+        set_ready(publisher, !link->blocked);
+        if (link->blocked)
+            return_waiting(publisher);
+        else if (!publish_some(publisher))
+            return false;
+        if (broker_now_us() - late_us >= SLEEP_MS * 1000) {
+            late_us = broker_now_us();
+            end_late(publisher);
+        }
+        bool may_take = !link->blocked && have_room(publisher);
+        rabbit_link_sleep(link, may_take ? broker_wake_fd(publisher->thread) : -1, SLEEP_MS);
+    }
+}
+
+/* ---- the thread ---- */
+
+/* Not connected: what is sent meanwhile comes back. False: laterd ends. */
+static bool wait_to_connect(struct publisher *publisher, int64_t backoff_us)
+{
+    int64_t until_us, end_us = broker_now_us() + backoff_us;
+    while (broker_now_us() < end_us) {
+        if (broker_closing(publisher->thread, &until_us))
+            return false;
+        return_waiting(publisher);
+        rabbit_sleep_on(broker_wake_fd(publisher->thread), SLEEP_MS);
+    }
+    return true;
+}
+
+static void lose_all(struct publisher *publisher)
+{
+    for (unsigned i = 0; i < CHANNELS; i++)
+        rabbit_channel_lost(&publisher->channels[i],
+                            publisher->link.refused ? OUTCOME_FAILED : OUTCOME_UNSENT,
+                            publisher->link.why);
+}
+
+static void run(struct broker_thread *thread, void *user)
+{
+    struct publisher *publisher = user;
+    struct rabbit_link *link = &publisher->link;
+    int64_t backoff_us = BACKOFF_FIRST_US, until_us;
+    publisher->thread = thread;
+    for (unsigned i = 0; i < CHANNELS; i++)
+        rabbit_channel_init(&publisher->channels[i], (amqp_channel_t)(i + 1),
+                            publisher->options.window, thread, &publisher->counts);
+    while (!broker_closing(thread, &until_us)) {
+        bool ended = false;
+        if (rabbit_link_open(link)) {
+            backoff_us = BACKOFF_FIRST_US;
+            ended = serve(publisher);
+            if (ended)
+                (void)snprintf(link->why, sizeof(link->why), "laterd is ending");
+            lose_all(publisher);
+            rabbit_link_close(link, ended);
+        }
+        set_ready(publisher, false);
+        if (ended || !wait_to_connect(publisher, backoff_us))
+            break;
+        backoff_us = 2 * backoff_us < BACKOFF_MOST_US ? 2 * backoff_us : BACKOFF_MOST_US;
+    }
+    for (unsigned i = 0; i < CHANNELS; i++)
+        rabbit_channel_fini(&publisher->channels[i]);
+}
+
+/* ---- the loop's side ---- */
+
+/* A call that writes has waited for so long that RabbitMQ does not read: break it. */
+static void watch(struct timer *timer)
+{
+    struct publisher *publisher = LIST_ENTRY(timer, struct publisher, watch);
+    struct loop *loop = publisher->options.loop;
+    if (rabbit_link_stuck_us(&publisher->link) > 2 * publisher->options.timeout_us)
+        rabbit_link_interrupt(&publisher->link);
+    loop_arm(loop, &publisher->watch, loop->now_us + WATCH_US);
+}
+
+static void interrupt(void *user)
+{
+    struct publisher *publisher = user;
+    rabbit_link_interrupt(&publisher->link);
+}
+
+static void describe(void *user, struct metric_sink *metrics)
+{
+    struct publisher *publisher = user;
+    struct publish_counts *counts = &publisher->counts;
+    const struct {
+        const char *name, *help;
+        atomic_ullong *value;
+    } all[] = {
+        {"amqp_published_total", "Messages sent to RabbitMQ.", &counts->published},
+        {"amqp_confirmed_total", "Messages that RabbitMQ confirmed.", &counts->confirmed},
+        {"amqp_returned_total", "Messages that no queue took.", &counts->returned},
+        {"amqp_refused_total", "Messages that RabbitMQ refused: a queue is full.",
+         &counts->refused},
+        {"amqp_uncertain_total",
+         "Messages whose confirmation was lost: they are sent again and may be there twice.",
+         &counts->uncertain},
+    };
+    for (unsigned i = 0; metrics->metric && i < sizeof(all) / sizeof(all[0]); i++) {
+        const struct metric metric = {.name = all[i].name,
+                                      .help = all[i].help,
+                                      .type = METRIC_COUNTER,
+                                      .value = atomic_load(all[i].value)};
+        metrics->metric(metrics, &metric);
+    }
+}
+
+static void publisher_free(void *user)
+{
+    struct publisher *publisher = user;
+    loop_cancel(publisher->options.loop, &publisher->watch);
+    empty_amqp_pool(&publisher->pool);
+    rabbit_link_fini(&publisher->link);
+    mem_free(publisher);
+}
+
+enum err rabbit_publisher_open(const struct broker_options *options, struct sink **out_sink,
+                               struct broker_error *out_error)
+{
+    struct publisher *publisher = mem_zalloc(sizeof(*publisher));
+    publisher->options = *options;
+    publisher->watch.expired = watch;
+    init_amqp_pool(&publisher->pool, 4096);
+    rabbit_link_init(&publisher->link, &publisher->options, "publishes");
+    struct broker_thread_options thread = {.loop = options->loop,
+                                           .name = options->name,
+                                           .window = options->window,
+                                           .user = publisher,
+                                           .run = run,
+                                           .interrupt = interrupt,
+                                           .describe = describe,
+                                           .ended = publisher_free};
+    struct sink *sink = broker_thread_open(&thread);
+    if (!sink) {
+        (void)snprintf(out_error->text, sizeof(out_error->text), "there is no thread left for it");
+        publisher_free(publisher);
+        return ERR_IO;
+    }
+    loop_arm(options->loop, &publisher->watch, options->loop->now_us + WATCH_US);
+    *out_sink = sink;
+    return OK;
+}

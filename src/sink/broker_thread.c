@@ -1,0 +1,366 @@
+/*
+ * Owns the thread, the two queues between it and the loop, and the items.
+ *
+ * Invariants: `mutex` guards all below it in the struct; an item is in inbox, in pending or in
+ * outbox; the message is posted at most once at a time, and while it is, the struct stays.
+ */
+#include "sink/broker_thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/thread.h"
+
+enum { TELL_MAX = 256 /* outcomes in one turn */, NAME_MAX_BYTES = 64 };
+
+struct broker_thread {
+    struct sink sink;
+    struct broker_thread_options options;
+    char name[NAME_MAX_BYTES];
+    pthread_t thread;
+    int wake_fd;
+    /* The loop's. */
+    bool was_ready; /* as was told last */
+    bool closed;
+    char why[OUTCOME_REASON_MAX];
+    uint64_t in_flight, losses;
+    /* The thread's. */
+    struct list pending; // broker_item::pending
+    unsigned pending_count;
+    /* Both. */
+    pthread_mutex_t mutex;
+    struct queue inbox, outbox; // broker_item::place
+    struct message message;
+    bool posted;
+    bool ready;
+    char said[OUTCOME_REASON_MAX];
+    bool closing;
+    int64_t until_us;
+};
+
+static struct broker_thread *self(const struct sink *sink)
+{
+    return (struct broker_thread *)(void *)(uintptr_t)sink; /* its first member */
+}
+
+int64_t broker_now_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void lock(struct broker_thread *thread)
+{
+    (void)pthread_mutex_lock(&thread->mutex);
+}
+
+static void unlock(struct broker_thread *thread)
+{
+    (void)pthread_mutex_unlock(&thread->mutex);
+}
+
+static void wake(struct broker_thread *thread)
+{
+    int failed = eventfd_write(thread->wake_fd, 1);
+    CHECK(!failed || errno == EAGAIN); /* it is full: then it is readable */
+}
+
+/* ---- the thread's ---- */
+
+int broker_wake_fd(struct broker_thread *thread)
+{
+    int64_t until_us;
+    bool full = thread->pending_count >= thread->options.window;
+    return full || broker_closing(thread, &until_us) ? -1 : thread->wake_fd;
+}
+
+unsigned broker_pending(const struct broker_thread *thread)
+{
+    return thread->pending_count;
+}
+
+struct broker_item *broker_take(struct broker_thread *thread)
+{
+    eventfd_t ignored;
+    if (thread->pending_count >= thread->options.window)
+        return NULL;
+    lock(thread);
+    struct queue_node *node = thread->closing ? NULL : queue_take(&thread->inbox);
+    if (!node && !thread->closing)
+        (void)eventfd_read(thread->wake_fd, &ignored); /* EAGAIN: it was read */
+    unlock(thread);
+    if (!node)
+        return NULL;
+    struct broker_item *item = LIST_ENTRY(node, struct broker_item, place);
+    list_add_tail(&thread->pending, &item->pending);
+    thread->pending_count++;
+    return item;
+}
+
+/* Under the mutex. */
+static void post(struct broker_thread *thread)
+{
+    if (thread->posted)
+        return;
+    thread->posted = true;
+    thread->options.loop->verbs->post(thread->options.loop, &thread->message);
+}
+
+void broker_finish(struct broker_thread *thread, struct broker_item *item, enum outcome_kind kind,
+                   bool unhealthy, const char *reason)
+{
+    list_remove(&item->pending);
+    thread->pending_count--;
+    item->kind = kind;
+    item->unhealthy = unhealthy;
+    (void)snprintf(item->reason, sizeof(item->reason), "%s", reason);
+    lock(thread);
+    queue_add(&thread->outbox, &item->place);
+    post(thread);
+    unlock(thread);
+}
+
+/* More than the window may wait: those are not pending, so they are told by the loop's side. */
+static void return_waiting(struct broker_thread *thread, enum outcome_kind kind, const char *reason)
+{
+    struct queue_node *node;
+    lock(thread);
+    while ((node = queue_take(&thread->inbox))) {
+        struct broker_item *item = LIST_ENTRY(node, struct broker_item, place);
+        item->kind = kind;
+        (void)snprintf(item->reason, sizeof(item->reason), "%s", reason);
+        queue_add(&thread->outbox, node);
+        post(thread);
+    }
+    unlock(thread);
+}
+
+void broker_finish_all(struct broker_thread *thread, enum outcome_kind kind, const char *reason)
+{
+    while (!list_empty(&thread->pending))
+        broker_finish(thread, LIST_ENTRY(thread->pending.next, struct broker_item, pending), kind,
+                      false, reason);
+    return_waiting(thread, kind, reason);
+}
+
+struct broker_item *broker_late(struct broker_thread *thread, int64_t now_us)
+{
+    for (struct list *at = thread->pending.next; at != &thread->pending; at = at->next) {
+        struct broker_item *item = LIST_ENTRY(at, struct broker_item, pending);
+        if (item->deadline_us <= now_us)
+            return item;
+    }
+    return NULL;
+}
+
+void broker_set_ready(struct broker_thread *thread, bool ready, const char *why)
+{
+    lock(thread);
+    bool news = thread->ready != ready || (!ready && strcmp(thread->said, why) != 0);
+    thread->ready = ready;
+    (void)snprintf(thread->said, sizeof(thread->said), "%s", why);
+    if (news)
+        post(thread);
+    unlock(thread);
+}
+
+bool broker_closing(struct broker_thread *thread, int64_t *out_until_us)
+{
+    lock(thread);
+    bool closing = thread->closing;
+    *out_until_us = thread->until_us;
+    unlock(thread);
+    return closing;
+}
+
+static void *thread_main(void *arg)
+{
+    struct broker_thread *thread = arg;
+    thread->options.run(thread, thread->options.user);
+    broker_finish_all(thread, OUTCOME_UNSENT, "laterd is ending");
+    return NULL;
+}
+
+/* ---- the loop's ---- */
+
+static void tell(struct broker_thread *thread, struct broker_item *item)
+{
+    struct outcome outcome = {.kind = item->kind,
+                              .unhealthy = item->unhealthy,
+                              .retry_after_us = -1,
+                              .took_us = broker_now_us() - item->begun_us,
+                              .address = bytes_str(thread->name),
+                              .reason = bytes_str(item->reason)};
+    thread->in_flight--;
+    item->delivery->done(item->delivery, &outcome);
+    mem_free(item);
+}
+
+/* A bounded number. True: there are more. */
+static bool tell_some(struct broker_thread *thread, unsigned most)
+{
+    for (unsigned i = 0; i < most; i++) {
+        lock(thread);
+        struct queue_node *node = queue_take(&thread->outbox);
+        unlock(thread);
+        if (!node)
+            return false;
+        tell(thread, LIST_ENTRY(node, struct broker_item, place));
+    }
+    return true;
+}
+
+static void look_whether_ready(struct broker_thread *thread)
+{
+    lock(thread);
+    bool ready = thread->ready;
+    bool other_why = strcmp(thread->why, thread->said) != 0;
+    memcpy(thread->why, thread->said, sizeof(thread->why));
+    unlock(thread);
+    if (ready == thread->was_ready && (ready || !other_why))
+        return;
+    thread->losses += thread->was_ready && !ready;
+    thread->was_ready = ready;
+    if (ready)
+        log_event(LOG_INFO, "broker_back", "name=%s", thread->name);
+    else
+        log_event(LOG_WARN, "broker_away", "name=%s reason=\"%s\"", thread->name, thread->why);
+    if (thread->sink.changed)
+        thread->sink.changed(&thread->sink);
+}
+
+static void free_thread(struct broker_thread *thread)
+{
+    (void)close(thread->wake_fd);
+    (void)pthread_mutex_destroy(&thread->mutex);
+    mem_free(thread);
+}
+
+static void news_arrived(struct message *message)
+{
+    struct broker_thread *thread = LIST_ENTRY(message, struct broker_thread, message);
+    lock(thread);
+    thread->posted = false;
+    unlock(thread);
+    if (thread->closed) {
+        free_thread(thread);
+        return;
+    }
+    look_whether_ready(thread);
+    if (tell_some(thread, TELL_MAX)) {
+        lock(thread);
+        post(thread);
+        unlock(thread);
+    }
+}
+
+static void sink_send(struct sink *sink, struct delivery *delivery)
+{
+    struct broker_thread *thread = self(sink);
+    struct broker_item *item = mem_zalloc(sizeof(*item));
+    item->delivery = delivery;
+    item->begun_us = broker_now_us();
+    item->deadline_us =
+        delivery->timeout_us > 0 ? item->begun_us + delivery->timeout_us : INT64_MAX;
+    list_init(&item->pending);
+    thread->in_flight++;
+    lock(thread);
+    bool first = !thread->inbox.first;
+    queue_add(&thread->inbox, &item->place);
+    unlock(thread);
+    if (first)
+        wake(thread);
+}
+
+static bool sink_ready(const struct sink *sink, const char **out_why)
+{
+    const struct broker_thread *thread = self(sink);
+    if (!thread->was_ready && out_why)
+        *out_why = thread->why[0] ? thread->why : "it is not connected yet";
+    return thread->was_ready;
+}
+
+static void describe(const struct sink *sink, struct metric_sink *metrics)
+{
+    const struct broker_thread *thread = self(sink);
+    const struct metric all[] = {
+        {.name = "broker_in_flight",
+         .help = "Jobs that were given to the broker's client and have no outcome yet.",
+         .type = METRIC_GAUGE,
+         .value = thread->in_flight},
+        {.name = "broker_losses_total",
+         .help = "Times that the broker went away.",
+         .type = METRIC_COUNTER,
+         .value = thread->losses},
+    };
+    for (unsigned i = 0; metrics->metric && i < sizeof(all) / sizeof(all[0]); i++)
+        metrics->metric(metrics, &all[i]);
+    if (thread->options.describe)
+        thread->options.describe(thread->options.user, metrics);
+}
+
+static void join(struct broker_thread *thread, int64_t grace_us)
+{
+    struct timespec until;
+    if (thread->options.interrupt) {
+        (void)clock_gettime(CLOCK_REALTIME, &until); /* cannot fail on Linux */
+        until.tv_sec += 1 + grace_us / 1000000;
+        if (pthread_timedjoin_np(thread->thread, NULL, &until) == 0)
+            return;
+        thread->options.interrupt(thread->options.user);
+    }
+    (void)pthread_join(thread->thread, NULL);
+}
+
+static void sink_close(struct sink *sink, int64_t grace_us)
+{
+    struct broker_thread *thread = self(sink);
+    lock(thread);
+    thread->closing = true;
+    thread->until_us = broker_now_us() + grace_us;
+    unlock(thread);
+    wake(thread);
+    join(thread, grace_us);
+    (void)tell_some(thread, UINT32_MAX);
+    CHECK(thread->in_flight == 0);
+    thread->options.ended(thread->options.user);
+    thread->closed = true;
+    if (!thread->posted) /* else its message comes yet */
+        free_thread(thread);
+}
+
+static const struct sink_verbs verbs = {
+    .send = sink_send,
+    .ready = sink_ready,
+    .describe = describe,
+    .close = sink_close,
+};
+
+struct sink *broker_thread_open(const struct broker_thread_options *options)
+{
+    int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wake_fd < 0)
+        return NULL;
+    struct broker_thread *thread = mem_zalloc(sizeof(*thread));
+    thread->sink.verbs = &verbs;
+    thread->options = *options;
+    (void)snprintf(thread->name, sizeof(thread->name), "%s", options->name);
+    thread->wake_fd = wake_fd;
+    thread->message.arrived = news_arrived;
+    list_init(&thread->pending);
+    (void)pthread_mutex_init(&thread->mutex, NULL); /* cannot fail on Linux */
+    int failed = thread_start(&thread->thread, NULL, thread_main, thread);
+    if (!failed)
+        return &thread->sink;
+    errno = failed;
+    free_thread(thread);
+    return NULL;
+}

@@ -1,0 +1,628 @@
+/*
+ * The plugin for Kafka: an idempotent producer of librdkafka on a broker_thread.
+ *
+ *     broker_take ▶ produce (copied; librdkafka batches, sends, sends again) ▶ delivery report
+ *
+ * A job is done when its report says PERSISTED without an error (acks=all). A report that comes too
+ * late finds that its item has been told already: each message has a struct push of its own, which
+ * lives until its report, and an item until then or until its deadline.
+ *
+ *     AWAY ──metadata──▶ HERE ──no broker answers──▶ AWAY
+ *       ▲                  │
+ *       └──── resting ◀────┴── fatal error: a new producer; what was under way is UNSENT
+ *
+ * librdkafka 2.0.2 does not come back from a fatal error (confluentinc/librdkafka#4438), and an
+ * idempotent producer takes nothing more after one: so the producer is replaced.
+ */
+#include <errno.h>
+#include <librdkafka/rdkafka.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "sink/broker_thread.h"
+#include "sink/broker_url.h"
+#include "sink/fill.h"
+#include "sink/headers.h"
+#include "sink/plugin.h"
+
+enum {
+    TURN_MS = 100,              /* deadlines are looked at so often */
+    PROBE_MS = 500,             /* a look whether a broker answers may take so long */
+    WINDOW_BYTES = 32 << 20,    /* bodies that librdkafka holds, at most about so many */
+    BATCH_BYTES = 128 << 10,    /* of one request; one message may be longer */
+    MESSAGE_BYTES = 1000000000, /* librdkafka's most: the broker's limit decides */
+    TOPICS_MAX = 64,            /* whose handles are kept */
+    DRAIN_MS = 200,
+    REST_MS = 100,
+    REST_MAX_MS = 5000,
+    TEXT_BYTES = 512,
+    NAME_BYTES = 256, /* of a topic; Kafka's have up to 249 */
+};
+
+struct kafka {
+    char *url_text;
+    struct broker_options options;
+    struct broker_thread *thread;
+    rd_kafka_t *producer; /* NULL: there is none now */
+    rd_kafka_queue_t *queue;
+    int event_fd;
+    bool ready, suspect; /* suspect: some connection failed; look whether another is there */
+    int64_t look_at_us;  /* AWAY: not before this */
+    int64_t rest_ms;
+    struct list pushes; // push::place
+    size_t bytes;       /* of all pushes */
+    struct topic {
+        rd_kafka_topic_t *handle;
+        char name[NAME_BYTES];
+    } topics[TOPICS_MAX];
+    unsigned topic_count, topic_next;
+};
+
+/* A message that librdkafka has. */
+struct push {
+    struct list place;        // kafka::pushes
+    struct broker_item *item; /* NULL: it was told */
+    size_t bytes;
+};
+
+/* ---- configuration ---- */
+
+static const struct broker_url_kind url_kind = {.plain = "kafka", .tls = "kafkas", .port = 9092};
+
+struct setting {
+    const char *name;
+    const char *value;
+};
+
+static bool set_all(rd_kafka_conf_t *conf, const struct setting *settings, unsigned count,
+                    char room[static TEXT_BYTES])
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (settings[i].value[0] && rd_kafka_conf_set(conf, settings[i].name, settings[i].value,
+                                                      room, TEXT_BYTES) != RD_KAFKA_CONF_OK)
+            return false;
+    }
+    return true;
+}
+
+static bool set_number(rd_kafka_conf_t *conf, const char *name, int64_t value,
+                       char room[static TEXT_BYTES])
+{
+    char text[24];
+    (void)snprintf(text, sizeof(text), "%lld", (long long)value);
+    return rd_kafka_conf_set(conf, name, text, room, TEXT_BYTES) == RD_KAFKA_CONF_OK;
+}
+
+static bool set_numbers(rd_kafka_conf_t *conf, const struct broker_options *options,
+                        char room[static TEXT_BYTES])
+{
+    int64_t timeout_ms = options->timeout_us / 1000;
+    timeout_ms = timeout_ms < 1000 ? 1000 : timeout_ms;
+    /* Half of it: a report comes some seconds after message.timeout.ms is over. */
+    return set_number(conf, "message.timeout.ms", timeout_ms / 2 < 1000 ? 1000 : timeout_ms / 2,
+                      room) &&
+           set_number(conf, "socket.timeout.ms", timeout_ms, room) &&
+           set_number(conf, "socket.connection.setup.timeout.ms", timeout_ms, room) &&
+           /* Well before the message's own time-out, which would hide that there is no topic. */
+           set_number(conf, "topic.metadata.propagation.max.ms", timeout_ms / 8, room) &&
+           set_number(conf, "queue.buffering.max.messages", 4 * (int64_t)options->window + 1000,
+                      room) &&
+           set_number(conf, "queue.buffering.max.kbytes", 2097151, room) &&
+           set_number(conf, "message.max.bytes", MESSAGE_BYTES, room) &&
+           set_number(conf, "batch.size", BATCH_BYTES, room);
+}
+
+/* NULL: there is no such one, or something else was asked for. */
+static const char *mechanism_of(const struct broker_url *url)
+{
+    static const char *const all[] = {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"};
+    struct bytes asked = broker_url_option(url, BYTES("mechanism"));
+    if (!url->query[0])
+        return all[0];
+    for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (bytes_eq(asked, bytes_str(all[i])) &&
+            strlen(url->query) == strlen("mechanism=") + asked.len)
+            return all[i];
+    }
+    return NULL;
+}
+
+static bool set_security(rd_kafka_conf_t *conf, const struct broker_options *options,
+                         const struct broker_url *url, char room[static TEXT_BYTES])
+{
+    const char *mechanism = mechanism_of(url);
+    if (!mechanism) {
+        (void)snprintf(room, TEXT_BYTES,
+                       "url: behind ? there may be mechanism=PLAIN, SCRAM-SHA-256 or "
+                       "SCRAM-SHA-512, and nothing else");
+        return false;
+    }
+    const char *protocol = url->user[0] ? url->tls ? "sasl_ssl" : "sasl_plaintext"
+                           : url->tls   ? "ssl"
+                                        : "plaintext";
+    const struct setting settings[] = {
+        {"security.protocol", protocol},
+        {"sasl.mechanism", url->user[0] ? mechanism : ""},
+        {"sasl.username", url->user},
+        {"sasl.password", url->password},
+        {"ssl.ca.location", url->tls ? options->ca : ""},
+        {"ssl.certificate.location", url->tls ? options->certificate : ""},
+        {"ssl.key.location", url->tls ? options->key : ""},
+        {"ssl.endpoint.identification.algorithm", url->tls ? "https" : ""},
+    };
+    return set_all(conf, settings, sizeof(settings) / sizeof(settings[0]), room);
+}
+
+static void library_logs(const rd_kafka_t *producer, int level, const char *facility,
+                         const char *text)
+{
+    (void)producer;
+    (void)level;
+    log_event(LOG_DEBUG, "kafka_library", "facility=%s text=\"%s\"", facility, text);
+}
+
+/* NULL: `room` says why. */
+static rd_kafka_conf_t *make_conf(const struct broker_options *options,
+                                  const struct broker_url *url, char room[static TEXT_BYTES])
+{
+    char hosts[BROKER_HOSTS_MAX * BROKER_HOST_BYTES];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    broker_url_hosts(url, hosts, sizeof(hosts));
+    const struct setting settings[] = {
+        {"bootstrap.servers", hosts},        {"client.id", "laterd"},
+        {"enable.idempotence", "true"}, /* and with it acks=all */
+        {"partitioner", "murmur2_random"},   {"linger.ms", "0.5"},
+        {"reconnect.backoff.ms", "50"},      {"reconnect.backoff.max.ms", "1000"},
+        {"socket.keepalive.enable", "true"}, {"log.connection.close", "false"},
+    };
+    room[0] = '\0';
+    if (set_all(conf, settings, sizeof(settings) / sizeof(settings[0]), room) &&
+        set_numbers(conf, options, room) && set_security(conf, options, url, room)) {
+        rd_kafka_conf_set_log_cb(conf, library_logs);
+        rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
+        return conf;
+    }
+    rd_kafka_conf_destroy(conf);
+    return NULL;
+}
+
+/* ---- the producer ---- */
+
+static void be_away(struct kafka *kafka, const char *why)
+{
+    kafka->ready = false;
+    broker_set_ready(kafka->thread, false, why);
+}
+
+static void rest(struct kafka *kafka)
+{
+    kafka->look_at_us = broker_now_us() + kafka->rest_ms * 1000;
+    kafka->rest_ms = kafka->rest_ms * 2 < REST_MAX_MS ? kafka->rest_ms * 2 : REST_MAX_MS;
+}
+
+/* False: it is away, and says why. */
+static bool open_producer(struct kafka *kafka)
+{
+    static const uint64_t one = 1;
+    struct broker_url url;
+    struct broker_url_error error;
+    char room[TEXT_BYTES];
+    if (broker_url_find(kafka->url_text, &url_kind, &url, &error)) {
+        be_away(kafka, error.text);
+        return false;
+    }
+    rd_kafka_conf_t *conf = make_conf(&kafka->options, &url, room);
+    kafka->producer = conf ? rd_kafka_new(RD_KAFKA_PRODUCER, conf, room, sizeof(room)) : NULL;
+    if (!kafka->producer) {
+        if (conf)
+            rd_kafka_conf_destroy(conf);
+        be_away(kafka, room);
+        return false;
+    }
+    kafka->queue = rd_kafka_queue_get_main(kafka->producer);
+    rd_kafka_queue_io_event_enable(kafka->queue, kafka->event_fd, &one, sizeof(one));
+    return true;
+}
+
+static void free_push(struct kafka *kafka, struct push *push)
+{
+    list_remove(&push->place);
+    kafka->bytes -= push->bytes;
+    mem_free(push);
+}
+
+/* The fatal error that the producer has had, if there is one. */
+static bool is_broken(struct kafka *kafka, char room[static TEXT_BYTES])
+{
+    return kafka->producer && rd_kafka_fatal_error(kafka->producer, room, TEXT_BYTES);
+}
+
+/* Asks any broker anything. May take PROBE_MS, in which nothing is sent: it is done while none is
+   known to be there. */
+static void look_for_brokers(struct kafka *kafka)
+{
+    const struct rd_kafka_metadata *metadata = NULL;
+    char reason[OUTCOME_REASON_MAX], hosts[OUTCOME_REASON_MAX / 2];
+    struct broker_url url;
+    struct broker_url_error error;
+    rd_kafka_resp_err_t err = rd_kafka_metadata(kafka->producer, 0, NULL, &metadata, PROBE_MS);
+    kafka->suspect = false;
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR && metadata->broker_cnt > 0) {
+        kafka->ready = true;
+        kafka->rest_ms = REST_MS;
+        broker_set_ready(kafka->thread, true, "");
+    } else {
+        hosts[0] = '\0';
+        if (!broker_url_find(kafka->url_text, &url_kind, &url, &error))
+            broker_url_hosts(&url, hosts, sizeof(hosts));
+        (void)snprintf(reason, sizeof(reason), "no broker of Kafka answers at %.100s: %.80s", hosts,
+                       rd_kafka_err2str(err));
+        be_away(kafka, reason);
+        kafka->look_at_us = broker_now_us() + REST_MS * 1000;
+    }
+    if (metadata)
+        rd_kafka_metadata_destroy(metadata);
+}
+
+/* ---- what became of a message ---- */
+
+static void tell(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_err_t err,
+                 const char *text)
+{
+    const struct delivery *delivery = item->delivery;
+    enum outcome_kind kind = OUTCOME_FAILED;
+    bool unhealthy = false;
+    char reason[OUTCOME_REASON_MAX];
+    char topic[NAME_BYTES] = "";
+    (void)sink_fill(delivery->target->kafka.topic, delivery, topic, sizeof(topic)); /* it was */
+    (void)snprintf(reason, sizeof(reason), "Kafka refused it: %s", text);
+    if (err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) {
+        /* Of a batch that is too large nobody says which message was. */
+        kind = delivery->body.len >= BATCH_BYTES ? OUTCOME_REFUSED : OUTCOME_FAILED;
+    } else if (err == RD_KAFKA_RESP_ERR_INVALID_RECORD ||
+               err == RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE) {
+        kind = OUTCOME_REFUSED;
+    } else if (err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
+               err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+        (void)snprintf(reason, sizeof(reason),
+                       "Kafka has no topic %.64s: kafka-topics.sh --create --topic %.64s makes it",
+                       topic, topic);
+    } else if (err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT || err == RD_KAFKA_RESP_ERR__TIMED_OUT) {
+        kind = kafka->ready && !kafka->suspect ? OUTCOME_FAILED : OUTCOME_UNSENT;
+        unhealthy = kind == OUTCOME_FAILED;
+        (void)snprintf(reason, sizeof(reason), "%s",
+                       unhealthy ? "Kafka did not confirm it in time"
+                                 : "no broker of Kafka is there");
+    } else if (err == RD_KAFKA_RESP_ERR__PURGE_QUEUE || err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT ||
+               err == RD_KAFKA_RESP_ERR__FATAL || err == RD_KAFKA_RESP_ERR__QUEUE_FULL ||
+               err == RD_KAFKA_RESP_ERR__TRANSPORT || err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
+        kind = OUTCOME_UNSENT;
+    }
+    broker_finish(kafka->thread, item, kind, unhealthy, reason);
+}
+
+/* The library remembers that there is no such topic; with a new handle it asks again. */
+static void forget_topic(struct kafka *kafka, const struct delivery *delivery)
+{
+    char name[NAME_BYTES] = "";
+    (void)sink_fill(delivery->target->kafka.topic, delivery, name, sizeof(name)); /* it was */
+    for (unsigned i = 0; i < kafka->topic_count; i++) {
+        if (strcmp(kafka->topics[i].name, name) == 0) {
+            rd_kafka_topic_destroy(kafka->topics[i].handle);
+            kafka->topics[i] = kafka->topics[--kafka->topic_count];
+            return;
+        }
+    }
+}
+
+static void take_report(struct kafka *kafka, const rd_kafka_message_t *message)
+{
+    struct push *push = message->_private;
+    struct broker_item *item = push->item;
+    bool persisted =
+        !message->err && rd_kafka_message_status(message) == RD_KAFKA_MSG_STATUS_PERSISTED;
+    if (item) {
+        item->user = NULL;
+        if (message->err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+            forget_topic(kafka, item->delivery);
+        if (persisted)
+            broker_finish(kafka->thread, item, OUTCOME_DELIVERED, false, "");
+        else
+            tell(kafka, item, message->err,
+                 message->err ? rd_kafka_err2str(message->err) : "it was not persisted");
+    }
+    free_push(kafka, push);
+}
+
+/* The next event, if there is one. */
+static bool take_event(struct kafka *kafka)
+{
+    const rd_kafka_message_t *message;
+    rd_kafka_event_t *event = rd_kafka_queue_poll(kafka->queue, 0);
+    if (!event)
+        return false;
+    if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_DR) {
+        while ((message = rd_kafka_event_message_next(event)))
+            take_report(kafka, message);
+    } else if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_ERROR) {
+        log_event(LOG_DEBUG, "kafka_error", "name=%s error=\"%s\"", kafka->options.name,
+                  rd_kafka_event_error_string(event));
+        kafka->suspect = true;
+    }
+    rd_kafka_event_destroy(event);
+    return true;
+}
+
+/* All of its messages are forgotten: their items must have been told. May take DRAIN_MS. */
+static void close_producer(struct kafka *kafka)
+{
+    if (!kafka->producer)
+        return;
+    int64_t until_us = broker_now_us() + DRAIN_MS * 1000;
+    for (struct list *at = kafka->pushes.next; at != &kafka->pushes; at = at->next)
+        LIST_ENTRY(at, struct push, place)->item = NULL;
+    for (unsigned i = 0; i < kafka->topic_count; i++)
+        rd_kafka_topic_destroy(kafka->topics[i].handle);
+    kafka->topic_count = kafka->topic_next = 0;
+    (void)rd_kafka_purge(kafka->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT |
+                                              RD_KAFKA_PURGE_F_NON_BLOCKING);
+    while (!list_empty(&kafka->pushes) && broker_now_us() < until_us) {
+        if (!take_event(kafka))
+            (void)poll(NULL, 0, 1);
+    }
+    rd_kafka_queue_io_event_enable(kafka->queue, -1, NULL, 0);
+    rd_kafka_queue_destroy(kafka->queue);
+    rd_kafka_destroy(kafka->producer);
+    kafka->producer = NULL;
+    while (!list_empty(&kafka->pushes))
+        free_push(kafka, LIST_ENTRY(kafka->pushes.next, struct push, place));
+}
+
+static void start_again(struct kafka *kafka, const char *why)
+{
+    char reason[OUTCOME_REASON_MAX];
+    (void)snprintf(reason, sizeof(reason), "Kafka's producer had to begin again: %.150s", why);
+    log_event(LOG_WARN, "kafka_restart", "name=%s error=\"%s\"", kafka->options.name, why);
+    be_away(kafka, reason);
+    broker_finish_all(kafka->thread, OUTCOME_UNSENT, reason);
+    close_producer(kafka);
+    rest(kafka);
+}
+
+/* ---- sending ---- */
+
+/* NULL: it cannot be a topic. */
+static rd_kafka_topic_t *topic_of(struct kafka *kafka, const struct delivery *delivery)
+{
+    char name[NAME_BYTES];
+    if (!sink_fill(delivery->target->kafka.topic, delivery, name, sizeof(name)) || !name[0])
+        return NULL;
+    for (unsigned i = 0; i < kafka->topic_count; i++) {
+        if (strcmp(kafka->topics[i].name, name) == 0)
+            return kafka->topics[i].handle;
+    }
+    struct topic *place;
+    if (kafka->topic_count < TOPICS_MAX) {
+        place = &kafka->topics[kafka->topic_count];
+    } else {
+        place = &kafka->topics[kafka->topic_next++ % TOPICS_MAX];
+        rd_kafka_topic_destroy(place->handle); /* its messages have handles of their own */
+        *place = kafka->topics[--kafka->topic_count];
+        place = &kafka->topics[kafka->topic_count];
+    }
+    memcpy(place->name, name, sizeof(place->name));
+    place->handle = rd_kafka_topic_new(kafka->producer, place->name, NULL);
+    if (place->handle)
+        kafka->topic_count++;
+    return place->handle;
+}
+
+static rd_kafka_headers_t *headers_of(const struct delivery *delivery)
+{
+    struct sink_headers headers;
+    sink_headers_make(&headers, delivery);
+    rd_kafka_headers_t *list = rd_kafka_headers_new(headers.count);
+    for (unsigned i = 0; i < headers.count; i++) {
+        struct bytes name = headers.all[i].name, value = headers.all[i].value;
+        (void)rd_kafka_header_add(list, name.at, (ssize_t)name.len, value.len ? value.at : "",
+                                  (ssize_t)value.len); /* fails for read-only lists alone */
+    }
+    return list;
+}
+
+/* NULL, or an error to be destroyed; with an error librdkafka has nothing of it. */
+static rd_kafka_error_t *hand_over(struct kafka *kafka, rd_kafka_topic_t *topic,
+                                   const struct delivery *delivery, struct push *push)
+{
+    rd_kafka_headers_t *headers = headers_of(delivery);
+    struct bytes body = delivery->body, key = delivery->key;
+    rd_kafka_vu_t words[] = {
+        {.vtype = RD_KAFKA_VTYPE_RKT, .u.rkt = topic},
+        {.vtype = RD_KAFKA_VTYPE_MSGFLAGS, .u.i = RD_KAFKA_MSG_F_COPY},
+        {.vtype = RD_KAFKA_VTYPE_VALUE,
+         .u.mem = {.ptr = (void *)(uintptr_t)(body.len ? body.at : ""), .size = body.len}},
+        {.vtype = RD_KAFKA_VTYPE_KEY,
+         .u.mem = {.ptr = key.len ? (void *)(uintptr_t)key.at : NULL, .size = key.len}},
+        {.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers},
+        {.vtype = RD_KAFKA_VTYPE_OPAQUE, .u.ptr = push},
+    };
+    rd_kafka_error_t *error =
+        rd_kafka_produceva(kafka->producer, words, sizeof(words) / sizeof(words[0]));
+    if (error)
+        rd_kafka_headers_destroy(headers);
+    return error;
+}
+
+static void produce(struct kafka *kafka, struct broker_item *item)
+{
+    const struct delivery *delivery = item->delivery;
+    rd_kafka_topic_t *topic = topic_of(kafka, delivery);
+    if (!topic) {
+        broker_finish(kafka->thread, item, OUTCOME_REFUSED, false,
+                      "Kafka takes no such topic name");
+        return;
+    }
+    struct push *push = mem_zalloc(sizeof(*push));
+    push->item = item;
+    push->bytes = delivery->body.len;
+    kafka->bytes += push->bytes;
+    list_add_tail(&kafka->pushes, &push->place);
+    item->user = push;
+    rd_kafka_error_t *error = hand_over(kafka, topic, delivery, push);
+    if (!error)
+        return;
+    item->user = NULL;
+    free_push(kafka, push);
+    if (rd_kafka_error_code(error) == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+        forget_topic(kafka, delivery);
+    tell(kafka, item, rd_kafka_error_code(error), rd_kafka_error_string(error));
+    rd_kafka_error_destroy(error);
+}
+
+static void take_items(struct kafka *kafka)
+{
+    struct broker_item *item;
+    while (kafka->bytes < WINDOW_BYTES && (item = broker_take(kafka->thread))) {
+        if (kafka->ready)
+            produce(kafka, item);
+        else
+            broker_finish(kafka->thread, item, OUTCOME_UNSENT, false,
+                          "no broker of Kafka is there");
+    }
+}
+
+/* The report will come, to nobody. */
+static void tell_late(struct kafka *kafka)
+{
+    struct broker_item *item;
+    while ((item = broker_late(kafka->thread, broker_now_us()))) {
+        struct push *push = item->user;
+        if (push)
+            push->item = NULL;
+        tell(kafka, item, RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, "");
+    }
+}
+
+/* ---- the thread ---- */
+
+static void wait(struct kafka *kafka)
+{
+    eventfd_t ignored;
+    bool full = kafka->bytes >= WINDOW_BYTES;
+    struct pollfd fds[] = {
+        {.fd = full ? -1 : broker_wake_fd(kafka->thread), .events = POLLIN},
+        {.fd = kafka->event_fd, .events = POLLIN},
+    };
+    (void)poll(fds, 2, TURN_MS); /* an error is a turn without news */
+    (void)eventfd_read(kafka->event_fd, &ignored);
+}
+
+static void turn(struct kafka *kafka)
+{
+    char error[TEXT_BYTES];
+    int64_t now_us = broker_now_us();
+    if (!kafka->producer && now_us >= kafka->look_at_us && !open_producer(kafka))
+        rest(kafka);
+    if (kafka->producer && (kafka->suspect || (!kafka->ready && now_us >= kafka->look_at_us)))
+        look_for_brokers(kafka);
+    take_items(kafka);
+    while (kafka->producer && take_event(kafka)) {
+    }
+    tell_late(kafka);
+    if (is_broken(kafka, error))
+        start_again(kafka, error);
+}
+
+static void run(struct broker_thread *thread, void *user)
+{
+    struct kafka *kafka = user;
+    int64_t until_us;
+    kafka->thread = thread;
+    while (!broker_closing(thread, &until_us)) {
+        turn(kafka);
+        wait(kafka);
+    }
+    while (kafka->producer && broker_pending(thread) && broker_now_us() < until_us) {
+        while (take_event(kafka)) {
+        }
+        tell_late(kafka);
+        wait(kafka);
+    }
+    broker_finish_all(thread, OUTCOME_UNSENT, "laterd is ending");
+    close_producer(kafka);
+}
+
+static void ended(void *user)
+{
+    struct kafka *kafka = user;
+    (void)close(kafka->event_fd);
+    mem_free(kafka->url_text);
+    mem_free(kafka);
+}
+
+/* ---- the plugin ---- */
+
+static enum err kafka_check(const struct broker_options *options, struct broker_error *out_error)
+{
+    struct broker_url url;
+    struct broker_url_error error;
+    char room[TEXT_BYTES];
+    if (broker_url_check(options->url, &url_kind, &url, &error)) {
+        (void)snprintf(out_error->text, sizeof(out_error->text), "%s", error.text);
+        return ERR_INVALID;
+    }
+    rd_kafka_conf_t *conf = make_conf(options, &url, room);
+    if (!conf) {
+        (void)snprintf(out_error->text, sizeof(out_error->text), "%.230s", room);
+        return ERR_INVALID;
+    }
+    rd_kafka_conf_destroy(conf);
+    return OK;
+}
+
+static enum err kafka_open(const struct broker_options *options, struct sink **out_sink,
+                           struct broker_error *out_error)
+{
+    enum err err = kafka_check(options, out_error);
+    if (err)
+        return err;
+    struct kafka *kafka = mem_zalloc(sizeof(*kafka));
+    size_t url_bytes = strlen(options->url) + 1;
+    kafka->options = *options;
+    kafka->url_text = mem_alloc(url_bytes);
+    memcpy(kafka->url_text, options->url, url_bytes);
+    kafka->rest_ms = REST_MS;
+    list_init(&kafka->pushes);
+    kafka->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct sink *sink = kafka->event_fd < 0 ? NULL
+                                            : broker_thread_open(&(struct broker_thread_options){
+                                                  .loop = options->loop,
+                                                  .name = options->name,
+                                                  .window = options->window,
+                                                  .user = kafka,
+                                                  .run = run,
+                                                  .ended = ended,
+                                              });
+    if (!sink) {
+        (void)snprintf(out_error->text, sizeof(out_error->text), "no thread for it: %s",
+                       strerror(errno));
+        if (kafka->event_fd >= 0)
+            ended(kafka);
+        return ERR_IO;
+    }
+    *out_sink = sink;
+    return OK;
+}
+
+const struct plugin laterd_plugin = {
+    .abi = PLUGIN_ABI,
+    .version = LATERD_VERSION,
+    .type = TARGET_KAFKA,
+    .library = "librdkafka",
+    .check = kafka_check,
+    .open = kafka_open,
+};

@@ -1,0 +1,565 @@
+/*
+ * Owns the connections and one `struct push` for each command whose reply is owed.
+ *
+ *     send ▶ waiting ▶ sent (its command is in a link) ▶ reply ▶ done
+ *               ▲        │ MOVED, ASK, TRYAGAIN
+ *               └────────┘
+ *
+ * Invariants: a push is in `waiting`, or its call is in a link; one whose delivery was told already
+ * (time-out, close) has no delivery and ends with its call. What is in the links is at most
+ * WINDOW_BYTES and one delivery more. `done` is never called from send(): all is told by a timer,
+ * or by a reply.
+ */
+#include "sink/redis_sink.h"
+
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "base/rfc3339.h"
+#include "client/redis/resp.h"
+#include "client/redis/topology.h"
+#include "sink/headers.h"
+
+enum {
+    WINDOW_BYTES = 4 * 1024 * 1024, /* of commands whose replies are owed */
+    EACH_BYTES = 512,               /* about what a command's words and our headers take */
+    TURN_MAX = 256,                 /* deliveries that are sent or told in one turn */
+    AGAIN_US = 20 * 1000,           /* MOVED, ASK, TRYAGAIN: a slot that is on its way */
+    REST_US = 100 * 1000,           /* "not now" */
+    REST_MAX_US = 5000 * 1000,
+};
+
+struct redis_sink {
+    struct sink sink;
+    struct redis_sink_options options;
+    struct redis_url url;
+    char *name;
+    struct topology_callbacks callbacks;
+    struct topology topology;
+    struct list waiting; // push::place
+    struct list sent;    // push::place
+    size_t sent_bytes;
+    uint64_t in_flight; /* pushes that have a delivery */
+    struct timer work;  /* armed: send what waits, tell what has ended */
+    struct timer rest;  /* armed: it said "not now" */
+    int64_t rest_us;    /* how long it rests the next time */
+    bool was_ready;     /* as was told last */
+    bool closing;       /* what is told must not send */
+    char rest_why[OUTCOME_REASON_MAX];
+    char why[OUTCOME_REASON_MAX];
+};
+
+struct push {
+    struct link_call call; /* first, so that the reply finds it */
+    struct link_call asking;
+    struct list place; // redis_sink::waiting or ::sent
+    struct redis_sink *owner;
+    struct node *node;         /* sent: to where */
+    struct delivery *delivery; /* NULL: it was told */
+    struct timer late;
+    int64_t begun_us;
+    size_t bytes;
+    bool asks; /* waiting: to be sent behind ASKING, to `ask_at` */
+    struct redis_address ask_at;
+};
+
+static struct redis_sink *self(const struct sink *sink)
+{
+    return (struct redis_sink *)(void *)(uintptr_t)sink; /* its first member */
+}
+
+static struct loop *loop_of(const struct redis_sink *redis)
+{
+    return redis->options.loop;
+}
+
+/* ---- is it there? ---- */
+
+static bool is_ready(const struct redis_sink *redis)
+{
+    struct redis_sink *own = self(&redis->sink); /* looks up a node, and changes nothing */
+    return !timer_is_armed(&redis->rest) && topology_any(&own->topology) != NULL;
+}
+
+static void look_whether_ready(struct redis_sink *redis)
+{
+    bool ready = is_ready(redis);
+    if (ready == redis->was_ready)
+        return;
+    redis->was_ready = ready;
+    if (redis->sink.changed && !redis->closing)
+        redis->sink.changed(&redis->sink);
+}
+
+/* Why nothing is sent now: what it said last, or why there is no connection. */
+static const char *why_not(struct redis_sink *redis)
+{
+    const struct link *link = topology_error(&redis->topology);
+    if (timer_is_armed(&redis->rest))
+        return redis->rest_why;
+    if (link && link->error[0])
+        (void)snprintf(redis->why, sizeof(redis->why), "Redis is away: %s", link->error);
+    else
+        (void)snprintf(redis->why, sizeof(redis->why), "Redis is not connected yet");
+    return redis->why;
+}
+
+static bool sink_ready(const struct sink *sink, const char **out_why)
+{
+    struct redis_sink *redis = self(sink);
+    bool ready = is_ready(redis);
+    if (!ready && out_why)
+        *out_why = why_not(redis);
+    return ready;
+}
+
+/* ---- what became of it ---- */
+
+static void free_push(struct push *push)
+{
+    list_remove(&push->place);
+    loop_cancel(loop_of(push->owner), &push->late);
+    mem_free(push);
+}
+
+static void tell(struct push *push, enum outcome_kind kind, bool unhealthy, const char *reason)
+{
+    struct redis_sink *redis = push->owner;
+    struct delivery *delivery = push->delivery;
+    if (!delivery)
+        return;
+    struct outcome outcome = {.kind = kind,
+                              .unhealthy = unhealthy,
+                              .retry_after_us = -1,
+                              .took_us = loop_of(redis)->now_us - push->begun_us,
+                              .address = bytes_str(redis->name),
+                              .reason = bytes_str(reason)};
+    push->delivery = NULL;
+    redis->in_flight--;
+    loop_cancel(loop_of(redis), &push->late);
+    delivery->done(delivery, &outcome);
+}
+
+static void be_late(struct timer *timer)
+{
+    struct push *push = LIST_ENTRY(timer, struct push, late);
+    struct redis_sink *redis = push->owner;
+    bool sent = push->node != NULL;
+    tell(push, OUTCOME_FAILED, true,
+         sent ? "Redis did not answer in time" : "it could not be sent to Redis in time");
+    if (!sent)
+        free_push(push);
+    look_whether_ready(redis);
+}
+
+static void wait_again(struct push *push, int64_t after_us)
+{
+    struct redis_sink *redis = push->owner;
+    if (redis->closing || !push->delivery) {
+        tell(push, OUTCOME_UNSENT, false, "laterd is ending");
+        free_push(push);
+        return;
+    }
+    list_remove(&push->place);
+    list_add_tail(&redis->waiting, &push->place);
+    loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us + after_us);
+}
+
+/* It answers "not now", and would say so to all: nothing more is sent for a while. */
+static void rest(struct redis_sink *redis, const char *error)
+{
+    (void)snprintf(redis->rest_why, sizeof(redis->rest_why), "Redis takes nothing now: %s", error);
+    if (timer_is_armed(&redis->rest))
+        return;
+    loop_arm(loop_of(redis), &redis->rest, loop_of(redis)->now_us + redis->rest_us);
+    redis->rest_us *= 2;
+    if (redis->rest_us > REST_MAX_US)
+        redis->rest_us = REST_MAX_US;
+    loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us); /* tells what waits */
+    look_whether_ready(redis);
+}
+
+static void rested(struct timer *timer)
+{
+    look_whether_ready(LIST_ENTRY(timer, struct redis_sink, rest));
+}
+
+static bool has_words(const char *text, const char *words)
+{
+    return strstr(text, words) != NULL;
+}
+
+/* Every other command of this sink is refused for the same reason until somebody mends it. */
+static void refused_for_now(struct push *push, struct node *node, const struct failure *failure,
+                            const char *error)
+{
+    struct redis_sink *redis = push->owner;
+    if (failure->kind == FAILURE_NO_MASTER)
+        topology_moved(&redis->topology, node, failure);
+    else if (failure->kind == FAILURE_CLUSTER_DOWN)
+        topology_suspect(&redis->topology, node);
+    rest(redis, error);
+    tell(push, OUTCOME_UNSENT, false, redis->rest_why);
+    free_push(push);
+}
+
+static void refused(struct push *push, struct node *node, const char *error)
+{
+    struct redis_sink *redis = push->owner;
+    struct failure failure = failure_read(bytes_str(error));
+    bool too_large = has_words(error, "proto-max-bulk-len") || has_words(error, "bulk length") ||
+                     has_words(error, "exceeds maximum allowed");
+    char reason[OUTCOME_REASON_MAX];
+    switch (failure.kind) {
+    case FAILURE_MOVED:
+        if (redis->url.topology != REDIS_CLUSTER)
+            break;
+        topology_moved(&redis->topology, node, &failure);
+        wait_again(push, 0);
+        return;
+    case FAILURE_ASK:
+        if (redis->url.topology != REDIS_CLUSTER)
+            break;
+        push->asks = true;
+        push->ask_at = failure.address;
+        if (!push->ask_at.host[0]) /* "the host that you asked" */
+            memcpy(push->ask_at.host, node->link.address.host, sizeof(push->ask_at.host));
+        wait_again(push, 0);
+        return;
+    case FAILURE_LATER:
+        if (has_words(error, "TRYAGAIN")) {
+            wait_again(push, AGAIN_US);
+            return;
+        }
+        refused_for_now(push, node, &failure, error);
+        return;
+    case FAILURE_CLUSTER_DOWN:
+    case FAILURE_NO_MASTER:
+    case FAILURE_FULL: refused_for_now(push, node, &failure, error); return;
+    case FAILURE_WRONG_TYPE:
+    case FAILURE_DENIED:
+    case FAILURE_NO_SCRIPT:
+    case FAILURE_OTHER: break;
+    }
+    (void)snprintf(reason, sizeof(reason), "Redis refused it: %s%s", error,
+                   failure.kind == FAILURE_MOVED || failure.kind == FAILURE_ASK
+                       ? ": it is a cluster, write redis+cluster:// in the broker's url"
+                       : "");
+    tell(push, failure.kind == FAILURE_WRONG_TYPE || too_large ? OUTCOME_REFUSED : OUTCOME_FAILED,
+         false, reason);
+    free_push(push);
+}
+
+static void answered(struct link_call *call, redisReply *reply)
+{
+    struct push *push = LIST_ENTRY(call, struct push, call);
+    struct redis_sink *redis = push->owner;
+    struct node *node = push->node;
+    push->node = NULL;
+    redis->sent_bytes -= push->bytes;
+    if (!reply) {
+        char reason[OUTCOME_REASON_MAX];
+        (void)snprintf(reason, sizeof(reason), "the connection to Redis ended: %s",
+                       node->link.error);
+        tell(push, OUTCOME_UNSENT, false, redis->closing ? "laterd is ending" : reason);
+        free_push(push);
+    } else if (reply->type == REDIS_REPLY_ERROR) {
+        refused(push, node, reply->str);
+    } else {
+        redis->rest_us = REST_US;
+        tell(push, OUTCOME_DELIVERED, false, "");
+        free_push(push);
+    }
+    if (reply)
+        freeReplyObject(reply);
+    if (!list_empty(&redis->waiting))
+        loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us);
+}
+
+static void asking_answered(struct link_call *call, redisReply *reply)
+{
+    (void)call; /* its push comes behind it, and has an answer of its own */
+    if (reply)
+        freeReplyObject(reply);
+}
+
+/* ---- the command ---- */
+
+static void write_list(struct buf *out, const struct delivery *delivery)
+{
+    resp_begin(out, 3);
+    resp_add_str(out, "LPUSH");
+    resp_add(out, delivery->target->redis.key);
+    resp_add(out, delivery->body);
+}
+
+static void add_field(struct buf *out, const char *name, struct bytes value)
+{
+    resp_add_str(out, name);
+    resp_add(out, value);
+}
+
+static void add_headers(struct buf *out, const struct sink_headers *headers)
+{
+    struct buf name = {0};
+    for (unsigned i = headers->own_count; i < headers->count; i++) {
+        name.len = 0;
+        buf_add_str(&name, "header:");
+        buf_add_bytes(&name, headers->all[i].name);
+        resp_add(out, buf_bytes(&name));
+        resp_add(out, headers->all[i].value);
+    }
+    buf_fini(&name);
+}
+
+static unsigned label_count(const struct delivery *delivery)
+{
+    unsigned count = 0;
+    for (enum delivery_label i = 0; i < DELIVERY_LABELS; i++)
+        count += delivery->labels[i].len ? 1u : 0u;
+    return count;
+}
+
+static void add_labels(struct buf *out, const struct delivery *delivery)
+{
+    static const char *const names[DELIVERY_LABELS] = {
+        [DELIVERY_BIZ_KEY] = "biz_key",
+        [DELIVERY_SUBTOPIC] = "subtopic",
+        [DELIVERY_TAGS] = "tags",
+        [DELIVERY_EXTEND_DATA] = "extend_data",
+    };
+    for (enum delivery_label i = 0; i < DELIVERY_LABELS; i++) {
+        if (delivery->labels[i].len)
+            add_field(out, names[i], delivery->labels[i]);
+    }
+}
+
+static void write_stream(struct buf *out, const struct delivery *delivery)
+{
+    const struct target_redis *target = &delivery->target->redis;
+    unsigned fields = (delivery->key.len ? 8u : 7u) + label_count(delivery);
+    struct sink_headers headers;
+    struct buf due = {0};
+    sink_headers_make(&headers, delivery);
+    rfc3339_add(&due, delivery->due_us);
+    fields += headers.count - headers.own_count;
+    resp_begin(out, (target->maxlen ? 6u : 3u) + 2 * fields);
+    resp_add_str(out, "XADD");
+    resp_add(out, target->key);
+    if (target->maxlen) {
+        resp_add_str(out, "MAXLEN");
+        resp_add_str(out, "~");
+        resp_add_u64(out, target->maxlen);
+    }
+    resp_add_str(out, "*");
+    add_field(out, "body", delivery->body);
+    add_field(out, "id", delivery->id);
+    add_field(out, "topic", delivery->topic);
+    add_field(out, "message_id", delivery->message_id);
+    add_field(out, "content_type", sink_content_type(delivery));
+    resp_add_str(out, "attempt");
+    resp_add_u64(out, delivery->attempt);
+    add_field(out, "due", buf_bytes(&due));
+    if (delivery->key.len)
+        add_field(out, "key", delivery->key);
+    add_labels(out, delivery);
+    add_headers(out, &headers);
+    buf_fini(&due);
+}
+
+static void send_to(struct push *push, struct node *node)
+{
+    struct redis_sink *redis = push->owner;
+    const struct delivery *delivery = push->delivery;
+    struct buf *out = link_out(&node->link);
+    if (push->asks) {
+        resp_begin(out, 1);
+        resp_add_str(out, "ASKING");
+        link_expect(&node->link, &push->asking);
+        push->asks = false;
+    }
+    if (delivery->target->redis.kind == TARGET_REDIS_STREAM)
+        write_stream(out, delivery);
+    else
+        write_list(out, delivery);
+    link_expect(&node->link, &push->call);
+    push->node = node;
+    list_remove(&push->place);
+    list_add_tail(&redis->sent, &push->place);
+    redis->sent_bytes += push->bytes;
+    link_flush_early(&node->link);
+}
+
+static struct node *node_for(struct push *push)
+{
+    struct topology *topology = &push->owner->topology;
+    if (push->asks)
+        return topology_at(topology, &push->ask_at);
+    return topology_node(topology, topology_slot(push->delivery->target->redis.key));
+}
+
+/* What waits goes out, oldest first. That which has no server waits a little while there is
+   another one (a cluster that is on the move); with none at all it is UNSENT. */
+static void send_waiting(struct timer *timer)
+{
+    struct redis_sink *redis = LIST_ENTRY(timer, struct redis_sink, work);
+    bool ready = is_ready(redis);
+    struct list *place = redis->waiting.next;
+    unsigned left = TURN_MAX;
+    for (; place != &redis->waiting && redis->sent_bytes < WINDOW_BYTES && left; left--) {
+        struct push *push = LIST_ENTRY(place, struct push, place);
+        struct node *node = ready ? node_for(push) : NULL;
+        place = place->next;
+        if (node) {
+            send_to(push, node);
+        } else if (ready) {
+            list_remove(&push->place); /* those behind it may have one */
+            list_add_tail(&redis->waiting, &push->place);
+            loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us + AGAIN_US);
+        } else {
+            tell(push, OUTCOME_UNSENT, false, why_not(redis));
+            free_push(push);
+        }
+    }
+    if (!left && !list_empty(&redis->waiting))
+        loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us);
+    topology_flush(&redis->topology);
+    look_whether_ready(redis);
+}
+
+static void sink_send(struct sink *sink, struct delivery *delivery)
+{
+    struct redis_sink *redis = self(sink);
+    struct push *push = mem_zalloc(sizeof(*push));
+    int64_t now_us = loop_of(redis)->now_us;
+    CHECK(delivery->target->type == TARGET_REDIS);
+    push->owner = redis;
+    push->delivery = delivery;
+    push->call.done = answered;
+    push->asking.done = asking_answered;
+    push->late.expired = be_late;
+    push->begun_us = now_us;
+    push->bytes = EACH_BYTES + delivery->body.len;
+    list_add_tail(&redis->waiting, &push->place);
+    redis->in_flight++;
+    if (delivery->timeout_us > 0)
+        loop_arm(loop_of(redis), &push->late, now_us + delivery->timeout_us);
+    loop_arm_by(loop_of(redis), &redis->work, now_us);
+}
+
+/* ---- the topology's news ---- */
+
+static struct redis_sink *of_callbacks(struct topology_callbacks *callbacks)
+{
+    return LIST_ENTRY(callbacks, struct redis_sink, callbacks);
+}
+
+static void node_ready(struct topology_callbacks *callbacks, struct node *node)
+{
+    struct redis_sink *redis = of_callbacks(callbacks);
+    (void)node;
+    look_whether_ready(redis);
+    if (!list_empty(&redis->waiting))
+        loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us);
+}
+
+static void node_lost(struct topology_callbacks *callbacks, struct node *node)
+{
+    node_ready(callbacks, node); /* what waits has another server now, or none */
+}
+
+static void slots_moved(struct topology_callbacks *callbacks)
+{
+    struct redis_sink *redis = of_callbacks(callbacks);
+    if (!list_empty(&redis->waiting))
+        loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us);
+}
+
+static void sentinel_refused(struct topology_callbacks *callbacks, const struct link *link)
+{
+    (void)callbacks;
+    (void)link; /* topology_error() says so when it is asked */
+}
+
+/* ---- the sink ---- */
+
+static void describe(const struct sink *sink, struct metric_sink *metrics)
+{
+    const struct redis_sink *redis = self(sink);
+    if (!metrics->metric)
+        return;
+    const struct metric all[] = {
+        {.name = "broker_in_flight",
+         .help = "Jobs that were given to the broker's client and have no outcome yet.",
+         .type = METRIC_GAUGE,
+         .value = redis->in_flight},
+        {.name = "broker_connects_total",
+         .help = "Times that a connection to the broker was made.",
+         .type = METRIC_COUNTER,
+         .value = redis->topology.counts.connects},
+    };
+    for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        metrics->metric(metrics, &all[i]);
+}
+
+static void tell_all(struct list *pushes)
+{
+    while (!list_empty(pushes)) {
+        struct push *push = LIST_ENTRY(pushes->next, struct push, place);
+        tell(push, OUTCOME_UNSENT, false, "laterd is ending");
+        free_push(push);
+    }
+}
+
+/* Replies are owed for less than the link's time-out; who wants grace lets deliveries end first. */
+static void sink_close(struct sink *sink, int64_t grace_us)
+{
+    struct redis_sink *redis = self(sink);
+    (void)grace_us;
+    redis->closing = true;
+    topology_fini(&redis->topology); /* tells `sent` */
+    tell_all(&redis->waiting);
+    CHECK(list_empty(&redis->sent) && redis->in_flight == 0);
+    loop_cancel(loop_of(redis), &redis->work);
+    loop_cancel(loop_of(redis), &redis->rest);
+    if (redis->options.closed)
+        redis->options.closed(redis->options.owner);
+    mem_free(redis->name);
+    mem_free(redis);
+}
+
+static const struct sink_verbs verbs = {
+    .send = sink_send,
+    .ready = sink_ready,
+    .describe = describe,
+    .close = sink_close,
+};
+
+struct sink *redis_sink_new(const struct redis_sink_options *options)
+{
+    struct redis_sink *redis = mem_zalloc(sizeof(*redis));
+    size_t name_bytes = strlen(options->name) + 1;
+    redis->sink.verbs = &verbs;
+    redis->options = *options;
+    redis->url = *options->url;
+    redis->name = mem_alloc(name_bytes);
+    memcpy(redis->name, options->name, name_bytes);
+    redis->rest_us = REST_US;
+    redis->work.expired = send_waiting;
+    redis->rest.expired = rested;
+    list_init(&redis->waiting);
+    list_init(&redis->sent);
+    redis->callbacks = (struct topology_callbacks){
+        .ready = node_ready, .lost = node_lost, .moved = slots_moved, .refused = sentinel_refused};
+    topology_init(&redis->topology,
+                  &(struct topology_options){.url = &redis->url,
+                                             .callbacks = &redis->callbacks,
+                                             .sentinel_user = options->sentinel_user,
+                                             .sentinel_password = options->sentinel_password,
+                                             .tls = options->tls,
+                                             .loop = options->loop,
+                                             .timeout_us = options->timeout_us});
+    return &redis->sink;
+}

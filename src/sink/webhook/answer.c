@@ -1,0 +1,158 @@
+#include "sink/webhook/answer.h"
+
+#include <stdio.h>
+
+void answer_init(struct answer *answer, const struct target_http *http, uint64_t body_max)
+{
+    *answer = (struct answer){.http = http, .body_max = body_max, .retry_after_us = -1};
+}
+
+void answer_fini(struct answer *answer)
+{
+    buf_fini(&answer->kept);
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static struct bytes trim(struct bytes text)
+{
+    while (text.len && is_blank(text.at[0]))
+        text = bytes_of(text.at + 1, text.len - 1);
+    while (text.len && is_blank(text.at[text.len - 1]))
+        text.len--;
+    return text;
+}
+
+/* ---- headers ---- */
+
+int64_t retry_after_read(struct bytes value, answer_date *date, int64_t now_us)
+{
+    static const int64_t seconds_max = (int64_t)50 * 365 * 86400;
+    char text[64];
+    uint64_t seconds;
+    if (bytes_to_u64(value, &seconds))
+        return (seconds < (uint64_t)seconds_max ? (int64_t)seconds : seconds_max) * 1000000;
+    /* All three forms of a date begin with the day of the week; curl_getdate() would take "12". */
+    if (value.len == 0 || value.len >= sizeof(text) || (value.at[0] | 0x20) < 'a' ||
+        (value.at[0] | 0x20) > 'z' || memchr(value.at, '\0', value.len))
+        return -1;
+    memcpy(text, value.at, value.len);
+    text[value.len] = '\0';
+    time_t at_s = date(text, NULL);
+    if (at_s < 0)
+        return -1;
+    int64_t wait_s = (int64_t)at_s - now_us / 1000000;
+    if (wait_s <= 0)
+        return 0;
+    return (wait_s < seconds_max ? wait_s : seconds_max) * 1000000;
+}
+
+bool answer_header(struct answer *answer, struct bytes line, answer_date *date, int64_t now_us)
+{
+    static const struct bytes name = {.at = "retry-after:", .len = 12};
+    answer->header_bytes +=
+        (uint32_t)(line.len < ANSWER_HEADERS_MAX ? line.len : ANSWER_HEADERS_MAX);
+    if (answer->header_bytes > ANSWER_HEADERS_MAX) {
+        answer->flooded = true;
+        return false;
+    }
+    if (bytes_starts(line, BYTES("HTTP/")))
+        answer->retry_after_us = -1;
+    else if (line.len > name.len && bytes_eq_nocase(bytes_of(line.at, name.len), name))
+        answer->retry_after_us =
+            retry_after_read(trim(bytes_of(line.at + name.len, line.len - name.len)), date, now_us);
+    return true;
+}
+
+/* ---- body ---- */
+
+/* Goes on comparing with what a success says. */
+static void match(struct answer *answer, struct bytes bytes)
+{
+    struct bytes wanted = trim(answer->http->success_body);
+    for (size_t i = 0; i < bytes.len && !answer->mismatched; i++) {
+        char c = bytes.at[i];
+        bool more = answer->matched < wanted.len;
+        if (is_blank(c) && (answer->matched == 0 || !more))
+            continue; /* before it, or behind */
+        if (more && bytes_eq_nocase(bytes_of(&c, 1), bytes_of(wanted.at + answer->matched, 1)))
+            answer->matched++;
+        else
+            answer->mismatched = true;
+    }
+}
+
+bool answer_body(struct answer *answer, struct bytes bytes)
+{
+    uint64_t room = answer->body_max - answer->body_bytes;
+    if (bytes.len > room) {
+        answer->cut = true;
+        bytes.len = (size_t)room;
+    }
+    answer->body_bytes += bytes.len;
+    size_t keep = OUTCOME_RESPONSE_MAX - answer->kept.len;
+    buf_add(&answer->kept, bytes.at, bytes.len < keep ? bytes.len : keep);
+    if (answer->http->success_body.len)
+        match(answer, bytes);
+    return !answer->cut;
+}
+
+/* ---- what it means ---- */
+
+static bool is_success_body(const struct answer *answer)
+{
+    size_t wanted = trim(answer->http->success_body).len;
+    return wanted == 0 || (!answer->mismatched && !answer->cut && answer->matched == wanted);
+}
+
+static bool buries(const struct target_http *http, unsigned status)
+{
+    for (unsigned i = 0; i < http->bury_on_count; i++) {
+        if (http->bury_on[i] == status)
+            return true;
+    }
+    return false;
+}
+
+static void explain(const struct answer *answer, unsigned status, bool is_success, char *reason)
+{
+    const char *of_status = status >= 300 && status < 400 ? "; redirects are not followed" : "";
+    if (is_success && answer->cut)
+        (void)snprintf(reason, OUTCOME_REASON_MAX,
+                       "answered %u with more than %llu bytes, which is not the body of a success",
+                       status, (unsigned long long)answer->body_max);
+    else if (is_success)
+        (void)snprintf(reason, OUTCOME_REASON_MAX,
+                       "answered %u with another body than that of a success", status);
+    else if (status == 410)
+        (void)snprintf(reason, OUTCOME_REASON_MAX, "answered 410: it wants no more webhooks");
+    else
+        (void)snprintf(reason, OUTCOME_REASON_MAX, "answered %u%s", status, of_status);
+}
+
+void answer_judge(const struct answer *answer, unsigned status, struct outcome *outcome,
+                  char *reason)
+{
+    const struct target_http *http = answer->http;
+    unsigned first = http->success_first ? http->success_first : 200;
+    unsigned last = http->success_last ? http->success_last : 299;
+    bool is_success = status >= first && status <= last;
+    outcome->code = (uint16_t)status;
+    outcome->response = buf_bytes(&answer->kept);
+    outcome->unhealthy = status == 429 || status >= 500;
+    outcome->retry_after_us = status == 429 || status == 503 ? answer->retry_after_us : -1;
+    reason[0] = '\0';
+    if (is_success && is_success_body(answer)) {
+        outcome->kind = OUTCOME_DELIVERED;
+        outcome->unhealthy = false;
+    } else {
+        explain(answer, status, is_success, reason);
+        outcome->kind = status == 410          ? OUTCOME_GONE
+                        : buries(http, status) ? OUTCOME_REFUSED
+                                               : OUTCOME_FAILED;
+    }
+    outcome->reason = bytes_str(reason);
+}

@@ -1,0 +1,127 @@
+#include "sink/webhook/secrets.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILE_MAX = 1024 };
+
+static const struct bytes file_prefix = {.at = "file:", .len = 5};
+
+static enum err refuse(struct secret_problem *problem, struct bytes reference, const char *why)
+{
+    int shown = reference.len > 100 ? 100 : (int)reference.len;
+    (void)snprintf(problem->text, sizeof(problem->text), "the secret %.*s %s", shown, reference.at,
+                   why);
+    return ERR_INVALID;
+}
+
+static enum err use(struct secret *secret, struct bytes text, struct secret_problem *problem)
+{
+    const char *why = "";
+    if (signing_key_read(text, &secret->key, &why))
+        return refuse(problem, bytes_str(secret->reference), why);
+    return OK;
+}
+
+/* ---- files ---- */
+
+static bool is_same_file(const struct secret *secret, const struct stat *status)
+{
+    return secret->key.len && secret->inode == status->st_ino &&
+           secret->size == (uint64_t)status->st_size &&
+           secret->changed.tv_sec == status->st_mtim.tv_sec &&
+           secret->changed.tv_nsec == status->st_mtim.tv_nsec;
+}
+
+static enum err read_file(struct secret *secret, int fd, struct secret_problem *problem)
+{
+    char room[FILE_MAX];
+    struct stat status;
+    struct bytes reference = bytes_str(secret->reference);
+    if (fstat(fd, &status))
+        return refuse(problem, reference, strerror(errno));
+    if (!S_ISREG(status.st_mode) || status.st_size >= FILE_MAX)
+        return refuse(problem, reference, "is not a file of less than 1 KiB");
+    ssize_t len = read(fd, room, sizeof(room));
+    enum err err = len < 0 ? refuse(problem, reference, strerror(errno))
+                           : use(secret, bytes_of(room, (size_t)len), problem);
+    explicit_bzero(room, sizeof(room));
+    if (err)
+        return err;
+    secret->changed = status.st_mtim;
+    secret->inode = status.st_ino;
+    secret->size = (uint64_t)status.st_size;
+    return OK;
+}
+
+static enum err find_file(struct secret *secret, struct secret_problem *problem)
+{
+    struct bytes reference = bytes_str(secret->reference);
+    const char *path = secret->reference + file_prefix.len;
+    struct stat status;
+    if (path[0] != '/')
+        return refuse(problem, reference, "must be an absolute path");
+    if (stat(path, &status) == 0 && is_same_file(secret, &status))
+        return OK;
+    signing_key_forget(&secret->key);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* it may be a pipe */
+    if (fd < 0) {
+        char why[64];
+        (void)snprintf(why, sizeof(why), "cannot be read: %.40s", strerror(errno));
+        return refuse(problem, reference, why);
+    }
+    enum err err = read_file(secret, fd, problem);
+    (void)close(fd); /* only read from */
+    return err;
+}
+
+/* ---- all ---- */
+
+static enum err find_variable(struct secret *secret, struct secret_problem *problem)
+{
+    const char *value = getenv(secret->reference + 1);
+    if (!value)
+        return refuse(problem, bytes_str(secret->reference), "is not in the environment of laterd");
+    return secret->key.len ? OK : use(secret, bytes_str(value), problem);
+}
+
+static struct secret *get_or_create(struct secrets *secrets, struct bytes reference)
+{
+    for (unsigned i = 0; i < SECRETS_KEPT; i++) {
+        if (bytes_eq(bytes_str(secrets->kept[i].reference), reference))
+            return &secrets->kept[i];
+    }
+    struct secret *secret = &secrets->kept[secrets->next++ % SECRETS_KEPT];
+    signing_key_forget(&secret->key);
+    *secret = (struct secret){0};
+    memcpy(secret->reference, reference.at, reference.len);
+    return secret;
+}
+
+enum err secrets_find(struct secrets *secrets, struct bytes reference,
+                      const struct signing_key **out_key, struct secret_problem *out_problem)
+{
+    bool is_file = bytes_starts(reference, file_prefix);
+    bool is_variable = reference.len > 1 && reference.at[0] == '$';
+    if ((!is_file && !is_variable) || reference.len >= SECRET_REFERENCE_MAX ||
+        memchr(reference.at, '\0', reference.len)) {
+        /* It may be the secret itself. */
+        (void)snprintf(out_problem->text, sizeof(out_problem->text),
+                       "a secret must be named as $NAME or file:/PATH");
+        return ERR_INVALID;
+    }
+    struct secret *secret = get_or_create(secrets, reference);
+    enum err err = is_file ? find_file(secret, out_problem) : find_variable(secret, out_problem);
+    if (!err)
+        *out_key = &secret->key;
+    return err;
+}
+
+void secrets_forget(struct secrets *secrets)
+{
+    explicit_bzero(secrets, sizeof(*secrets));
+}

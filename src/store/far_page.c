@@ -1,0 +1,373 @@
+#include "store/far_page.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/internal.h"
+#include "store/record.h"
+#include "store/slices_parts.h"
+
+enum {
+    PAGE_BYTES_MAX = 4 * 1024 * 1024, /* of found records, unless one alone has more */
+};
+
+/* A job that was found, in one piece of memory with its bytes. */
+struct found_job {
+    int64_t due_us;
+    uint64_t seq;
+    struct event *event;
+    size_t bytes;
+};
+
+/* Where a block stands in the order in which they are read. */
+struct block_place {
+    int64_t due_us;
+    uint32_t number; /* of the slice */
+    uint32_t block;
+};
+
+struct far_page_read {
+    struct store *store;
+    struct far_page *page; /* NULL: nobody waits for it any more */
+    int64_t after_us;      /* copies: the disk's thread reads them, whatever becomes of the page */
+    uint64_t after_seq;
+    struct bytes topic;
+    uint32_t max; /* of found ones; falls when their bytes are too many */
+    bool left_out;
+    struct found_job *found; /* in order */
+    uint32_t count;
+    size_t found_bytes;
+    struct event *events;
+    bool begun;
+    struct block_place last; /* read, or being read */
+    struct slice *slice;     /* pinned while it is being read */
+    bool reading;
+    bool good;         /* the block is as it was written; set by the disk's thread, … */
+    uint32_t *matches; /* … and places of records in it that belong to the topic */
+    uint32_t match_count, match_cap;
+    char *bytes;
+    size_t cap;
+    struct disk_op op;
+};
+
+static bool comes_before(int64_t a_us, uint64_t a_seq, int64_t b_us, uint64_t b_seq)
+{
+    return a_us != b_us ? a_us < b_us : a_seq < b_seq;
+}
+
+/* ---- which block is next ---- */
+
+static bool is_behind(const struct block_place *a, const struct block_place *b)
+{
+    if (a->due_us != b->due_us)
+        return a->due_us > b->due_us;
+    return a->number != b->number ? a->number > b->number : a->block > b->block;
+}
+
+/* Is it too early to look at: were all its jobs due before, or has it been read? */
+static bool is_over(const struct far_page_read *read, const struct slice *slice, uint32_t block)
+{
+    struct block_place place = {slice->fences[block].due_us, slice->head.number, block};
+    bool last = block + 1 == slice->head.blocks;
+    if (slice_is_loaded(slice, block) ||
+        (!last && slice->fences[block + 1].due_us < read->after_us))
+        return true;
+    return read->begun && !is_behind(&place, &read->last);
+}
+
+/* The slice's first block that is not over. False: there is none. */
+static bool first_block(const struct far_page_read *read, const struct slice *slice,
+                        struct block_place *out_place)
+{
+    uint32_t low = 0, high = slice->head.blocks;
+    if (slice->live_jobs == 0 || !slice->fences)
+        return false;
+    while (slice->unread_count > 0 && low < high && is_over(read, slice, low))
+        low++; /* some that are not over lie before some that are */
+    while (slice->unread_count == 0 && low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (is_over(read, slice, middle))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == slice->head.blocks || slice->fences[low].offset >= slice->named)
+        return false;
+    *out_place = (struct block_place){slice->fences[low].due_us, slice->head.number, low};
+    return true;
+}
+
+/* NULL: no block can have a job that belongs on the page. */
+static struct slice *next_block(const struct far_page_read *read, struct block_place *out_place)
+{
+    struct slice *next = NULL;
+    struct slices *slices = read->store->slices;
+    for (struct list *link = slices->all.next; link != &slices->all; link = link->next) {
+        struct block_place place;
+        if (!slice_may_have(slice_of(link), read->topic))
+            continue;
+        bool there = first_block(read, slice_of(link), &place);
+        if (!there || (next && is_behind(&place, out_place)))
+            continue;
+        next = slice_of(link);
+        *out_place = place;
+    }
+    return next;
+}
+
+/* ---- what was found ---- */
+
+static char *put(char *room, struct bytes *bytes, bool copies)
+{
+    size_t len = copies ? bytes->len : 0;
+    if (len)
+        memcpy(room, bytes->at, len);
+    bytes->at = room; /* of what is not copied only the length is known */
+    return room + len;
+}
+
+static struct found_job keep(const struct record *record, bool with_bodies)
+{
+    const struct event *event = &record->event;
+    size_t retry = event->retry_count * sizeof(event->retry_us[0]);
+    size_t bytes = sizeof(*event) + retry + event->id.len + event->topic.len +
+                   event->content_type.len + event->properties.len +
+                   (with_bodies ? event->body.len : 0);
+    struct event *kept = mem_alloc(bytes);
+    *kept = *event;
+    struct bytes waits = bytes_of(event->retry_us, retry);
+    char *room = put((char *)(kept + 1), &waits, true);
+    kept->retry_us = (const int64_t *)(const void *)waits.at;
+    room = put(room, &kept->id, true);
+    room = put(room, &kept->topic, true);
+    room = put(room, &kept->content_type, true);
+    room = put(room, &kept->properties, true);
+    (void)put(room, &kept->body, with_bodies);
+    return (struct found_job){
+        .due_us = event->job.due_us, .seq = event->job.seq, .event = kept, .bytes = bytes};
+}
+
+static void drop_last(struct far_page_read *read)
+{
+    struct found_job *last = &read->found[--read->count];
+    read->found_bytes -= last->bytes;
+    read->left_out = true;
+    mem_free(last->event);
+}
+
+static void offer(struct far_page_read *read, const struct record *record)
+{
+    int64_t due_us = record->event.job.due_us;
+    uint64_t seq = record->event.job.seq;
+    uint32_t at = read->count;
+    while (at > 0 && comes_before(due_us, seq, read->found[at - 1].due_us, read->found[at - 1].seq))
+        at--;
+    if (at == read->max) {
+        read->left_out = true;
+        return;
+    }
+    if (read->count == read->max)
+        drop_last(read);
+    memmove(&read->found[at + 1], &read->found[at], (read->count - at) * sizeof(*read->found));
+    read->found[at] = keep(record, read->page->with_bodies);
+    read->found_bytes += read->found[at].bytes;
+    read->count++;
+    while (read->found_bytes > PAGE_BYTES_MAX && read->count > 1) {
+        drop_last(read);
+        read->max = read->count;
+    }
+}
+
+/* Jobs of the block that are far still. */
+static void offer_matches(struct far_page_read *read)
+{
+    uint64_t begin = (uint64_t)read->slice->fences[read->last.block].offset * BLOCK;
+    struct record record;
+    for (uint32_t i = 0; i < read->match_count; i++) {
+        uint64_t offset = begin + read->matches[i];
+        size_t room = read->op.got - read->matches[i];
+        if (slice_is_dead(read->slice, offset) ||
+            record_decode(read->bytes + read->matches[i], room, &record))
+            continue;
+        record.event.record = (struct stored){
+            .where = where_of(read->slice->head.number, offset),
+            .bytes = (uint32_t)record.len,
+        };
+        offer(read, &record);
+    }
+}
+
+/* ---- reading ---- */
+
+static void read_free(struct far_page_read *read)
+{
+    while (read->count > 0)
+        drop_last(read);
+    mem_free(read->found);
+    mem_free(read->events);
+    mem_free(read->matches);
+    mem_free(read->bytes);
+    mem_free(read);
+}
+
+static void end(struct far_page_read *read, enum err err, bool more)
+{
+    struct far_page *page = read->page;
+    read->events = mem_alloc((read->count + 1) * sizeof(struct event));
+    for (uint32_t i = 0; i < read->count; i++)
+        read->events[i] = *read->found[i].event;
+    page->err = err;
+    page->count = read->count;
+    page->events = read->events;
+    page->more = more || read->left_out;
+    page->done(page);
+}
+
+/* Does the record, which is whole, belong to the topic, behind the page's beginning? */
+static bool is_match(const struct far_page_read *read, const struct record *record)
+{
+    const struct event *event = &record->event;
+    return record->is_far && bytes_eq(event->topic, read->topic) &&
+           comes_before(read->after_us, read->after_seq, event->job.due_us, event->job.seq);
+}
+
+static void add_match(struct far_page_read *read, size_t record_at)
+{
+    if (read->match_count == read->match_cap) {
+        read->match_cap = read->match_cap ? read->match_cap * 2 : 256;
+        read->matches = mem_realloc(read->matches, read->match_cap * sizeof(*read->matches));
+    }
+    read->matches[read->match_count++] = (uint32_t)record_at;
+}
+
+/*
+ * By the disk's thread: looks through the block for jobs of the topic. In one that is damaged each
+ * record that has the right sum is as good as ever; the core knows which place is a far job's.
+ */
+static void inspect(struct disk_op *op)
+{
+    struct far_page_read *read = op->owner;
+    struct batch_head head;
+    struct batch_walk walk;
+    read->good = batch_head_decode(read->bytes, op->got, &head) == FORMAT_GOOD &&
+                 batch_bytes(head.payload_bytes) <= op->got &&
+                 head.number == read->last.block + 1 && head.segment == read->last.number &&
+                 head.store_tag == read->store->tag && batch_whole(&head, read->bytes);
+    if (op->got <= BATCH_HEAD)
+        return;
+    batch_walk_init(&walk, read->bytes,
+                    read->good ? head.payload_bytes : (uint32_t)(op->got - BATCH_HEAD));
+    enum err err;
+    while ((err = batch_walk_next(&walk)) != ERR_NOT_FOUND) {
+        if (err && (read->good || walk.end - walk.at <= 8))
+            return;
+        if (err)
+            walk.at += 8;
+        else if (is_match(read, &walk.record) && (read->good || record_body_good(&walk.record)))
+            add_match(read, walk.record_at);
+    }
+}
+
+static void go_on(struct far_page_read *read);
+
+/*
+ * Of a block that is damaged the jobs that are intact are shown: who loads it says what it is. The
+ * read ends with the error of a disk that does not answer.
+ */
+static void read_ended(struct disk_op *op)
+{
+    struct far_page_read *read = op->owner;
+    struct store *store = read->store;
+    segments_read_end(store->segments, read->slice->segment, op);
+    store->far_pages_reading--;
+    read->reading = false;
+    if (read->page && !op->err)
+        offer_matches(read);
+    segments_unpin(read->slice->segment);
+    read->slice = NULL;
+    if (!read->page)
+        read_free(read);
+    else if (op->err)
+        end(read, op->err == ERR_AGAIN ? ERR_AGAIN : ERR_IO, false);
+    else
+        go_on(read);
+}
+
+static void start(struct far_page_read *read, struct slice *slice, const struct block_place *place)
+{
+    uint64_t offset = (uint64_t)slice->fences[place->block].offset * BLOCK;
+    size_t len = (size_t)(slice_block_end(slice, place->block) - offset);
+    if (len > read->cap) {
+        mem_free(read->bytes);
+        read->cap = len > 2 * SLICE_BLOCK_BYTES ? len : 2 * SLICE_BLOCK_BYTES;
+        read->bytes = mem_aligned(BLOCK, read->cap);
+    }
+    read->begun = true;
+    read->last = *place;
+    read->slice = slice;
+    read->match_count = 0;
+    read->good = false;
+    read->op = (struct disk_op){
+        .into = read->bytes,
+        .len = len,
+        .offset = offset,
+        .inspect = inspect,
+        .done = read_ended,
+        .owner = read,
+    };
+    read->reading = true;
+    read->store->far_pages_reading++;
+    segments_pin(slice->segment);
+    segments_read(read->store->segments, slice->segment, &read->op);
+}
+
+static void go_on(struct far_page_read *read)
+{
+    struct block_place place = {0};
+    struct slice *slice = next_block(read, &place);
+    bool full = read->count > 0 && read->count == read->max;
+    if (!slice || (full && place.due_us > read->found[read->count - 1].due_us))
+        end(read, OK, slice != NULL);
+    else
+        start(read, slice, &place);
+}
+
+/* ---- what the store's user calls ---- */
+
+void store_far_page(struct store *store, struct far_page *page)
+{
+    struct far_page_read *read = mem_zalloc(sizeof(*read) + page->topic.len);
+    char *name = (char *)(read + 1);
+    memcpy(name, page->topic.at, page->topic.len);
+    *read = (struct far_page_read){
+        .store = store,
+        .page = page,
+        .after_us = page->due_us,
+        .after_seq = page->seq,
+        .topic = bytes_of(name, page->topic.len),
+        .max = page->max,
+        .found = mem_alloc((page->max + 1) * sizeof(struct found_job)),
+    };
+    page->read = read;
+    page->err = OK;
+    go_on(read);
+}
+
+void store_far_page_end(struct store *store, struct far_page *page)
+{
+    struct far_page_read *read = page->read;
+    (void)store;
+    page->read = NULL;
+    if (!read)
+        return;
+    read->page = NULL;
+    if (!read->reading)
+        read_free(read); /* else when the disk has ended it */
+}
+
+void far_pages_fini(struct store *store)
+{
+    while (store->far_pages_reading > 0) {
+        store->disk->verbs->wait(store->disk);
+        (void)store->disk->verbs->poll(store->disk);
+    }
+}

@@ -1,0 +1,32 @@
+/*
+ * The record of a far job, as it lies in a slice: all that a JOB record says, in some 60 bytes and
+ * what the client sent. Kind 9; docs/disk-format.md draws it.
+ *
+ * Pure. The decoder trusts no byte: the content has the sum that was made from the client's bytes,
+ * all else a sum of its own, so that one record can be believed without what lies around it.
+ */
+#ifndef LATERD_STORE_FAR_RECORD_H
+#define LATERD_STORE_FAR_RECORD_H
+
+#include "store/record.h"
+
+enum {
+    FAR_HEAD_MAX = RECORD_JOB_HEAD, /* bytes in front of content type and body, at most */
+    FAR_RECORD_MIN = 32,            /* bytes of a record, at least */
+};
+
+/* Can the job be kept in a slice? Only a delayed one, without a lease. */
+bool far_record_fits(const struct event *job);
+
+/* Bytes of the job's record; a multiple of eight, at least FAR_RECORD_MIN. */
+size_t far_record_bytes(const struct event *job);
+/* Writes it; `len` is far_record_bytes(job), and far_record_fits(job). */
+void far_record_encode(const struct event *job, size_t len, void *record);
+/* Reads `len` bytes, which the record says it has, into record->event and what belongs to it;
+   record->event.kind is EVENT_JOB. False: it is none. */
+bool far_record_decode(const char *at, size_t len, struct record *record);
+/* As record_open(), for a record of this kind. ERR_DAMAGED. */
+enum err far_record_open(const char *at, size_t len, const struct body_place *place,
+                         struct body_content *out_content) MUST_USE;
+
+#endif

@@ -1,0 +1,333 @@
+/*
+ * Look-ups: what is in memory at once, then the files from the newest to the oldest, one read each.
+ * A search holds the files that there were when it began, so that neither a merge nor a removal
+ * changes what it sees.
+ */
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/history_parts.h"
+
+enum {
+    AGAIN_US = 100 * 1000,        /* no descriptor was free */
+    UNDER_WAY_MAX = 4,            /* searches that read at a time */
+    READ_MAX = 1024 * 1024,       /* bytes of one file */
+    FOUND_BYTES_MAX = 1024 * 1024 /* of entries; more are not shown */
+};
+
+struct history_search {
+    struct list link; // history::searches
+    struct history *history;
+    struct history_find *find; /* NULL: nobody waits for it any more */
+    uint64_t key;
+    struct buf files;   /* struct history_file *: still to be read, the newest last */
+    struct arena arena; /* of the entries' bytes */
+    size_t arena_bytes;
+    struct buf found; /* struct happening, the newest first */
+    bool reading, ended;
+    bool cut;           /* older ones were left out: the search ends there */
+    char *bytes;        /* read … */
+    size_t first, last; /* … blocks of the file */
+    struct disk_op op;
+    int64_t retry_at_us;
+};
+
+/* ---- what is found ---- */
+
+static bool is_asked_for(const struct history_search *search, const struct happening *happening)
+{
+    const struct job_ref *ref = &search->find->ref;
+    int64_t since_us = search->history->store->now_us - search->history->keep_us;
+    bool named = ref->id.len ? bytes_eq(ref->id, happening->id)
+                             : ref->seq == happening->seq && happening->id.len == 0;
+    return named && happening->at_us >= since_us;
+}
+
+static size_t found_count(const struct history_search *search)
+{
+    return search->found.len / sizeof(struct happening);
+}
+
+static bool is_full(const struct history_search *search)
+{
+    return found_count(search) >= search->find->max || search->arena_bytes >= FOUND_BYTES_MAX;
+}
+
+/* Takes a copy of an entry that is older than all so far. */
+static void take(struct history_search *search, struct bytes entry)
+{
+    struct happening happening;
+    size_t len;
+    struct bytes copy = arena_copy(&search->arena, entry);
+    enum err err = history_entry_decode(copy.at, copy.len, &happening, &len);
+    CHECK(!err); /* it was whole a moment ago */
+    search->arena_bytes += copy.len;
+    buf_add(&search->found, &happening, sizeof(happening));
+}
+
+static void look_into_table(struct history_search *search, const struct history_table *table)
+{
+    const struct history_node *node = history_table_first(table, search->key);
+    for (; node && !is_full(search); node = node->older) {
+        struct happening happening;
+        size_t len;
+        if (node->key == search->key &&
+            history_entry_decode(node->entry, node->len, &happening, &len) == OK &&
+            is_asked_for(search, &happening))
+            take(search, bytes_of(node->entry, node->len));
+    }
+}
+
+/* ---- files ---- */
+
+static struct history_file *file_at(const struct history_search *search, size_t number)
+{
+    struct history_file *file;
+    memcpy(&file, search->files.at + number * sizeof(file), sizeof(file));
+    return file;
+}
+
+static struct history_file *current(const struct history_search *search)
+{
+    return file_at(search, search->files.len / sizeof(struct history_file *) - 1);
+}
+
+static void leave_file(struct history_search *search)
+{
+    current(search)->users--;
+    search->files.len -= sizeof(struct history_file *);
+}
+
+/* The blocks of the file that may have the key. False: none. */
+static bool blocks_of(const struct history_search *search, const struct history_file *file,
+                      size_t *out_first, size_t *out_last)
+{
+    size_t low = 0, high = file->head.blocks;
+    while (low < high) { /* the first fence that is not below the key */
+        size_t middle = (low + high) / 2;
+        if (file->fences[middle].key < search->key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    size_t first = low > 0 ? low - 1 : 0; /* the one before may end with it */
+    while (low < file->head.blocks && file->fences[low].key == search->key)
+        low++;
+    *out_first = first;
+    *out_last = low > 0 ? low - 1 : 0;
+    return low > 0;
+}
+
+static uint64_t block_end(const struct history_file *file, size_t block)
+{
+    return block + 1 < file->head.blocks ? file->fences[block + 1].offset : file->head.data_end;
+}
+
+/* The entries of the blocks that were read, in their order, into `out`. */
+static enum err collect(const struct history_search *search, struct buf *out)
+{
+    const struct history_file *file = current(search);
+    uint64_t start = file->fences[search->first].offset;
+    for (size_t block = search->first; block <= search->last; block++) {
+        const char *at = search->bytes + (file->fences[block].offset - start);
+        size_t len = (size_t)(block_end(file, block) - file->fences[block].offset);
+        struct history_walk walk;
+        struct happening happening;
+        struct bytes entry;
+        enum err err = history_walk_init(&walk, at, len);
+        while (!err && (err = history_walk_next(&walk, &happening, &entry)) == OK)
+            if (is_asked_for(search, &happening))
+                buf_add(out, &entry, sizeof(entry));
+        if (err != ERR_NOT_FOUND)
+            return ERR_DAMAGED;
+    }
+    return OK;
+}
+
+static enum err take_read(struct history_search *search)
+{
+    struct buf entries = {0};
+    enum err err = search->op.err ? ERR_IO : search->op.got == search->op.len ? OK : ERR_DAMAGED;
+    if (!err)
+        err = collect(search, &entries);
+    size_t count = err ? 0 : entries.len / sizeof(struct bytes);
+    for (size_t i = count; i > 0 && !is_full(search); i--) {
+        struct bytes entry;
+        memcpy(&entry, entries.at + (i - 1) * sizeof(entry), sizeof(entry));
+        take(search, entry);
+    }
+    buf_fini(&entries);
+    return err;
+}
+
+static void read_ended(struct disk_op *op)
+{
+    struct history_search *search = op->owner;
+    if (op->file)
+        search->history->store->disk->verbs->close(search->history->store->disk, op->file);
+    search->reading = false;
+    search->history->reading--;
+}
+
+static void submit(struct history_search *search)
+{
+    const struct history_file *file = current(search);
+    uint64_t end = block_end(file, search->last);
+    while (end - file->fences[search->first].offset > READ_MAX) {
+        search->first++; /* the newest are at the end */
+        search->cut = true;
+    }
+    uint64_t offset = file->fences[search->first].offset;
+    search->bytes = mem_realloc(search->bytes, (size_t)(end - offset));
+    search->op = (struct disk_op){
+        .verb = DISK_READ,
+        .lane = LANE_READ,
+        .into = search->bytes,
+        .len = (size_t)(end - offset),
+        .offset = offset,
+        .done = read_ended,
+        .owner = search,
+    };
+    history_name(file->number, search->op.name);
+    search->reading = true;
+    search->history->reading++;
+    search->history->store->disk->verbs->submit(search->history->store->disk, &search->op);
+}
+
+/* ---- the life of a search ---- */
+
+static void search_free(struct history_search *search)
+{
+    while (search->files.len > 0)
+        leave_file(search);
+    list_remove(&search->link);
+    buf_fini(&search->files);
+    buf_fini(&search->found);
+    arena_fini(&search->arena);
+    mem_free(search->bytes);
+    mem_free(search);
+}
+
+static void end(struct history_search *search, enum err err)
+{
+    struct history_find *find = search->find;
+    size_t count = found_count(search);
+    struct happening *happenings = (struct happening *)(void *)search->found.at;
+    for (size_t i = 0; i < count / 2; i++) {
+        struct happening newer = happenings[i];
+        happenings[i] = happenings[count - 1 - i];
+        happenings[count - 1 - i] = newer;
+    }
+    find->more = is_full(search) || search->cut;
+    find->err = err;
+    find->count = (uint32_t)count;
+    find->happenings = happenings;
+    search->ended = true;
+    list_remove(&search->link);
+    list_init(&search->link);
+    while (search->files.len > 0)
+        leave_file(search);
+    find->done(find);
+}
+
+/* Goes on until it reads, or has ended. */
+static void step(struct history_search *search)
+{
+    enum err err = OK;
+    if (search->op.done) {                 /* a read has ended */
+        if (search->op.err == ERR_AGAIN) { /* no descriptor was free */
+            search->cut = false;
+            search->retry_at_us = search->history->store->now_us + AGAIN_US;
+        } else {
+            err = take_read(search);
+            leave_file(search);
+            search->find->damaged |= err == ERR_DAMAGED; /* others may have more */
+            err = err == ERR_DAMAGED ? OK : err;
+        }
+        search->op.done = NULL;
+    }
+    if (search->history->store->now_us < search->retry_at_us)
+        return;
+    while (!err && search->files.len > 0 && !is_full(search) && !search->cut) {
+        if (current(search)->head.blocks == 0 && current(search)->damaged)
+            search->find->damaged = true; /* it could not be read */
+        else if (blocks_of(search, current(search), &search->first, &search->last)) {
+            submit(search);
+            return;
+        }
+        leave_file(search);
+    }
+    end(search, err);
+}
+
+void history_searches_turn(struct history *history)
+{
+    unsigned under_way = 0;
+    for (struct list *link = history->searches.next;
+         link != &history->searches && under_way < UNDER_WAY_MAX;) {
+        struct history_search *search = LIST_ENTRY(link, struct history_search, link);
+        link = link->next;
+        under_way++;
+        if (search->reading)
+            continue;
+        if (!search->find)
+            search_free(search);
+        else
+            step(search);
+    }
+}
+
+int64_t history_searches_next_us(const struct history *history)
+{
+    int64_t next_us = INT64_MAX;
+    unsigned under_way = 0;
+    for (const struct list *link = history->searches.next;
+         link != &history->searches && under_way < UNDER_WAY_MAX; link = link->next, under_way++) {
+        const struct history_search *search = LIST_ENTRY(link, const struct history_search, link);
+        if (!search->reading && search->retry_at_us < next_us)
+            next_us = search->retry_at_us; /* INT64_MIN: at once */
+    }
+    return next_us;
+}
+
+void history_searches_fini(struct history *history)
+{
+    while (!list_empty(&history->searches)) {
+        struct history_search *search =
+            LIST_ENTRY(history->searches.next, struct history_search, link);
+        CHECK(!search->find && !search->reading);
+        search_free(search);
+    }
+}
+
+void store_history_find(struct store *store, struct history_find *find)
+{
+    struct history *history = store->history;
+    find->damaged = false;
+    struct history_search *search = mem_zalloc(sizeof(*search));
+    search->history = history;
+    search->find = find;
+    search->retry_at_us = INT64_MIN;
+    search->key = history_key(history->key, find->ref.seq, find->ref.id);
+    find->search = search;
+    list_add_tail(&history->searches, &search->link);
+    look_into_table(search, &history->table);
+    look_into_table(search, &history->frozen);
+    for (struct list *link = history->files.next; link != &history->files; link = link->next) {
+        struct history_file *file = LIST_ENTRY(link, struct history_file, link);
+        file->users++;
+        buf_add(&search->files, &file, sizeof(file));
+    }
+}
+
+void store_history_find_end(struct store *store, struct history_find *find)
+{
+    struct history_search *search = find->search;
+    (void)store;
+    if (!search)
+        return;
+    find->search = NULL;
+    search->find = NULL;
+    if (!search->reading)
+        search_free(search); /* else when the read has ended */
+}

@@ -1,0 +1,462 @@
+#include "store/spill.h"
+
+#include "base/check.h"
+#include "base/far_hash.h"
+#include "base/mem.h"
+#include "store/far_record.h"
+#include "store/internal.h"
+#include "store/slice_build.h"
+#include "store/slices.h"
+#include "store/varint.h"
+
+enum {
+    CHUNK_BYTES = 1024 * 1024, /* of records that are gathered */
+    RECORD_MAX = CHUNK_BYTES,  /* longer ones stay in the log */
+    TURN_JOBS = 512,           /* sorted and built in one turn */
+    TURN_BYTES = 256 * 1024,   /* the same */
+    AGAIN_US = 100 * 1000,     /* no descriptor was free */
+    VISITED_US = 1000,         /* somebody goes through the jobs of a topic that are to depart */
+    SLICES_MAX = 60000,        /* alive: the core's index has 16 bits for them */
+    ROOM_SEGMENTS = 4,         /* so much the disk must have besides */
+};
+
+/* A job that is to leave. */
+struct spilled {
+    int64_t due_us;
+    uint64_t seq;
+    const char *record; /* in spill::chunks */
+    struct stored old;  /* where it is in the log … */
+    uint64_t where;     /* … and will be in the slice */
+    uint32_t len;
+};
+
+enum spill_step { SPILL_IDLE, SPILL_GATHER, SPILL_BUILD, SPILL_WRITE, SPILL_REMOVE, SPILL_DEPART };
+
+struct spill {
+    struct store *store;
+    enum spill_step step;
+    uint32_t segment;  /* that they leave */
+    struct buf jobs;   /* struct spilled: a heap, the first to be due on top … */
+    struct buf built;  /* … and those of the slice being made, in its order */
+    size_t departing;  /* of `built`: the next to be asked */
+    struct buf chunks; /* char *: memory of CHUNK_BYTES each, of records */
+    size_t chunk_used; /* of the last one */
+    struct slice_build build;
+    struct slice *slice; /* SPILL_DEPART */
+    uint32_t block;      /* of its blocks of records: the next part */
+    bool writing, written;
+    struct disk_op op;
+    int64_t retry_at_us;
+    bool held_up;  /* SPILL_DEPART: by a visitor */
+    bool given_up; /* no room: the rest is relocated */
+    uint64_t departed_bytes, departed_jobs;
+};
+
+/* ---- the heap ---- */
+
+static struct spilled *heap_at(const struct spill *spill, size_t number)
+{
+    return (struct spilled *)(void *)spill->jobs.at + number;
+}
+
+static size_t heap_count(const struct spill *spill)
+{
+    return spill->jobs.len / sizeof(struct spilled);
+}
+
+static bool before(const struct spilled *a, const struct spilled *b)
+{
+    return a->due_us != b->due_us ? a->due_us < b->due_us : a->seq < b->seq;
+}
+
+static void heap_push(struct spill *spill, const struct spilled *job)
+{
+    buf_add(&spill->jobs, job, sizeof(*job));
+    size_t at = heap_count(spill) - 1;
+    while (at > 0 && before(job, heap_at(spill, (at - 1) / 2))) {
+        *heap_at(spill, at) = *heap_at(spill, (at - 1) / 2);
+        at = (at - 1) / 2;
+    }
+    *heap_at(spill, at) = *job;
+}
+
+static void heap_pop(struct spill *spill)
+{
+    struct spilled last = *heap_at(spill, heap_count(spill) - 1);
+    spill->jobs.len -= sizeof(last);
+    size_t count = heap_count(spill), at = 0;
+    while (2 * at + 1 < count) {
+        size_t child = 2 * at + 1;
+        if (child + 1 < count && before(heap_at(spill, child + 1), heap_at(spill, child)))
+            child++;
+        if (!before(heap_at(spill, child), &last))
+            break;
+        *heap_at(spill, at) = *heap_at(spill, child);
+        at = child;
+    }
+    if (count > 0)
+        *heap_at(spill, at) = last;
+}
+
+/* ---- gathering ---- */
+
+static bool has_room(const struct store *store)
+{
+    uint64_t segment_bytes = store->options.segment_bytes;
+    uint64_t max_bytes = store->options.max_bytes;
+    uint64_t used = segments_bytes(store->segments) + segments_slice_bytes(store->segments);
+    uint64_t free_bytes = store->disk->verbs->room(store->disk);
+    return !segments_full(store->segments) && free_bytes / ROOM_SEGMENTS > segment_bytes &&
+           (max_bytes == 0 || used + ROOM_SEGMENTS * segment_bytes <= max_bytes);
+}
+
+bool spill_begin(struct spill *spill, const struct segment *segment)
+{
+    const struct store *store = spill->store;
+    CHECK(spill->step == SPILL_IDLE);
+    spill->departed_bytes = 0;
+    if (store->options.horizon_us <= 0 || !store->callbacks->spill || !has_room(store) ||
+        slices_count(store->slices) >= SLICES_MAX)
+        return false;
+    spill->segment = segment->number;
+    spill->given_up = false;
+    spill->step = SPILL_GATHER;
+    return true;
+}
+
+/* Memory for a record. */
+static char *take(struct spill *spill, size_t len)
+{
+    if (!spill->chunks.len || CHUNK_BYTES - spill->chunk_used < len) {
+        char *chunk = mem_alloc(CHUNK_BYTES);
+        buf_add(&spill->chunks, &chunk, sizeof(chunk));
+        spill->chunk_used = 0;
+    }
+    char *chunk;
+    memcpy(&chunk, spill->chunks.at + spill->chunks.len - sizeof(chunk), sizeof(chunk));
+    char *at = chunk + spill->chunk_used;
+    spill->chunk_used += len;
+    return at;
+}
+
+bool spill_offer(struct spill *spill, const struct event *event, struct stored record)
+{
+    struct store *store = spill->store;
+    struct event job;
+    int64_t after_us;
+    if (spill->step != SPILL_GATHER || record.bytes > RECORD_MAX ||
+        __builtin_add_overflow(store->now_us, store->options.horizon_us, &after_us) ||
+        !store->callbacks->spill(store->callbacks, event, record.where, after_us, &job))
+        return false;
+    size_t len = far_record_fits(&job) ? far_record_bytes(&job) : SIZE_MAX;
+    if (len > RECORD_MAX)
+        return false;
+    char *at = take(spill, len);
+    far_record_encode(&job, len, at);
+    heap_push(spill, &(struct spilled){.due_us = job.job.due_us,
+                                       .seq = job.job.seq,
+                                       .record = at,
+                                       .old = record,
+                                       .len = (uint32_t)len});
+    return true;
+}
+
+/* ---- the end ---- */
+
+static void reset(struct spill *spill)
+{
+    for (size_t at = 0; at < spill->chunks.len; at += sizeof(char *)) {
+        char *chunk;
+        memcpy(&chunk, spill->chunks.at + at, sizeof(chunk));
+        mem_free(chunk);
+    }
+    buf_fini(&spill->chunks);
+    buf_fini(&spill->jobs);
+    buf_fini(&spill->built);
+    slice_build_fini(&spill->build);
+    spill->slice = NULL;
+    spill->held_up = false;
+    spill->step = SPILL_IDLE;
+}
+
+/* ---- building ---- */
+
+/* Moves the first job of the heap into the slice. */
+static void build_one(struct spill *spill)
+{
+    struct spilled job = *heap_at(spill, 0);
+    struct record record;
+    enum err err = record_decode(job.record, job.len, &record);
+    CHECK(!err && record.is_far); /* we wrote it a moment ago */
+    struct bytes id = record.event.id;
+    uint64_t key = store_far_key(spill->store);
+    uint64_t id_hash = far_hash_id(key, id);
+    uint64_t offset = slice_build_add(&spill->build, &record.event, id_hash, job.record, job.len);
+    job.where = where_of(spill->build.head.number, offset);
+    buf_add(&spill->built, &job, sizeof(job));
+    heap_pop(spill);
+}
+
+/* True: the slice is full, or has all. */
+static bool build_some(struct spill *spill)
+{
+    size_t bytes = 0;
+    if (!spill->build.image)
+        slice_build_begin(&spill->build, &spill->store->id,
+                          segments_take_number(spill->store->segments));
+    for (unsigned i = 0; i < TURN_JOBS && bytes < TURN_BYTES && heap_count(spill) > 0; i++) {
+        size_t len = heap_at(spill, 0)->len;
+        if (!slice_build_room(&spill->build, len))
+            break;
+        build_one(spill);
+        bytes += len;
+    }
+    bool full = heap_count(spill) == 0 || !slice_build_room(&spill->build, heap_at(spill, 0)->len);
+    if (full)
+        slice_build_end(&spill->build);
+    return full;
+}
+
+/* ---- writing ---- */
+
+static void written(struct disk_op *op)
+{
+    struct spill *spill = op->owner;
+    CHECK(spill->writing);
+    spill->writing = false;
+    if (op->err == ERR_AGAIN)
+        spill->retry_at_us = spill->store->now_us + AGAIN_US;
+    else if (op->err == ERR_DISK_FULL)
+        spill->given_up = true;
+    else if (op->err)
+        store_fail(spill->store, op->sys_errno);
+    else
+        spill->written = true;
+}
+
+static void write_slice(struct spill *spill)
+{
+    struct store *store = spill->store;
+    if (!manifest_says(store->manifest, FEATURE_SLICES))
+        return; /* its write makes a turn */
+    spill->op = (struct disk_op){
+        .verb = DISK_REPLACE,
+        .lane = LANE_BACKGROUND,
+        .data = spill->build.image,
+        .len = spill->build.len,
+        .done = written,
+        .owner = spill,
+    };
+    slice_name(spill->build.head.number, spill->op.name);
+    spill->writing = true;
+    store->disk->verbs->submit(store->disk, &spill->op);
+}
+
+/* At worst it is a leftover: the next opening removes it. */
+static void removed(struct disk_op *op)
+{
+    struct spill *spill = op->owner;
+    CHECK(spill->writing && spill->step == SPILL_REMOVE);
+    spill->writing = false;
+}
+
+/* The disk was full before the slice was durable, but perhaps not before it had its name. */
+static void remove_slice(struct spill *spill)
+{
+    struct disk *disk = spill->store->disk;
+    spill->op = (struct disk_op){
+        .verb = DISK_REMOVE, .lane = LANE_BACKGROUND, .done = removed, .owner = spill};
+    slice_name(spill->build.head.number, spill->op.name);
+    spill->writing = true;
+    spill->step = SPILL_REMOVE;
+    disk->verbs->submit(disk, &spill->op);
+}
+
+/* ---- departing ---- */
+
+static void note_topics(struct spill *spill)
+{
+    const struct slice_head *head = &spill->build.head;
+    const char *section = spill->build.image + slice_topics_at(head);
+    struct slice_topics topics = {section, section + head->topics_bytes};
+    struct bytes name;
+    while (slice_topics_next(&topics, &name) == OK)
+        slice_note_topic(spill->slice, name);
+}
+
+static void begin_departing(struct spill *spill)
+{
+    const struct slice_head *head = &spill->build.head;
+    size_t size = head->blocks * sizeof(struct slice_fence);
+    struct slice_fence *fences = mem_alloc(size);
+    enum err err = slice_fences_decode(head, spill->build.image + head->data_end, fences);
+    CHECK(!err); /* we wrote them a moment ago */
+    spill->slice = slices_add(spill->store->slices, head, fences);
+    spill->slice->making = true;
+    note_topics(spill);
+    spill->block = 0;
+    spill->departing = 0;
+    spill->written = false;
+}
+
+/* Asks the core for the jobs of one block. */
+static void depart_block(struct spill *spill)
+{
+    struct store *store = spill->store;
+    struct slice *slice = spill->slice;
+    const struct slice_fence *fence = &slice->fences[spill->block];
+    bool last = spill->block + 1 == slice->head.blocks;
+    struct buf dead = {0};
+    uint64_t live_bytes = 0, dead_bytes = 0;
+    struct slice_record part = {
+        .number = slice->head.number,
+        .from = fence->offset,
+        .to = last ? (uint32_t)(slice->head.data_end / BLOCK) : fence[1].offset,
+        .left = spill->segment,
+    };
+    uint32_t unit = slice_unit((uint64_t)fence->offset * BLOCK);
+    for (uint32_t i = 0; i < fence->jobs; i++, spill->departing++) {
+        const struct spilled *job =
+            (const struct spilled *)(const void *)spill->built.at + spill->departing;
+        struct stored record = {.where = job->where, .bytes = job->len};
+        if (store->callbacks->depart(store->callbacks, job->seq, record)) {
+            part.jobs++;
+            part.left_bytes += job->old.bytes;
+            live_bytes += job->len;
+            continue;
+        }
+        dead_bytes += job->len;
+        char room[VARINT_MAX];
+        uint32_t of_job = slice_unit(where_offset(job->where));
+        buf_add(&dead, room, (size_t)(varint_put(room, of_job - unit) - room));
+        unit = of_job;
+    }
+    part.left = part.jobs ? part.left : 0;
+    part.dead = dead.at;
+    part.dead_bytes = (uint32_t)dead.len;
+    bool left = segments_leave(store->segments, spill->segment, part.jobs, part.left_bytes);
+    CHECK(left);
+    slices_name_part(store->slices, slice, &part, live_bytes, dead_bytes);
+    spill->departed_bytes += part.left_bytes;
+    spill->departed_jobs += part.jobs;
+    spill->block++;
+    buf_fini(&dead);
+}
+
+/* Does somebody go through the jobs of a topic that the slice may have? */
+static bool is_visited(const struct spill *spill)
+{
+    struct store_callbacks *callbacks = spill->store->callbacks;
+    struct bytes topic;
+    return callbacks->far_visited && callbacks->far_visited(callbacks, &topic) &&
+           slice_may_have(spill->slice, topic);
+}
+
+static void depart_some(struct spill *spill)
+{
+    spill->held_up = is_visited(spill);
+    if (spill->held_up) {
+        spill->retry_at_us = spill->store->now_us + VISITED_US;
+        return;
+    }
+    depart_block(spill);
+    if (spill->block < spill->slice->head.blocks)
+        return;
+    slices_made(spill->store->slices, spill->slice);
+    spill->slice = NULL;
+    slice_build_fini(&spill->build);
+    buf_fini(&spill->built);
+    spill->step = SPILL_BUILD;
+}
+
+/* ---- the turn ---- */
+
+bool spill_pending(const struct spill *spill)
+{
+    return spill->jobs.len > 0 || spill->built.len > 0;
+}
+
+bool spill_turn(struct spill *spill, bool *out_left)
+{
+    *out_left = false;
+    if (spill->writing || spill->store->now_us < spill->retry_at_us)
+        return false;
+    switch (spill->step) {
+    case SPILL_IDLE: return true;
+    case SPILL_GATHER: spill->step = spill_pending(spill) ? SPILL_BUILD : SPILL_IDLE; break;
+    case SPILL_BUILD:
+        if (!spill_pending(spill))
+            spill->step = SPILL_IDLE;
+        else if (build_some(spill))
+            spill->step = SPILL_WRITE;
+        break;
+    case SPILL_WRITE:
+        if (spill->written) {
+            begin_departing(spill);
+            spill->step = SPILL_DEPART;
+        } else if (spill->given_up) {
+            remove_slice(spill);
+        } else {
+            write_slice(spill);
+        }
+        break;
+    case SPILL_REMOVE: spill->step = SPILL_IDLE; break;
+    case SPILL_DEPART: depart_some(spill); break;
+    }
+    if (spill->step != SPILL_IDLE)
+        return false;
+    *out_left = true; /* if any: some may have changed meanwhile */
+    reset(spill);
+    return true;
+}
+
+int64_t spill_next_us(const struct spill *spill)
+{
+    bool waits = spill->writing || (spill->step == SPILL_WRITE && !spill->written &&
+                                    manifest_busy(spill->store->manifest));
+    if (waits)
+        return INT64_MAX;
+    int64_t now_us = spill->store->now_us;
+    return spill->retry_at_us > now_us ? spill->retry_at_us : now_us;
+}
+
+bool spill_busy(const struct spill *spill)
+{
+    return spill->writing;
+}
+
+bool spill_held_up(const struct spill *spill)
+{
+    return spill->held_up;
+}
+
+uint64_t spill_departed_bytes(const struct spill *spill)
+{
+    return spill->departed_bytes;
+}
+
+uint64_t spill_departed_jobs(const struct spill *spill)
+{
+    return spill->departed_jobs;
+}
+
+/* ---- life ---- */
+
+struct spill *spill_new(struct store *store)
+{
+    struct spill *spill = mem_zalloc(sizeof(*spill));
+    spill->store = store;
+    spill->retry_at_us = INT64_MIN;
+    return spill;
+}
+
+void spill_free(struct spill *spill)
+{
+    if (!spill)
+        return;
+    CHECK(!spill->writing);
+    if (spill->slice)
+        spill->slice->making = false;
+    reset(spill);
+    mem_free(spill);
+}

@@ -1,0 +1,39 @@
+/*
+ * A run: far jobs that leave the log while its oldest segment is cleaned. They are gathered, sorted
+ * by due time, written to slices, and only when a slice is on disk the core is asked, job by job,
+ * to let go of them: until then they live where they were.
+ *
+ *     gather (the cleaner walks) ─▶ build ─▶ write ─▶ depart ─▶ build the next … ─▶ done
+ *                                     └──no room──▶ given up: they are relocated
+ */
+#ifndef LATERD_STORE_SPILL_H
+#define LATERD_STORE_SPILL_H
+
+#include "core/event.h"
+
+struct segment;
+struct spill;
+struct store;
+
+struct spill *spill_new(struct store *store);
+void spill_free(struct spill *spill); /* NULL does nothing; not while busy */
+
+/* Jobs of this segment may be offered from now on. False: none may leave the log now. */
+bool spill_begin(struct spill *spill, const struct segment *segment);
+/* The job's record, at this place of the segment, is live perhaps. True: it is taken. */
+bool spill_offer(struct spill *spill, const struct event *event, struct stored record);
+/* Has anything been taken that has not departed? */
+bool spill_pending(const struct spill *spill);
+/*
+ * Goes on with what was taken: a bounded piece of work. True: it is over. *out_left: some jobs are
+ * still where they were, and must be relocated.
+ */
+bool spill_turn(struct spill *spill, bool *out_left);
+/* When spill_turn() has something to do; INT64_MAX: the disk is at it. */
+int64_t spill_next_us(const struct spill *spill);
+bool spill_busy(const struct spill *spill);               /* the disk writes for it */
+bool spill_held_up(const struct spill *spill);            /* by who visits a topic's jobs */
+uint64_t spill_departed_bytes(const struct spill *spill); /* of records that left the segment */
+uint64_t spill_departed_jobs(const struct spill *spill);  /* since opening */
+
+#endif

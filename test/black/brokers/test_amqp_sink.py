@@ -1,0 +1,177 @@
+"""The sink of RabbitMQ against a real one: what counts as delivered, and what is said of what is not. Driven
+without a queue behind it (test/harness/sink_drive.c): one RabbitMQ for all, for it takes long to start."""
+
+import os
+import queue
+import subprocess
+import threading
+import time
+
+import pytest
+
+from process import LATERD
+
+pika = pytest.importorskip("pika")
+from rabbit import NEEDED, PLUGIN, a_channel, a_rabbit  # noqa: E402,F401
+
+BUILD = os.path.dirname(LATERD)
+pytestmark = NEEDED
+
+
+class Drive:
+    """The sink in a process of its own."""
+
+    def __init__(self, url, *options):
+        self.process = subprocess.Popen([os.path.join(BUILD, "sink_drive"), PLUGIN, url, *options],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.lines = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(line.rstrip("\n"))
+        self.lines.put(None)
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+
+    def expect(self, start, seconds=30):
+        """The next line that begins so; those before it are passed over."""
+        end = time.monotonic() + seconds
+        while True:
+            line = self.lines.get(timeout=max(0.01, end - time.monotonic()))
+            assert line is not None, f"it ended before {start}"
+            if line.startswith(start):
+                return line
+
+    def send(self, name, exchange, key, body="x"):
+        self.tell(f"send {name} {exchange} {key} {body}")
+        return self.expect(f"done {name} ").split(" ", 2)[2]
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(timeout=20)
+
+
+@pytest.fixture(name="drive")
+def a_drive(rabbit):
+    drive = Drive(rabbit.url)
+    drive.expect("ready 1")
+    yield drive
+    drive.kill()
+
+
+def test_a_job_is_published_persistent_with_its_properties(channel, drive):
+    channel.queue_declare("plain", durable=True)
+    assert drive.send("id-1", "-", "plain", "a body") == "delivered "
+    _, properties, body = channel.basic_get("plain", auto_ack=True)
+    assert body == b"a body" and properties.delivery_mode == 2
+    assert properties.message_id == "id-1" and properties.timestamp == 1800000000
+    assert properties.content_type == "application/octet-stream"
+    assert properties.headers["laterd-topic"] == "orders" and properties.headers["laterd-attempt"] == "1"
+
+
+def test_topic_and_key_are_filled_in(channel, drive):
+    channel.queue_declare("to.orders.k7")
+    assert drive.send("a", "-", "to.{topic}.{key}") == "delivered "
+    assert drive.send("b", "-", "{key}" * 200).startswith("refused exchange or routing key is longer")
+
+
+def test_what_no_queue_takes_has_failed_though_it_is_confirmed(channel, drive):
+    channel.exchange_declare("routes", "direct")
+    channel.queue_declare("routed")
+    channel.queue_bind("routed", "routes", "k")
+    assert drive.send("a", "routes", "nowhere").startswith("failed no queue takes it: 312 NO_ROUTE")
+    assert drive.send("b", "routes", "k") == "delivered "
+    drive.tell("many 500 routes nowhere 10")
+    assert drive.expect("many").split()[2:5] == ["0", "500", "0"]
+
+
+def test_the_one_that_came_back_is_the_one_that_failed(channel, drive):
+    channel.exchange_declare("mixed", "direct")
+    channel.queue_declare("taken")
+    channel.queue_bind("taken", "mixed", "yes")
+    for i in range(200):
+        drive.tell(f"send {i} mixed {'yes' if i % 3 else 'no'} body{i}")
+    kinds = dict(drive.expect("done ").split(" ")[1:3] for _ in range(200))
+    assert all(kinds[str(i)] == ("delivered" if i % 3 else "failed") for i in range(200))
+
+
+def test_a_missing_exchange_fails_its_own_messages(channel, drive):
+    channel.queue_declare("other")
+    reason = drive.send("a", "missing", "k")
+    assert reason.startswith("failed RabbitMQ closed the channel: 404 NOT_FOUND - no exchange 'missing'")
+    assert drive.send("b", "-", "other") == "delivered "
+    assert drive.send("c", "missing", "k").startswith("failed RabbitMQ closed the channel")
+
+
+def test_an_exchange_that_is_deleted_while_messages_go_there_loses_none(channel, drive):
+    channel.exchange_declare("brief", "fanout")
+    channel.queue_declare("briefs")
+    channel.queue_bind("briefs", "brief")
+    drive.tell("many 20000 brief k 100")
+    while channel.queue_declare("briefs", passive=True).method.message_count < 500:
+        pass
+    channel.exchange_delete("brief")
+    delivered, failed, other = map(int, drive.expect("many", 60).split()[2:5])
+    there = channel.queue_declare("briefs", passive=True).method.message_count
+    assert delivered + failed == 20000 and other == 0
+    assert delivered <= there < 20000, "what was called delivered is there"
+
+
+def test_a_queue_that_is_full_refuses(channel, drive):
+    channel.queue_declare("small", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    assert drive.send("a", "-", "small") == "delivered "
+    assert drive.send("b", "-", "small").startswith("failed RabbitMQ refused it (basic.nack): a queue is full")
+
+
+def test_a_wrong_password_is_told(rabbit):
+    drive = Drive(rabbit.url.replace("guest:guest", "guest:wrong"))
+    try:
+        assert "403" in drive.expect("ready 0", 30)
+    finally:
+        drive.kill()
+
+
+def test_in_memory_alarm_nothing_is_wanted_and_what_was_sent_comes_back(rabbit, channel, drive):
+    channel.queue_declare("alarmed")
+    rabbit.eval("rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []}).")
+    drive.tell("send first - alarmed x")  # a connection is told when it publishes
+    assert "it takes no messages now" in drive.expect("ready 0")
+    assert drive.send("second", "-", "alarmed").startswith("unsent it takes no messages now")
+    rabbit.eval("rabbit_alarm:clear_alarm({resource_limit, memory, node()}).")
+    drive.expect("ready 1")
+    assert drive.send("third", "-", "alarmed") == "delivered "
+
+
+def test_a_connection_that_an_operator_closes_counts_no_attempt(rabbit, channel, drive):
+    channel.queue_declare("closed", durable=True)
+    drive.tell("many 100000 - closed 100")
+    while channel.queue_declare("closed", durable=True, passive=True).method.message_count < 500:
+        pass
+    rabbit.eval('[rabbit_networking:close_connection(P, "by the test") || P <- rabbit_networking:connections(), '
+                'lists:keyfind(<<"connection_name">>, 1, element(2, lists:keyfind(client_properties, 1, '
+                'rabbit_networking:connection_info(P, [client_properties])))) =/= false].')
+    delivered, failed, other = map(int, drive.expect("many", 60).split()[2:5])
+    assert failed == 0 and delivered + other == 100000 and other > 0
+
+
+def test_p2_what_was_confirmed_outlives_a_broker_that_is_killed(rabbit, drive):
+    rabbit.connect().channel().queue_declare("kept", durable=True)
+    for i in range(5000):
+        drive.tell(f"send {i} - kept {i}")
+    told = [drive.expect("done ").split(" ")[1:3] for _ in range(500)]
+    rabbit.kill()
+    told += [drive.expect("done ").split(" ")[1:3] for _ in range(4500)]
+    delivered = {int(name) for name, kind in told if kind == "delivered"}
+    assert {kind for _, kind in told} <= {"delivered", "unsent"}, "no attempt counts while it is away"
+    rabbit.start().wait()
+    drive.expect("ready 1", 60)
+    connection = rabbit.connect()
+    channel = connection.channel()
+    there = set()
+    while (message := channel.basic_get("kept", auto_ack=True))[0]:
+        there.add(int(message[2]))
+    assert 500 <= len(delivered) and delivered <= there
+    assert drive.send("after", "-", "kept") == "delivered "
+    connection.close()

@@ -1,0 +1,317 @@
+"""TLS and credentials of brokers, each with an authority of its own: RabbitMQ and nats-server as they are,
+and for Kafka, of which Debian has no server, as much of its protocol as shows the handshake and the log-in."""
+
+import os
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+
+import pytest
+
+from front import certificates
+from nats import Nats
+from process import ROOT
+from test_targets import laterd_to, needs_nats, push, set_target  # noqa: F401
+from wire import eventually
+
+# A pair from NATS' documentation.
+NKEY = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
+SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
+
+
+@pytest.fixture(scope="module", name="certs")
+def a_folder_of_certificates(tmp_path_factory):
+    return certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def held(client, topic):
+    return client.get(f"/v1/topics/{topic}").json().get("held")
+
+
+def log_of(server):
+    return "\n".join(server.lines)
+
+
+def expect_refused(client, server, topic, *reasons):
+    """Nothing is sent, no attempt counts, and the log says why."""
+    assert eventually(lambda: held(client, topic) == "sink", 20)
+    assert eventually(lambda: any(reason in log_of(server) for reason in reasons), 20), log_of(server)[-2000:]
+    job = client.get(f"/v1/topics/{topic}/jobs?state=ready").json()["jobs"][0]
+    assert job["failures"] == 0
+
+
+# ---- RabbitMQ ----
+
+
+@pytest.fixture(scope="module", name="secure_rabbit")
+def a_rabbit_with_tls(tmp_path_factory, certs):
+    """It asks clients for a certificate, and has no port without TLS but that of the tests."""
+    pytest.importorskip("pika")
+    import rabbit
+    from ports import free_port
+    if not os.path.exists(rabbit.SERVER) or not os.path.exists(rabbit.PLUGIN):
+        pytest.skip("rabbitmq-server or librabbitmq is not installed")
+    port = free_port()
+    server = rabbit.Rabbit(tmp_path_factory.mktemp("rabbit"), [
+        f"listeners.ssl.1 = 127.0.0.1:{port}", f"ssl_options.cacertfile = {certs}/ca.crt",
+        f"ssl_options.certfile = {certs}/server.crt", f"ssl_options.keyfile = {certs}/server.key",
+        "ssl_options.verify = verify_peer", "ssl_options.fail_if_no_peer_cert = true"])
+    server.tls_port = port
+    try:
+        connection = server.start().wait().connect()
+        connection.channel().queue_declare("jobs", durable=True)
+        connection.close()
+        yield server
+    finally:
+        server.stop()
+
+
+def rabbit_target(client):
+    set_target(client, "orders", type="amqp", broker="it", exchange="", routing_key="jobs")
+    push(client, "orders", 0, 3)
+
+
+def messages_of(rabbit, queue):
+    connection = rabbit.connect()
+    try:
+        return connection.channel().queue_declare(queue, durable=True).method.message_count
+    finally:
+        connection.close()
+
+
+def test_amqps_with_an_authority_and_a_client_certificate(secure_rabbit, laterd_to, certs, tmp_path):
+    (tmp_path / "url").write_text(f"amqps://guest:guest@localhost:{secure_rabbit.tls_port}/%2f\n")
+    before = messages_of(secure_rabbit, "jobs")
+    _, client = laterd_to("it", "amqp", f"file:{tmp_path}/url", ca=certs / "ca.crt",
+                          certificate=certs / "client.crt", key=certs / "client.key")
+    rabbit_target(client)
+    assert eventually(lambda: messages_of(secure_rabbit, "jobs") == before + 3, 20)
+
+
+@pytest.mark.parametrize("wrong", ["authority", "certificate"])
+def test_amqps_is_refused_with_the_wrong(secure_rabbit, laterd_to, certs, wrong):
+    keys = {"certificate": certs / "client.crt", "key": certs / "client.key"}
+    server, client = laterd_to("it", "amqp", f"amqps://guest:guest@localhost:{secure_rabbit.tls_port}/%2f",
+                               ca=certs / ("other.crt" if wrong == "authority" else "ca.crt"),
+                               **(keys if wrong != "certificate" else {}))
+    rabbit_target(client)
+    expect_refused(client, server, "orders", "broker_away")
+
+
+# ---- NATS ----
+
+
+class SecureNats(Nats):
+    """`options`: what nats-server is started with besides; the test cannot ask it then."""
+
+    def __init__(self, *options):
+        super().__init__()
+        self.options = options
+
+    def start(self, seconds=10):
+        self.process = subprocess.Popen(
+            [nats_server(), "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", self.folder, *self.options],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        assert eventually(self.listens, seconds)
+        return self
+
+    def listens(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            return True
+        except OSError:
+            return False
+
+
+def nats_server():
+    from nats import INSTALLED
+    return INSTALLED
+
+
+@pytest.fixture(name="nats_with_stream")
+def a_nats_with_a_stream():
+    """nats_with_stream(*options): started once without them to make the stream."""
+    servers = []
+
+    def make(*options):
+        plain = Nats()
+        servers.append(plain)
+        plain.start().make_stream("ORDERS", "orders")
+        plain.kill()
+        secure = SecureNats(*options)
+        servers.append(secure)
+        secure.folder = plain.folder
+        return secure.start()
+    yield make
+    for server in servers:
+        server.kill()
+    for server in servers:
+        server.__exit__()
+
+
+def nats_target(client):
+    set_target(client, "orders", type="nats", broker="it", subject="orders")
+    push(client, "orders", 0, 3)
+
+
+def all_gone(client):
+    return eventually(lambda: all(client.get("/v1/topics/orders").json()[state] == 0
+                                  for state in ("ready", "reserved", "delayed", "buried")), 20)
+
+
+@needs_nats
+def test_nats_over_tls_with_a_client_certificate_and_a_token(nats_with_stream, laterd_to, certs):
+    server = nats_with_stream("--tls", "--tlscert", certs / "server.crt", "--tlskey", certs / "server.key",
+                              "--tlsverify", "--tlscacert", certs / "ca.crt", "--auth", "s3cret")
+    _, client = laterd_to("it", "nats", f"nats+tls://s3cret@127.0.0.1:{server.port}", ca=certs / "ca.crt",
+                          certificate=certs / "client.crt", key=certs / "client.key")
+    nats_target(client)
+    assert all_gone(client)
+
+
+@needs_nats
+@pytest.mark.parametrize("wrong", ["authority", "name", "token", "no tls"])
+def test_nats_is_refused_with_the_wrong(nats_with_stream, laterd_to, certs, wrong):
+    name = "elsewhere" if wrong == "name" else "server"
+    server = nats_with_stream("--tls", "--tlscert", certs / f"{name}.crt", "--tlskey", certs / f"{name}.key",
+                              "--auth", "s3cret")
+    word = "wrong" if wrong == "token" else "s3cret"
+    scheme = "nats" if wrong == "no tls" else "nats+tls"
+    laterd, client = laterd_to("it", "nats", f"{scheme}://{word}@127.0.0.1:{server.port}",
+                               ca=certs / ("other.crt" if wrong == "authority" else "ca.crt"))
+    nats_target(client)
+    expect_refused(client, laterd, "orders", "broker_away", "nats_away")
+    assert "s3cret" not in log_of(laterd)
+
+
+@needs_nats
+def test_nats_with_an_nkey(nats_with_stream, laterd_to, tmp_path):
+    (tmp_path / "nats.conf").write_text("authorization { users = [ { nkey: %s } ] }\n" % NKEY)
+    (tmp_path / "seed").write_text(SEED + "\n")
+    server = nats_with_stream("-c", tmp_path / "nats.conf")
+    _, client = laterd_to("it", "nats", f"nats://{NKEY}@127.0.0.1:{server.port}?nkey={tmp_path}/seed")
+    nats_target(client)
+    assert all_gone(client)
+
+
+# ---- Kafka ----
+
+
+class Kafka:
+    """A broker up to the log-in: it answers ApiVersions, SaslHandshake and SaslAuthenticate, and no more."""
+
+    def __init__(self, context):
+        self.context, self.logins, self.failures, self.connections = context, [], [], 0
+        self.requests = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        try:
+            while True:
+                connection, _ = self.listener.accept()
+                threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+        except OSError:
+            pass  # the test has ended
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+    def serve(self, connection):
+        self.connections += 1
+        try:
+            with self.context.wrap_socket(connection, server_side=True) as wrapped:
+                while self.answer(wrapped):
+                    pass
+        except (OSError, ssl.SSLError, struct.error) as error:
+            self.failures.append(str(error))
+
+    def answer(self, connection):
+        size = read(connection, 4)
+        if not size:
+            return False
+        self.requests += 1
+        request = read(connection, struct.unpack(">i", size)[0])
+        key, version, number, name = struct.unpack(">hhih", request[:10])
+        rest = request[10 + max(name, 0):]
+        body = self.body_of(key, version, rest)
+        connection.sendall(struct.pack(">ii", 4 + len(body), number) + body)
+        return True
+
+    def body_of(self, key, version, rest):
+        if key == 18 and version > 0:
+            return struct.pack(">hi", 35, 0)  # only version 0 is known here
+        if key == 18:
+            known = [(0, 0, 3), (3, 0, 1), (17, 0, 1), (18, 0, 0), (36, 0, 0)]
+            return struct.pack(">hi", 0, len(known)) + b"".join(struct.pack(">hhh", *api) for api in known)
+        if key == 17:
+            return struct.pack(">hih", 0, 1, 5) + b"PLAIN"
+        if key == 36:
+            self.logins.append(rest[4:])
+        return struct.pack(">hhi", 58, -1, 0)  # the log-in is refused: there is no more to see
+
+
+def read(connection, count):
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        if not more:
+            return b""
+        data += more
+    return data
+
+
+@pytest.fixture(name="kafka")
+def a_kafka_up_to_the_log_in(certs):
+    if not os.path.exists(os.path.join(ROOT, "build", "laterd-kafka.so")):
+        pytest.skip("librdkafka is not installed")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certs / "server.crt", certs / "server.key")
+    context.load_verify_locations(certs / "ca.crt")
+    context.verify_mode = ssl.CERT_REQUIRED
+    server = Kafka(context)
+    yield server
+    server.close()
+
+
+def kafka_target(client):
+    set_target(client, "orders", type="kafka", broker="it", topic="orders")
+    push(client, "orders", 0, 1)
+
+
+def test_kafka_logs_in_by_sasl_over_tls_with_a_client_certificate(kafka, laterd_to, certs):
+    server, client = laterd_to("it", "kafka", f"kafkas://me:s3cret@127.0.0.1:{kafka.port}", ca=certs / "ca.crt",
+                               certificate=certs / "client.crt", key=certs / "client.key")
+    kafka_target(client)
+    assert eventually(lambda: kafka.logins, 20), kafka.failures
+    assert kafka.logins[0] == b"\0me\0s3cret"
+    assert eventually(lambda: held(client, "orders") == "sink")
+    assert "s3cret" not in log_of(server)
+
+
+def test_kafka_with_another_authority_is_not_spoken_to(kafka, laterd_to, certs):
+    _, client = laterd_to("it", "kafka", f"kafkas://me:s3cret@127.0.0.1:{kafka.port}", ca=certs / "other.crt")
+    kafka_target(client)
+    assert eventually(lambda: kafka.failures, 20)
+    assert eventually(lambda: held(client, "orders") == "sink")
+    assert not kafka.logins
+
+
+@pytest.mark.parametrize("kind, url", [("amqp", "amqps://guest:guest@localhost:{}/%2f"),
+                                       ("kafka", "kafkas://me:s3cret@localhost:{}")])
+def test_a_server_whose_certificate_is_anothers_is_told_nothing(laterd_to, certs, kind, url):
+    if not os.path.exists(os.path.join(ROOT, "build", f"laterd-{kind}.so")):
+        pytest.skip("its library is not installed")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certs / "elsewhere.crt", certs / "elsewhere.key")
+    impostor = Kafka(context)
+    try:
+        laterd_to("it", kind, url.format(impostor.port), ca=certs / "ca.crt")
+        assert eventually(lambda: impostor.connections > 1, 20)
+        assert impostor.requests == 0
+    finally:
+        impostor.close()

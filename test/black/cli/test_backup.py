@@ -1,0 +1,283 @@
+"""later backup and later restore: a store beside the server that works on it."""
+
+import glob
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+from golden import listing, text_of
+from process import LATER, Laterd
+from redis import Redis
+from small_disk import small_disk_at
+from wire import Client, eventually
+
+DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
+FAR = "2300-01-01T00:00:00Z"
+SMALL = {"store": {"segment_bytes": "256K"}}
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+
+pytestmark = pytest.mark.embedded("about the store on disk")
+
+
+def later(*words, server=None, seconds=60):
+    where = ["-s", f"127.0.0.1:{server.port}"] if server else []
+    return subprocess.run([LATER, *where, *map(str, words)], capture_output=True, text=True,
+                          timeout=seconds, check=False)
+
+
+def backup(server, place, *options):
+    """What it says of itself."""
+    done = later("backup", "--json", *options, place, server=server)
+    assert done.returncode == DONE, done.stderr
+    return json.loads(done.stdout)
+
+
+def restored(laterd, tmp_path, what, name="restored"):
+    """A server on what was made of a backup."""
+    folder = tmp_path / name
+    done = later("restore", what, folder)
+    assert done.returncode == DONE, done.stderr
+    assert "every byte checked" in done.stdout
+    return laterd(SMALL, data=str(folder))
+
+
+def fill(client, count, size=2000):
+    return [client.push_id("t", due=FAR, body=f"{number} " + "x" * size) for number in range(count)]
+
+
+class Load:
+    """Pushes with ids of its own, and deletes some, until it is told to end."""
+
+    def __init__(self, server, name):
+        self.server, self.name = server, name
+        self.pushed, self.deleted, self.tried = set(), set(), set()
+        self.ended = False
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        number = 0
+        with Client(self.server.port) as client:
+            while not self.ended:
+                number += 1
+                job = f"{self.name}-{number}"
+                assert client.push("load", id=job, due=FAR, body=job * 200).status == 201
+                self.pushed.add(job)
+                if number % 3:
+                    self.tried.add(job)
+                    assert client.job(job, method="DELETE").status in (200, 204)
+                    self.deleted.add(job)
+
+    def end(self):
+        self.ended = True
+        self.thread.join(20)
+
+
+def test_p2_a_backup_under_load_is_the_store_at_one_instant(laterd, tmp_path):
+    server = laterd(SMALL)
+    with Client(server.port) as client:
+        client.request("PUT", "/v1/topics/t", retry=["1m"])
+        keep = fill(client, 50)
+    loads = [Load(server, name) for name in "abc"]
+    time.sleep(0.5)
+    for number in range(4):
+        before = [(set(load.pushed), set(load.tried), set(load.deleted)) for load in loads]
+        made = backup(server, tmp_path / "place")
+        after = [(set(load.pushed), set(load.tried)) for load in loads]
+        copy = restored(laterd, tmp_path, tmp_path / "place" / made["backup"], f"copy{number}")
+        with Client(copy.port) as client:
+            jobs = {job["id"] for job in listing(client) if "state" in job}
+            assert set(keep) <= jobs
+            assert client.get("/v1/topics/t").json()["settings"] == {"retry": ["60s"]}
+            for (pushed, _, deleted), (pushed_after, tried) in zip(before, after):
+                assert pushed - tried <= jobs
+                assert not deleted & jobs
+                mine = {job for job in jobs if job[0] == min(pushed)[0] and "-" in job}
+                assert len(mine - pushed_after) <= 1  # one may be under way
+            assert client.job(keep[7], method="GET").json()["body"] == "7 " + "x" * 2000
+        copy.kill()
+    for load in loads:
+        load.end()
+
+
+def test_a_backup_has_all_that_a_listing_shows(laterd, tmp_path):
+    server = laterd(SMALL)
+    with Client(server.port) as client:
+        fill(client, 30)
+        for number in range(4):
+            client.push_id("dead", id=f"d{number}", state="buried", body={"n": number})
+        client.push_id("url", id="u", due=FAR, key="k", headers={"X-A": "1"}, retry=["1h", "2h"])
+        client.post("/v1/topics/p/pause", create=True)
+        before = text_of(listing(client))
+    backup(server, tmp_path / "place", "--verify")
+    copy = restored(laterd, tmp_path, tmp_path / "place")
+    with Client(copy.port) as client:
+        assert text_of(listing(client)) == before
+        fresh = client.push_id("t", due=FAR)
+    with Client(server.port) as client:
+        since = client.push_id("t", due=FAR)
+    assert int(fresh[1:]) > int(since[1:]) + 1_000_000, "no number is given by both"
+
+
+def test_a_second_backup_copies_only_what_is_new(laterd, tmp_path):
+    server = laterd(SMALL)
+    place = tmp_path / "place"
+    with Client(server.port) as client:
+        fill(client, 600)
+        first = backup(server, place, "--copy")
+        assert first["linked_bytes"] == first["kept_bytes"] == 0
+        assert first["copied_bytes"] > 1_000_000
+        fill(client, 100)
+        second = backup(server, place, "--copy")
+    assert second["kept_bytes"] > 1_000_000
+    assert second["copied_bytes"] < 700_000  # the last segment, and one or two that are new
+    linked = backup(server, place)
+    assert linked["linked_bytes"] >= second["kept_bytes"] and linked["kept_bytes"] == 0
+    oldest = sorted(glob.glob(str(place / "2*")))
+    assert len(oldest) == 3
+    backup(server, place, "--keep", 2)
+    assert len(glob.glob(str(place / "2*"))) == 2 and not os.path.exists(oldest[0])
+    for one in glob.glob(str(place / "2*")):
+        assert later("verify", one).returncode == DONE
+    done = later("verify", place)
+    assert done.returncode == DONE and "the newest backup" in done.stderr
+
+
+def test_a_backup_of_a_stopped_store_asks_no_server(laterd, tmp_path):
+    server = laterd(SMALL)
+    with Client(server.port) as client:
+        fill(client, 20)
+        before = text_of(listing(client))
+    assert server.stop() == 0
+    done = later("backup", tmp_path / "place", "-s", "127.0.0.1:1")
+    assert done.returncode == UNREACHABLE and "--data-dir" in done.stderr
+    assert later("backup", "--data-dir", server.data, tmp_path / "place").returncode == DONE
+    copy = restored(laterd, tmp_path, tmp_path / "place")
+    with Client(copy.port) as client:
+        assert text_of(listing(client)) == before
+
+
+def test_a_backup_that_is_killed_leaves_none_that_looks_whole(laterd, tmp_path):
+    server = laterd(SMALL)
+    place = tmp_path / "place"
+    with Client(server.port) as client:
+        fill(client, 300)
+    process = subprocess.Popen([LATER, "backup", "--copy", "--rate", "100K", "--data-dir", server.data,
+                                place])
+    assert eventually(lambda: glob.glob(str(place / "incomplete" / "wal-*")))
+    done = later("backup", place, server=server)
+    assert done.returncode == CONFLICT and "another backup" in done.stderr
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert os.listdir(place / "incomplete") and not glob.glob(str(place / "2*"))
+    done = later("restore", place, tmp_path / "no")
+    assert done.returncode == NOTHING and "no whole backup" in done.stderr
+    done = later("restore", place / "incomplete", tmp_path / "no")
+    assert done.returncode == NOTHING and not os.path.exists(tmp_path / "no")
+    backup(server, place)
+    assert not os.path.exists(place / "incomplete")
+    restored(laterd, tmp_path, place)
+
+
+def test_a_server_that_is_killed_under_a_backup_does_not_spoil_it(laterd, tmp_path):
+    server = laterd(SMALL)
+    with Client(server.port) as client:
+        keep = fill(client, 300)
+    process = subprocess.Popen([LATER, "backup", "--copy", "--rate", "500K", "--data-dir", server.data,
+                                tmp_path / "place"], stdout=subprocess.PIPE)
+    assert eventually(lambda: glob.glob(str(tmp_path / "place" / "incomplete" / "wal-*")))
+    server.kill()
+    server.start()
+    with Client(server.port) as client:
+        for job in keep:
+            client.job(job, method="DELETE")
+        fill(client, 200)
+    assert process.wait(30) == DONE
+    process.stdout.close()
+    copy = restored(laterd, tmp_path, tmp_path / "place")
+    with Client(copy.port) as client:
+        assert {job["id"] for job in listing(client) if "state" in job} == set(keep)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    with small_disk_at(tmp_path / "small", 2) as path:
+        yield path
+
+
+@ROOT_ONLY
+def test_a_full_disk_leaves_the_backups_that_are_there(laterd, tmp_path, small_disk):
+    server = laterd(SMALL)
+    place = small_disk / "place"
+    with Client(server.port) as client:
+        fill(client, 50)
+        first = backup(server, place)
+        assert first["linked_bytes"] == 0  # another file system
+        keep = text_of(listing(client))
+        fill(client, 2000)
+        done = later("backup", place, server=server)
+        assert done.returncode == REFUSED and "No space left" in done.stderr
+    assert [name for name in os.listdir(place) if name != "LOCK"] == [first["backup"]]
+    copy = restored(laterd, tmp_path, place)
+    with Client(copy.port) as client:
+        assert text_of(listing(client)) == keep
+
+
+def test_restore_refuses_what_it_would_spoil_and_says_what_is_damaged(laterd, tmp_path):
+    server = laterd(SMALL)
+    place = tmp_path / "place"
+    with Client(server.port) as client:
+        fill(client, 300)
+    made = place / backup(server, place, "--copy")["backup"]
+    busy = tmp_path / "busy"
+    busy.mkdir()
+    (busy / "file").write_text("mine")
+    done = later("restore", made, busy)
+    assert done.returncode == CONFLICT and "not an empty directory" in done.stderr
+    assert later("restore", place, made / "in").returncode == CONFLICT
+    assert later("restore", tmp_path / "nowhere", tmp_path / "to").returncode == NOTHING
+    segment = sorted(glob.glob(str(made / "wal-*")))[0]
+    with open(segment, "r+b") as file:
+        file.seek(20_000)
+        byte = file.read(1)
+        file.seek(20_000)
+        file.write(bytes([byte[0] ^ 1]))
+    done = later("restore", made, tmp_path / "to")
+    assert done.returncode == WRONG, done.stderr
+    assert os.path.basename(segment) in done.stderr and "later salvage" in done.stderr
+    os.truncate(segment, 4096)
+    done = later("restore", made, tmp_path / "other")
+    assert done.returncode == REFUSED and "not whole" in done.stderr
+    os.unlink(segment)
+    assert later("restore", made, tmp_path / "third").returncode == REFUSED
+
+
+def test_a_half_restored_store_does_not_open(laterd, tmp_path):
+    server = laterd(SMALL)
+    with Client(server.port) as client:
+        fill(client, 20)
+    made = tmp_path / "place" / backup(server, tmp_path / "place")["backup"]
+    os.unlink(made / "MANIFEST")
+    assert later("restore", made, tmp_path / "half").returncode == WRONG
+    half = Laterd(tmp_path / "server", SMALL, data=str(tmp_path / "half"))
+    with pytest.raises(Exception, match="no manifest"):
+        half.start()
+
+
+def test_a_backup_says_what_it_cannot_back_up(laterd, tmp_path):
+    server = laterd(SMALL)
+    done = later("backup", os.path.join(server.data, "in"), server=server)
+    assert done.returncode == CONFLICT and "in the other" in done.stderr
+    done = later("backup", "--data-dir", tmp_path, tmp_path / "place")
+    assert done.returncode == NOTHING
+    assert later("backup", "--keep", 0, tmp_path / "place").returncode == USAGE
+    assert later("backup", "--rate", "fast", tmp_path / "place").returncode == USAGE
+    with Redis() as redis:
+        shared = laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url}})
+        done = later("backup", tmp_path / "place", server=shared)
+    assert done.returncode == CONFLICT and "in Redis" in done.stderr and "export" in done.stderr
+    assert not os.path.exists(tmp_path / "place")

@@ -1,0 +1,259 @@
+"""later export and later import: a whole queue as lines of JSON, from engine to engine."""
+
+import json
+import subprocess
+import threading
+import time
+
+import pytest
+from golden import listing
+from process import LATER
+from redis import REDIS_SERVER, Redis
+from wire import Client
+
+DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
+FAR = "2200-01-01T00:00:00.123457Z"
+
+pytestmark = [pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server"),
+              pytest.mark.embedded("it chooses its engines by itself")]
+
+
+def later(server, *words, text=None, seconds=120):
+    return subprocess.run([LATER, "-s", f"127.0.0.1:{server.port}", *map(str, words)], text=True,
+                          capture_output=True, timeout=seconds, check=False, input=text)
+
+
+def exported(server, *words):
+    done = later(server, "export", *words)
+    assert done.returncode == DONE, done.stderr
+    return done.stdout
+
+
+def imported(server, text, *words, code=DONE):
+    done = later(server, "import", "--json", *words, text=text)
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(name="redis", scope="module")
+def redis_server():
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture(name="servers")
+def all_servers(laterd, redis):
+    """Embedded, on Redis, and embedded again: all three are empty."""
+    made = []
+    for kind in ("embedded", "redis", "embedded"):
+        config = {"push": {"job_targets": "any"}, "engine": {"engine": kind},
+                  "limits": {"body_bytes": "4M"}}
+        if kind == "redis":
+            config["redis"] = {"url": redis.url, "prefix": f"q{time.monotonic_ns()}"}
+        made.append(laterd(config))
+    return made
+
+
+def fill(client):
+    """Jobs in every state, and everything that a job and a topic can have."""
+    for number in range(30):
+        client.push_id("delayed", due=FAR, body={"n": number}, priority=number * 1000003)
+    client.push_id("delayed", id="order/ä \"1\"", due=FAR, body="a client's \u2028 id\n\u0001")
+    client.push_id("delayed", id="x" * 255, due=FAR, body_base64="AAECA//+", ttr="250us")
+    client.push_id("delayed", id="typed", due=FAR, body="<a/>", content_type="text/xml", ttr="90s")
+    client.push_id("delayed", id="empty", due=FAR)
+    for length in (60_000, 70_000, 1_200_000):
+        client.push_id("large", id=f"large-{length}", due=FAR, body="é" * (length // 2))
+    client.request("POST", "/v1/topics/delayed/jobs",
+                   b'{"id":"exact","due":"2200-01-01T00:00:00Z","body":{"b": 1.0, "a":'
+                   b'123456789012345678901234567890,"b":[1e3 ,"\\u0041"]}}',
+                   {"Content-Type": "application/json"})
+    client.request("PUT", "/v1/topics/settings", retry="alipay", ttr="17s", concurrency=3)
+    client.push_id("settings", id="no schedule", due=FAR, retry=[], body="x")
+    client.push_id("settings", id="the topic's", due=FAR, body="y")
+    client.push_id("sent", id="u", due=FAR, url="https://example.org/a?b=c", key="k/1",
+                   headers={"X-A": "1", "X-B": "ü"}, biz_key="biz", tags=["t1", "t2"], retry=["1ms", "500us"])
+    client.push_id("sent", id="ranked", due=FAR, rank=5, subtopic="s")
+    for number in range(7):
+        client.push_id("ready", id=f"r{6 - number}", body=f"{number}", ttr="2h")
+        time.sleep(0.002)
+    client.push_id("retried", id="retried", retry=["2s", "3h", "4h"], body="again")
+    for _ in range(2):
+        job, = client.reserve("retried", wait="10s")
+        client.job("retried", "release", lease=job["lease"], reason="it failed", code=503)
+    for number in range(4):
+        client.push_id("buried", id=f"dead-{number}", body={"n": number})
+    for job in client.reserve_all("buried", 3):
+        client.job(job["id"], "bury", lease=job["lease"])
+    client.post("/v1/topics/buried/pause", **{"for": "10h"})
+    client.post("/v1/topics/paused,empty/pause", create=True)
+
+
+OF_A_MOVE = ("last_failure", "lease", "deadline", "deadline_ms")
+
+
+def all_of(client, renamed=None):
+    """What the API tells of all jobs and topics, but for what cannot be brought along."""
+    jobs, topics = {}, {}
+    for line in listing(client):
+        if "state" in line:
+            jobs[line["id"]] = {key: line[key] for key in line if key not in OF_A_MOVE}
+        elif "paused" in line:
+            topics[line["name"]] = {key: line[key] for key in line if key != "paused_until"}
+    for name, topic in topics.items():
+        answer = client.get(f"/v1/topics/{name}").json()
+        topic["settings"] = answer.get("settings")
+        topic["paused until"] = answer.get("paused_until", "")[:18]
+    for old, new in (renamed or {}).items():
+        jobs[new] = {**jobs.pop(old), "id": new}
+    return topics, jobs
+
+
+def order_of(client):
+    return [job["id"] for job in client.reserve_all("ready", 7)]
+
+
+def test_a_whole_queue_goes_from_embedded_to_redis_and_back(servers, tmp_path):
+    first, second, third = servers
+    with Client(first.port) as a, Client(second.port) as b, Client(third.port) as c:
+        fill(a)
+        text = exported(first)
+        told = imported(second, text, "--map", tmp_path / "map")
+        with open(tmp_path / "map", encoding="utf-8") as file:
+            renamed = dict(line.rstrip("\n").rsplit("\t", 1) for line in file)
+        renamed = {old: new for old, new in renamed.items() if old != new}
+        assert told["renamed"] == len(renamed) == 30
+        assert told["refused"] == told["kept"] == told["bad_lines"] == 0
+        assert told["created"] == told["jobs"] and told["notes_left_out"] == 1
+        wanted = all_of(a, renamed)
+        assert len(wanted[1]) == told["jobs"] > 50
+        assert all_of(b) == wanted
+        again = imported(second, text)
+        assert again["created"] == 0 and again["kept"] == told["jobs"]
+        assert again["configured"] == again["other_settings"] == 0
+        pipe = later(third, "import", "--json", text=exported(second))
+        assert pipe.returncode == DONE and json.loads(pipe.stdout.splitlines()[-1])["renamed"] == 0
+        assert all_of(c) == wanted
+        assert b'{"b": 1.0, "a":123456789012345678901234567890,"b":[1e3 ,"\\u0041"]}' in \
+            c.get("/v1/jobs/exact").body
+        assert exported(third).splitlines()[1:-1] != []
+        assert order_of(c) == order_of(b) == order_of(a) == [f"r{6 - n}" for n in range(7)]
+        for client in (a, b, c):  # the schedule goes on where it was: after the third failure 4h
+            client.job("retried", "run")
+            job, = client.reserve("retried")
+            assert job["attempt"] == 3 and job["failures"] == 2
+            client.job("retried", "release", lease=job["lease"])
+            job = client.job("retried", method="GET").json()
+            assert job["failures"] == 3 and 14_000_000 < job["due_ms"] - time.time() * 1000 < 14_401_000
+
+
+def test_reserved_jobs_come_along_and_can_be_taken(servers):
+    first, second, _ = servers
+    with Client(first.port) as a, Client(second.port) as b:
+        for number in range(5):
+            a.push_id("t", id=f"j{number}", body=number)
+        held = [job["id"] for job in a.reserve_all("t", 3)]
+        told = imported(second, exported(first))
+        assert told["reserved"] == 3 and told["created"] == 5
+        taken = b.reserve_all("t", 5)
+        assert {job["id"] for job in taken} == {f"j{n}" for n in range(5)}
+        assert {job["id"] for job in taken if job["attempt"] == 2} == set(held)
+
+
+def test_an_export_of_some_topics_is_of_those(servers):
+    first, *_ = servers
+    with Client(first.port) as client:
+        for topic in ("a", "b c", "d"):
+            client.push_id(topic, id=f"of {topic}", due=FAR)
+    lines = [json.loads(line) for line in exported(first, "b c", "d").splitlines()]
+    assert [line["job"]["id"] for line in lines if "job" in line] == ["of b c", "of d"]
+    assert lines[0]["later"]["format"] == 1
+    assert lines[-1]["end"] == {"topics": 2, "jobs": 2, "ended": 0, "damaged": 0}
+    done = later(first, "export", "nowhere")
+    assert done.returncode == NOTHING and '"end"' not in done.stdout
+    done = later(first, "import", "--dry-run", text="\n".join(map(json.dumps, lines)) + "\n")
+    assert done.returncode == DONE and "2 jobs; nothing was sent" in done.stdout
+
+
+def test_an_export_that_is_not_whole_is_told_and_can_be_run_again(servers):
+    first, second, _ = servers
+    with Client(first.port) as client:
+        client.push_many("t", [{"id": f"j{n}", "due": FAR} for n in range(900)])
+    text = exported(first)
+    cut = text[:len(text) // 2]
+    told = imported(second, cut, code=WRONG)
+    assert 350 < told["created"] < 550
+    told = imported(second, text[:text.index('{"end"')], code=WRONG)
+    assert told["created"] + told["kept"] == 900
+    assert imported(second, text)["kept"] == 900
+
+
+def test_what_is_no_export_is_refused_by_its_line(servers):
+    first, *_ = servers
+    done = later(first, "import", text="hello\n")
+    assert done.returncode == WRONG and "line 1" in done.stderr
+    start = exported(first).splitlines()[0]
+    done = later(first, "import", text='{"later":{"format":2}}\n')
+    assert done.returncode == REFUSED and "newer" in done.stderr
+    bad = [start, '{"job":{"id":"a"}}', '{"job":{"id":"a","topic":"t","state":"ready","ttr_ms":"x"',
+           '{"job":{"id":"a","topic":"t","state":"delayed","due":"' + FAR + '","colour":1}}',
+           '{"job":{"id":"@9","topic":"t","state":"ready"}}', '{"other":{}}', '',
+           '{"job":{"id":"b","topic":"t","state":"delayed","due":"' + FAR + '"}}',
+           '{"end":{"jobs":2}}', ""]
+    done = later(first, "import", "--json", text="\n".join(bad))
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == REFUSED, done
+    assert told["created"] == 1 and told["refused"] == 1 and told["bad_lines"] == 4
+    for line in (2, 3, 5, 6):
+        assert f"line {line}: " in done.stderr
+    assert "colour" in done.stderr
+
+
+def test_other_settings_are_kept_and_said(servers):
+    first, second, _ = servers
+    with Client(first.port) as a, Client(second.port) as b:
+        a.request("PUT", "/v1/topics/t", retry=["1m"])
+        b.request("PUT", "/v1/topics/t", retry=["2m"])
+        text = exported(first)
+        done = later(second, "import", text=text)
+        assert done.returncode == DONE and "other settings" in done.stderr
+        assert b.get("/v1/topics/t").json()["settings"] == {"retry": ["120s"]}
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["embedded", "redis"])
+def test_an_export_under_load_has_every_job_that_stays(servers, which):
+    server = servers[which]
+    ended = threading.Event()
+
+    def work(name, held):
+        """Jobs come and go, and those that were held go back, ready or delayed."""
+        number = 0
+        with Client(server.port) as one:
+            while not ended.is_set():
+                number += 1
+                one.push_id("t", id=f"{name}-{number}", due=FAR)
+                one.job(f"{name}-{number}", method="DELETE")
+                if held:
+                    job = held.pop()
+                    one.job(job["id"], "release", lease=job["lease"],
+                            delay=["0ms", "1h"][number % 2])
+
+    with Client(server.port) as client:
+        stay = [f"stay-{n}" for n in range(3000)]
+        for at in range(0, 3000, 500):
+            client.push_many("t", [{"id": job, "body": job, **({"due": FAR} if n % 3 else {})}
+                                   for n, job in enumerate(stay[at:at + 500])])
+        threads = [threading.Thread(target=work, args=(name, client.reserve_all("t", 200)))
+                   for name in "ab"]
+        client.post("/v1/topics/t/pause")
+        for thread in threads:
+            thread.start()
+        try:
+            text = exported(server)
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join()
+    found = [json.loads(line)["job"] for line in text.splitlines() if line.startswith('{"job"')]
+    assert {job["id"] for job in found} >= set(stay)
+    assert all(job["body"] == job["id"] for job in found if job["id"].startswith("stay"))

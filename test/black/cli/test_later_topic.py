@@ -1,0 +1,160 @@
+"""later topic, attempts, replay, and what push, release and bury say for them."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from process import LATER
+from wire import eventually
+
+DONE, NOTHING, USAGE, CONFLICT, REFUSED = range(5)
+
+
+@pytest.fixture
+def later(shared):
+    def run(*words, **options):
+        environment = dict(os.environ, LATER_SERVER=f"http://127.0.0.1:{shared.port}")
+        return subprocess.run([LATER, *words], env=environment, capture_output=True, text=True,
+                              timeout=30, check=False, **options)
+    return run
+
+
+def settings(client, topic, wanted):
+    """Until they are those: on Redis a daemon is told of them."""
+    assert eventually(lambda: client.get(f"/v1/topics/{topic}").json().get("settings") == wanted)
+
+
+def test_set_changes_what_its_options_name_and_leaves_the_rest(client, later, topic):
+    done = later("topic", "set", topic, "--retry", "alipay", "--attempts", "3", "--jitter", "0.5")
+    assert done.returncode == DONE and done.stdout.startswith("version "), done
+    settings(client, topic, {"retry": "alipay", "attempts": 3, "jitter": 0.5})
+    done = later("topic", "set", topic, "--url", "https://a.example/", "--sign", "$A", "--sign", "$B",
+                 "--header", "X-A: 1", "--success-body", "ok", "--rate", "5/m", "--paused")
+    assert done.returncode == DONE, done
+    target = {"type": "http", "url": "https://a.example/", "headers": {"X-A": "1"}, "sign": ["$A", "$B"],
+              "success": {"body": "ok"}}
+    settings(client, topic, {"target": target, "retry": "alipay", "attempts": 3, "jitter": 0.5,
+                             "rate": "5/m", "paused": True})
+    assert later("topic", "set", topic, "--resumed", "--retry", "1s,2m", "--key-concurrency", "2",
+                 "--key-rate", "1/10s").returncode == DONE
+    settings(client, topic, {"target": target, "retry": ["1s", "120s"], "attempts": 3, "jitter": 0.5,
+                             "rate": "5/m", "key_concurrency": 2, "key_rate": "1/10s"})
+    shown = later("topics", topic).stdout.splitlines()
+    assert "key_concurrency 2" in shown and "key_rate  1/10s" in shown, shown
+
+
+def test_set_from_a_file_replaces_all(client, later, topic, tmp_path):
+    assert later("topic", "set", topic, "--attempts", "3").returncode == DONE
+    path = tmp_path / "settings.json"
+    path.write_text('{"retry":{"min":"1s","attempts":3}}')
+    assert later("topic", "set", topic, "--file", str(path)).returncode == DONE
+    settings(client, topic, {"retry": ["1s", "2s"]})
+    assert later("topic", "set", topic, "--file", "-", input='{"order":"key"}').returncode == DONE
+    settings(client, topic, {"order": "key"})
+    assert later("topic", "set", topic, "--file", "-", input="[]").returncode == USAGE
+    assert later("topic", "set", topic).returncode == USAGE
+    assert later("topic", "mend", topic).returncode == USAGE
+
+
+def test_a_version_may_be_asked_for(client, later, topic):
+    version = json.loads(later("topic", "set", topic, "--attempts", "3", "--json").stdout)["version"]
+    settings(client, topic, {"attempts": 3})
+    stale = later("topic", "set", topic, "--attempts", "4", "--if-version", str(version - 1))
+    assert stale.returncode == CONFLICT and f"it is {version} now" in stale.stderr
+    assert later("topic", "unset", topic, "--if-version", str(version - 1)).returncode == CONFLICT
+    assert later("topic", "set", topic, "--attempts", "4", "--if-version", str(version)).returncode == DONE
+
+
+def test_show_and_unset(client, later, topic):
+    assert later("topic", "show", topic).returncode == NOTHING
+    later("topic", "set", topic, "--attempts", "3", "--jitter", "0.2")
+    settings(client, topic, {"attempts": 3})
+    shown = later("topic", "show", topic)
+    version, text = shown.stdout.split("\n", 1)
+    assert version.startswith("version ") and json.loads(text) == {"attempts": 3}
+    assert later("topic", "unset", topic).stdout == "no settings\n"
+    assert eventually(lambda: "settings" not in client.get(f"/v1/topics/{topic}").json())
+    client.push(topic)
+    assert later("topic", "show", topic).returncode == NOTHING
+
+
+def test_what_the_server_refuses_names_the_field(later, topic):
+    refused = later("topic", "set", topic, "--url", "ftp://a/")
+    assert refused.returncode == REFUSED and "http://" in refused.stderr
+    assert later("topic", "set", topic, "--sign", "whsec_abc").returncode == REFUSED
+
+
+def test_topic_delete_deletes_settings_and_jobs(client, later, topic):
+    later("topic", "set", topic, "--attempts", "3")
+    settings(client, topic, {"attempts": 3})
+    client.push(topic)
+    assert later("topic", "delete", topic).returncode != DONE  # nobody can be asked
+    done = later("topic", "delete", topic, "--yes")
+    assert done.returncode == DONE, done
+    assert client.get(f"/v1/topics/{topic}").status == 404
+
+
+def test_a_test_without_a_target_is_a_conflict(later, topic):
+    assert later("topic", "test", topic, "hello").returncode == CONFLICT
+
+
+def test_push_takes_names_levels_and_what_deliveries_need(client, later, topic):
+    done = later("push", topic, "x", "--retry", "zing", "--level", "3", "--key", "k", "--header", "A: b",
+                 "--header", "C:d", "--json")
+    assert done.returncode == DONE, done
+    job = json.loads(done.stdout)
+    assert job["retry"] == [5000, 10000, 60000, 300000, 1800000] and job["state"] == "delayed"
+    shown = json.loads(later("get", job["id"], "--json").stdout)
+    assert shown["key"] == "k" and shown["headers"] == {"A": "b", "C": "d"}
+    refused = later("push", topic, "x", "--url", "https://a.example/")
+    assert refused.returncode == REFUSED and "type http" in refused.stderr
+    assert later("push", topic, "x", "--header", "A").returncode == USAGE
+    assert later("push", topic, "x", "--level", "3", "--delay", "1s").returncode == USAGE
+    assert later("push", topic, "x", "--retry", '{"min":"1s","attempts":3}').returncode == DONE
+
+
+def test_attempts_and_replay_show_and_find_what_consumers_said(client, later, topic):
+    for number, code in enumerate(("503", "404")):
+        client.push(topic, id=f"{topic}-{number}")
+        job, = client.reserve(topic)
+        assert later("bury", job["id"], "--lease", job["lease"], "--reason", "no connection", "--code",
+                     code).returncode == DONE
+    shown = later("attempts", f"{topic}-0")
+    assert "503" in shown.stdout and "no connection" in shown.stdout
+    assert later("replay", topic, "--code", "500").returncode == NOTHING
+    replayed = later("replay", topic, "--code", "5xx", "--since", "1h")
+    assert replayed.stdout == "kicked 1 of 2 buried jobs\n"
+    assert client.get(f"/v1/jobs/{topic}-0").json()["state"] == "ready"
+    client.push(topic + "-none", id=f"{topic}-2")
+    assert later("attempts", f"{topic}-2").returncode == NOTHING
+
+
+def test_get_shows_the_schedule_what_it_carries_and_the_last_failure(client, later, topic):
+    job_id = f"{topic}-job"
+    done = later("push", topic, "x", "--id", job_id, "--retry", "1s,2m", "--key", "k", "--header", "A: b")
+    assert done.returncode == DONE
+    job, = client.reserve(topic)
+    done = later("bury", job_id, "--lease", job["lease"], "--reason", "the bank is closed", "--code", "7")
+    assert done.returncode == DONE
+    lines = later("get", job_id).stdout.splitlines()
+    assert "retry     1.0 s, 2m 0s" in lines and "key       k" in lines and 'headers   {"A":"b"}' in lines
+    failed, = [line for line in lines if line.startswith("failed ")]
+    assert failed.endswith("code 7: the bank is closed"), failed
+
+
+def test_topics_shows_where_a_topic_sends_to_and_that_it_is_paused(client, later, topic):
+    done = later("topic", "set", topic, "--url", "https://a.example/", "--retry", "alipay", "--rate", "5/m", "--paused")
+    assert done.returncode == DONE
+    assert eventually(lambda: "PAUSED" in later("topics", topic).stdout)
+    lines = later("topics", topic).stdout.splitlines()
+    assert "target    http https://a.example/" in lines and "retry     alipay" in lines and "rate      5/m" in lines
+    assert any(f"later topic set {topic} --resumed" in line for line in lines)
+    wanted = {"target": {"type": "redis", "broker": "r", "kind": "list", "key": "k"}}
+    assert later("topic", "set", topic, "--file", "-", input=json.dumps(wanted)).returncode == DONE
+    settings(client, topic, wanted)
+    client.push(topic, id=f"{topic}-waits")
+    assert eventually(lambda: client.get(f"/v1/topics/{topic}").json().get("held") == "sink")
+    shown = later("topics", topic).stdout
+    assert "target    redis  broker r  kind list  key k" in shown.splitlines()
+    assert "held      nothing sends to it now: its [broker.NAME] is not configured" in shown

@@ -1,0 +1,144 @@
+"""The journal with the rest of laterd: two that lead in turn on one directory, and far jobs."""
+
+import re
+import signal
+
+import pytest
+
+from coordination import RedisService, until
+from journal import CURSORS, DELETED, LOGS, agree, differences, rows
+from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
+from ports import free_port
+from process import Laterd
+from wire import Client, Closed, eventually
+
+pytestmark = [NEEDED, pytest.mark.skipif(not RedisService.installed, reason="redis-server is not installed"),
+              pytest.mark.embedded("the journal follows the embedded log")]
+
+TIMEOUT_S = 2
+
+
+@pytest.fixture(scope="module", name="service")
+def a_service():
+    with RedisService() as running:
+        yield running
+
+
+@pytest.fixture(name="base")
+def a_base(maria, request):
+    name = "l" + str(abs(hash(request.node.name)) % 10**12)
+    yield maria.database(name), name
+    maria.run(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture(name="member")
+def a_member(service, tmp_path, request):
+    """Starts laterds of one election on one directory, with this journal."""
+    made = []
+
+    def start(url):
+        name = re.sub(r"\W", "-", request.node.name)[:60]
+        made.append(Laterd(tmp_path / f"laterd{len(made)}",
+                           {"member": {"url": service.url, "name": name, "timeout": f"{TIMEOUT_S}s"},
+                            "journal": {"url": url}},
+                           listeners=(f"127.0.0.1:{free_port()}",), data=str(tmp_path / "data")).start())
+        return made[-1]
+
+    yield start
+    for laterd in made:
+        laterd.kill()
+        print("\n".join(laterd.lines))
+
+
+def gauge(client, name):
+    for line in client.get("/metrics").body.decode().splitlines():
+        if line.startswith(f"laterd_{name} "):
+            return float(line.split()[1])
+    return None
+
+
+def caught_up(server, maria, base, topics=("t",)):
+    with Client(server.port, seconds=60) as client:
+        assert eventually(lambda: gauge(client, "journal_lag_batches") == 0, 60), client.get("/metrics").body
+        assert eventually(lambda: agree(client, topics, maria, base), 30, 0.2), \
+            differences(client, topics, maria, base)
+
+
+def serves(laterd):
+    try:
+        with Client(laterd.port, seconds=5) as client:
+            return client.get("/readyz").status == 200
+    except (Closed, OSError):
+        return False
+
+
+def some(client, round_):
+    jobs = [{"id": f"{round_}-{i}", "body": i, "delay": "1h"} for i in range(200)]
+    assert all(result["status"] == 201 for result in client.push_many("t", jobs))
+    assert client.job(f"{round_}-0", method="DELETE").status == 204
+
+
+def test_who_takes_over_goes_on_with_the_journal(member, maria, base):
+    url, name = base
+    servers = [member(url)]
+    until(lambda: serves(servers[0]), 30)
+    for round_ in range(3):
+        servers.append(member(url))
+        with Client(servers[round_].port) as client:
+            some(client, round_)
+        servers[round_].kill()
+        until(lambda: serves(servers[-1]), 30)
+    with Client(servers[-1].port) as client:
+        some(client, 3)
+    caught_up(servers[-1], maria, name)
+    assert maria.run(f"SELECT COUNT(*),COUNT(DISTINCT id,status) FROM {LOGS}", database=name)[0] == (804, 804)
+    assert maria.run(f"SELECT COUNT(*) FROM {CURSORS}", database=name)[0][0] == 1
+
+
+def test_who_stops_lets_another_lead_before_mysql_has_all(member):
+    maria = MariaDb().make().start()
+    try:
+        url = maria.database("slow")
+        first = member(url)
+        until(lambda: serves(first), 30)
+        second = member(url)
+        with Client(first.port) as client:
+            some(client, 0)
+            assert first.wait_log("journal_writes", 20)
+            maria.signal(signal.SIGSTOP)
+            some(client, 1)
+        first.signal(signal.SIGTERM)
+        until(lambda: serves(second), 30)
+        assert first.process.poll() is None  # it waits for MySQL still
+        maria.signal(signal.SIGCONT)
+        assert first.process.wait(timeout=30) == 0
+        with Client(second.port) as client:
+            some(client, 2)
+        caught_up(second, maria, "slow")
+        assert not first.events("journal_fenced") and not second.events("journal_fenced")
+    finally:
+        maria.stop()
+
+
+def test_far_jobs_are_in_the_journal(laterd, maria, base):
+    url, name = base
+    far = {"segment_bytes": "256K", "checkpoint_bytes": "256K", "recent_bytes": "64K", "horizon": "1m"}
+    server = laterd({"journal": {"url": url}, "store": far})
+    with Client(server.port, seconds=60) as client:
+        for block in range(3):
+            client.push_many("t", [{"id": f"{block}-{i}", "body": "x" * 500, "delay": "2h"} for i in range(500)])
+        client.push_many("u", [{"body": "x" * 3000, "delay": "1h"}] * 300)  # so that the log is cleaned
+        assert eventually(lambda: gauge(client, "far_jobs") > 500, 60)
+        assert client.job("0-0", method="DELETE").status == 204
+        assert client.job("0-1", "run").status < 300
+        assert client.job("0-2", method="PATCH", delay="3h").status < 300
+        assert client.push("t", id="0-3", body="another", delay="4h", if_exists="replace").status < 300
+    caught_up(server, maria, name, ("t", "u"))
+    server.kill()
+    server.start()
+    with Client(server.port, seconds=60) as client:
+        assert client.job("1-0", method="DELETE").status == 204
+    caught_up(server, maria, name, ("t", "u"))
+    found = rows(maria, name)
+    assert found["0-0"]["status"] == found["1-0"]["status"] == DELETED
+    assert found["0-3"]["body"] == "another"

@@ -1,0 +1,217 @@
+"""[journal] of a queue in Redis: one daemon of several writes it, and whatever happens to Redis is noticed.
+What is written is in test_journal.py, which runs with --engine=redis as well."""
+
+import pytest
+
+from journal import CURSORS, JOBS, LOGS, differences, rows
+from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
+from redis import Cluster, Connection, Redis
+from wire import Client, eventually
+
+pytestmark = [NEEDED]
+STREAMS = "laterd_journal_stream"
+
+
+@pytest.fixture(name="base")
+def a_base(maria, request):
+    name = "r" + str(abs(hash(request.node.name)) % 10**12)
+    maria.url_of = {**getattr(maria, "url_of", {}), name: maria.database(name)}
+    yield name
+    maria.run(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture(name="redis")
+def a_redis():
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture(name="daemon")
+def a_daemon(laterd, redis, maria, base):
+    """Starts a laterd on the test's queue: daemon(max_lag="1M", …); daemon(url="") has no journal."""
+    def start(partitions=4, **keys):
+        return laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": partitions},
+                       "journal": {"url": maria.url_of[base], **keys}})
+    return start
+
+
+def gauge(server, name):
+    with Client(server.port) as client:
+        for line in client.get("/metrics").body.decode().splitlines():
+            if line.startswith(f"laterd_{name} "):
+                return float(line.split()[1])
+    return None
+
+
+def is_equal(server, maria, base, topics=("t",)):
+    assert eventually(lambda: (CURSORS,) in maria.run("SHOW TABLES", database=base) and
+                      maria.run(f"SELECT 1 FROM {CURSORS}", database=base), 20)
+    with Client(server.port) as client:
+        equal = eventually(lambda: not differences(client, topics, maria, base), 20, 0.2)
+        assert equal, differences(client, topics, maria, base)
+
+
+def push(server, names, **options):
+    with Client(server.port) as client:
+        client.push_many("t", [{"id": name, "body": "x", "delay": "1h", **options} for name in names])
+
+
+def the_one(servers):
+    """Which of them writes."""
+    found = []
+    assert eventually(lambda: found.extend(s for s in servers if gauge(s, "journal_leads") == 1) or found, 15)
+    return found[0]
+
+
+def test_all_changes_are_written_whichever_daemon_made_them(daemon, maria, base):
+    servers = [daemon(), daemon(), daemon(url="")]
+    for number, server in enumerate(servers):
+        push(server, [f"{number}-{i}" for i in range(100)])
+    with Client(servers[2].port) as client:
+        assert client.job("0-7", method="DELETE").status == 204
+    is_equal(servers[0], maria, base)
+    assert sum(gauge(server, "journal_leads") or 0 for server in servers) == 1
+    assert maria.run(f"SELECT COUNT(*) FROM {LOGS}", database=base)[0][0] == 301
+
+
+def test_another_daemon_goes_on_when_the_one_is_killed_or_ends(daemon, maria, base):
+    servers = [daemon(), daemon()]
+    push(servers[0], [f"a{i}" for i in range(50)])
+    first = the_one(servers)
+    first.kill()
+    (left,) = [server for server in servers if server is not first]
+    push(left, [f"b{i}" for i in range(50)])
+    is_equal(left, maria, base)
+    back = daemon()
+    left.stop()
+    push(back, [f"c{i}" for i in range(50)])
+    is_equal(back, maria, base)
+    assert maria.run(f"SELECT COUNT(*),COUNT(DISTINCT id) FROM {LOGS}", database=base)[0] == (150, 150)
+
+
+def test_who_is_fenced_off_goes_on_if_it_is_its_turn_still(daemon, maria, base):
+    server = daemon()
+    push(server, ["a"])
+    is_equal(server, maria, base)
+    maria.run(f"UPDATE {CURSORS} SET epoch=epoch+1", database=base)
+    push(server, ["b"])
+    assert server.wait_log("journal_fenced", 10)
+    is_equal(server, maria, base)
+    assert maria.run(f"SELECT COUNT(*) FROM {LOGS}", database=base)[0][0] == 2
+
+
+def test_what_was_written_is_gone_from_redis(daemon, maria, base, redis):
+    server = daemon(partitions=1)
+    for block in range(5):
+        push(server, [f"a{block}-{i}" for i in range(700)])
+    is_equal(server, maria, base)
+    connection = Connection(redis.port)
+    # The last one stays: by it the next reader knows that this is the history that MySQL has.
+    assert eventually(lambda: connection.call("ZLEXCOUNT", "{laterd:0}:o", "[j", "(k") == 1, 10)
+
+
+def refused(server, name):
+    with Client(server.port) as client:
+        answer = client.push("t", id=name, body="x" * 1000, delay="1h", if_exists="replace")
+        assert answer.status in (201, 503), answer
+        return answer.status == 503 and answer.json()["code"] == "journal_behind"
+
+
+def test_beyond_the_lag_all_daemons_refuse_pushes(daemon, laterd, redis):
+    maria = MariaDb().make().start()
+    try:
+        url = maria.database("lag")
+        server, other = daemon(partitions=1, url=url, max_lag="1M"), daemon(partitions=1, url="")
+        push(server, ["a"])
+        is_equal(server, maria, "lag")
+        maria.kill()
+        assert any(refused(server, f"j{i % 100}") for i in range(3000))
+        assert refused(other, "k")
+        with Client(other.port) as client:
+            assert client.job("a", method="DELETE").status == 204  # ends are taken
+        maria.start()
+        assert eventually(lambda: not refused(other, "k"), 30)
+        is_equal(server, maria, "lag")
+    finally:
+        maria.stop()
+
+
+def test_or_it_is_given_up_and_begun_again(daemon, redis):
+    maria = MariaDb().make().start()
+    keys = {"max_lag": "1M", "on_lag": "detach"}
+    try:
+        url = maria.database("lag")
+        server = daemon(partitions=1, url=url, **keys)
+        push(server, ["a"])
+        is_equal(server, maria, "lag")
+        maria.kill()
+        assert not any(refused(server, f"j{i % 100}") for i in range(3000))
+        maria.start()
+        assert server.wait_log("journal_out_of_step", 20)
+        connection = Connection(redis.port)
+        assert eventually(lambda: connection.call("ZLEXCOUNT", "{laterd:0}:o", "[j", "(k") == 1, 10)  # a new beginning
+        server.stop()
+        server = daemon(partitions=1, url=url, **keys)
+        assert server.wait_log("journal_out_of_step", 20)  # it has gaps
+        server.stop()
+        maria.run(f"DELETE FROM {CURSORS}", database="lag")
+        server = daemon(partitions=1, url=url, **keys)
+        assert server.wait_log("journal_begins", 20)
+        push(server, ["b"])
+        assert eventually(lambda: "b" in rows(maria, "lag"), 10)
+    finally:
+        maria.stop()
+
+
+def test_a_redis_that_was_emptied_is_another_queue(daemon, maria, base, redis):
+    server = daemon()
+    push(server, ["a"])
+    is_equal(server, maria, base)
+    Connection(redis.port).call("FLUSHALL")
+    assert eventually(lambda: server.wait_log("journal_of_another_store", 1), 20)
+    assert eventually(lambda: push(server, ["b"]) is None, 10)
+    assert set(rows(maria, base)) == {"a"}
+
+
+def test_a_redis_of_an_older_save_writes_nothing(daemon, maria, base, redis):
+    server = daemon(partitions=1)
+    push(server, ["a"])
+    is_equal(server, maria, base)
+    Connection(redis.port).call("SAVE")
+    push(server, ["b", "c"])
+    is_equal(server, maria, base)
+    redis.kill()
+    redis.start()
+    for name in ("d", "e", "f", "g"):
+        assert eventually(lambda name=name: not refused(server, name), 20)
+    assert server.wait_log("journal_out_of_step", 20)
+    assert maria.run(f"SELECT COUNT(*) FROM {JOBS}", database=base)[0][0] == 3
+
+
+def test_an_older_copy_of_mysql_is_noticed(daemon, maria, base):
+    server = daemon(partitions=1)
+    push(server, ["a"])
+    is_equal(server, maria, base)
+    (before,) = maria.run(f"SELECT entry,mark FROM {STREAMS}", database=base)
+    push(server, ["b"])
+    is_equal(server, maria, base)
+    push(server, ["c"])
+    is_equal(server, maria, base)
+    server.stop()
+    maria.run(f"UPDATE {STREAMS} SET entry={before[0]},mark={before[1]}", database=base)
+    server = daemon(partitions=1)
+    assert server.wait_log("journal_out_of_step", 20)
+
+
+def test_in_a_cluster_each_partition_has_its_entries(laterd, maria, base):
+    with Cluster(replicas=0) as cluster:
+        server = laterd({"engine": {"engine": "redis"}, "redis": {"url": cluster.url},
+                         "journal": {"url": maria.url_of[base]}})
+        with Client(server.port) as client:
+            for i in range(20):
+                client.push_many("t", [{"id": f"{i}-{j}", "body": "x", "delay": "1h"} for j in range(10)])
+            for i in range(20):
+                assert client.job(f"{i}-3", method="DELETE").status == 204
+        is_equal(server, maria, base)
+        assert maria.run(f"SELECT COUNT(*) FROM {STREAMS}", database=base)[0][0] == 16
+        assert maria.run(f"SELECT COUNT(*) FROM {LOGS}", database=base)[0][0] == 220

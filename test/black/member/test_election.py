@@ -1,0 +1,175 @@
+"""The contract of port/member.h on the real services: ZooKeeper, a row in MySQL (MariaDB), a key in
+Redis. One list of tests for all three; what a simulated service can show is in
+test/unit/member/election_test.c."""
+
+import signal
+
+import pytest
+from coordination import SERVICES, Candidate, boottime_us, until
+from patience import soon
+
+TIMEOUT_MS = 2000
+
+
+@pytest.fixture(scope="module", params=list(SERVICES))
+def service(request):
+    kind = SERVICES[request.param]
+    if not kind.installed:
+        pytest.skip(f"{kind.needs} is not installed")
+    with kind() as running:
+        running.kind = request.param
+        yield running
+
+
+@pytest.fixture
+def join(service, request):
+    """Starts a candidate of this test's own election."""
+    candidates = []
+
+    def start(number):
+        candidate = Candidate(service.url, f"http://node{number}",
+                              request.node.name.replace("[", "-").replace("]", "")[:60], TIMEOUT_MS)
+        candidates.append(candidate)
+        return candidate
+
+    yield start
+    for candidate in candidates:
+        candidate.close()
+    spans = sorted((begun, end, epoch) for candidate in candidates
+                   for epoch, begun, end in candidate.spans(boottime_us()))
+    for (_, end, epoch), (begun, _, later) in zip(spans, spans[1:]):
+        assert begun >= end, f"two held at the same time: {spans}"
+        assert later > epoch
+
+
+def leader_of(candidates):
+    held = [candidate for candidate in candidates if candidate.holds]
+    return held[0] if held else None
+
+
+def wait_leader(candidates, seconds=10):
+    until(lambda: leader_of(candidates), seconds)
+    return leader_of(candidates)
+
+
+def seconds_until_leader(candidates, most):
+    begun = boottime_us()
+    wait_leader(candidates, most)
+    return (boottime_us() - begun) / 1e6
+
+
+def test_one_leads_and_the_others_know_where_it_is(join):
+    candidates = [join(i) for i in range(3)]
+    leader = wait_leader(candidates)
+    others = [candidate for candidate in candidates if candidate is not leader]
+    until(lambda: all(other.leader == f"http://node{candidates.index(leader)}" for other in others), 10)
+    until(lambda: all(other.epoch == leader.epoch for other in others), 5)
+
+
+def test_kill_9_of_the_leader_is_taken_over_within_the_timeout_and_a_second(join):
+    candidates = [join(i) for i in range(3)]
+    leader = wait_leader(candidates)
+    until(lambda: all(candidate.epoch for candidate in candidates), 5)
+    leader.kill()
+    others = [candidate for candidate in candidates if candidate is not leader]
+    took = seconds_until_leader(others, 10)
+    soon(took, TIMEOUT_MS / 1000 + 1)
+    leader.holds = 0
+    leader.events.append(["lost", str(boottime_us() - int(took * 1e6))])
+
+
+def test_a_leader_that_ends_in_order_is_taken_over_at_once(join):
+    candidates = [join(i) for i in range(2)]
+    leader = wait_leader(candidates)
+    other = candidates[1 - candidates.index(leader)]
+    until(lambda: other.epoch, 5)
+    begun = boottime_us()
+    leader.tell("close")
+    until(lambda: other.holds, 5)
+    assert boottime_us() - begun < 500_000  # of it up to 0.1 s of polling; far below the time-out
+
+
+def test_who_resigns_rests(join):
+    candidates = [join(i) for i in range(2)]
+    leader = wait_leader(candidates)
+    other = candidates[1 - candidates.index(leader)]
+    until(lambda: other.epoch, 5)
+    leader.tell("resign 60000")
+    until(lambda: other.holds, 1)
+    assert not leader.holds
+
+
+def test_a_paused_leader_holds_nothing_when_it_wakes(join):
+    candidates = [join(i) for i in range(2)]
+    leader = wait_leader(candidates)
+    other = candidates[1 - candidates.index(leader)]
+    until(lambda: other.epoch, 5)
+    leader.freeze()
+    frozen = boottime_us()
+    until(lambda: other.holds, TIMEOUT_MS / 1000 + 2)
+    leader.thaw()
+    until(lambda: not leader.leads, 5)
+    until(lambda: not leader.holds, 5)
+    assert other.holds
+    # From the deadline on it did not hold; that it could not say so before it woke is no claim.
+    for words in leader.events:
+        if words[0] == "lost" and int(words[1]) > frozen:
+            words[1] = str(frozen)
+
+
+def test_a_service_that_is_away_longer_than_the_session_stops_the_leader(service, join):
+    candidates = [join(i) for i in range(2)]
+    wait_leader(candidates)
+    service.freeze()
+    try:
+        begun = boottime_us()
+        until(lambda: not leader_of(candidates), 5)
+        assert boottime_us() - begun < TIMEOUT_MS * 1000
+        until(lambda: all(not candidate.leads for candidate in candidates), 5)
+    finally:
+        service.thaw()
+    wait_leader(candidates, 15)
+
+
+def test_the_service_is_killed_and_started_again(service, join):
+    if service.kind == "zookeeper":
+        pytest.skip("one server without its peers: as frozen, above")
+    candidates = [join(i) for i in range(2)]
+    epoch = wait_leader(candidates).holds
+    service.kill()
+    until(lambda: not leader_of(candidates), 5)
+    service.start()
+    assert wait_leader(candidates, 15).holds > epoch
+
+
+def test_a_shorter_absence_ends_nothing(service, join):
+    candidates = [join(i) for i in range(2)]
+    leader = wait_leader(candidates)
+    epoch = leader.holds
+    service.freeze()
+    signal.sigtimedwait([], 0.4)
+    service.thaw()
+    begun = boottime_us()
+    until(lambda: boottime_us() - begun > 2 * TIMEOUT_MS * 1000, 10)
+    assert leader.holds == epoch
+
+
+def test_the_epoch_is_raised_above_what_a_store_has_seen(join):
+    leader = join(0)
+    until(lambda: leader.holds, 10)
+    leader.tell("raise 4711")
+    until(lambda: leader.holds == 4712, 5)
+
+
+def test_the_row_is_deleted_by_hand(service, join, request):
+    if service.kind == "zookeeper":
+        pytest.skip("in the simulator: ZooKeeper has no client for the shell here")
+    name = request.node.name.replace("[", "-").replace("]", "")[:60]
+    candidates = [join(i) for i in range(2)]
+    epoch = wait_leader(candidates).holds
+    until(lambda: all(candidate.epoch for candidate in candidates), 5)
+    if service.kind == "mysql":
+        service.run("DELETE FROM laterd_member")
+    else:
+        service.call("DEL", f"laterd:member:{name}")
+    until(lambda: any(candidate.holds > epoch for candidate in candidates), 10)

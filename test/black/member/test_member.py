@@ -1,0 +1,385 @@
+"""[member]: one laterd of several leads and serves, the others wait. On a Redis that elects; what the
+services differ in is in test_election.py. The embedded engine unless a test says otherwise."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+from coordination import RedisService, until
+from patience import soon
+from ports import free_port
+from process import LATER, LATERD, ROOT, DidNotStart, Laterd
+from wire import Client, Closed
+
+TIMEOUT_S = 2
+
+pytestmark = [pytest.mark.skipif(not RedisService.installed, reason="redis-server is not installed"),
+              pytest.mark.embedded("starts its own Redis, and chooses the engine itself")]
+
+
+@pytest.fixture(scope="module", name="service")
+def a_service():
+    with RedisService() as running:
+        yield running
+
+
+@pytest.fixture(name="member")
+def a_member(service, tmp_path, request):
+    """Makes laterds of this test's own election, with one data directory."""
+    made = []
+
+    def make(config=None, beanstalk=(), **options):
+        number = len(made)
+        name = re.sub(r"\W", "-", request.node.name)[:60]
+        whole = {"member": {"url": service.url, "name": name, "timeout": f"{TIMEOUT_S}s"},
+                 **(config or {})}
+        laterd = Laterd(tmp_path / f"laterd{number}", whole,
+                        listeners=(f"127.0.0.1:{free_port()}",), data=str(tmp_path / "data"),
+                        beanstalk=beanstalk, **options)
+        made.append(laterd)
+        return laterd
+
+    yield make
+    for laterd in made:
+        if laterd.process and laterd.process.poll() is None:
+            laterd.signal(signal.SIGCONT)
+            laterd.kill()
+
+
+def ask(laterd, path):
+    try:
+        with Client(laterd.port, seconds=5) as client:
+            return client.get(path)
+    except (Closed, OSError):
+        return None
+
+
+def serves(laterd):
+    answer = ask(laterd, "/readyz")
+    return answer is not None and answer.status == 200
+
+
+def cluster(laterd):
+    answer = ask(laterd, "/v1/cluster")
+    return answer.json() if answer else {}
+
+
+def two(member, **options):
+    """(leader, the one that waits and knows it)"""
+    first, second = member(**options), member(**options)
+    first.start()
+    until(lambda: serves(first), 3 * TIMEOUT_S)
+    second.start()
+    until(lambda: cluster(second).get("leader") == f"http://127.0.0.1:{first.port}", 5)
+    return first, second
+
+
+def test_one_serves_and_the_other_says_who(member):
+    leader, waits = two(member)
+    assert ask(waits, "/healthz").status == 200
+    ready = ask(waits, "/readyz")
+    assert ready.status == 503 and f"127.0.0.1:{leader.port}" in ready.text
+    metrics = ask(waits, "/metrics").text
+    assert "laterd_member_leads 0\n" in metrics and "laterd_ready 0\n" in metrics
+    assert "laterd_member_leads 1\n" in ask(leader, "/metrics").text
+    said = cluster(waits)
+    assert (said["role"], said["serving"], said["election"]) == ("waiting", False, True)
+    assert said["epoch"] == cluster(leader)["epoch"] > 0
+    assert cluster(leader)["serving"] and cluster(leader)["role"] == "leading"
+
+
+def test_who_waits_refuses_everything_else_in_every_dialect(member):
+    leader, waits = two(member, beanstalk=["127.0.0.1:0"])
+    with Client(waits.port) as client:
+        for answer in (client.push("t", body="x"), client.post("/v1/reserve", {"topics": ["t"]}),
+                       client.get("/v1/stats"), client.get("/v1/limits"), client.get("/")):
+            assert answer.status == 503, answer
+            assert answer.json()["code"] == "not_leader"
+            assert f"127.0.0.1:{leader.port}" in answer.json()["detail"]
+        answer = client.post("/pop", {"topic": "t"})
+        assert answer.status == 503 and answer.json()["code"] == 1
+    from beanstalk import Connection
+    with Connection(waits.beanstalk_port) as connection:
+        assert connection.ask("put 0 0 60 1", b"x").text == "DRAINING"
+        assert connection.ask("reserve-with-timeout 0").text == "INTERNAL_ERROR"
+
+
+def test_kill_9_is_taken_over_within_the_timeout_and_a_second_and_nothing_is_lost(member):
+    leader, waits = two(member)
+    with Client(leader.port) as client:
+        for i in range(50):
+            assert client.push("t", body="x", id=f"j{i}").status == 201
+    begun = time.monotonic()
+    leader.kill()
+    until(lambda: serves(waits), TIMEOUT_S + 1)
+    soon(time.monotonic() - begun, TIMEOUT_S + 1)
+    with Client(waits.port) as client:
+        assert len(client.reserve("t", most=100)) == 50
+
+
+def test_a_clean_stop_is_taken_over_at_once(member):
+    leader, waits = two(member)
+    leader.signal(signal.SIGTERM)
+    assert leader.wait() == 0
+    ended = time.monotonic()
+    until(lambda: serves(waits), 5)
+    soon(time.monotonic() - ended, 0.4)  # 0.2 s on a machine with nothing else to do
+
+
+def test_a_stopped_leader_hands_out_and_acknowledges_nothing_when_it_wakes(member):
+    """The session expired while it was paused; on this machine its store stays locked."""
+    leader, waits = two(member)
+    answers = []
+
+    def consume():
+        try:
+            with Client(leader.port, seconds=30) as client:
+                answers.append(client.post("/v1/reserve", {"topics": ["t"], "wait": "60s"}))
+        except (Closed, OSError):
+            answers.append(None)
+
+    with Client(leader.port) as client:
+        assert client.push("t", body="x", delay="2s").status == 201
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    until(lambda: "laterd_waiting 1\n" in ask(leader, "/metrics").text, 5)
+    leader.signal(signal.SIGSTOP)
+    until(lambda: waits.events("store_locked"), 3 * TIMEOUT_S)
+    assert not serves(waits)  # the job is due by now; whoever is stopped is not to hand it out
+    leader.signal(signal.SIGCONT)
+    consumer.join(30)
+    assert answers == [None]
+    until(lambda: leader.events("leads_no_longer"), 5)
+    until(lambda: serves(waits), 5)
+    until(lambda: cluster(leader).get("role") == "waiting", 5)
+    with Client(waits.port) as client:
+        assert len(client.reserve("t", wait=5000)) == 1
+
+
+@pytest.mark.parametrize("engine", ["redis"])
+def test_on_redis_a_stopped_leader_is_replaced_while_it_is_stopped(member, service, engine):
+    leader, waits = two(member, config={"engine": {"engine": engine},
+                                        "redis": {"url": service.url, "prefix": "stopped"}})
+    with Client(leader.port) as client:
+        assert client.push("t", body="x").status == 201
+    begun = time.monotonic()
+    leader.signal(signal.SIGSTOP)
+    until(lambda: serves(waits), TIMEOUT_S + 1)
+    soon(time.monotonic() - begun, TIMEOUT_S + 1)
+    with Client(waits.port) as client:
+        assert len(client.reserve("t")) == 1
+    leader.signal(signal.SIGCONT)
+    until(lambda: leader.events("leads_no_longer"), 5)
+    until(lambda: cluster(leader).get("role") == "waiting", 5)
+    assert serves(waits)
+
+
+def test_without_the_service_nobody_leads_and_it_says_why(tmp_path):
+    with RedisService() as service:
+        laterd = Laterd(tmp_path, {"member": {"url": service.url, "timeout": "1s"}},
+                        listeners=(f"127.0.0.1:{free_port()}",))
+        try:
+            laterd.start()
+            until(lambda: serves(laterd), 5)
+            service.kill()
+            until(lambda: laterd.events("leads_no_longer"), 5)
+            until(lambda: cluster(laterd).get("connected") is False, 5)
+            ready = ask(laterd, "/readyz")
+            assert ready.status == 503 and "Redis is away" in ready.text
+            service.start()
+            until(lambda: serves(laterd), 10)
+            assert cluster(laterd)["epoch"] > 1
+        finally:
+            laterd.kill()
+
+
+def test_it_starts_while_the_service_is_away_and_leads_when_it_is_there(tmp_path):
+    service = RedisService()
+    laterd = Laterd(tmp_path, {"member": {"url": service.url, "timeout": "1s"}},
+                    listeners=(f"127.0.0.1:{free_port()}",))
+    try:
+        laterd.start()
+        until(lambda: "Redis is away" in (cluster(laterd).get("why") or ""), 5)
+        service.start()
+        until(lambda: serves(laterd), 10)
+    finally:
+        laterd.kill()
+        service.close()
+
+
+def test_a_service_that_forgot_the_epoch_is_told_a_higher_one(member, service, request):
+    laterd = member()
+    laterd.start()
+    until(lambda: serves(laterd), 5)
+    laterd.stop()
+    laterd.start()
+    until(lambda: serves(laterd), 5)
+    assert cluster(laterd)["epoch"] == 2
+    laterd.kill()
+    service.call("DEL", "laterd:member:" + re.sub(r"\W", "-", request.node.name)[:60])
+    laterd.start()
+    until(lambda: serves(laterd), 3 * TIMEOUT_S)
+    assert laterd.events("epoch_raised")
+    assert cluster(laterd)["epoch"] == 3
+
+
+def test_a_store_that_was_led_needs_an_election_or_the_word_alone(member):
+    laterd = member()
+    laterd.start()
+    until(lambda: serves(laterd), 5)
+    with Client(laterd.port) as client:
+        assert client.push("t", body="x").status == 201
+    laterd.stop()
+    laterd.config = {}
+    with pytest.raises(DidNotStart, match="take part in its election"):
+        laterd.start()
+    laterd.config = {"member": {"url": "alone"}}
+    laterd.start()
+    until(lambda: serves(laterd), 5)
+    with Client(laterd.port) as client:
+        assert len(client.reserve("t")) == 1
+
+
+def test_who_cannot_open_its_store_lets_others_try(member, tmp_path):
+    broken, good = member(), member()
+    broken.data = str(tmp_path / "not" / "there")
+    broken.start()
+    until(lambda: broken.events("cannot_lead"), 3 * TIMEOUT_S)
+    good.start()
+    until(lambda: serves(good), 3 * TIMEOUT_S)
+    assert not serves(broken)
+
+
+@pytest.mark.parametrize("url, words", [
+    ("consul://h", "must begin with zookeeper://"),
+    ("mysql://h/db", "user is missing"),
+    ("mysql://u@h", "database is missing"),
+    ("mysql://u@h/db?tls=maybe", "tls=on or tls=verify"),
+    ("zookeeper://h:99999", "has no good port"),
+    ("zookeeper://u:secret@h/ns", "not supported"),
+    ("redis://h:x", "url"),
+    ("alone!", "nothing comes behind"),
+    ("$NO_SUCH_VARIABLE", "NO_SUCH_VARIABLE"),
+])
+def test_a_wrong_url_is_refused_by_its_line_and_without_the_password(tmp_path, url, words):
+    path = tmp_path / "laterd.conf"
+    path.write_text(f"[member]\nurl = {url}\n", encoding="utf-8")
+    done = subprocess.run([LATERD, "-c", str(path), "--check-config"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode != 0 and words in done.stderr and "laterd.conf:2" in done.stderr
+    assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize("key, value, words", [
+    ("name", "a b", "letters"), ("advertise", "queue1:9277", "must be a URL"), ("timeout", "100ms", "1s")])
+def test_a_wrong_value_is_refused(tmp_path, key, value, words):
+    path = tmp_path / "laterd.conf"
+    path.write_text(f"[member]\nurl = alone\n{key} = {value}\n", encoding="utf-8")
+    done = subprocess.run([LATERD, "-c", str(path), "--check-config"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode != 0 and words in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("url, plugin, package", [
+    ("zookeeper://h", "laterd-zookeeper.so", "libzookeeper-mt2"),
+    ("mysql://u@h/db", "laterd-member-mysql.so", "libmariadb3")])
+def test_a_missing_plugin_is_named_with_its_package(tmp_path, url, plugin, package):
+    alone = tmp_path / "laterd"
+    shutil.copy(LATERD, alone)
+    path = tmp_path / "laterd.conf"
+    path.write_text(f"[member]\nurl = {url}\n", encoding="utf-8")
+    done = subprocess.run([alone, "-c", str(path), "--check-config"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode != 0
+    assert plugin in done.stderr and f"apt-get install {package}" in done.stderr
+
+
+def test_later_cluster_shows_it_and_exits_by_it(member):
+    leader, waits = two(member)
+    for laterd, code, role in ((leader, 0, "leading"), (waits, 1, "waiting")):
+        done = subprocess.run([LATER, "-s", f"http://127.0.0.1:{laterd.port}", "cluster"],
+                              capture_output=True, text=True, check=False)
+        assert done.returncode == code, done
+        assert role in done.stdout and f"http://127.0.0.1:{leader.port}" in done.stdout
+        done = subprocess.run([LATER, "-s", f"http://127.0.0.1:{laterd.port}", "--json", "cluster"],
+                              capture_output=True, text=True, check=False)
+        assert json.loads(done.stdout)["role"] == role
+
+
+def test_without_an_election_it_serves_and_says_so(laterd):
+    with laterd() as server:
+        said = cluster(server)
+        assert (said["election"], said["role"], said["serving"]) == (False, "leading", True)
+        assert "laterd_member" not in ask(server, "/metrics").text
+
+
+# ---- behind a balancer ----
+
+
+@pytest.mark.skipif(not shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"),
+                    reason="nginx is not installed")
+def test_the_nginx_of_the_documentation_finds_the_leader(member, tmp_path):
+    with open(os.path.join(ROOT, "docs", "high-availability.md"), encoding="utf-8") as page:
+        recipe = re.search(r"```nginx\n(.*?)```", page.read(), re.DOTALL).group(1)
+    leader, waits = two(member)
+    port = free_port()
+    recipe = (recipe.replace("10.0.0.1:9277", f"127.0.0.1:{waits.port}")
+              .replace("10.0.0.2:9277", f"127.0.0.1:{leader.port}")
+              .replace("listen 80;", f"listen 127.0.0.1:{port};"))
+    path = tmp_path / "nginx.conf"
+    path.write_text(f"pid {tmp_path}/nginx.pid;\nerror_log {tmp_path}/error.log;\ndaemon off;\n"
+                    "events {}\nhttp {\naccess_log off;\n"
+                    + "".join(f"{kind}_temp_path {tmp_path}/{kind};\n" for kind in
+                              ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+                    + recipe + "}\n", encoding="utf-8")
+    nginx = subprocess.Popen([shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"), "-c",
+                              str(path)], stderr=subprocess.DEVNULL)
+    try:
+        def push(number):
+            try:
+                with Client(port, seconds=5) as client:
+                    return client.push("t", body="x", id=f"n{number}", if_exists="keep").status
+            except (Closed, OSError):
+                return 0
+        until(lambda: push(0) in (200, 201), 5)
+        for number in range(1, 21):
+            assert push(number) == 201
+        leader.signal(signal.SIGTERM)
+        leader.wait()
+        until(lambda: push(21) in (200, 201), 5)
+        with Client(port) as client:
+            assert len(client.reserve("t", most=100)) == 22
+    finally:
+        nginx.terminate()
+        nginx.wait()
+
+
+def test_later_cluster_asks_again_when_a_takeover_drops_its_connection():
+    """The first connection is closed before the answer, as by one that begins to lead."""
+    said = {"role": "leading", "serving": True, "election": True, "role_ms": 1, "epoch": 7}
+    body = json.dumps(said).encode()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def answer(drops):
+            for drop in drops:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(4096)
+                    if not drop:
+                        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                                           b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+
+        for drops, code in (((True, False), 0), ((True, True), 5)):
+            thread = threading.Thread(target=answer, args=(drops,))
+            thread.start()
+            server = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            ended = subprocess.run([LATER, "cluster", "-s", server], capture_output=True, text=True,
+                                   timeout=30, check=False)
+            thread.join()
+            assert ended.returncode == code, ended

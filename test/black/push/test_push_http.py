@@ -1,0 +1,206 @@
+"""Jobs of topics with a target of type http, through laterd itself: sent when they are due, and the
+answer decides. What a single webhook carries is in test_webhooks.py."""
+
+import json
+import signal
+import time
+
+import pytest
+
+from patience import soon
+from receiver import Receiver
+from wire import Client, eventually
+
+HOOK = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+PUSH = {"push": {"allow": "127.0.0.1", "job_targets": "any", "timeout": "2s"}}
+
+
+@pytest.fixture(scope="module")
+def receiver():
+    with Receiver() as made:
+        yield made
+
+
+@pytest.fixture
+def pushing(laterd):
+    """A server that may send to the loopback, and a client of it."""
+    server = laterd(PUSH, environment={"HOOK": HOOK})
+    with Client(server.port) as client:
+        client.server = server
+        yield client
+
+
+def set_target(client, topic, url, /, retry=("100ms",), **target):
+    """`retry`: None is one attempt."""
+    settings = {"target": {"type": "http", "url": url, **target}, "jitter": 0,
+                **({"retry": list(retry)} if retry else {"attempts": 1})}
+    answer = client.request("PUT", f"/v1/topics/{topic}", settings)
+    assert answer.status == 200, answer
+
+
+def attempts(client, job_id):
+    return client.get(f"/v1/jobs/{job_id}/attempts").json()["attempts"]
+
+
+def test_p3_p5_a_job_is_sent_when_it_is_due_and_finished_by_the_answer(pushing, receiver):
+    before = len(receiver.requests)
+    set_target(pushing, "orders", receiver.url(), sign=["$HOOK"], headers={"X-Shop": "7"})
+    begun = time.time()
+    pushing.push_id("orders", id="order-1", delay="300ms", body={"order": 1})
+    request = receiver.wait(before + 1)[-1]
+    assert request.at >= begun + 0.29
+    assert json.loads(request.body) == {"order": 1}
+    assert request.header("laterd-job-id") == "order-1"
+    assert request.header("laterd-topic") == "orders"
+    assert request.header("laterd-attempt") == "1"
+    assert request.header("x-shop") == "7"
+    assert request.header("content-type") == "application/json"
+    assert request.header("webhook-signature").startswith("v1,")
+    assert "." not in request.header("webhook-id")
+    eventually(lambda: pushing.get("/v1/jobs/order-1").status == 404)
+
+
+def test_a_failed_attempt_is_sent_again_with_the_same_id_and_then_buried(pushing, receiver):
+    before = len(receiver.requests)
+    set_target(pushing, "bad", receiver.url("/status/500"), retry=["100ms", "200ms"])
+    pushing.push_id("bad", id="b1", body="x")
+    sent = receiver.wait(before + 3)[before:]
+    assert [request.header("laterd-attempt") for request in sent] == ["1", "2", "3"]
+    assert len({request.header("webhook-id") for request in sent}) == 1
+    eventually(lambda: pushing.state("b1") == "buried")
+    notes = attempts(pushing, "b1")
+    assert [note["code"] for note in notes] == [500, 500, 500]
+    assert notes[0]["reason"] == "answered 500" and notes[0]["response"] == "fine"
+    assert notes[0]["address"] == f"127.0.0.1:{receiver.port}"
+
+
+def test_each_bad_day_is_a_clear_reason_on_the_job(pushing, receiver):
+    days = {
+        "redirect": (receiver.url("/status/302?Location=http://169.254.169.254/"),
+                     "answered 302; redirects are not followed"),
+        "half": (receiver.url("/half"), "the connection was closed in the middle of the answer"),
+        "junk": (receiver.url("/junk"), "the answer is not HTTP"),
+        "hang": (receiver.url("/hang"), "no answer within 2s"),
+        "drip": (receiver.url("/drip"), "answered 200, but not completely within 2s"),
+        "inside": (f"http://127.0.0.2:{receiver.port}/ok",
+                   "not allowed: the address is not public, and push.allow does not list it"),
+        "hex": (f"http://0x7f000002:{receiver.port}/ok",
+                "not allowed: the address is not public, and push.allow does not list it"),
+        "port": ("http://127.0.0.1:22/ok",
+                 "not allowed: push.ports does not have the port of this URL"),
+    }
+    for name, (url, _) in days.items():
+        set_target(pushing, name, url, retry=None)
+        pushing.push_id(name, id=name, body="x")
+    for name, (_, reason) in days.items():
+        eventually(lambda name=name: pushing.state(name) == "buried", seconds=30)
+        assert attempts(pushing, name)[-1]["reason"] == reason, name
+
+
+def test_a_missing_secret_fails_the_job_by_the_name_of_its_reference(pushing, receiver):
+    set_target(pushing, "signed", receiver.url(), retry=None, sign=["$NO_SUCH_HOOK"])
+    pushing.push_id("signed", id="s1", body="x")
+    eventually(lambda: pushing.state("s1") == "buried")
+    assert attempts(pushing, "s1")[-1]["reason"] == \
+        "the secret $NO_SUCH_HOOK is not in the environment of laterd"
+
+
+def test_a_topic_that_is_held_back_names_the_receiver_whose_breaker_is_open(pushing, receiver):
+    set_target(pushing, "sick", receiver.url("/status/500"))
+    for _ in range(12):
+        pushing.push("sick", body="x")
+    eventually(lambda: pushing.get("/v1/topics/sick").json().get("held") == "breaker")
+    address = receiver.url("/status/500").removesuffix("/status/500")
+    assert pushing.get("/v1/topics/sick").json()["held_by"] == address
+    warning, = pushing.server.events("breaker_opened")
+    assert f'receiver="{address}"' in warning[1], warning
+
+
+def test_410_pauses_the_target_and_keeps_what_waits(pushing, receiver):
+    set_target(pushing, "gone", receiver.url("/status/410"))
+    pushing.push_id("gone", id="g1", body="x")
+    eventually(lambda: pushing.state("g1") == "buried")
+    eventually(lambda: pushing.get("/v1/topics/gone").json()["settings"].get("paused") is True)
+    pushing.push_id("gone", id="g2", body="x")
+    time.sleep(0.5)
+    assert pushing.state("g2") == "ready"
+
+
+def test_a_job_may_bring_its_own_url(pushing, receiver):
+    before = len(receiver.requests)
+    pushing.push_id("free", id="f1", body="x", url=receiver.url("/say/own"),
+                    headers={"X-Own": "1"})
+    request = receiver.wait(before + 1)[-1]
+    assert request.words == ["say", "own"] and request.header("x-own") == "1"
+
+
+def test_one_that_hangs_does_not_delay_others(pushing, receiver):
+    with Receiver() as slow:
+        set_target(pushing, "slow", slow.url("/hang"), retry=["1h"])
+        set_target(pushing, "fast", receiver.url())
+        for number in range(100):
+            pushing.push_id("slow", body=str(number))
+        slow.wait(10)
+        before = len(receiver.requests)
+        begun = time.monotonic()
+        for number in range(100):
+            pushing.push_id("fast", body=str(number))
+        receiver.wait(before + 100)
+        soon(time.monotonic() - begun, 10)
+
+
+def test_p6_sigterm_lets_what_is_on_the_wire_end(laterd, receiver, tmp_path):
+    """What was not answered by then comes again after the restart: nothing is lost."""
+    server = laterd({"push": dict(PUSH["push"]), "server": {"drain_seconds": "1"}})
+    with Client(server.port) as client, Receiver() as slow:
+        set_target(client, "t", slow.url("/hang"))
+        client.push_id("t", id="j1", body="x")
+        slow.wait(1)
+        server.signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+        server.start()
+        slow.wait(2)
+
+
+def test_a_test_delivery_shows_what_came_back(pushing, receiver):
+    set_target(pushing, "try", receiver.url("/say/hello"), sign=["$HOOK"])
+    answer = pushing.post("/v1/topics/try/test", body="ping")
+    assert answer.status == 200, answer
+    told = answer.json()
+    assert (told["outcome"], told["code"], told["response"]) == ("delivered", 200, "hello")
+    assert receiver.requests[-1].body == b"ping"
+
+
+@pytest.mark.parametrize("ordered", ["auto", "on", "off"])
+def test_push_ordered_says_whether_topics_with_order_by_key_are_sent_here(laterd, receiver, ordered):
+    server = laterd({"push": {**PUSH["push"], "ordered": ordered}})
+    with Client(server.port) as client:
+        before = len(receiver.requests)
+        for topic, order in (("keyed", "key"), ("plain", "none")):
+            target = {"type": "http", "url": receiver.url()}
+            assert client.request("PUT", f"/v1/topics/{topic}", {"target": target, "order": order}).status == 200
+            client.push_id(topic, id=f"{topic}-1", body="x", key="k")
+        if ordered == "off":
+            assert eventually(lambda: client.get("/v1/topics/keyed").json().get("held") == "others")
+            assert receiver.wait(before + 1)[before].header("laterd-topic") == "plain"
+            assert client.state("keyed-1") == "ready"
+        else:
+            receiver.wait(before + 2)
+
+
+def test_push_job_targets_off_stops_urls_that_were_stored_before(laterd, receiver):
+    server = laterd(PUSH)
+    before = len(receiver.requests)
+    with Client(server.port) as client:
+        set_target(client, "own", receiver.url())
+        client.push_id("own", id="own-1", body="x", delay="2s", url=receiver.url("/status/200"))
+        client.push_id("own", id="own-2", body="y", delay="2s")
+    server.stop()
+    server.config["push"]["job_targets"] = "off"
+    server.start()
+    with Client(server.port) as client:
+        assert eventually(lambda: client.state("own-1") == "buried")
+        note, = attempts(client, "own-1")
+        assert note["reason"] == "the job has a URL of its own, and push.job_targets is off"
+        assert receiver.wait(before + 1)[before].body == b"y"
+        assert len(receiver.requests) == before + 1

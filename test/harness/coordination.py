@@ -1,0 +1,205 @@
+"""Coordination services as processes of a test's own on free ports of the loopback: ZooKeeper,
+MariaDB, Redis. Each can be frozen, stopped and started again. And candidates of an election without
+a queue (test/harness/member_drive.c)."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+from mariadb import INSTALL, USER_OPTION, make_data
+from ports import free_port
+from process import LATERD
+from redis import Redis, Started
+from wire import eventually
+
+BUILD = os.path.dirname(LATERD)
+DRIVE = os.path.join(BUILD, "member_drive")
+ZOOKEEPER_JAR = "/usr/share/java/zookeeper.jar"
+JAVA = shutil.which("java")
+MARIADBD = shutil.which("mariadbd", path=os.environ.get("PATH", "") + ":/usr/sbin")
+
+
+def until(claim, seconds):
+    """Waits for it to be true, which takes about so long at most where nothing else runs."""
+    assert eventually(claim, seconds, every=0.005), "waited in vain"
+
+
+class Service(Started):
+    """A server process. A subclass has command(), url and is_up()."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="laterd-coord-")
+        self.port = free_port()
+        self.process = None
+
+    def start(self, seconds=60):
+        self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(self.is_up, seconds)
+        return self
+
+    def is_up(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            return True
+        except OSError:
+            assert self.process.poll() is None, "the service has ended"
+            return False
+
+    def freeze(self):
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def thaw(self):
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def kill(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+
+class ZooKeeper(Service):
+    """One server; ticks of 100 ms, so sessions of 0.2 to 2 s and, by its own setting, more."""
+
+    needs = "zookeeper and default-jre-headless"
+    installed = bool(JAVA and os.path.exists(ZOOKEEPER_JAR))
+
+    def command(self):
+        path = os.path.join(self.folder, "zoo.cfg")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"tickTime=100\nmaxSessionTimeout=60000\ndataDir={self.folder}/data\n"
+                       f"clientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+                       "admin.enableServer=false\n4lw.commands.whitelist=ruok\n")
+        return [JAVA, "-Xmx64m", "-cp", f"/etc/zookeeper/conf:{ZOOKEEPER_JAR}",
+                "org.apache.zookeeper.server.ZooKeeperServerMain", path]
+
+    def is_up(self):
+        if not super().is_up():
+            return False
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+                connection.sendall(b"ruok")
+                return connection.recv(4) == b"imok"
+        except OSError:
+            return False
+
+    @property
+    def url(self):
+        return f"zookeeper://127.0.0.1:{self.port}/test"
+
+
+class MariaDb(Service):
+    """Without users and passwords: everybody may do everything."""
+
+    needs = "mariadb-server"
+    installed = bool(MARIADBD and INSTALL)
+
+    def __init__(self):
+        super().__init__()
+        self.data = os.path.join(self.folder, "data")
+        make_data(self.data)
+        os.makedirs(os.path.join(self.data, "queue"), exist_ok=True)
+
+    def command(self):
+        return [MARIADBD, "--no-defaults", f"--datadir={self.data}", "--skip-grant-tables",
+                f"--socket={self.folder}/s", f"--port={self.port}", "--bind-address=127.0.0.1",
+                "--innodb-buffer-pool-size=16M", *USER_OPTION]
+
+    @property
+    def url(self):
+        return f"mysql://laterd@127.0.0.1:{self.port}/queue"
+
+    def run(self, sql):
+        return subprocess.run(["mariadb", "--no-defaults", f"--socket={self.folder}/s", "-N", "-e", sql,
+                               "queue"], check=True, capture_output=True, text=True).stdout
+
+
+class RedisService(Redis):
+    """As harness/redis.py has it, with the names of this file."""
+
+    needs = "redis-server"
+    installed = bool(shutil.which("redis-server"))
+
+    def __init__(self):
+        super().__init__(appendonly="yes")
+
+
+SERVICES = {"zookeeper": ZooKeeper, "mysql": MariaDb, "redis": RedisService}
+
+
+class Candidate:
+    """One member_drive. `events` are its lines, split; `leads` and `holds` an epoch, or 0."""
+
+    def __init__(self, url, advertise="http://here", name="queue", timeout_ms=2000):
+        self.events = []
+        self.leads = self.holds = self.epoch = 0
+        self.leader = ""
+        self.process = subprocess.Popen([DRIVE, url, name, str(timeout_ms), advertise],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        stderr=subprocess.PIPE)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            words = line.split()
+            self.events.append(words)
+            if words[0] == "leading":
+                self.leads = self.epoch = int(words[1])
+            elif words[0] == "waiting":
+                self.leads, self.epoch = 0, int(words[1])
+                self.leader = line.split(";")[0].split()[3] if len(line.split(";")[0].split()) > 3 else ""
+            elif words[0] == "holds":
+                self.holds = int(words[1])
+            elif words[0] == "lost":
+                self.holds = 0
+
+    def spans(self, now):
+        """[(epoch, from, to)] in microseconds of CLOCK_BOOTTIME, as it saw them itself."""
+        found, begun = [], None
+        for words in self.events:
+            if words[0] in ("holds", "lost") and begun:
+                found.append((*begun, int(words[-1])))
+                begun = None
+            if words[0] == "holds":
+                begun = (int(words[1]), int(words[2]))
+        if begun:
+            found.append((*begun, now))
+        return found
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def freeze(self):
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def thaw(self):
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.thaw()
+            try:
+                self.tell("close")
+                self.process.wait(10)
+            except (OSError, subprocess.TimeoutExpired):
+                self.kill()
+        self.reader.join(5)
+        self.process.stdout.close()
+        self.process.stdin.close()
+        self.process.stderr.close()
+
+
+def boottime_us():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000

@@ -1,0 +1,134 @@
+"""A MariaDB of the tests' own: Debian's, on a port and socket of its own, in a folder of its own. Its data
+directory takes some seconds to make, so one serves a whole file; each test has a database of its own."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import pymysql
+import pytest
+
+from ports import free_port
+from process import LATERD
+
+SERVER = shutil.which("mariadbd") or "/usr/sbin/mariadbd"
+INSTALL = shutil.which("mariadb-install-db")
+PLUGIN = os.path.join(os.path.dirname(LATERD), "laterd-journal-mysql.so")
+
+# Marks a file of tests.
+NEEDED = pytest.mark.skipif(not os.path.exists(SERVER) or not INSTALL or not os.path.exists(PLUGIN),
+                            reason="needs mariadb-server, and libmariadb when it was built")
+
+USER, PASSWORD = "laterd", "a pass:word@%"
+
+
+USER_OPTION = ["--user=root"] if os.geteuid() == 0 else []
+
+
+def make_data(folder):
+    """Makes a data directory. That fails now and then where several are made at once: tried again."""
+    for _ in range(3):
+        done = subprocess.run([INSTALL, "--no-defaults", f"--datadir={folder}", "--skip-test-db",
+                               "--auth-root-authentication-method=normal", *USER_OPTION], check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+        if done.returncode == 0:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+    raise RuntimeError(f"{INSTALL} ended with {done.returncode}: {done.stdout.decode(errors='replace')}")
+
+
+class MariaDb:
+    """`options` as its command line has them: "--max-allowed-packet=1M"."""
+
+    def __init__(self, options=()):
+        self.folder = tempfile.mkdtemp(prefix="laterd-maria-")  # short: a socket's path has 107 bytes
+        self.data = os.path.join(self.folder, "data")
+        self.socket = os.path.join(self.folder, "s")
+        self.port = free_port()
+        self.options = list(options)
+        self.process = None
+
+    def make(self):
+        make_data(self.data)
+        return self
+
+    def start(self, seconds=60, wait=True):
+        with open(os.path.join(self.folder, "out"), "ab") as out:
+            self.process = subprocess.Popen(
+                [SERVER, "--no-defaults", f"--datadir={self.data}", f"--socket={self.socket}",
+                 f"--port={self.port}", "--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M",
+                 "--pid-file=" + os.path.join(self.folder, "pid"), "--skip-name-resolve",
+                 *USER_OPTION, *self.options], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        return self.wait(seconds) if wait else self
+
+    def wait(self, seconds=60):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                self.connect().close()
+                return self
+            except pymysql.err.OperationalError:
+                if self.process.poll() is not None:
+                    break
+                time.sleep(0.02)
+        with open(os.path.join(self.folder, "out"), encoding="utf-8", errors="replace") as out:
+            raise RuntimeError("MariaDB did not start: " + out.read()[-2000:])
+
+    def connect(self, database=None):
+        return pymysql.connect(unix_socket=self.socket, user="root", database=database,
+                               charset="utf8mb4", autocommit=True)
+
+    def run(self, *statements, database=None):
+        """Runs statements as root; the rows of the last one."""
+        connection = self.connect(database)
+        try:
+            with connection.cursor() as cursor:
+                for statement in statements:
+                    cursor.execute(statement)
+                return cursor.fetchall()
+        finally:
+            connection.close()
+
+    def database(self, name, grants="ALL"):
+        """A new database and a user for it; the URL for [journal]."""
+        self.run(f"CREATE DATABASE {name}",
+                 f"CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}'",
+                 f"GRANT {grants} ON {name}.* TO '{USER}'@'%'")
+        return self.url(name)
+
+    def url(self, name, password="a%20pass:word%40%25"):
+        return f"mysql://{USER}:{password}@127.0.0.1:{self.port}/{name}"
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def end(self, number):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(number)
+        if self.process:
+            self.process.wait(timeout=60)
+        self.process = None
+
+    def kill(self):
+        """As a machine that fails."""
+        self.end(signal.SIGKILL)
+
+    def stop(self):
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+# ---- fixtures; import them by these names ----
+
+
+@pytest.fixture(scope="module", name="maria")
+def a_maria():
+    maria = MariaDb()
+    try:
+        yield maria.make().start()
+    finally:
+        maria.stop()

@@ -1,0 +1,75 @@
+"""The webhook sink without a server: build/push/driver, a delivery a line."""
+
+import json
+import os
+import queue
+import subprocess
+import threading
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DRIVER = os.environ.get("PUSH_DRIVER", os.path.join(ROOT, "build", "push", "driver"))
+LOOPBACK = "127.0.0.1"
+
+
+class Sink:
+    """`options` are those of [push], as the driver's arguments."""
+
+    def __init__(self, environment=None, prefix=(), **options):
+        options.setdefault("allow", LOOPBACK)
+        self.process = subprocess.Popen(
+            [*prefix, DRIVER, *[f"{name}={value}" for name, value in options.items()]],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=dict(os.environ, **(environment or {})))
+        self.outcomes = queue.Queue()
+        self.log = []
+        threading.Thread(target=self._read, daemon=True).start()
+        self.logger = threading.Thread(target=self._read_log, daemon=True)
+        self.logger.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            outcome = json.loads(line)
+            outcome["response"] = bytes.fromhex(outcome["response"])
+            self.outcomes.put(outcome)
+
+    def _read_log(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+
+    def send(self, url, **delivery):
+        delivery.setdefault("id", "j1")
+        self.process.stdin.write(json.dumps({"url": url, **delivery}) + "\n")
+        self.process.stdin.flush()
+
+    def outcome(self, seconds=30):
+        return self.outcomes.get(timeout=seconds)
+
+    def ask(self, url, seconds=30, **delivery):
+        self.send(url, **delivery)
+        return self.outcome(seconds)
+
+    def resident_bytes(self):
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) * 1024
+
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
+    def close(self, seconds=70):
+        """The end of the input; the exit code."""
+        self.process.stdin.close()
+        code = self.process.wait(seconds)
+        self.logger.join(5)
+        return code
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            code = self.close()
+            assert kind or code == 0, "".join(self.log)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()

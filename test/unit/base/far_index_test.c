@@ -1,0 +1,184 @@
+/*
+ * The index of far jobs' places against an array of what should be in it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/far_hash.h"
+#include "base/far_index.h"
+#include "base/mem.h"
+
+enum { PAIRS = 40000 };
+
+static struct {
+    uint64_t hash, where;
+    bool there;
+} pairs[PAIRS];
+
+static uint64_t mixed(uint64_t *random) /* splitmix64 */
+{
+    uint64_t mix = *random += 0x9e3779b97f4a7c15ull;
+    mix = (mix ^ mix >> 30) * 0xbf58476d1ce4e5b9ull;
+    mix = (mix ^ mix >> 27) * 0x94d049bb133111ebull;
+    return mix ^ mix >> 31;
+}
+
+static void make_pairs(uint64_t seed, uint64_t hash_mask, uint32_t files)
+{
+    uint64_t random = seed;
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        pairs[i].hash = mixed(&random) & hash_mask;
+        pairs[i].where = (1 + mixed(&random) % files) << 32 | (i * 64 + 8);
+        pairs[i].there = false;
+    }
+}
+
+static bool finds(const struct far_index *index, uint64_t hash, uint64_t where)
+{
+    static uint64_t found[PAIRS]; /* a test may put all under one hash */
+    uint32_t count = far_index_find(index, hash, found, PAIRS);
+    for (uint32_t i = 0; i < count; i++) {
+        if (found[i] == where)
+            return true;
+    }
+    return false;
+}
+
+static void check_all(const struct far_index *index)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        assert_int_equal(far_index_has(index, pairs[i].hash, pairs[i].where), pairs[i].there);
+        if (pairs[i].there)
+            assert_true(finds(index, pairs[i].hash, pairs[i].where));
+        count += pairs[i].there;
+    }
+    assert_int_equal(index->count, count);
+    far_index_valid(index);
+}
+
+static void toggle(struct far_index *index, uint32_t i)
+{
+    if (pairs[i].there)
+        assert_true(far_index_remove(index, pairs[i].hash, pairs[i].where));
+    else
+        assert_true(far_index_add(index, pairs[i].hash, pairs[i].where));
+    pairs[i].there = !pairs[i].there;
+}
+
+static void live(uint64_t seed, uint64_t hash_mask, uint32_t files, uint32_t pair_count,
+                 uint32_t changes)
+{
+    uint64_t random = seed;
+    struct far_index index;
+    far_index_init(&index);
+    make_pairs(seed, hash_mask, files);
+    for (uint32_t i = 0; i < changes; i++) {
+        toggle(&index, (uint32_t)(mixed(&random) % pair_count));
+        if (i % (changes / 8) == 0)
+            check_all(&index);
+    }
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        if (pairs[i].there)
+            toggle(&index, i);
+    }
+    check_all(&index);
+    assert_int_equal(index.count, 0);
+    far_index_fini(&index);
+    assert_int_equal(mem_used(), 0);
+}
+
+static void random_adds_and_removals_match_an_array(void **state)
+{
+    (void)state;
+    live(1, UINT64_MAX, 500, PAIRS, 200000);
+    live(2, UINT64_MAX, 3, 200, 20000);
+}
+
+/* All in a handful of shards, so that these grow and shrink. */
+static void crowded_shards_grow_and_shrink(void **state)
+{
+    (void)state;
+    live(3, UINT64_MAX >> 10, 40, PAIRS, 150000);
+    live(4, UINT64_MAX >> 13, 40, 8000, 30000);
+}
+
+/* Fingerprints at the end of their range lie at the end of the array, which has room for them. */
+static void prints_that_crowd_at_one_end_are_kept(void **state)
+{
+    (void)state;
+    live(5, UINT64_C(0xffff), 7, 600, 5000); /* one fingerprint */
+    uint64_t random = 6;
+    struct far_index index;
+    far_index_init(&index);
+    make_pairs(6, UINT64_MAX, 7);
+    for (uint32_t i = 0; i < 2000; i++) {
+        pairs[i].hash = UINT64_C(0x0007ffffff000000) | (mixed(&random) & 0xffffff);
+        toggle(&index, i);
+    }
+    for (uint32_t i = 0; i < 2000; i++)
+        assert_true(far_index_has(&index, pairs[i].hash, pairs[i].where));
+    far_index_valid(&index);
+    far_index_fini(&index);
+    assert_int_equal(mem_used(), 0);
+}
+
+static void what_an_entry_cannot_tell_is_refused(void **state)
+{
+    (void)state;
+    struct far_index index;
+    far_index_init(&index);
+    assert_false(far_index_add(&index, 1, UINT64_C(1) << 32 | FAR_OFFSET_END));
+    for (uint64_t file = 1; file <= 65535; file++)
+        assert_true(far_index_add(&index, file << 40, file << 32 | 5));
+    assert_false(far_index_add(&index, 1, UINT64_C(70000) << 32 | 5));
+    assert_true(far_index_remove(&index, UINT64_C(7) << 40, UINT64_C(7) << 32 | 5));
+    assert_true(far_index_add(&index, 1, UINT64_C(70000) << 32 | 5)); /* its slot is free */
+    assert_false(far_index_remove(&index, UINT64_C(7) << 40, UINT64_C(7) << 32 | 5));
+    far_index_valid(&index);
+    far_index_fini(&index);
+    assert_int_equal(mem_used(), 0);
+}
+
+static void p8_an_entry_takes_ten_bytes_or_so(void **state)
+{
+    (void)state;
+    uint64_t random = 9;
+    struct far_index index;
+    far_index_init(&index);
+    for (uint32_t i = 1; i <= 1000000; i++) {
+        uint64_t where = (uint64_t)(1 + i / 50000) << 32 | (i % 50000 * 300);
+        assert_true(far_index_add(&index, mixed(&random), where));
+        if (i == 300000 || i == 650000 || i == 1000000)
+            assert_in_range(index.bytes / (i / 100), 800, 1250);
+    }
+    far_index_fini(&index);
+}
+
+/* It is on disk. */
+static void the_hash_of_an_id_is_what_it_was(void **state)
+{
+    (void)state;
+    assert_int_equal(far_hash_id(42, BYTES("")), 0);
+    assert_int_equal(far_hash_id(42, BYTES("order-17")), UINT64_C(0xbe36904cc1f65d76));
+    assert_int_not_equal(far_hash_id(43, BYTES("order-17")), far_hash_id(42, BYTES("order-17")));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_adds_and_removals_match_an_array),
+        cmocka_unit_test(crowded_shards_grow_and_shrink),
+        cmocka_unit_test(prints_that_crowd_at_one_end_are_kept),
+        cmocka_unit_test(what_an_entry_cannot_tell_is_refused),
+        cmocka_unit_test(p8_an_entry_takes_ten_bytes_or_so),
+        cmocka_unit_test(the_hash_of_an_id_is_what_it_was),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

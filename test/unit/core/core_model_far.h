@@ -1,0 +1,165 @@
+/*
+ * More of model_test.c: lives in which delayed jobs depart to slices, and come back as an engine
+ * has them come: when they fall due, and for commands that name them or go through their topic. For
+ * it alone.
+ */
+#ifndef LATERD_TEST_CORE_MODEL_FAR_H
+#define LATERD_TEST_CORE_MODEL_FAR_H
+
+#include "base/far_hash.h"
+#include "core_model_replies.h"
+
+enum { FAR_KEY = 99 };
+
+/* In every third life. */
+static inline bool has_far(void)
+{
+    return life->seed % 3 == 0;
+}
+
+static inline struct event record_event(uint64_t seq) /* as a store would have read it */
+{
+    const struct model_job *job = &life->jobs[seq];
+    return (struct event){.kind = EVENT_JOB,
+                          .job.seq = seq,
+                          .id = id_text(job->id),
+                          .ttr_us = job->ttr_us,
+                          .created_us = job->created_us,
+                          .retry_us = job->waits_us,
+                          .retry_count = job->wait_count,
+                          .order = job->order,
+                          .body = bytes_of("12345", job->body_len)};
+}
+
+static inline void keep_record(uint64_t seq, const struct event *event, uint64_t where)
+{
+    struct kept *kept = &life->records[seq];
+    *kept = (struct kept){.event = *event};
+    kept->event.id = id_text(life->jobs[seq].id);
+    kept->event.topic = topic_name(life->jobs[seq].topic);
+    memcpy(kept->waits_us, event->retry_us, event->retry_count * sizeof(int64_t));
+    kept->event.retry_us = kept->waits_us;
+    kept->event.record = (struct stored){.where = where, .bytes = 7};
+}
+
+/* Some job departs, if it may; now and then it changes between the two steps. */
+static inline void step_depart(void)
+{
+    uint64_t oldest = life->seq_next > 60 ? life->seq_next - 60 : 1;
+    uint64_t seq = oldest + below(life->seq_next - oldest + 1);
+    struct model_job *job = &life->jobs[seq];
+    bool may = job->state == JOB_DELAYED && job->last_note_us == 0 && !life->is_far[seq];
+    int64_t after_us = life->now_us + (int64_t)below(2) * 500;
+    struct event event = record_event(seq), out;
+    may = may && job->due_us > after_us;
+    if (life->is_far[seq] || job->where == 0)
+        return;
+    MUST(!core_spill(life->core, &event, job->where + 5000, after_us, &out)); /* not there */
+    if (!core_spill(life->core, &event, job->where, after_us, &out)) {
+        MUST(!may);
+        return;
+    }
+    MUST(may && out.job.due_us == job->due_us && out.job.priority == job->priority);
+    keep_record(seq, &out, ++life->where);
+    struct stored place = life->records[seq].event.record;
+    if (below(6) == 0) {
+        struct cmd touch = {.kind = CMD_RESCHEDULE, .job = {.ref.seq = seq}};
+        life->replied = false;
+        (void)core_apply(life->core, life->now_us, &touch, life);
+        MUST(!core_depart(life->core, seq, place));
+        return;
+    }
+    MUST(core_depart(life->core, seq, place));
+    MUST(!core_depart(life->core, seq, place));
+    MUST(core_is_far(life->core, seq, place.where));
+    life->is_far[seq] = true;
+    job->where = place.where;
+}
+
+static inline void bring_back(uint64_t seq, bool visits)
+{
+    MUST(core_arrive(life->core, &life->records[seq].event));
+    if (!visits) /* it is there, and stays */
+        MUST(!core_arrive(life->core, &life->records[seq].event));
+    life->is_far[seq] = false;
+    if (visits)
+        life->visitors[life->visitor_count++] = seq;
+}
+
+/* What an engine does before a command that names a job. */
+static inline void bring_named(const struct job_ref *ref)
+{
+    uint64_t places[FAR_CANDIDATES_MAX];
+    uint32_t count = core_far_find(life->core, ref, places);
+    uint64_t found = 0;
+    for (uint64_t seq = 1; seq < life->seq_next; seq++) {
+        if (!life->is_far[seq])
+            continue;
+        bool named = ref->id.len ? bytes_eq(ref->id, id_text(life->jobs[seq].id)) : seq == ref->seq;
+        bool candidate = false;
+        for (uint32_t i = 0; i < count; i++)
+            candidate = candidate || places[i] == life->jobs[seq].where;
+        MUST(candidate || !named); /* it is found */
+        if (named)
+            found = seq;
+    }
+    if (found)
+        bring_back(found, true);
+}
+
+static inline void bring_topic(struct bytes topic)
+{
+    for (uint64_t seq = 1; seq < life->seq_next; seq++) {
+        if (life->is_far[seq] && bytes_eq(topic, topic_name(life->jobs[seq].topic)))
+            bring_back(seq, true);
+    }
+    MUST(core_far_count(life->core, topic) == 0);
+}
+
+static inline void before_command(const struct cmd *cmd)
+{
+    life->visitor_count = 0;
+    enum cmd_subject subject = cmd_traits(cmd->kind)->subject;
+    if (subject == CMD_ON_JOB)
+        bring_named(&cmd->job.ref);
+    else if (subject == CMD_ON_NEW_JOB && cmd->push.id.len)
+        bring_named(&(struct job_ref){.id = cmd->push.id});
+    else if (subject == CMD_ON_TOPICS && cmd->kind != CMD_PAUSE)
+        bring_topic(cmd->topic.topic);
+}
+
+/* Those that the command has left as they were depart again. */
+static inline void after_command(const struct cmd *cmd)
+{
+    for (uint32_t i = 0; i < life->visitor_count; i++) {
+        uint64_t seq = life->visitors[i];
+        bool left = core_depart(life->core, seq, life->records[seq].event.record);
+        bool looks = cmd->kind == CMD_GET || cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK;
+        MUST(left || !looks);
+        life->is_far[seq] = left;
+    }
+}
+
+/* As a slice is loaded: before its first job is due. */
+static inline void bring_due(void)
+{
+    for (uint64_t seq = 1; seq < life->seq_next; seq++) {
+        if (life->is_far[seq] && life->jobs[seq].due_us <= life->now_us + (int64_t)below(100))
+            bring_back(seq, false);
+    }
+}
+
+static inline void replay_all_far(struct core *copy)
+{
+    for (uint64_t seq = 1; seq < life->seq_next; seq++) {
+        const struct event *event = &life->records[seq].event;
+        struct far_job far = {.seq = seq,
+                              .id_hash = far_hash_id(FAR_KEY, event->id),
+                              .where = event->record.where,
+                              .topic = event->topic};
+        if (life->is_far[seq])
+            MUST(core_replay_far(copy, &far) == OK);
+    }
+}
+
+#endif

@@ -1,0 +1,329 @@
+/* Far jobs: what is refused, what a restart finds, and moves of jobs whose records lie in slices.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+
+#include "base/far_hash.h"
+#include "base/mem.h"
+#include "core_bed.h"
+
+enum { SECOND = 1000000, START = 1000 * SECOND, TTR = 10 * SECOND, KEY = 5 };
+
+static const struct core_limits limits = {.jobs = 3, .topics = 2, .waiters = 10};
+static const struct stored slice = {.where = UINT64_C(9) << 32 | 40, .bytes = 50};
+static struct core_bed bed;
+static unsigned emitted;
+static struct event last;
+
+static struct stored note_event(struct event_sink *sink, const struct event *event)
+{
+    emitted++;
+    last = *event;
+    return core_bed_drop(sink, event);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    core_bed_open(&bed, limits, START);
+    core_use_far_key(bed.core, KEY);
+    bed.sink.emit = note_event;
+    emitted = 0;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    core_bed_close(&bed);
+    return mem_used() == 0 ? 0 : -1;
+}
+
+static enum err push(const char *id, int64_t due_us)
+{
+    struct cmd_push push = {
+        .id = bytes_str(id), .topic = BYTES("t"), .due_us = due_us, .ttr_us = TTR};
+    (void)core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed);
+    return bed.reply.err;
+}
+
+static enum err ask(enum cmd_kind kind, uint64_t seq)
+{
+    struct cmd cmd = {.kind = kind, .job = {.ref = {.seq = seq}, .bound = false}};
+    (void)core_apply(bed.core, START, &cmd, &bed);
+    return bed.reply.err;
+}
+
+static uint64_t delayed(void)
+{
+    struct core_totals totals;
+    core_totals(bed.core, &totals);
+    return totals.jobs[JOB_DELAYED];
+}
+
+/* What the store reads again of the job `push` has made. */
+static struct event record_of(uint64_t seq, const char *id)
+{
+    return (struct event){.kind = EVENT_JOB,
+                          .job = {.seq = seq, .state = JOB_DELAYED, .due_us = START + SECOND},
+                          .id = bytes_str(id),
+                          .topic = BYTES("t"),
+                          .ttr_us = TTR,
+                          .record = slice};
+}
+
+static struct event depart(uint64_t seq, const char *id)
+{
+    struct event event = record_of(seq, id), out;
+    assert_true(core_spill(bed.core, &event, 1, START, &out));
+    assert_true(core_depart(bed.core, seq, slice));
+    return event;
+}
+
+static void a_far_job_takes_its_index_entries_alone_and_counts_as_delayed(void **state)
+{
+    (void)state;
+    uint64_t places[FAR_CANDIDATES_MAX];
+    assert_int_equal(push("a-long-id-that-does-not-fit-into-the-job", START + SECOND), OK);
+    unsigned before = emitted;
+    struct event event = depart(1, "a-long-id-that-does-not-fit-into-the-job");
+    assert_int_equal(emitted, before); /* no event tells of it */
+    assert_int_equal(delayed(), 1);
+    assert_int_equal(core_far_count(bed.core, BYTES("t")), 1);
+    assert_int_equal(core_far_count(bed.core, BYTES("u")), 0);
+    assert_int_equal(ask(CMD_GET, 1), ERR_NOT_FOUND); /* until it is brought back */
+    assert_int_equal(core_far_find(bed.core, &(struct job_ref){.seq = 1}, places), 1);
+    assert_true(places[0] == slice.where);
+    assert_int_equal(core_far_find(bed.core, &(struct job_ref){.id = event.id}, places), 1);
+    assert_true(core_has(bed.core, 1, BYTES("")));
+    assert_true(core_has(bed.core, 7, event.id));
+    assert_false(core_has(bed.core, 7, BYTES("x")));
+    core_valid(bed.core);
+    assert_true(core_arrive(bed.core, &event));
+    assert_int_equal(ask(CMD_GET, 1), OK);
+    assert_true(bytes_eq(bed.first.topic, BYTES("t")));
+    assert_int_equal(delayed(), 1);
+    assert_true(core_depart(bed.core, 1, slice)); /* as it was */
+    assert_true(core_arrive(bed.core, &event));
+    assert_false(core_arrive(bed.core, &event)); /* somebody else wants it here: it stays */
+    assert_false(core_depart(bed.core, 1, slice));
+}
+
+static void p8_far_jobs_count_against_the_limit_of_jobs(void **state)
+{
+    (void)state;
+    assert_int_equal(push("a", START + SECOND), OK);
+    (void)depart(1, "a");
+    assert_int_equal(push("b", START), OK);
+    assert_int_equal(push("c", START), OK);
+    assert_int_equal(push("d", START), ERR_JOBS_LIMIT);
+}
+
+/* All that is left of them in memory, with ids of 20 bytes. */
+static void p8_a_far_job_takes_at_most_24_bytes(void **state)
+{
+    (void)state;
+    enum { MANY = 300000 };
+    static struct core_bed large;
+    char id[21];
+    core_bed_open(&large, (struct core_limits){.jobs = MANY, .topics = 1, .waiters = 1}, START);
+    core_use_far_key(large.core, KEY);
+    size_t before_bytes = mem_used();
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)snprintf(id, sizeof(id), "an-id-of-order-%05x", i);
+        struct cmd_push push = {
+            .id = bytes_str(id), .topic = BYTES("t"), .due_us = START + SECOND, .ttr_us = TTR};
+        (void)core_apply(large.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &large);
+        struct event event = record_of(large.first.ref.seq, id), out;
+        assert_true(core_spill(large.core, &event, 1, START, &out));
+        struct stored place = {.where = UINT64_C(9) << 32 | i, .bytes = 50};
+        assert_true(core_depart(large.core, large.first.ref.seq, place));
+    }
+    while (core_tick(large.core, START, 1000))
+        ;
+    assert_int_equal(core_far_count(large.core, BYTES("t")), MANY);
+    assert_in_range((mem_used() - before_bytes) / MANY, 15, 24);
+    core_bed_close(&large);
+}
+
+static void a_topic_with_far_jobs_alone_is_not_forgotten(void **state)
+{
+    (void)state;
+    assert_int_equal(push("a", START + SECOND), OK);
+    (void)depart(1, "a");
+    for (int i = 0; i < 5; i++) {
+        char name[] = {(char)('u' + i), 0};
+        struct cmd_push push = {.topic = bytes_str(name), .due_us = START, .ttr_us = TTR};
+        (void)core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed);
+        assert_int_equal(bed.reply.err, OK);
+        assert_int_equal(ask(CMD_DELETE, bed.first.ref.seq), OK);
+    }
+    assert_int_equal(core_far_count(bed.core, BYTES("t")), 1);
+}
+
+static void who_has_changed_or_has_a_note_or_is_due_does_not_depart(void **state)
+{
+    (void)state;
+    struct event event = record_of(1, "a"), out;
+    assert_int_equal(push("a", START + SECOND), OK);
+    assert_false(core_spill(bed.core, &event, 2, START, &out));          /* not its record */
+    assert_false(core_spill(bed.core, &event, 1, START + SECOND, &out)); /* it is due by then */
+    assert_false(core_depart(bed.core, 1, slice));                       /* nobody has asked */
+    assert_true(core_spill(bed.core, &event, 1, START, &out));
+    assert_false(core_depart(bed.core, 1, (struct stored){.where = FAR_OFFSET_END}));
+    assert_true(core_relocate(bed.core, &event, 1));
+    assert_false(core_depart(bed.core, 1, slice)); /* it has another record */
+    assert_true(core_spill(bed.core, &event, 1, START, &out));
+    assert_int_equal(ask(CMD_RUN, 1), OK);
+    assert_false(core_depart(bed.core, 1, slice));
+    assert_int_equal(ask(CMD_RESERVE_JOB, 1), OK);
+    struct cmd release = {
+        .kind = CMD_RELEASE,
+        .job = {
+            .ref.seq = 1, .has_delay = true, .due_us = START + SECOND, .note = BYTES("it failed")}};
+    (void)core_apply(bed.core, START, &release, &bed);
+    assert_int_equal(bed.first.state, JOB_DELAYED);
+    assert_false(core_spill(bed.core, &event, 1, START, &out));
+    assert_int_equal(ask(CMD_DELETE, 1), OK);
+}
+
+static struct far_job far_of(const struct event *event)
+{
+    return (struct far_job){.seq = event->job.seq,
+                            .id_hash = far_hash_id(KEY, event->id),
+                            .where = event->record.where,
+                            .topic = event->topic};
+}
+
+static void a_restart_knows_far_jobs_from_those_that_came_back(void **state)
+{
+    (void)state;
+    struct event log = record_of(1, "a"), loaded = record_of(2, "b"), gone = record_of(3, "c");
+    log.record.where = 77;
+    loaded.record.where++;
+    gone.record.where += 2;
+    assert_int_equal(core_replay(bed.core, &log), OK);
+    assert_int_equal(core_replay(bed.core, &loaded), OK);
+    struct event in_slice = record_of(1, "a");
+    struct far_job one = far_of(&in_slice), two = far_of(&loaded), three = far_of(&gone);
+    assert_int_equal(core_replay_far(bed.core, &one), OK); /* the log's record is an older one */
+    assert_int_equal(core_replay_far(bed.core, &two), ERR_EXISTS);
+    assert_int_equal(core_replay_far(bed.core, &three), OK);
+    assert_int_equal(core_replay_far(bed.core, &three), ERR_CORRUPT);
+    struct far_job bad = three;
+    bad.seq = 0;
+    assert_int_equal(core_replay_far(bed.core, &bad), ERR_CORRUPT);
+    bad = three;
+    bad.seq = 9;
+    bad.where |= FAR_OFFSET_END;
+    assert_int_equal(core_replay_far(bed.core, &bad), ERR_CORRUPT);
+    bad = three;
+    bad.seq = 9;
+    bad.topic.len = 0;
+    assert_int_equal(core_replay_far(bed.core, &bad), ERR_CORRUPT);
+    core_replayed(bed.core, START);
+    core_valid(bed.core);
+    assert_int_equal(delayed(), 3);
+    assert_true(core_is_far(bed.core, 1, slice.where));
+    assert_int_equal(ask(CMD_GET, 2), OK);
+    assert_int_equal(push("d", START), ERR_JOBS_LIMIT);
+    assert_int_equal(ask(CMD_DELETE, 2), OK);
+    assert_int_equal(delayed(), 2);
+    assert_int_equal(push("d", START), OK);
+    assert_true(bed.first.ref.seq > 3); /* their numbers are not given again */
+    assert_true(core_arrive(bed.core, &in_slice));
+}
+
+static void what_a_store_reads_wrongly_does_not_arrive(void **state)
+{
+    (void)state;
+    assert_int_equal(push("a", START + SECOND), OK);
+    struct event good = depart(1, "a"), bad = good;
+    bad.kind = EVENT_MOVE;
+    assert_false(core_arrive(bed.core, &bad));
+    bad = good;
+    bad.job.state = JOB_RESERVED;
+    assert_false(core_arrive(bed.core, &bad));
+    bad = good;
+    bad.topic = BYTES("u");
+    assert_false(core_arrive(bed.core, &bad));
+    bad = good;
+    bad.id = BYTES("b");
+    assert_false(core_arrive(bed.core, &bad));
+    bad = good;
+    bad.job.seq = 2;
+    assert_false(core_arrive(bed.core, &bad));
+    bad = good;
+    bad.ttr_us = 0;
+    assert_false(core_arrive(bed.core, &bad));
+    bad = good;
+    bad.record.where++;
+    assert_false(core_arrive(bed.core, &bad));
+    assert_true(core_arrive(bed.core, &good));
+}
+
+/* Job 1 was far and has come back; its move to ready. */
+static struct event run_returned_job(void)
+{
+    assert_int_equal(push("a", START + SECOND), OK);
+    struct event back = depart(1, "a");
+    assert_true(core_arrive(bed.core, &back));
+    assert_int_equal(ask(CMD_RUN, 1), OK);
+    return last;
+}
+
+/* The record of a job that has come back stays in its slice: its last move must stay in the log. */
+static void the_last_move_of_a_job_whose_record_is_in_a_slice_is_emitted_again(void **state)
+{
+    (void)state;
+    struct event run = run_returned_job();
+    assert_int_equal(run.kind, EVENT_MOVE);
+    assert_true(run.record.where == slice.where);
+    assert_int_equal(ask(CMD_RESERVE_JOB, 1), OK);
+    struct event reserved = last;
+    unsigned before = emitted;
+    assert_false(core_relocate(bed.core, &reserved, 1)); /* its record is elsewhere */
+    assert_int_equal(emitted, before);
+    assert_true(core_relocate(bed.core, &run, slice.where)); /* whichever: it is as it is now */
+    assert_int_equal(emitted, before + 1);
+    assert_true(last.kind == EVENT_MOVE && last.job.lease == reserved.job.lease);
+    assert_int_equal(ask(CMD_FINISH, 1), OK);
+    assert_true(last.kind == EVENT_GONE && last.record.where == slice.where);
+    assert_false(core_relocate(bed.core, &reserved, slice.where));
+}
+
+/* Of a connection's lease the log knows nothing: what it knows must stay in it. */
+static void the_move_before_a_connections_lease_is_emitted_again(void **state)
+{
+    (void)state;
+    struct event run = run_returned_job();
+    struct cmd cmd = {.kind = CMD_RESERVE_JOB, .job = {.ref.seq = 1, .bound = true}};
+    (void)core_apply(bed.core, START, &cmd, &bed);
+    assert_int_equal(bed.reply.err, OK);
+    assert_true(core_relocate(bed.core, &run, slice.where));
+    assert_int_equal(last.job.state, JOB_READY);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_far_job_takes_its_index_entries_alone_and_counts_as_delayed),
+        TEST(p8_far_jobs_count_against_the_limit_of_jobs),
+        TEST(p8_a_far_job_takes_at_most_24_bytes),
+        TEST(a_topic_with_far_jobs_alone_is_not_forgotten),
+        TEST(who_has_changed_or_has_a_note_or_is_due_does_not_depart),
+        TEST(a_restart_knows_far_jobs_from_those_that_came_back),
+        TEST(what_a_store_reads_wrongly_does_not_arrive),
+        TEST(the_last_move_of_a_job_whose_record_is_in_a_slice_is_emitted_again),
+        TEST(the_move_before_a_connections_lease_is_emitted_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

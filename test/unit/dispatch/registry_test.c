@@ -1,0 +1,188 @@
+/* dispatch/registry: settings as the engine tells them, read when they are wanted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/list.h"
+#include "base/mem.h"
+#include "dispatch/registry.h"
+#include "test/unit/dispatch/settings_double.h"
+
+struct seen {
+    struct registry_listener listener;
+    struct registry *registry;
+    unsigned calls, with_settings;
+    uint64_t version;
+};
+
+static void note(struct registry_listener *listener, struct bytes topic, struct settings_kept *kept)
+{
+    struct seen *seen = LIST_ENTRY(listener, struct seen, listener);
+    seen->calls++;
+    seen->with_settings += kept != NULL;
+    seen->version = kept ? kept->version : 0;
+    assert_true(!kept || registry_find(seen->registry, topic, NULL) == &kept->settings);
+}
+
+static void begin(struct seen *seen)
+{
+    *seen = (struct seen){.listener.changed = note};
+    seen->registry = registry_new(&(struct registry_options){.hash_key = 7, .read = double_read});
+    registry_listen(seen->registry, &seen->listener);
+}
+
+static void tell(struct seen *seen, const char *topic, uint64_t version, const char *text)
+{
+    struct settings_observer *observer = registry_observer(seen->registry);
+    observer->changed(observer, bytes_str(topic), version, bytes_str(text));
+}
+
+static void settings_are_found_at_once_and_told_by_the_step(void **state)
+{
+    (void)state;
+    struct seen seen;
+    uint64_t version = 0;
+    size_t before = mem_used();
+    begin(&seen);
+    assert_null(registry_find(seen.registry, BYTES("orders"), NULL));
+    tell(&seen, "orders", 3, "http://a/ retry=5000 concurrency=4");
+    const struct topic_settings *found = registry_find(seen.registry, BYTES("orders"), &version);
+    assert_non_null(found);
+    assert_int_equal(version, 3);
+    assert_int_equal(found->concurrency, 4);
+    assert_true(bytes_eq(found->target.http.url, BYTES("http://a/")));
+    assert_true(registry_is_pushed(seen.registry, BYTES("orders")));
+    assert_int_equal(seen.calls, 0);
+    assert_true(registry_wants_step(seen.registry));
+    assert_false(registry_step(seen.registry, NULL));
+    assert_int_equal(seen.calls, 1);
+    assert_int_equal(seen.version, 3);
+    tell(&seen, "orders", 3, "http://a/ retry=5000 concurrency=4"); /* nothing new */
+    assert_false(registry_wants_step(seen.registry));
+    registry_free(seen.registry);
+    assert_int_equal(mem_used(), before);
+}
+
+static void settings_that_are_taken_away_are_gone(void **state)
+{
+    (void)state;
+    struct seen seen;
+    struct bytes text;
+    uint64_t version;
+    begin(&seen);
+    tell(&seen, "orders", 1, "http://a/");
+    (void)registry_step(seen.registry, NULL);
+    assert_true(registry_text(seen.registry, BYTES("orders"), &text, &version));
+    assert_true(bytes_eq(text, BYTES("http://a/")));
+    tell(&seen, "orders", 2, "");
+    assert_null(registry_find(seen.registry, BYTES("orders"), NULL));
+    assert_false(registry_is_pushed(seen.registry, BYTES("orders")));
+    assert_false(registry_text(seen.registry, BYTES("orders"), &text, &version));
+    assert_int_equal(registry_count(seen.registry), 0);
+    (void)registry_step(seen.registry, NULL);
+    assert_int_equal(seen.calls, 2);
+    assert_int_equal(seen.with_settings, 1);
+    registry_free(seen.registry);
+}
+
+/* A Redis that failed over or was restored has lost the last change: its engine tells what there is
+   now, which has the version that it had. */
+static void a_change_that_was_lost_is_taken_back(void **state)
+{
+    (void)state;
+    struct seen seen;
+    begin(&seen);
+    tell(&seen, "orders", 1, "http://a/");
+    tell(&seen, "orders", 5, "http://b/");
+    (void)registry_step(seen.registry, NULL);
+    tell(&seen, "orders", 1, "http://a/");
+    const struct topic_settings *found = registry_find(seen.registry, BYTES("orders"), NULL);
+    assert_true(bytes_eq(found->target.http.url, BYTES("http://a/")));
+    (void)registry_step(seen.registry, NULL);
+    assert_int_equal(seen.version, 1);
+    tell(&seen, "orders", 0, ""); /* all is lost */
+    assert_false(registry_is_pushed(seen.registry, BYTES("orders")));
+    (void)registry_step(seen.registry, NULL);
+    assert_int_equal(seen.calls, 3);
+    assert_int_equal(registry_count(seen.registry), 0);
+    registry_free(seen.registry);
+}
+
+static void what_cannot_be_read_counts_as_none_and_is_shown_as_it_is(void **state)
+{
+    (void)state;
+    struct seen seen;
+    struct bytes text;
+    uint64_t version;
+    begin(&seen);
+    tell(&seen, "orders", 1, "http://a/ nonsense");
+    assert_null(registry_find(seen.registry, BYTES("orders"), NULL));
+    assert_false(registry_is_pushed(seen.registry, BYTES("orders")));
+    assert_true(registry_text(seen.registry, BYTES("orders"), &text, &version));
+    assert_int_equal(version, 1);
+    (void)registry_step(seen.registry, NULL);
+    assert_int_equal(seen.calls, 1);
+    assert_int_equal(seen.with_settings, 0);
+    registry_free(seen.registry);
+}
+
+static void held_settings_outlive_a_change(void **state)
+{
+    (void)state;
+    struct seen seen;
+    size_t before = mem_used();
+    begin(&seen);
+    tell(&seen, "orders", 1, "http://a/");
+    struct settings_kept *kept = registry_hold(seen.registry, BYTES("orders"));
+    tell(&seen, "orders", 2, "http://b/");
+    (void)registry_step(seen.registry, NULL);
+    assert_true(bytes_eq(kept->settings.target.http.url, BYTES("http://a/")));
+    registry_drop(seen.registry, kept);
+    registry_free(seen.registry);
+    assert_int_equal(mem_used(), before);
+}
+
+/* Settings of 100,000 topics: told in slices, and little memory for each. */
+static void many_topics_make_no_turn_long(void **state)
+{
+    (void)state;
+    enum { TOPICS = 100000 };
+    struct seen seen;
+    char name[32];
+    begin(&seen);
+    size_t before = mem_used();
+    for (unsigned i = 0; i < TOPICS; i++) {
+        (void)snprintf(name, sizeof(name), "topic-%u", i);
+        tell(&seen, name, i + 1, "http://example.com/hook concurrency=5");
+    }
+    unsigned turns = 0;
+    bool more = true;
+    for (; more; turns++) {
+        unsigned had = seen.calls;
+        struct budget budget = {.left_ns = 300000};
+        more = registry_step(seen.registry, &budget);
+        assert_true(seen.calls - had <= 51);
+    }
+    assert_true(turns > TOPICS / 60);
+    assert_int_equal(seen.with_settings, TOPICS);
+    assert_true((mem_used() - before) / TOPICS < 300);
+    assert_int_equal(registry_count(seen.registry), TOPICS);
+    assert_non_null(registry_find(seen.registry, BYTES("topic-77"), NULL)); /* read once more */
+    registry_free(seen.registry);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(settings_are_found_at_once_and_told_by_the_step),
+        cmocka_unit_test(settings_that_are_taken_away_are_gone),
+        cmocka_unit_test(a_change_that_was_lost_is_taken_back),
+        cmocka_unit_test(what_cannot_be_read_counts_as_none_and_is_shown_as_it_is),
+        cmocka_unit_test(held_settings_outlive_a_change),
+        cmocka_unit_test(many_topics_make_no_turn_long),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

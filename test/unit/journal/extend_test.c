@@ -1,0 +1,124 @@
+/* A job written as a row and read back is the same job; a row of sdmq's becomes one, too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "journal/extend.h"
+
+static struct arena arena;
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_fini(&arena);
+    arena = (struct arena){0};
+    return 0;
+}
+
+static void test_a_row_of_ours_comes_back_whole(void **state)
+{
+    static const int64_t retry_us[] = {0, 60000000};
+    struct extend extend = {.priority = 4294967295u,
+                            .failures = 3,
+                            .us = 999,
+                            .ttr_us = 1500000,
+                            .retry_us = retry_us,
+                            .retry_count = 2,
+                            .order = ORDER_ARRIVAL,
+                            .base64 = true,
+                            .content_type = BYTES("text/\"x\""),
+                            .properties = BYTES("{\"biz_key\":\"a\\\"b\"}")};
+    struct buf json = {0};
+    struct cmd_push push;
+    const char *why = NULL;
+    (void)state;
+    extend_write(&json, &extend);
+    struct extend_row row = {.id = BYTES("x"),
+                             .topic = BYTES("t"),
+                             .body = BYTES("/wB4"),
+                             .extend_data = buf_bytes(&json),
+                             .delay_ms = 7,
+                             .create_ms = 1000,
+                             .ttl_s = 2,
+                             .status = STATUS_BURIED};
+    assert_int_equal(extend_push(&row, &arena, &push, &why), OK);
+    assert_int_equal(push.priority, 4294967295u);
+    assert_int_equal(push.due_us, 1007999);
+    assert_int_equal(push.ttr_us, 1500000);
+    assert_int_equal(push.failures, 3);
+    assert_int_equal(push.retry_count, 2);
+    assert_int_equal(push.retry_us[1], 60000000);
+    assert_int_equal(push.order, ORDER_ARRIVAL);
+    assert_true(push.buried && push.retry_given && push.if_exists == IF_EXISTS_KEEP);
+    assert_true(bytes_eq(push.body, bytes_of("\xff\x00x", 3)));
+    assert_true(bytes_eq(push.content_type, extend.content_type));
+    assert_true(bytes_eq(push.properties, extend.properties));
+    buf_fini(&json);
+}
+
+static void test_a_row_of_sdmq_keeps_its_columns_as_labels(void **state)
+{
+    struct extend_row row = {.id = BYTES("t:k:1"),
+                             .topic = BYTES("t"),
+                             .bizkey = BYTES("k"),
+                             .subtopic = BYTES("s"),
+                             .body = BYTES("b"),
+                             .extend_data = BYTES("{\"mine\":1}"),
+                             .delay_ms = 5,
+                             .create_ms = 1000,
+                             .ttl_s = 30,
+                             .status = STATUS_BURIED};
+    struct cmd_push push;
+    const char *why = NULL;
+    (void)state;
+    assert_int_equal(extend_push(&row, &arena, &push, &why), OK);
+    assert_true(
+        bytes_eq(push.properties,
+                 BYTES("{\"biz_key\":\"k\",\"subtopic\":\"s\",\"extend_data\":\"{\\\"mine\\\":"
+                       "1}\",\"create_time\":1000}")));
+    assert_false(push.buried); /* its 6 is a consumer's failure, and comes again */
+    assert_false(push.retry_given);
+    assert_int_equal(push.due_us, 1005000);
+    assert_int_equal(push.ttr_us, 30000000);
+}
+
+static void test_rows_that_no_job_can_be_made_of_are_named(void **state)
+{
+    static const struct {
+        struct extend_row row;
+        const char *why;
+    } bad[] = {
+        {{.topic = {"t", 1}, .body = {"b", 1}}, "the id is empty or too long"},
+        {{.id = {"x", 1}}, "the topic is empty or too long"},
+        {{.id = {"x", 1}, .topic = {"t", 1}, .create_ms = INT64_MAX, .delay_ms = 1},
+         "create_time and delay are no time"},
+        {{.id = {"x", 1}, .topic = {"t", 1}, .create_ms = -5}, "create_time and delay are no time"},
+        {{.id = {"x", 1},
+          .topic = {"t", 1},
+          .body = {"?", 1},
+          .extend_data = {"{\"laterd\":1,\"body\":\"base64\"}", 28}},
+         "the body is not base64, as extend_data says"},
+        {{.id = {"x", 1}, .topic = {"t", 1}, .extend_data = {"{\"laterd\":1,\"priority\":-1}", 26}},
+         "extend_data is not what laterd writes"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct cmd_push push;
+        const char *why = NULL;
+        assert_int_equal(extend_push(&bad[i].row, &arena, &push, &why), ERR_INVALID);
+        assert_string_equal(why, bad[i].why);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_a_row_of_ours_comes_back_whole, teardown),
+        cmocka_unit_test_teardown(test_a_row_of_sdmq_keeps_its_columns_as_labels, teardown),
+        cmocka_unit_test_teardown(test_rows_that_no_job_can_be_made_of_are_named, teardown),
+    };
+    return cmocka_run_group_tests_name("journal/extend", tests, NULL, NULL);
+}

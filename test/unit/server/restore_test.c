@@ -1,0 +1,477 @@
+/*
+ * Restoring from a journal, and clearing all there is, in the sdmq dialect. The journal is a list
+ * of rows that gives as many at a time as the test says.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "beanstalk_peer.h"
+#include "port/restore.h"
+#include "server/server.h"
+#include "wire.h"
+
+enum { ROWS_MAX = 5000, ID_BYTES = 24 };
+
+struct restore_run {
+    bool open;
+    struct restore_query query;
+    char id[64];
+    struct restore_reader *reader;
+    unsigned next, shown; /* rows taken; rows that may be taken */
+    unsigned unsettled;
+};
+
+/* The journal. */
+static struct {
+    struct restore restore;
+    struct restore_row rows[ROWS_MAX];
+    char ids[ROWS_MAX][ID_BYTES];
+    unsigned count;
+    struct restore_run runs[4];
+    bool away, breaks; /* it cannot be asked; it fails after what is shown */
+} journal;
+
+static enum err journal_begin(struct restore *restore, const struct restore_query *query,
+                              struct restore_reader *reader, struct restore_run **out_run,
+                              const char **out_why)
+{
+    (void)restore;
+    if (journal.away) {
+        *out_why = "MySQL is away";
+        return ERR_AGAIN;
+    }
+    struct restore_run *run = journal.runs;
+    while (run->open)
+        run++;
+    *run = (struct restore_run){.open = true, .query = *query, .reader = reader};
+    assert_true(query->id.len < sizeof(run->id));
+    if (query->id.len)
+        memcpy(run->id, query->id.at, query->id.len);
+    run->query.id.at = run->id;
+    *out_run = run;
+    return OK;
+}
+
+static bool is_wanted(const struct restore_run *run, const struct restore_row *row)
+{
+    if (run->query.id.len)
+        return bytes_eq(row->push.id, run->query.id);
+    return row->end == RESTORE_LIVES &&
+           !(run->query.leave_past && row->push.due_us < run->query.now_us);
+}
+
+static struct restore_row *journal_take(struct restore_run *run)
+{
+    while (run->next < run->shown) {
+        struct restore_row *row = &journal.rows[run->next++];
+        if (is_wanted(run, row)) {
+            run->unsettled++;
+            return row;
+        }
+    }
+    return NULL;
+}
+
+static void journal_settle(struct restore_run *run, struct restore_row *row)
+{
+    (void)row;
+    assert_true(run->unsettled > 0);
+    run->unsettled--;
+}
+
+static bool journal_ended(const struct restore_run *run, enum err *out_err, const char **out_why)
+{
+    if (journal.breaks && run->shown > 0 && run->next == run->shown) {
+        *out_err = ERR_AGAIN;
+        *out_why = "MySQL has gone away";
+        return true;
+    }
+    return run->next == journal.count;
+}
+
+static void journal_close(struct restore_run *run)
+{
+    assert_true(run->open);
+    assert_int_equal(run->unsettled, 0);
+    run->open = false;
+}
+
+static const struct restore_verbs verbs = {.begin = journal_begin,
+                                           .take = journal_take,
+                                           .settle = journal_settle,
+                                           .ended = journal_ended,
+                                           .close = journal_close};
+
+/* ---- the bed ---- */
+
+static struct world *world;
+static struct sim_peer *peer;
+
+static void add_row(const char *id, int64_t due_us, enum restore_end end)
+{
+    unsigned i = journal.count++;
+    (void)snprintf(journal.ids[i], ID_BYTES, "%s", id);
+    journal.rows[i] = (struct restore_row){
+        .push = {.id = bytes_str(journal.ids[i]),
+                 .topic = i % 2 ? BYTES("odd") : BYTES("even"),
+                 .due_us = due_us,
+                 .ttr_us = SECOND_US,
+                 .body = BYTES("b")},
+        .end = end,
+    };
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&journal, 0, sizeof(journal));
+    journal.restore.verbs = &verbs;
+    world = begin(&(struct world_options){.seed = 1, .restore = &journal.restore, .split = true});
+    peer = sim_loop_client(world_loop(world), WORLD_SDMQ);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+static void ask(struct sim_peer *of, const char *target)
+{
+    struct buf data = {0};
+    wire_request(&data, BYTES("GET"), bytes_str(target), "", BYTES(""));
+    sim_peer_send(of, buf_bytes(&data));
+    buf_fini(&data);
+    settle(world);
+}
+
+/* So many rows more have come, of each query under way. */
+static void show(unsigned count)
+{
+    for (size_t i = 0; i < sizeof(journal.runs) / sizeof(journal.runs[0]); i++) {
+        struct restore_run *run = &journal.runs[i];
+        if (!run->open)
+            continue;
+        run->shown = run->shown + count < journal.count ? run->shown + count : journal.count;
+        run->reader->arrived(run->reader);
+    }
+    pass(world, 1);
+    settle(world);
+}
+
+static const char *next_answer(void)
+{
+    static char text[1000];
+    struct wire_answer answer = {0};
+    size_t len = wire_cut(sim_peer_received(peer), &answer);
+    if (len == 0)
+        return NULL;
+    (void)snprintf(text, sizeof(text), "%.*s", (int)answer.body.len, answer.body.at);
+    sim_peer_take(peer, len);
+    return text;
+}
+
+static void expect_answer(const char *part)
+{
+    const char *text = next_answer();
+    if (!text || !strstr(text, part))
+        fail_msg("want %s, have %s", part, text ? text : "nothing");
+}
+
+static void expect_nothing(void)
+{
+    assert_null(next_answer());
+}
+
+static void expect_open(unsigned want)
+{
+    unsigned open = 0;
+    for (size_t i = 0; i < sizeof(journal.runs) / sizeof(journal.runs[0]); i++)
+        open += journal.runs[i].open;
+    assert_int_equal(open, want);
+}
+
+static void expect_jobs(const char *delayed, const char *ready)
+{
+    expect_figure(world, "stats\r\n", "current-jobs-delayed", delayed);
+    expect_figure(world, "stats\r\n", "current-jobs-ready", ready);
+}
+
+static int64_t soon(void)
+{
+    return world_now_us(world) + 60 * SECOND_US;
+}
+
+/* ---- restores ---- */
+
+static void what_has_not_ended_comes_back_once(void **state)
+{
+    (void)state;
+    add_row("a", soon(), RESTORE_LIVES);
+    add_row("done", soon(), RESTORE_FINISHED);
+    add_row("past", 1, RESTORE_LIVES);
+    add_row("deleted", 1, RESTORE_DELETED);
+    for (int i = 0; i < 2; i++) {
+        ask(peer, "/reStore");
+        expect_nothing();
+        show(2);
+        expect_nothing();
+        show(2);
+        expect_answer("\"data\":\"花费了0 ms，恢复 2 行数据\"");
+        expect_jobs("1", "1"); /* harmless twice */
+        expect_open(0);
+    }
+}
+
+static void with_expire_false_what_is_past_stays_away(void **state)
+{
+    (void)state;
+    add_row("a", soon(), RESTORE_LIVES);
+    add_row("past", 1, RESTORE_LIVES);
+    ask(peer, "/reStore?expire=false");
+    show(2);
+    expect_answer("恢复 1 行数据");
+    expect_jobs("1", "0");
+}
+
+static void thousands_come_in_slices(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < ROWS_MAX; i++) {
+        char id[ID_BYTES];
+        (void)snprintf(id, sizeof(id), "job-%u", i);
+        add_row(id, soon(), RESTORE_LIVES);
+    }
+    ask(peer, "/reStore");
+    show(3000);
+    expect_jobs("3000", "0");
+    expect_nothing();
+    show(ROWS_MAX);
+    expect_answer("恢复 5000 行数据");
+    expect_jobs("5000", "0");
+}
+
+static void p1_nothing_is_said_before_what_came_back_is_durable(void **state)
+{
+    (void)state;
+    add_row("a", soon(), RESTORE_LIVES);
+    world_hold_disk(world, true);
+    ask(peer, "/reStore");
+    show(1);
+    pass(world, SECOND_US);
+    expect_nothing();
+    world_hold_disk(world, false);
+    pass(world, SECOND_US);
+    expect_answer("恢复 1 行数据");
+}
+
+static void one_job_comes_back_by_its_id_whatever_became_of_it(void **state)
+{
+    (void)state;
+    add_row("a", soon(), RESTORE_LIVES);
+    add_row("x:1", soon(), RESTORE_FINISHED);
+    ask(peer, "/reStore/x%3A1");
+    show(2);
+    expect_answer("{\"success\":true,\"code\":200,\"message\":null,\"data\":null}");
+    expect_jobs("1", "0");
+    ask(peer, "/reStoreJob?jobId=nobody");
+    show(2);
+    expect_answer("{\"success\":false,\"code\":500,\"message\":\"Job不存在!\",\"data\":null}");
+}
+
+static void a_restore_goes_on_without_its_client_and_no_other_beside_it(void **state)
+{
+    (void)state;
+    add_row("a", soon(), RESTORE_LIVES);
+    add_row("b", soon(), RESTORE_LIVES);
+    struct sim_peer *leaver = sim_loop_client(world_loop(world), WORLD_SDMQ);
+    ask(leaver, "/reStore");
+    show(1);
+    sim_peer_free(leaver);
+    settle(world);
+    expect_open(1);
+    ask(peer, "/reStore");
+    expect_answer("a restore is under way");
+    show(2);
+    expect_open(0);
+    expect_jobs("2", "0");
+    ask(peer, "/reStore");
+    show(2);
+    expect_answer("恢复 2 行数据");
+}
+
+static void a_journal_that_is_away_or_goes_away_is_said(void **state)
+{
+    (void)state;
+    add_row("a", soon(), RESTORE_LIVES);
+    add_row("b", soon(), RESTORE_LIVES);
+    journal.away = true;
+    ask(peer, "/reStore");
+    expect_answer("\"success\":false,\"code\":500,\"message\":\"MySQL is away\"");
+    journal.away = false;
+    journal.breaks = true;
+    ask(peer, "/reStore");
+    show(1);
+    expect_answer("\"success\":false,\"code\":500,\"message\":\"MySQL has gone away\"");
+    expect_jobs("1", "0");
+    expect_open(0);
+}
+
+static void a_server_that_takes_no_pushes_ends_the_restore(void **state)
+{
+    (void)state;
+    add_row("a", soon(), RESTORE_LIVES);
+    world_refuse_pushes(world);
+    ask(peer, "/reStore");
+    show(1);
+    expect_answer("\"success\":false");
+    expect_open(0);
+    expect_jobs("0", "0");
+}
+
+static void v1_restores_with_counts(void **state)
+{
+    (void)state;
+    struct sim_peer *other = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    static const struct {
+        const char *body, *answer;
+    } cases[] = {{"{}", "{\"rows\":2,\"created\":2,\"kept\":0,\"refused\":0,\"ms\":0}"},
+                 {"{\"expire\":false}", "{\"rows\":1,\"created\":0,\"kept\":1,"},
+                 {"{\"id\":\"past\"}", "{\"rows\":1,\"created\":0,\"kept\":1,"},
+                 {"{\"id\":\"nobody\"}", "\"status\":404,\"code\":\"not_found\""},
+                 {"{\"expire\":1}", "\"code\":\"bad_field\",\"field\":\"expire\""},
+                 {"{\"all\":true}", "\"code\":\"unknown_field\""}};
+    add_row("a", soon(), RESTORE_LIVES);
+    add_row("past", 1, RESTORE_LIVES);
+    peer = other;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct buf data = {0};
+        wire_request(&data, BYTES("POST"), BYTES("/v1/restore"), "application/json",
+                     bytes_str(cases[i].body));
+        sim_peer_send(peer, buf_bytes(&data));
+        buf_fini(&data);
+        settle(world);
+        show(2);
+        expect_answer(cases[i].answer);
+    }
+    journal.away = true;
+    struct buf data = {0};
+    wire_request(&data, BYTES("POST"), BYTES("/v1/restore"), NULL, BYTES(""));
+    sim_peer_send(peer, buf_bytes(&data));
+    buf_fini(&data);
+    settle(world);
+    expect_answer("\"status\":503,\"code\":\"journal_down\"");
+}
+
+/* ---- deletes ---- */
+
+static void a_delete_of_a_finished_job_is_an_error(void **state)
+{
+    (void)state;
+    add_row("x", soon(), RESTORE_FINISHED);
+    add_row("y", soon(), RESTORE_DELETED);
+    ask(peer, "/delete?jobId=x");
+    expect_nothing();
+    show(2);
+    expect_answer("{\"success\":false,\"code\":500,\"message\":\"任务 x 已经完成\",\"data\":null}");
+    ask(peer, "/delete?jobId=y");
+    show(2);
+    expect_answer("\"success\":true");
+    ask(peer, "/delete?jobId=nobody");
+    show(2);
+    expect_answer("\"success\":true");
+    expect_open(0);
+    journal.away = true; /* then nobody knows: the job is not there */
+    ask(peer, "/delete?jobId=x");
+    expect_answer("\"success\":true");
+}
+
+static void a_delete_of_a_live_job_asks_no_journal(void **state)
+{
+    (void)state;
+    add_row("a", soon(), RESTORE_LIVES);
+    ask(peer, "/reStore");
+    show(1);
+    expect_answer("恢复 1 行数据");
+    ask(peer, "/delete?jobId=a");
+    expect_answer("\"success\":true");
+    expect_jobs("0", "0");
+    expect_open(0);
+}
+
+static void who_leaves_ends_the_question(void **state)
+{
+    (void)state;
+    struct sim_peer *leaver = sim_loop_client(world_loop(world), WORLD_SDMQ);
+    add_row("x", soon(), RESTORE_FINISHED);
+    ask(leaver, "/delete?jobId=x");
+    expect_open(1);
+    sim_peer_free(leaver);
+    settle(world);
+    expect_open(0);
+}
+
+static void a_server_that_ends_ends_its_restores(void **state)
+{
+    (void)state;
+    add_row("a", soon(), RESTORE_LIVES);
+    ask(peer, "/reStore");
+    expect_open(1);
+    world_crash(world, WORLD_KILL);
+    expect_open(0);
+}
+
+/* ---- clearing ---- */
+
+static void all_is_cleared_beyond_a_page_of_topics(void **state)
+{
+    (void)state;
+    struct sim_peer *other = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct buf data = {0};
+    for (unsigned i = 0; i < 200; i++) {
+        char target[64];
+        (void)snprintf(target, sizeof(target), "/v1/topics/t-%u/jobs", i);
+        wire_request(&data, BYTES("POST"), bytes_str(target), "application/json",
+                     i % 2 ? BYTES("{\"delay\":\"1h\"}") : BYTES("{\"state\":\"buried\"}"));
+    }
+    sim_peer_send(other, buf_bytes(&data));
+    buf_fini(&data);
+    settle(world);
+    ask(peer, "/clearAll");
+    expect_answer("删除 200 行数据");
+    expect_jobs("0", "0");
+    expect_figure(world, "stats\r\n", "current-jobs-buried", "0");
+    ask(peer, "/clearAll");
+    expect_answer("删除 0 行数据");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(what_has_not_ended_comes_back_once),
+        TEST(with_expire_false_what_is_past_stays_away),
+        TEST(thousands_come_in_slices),
+        TEST(p1_nothing_is_said_before_what_came_back_is_durable),
+        TEST(one_job_comes_back_by_its_id_whatever_became_of_it),
+        TEST(a_restore_goes_on_without_its_client_and_no_other_beside_it),
+        TEST(a_journal_that_is_away_or_goes_away_is_said),
+        TEST(a_server_that_takes_no_pushes_ends_the_restore),
+        TEST(v1_restores_with_counts),
+        TEST(a_delete_of_a_finished_job_is_an_error),
+        TEST(a_delete_of_a_live_job_asks_no_journal),
+        TEST(who_leaves_ends_the_question),
+        TEST(a_server_that_ends_ends_its_restores),
+        TEST(all_is_cleared_beyond_a_page_of_topics),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

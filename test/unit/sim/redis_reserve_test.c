@@ -1,0 +1,182 @@
+/*
+ * Reserve has a short way for the common case and a long one for all others (scripts/reserve.lua,
+ * reserve_other.lua): on a simulated Redis, whatever is there, both give the same answer and leave
+ * the same behind. And what comes late, or finds nothing, costs no more than it must.
+ */
+#include "redis_scripts_bed.h"
+#include "sim/random.h"
+
+enum {
+    LIVES = 100,
+    STEPS_MAX = 24,
+    LONG_BODY = 1500, /* not in the job's record */
+    ONE_WAY_MAX = 80, /* words and parts of one request that goes the short way */
+};
+
+static struct sim_random dice;
+static char body[LONG_BODY];
+
+static uint32_t roll(uint32_t sides)
+{
+    return (uint32_t)sim_random_below(&dice, sides);
+}
+
+/* ---- what is there ---- */
+
+static void push_any(void)
+{
+    static const int64_t retry_us[] = {0, SECOND_US};
+    char id[16];
+    struct script_call call = next_call();
+    int id_len = snprintf(id, sizeof(id), "id-%llu", (unsigned long long)number);
+    struct cmd cmd = {
+        .kind = CMD_PUSH,
+        .push = {.topic = BYTES("t"),
+                 .id = bytes_of(id, roll(2) ? (size_t)id_len : 0),
+                 .due_us = now_us - roll(3) * 1000,
+                 .ttr_us = roll(8) ? 60 * SECOND_US : 1500 * 1000,
+                 .priority = roll(4) ? 7 : roll(100000),
+                 .order = roll(3) ? ORDER_DUE : ORDER_ARRIVAL,
+                 .body = bytes_of(body, roll(20) ? roll(100) : LONG_BODY),
+                 .content_type = roll(5) ? BYTES("") : BYTES("text/plain"),
+                 .properties = roll(20) ? BYTES("") : BYTES("{}"),
+                 .retry_us = retry_us,
+                 .retry_count = (uint8_t)roll(3)},
+    };
+    script_ask(&request, &spaces[0], &call, &cmd);
+    assert_int_equal(ask(0).err, OK);
+}
+
+/* Some that have heads, and notes. */
+static void release_some(uint32_t count)
+{
+    uint64_t leases[8], seqs[8];
+    struct script_answer answer = reserve(1, "t", count, false);
+    struct script_parts said = {.at = parts, .count = part_count};
+    struct arena arena = {0};
+    assert_int_equal(script_read(&spaces[1], CMD_RESERVE, &said, &arena, &answer), OK);
+    for (uint32_t i = 0; i < answer.reply.count; i++) {
+        leases[i] = answer.reply.jobs[i].lease;
+        seqs[i] = answer.reply.jobs[i].ref.seq;
+    }
+    for (uint32_t i = 0; i < answer.reply.count; i++) {
+        struct script_call call = next_call();
+        struct cmd cmd = {.kind = CMD_RELEASE, .job = {.ref.seq = seqs[i], .lease = leases[i]}};
+        if (roll(2)) {
+            cmd.job.note = BYTES("it failed");
+            cmd.job.note_code = 500;
+        }
+        script_ask(&request, &spaces[1], &call, &cmd);
+        (void)ask(0);
+    }
+    arena_fini(&arena);
+}
+
+static void any_queue(void)
+{
+    for (uint32_t steps = roll(STEPS_MAX); steps > 0; steps--) {
+        switch (roll(8)) {
+        case 0: now_us += 70 * 1000; break; /* another bucket */
+        case 1: release_some(1 + roll(3)); break;
+        case 2: (void)reserve_as(roll(DAEMONS), "t", 1 + roll(2), roll(2), roll(2)); break;
+        case 3: (void)reserve_marking(roll(DAEMONS), "t", 1, false, SCRIPT_MARK_HINT); break;
+        default: push_any();
+        }
+    }
+    now_us += roll(3) ? 10 : 2 * SECOND_US;
+}
+
+/* ---- both ways ---- */
+
+struct outcome {
+    uint64_t digest; /* of all that Redis has */
+    struct buf said; /* the answer, but for the last part's second half */
+    unsigned notices;
+};
+
+/* The life of that seed, and a reserve behind it. `long_way`: the topic is named twice. */
+static struct outcome live(void **state, uint64_t seed, bool long_way)
+{
+    const struct bytes topics[] = {BYTES("t"), BYTES("t")};
+    struct outcome outcome = {0};
+    (void)start(state);
+    dice = (struct sim_random){seed};
+    any_queue();
+    (void)notices("r0 t");
+    struct script_call call = next_call();
+    call.least_us = call.queue_us = now_us - 10000;
+    call.most_us = roll(4) ? now_us + 10000 : now_us - 5000;
+    struct cmd_reserve cmd = {.topics = topics,
+                              .topic_count = long_way ? 2 : 1,
+                              .max = 1 + (roll(2) ? roll(32) : 0),
+                              .bound = roll(2),
+                              .ttr_us = roll(4) ? 0 : 5 * SECOND_US};
+    script_ask_reserve(&request, &spaces[0], &call, &cmd, cmd.max, (enum script_mark)roll(3));
+    (void)ask(0);
+    for (uint32_t i = 0; i + 1 < part_count; i++)
+        script_add(&outcome.said, parts[i]);
+    script_add(&outcome.said, bytes_of(parts[part_count - 1].at, 12));
+    outcome.notices = notices("w0 ");
+    outcome.digest = sim_redis_digest(redis);
+    (void)stop(state);
+    return outcome;
+}
+
+static void both_ways_to_reserve_answer_and_leave_the_same(void **state)
+{
+    for (uint64_t seed = 1; seed <= LIVES; seed++) {
+        struct outcome a = live(state, seed, false), b = live(state, seed, true);
+        if (a.said.len != b.said.len || memcmp(a.said.at, b.said.at, a.said.len) != 0)
+            fail_msg("seed %llu: another answer", (unsigned long long)seed);
+        if (a.digest != b.digest || a.notices != b.notices)
+            fail_msg("seed %llu: something else is left", (unsigned long long)seed);
+        buf_fini(&a.said);
+        buf_fini(&b.said);
+    }
+}
+
+/* ---- what it costs ---- */
+
+/* A push, a reserve and a finish of that many jobs, each that long under way; the most work. */
+static uint64_t work_of_a_cycle(uint32_t late_us)
+{
+    struct bytes topic = BYTES("t");
+    struct cmd_reserve reserve = {.topics = &topic, .topic_count = 1, .max = 1};
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = topic, .id = BYTES("x"), .ttr_us = 60 * SECOND_US}};
+    struct cmd finish = {.kind = CMD_FINISH, .job.ref.id = BYTES("x")};
+    most_work = 0;
+    for (unsigned i = 0; i < 3; i++) {
+        struct script_call call = next_call();
+        call.least_us = call.queue_us = now_us - 10000;
+        call.most_us = now_us + 10000;
+        now_us += late_us;
+        if (i == 1)
+            script_ask_reserve(&request, &spaces[0], &call, &reserve, 1, SCRIPT_NO_MARK);
+        else
+            script_ask(&request, &spaces[0], &call, i ? &finish : &push);
+        assert_int_equal(ask(0).err, OK);
+    }
+    return most_work;
+}
+
+/* Else a Redis that is behind would get even slower, and stay behind. */
+static void what_comes_late_costs_hardly_more_than_what_does_not(void **state)
+{
+    (void)state;
+    (void)push("t", now_us); /* the topic is known */
+    (void)reserve(0, "t", 1, false);
+    uint64_t in_time = work_of_a_cycle(0);
+    assert_in_range(in_time, 1, ONE_WAY_MAX);
+    assert_in_range(work_of_a_cycle(50 * 1000), in_time, in_time + 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_ways_to_reserve_answer_and_leave_the_same),
+        cmocka_unit_test_setup_teardown(what_comes_late_costs_hardly_more_than_what_does_not, start,
+                                        stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

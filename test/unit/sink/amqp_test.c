@@ -1,0 +1,180 @@
+/* What is read from the headers of a message of AMQP, and how a message is kept with its job. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "sink/amqp/delay.h"
+#include "sink/amqp/message.h"
+
+static amqp_bytes_t text(const char *words)
+{
+    return amqp_cstring_bytes(words);
+}
+
+static amqp_field_value_t utf8(const char *words)
+{
+    return (amqp_field_value_t){.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = text(words)};
+}
+
+static void x_delay_is_read_as_the_plugin_did(void **state)
+{
+    const struct {
+        amqp_field_value_t value;
+        int64_t ms;
+    } good[] = {
+        {{.kind = AMQP_FIELD_KIND_I8, .value.i8 = -5}, -5},
+        {{.kind = AMQP_FIELD_KIND_U8, .value.u8 = 200}, 200},
+        {{.kind = AMQP_FIELD_KIND_I16, .value.i16 = 5000}, 5000},
+        {{.kind = AMQP_FIELD_KIND_U16, .value.u16 = 60000}, 60000},
+        {{.kind = AMQP_FIELD_KIND_I32, .value.i32 = 5000}, 5000},
+        {{.kind = AMQP_FIELD_KIND_U32, .value.u32 = 4294967295}, 4294967295},
+        {{.kind = AMQP_FIELD_KIND_I64, .value.i64 = 4294967296}, 4294967296},
+        {{.kind = AMQP_FIELD_KIND_U64, .value.u64 = UINT64_MAX}, INT64_MAX},
+        {{.kind = AMQP_FIELD_KIND_F32, .value.f32 = 1999.9f}, 1999},
+        {{.kind = AMQP_FIELD_KIND_F64, .value.f64 = -1.9}, -1},
+        {{.kind = AMQP_FIELD_KIND_F64, .value.f64 = 1e300}, INT64_MAX},
+        {{.kind = AMQP_FIELD_KIND_F64, .value.f64 = -1e300}, INT64_MIN},
+        {{.kind = AMQP_FIELD_KIND_F64, .value.f64 = (double)NAN}, 0},
+        {{.kind = AMQP_FIELD_KIND_DECIMAL, .value.decimal = {.decimals = 1, .value = 15}}, 1},
+        {{.kind = AMQP_FIELD_KIND_DECIMAL, .value.decimal = {.decimals = 255, .value = 9}}, 0},
+        {utf8("5000"), 5000},
+        {utf8("-5000"), -5000},
+        {utf8("+7"), 7},
+        {utf8("0"), 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        int64_t ms = 77;
+        assert_true(rabbit_delay_read(&good[i].value, &ms));
+        assert_int_equal(ms, good[i].ms);
+    }
+    int64_t ms;
+    amqp_field_value_t huge = utf8("99999999999999999999999999999999");
+    assert_true(rabbit_delay_read(&huge, &ms) && ms > RABBIT_DELAY_MOST_MS);
+}
+
+static void what_is_no_number_is_no_delay(void **state)
+{
+    const amqp_field_value_t bad[] = {utf8(""),
+                                      utf8("-"),
+                                      utf8("soon"),
+                                      utf8("5 000"),
+                                      utf8("1.5"),
+                                      {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1},
+                                      {.kind = AMQP_FIELD_KIND_VOID},
+                                      {.kind = AMQP_FIELD_KIND_TIMESTAMP, .value.u64 = 5},
+                                      {.kind = AMQP_FIELD_KIND_TABLE},
+                                      {.kind = AMQP_FIELD_KIND_ARRAY},
+                                      {.kind = 0}};
+    int64_t ms = 77;
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(rabbit_delay_read(&bad[i], &ms));
+    assert_int_equal(ms, 77);
+}
+
+static void x_delay_goes_on_with_its_sign_turned(void **state)
+{
+    (void)state;
+    assert_int_equal(rabbit_delay_turned(5000).kind, AMQP_FIELD_KIND_I32);
+    assert_int_equal(rabbit_delay_turned(5000).value.i32, -5000);
+    assert_int_equal(rabbit_delay_turned(INT64_C(1) << 40).kind, AMQP_FIELD_KIND_I64);
+    assert_int_equal(rabbit_delay_turned(INT64_C(1) << 40).value.i64, -(INT64_C(1) << 40));
+    assert_int_equal(rabbit_delay_turned(INT64_MIN).value.i64, INT64_MAX);
+}
+
+static const char *take(struct intake_message *message, amqp_table_entry_t *entries, int count)
+{
+    amqp_table_t headers = {.num_entries = count, .entries = entries};
+    return rabbit_headers_take(&headers, message);
+}
+
+static void only_a_delay_that_lasts_is_turned(void **state)
+{
+    struct intake_message message;
+    amqp_table_entry_t delay = {.key = text("x-delay"), .value = utf8("-5000")};
+    (void)state;
+    assert_null(take(&message, &delay, 1));
+    assert_int_equal(message.delay_us, 0);
+    assert_int_equal(delay.value.kind, AMQP_FIELD_KIND_UTF8);
+    delay.value = (amqp_field_value_t){.kind = AMQP_FIELD_KIND_I64, .value.i64 = 5000};
+    assert_null(take(&message, &delay, 1));
+    assert_int_equal(message.delay_us, 5000000);
+    assert_int_equal(delay.value.value.i32, -5000);
+    assert_null(take(&message, NULL, 0));
+    assert_int_equal(message.delay_us, 0);
+    assert_int_equal(message.id.len, 0);
+}
+
+static void an_id_replaces_unless_it_says_otherwise(void **state)
+{
+    struct intake_message message;
+    amqp_table_entry_t entries[] = {{.key = text("x-laterd-id"), .value = utf8("order-1")},
+                                    {.key = text("x-laterd-if-exists"), .value = utf8("keep")},
+                                    {.key = text("x-laterd-cancel"), .value = utf8("true")}};
+    (void)state;
+    assert_null(take(&message, entries, 1));
+    assert_true(bytes_eq(message.id, BYTES("order-1")) && !message.cancel);
+    assert_int_equal(message.if_exists, IF_EXISTS_REPLACE);
+    assert_null(take(&message, entries, 3));
+    assert_true(message.cancel && message.if_exists == IF_EXISTS_KEEP);
+    entries[1].value = utf8("maybe");
+    assert_non_null(take(&message, entries, 2));
+    assert_non_null(take(&message, &entries[2], 1)); /* cancel what? */
+    entries[0].value = utf8("@17");
+    assert_non_null(take(&message, entries, 1));
+    entries[0].value = utf8("");
+    assert_non_null(take(&message, entries, 1));
+}
+
+static void what_is_kept_is_put_back_exactly(void **state)
+{
+    amqp_table_entry_t entries[] = {
+        {.key = text("u8"), .value = {.kind = AMQP_FIELD_KIND_U8, .value.u8 = 255}},
+        {.key = text("f"), .value = {.kind = AMQP_FIELD_KIND_F64, .value.f64 = 0.1}},
+        {.key = text("t"), .value = {.kind = AMQP_FIELD_KIND_TIMESTAMP, .value.u64 = 1}},
+        {.key = text("b"), .value = {.kind = AMQP_FIELD_KIND_BYTES, .value.bytes = text("x")}},
+    };
+    amqp_basic_properties_t properties = {
+        ._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_PRIORITY_FLAG | AMQP_BASIC_USER_ID_FLAG,
+        .headers = {.num_entries = 4, .entries = entries},
+        .priority = 7,
+        .user_id = text("guest"),
+    };
+    struct buf kept = {0}, again = {0};
+    amqp_bytes_t exchange, key;
+    amqp_basic_properties_t read;
+    amqp_pool_t pool;
+    (void)state;
+    init_amqp_pool(&pool, 4096);
+    assert_true(rabbit_keep(BYTES("X.due"), BYTES("k"), &properties, &kept));
+    assert_true(rabbit_kept_read(buf_bytes(&kept), &pool, &exchange, &key, &read));
+    assert_memory_equal(exchange.bytes, "X.due", 5);
+    assert_true(rabbit_keep(bytes_of(exchange.bytes, exchange.len), bytes_of(key.bytes, key.len),
+                            &read, &again));
+    assert_true(bytes_eq(buf_bytes(&kept), buf_bytes(&again)));
+    for (size_t len = 0; len < 10; len++) /* cut short, it is not read */
+        assert_false(rabbit_kept_read(bytes_of(kept.at, len), &pool, &exchange, &key, &read));
+    kept.at[0] = 2;
+    assert_false(rabbit_kept_read(buf_bytes(&kept), &pool, &exchange, &key, &read));
+    empty_amqp_pool(&pool);
+    buf_fini(&kept);
+    buf_fini(&again);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(x_delay_is_read_as_the_plugin_did),
+        cmocka_unit_test(what_is_no_number_is_no_delay),
+        cmocka_unit_test(x_delay_goes_on_with_its_sign_turned),
+        cmocka_unit_test(only_a_delay_that_lasts_is_turned),
+        cmocka_unit_test(an_id_replaces_unless_it_says_otherwise),
+        cmocka_unit_test(what_is_kept_is_put_back_exactly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,524 @@
+/*
+ * The history of jobs beside a model of it: a list of all that happened, each with the batch that
+ * it went into. After any crash a look-up finds what is of the batches that were found, and nothing
+ * twice. Tiny segments: flushes happen with every cleaning, merges with every eighth.
+ */
+#include "store_model.h"
+#include "test/unit/support/every.h"
+
+enum { TURNS = 120, IDS = 12, LINES_MAX = 4096 };
+
+/* One thing that happened; its lease is its number. */
+struct line {
+    unsigned id;
+    uint64_t batch;
+    bool promised; /* else it may be lost, though its batch is there */
+};
+
+struct past {
+    struct model model;
+    struct line lines[LINES_MAX];
+    size_t count;
+};
+
+static void past_init(struct past *past, uint64_t seed)
+{
+    past->count = 0;
+    model_init(&past->model, seed);
+    past->model.options.history_us = INT64_C(1000000) * 86400 * 30;
+}
+
+static struct bytes id_text(unsigned id, char *room)
+{
+    int len = snprintf(room, 32, "order-%u", id);
+    return bytes_of(room, (size_t)len);
+}
+
+/* An odd id is the server's number. */
+static void happen(struct past *past, unsigned id, bool promised, size_t note_bytes)
+{
+    static char note[JOB_NOTE_MAX];
+    struct store *store = past->model.store;
+    char room[32];
+    if (past->count == LINES_MAX || past->model.failed)
+        return;
+    memset(note, 'n', sizeof(note));
+    store_history_add(store, &(struct happening){
+                                 .what = HAPPENED_RESERVED,
+                                 .state = JOB_RESERVED,
+                                 .promised = promised,
+                                 .seq = id + 1,
+                                 .at_us = past->model.now_us,
+                                 .time_us = past->model.now_us + 1000,
+                                 .lease = past->count,
+                                 .id = id % 2 ? (struct bytes){0} : id_text(id, room),
+                                 .note = bytes_of(note, note_bytes),
+                             });
+    past->lines[past->count++] = (struct line){id, store_batch(store), promised};
+}
+
+static void work(struct past *past, int turns)
+{
+    struct model *model = &past->model;
+    for (int turn = 0; turn < turns && !model->failed; turn++) {
+        for (uint64_t i = model_random(model, 4); i > 0 && !model->failed; i--) {
+            model_act(model);
+            happen(past, (unsigned)model_random(model, IDS), model_random(model, 4) > 0,
+                   model_random(model, 20) ? 0 : 300);
+        }
+        model_turn(model);
+    }
+}
+
+static void found(struct history_find *find)
+{
+    *(bool *)find->owner = true;
+}
+
+static void find(struct past *past, unsigned id, uint32_t max, struct history_find *out_find)
+{
+    struct model *model = &past->model;
+    char room[32];
+    bool ended = false;
+    *out_find = (struct history_find){.max = max, .done = found, .owner = &ended};
+    if (id % 2)
+        out_find->ref.seq = id + 1;
+    else
+        out_find->ref.id = id_text(id, room);
+    store_history_find(model->store, out_find);
+    for (int i = 0; i < 1000 && !ended; i++) {
+        store_turn(model->store, model->now_us);
+        model_disk_works(model);
+        store_poll(model->store);
+    }
+    assert_true(ended);
+    out_find->owner = NULL;
+    out_find->ref.id = (struct bytes){0};
+}
+
+/* What must be there is, in its order, once; what may be there is there once at most. */
+static void check_id(struct past *past, unsigned id, uint64_t batch)
+{
+    struct history_find all;
+    uint32_t at = 0;
+    find(past, id, LINES_MAX, &all);
+    assert_int_equal(all.err, OK);
+    for (size_t i = 0; i < past->count; i++) {
+        const struct line *line = &past->lines[i];
+        bool there = at < all.count && all.happenings[at].lease == i;
+        if (line->id != id || line->batch > batch) {
+            assert_true(line->id == id || !there);
+            continue;
+        }
+        if (!there && line->promised)
+            print_error("line %zu of batch %llu, found to %llu\n", i,
+                        (unsigned long long)line->batch, (unsigned long long)batch);
+        assert_true(there || !line->promised);
+        at += there;
+    }
+    assert_int_equal(at, all.count); /* nothing else, and nothing twice */
+    store_history_find_end(past->model.store, &all);
+}
+
+static void check(struct past *past)
+{
+    uint64_t batch = store_durable(past->model.store);
+    for (unsigned id = 0; id < IDS; id++)
+        check_id(past, id, batch);
+}
+
+/* What the crash took is not of the past any more. */
+static void forget(struct past *past, uint64_t batch)
+{
+    for (size_t i = 0; i < past->count; i++)
+        if (past->lines[i].batch > batch)
+            past->lines[i].id = IDS;
+}
+
+static bool live_and_die(uint64_t seed, uint64_t cut_at, uint64_t power_seed)
+{
+    static struct past past;
+    past_init(&past, seed);
+    struct model *model = &past.model;
+    sim_disk_cold(model->disk, seed % 2);
+    sim_disk_cut_at(model->disk, cut_at);
+    if (model_open(model) == OK) {
+        work(&past, TURNS);
+        model_close(model);
+    }
+    bool cut = sim_disk_cut(model->disk);
+    if (cut) {
+        model->store = NULL;
+        sim_disk_power(model->disk, power_seed);
+        assert_int_equal(model_open(model), OK);
+        sim_disk_cut_at(model->disk, UINT64_MAX);
+        uint64_t batch = store_durable(model->store);
+        model_check(model);
+        forget(&past, batch);
+        check(&past);
+        work(&past, 40);
+        model_settle(model);
+        check(&past);
+        model_close(model);
+        assert_int_equal(model_open(model), OK);
+        check(&past);
+    }
+    model_fini(model);
+    return cut;
+}
+
+static void a_life_has_flushes_and_merges_in_it(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct store_stats stats;
+    past_init(&past, 3);
+    assert_int_equal(model_open(&past.model), OK);
+    uint32_t most = 0, merged = 0;
+    uint64_t before = 0;
+    for (int i = 0; i < 12; i++) {
+        work(&past, 60);
+        store_stats(past.model.store, &stats);
+        merged += stats.history_files < before;
+        before = stats.history_files;
+        most = stats.history_files > most ? (uint32_t)stats.history_files : most;
+    }
+    print_message("%u files at most\n", most);
+    assert_true(most > 4 && most < 24 && merged > 0);
+    model_settle(&past.model);
+    check(&past);
+    store_stats(past.model.store, &stats);
+    assert_true(stats.history_entries > 0 && stats.history_lost == 0);
+    model_fini(&past.model);
+}
+
+static void p1_a_cut_at_every_point_loses_no_happening_and_shows_none_twice(void **state)
+{
+    (void)state;
+    uint64_t lives = 0;
+    for (uint64_t seed = 1; seed <= 4; seed++)
+        for (uint64_t cut_at = 0; live_and_die(seed, cut_at, cut_at * 31 + seed);
+             cut_at += sim_every())
+            lives++;
+    print_message("%llu lives\n", (unsigned long long)lives);
+    assert_true(lives > 500 / sim_every());
+}
+
+static void what_is_too_old_goes_with_its_files(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct store_stats stats;
+    struct history_find all;
+    past_init(&past, 5);
+    struct model *model = &past.model;
+    model->options.history_us = INT64_C(3600) * 1000000;
+    assert_int_equal(model_open(model), OK);
+    work(&past, 200);
+    model_settle(model);
+    store_stats(model->store, &stats);
+    assert_true(stats.history_files > 0);
+    model->now_us += INT64_C(2 * 3600) * 1000000;
+    model_settle(model);
+    store_stats(model->store, &stats);
+    assert_int_equal(stats.history_files, 0);
+    assert_int_equal(stats.history_bytes, 0);
+    find(&past, 2, 10, &all);
+    assert_int_equal(all.count, 0);
+    store_history_find_end(model->store, &all);
+    model_fini(model);
+}
+
+static void the_newest_are_shown_of_many(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct history_find some;
+    past_init(&past, 6);
+    assert_int_equal(model_open(&past.model), OK);
+    for (int i = 0; i < 3000; i++) {
+        happen(&past, 4, true, 0);
+        if (i % 50 == 0) {
+            (void)model_push(&past.model);
+            model_turn(&past.model);
+        }
+    }
+    model_settle(&past.model);
+    find(&past, 4, 100, &some);
+    assert_int_equal(some.count, 100);
+    assert_true(some.more);
+    assert_int_equal(some.happenings[0].lease, 2900);
+    assert_int_equal(some.happenings[99].lease, 2999);
+    store_history_find_end(past.model.store, &some);
+    check(&past);
+    model_fini(&past.model);
+}
+
+static void a_look_up_that_nobody_waits_for_harms_nothing(void **state)
+{
+    (void)state;
+    static struct past past;
+    past_init(&past, 7);
+    past.model.options.recent_bytes = 1;
+    assert_int_equal(model_open(&past.model), OK);
+    work(&past, 200);
+    struct history_find find = {.ref = {.seq = 2}, .max = 10, .done = found};
+    store_history_find(past.model.store, &find);
+    store_turn(past.model.store, past.model.now_us);
+    store_history_find_end(past.model.store, &find);
+    model_settle(&past.model);
+    check(&past);
+    model_fini(&past.model);
+}
+
+/* Turned off and on again: what happened meanwhile is not known, all else is. */
+static void it_can_be_turned_off_and_on(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct store_stats stats;
+    past_init(&past, 9);
+    struct model *model = &past.model;
+    int64_t keep_us = model->options.history_us;
+    assert_int_equal(model_open(model), OK);
+    work(&past, 100);
+    model_settle(model);
+    model_close(model);
+    model->options.history_us = 0;
+    assert_int_equal(model_open(model), OK);
+    store_stats(model->store, &stats);
+    uint64_t files = stats.history_files;
+    assert_true(files > 0);
+    model_work(model, 20);
+    model_close(model);
+    model->options.history_us = keep_us;
+    assert_int_equal(model_open(model), OK);
+    store_stats(model->store, &stats);
+    assert_int_equal(stats.history_files, files);
+    check(&past);
+    model_fini(model);
+}
+
+/* One more file, of so many entries of 300 bytes and what else happens. */
+static void add_file(struct past *past, unsigned entries)
+{
+    struct store_stats stats;
+    store_stats(past->model.store, &stats);
+    uint64_t files = stats.history_files;
+    for (unsigned i = 0; i < entries; i++)
+        happen(past, 2, true, 300);
+    for (int i = 0; i < 1000 && stats.history_files <= files; i++) {
+        struct model_job *job = model_pick(&past->model);
+        if (job)
+            model_end(&past->model, job);
+        (void)model_push(&past->model);
+        model_turn(&past->model);
+        store_stats(past->model.store, &stats);
+    }
+    assert_true(stats.history_files > files);
+    model_settle(&past->model);
+}
+
+/* The line of the youngest entry of this id. */
+static uint64_t newest_of(const struct past *past, unsigned id)
+{
+    size_t i = past->count;
+    while (i > 0 && past->lines[i - 1].id != id)
+        i--;
+    assert_true(i > 0);
+    return i - 1;
+}
+
+static void at_the_limit_the_oldest_goes_and_the_newest_is_kept(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct store_stats stats;
+    past_init(&past, 10);
+    struct model *model = &past.model;
+    assert_int_equal(model_open(model), OK);
+    for (int i = 0; i < 4; i++)
+        add_file(&past, 200);
+    model_close(model);
+    model->options.max_bytes = sim_disk_used(model->disk) + 3 * MODEL_SEGMENT;
+    assert_int_equal(model_open(model), OK);
+    store_stats(model->store, &stats);
+    int64_t oldest_us = stats.history_oldest_us;
+    for (int i = 0; i < 100; i++) { /* little lives, much happens */
+        for (int j = 0; j < 10; j++)
+            happen(&past, (unsigned)(j % 4), true, 200);
+        struct model_job *job = model_pick(model);
+        if (job)
+            model_end(model, job);
+        (void)model_push(model);
+        model_turn(model);
+    }
+    model_settle(model);
+    store_stats(model->store, &stats);
+    assert_int_equal(stats.history_lost, 0);
+    assert_true(stats.history_files > 0 && stats.history_oldest_us > oldest_us);
+    model_close(model);
+    assert_int_equal(model_open(model), OK);
+    struct history_find all;
+    find(&past, 2, LINES_MAX, &all);
+    assert_true(all.count > 0);
+    assert_int_equal(all.happenings[all.count - 1].lease, newest_of(&past, 2));
+    store_history_find_end(model->store, &all);
+    model_fini(model);
+}
+
+/* One file that goes makes room enough: the others stay. */
+static void a_full_disk_takes_no_more_history_than_it_needs(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct store_stats stats;
+    past_init(&past, 11);
+    struct model *model = &past.model;
+    assert_int_equal(model_open(model), OK);
+    for (int i = 0; i < 5; i++)
+        add_file(&past, 200);
+    store_stats(model->store, &stats);
+    uint64_t files = stats.history_files;
+    sim_disk_capacity(model->disk, sim_disk_used(model->disk) + 8192);
+    bool full = false;
+    for (int i = 0; i < 400 && !full; i++) {
+        (void)model_push(model);
+        model_turn(model);
+        store_stats(model->store, &stats);
+        full = stats.history_files < files;
+    }
+    assert_true(full);
+    for (int i = 0; i < 30; i++) {
+        model_turn(model);
+        model_disk_works(model);
+        store_poll(model->store);
+    }
+    store_stats(model->store, &stats);
+    assert_true(stats.history_files >= files - 2);
+    model_fini(model);
+}
+
+/* The file with this place among those on the disk, by number; its size. */
+static uint64_t name_of_file(const struct past *past, unsigned place, char *out_name)
+{
+    uint64_t bytes = 0;
+    for (unsigned number = 0; number < 1000; number++) {
+        (void)snprintf(out_name, DISK_NAME_MAX, "hist-%08x", number);
+        if (sim_disk_file(past->model.disk, out_name, &bytes) && place-- == 0)
+            return bytes;
+    }
+    fail();
+    return 0;
+}
+
+static void a_file_that_cannot_be_read_now_is_there_when_it_can(void **state)
+{
+    (void)state;
+    for (unsigned place = 0; place < 5; place++)
+        for (int head = 0; head < (place < 4 ? 2 : 1); head++) {
+            static struct past past;
+            char name[DISK_NAME_MAX];
+            past_init(&past, 12);
+            struct model *model = &past.model;
+            assert_int_equal(model_open(model), OK);
+            for (int i = 0; i < 5; i++)
+                add_file(&past, 5);
+            model_close(model);
+            uint64_t bytes = name_of_file(&past, place, name);
+            uint64_t bit = head ? 800 : bytes * 8 - 1; /* of its fences */
+            assert_true(sim_disk_flip(model->disk, name, bit));
+            assert_int_equal(model_open(model), OK);
+            for (int i = 0; i < 12; i++)
+                add_file(&past, 5);
+            model_close(model);
+            assert_true(sim_disk_flip(model->disk, name, bit));
+            assert_int_equal(model_open(model), OK);
+            check(&past);
+            model_fini(model);
+        }
+}
+
+static void a_disk_that_cannot_read_a_file_keeps_the_store_from_opening(void **state)
+{
+    (void)state;
+    static struct past past;
+    char name[DISK_NAME_MAX];
+    past_init(&past, 13);
+    struct model *model = &past.model;
+    assert_int_equal(model_open(model), OK);
+    add_file(&past, 5);
+    model_close(model);
+    (void)name_of_file(&past, 0, name);
+    sim_disk_bad(model->disk, name, 0, 100);
+    assert_int_equal(model_open(model), ERR_IO);
+    assert_string_equal(model->error.file, name);
+    model->store = NULL;
+    sim_disk_bad(model->disk, name, 0, 0);
+    assert_int_equal(model_open(model), OK);
+    check(&past);
+    model_fini(model);
+}
+
+static void turned_off_it_yields_to_jobs(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct store_stats stats;
+    past_init(&past, 14);
+    struct model *model = &past.model;
+    assert_int_equal(model_open(model), OK);
+    for (int i = 0; i < 5; i++)
+        add_file(&past, 200);
+    model_close(model);
+    model->options.history_us = 0;
+    model->options.max_bytes = sim_disk_used(model->disk) + MODEL_SEGMENT;
+    assert_int_equal(model_open(model), OK);
+    store_stats(model->store, &stats);
+    uint64_t files = stats.history_files;
+    assert_true(files > 1);
+    for (int i = 0; i < 300; i++) {
+        (void)model_push(model);
+        model_turn(model);
+    }
+    store_stats(model->store, &stats);
+    assert_true(stats.history_files < files);
+    model_fini(model);
+}
+
+/* Seven small files are not worth writing a large one again. */
+static void a_large_file_is_not_written_again_for_small_ones(void **state)
+{
+    (void)state;
+    static struct past past;
+    char name[DISK_NAME_MAX];
+    past_init(&past, 15);
+    assert_int_equal(model_open(&past.model), OK);
+    add_file(&past, 500);
+    uint64_t bytes = name_of_file(&past, 0, name);
+    assert_true(bytes > 100 * 1024);
+    for (int i = 0; i < 12; i++)
+        add_file(&past, 5);
+    assert_non_null(sim_disk_file(past.model.disk, name, &bytes));
+    check(&past);
+    model_fini(&past.model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_life_has_flushes_and_merges_in_it),
+        cmocka_unit_test(p1_a_cut_at_every_point_loses_no_happening_and_shows_none_twice),
+        cmocka_unit_test(what_is_too_old_goes_with_its_files),
+        cmocka_unit_test(the_newest_are_shown_of_many),
+        cmocka_unit_test(a_look_up_that_nobody_waits_for_harms_nothing),
+        cmocka_unit_test(it_can_be_turned_off_and_on),
+        cmocka_unit_test(at_the_limit_the_oldest_goes_and_the_newest_is_kept),
+        cmocka_unit_test(a_full_disk_takes_no_more_history_than_it_needs),
+        cmocka_unit_test(a_file_that_cannot_be_read_now_is_there_when_it_can),
+        cmocka_unit_test(a_disk_that_cannot_read_a_file_keeps_the_store_from_opening),
+        cmocka_unit_test(turned_off_it_yields_to_jobs),
+        cmocka_unit_test(a_large_file_is_not_written_again_for_small_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

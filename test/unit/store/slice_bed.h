@@ -1,0 +1,36 @@
+/* What the tests of slices share: models whose far jobs leave the log for slices. */
+#ifndef LATERD_TEST_STORE_SLICE_BED_H
+#define LATERD_TEST_STORE_SLICE_BED_H
+
+#include "store_model.h"
+
+enum { TURNS = 150 };
+
+static inline void far_model(struct model *model, uint64_t seed)
+{
+    model_init(model, seed);
+    model_use_slices(model);
+}
+
+/* Jobs that stay far for the whole test, in slices. */
+static inline void begin_far(struct model *model, unsigned jobs)
+{
+    struct store_stats stats;
+    far_model(model, 5);
+    model->delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model->body_bytes = 500;
+    assert_int_equal(model_open(model), OK);
+    for (unsigned i = 0; i < jobs; i++) {
+        assert_int_equal(model_push(model), OK);
+        if (i % 8 == 0)
+            model_turn(model);
+    }
+    model_settle(model);
+    store_stats(model->store, &stats);
+    assert_true(stats.slice_jobs > jobs / 2);
+    assert_true(store_far_due_until(model->store, model->now_us) <= stats.slice_jobs / 8);
+    assert_true(store_far_due_until(model->store, INT64_MAX) > jobs / 4);
+    assert_true(store_far_due_until(model->store, INT64_MAX) <= stats.slice_jobs);
+}
+
+#endif

@@ -1,0 +1,237 @@
+/*
+ * What slices cost in the background: the cleaner rests when there is nothing to gain, what is dead
+ * goes, and jobs come back as there is memory for them.
+ */
+#include "slice_bed.h"
+
+/* ---- what the log must say of slices ---- */
+
+static void settle_for(struct model *model, int rounds)
+{
+    for (int i = 0; i < rounds; i++)
+        model_settle(model);
+}
+
+/* Jobs of so many bytes that are far for the whole test. */
+static void begin_with(struct model *model, unsigned jobs, size_t body_bytes,
+                       uint64_t segment_bytes)
+{
+    struct store_stats stats;
+    far_model(model, 5);
+    model->delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model->body_bytes = body_bytes;
+    model->options.segment_bytes = segment_bytes;
+    assert_int_equal(model_open(model), OK);
+    for (unsigned i = 0; i < jobs; i++) {
+        assert_int_equal(model_push(model), OK);
+        if (i % 8 == 0)
+            model_turn(model);
+    }
+    settle_for(model, 5);
+    store_stats(model->store, &stats);
+    assert_true(stats.slice_jobs > jobs / 2);
+}
+
+/* Nobody has anything to write: the cleaner does not go round and round. */
+static void assert_rests(struct model *model)
+{
+    struct store_stats before, after;
+    store_stats(model->store, &before);
+    settle_for(model, 3);
+    store_stats(model->store, &after);
+    print_message("%llu segments, %llu checkpoints, %llu records; later %llu, %llu, %llu\n",
+                  (unsigned long long)before.segments, (unsigned long long)before.checkpoints,
+                  (unsigned long long)before.records, (unsigned long long)after.segments,
+                  (unsigned long long)after.checkpoints, (unsigned long long)after.records);
+    assert_int_equal(after.checkpoints, before.checkpoints);
+    assert_int_equal(after.records, before.records);
+}
+
+static void the_cleaner_rests_when_changes_of_far_jobs_fill_segments(void **state)
+{
+    enum { JOBS = 3000, MOVE_BYTES = 64 };
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    begin_with(&model, JOBS, 300, MODEL_SEGMENT);
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < model.job_count; i++) {
+            model_move(&model, &model.jobs[i]);
+            if (i % 40 == 0)
+                model_turn(&model);
+        }
+        settle_for(&model, 5);
+        assert_rests(&model);
+        store_stats(model.store, &stats);
+        assert_true(stats.segments * MODEL_SEGMENT <=
+                    5 * JOBS * MOVE_BYTES / 2 + 6 * MODEL_SEGMENT);
+    }
+    uint64_t records = stats.records;
+    for (int i = 0; i < 40; i++) { /* some rounds of the log: each writes a change once */
+        for (int k = 0; k < 40; k++) {
+            assert_int_equal(model_push(&model), OK);
+            model_end(&model, &model.jobs[model.job_count - 1]);
+        }
+        settle_for(&model, 1);
+    }
+    store_stats(model.store, &stats);
+    print_message("%llu records\n", (unsigned long long)(stats.records - records));
+    assert_true(stats.records - records < 40 * 40 * 2 + 12 * JOBS);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    settle_for(&model, 5);
+    assert_rests(&model);
+    model_fini(&model);
+}
+
+/* ---- what is dead ---- */
+
+static size_t body_len(const struct model *model, const struct model_job *job)
+{
+    char room[MODEL_ROOM];
+    return model_body(model, job->seq, job->version, room).len;
+}
+
+/* More jobs live than are dead, but they are the small ones. */
+static void small_jobs_do_not_pin_large_dead_ones(void **state)
+{
+    enum { LARGE = 1600, RECORD_BYTES = 64 };
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        struct model model;
+        struct store_stats stats;
+        unsigned ended = 0, live = 0;
+        uint64_t live_bytes = 0;
+        begin_with(&model, 600, 0, MODEL_SEGMENT);
+        for (size_t i = 0; i < model.job_count; i++) {
+            struct model_job *job = &model.jobs[i];
+            size_t len = body_len(&model, job);
+            if (len > LARGE)
+                model_end(&model, job);
+            ended += len > LARGE;
+            live += len <= LARGE;
+            live_bytes += len <= LARGE ? len + RECORD_BYTES : 0;
+        }
+        assert_true(ended < live);
+        if (again) { /* what is dead is known after a restart, too */
+            model_close(&model);
+            assert_int_equal(model_open(&model), OK);
+            model_check(&model);
+        }
+        for (int i = 0; i < 20; i++) {
+            settle_for(&model, 1);
+            model.now_us += MODEL_DELAY_US;
+        }
+        store_stats(model.store, &stats);
+        print_message("slices have %llu bytes, %llu of them live\n",
+                      (unsigned long long)stats.slice_bytes, (unsigned long long)live_bytes);
+        assert_true(stats.emptied_slices > 3);
+        assert_true(stats.slice_bytes <= live_bytes * 5 / 2 + 2 * MODEL_SEGMENT);
+        model_close(&model);
+        assert_int_equal(model_open(&model), OK);
+        model_check(&model);
+        model_fini(&model);
+    }
+}
+
+/* ---- nothing is written any more ---- */
+
+static unsigned far_jobs(const struct model *model)
+{
+    unsigned far = 0;
+    for (size_t i = 0; i < model->job_count; i++)
+        far += model->jobs[i].live && model->jobs[i].far;
+    return far;
+}
+
+static unsigned distant_jobs(const struct model *model)
+{
+    unsigned distant = 0;
+    for (size_t i = 0; i < model->job_count; i++)
+        distant += model->jobs[i].due_us > model->now_us + MODEL_DELAY_US;
+    return distant;
+}
+
+/* Others in the same segments, which are copied, must not hold them up without a limit. */
+static void far_jobs_leave_the_log_though_nothing_more_is_written(void **state)
+{
+    enum { JOBS = 1500 };
+    (void)state;
+    struct model model;
+    for (int again = 0; again < 2; again++) {
+        far_model(&model, 5);
+        model.body_bytes = 300;
+        model.options.horizon_us = again ? 0 : MODEL_DELAY_US / 10;
+        assert_int_equal(model_open(&model), OK);
+        for (unsigned i = 0; i < JOBS; i++) {
+            model.delay_us = i % 4 ? 1 : INT64_C(1000) * MODEL_DELAY_US;
+            assert_int_equal(model_push(&model), OK);
+            if (i % 8 == 0)
+                model_turn(&model);
+        }
+        if (again) { /* the horizon is new */
+            settle_for(&model, 1);
+            model_close(&model);
+            model.options.horizon_us = MODEL_DELAY_US / 10;
+            assert_int_equal(model_open(&model), OK);
+        }
+        settle_for(&model, 30);
+        unsigned distant = distant_jobs(&model);
+        print_message("%u far jobs of %u\n", far_jobs(&model), distant);
+        assert_true(far_jobs(&model) > distant - distant / 10);
+        assert_rests(&model);
+        model_fini(&model);
+    }
+}
+
+/* ---- memory ---- */
+
+static bool far_room(struct store_callbacks *callbacks)
+{
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
+    return model->far_room > 0 && model->far_room--;
+}
+
+static void p8_far_jobs_wait_until_there_is_memory(void **state)
+{
+    enum { PORTION = 256, GIVEN = 4 };
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    begin_with(&model, 2000, 300, MODEL_SEGMENT);
+    unsigned far = far_jobs(&model);
+    model.callbacks.far_room = far_room;
+    model.now_us += INT64_C(2000) * MODEL_DELAY_US;
+    settle_for(&model, 2);
+    assert_int_equal(far_jobs(&model), far);
+    assert_true(store_far_waits(model.store));
+    store_turn(model.store, model.now_us);
+    assert_true(store_next_us(model.store) > model.now_us); /* it does not ask all the time */
+    store_stats(model.store, &stats);
+    assert_true(stats.far_waits && stats.far_late_jobs > far / 2 && stats.far_late_jobs <= far);
+    assert_int_equal(model.notices[STORE_FAR_WAITS], 1);
+    assert_non_null(strstr(model.noticed.text, "limits.memory_bytes"));
+    model.far_room = GIVEN;
+    settle_for(&model, 1);
+    assert_true(far_jobs(&model) < far && far_jobs(&model) + GIVEN * PORTION >= far);
+    assert_true(store_far_waits(model.store)); /* until all are there */
+    model.far_room = UINT32_MAX;
+    settle_for(&model, 20);
+    assert_int_equal(far_jobs(&model), 0);
+    assert_false(store_far_waits(model.store));
+    store_stats(model.store, &stats);
+    assert_true(!stats.far_waits && stats.far_late_jobs == 0);
+    model_fini(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cleaner_rests_when_changes_of_far_jobs_fill_segments),
+        cmocka_unit_test(small_jobs_do_not_pin_large_dead_ones),
+        cmocka_unit_test(far_jobs_leave_the_log_though_nothing_more_is_written),
+        cmocka_unit_test(p8_far_jobs_wait_until_there_is_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

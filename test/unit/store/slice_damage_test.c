@@ -1,0 +1,324 @@
+/*
+ * Damaged slices: nothing of them is served, verify tells of it, and salvage brings all that is
+ * intact.
+ */
+#include "slice_bed.h"
+#include "store/salvage.h"
+#include "test/unit/support/every.h"
+
+/* ---- damage ---- */
+
+struct file_list {
+    char names[64][DISK_NAME_MAX];
+    size_t count;
+};
+
+static void add_name(void *ctx, const char *name)
+{
+    struct file_list *list = ctx;
+    assert_true(list->count < 64);
+    memcpy(list->names[list->count++], name, strlen(name) + 1);
+}
+
+static void count_line(void *ctx, const char *line)
+{
+    (void)line;
+    ++*(unsigned *)ctx;
+}
+
+/* The same files again, on a disk of their own. */
+static void copy_model(struct model *to, const struct model *from, const struct file_list *list)
+{
+    far_model(to, 1);
+    to->body_bytes = from->body_bytes;
+    to->now_us = from->now_us;
+    for (size_t i = 0; i < list->count; i++) {
+        uint64_t len = 0;
+        const char *at = sim_disk_file(from->disk, list->names[i], &len);
+        sim_disk_put(to->disk, list->names[i], at, len);
+    }
+}
+
+/* Each far job is read as it was pushed, or not at all. Returns how many were not. */
+static unsigned read_all(struct model *model, const struct model *whole)
+{
+    unsigned lost = 0;
+    for (size_t i = 0; i < model->job_count; i++) {
+        struct model_job *job = &model->jobs[i];
+        if (!job->live || !job->far)
+            continue;
+        if (!model_fetch_far(model, job)) {
+            lost++;
+            continue;
+        }
+        const struct model_job *want = model_find((struct model *)(uintptr_t)whole, job->seq);
+        assert_true(want && want->version == job->version && want->id == job->id);
+        model_read(model, job);
+    }
+    return lost;
+}
+
+struct tally {
+    unsigned refused, lost, unseen, noticed;
+};
+
+static void flip_and_open(const struct model *whole, const struct file_list *list, const char *name,
+                          uint64_t bit, struct tally *tally)
+{
+    struct model model;
+    struct store_counts counts = {0};
+    unsigned lines = 0;
+    copy_model(&model, whole, list);
+    assert_true(sim_disk_flip(model.disk, name, bit));
+    struct store_watcher watcher = {.say = count_line, .ctx = &lines};
+    assert_int_equal(store_verify(model.options.disk, &watcher, &counts), OK);
+    assert_true(counts.bad > 0 && lines > 0); /* verify reads every byte */
+    if (model_open(&model)) {
+        assert_string_equal(model.error.file, name);
+        assert_non_null(strstr(model.error.text, "later salvage"));
+        tally->refused++;
+    } else {
+        unsigned lost = read_all(&model, whole);
+        tally->lost += lost;
+        tally->unseen += lost == 0;
+        if (bit / 8 % 143 == 0) { /* their time comes: the damage is told of */
+            model.now_us += INT64_C(2000) * MODEL_DELAY_US;
+            for (int i = 0; i < 3; i++)
+                model_settle(&model);
+            tally->noticed += model.notices[STORE_DAMAGED];
+            unsigned far = 0;
+            for (size_t i = 0; i < model.job_count; i++)
+                far += model.jobs[i].live && model.jobs[i].far;
+            assert_true(far <= 1); /* its neighbours have come back */
+        }
+    }
+    model_fini(&model);
+}
+
+static void p2_no_flipped_bit_of_a_slice_loses_silently_or_is_served(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct file_list list = {0};
+    struct tally tally = {0};
+    begin_far(&whole, 200);
+    model_close(&whole);
+    assert_int_equal(whole.options.disk->verbs->list(whole.options.disk, add_name, &list), OK);
+    for (size_t i = 0; i < list.count; i++) {
+        uint64_t len = 0;
+        const char *at = sim_disk_file(whole.disk, list.names[i], &len);
+        if (memcmp(list.names[i], "slice-", 6) != 0)
+            continue;
+        for (uint64_t byte = 0; byte < len; byte++)
+            if (byte % (at[byte] ? 11 * sim_every() : 509 * sim_every()) == 0)
+                flip_and_open(&whole, &list, list.names[i], byte * 8 + byte % 8, &tally);
+    }
+    print_message("refused %u, lost %u, unseen by reads %u, noticed %u\n", tally.refused,
+                  tally.lost, tally.unseen, tally.noticed);
+    assert_true(tally.refused > 50 / sim_every() && tally.lost > 1000 / sim_every() &&
+                tally.noticed > 10 / sim_every());
+    assert_true(tally.unseen < tally.lost / 10); /* padding, headers of blocks */
+    model_fini(&whole);
+}
+
+/* Where in a segment's file the end of the job lies; 0: it is none of this one. */
+static uint64_t find_gone(const char *at, uint64_t len, const struct model_job *job)
+{
+    for (uint64_t i = 0; i + 24 <= len; i += 8)
+        if (memcmp(at + i, &job->seq, 8) == 0 && memcmp(at + i + 8, &job->stored.where, 8) == 0)
+            return i - 8;
+    return 0;
+}
+
+/* The log has no record of a far job that its end could be compared with. */
+static void p5_a_damaged_end_of_a_far_job_does_not_revive_it(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct file_list list = {0};
+    unsigned flips = 0;
+    begin_far(&whole, 200);
+    struct model_job *job = &whole.jobs[20];
+    assert_true(job->live && job->far);
+    model_end(&whole, job);
+    model_settle(&whole);
+    model_move(&whole, &whole.jobs[199]);
+    model_settle(&whole);
+    model_close(&whole);
+    assert_int_equal(whole.options.disk->verbs->list(whole.options.disk, add_name, &list), OK);
+    for (size_t i = 0; i < list.count; i++) {
+        uint64_t len = 0;
+        const char *at = sim_disk_file(whole.disk, list.names[i], &len);
+        uint64_t gone = memcmp(list.names[i], "wal-", 4) == 0 ? find_gone(at, len, job) : 0;
+        for (uint64_t bit = 0; gone && bit < 64 * 8; bit += 3, flips++) {
+            struct model model;
+            copy_model(&model, &whole, &list);
+            assert_true(sim_disk_flip(model.disk, list.names[i], gone * 8 + bit));
+            if (model_open(&model) == OK) {
+                const struct model_job *again = model_find(&model, job->seq);
+                assert_false(again && again->live);
+            }
+            model_fini(&model);
+        }
+    }
+    assert_true(flips > 100);
+    model_fini(&whole);
+}
+
+/* ---- salvage ---- */
+
+struct salvaged {
+    struct salvage_callbacks callbacks;
+    struct model_job *jobs; /* by number - 1 */
+    unsigned lines;
+};
+
+static enum err salvage_event(struct salvage_callbacks *callbacks, const struct event *event,
+                              enum salvage_trust trust)
+{
+    struct salvaged *salvaged = LIST_ENTRY(callbacks, struct salvaged, callbacks);
+    assert_int_equal(trust, SALVAGE_INTACT);
+    if (event->kind == EVENT_TOPIC)
+        return OK;
+    struct model_job *job = &salvaged->jobs[event->job.seq - 1];
+    if (event->kind == EVENT_JOB)
+        *job = (struct model_job){.live = true, .seq = event->job.seq, .stored = event->record};
+    job->priority = event->job.priority;
+    job->live = job->live && event->kind != EVENT_GONE;
+    return OK;
+}
+
+static void salvage_clock(struct salvage_callbacks *callbacks, int64_t clock_us)
+{
+    (void)callbacks;
+    (void)clock_us;
+}
+
+static void salvage_say(struct salvage_callbacks *callbacks, const char *line)
+{
+    assert_true(line[0]);
+    LIST_ENTRY(callbacks, struct salvaged, callbacks)->lines++;
+}
+
+/* Returns how many jobs were found, each as it is in the model. */
+static unsigned salvage_all(struct model *model, const struct model *whole,
+                            struct salvage_counts *out_counts, unsigned *out_lines)
+{
+    struct salvaged salvaged = {
+        .callbacks = {.replay = salvage_event, .clock = salvage_clock, .say = salvage_say},
+        .jobs = mem_zalloc(whole->job_count * sizeof(struct model_job)),
+    };
+    struct salvage *salvage;
+    struct store_error error;
+    unsigned found = 0;
+    assert_int_equal(salvage_open(model->options.disk, true, &salvaged.callbacks, &salvage, &error),
+                     OK);
+    assert_int_equal(salvage_replay(salvage), OK);
+    for (size_t i = 0; i < whole->job_count; i++) {
+        const struct model_job *job = &salvaged.jobs[i], *want = &whole->jobs[i];
+        struct arena arena = {0};
+        struct salvage_body body;
+        char room[MODEL_ROOM];
+        assert_true(want->seq == i + 1 && (want->live || !job->live));
+        if (!job->live)
+            continue;
+        found++;
+        assert_int_equal(job->priority, want->priority);
+        assert_int_equal(salvage_read(salvage, job->seq, job->stored.where, &arena, &body), OK);
+        assert_true(bytes_eq(body.event.body, model_body(whole, want->seq, want->version, room)));
+        arena_fini(&arena);
+    }
+    salvage_counts(salvage, out_counts);
+    salvage_close(salvage);
+    *out_lines = salvaged.lines;
+    mem_free(salvaged.jobs);
+    return found;
+}
+
+static unsigned live_jobs(const struct model *model)
+{
+    unsigned live = 0;
+    for (size_t i = 0; i < model->job_count; i++)
+        live += model->jobs[i].live;
+    return live;
+}
+
+static void salvage_brings_every_far_job_that_is_intact(void **state)
+{
+    (void)state;
+    struct model whole, model;
+    struct file_list list = {0};
+    struct salvage_counts counts;
+    unsigned lines, flips = 0;
+    begin_far(&whole, 200);
+    for (size_t i = 0; i < 200; i += 7)
+        model_end(&whole, &whole.jobs[i]);
+    for (size_t i = 1; i < 200; i += 7)
+        model_move(&whole, &whole.jobs[i]);
+    model_settle(&whole);
+    model_close(&whole);
+    assert_int_equal(whole.options.disk->verbs->list(whole.options.disk, add_name, &list), OK);
+    assert_int_equal(salvage_all(&whole, &whole, &counts, &lines), live_jobs(&whole));
+    assert_true(lines == 0 && counts.bad_files == 0 && counts.lost_jobs == 0);
+    for (size_t i = 0; i < list.count; i++) {
+        uint64_t len = 0;
+        const char *at = sim_disk_file(whole.disk, list.names[i], &len);
+        if (memcmp(list.names[i], "slice-", 6) != 0)
+            continue;
+        for (uint64_t byte = 0; byte < len; byte++) {
+            if (byte % (at[byte] ? 97 * sim_every() : 5003 * sim_every()))
+                continue;
+            copy_model(&model, &whole, &list);
+            assert_true(sim_disk_flip(model.disk, list.names[i], byte * 8 + byte % 8));
+            unsigned found = salvage_all(&model, &whole, &counts, &lines);
+            assert_true(lines > 0 && counts.bad_files > 0);
+            assert_true(found + 1 >= live_jobs(&whole));
+            assert_int_equal(found + counts.lost_jobs, live_jobs(&whole));
+            model_fini(&model);
+            flips++;
+        }
+    }
+    assert_true(flips > 50 / sim_every());
+    model_fini(&whole);
+}
+
+static void a_missing_slice_is_told_of(void **state)
+{
+    (void)state;
+    struct model whole, model;
+    struct file_list list = {0};
+    unsigned lines = 0, slices = 0;
+    begin_far(&whole, 200);
+    model_close(&whole);
+    assert_int_equal(whole.options.disk->verbs->list(whole.options.disk, add_name, &list), OK);
+    for (size_t i = 0; i < list.count; i++) {
+        struct store_counts counts = {0};
+        struct store_watcher watcher = {.say = count_line, .ctx = &lines};
+        if (memcmp(list.names[i], "slice-", 6) != 0)
+            continue;
+        copy_model(&model, &whole, &list);
+        assert_int_equal(store_verify(model.options.disk, &watcher, &counts), OK);
+        assert_true(counts.bad == 0 && counts.slices > 0 && counts.live_jobs == 200);
+        assert_true(sim_disk_delete(model.disk, list.names[i]));
+        assert_int_equal(store_verify(model.options.disk, &watcher, &counts), OK);
+        assert_true(counts.bad > 0 && counts.live_jobs < 200);
+        assert_int_equal(model_open(&model), ERR_CORRUPT);
+        assert_string_equal(model.error.file, list.names[i]);
+        assert_non_null(strstr(model.error.text, "missing"));
+        model_fini(&model);
+        slices++;
+    }
+    assert_true(slices > 0);
+    model_fini(&whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p2_no_flipped_bit_of_a_slice_loses_silently_or_is_served),
+        cmocka_unit_test(a_missing_slice_is_told_of),
+        cmocka_unit_test(p5_a_damaged_end_of_a_far_job_does_not_revive_it),
+        cmocka_unit_test(salvage_brings_every_far_job_that_is_intact),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,600 @@
+/*
+ * Far jobs leave the log for slices and come back, and nothing is lost, revived or invented on the
+ * way, wherever it is cut off. Tiny segments: each life writes, loads, empties and removes slices.
+ */
+#include "slice_bed.h"
+#include "store_lives.h"
+#include "test/unit/support/every.h"
+
+#include <errno.h>
+
+static void a_life_writes_loads_and_removes_slices(void **state)
+{
+    (void)state;
+    uint64_t spilled = 0, loaded = 0, peak = 0, checkpoints = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct model model;
+        struct store_stats stats;
+        far_model(&model, seed);
+        sim_disk_cold(model.disk, seed % 2);
+        assert_int_equal(model_open(&model), OK);
+        for (int round = 0; round < 4; round++) {
+            model_work(&model, TURNS);
+            store_stats(model.store, &stats);
+            peak = stats.slices > peak ? stats.slices : peak;
+        }
+        spilled += stats.spilled_jobs;
+        loaded += stats.loaded_jobs;
+        checkpoints += stats.checkpoints;
+        model_settle(&model);
+        model.now_us += INT64_C(100) * MODEL_DELAY_US; /* all of them are due */
+        model_settle(&model);
+        for (size_t i = 0; i < model.job_count; i++) {
+            assert_false(model.jobs[i].live && model.jobs[i].far);
+            if (model.jobs[i].live)
+                model_end(&model, &model.jobs[i]);
+        }
+        model_settle(&model);
+        model.now_us += 4 * MODEL_DELAY_US;
+        model_settle(&model);
+        store_stats(model.store, &stats);
+        assert_true(stats.slices == 0 && stats.slice_bytes == 0 && stats.live_jobs == 0);
+        model_close(&model);
+        assert_int_equal(model_open(&model), OK);
+        model_check(&model);
+        model_fini(&model);
+    }
+    print_message("spilled %llu loaded %llu peak %llu checkpoints %llu\n",
+                  (unsigned long long)spilled, (unsigned long long)loaded, (unsigned long long)peak,
+                  (unsigned long long)checkpoints);
+    assert_true(spilled > 200 && loaded > 50 && peak > 5);
+}
+
+static void a_few_old_jobs_do_not_pin_dead_slices(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    begin_far(&model, 1000);
+    store_stats(model.store, &stats);
+    uint64_t before = stats.slice_bytes;
+    for (size_t i = 0; i < model.job_count; i++)
+        if (i % 10)
+            model_end(&model, &model.jobs[i]);
+    for (int i = 0; i < 10; i++) {
+        model_settle(&model);
+        model.now_us += MODEL_DELAY_US;
+    }
+    store_stats(model.store, &stats);
+    assert_true(stats.emptied_slices > 3 && stats.live_jobs == 100);
+    print_message("slices had %llu bytes, have %llu; disk %llu, emptied %llu\n",
+                  (unsigned long long)before, (unsigned long long)stats.slice_bytes,
+                  (unsigned long long)stats.disk_bytes, (unsigned long long)stats.emptied_slices);
+    assert_true(stats.slice_bytes < before / 2);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+}
+
+/* Each round of the cleaner tells of the slices again, and of what has changed in them. */
+static void slices_outlive_the_log_that_told_of_them(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    begin_far(&model, 200);
+    for (size_t i = 0; i < 200; i += 5)
+        model_end(&model, &model.jobs[i]);
+    for (size_t i = 1; i < 200; i += 5)
+        model_move(&model, &model.jobs[i]);
+    model.delay_us = 1; /* what comes from now on is never far */
+    for (int round = 0; round < 30; round++) {
+        for (int i = 0; i < 40; i++) {
+            assert_int_equal(model_push(&model), OK);
+            model_turn(&model);
+            model_end(&model, &model.jobs[model.job_count - 1]);
+        }
+        model_turn(&model);
+    }
+    store_stats(model.store, &stats);
+    assert_true(stats.segment_first > 20 && stats.slices > 0);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+}
+
+/* An engine that knows no far jobs, or a laterd without slices, must not open such a store. */
+static void a_store_with_slices_says_so(void **state)
+{
+    (void)state;
+    struct model model;
+    begin_far(&model, 200);
+    model_close(&model);
+    model.callbacks.replay_far = NULL;
+    assert_int_equal(model_open(&model), ERR_UNSUPPORTED);
+    assert_non_null(strstr(model.error.file, "slice-"));
+    model.callbacks.replay_far = model_replay_far;
+    model.callbacks.spill = NULL; /* none goes there any more */
+    model.options.horizon_us = 0;
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model.now_us += INT64_C(2000) * MODEL_DELAY_US;
+    model_settle(&model);
+    for (size_t i = 0; i < model.job_count; i++)
+        assert_false(model.jobs[i].far);
+    model_fini(&model);
+}
+
+static void a_store_without_a_horizon_writes_no_slice(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    far_model(&model, 3);
+    model.options.horizon_us = 0;
+    assert_int_equal(model_open(&model), OK);
+    model_work(&model, TURNS);
+    store_stats(model.store, &stats);
+    assert_true(stats.checkpoints > 3 && stats.slices == 0 && stats.spilled_jobs == 0);
+    model_fini(&model);
+}
+
+static void p1_p5_a_kill_and_then_a_cut_lose_no_far_job(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed < 40; seed++) {
+        struct model model;
+        far_model(&model, seed);
+        kill_then_cut(&model, seed, seed * 17 % 397, TURNS);
+        model_fini(&model);
+    }
+}
+
+/* The power comes back; the recovery may be cut, too. */
+static void open_through_cuts(struct model *model, const struct plan *plan)
+{
+    model->store = NULL;
+    sim_disk_power(model->disk, plan->power_seed);
+    sim_disk_cut_at(model->disk, UINT64_MAX);
+    if (plan->nested) {
+        sim_disk_cut_at(model->disk, sim_disk_points(model->disk) + plan->nested - 1);
+        if (model_open(model) == OK)
+            model_close(model);
+        if (sim_disk_cut(model->disk))
+            sim_disk_power(model->disk, plan->power_seed + 99);
+        model->store = NULL;
+        sim_disk_cut_at(model->disk, UINT64_MAX);
+    }
+    plan_open(model, plan);
+    model_check(model);
+}
+
+/* False: the life ended before the cut. */
+static bool live_and_die(const struct plan *plan)
+{
+    struct model model;
+    far_model(&model, plan->seed);
+    sim_disk_cold(model.disk, plan->cold);
+    sim_disk_cut_at(model.disk, plan->cut_at);
+    if (model_open(&model) == OK) {
+        model_work(&model, TURNS);
+        model_close(&model);
+    }
+    bool cut = sim_disk_cut(model.disk);
+    if (cut) {
+        open_through_cuts(&model, plan);
+        if (plan->second) { /* in the middle of the next checkpoint, perhaps */
+            sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + plan->second);
+            model_work(&model, TURNS);
+            model_close(&model);
+            open_through_cuts(&model, plan);
+        }
+        model_work(&model, 60);
+        model_close(&model);
+        plan_open(&model, plan);
+        model_check(&model);
+    }
+    model_fini(&model);
+    return cut;
+}
+
+static void p1_p5_p9_a_cut_at_every_point_loses_and_revives_no_far_job(void **state)
+{
+    (void)state;
+    uint64_t lives = 0;
+    for (uint64_t seed = 1; seed <= 2; seed++)
+        for (uint64_t cut_at = 0; live_and_die(&(struct plan){
+                 .seed = seed, .cut_at = cut_at, .power_seed = cut_at * 31, .cold = cut_at % 2});
+             cut_at += sim_every())
+            lives++;
+    print_message("%llu lives\n", (unsigned long long)lives);
+    assert_true(lives > 800 / sim_every());
+}
+
+static void p1_p5_p9_a_second_cut_inside_recovery_loses_no_far_job(void **state)
+{
+    (void)state;
+    cut_inside_recoveries(live_and_die, 1, 101, 440, 17, 3 * sim_every());
+}
+
+static void p1_p5_p9_two_cuts_in_a_row_lose_no_far_job(void **state)
+{
+    (void)state;
+    for (uint64_t cut_at = 103; cut_at < 440; cut_at += 19)
+        for (uint64_t second = 1; second < 240; second += 9 * sim_every())
+            (void)live_and_die(&(struct plan){
+                .seed = 2, .cut_at = cut_at, .power_seed = cut_at + second, .second = second});
+}
+
+/* ---- numbers of files ---- */
+
+/* As while a listing is under way. */
+static bool none_departs(struct store_callbacks *callbacks, uint64_t seq, struct stored record)
+{
+    (void)callbacks;
+    (void)seq;
+    (void)record;
+    return false;
+}
+
+/* Some far jobs among many that come and go: slices are written, and go at once. */
+static void come_and_go(struct model *model)
+{
+    for (int i = 0; i < 400 && !model->failed; i++) {
+        model->delay_us = i % 60 ? 1 : INT64_C(1000) * MODEL_DELAY_US;
+        (void)model_push(model);
+        model_turn(model);
+        if (!model->failed && i % 60 && model->job_count)
+            model_end(model, &model->jobs[model->job_count - 1]);
+    }
+    model->delay_us = MODEL_DELAY_US;
+}
+
+/* False: the life ended before the kill. */
+static bool live_and_be_killed(uint64_t seed, uint64_t cut_at)
+{
+    struct plan plan = {.seed = seed, .cut_at = cut_at};
+    struct model model;
+    far_model(&model, seed);
+    model.callbacks.depart = none_departs;
+    model.body_bytes = 400;
+    sim_disk_cut_at(model.disk, cut_at);
+    if (model_open(&model) == OK) {
+        come_and_go(&model);
+        model_close(&model);
+    }
+    bool cut = sim_disk_cut(model.disk);
+    model.store = NULL;
+    if (cut) {
+        sim_disk_kill(model.disk);
+        sim_disk_cut_at(model.disk, UINT64_MAX);
+        plan_open(&model, &plan);
+        model_check(&model);
+        for (int i = 0; i < 12; i++) {
+            model_work(&model, 5);
+            model_close(&model);
+            plan_open(&model, &plan);
+            model_check(&model);
+        }
+    }
+    model_fini(&model);
+    return cut;
+}
+
+/* What the log still says of a slice that has gone must not be taken for what has its number now.
+ */
+static void p1_no_number_is_given_again_after_a_kill(void **state)
+{
+    (void)state;
+    uint64_t lives = 0;
+    for (uint64_t seed = 1; seed <= 2; seed++)
+        for (uint64_t cut_at = 20; live_and_be_killed(seed, cut_at); cut_at += 2 * sim_every())
+            lives++;
+    print_message("%llu lives\n", (unsigned long long)lives);
+    assert_true(lives > 800 / sim_every());
+}
+
+/* The end of a job names a place in a file of that number, which has gone. */
+static enum err open_with_number(uint32_t number, struct store_stats *out_stats,
+                                 struct store_error *out_error)
+{
+    struct model model;
+    far_model(&model, 1);
+    assert_int_equal(model_open(&model), OK);
+    assert_int_equal(model_push(&model), OK);
+    assert_int_equal(model_push(&model), OK);
+    model_turn(&model);
+    model_end(&model, &model.jobs[0]);
+    model.jobs[0].stored.where = (uint64_t)number << 32 | 512;
+    model_end(&model, &model.jobs[0]);
+    model_turn(&model);
+    model_close(&model);
+    enum err err = model_open(&model);
+    *out_error = model.error;
+    if (!err) {
+        model_check(&model);
+        model_work(&model, 3 * TURNS);
+        store_stats(model.store, out_stats);
+    }
+    model_fini(&model);
+    return err;
+}
+
+static void a_number_that_cannot_have_been_given_is_damage(void **state)
+{
+    static const uint32_t numbers[] = {UINT32_MAX, UINT32_MAX - 1, INT32_MAX, 20 * 1000 * 1000};
+    struct store_stats stats;
+    struct store_error error;
+    (void)state;
+    assert_int_equal(open_with_number(1000, &stats, &error), OK);
+    assert_true(stats.segment_tail > 1000);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        assert_int_equal(open_with_number(numbers[i], &stats, &error), ERR_CORRUPT);
+        assert_memory_equal(error.file, "wal-", 4);
+        assert_non_null(strstr(error.text, "cannot be"));
+    }
+}
+
+/* ---- blocks that the disk cannot read for a while ---- */
+
+static uint32_t slice_with(const struct model_job *job)
+{
+    return (uint32_t)(job->stored.where >> 32);
+}
+
+static void make_bad(struct model *model, uint32_t number, uint64_t start, uint64_t end)
+{
+    char name[DISK_NAME_MAX];
+    (void)snprintf(name, sizeof(name), "slice-%08x", number);
+    sim_disk_bad(model->disk, name, start, end);
+}
+
+static unsigned far_jobs(const struct model *model, uint32_t not_in)
+{
+    unsigned far = 0;
+    for (size_t i = 0; i < model->job_count; i++)
+        far += model->jobs[i].live && model->jobs[i].far && slice_with(&model->jobs[i]) != not_in;
+    return far;
+}
+
+static uint32_t some_slice(const struct model *model)
+{
+    for (size_t i = 0; i < model->job_count; i++)
+        if (model->jobs[i].far)
+            return slice_with(&model->jobs[i]);
+    fail();
+    return 0;
+}
+
+/* Six seconds, in which the store must not want a turn at once each time. */
+static void settle_idle(struct model *model)
+{
+    model_settle(model);
+    assert_true(store_next_us(model->store) > model->now_us);
+}
+
+static void a_block_is_read_when_the_disk_is_well_again(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    begin_far(&model, 200);
+    uint32_t number = some_slice(&model);
+    make_bad(&model, number, 0, UINT64_MAX);
+    model.now_us += INT64_C(2000) * MODEL_DELAY_US;
+    model_settle(&model);
+    model_settle(&model);
+    unsigned unread = far_jobs(&model, 0);
+    assert_true(unread > 0 && far_jobs(&model, number) == 0);
+    for (int i = 0; i < 12; i++)
+        settle_idle(&model);
+    assert_int_equal(far_jobs(&model, 0), unread);
+    assert_int_equal(model.notices[STORE_UNREAD], 1);
+    assert_non_null(strstr(model.noticed.text, "cannot read"));
+    make_bad(&model, number, 0, 0);
+    for (int i = 0; i < 6; i++)
+        settle_idle(&model);
+    assert_int_equal(far_jobs(&model, 0), 0);
+    assert_int_equal(model.notices[STORE_DAMAGED], 0);
+    store_stats(model.store, &stats);
+    assert_int_equal(stats.damaged_segments, 0);
+    model_fini(&model);
+}
+
+static void the_blocks_behind_one_that_cannot_be_read_are_loaded(void **state)
+{
+    enum { FIRST = 5 * 4096 }; /* a byte of the first block */
+    (void)state;
+    struct model model;
+    far_model(&model, 5);
+    model.delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model.body_bytes = 500;
+    model.options.segment_bytes = 16 * MODEL_SEGMENT;
+    model.options.checkpoint_bytes = 2 * model.options.segment_bytes;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < 4000; i++) {
+        assert_int_equal(model_push(&model), OK);
+        if (i % 8 == 0)
+            model_turn(&model);
+    }
+    model_settle(&model);
+    uint32_t number = some_slice(&model);
+    unsigned all = far_jobs(&model, 0) - far_jobs(&model, number);
+    make_bad(&model, number, FIRST, FIRST + 1);
+    model.now_us += INT64_C(2000) * MODEL_DELAY_US;
+    for (int i = 0; i < 12; i++)
+        model_settle(&model);
+    unsigned unread = far_jobs(&model, 0);
+    print_message("%u of %u jobs of the slice are unread\n", unread, all);
+    assert_true(unread > 0 && unread < all / 2 && far_jobs(&model, number) == 0);
+    assert_int_equal(model.notices[STORE_UNREAD], 1);
+    make_bad(&model, number, 0, 0);
+    for (int i = 0; i < 6; i++)
+        model_settle(&model);
+    assert_int_equal(far_jobs(&model, 0), 0);
+    model_fini(&model);
+}
+
+static unsigned jobs_in(const struct model *model, uint32_t number)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < model->job_count; i++)
+        count += model->jobs[i].live && slice_with(&model->jobs[i]) == number;
+    return count;
+}
+
+/* Of those in the slice (or, `in` false, of all others) one in `keep` stays. */
+static void end_most(struct model *model, uint32_t number, bool in, unsigned keep)
+{
+    unsigned left = 0;
+    for (size_t i = 0; i < model->job_count; i++) {
+        struct model_job *job = &model->jobs[i];
+        if (job->live && (slice_with(job) == number) == in && left++ % keep)
+            model_end(model, job);
+    }
+}
+
+static void a_slice_is_emptied_when_the_disk_is_well_again(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    begin_far(&model, 1000);
+    uint32_t number = some_slice(&model);
+    end_most(&model, number, true, 20); /* it is the sparsest */
+    make_bad(&model, number, 0, UINT64_MAX);
+    end_most(&model, number, false, 10);
+    unsigned stay = jobs_in(&model, number);
+    assert_true(stay > 0);
+    for (int i = 0; i < 12; i++)
+        settle_idle(&model);
+    store_stats(model.store, &stats);
+    assert_true(stats.emptied_slices > 3); /* others */
+    assert_int_equal(jobs_in(&model, number), stay);
+    assert_int_equal(model.notices[STORE_UNREAD], 1);
+    make_bad(&model, number, 0, 0);
+    for (int i = 0; i < 6; i++)
+        settle_idle(&model);
+    for (unsigned i = 0; i < 1000; i++) { /* there must be more that is dead */
+        assert_int_equal(model_push(&model), OK);
+        if (i % 8 == 0)
+            model_turn(&model);
+    }
+    model_settle(&model);
+    end_most(&model, number, false, 10);
+    model_settle(&model); /* there is much to empty */
+    for (int i = 0; i < 12; i++)
+        settle_idle(&model);
+    assert_int_equal(jobs_in(&model, number), 0);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+}
+
+/* ---- calls that fail ---- */
+
+static void count_slice(void *ctx, const char *name)
+{
+    *(uint64_t *)ctx += strncmp(name, "slice-", 6) == 0;
+}
+
+/* No file stays that nobody knows of, and that no limit counts. */
+static void assert_no_stray_slice(struct model *model)
+{
+    struct disk *disk = sim_disk_port(model->disk);
+    struct store_stats stats;
+    uint64_t files = 0;
+    model_settle(model);
+    store_stats(model->store, &stats);
+    if (disk->verbs->list(disk, count_slice, &files) == OK) /* else that is the call that fails */
+        assert_int_equal(files, stats.slices);
+}
+
+static void live_with_fault(uint64_t fail_at, int sys_errno, bool *out_ended)
+{
+    struct model model;
+    far_model(&model, 1);
+    sim_disk_fail_at(model.disk, fail_at, sys_errno);
+    if (model_open(&model) == OK) {
+        model_work(&model, TURNS);
+        if (!model.failed)
+            model_settle(&model);
+        assert_int_equal(store_failed(model.store), model.failed);
+        if (!model.failed)
+            assert_no_stray_slice(&model);
+        model_close(&model);
+    }
+    *out_ended = sim_disk_points(model.disk) <= fail_at;
+    open_after_fault(&model, 1, fail_at);
+    model_work(&model, 40);
+    model_fini(&model);
+}
+
+static void p1_p7_p8_a_failed_call_loses_no_far_job(void **state)
+{
+    (void)state;
+    static const int errors[] = {EIO, ENOSPC, EMFILE};
+    for (unsigned i = 0; i < 3; i++) {
+        bool ended = false;
+        for (uint64_t call = i; !ended; call += 3 * sim_every())
+            live_with_fault(call, errors[i], &ended);
+    }
+}
+
+/* A disk that fills up: nothing is lost, jobs end, and there is room again. */
+static void p8_a_full_disk_keeps_far_jobs(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct model model;
+        far_model(&model, seed);
+        if (seed % 2)
+            model.options.max_bytes = 10 * MODEL_SEGMENT;
+        else
+            sim_disk_capacity(model.disk, 12 * MODEL_SEGMENT);
+        assert_int_equal(model_open(&model), OK);
+        model_work(&model, 4 * TURNS);
+        assert_false(model.failed);
+        model_settle(&model);
+        if (seed % 2) {
+            struct store_stats stats;
+            store_stats(model.store, &stats);
+            assert_true(stats.disk_bytes <= model.options.max_bytes);
+        }
+        model_close(&model);
+        assert_int_equal(model_open(&model), OK);
+        model_check(&model);
+        for (size_t i = 0; i < model.job_count; i++)
+            if (model.jobs[i].live)
+                model_end(&model, &model.jobs[i]);
+        model_settle(&model);
+        assert_false(store_full(model.store));
+        model_fini(&model);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_life_writes_loads_and_removes_slices),
+        cmocka_unit_test(a_few_old_jobs_do_not_pin_dead_slices),
+        cmocka_unit_test(slices_outlive_the_log_that_told_of_them),
+        cmocka_unit_test(a_store_with_slices_says_so),
+        cmocka_unit_test(a_store_without_a_horizon_writes_no_slice),
+        cmocka_unit_test(p1_p5_a_kill_and_then_a_cut_lose_no_far_job),
+        cmocka_unit_test(p1_p5_p9_a_cut_at_every_point_loses_and_revives_no_far_job),
+        cmocka_unit_test(p1_p5_p9_a_second_cut_inside_recovery_loses_no_far_job),
+        cmocka_unit_test(p1_p5_p9_two_cuts_in_a_row_lose_no_far_job),
+        cmocka_unit_test(p1_no_number_is_given_again_after_a_kill),
+        cmocka_unit_test(a_number_that_cannot_have_been_given_is_damage),
+        cmocka_unit_test(a_block_is_read_when_the_disk_is_well_again),
+        cmocka_unit_test(the_blocks_behind_one_that_cannot_be_read_are_loaded),
+        cmocka_unit_test(a_slice_is_emptied_when_the_disk_is_well_again),
+        cmocka_unit_test(p1_p7_p8_a_failed_call_loses_no_far_job),
+        cmocka_unit_test(p8_a_full_disk_keeps_far_jobs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,18 @@
+/*
+ * Tests that cut the power, flip a bit or fail a call at each point in turn try every SIM_EVERY-th
+ * point, and all of them if it is not set. `make sanitize` sets it: a life takes twenty times as
+ * long there, and what the sanitizers look for is in the code that each life runs.
+ */
+#ifndef LATERD_TEST_EVERY_H
+#define LATERD_TEST_EVERY_H
+
+#include <stdlib.h>
+
+static inline unsigned sim_every(void)
+{
+    const char *text = getenv("SIM_EVERY");
+    unsigned every = text ? (unsigned)strtoul(text, NULL, 10) : 1;
+    return every ? every : 1;
+}
+
+#endif
