@@ -14,8 +14,8 @@
 #include "port/engine.h"
 
 enum {
-    SWEEP_MAX = 60,     /* jobs kicked or cleared by one call: one or two milliseconds */
-    HEADS_AT_ONCE = 150 /* jobs shown by one call: the same */
+    SWEEP_MAX = 40,     /* jobs kicked or cleared by one call: about a millisecond */
+    HEADS_AT_ONCE = 100 /* jobs shown by one call: the same */
 };
 
 enum part_state { PART_IDLE, PART_ASKED, PART_DONE };

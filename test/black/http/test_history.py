@@ -175,19 +175,19 @@ def test_a_backup_has_it_and_verify_reads_it(laterd, tmp_path):
     server.kill()
     done = later("restore", place, tmp_path / "restored")
     assert done.returncode == 0 and "every byte checked" in done.stdout, done
-    file = next((tmp_path / "restored").glob("hist-*"))
-    content = bytearray(file.read_bytes())
-    content[4120] ^= 1
     (tmp_path / "copy").mkdir()
     for one in (tmp_path / "restored").iterdir():
-        (tmp_path / "copy" / one.name).write_bytes(content if one == file else one.read_bytes())
+        content = bytearray(one.read_bytes())
+        if one.name.startswith("hist-"):  # several, if the backup was made while they were merged
+            content[4120] ^= 1
+        (tmp_path / "copy" / one.name).write_bytes(content)
     with Client(laterd(SMALL, data=str(tmp_path / "restored")).port) as client:
         assert words(client, "a") == LIFE
         assert words(client, "f3") == ["pushed", "deleted"]
         client.push("t", id="later")
         assert words(client, "later") == ["pushed"]
     done = later("verify", tmp_path / "copy")
-    assert done.returncode == 6 and file.name in done.stderr, done
+    assert done.returncode == 6 and "hist-" in done.stderr, done
     with Client(laterd(SMALL, data=str(tmp_path / "copy")).port) as client:
         client.push("t", id="a")  # the store opens all the same
         told = client.get("/v1/jobs/a/history").json()
