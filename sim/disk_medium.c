@@ -12,17 +12,43 @@ enum { SECTOR = 512 };
 
 /* ---- contents ---- */
 
+/* Behind `len` all of the room is zero. */
+static void make_room(struct content *content, uint64_t bytes)
+{
+    if (bytes <= content->room)
+        return;
+    uint64_t room = bytes > 2 * content->room ? bytes : 2 * content->room;
+    char *at = mem_zalloc(room);
+    if (content->len)
+        memcpy(at, content->at, content->len);
+    mem_free(content->at);
+    content->at = at;
+    content->room = room;
+}
+
+/* `len` without the pages of zeros at the end, but no fewer than `least`. */
+static size_t without_zeros(const char *data, size_t len, uint64_t least)
+{
+    static const char zeros[4096];
+    while (len >= least + sizeof(zeros) &&
+           memcmp(data + len - sizeof(zeros), zeros, sizeof(zeros)) == 0)
+        len -= sizeof(zeros);
+    return len;
+}
+
+/* Most of a file is preallocated: its zeros are not written, which would touch memory for them. */
 void content_write(struct content *content, uint64_t offset, const void *data, size_t len)
 {
+    uint64_t end = offset + len;
     if (len == 0)
         return;
-    if (offset + len > content->len) {
-        content->at = mem_realloc(content->at, offset + len);
-        memset(content->at + content->len, 0, offset + len - content->len);
-        content->len = offset + len;
-    }
+    make_room(content, end);
     CHECK(content->at); /* for clang's analyzer */
+    if (end > content->len)
+        len = without_zeros(data, len, offset < content->len ? content->len - offset : 0);
     memcpy(content->at + offset, data, len);
+    if (end > content->len)
+        content->len = end;
 }
 
 void content_copy(struct content *to, const struct content *from)

@@ -13,7 +13,7 @@ enum { NAMES_MAX = 256, HISTORY_MAX = 16 };
 
 struct content {
     char *at;
-    uint64_t len;
+    uint64_t len, room;
 };
 
 struct unsynced {

@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "base/mem.h"
 #include "test/unit/support/broken.h"
+#include "test/unit/support/grow.h"
 
 enum { IDS = 40, TOPICS = 3, NO_ID = IDS };
 
@@ -67,8 +68,7 @@ static inline void oracle_body(unsigned number, bool json, struct buf *out)
 
 static inline unsigned oracle_push(struct oracle *oracle, const struct version *version)
 {
-    oracle->versions =
-        mem_realloc(oracle->versions, (oracle->count + 1) * sizeof(*oracle->versions));
+    oracle->versions = grow_by_one(oracle->versions, oracle->count, sizeof(*oracle->versions));
     oracle->versions[oracle->count] = *version;
     if (version->topic == TOPICS - 1)
         oracle->versions[oracle->count].may_end += oracle->clears;

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "core/cmd.h"
 #include "test/unit/support/broken.h"
+#include "test/unit/support/grow.h"
 
 /* One job that was pushed. All times are the world's. */
 struct version {
@@ -82,8 +83,7 @@ static inline unsigned oracle_jobs(const struct oracle *oracle, bool certainly)
 
 static inline unsigned oracle_push(struct oracle *oracle, const struct version *version)
 {
-    oracle->versions =
-        mem_realloc(oracle->versions, (oracle->count + 1) * sizeof(*oracle->versions));
+    oracle->versions = grow_by_one(oracle->versions, oracle->count, sizeof(*oracle->versions));
     oracle->versions[oracle->count] = *version;
     return oracle->count++;
 }

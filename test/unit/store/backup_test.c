@@ -140,8 +140,7 @@ static void model_like(const struct model *model, struct model *other)
     other->rest_slices = model->rest_slices;
     other->now_us = model->now_us;
     other->entry_count = model->entry_count;
-    other->journal = mem_alloc((model->entry_count + 1) * sizeof(*other->journal));
-    memcpy(other->journal, model->journal, model->entry_count * sizeof(*other->journal));
+    other->journal = grown_copy(model->journal, model->entry_count, sizeof(*other->journal));
 }
 
 static void say_nothing(void *ctx, const char *line)

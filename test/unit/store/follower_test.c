@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "store/internal.h"
+#include "test/unit/support/grow.h"
 
 enum { FOLLOWERS = 3 };
 
@@ -52,7 +53,7 @@ static struct told told_of(uint64_t batch, const struct event *event)
 static void bed_appended(struct model *model, const struct event *event)
 {
     struct bed *bed = (struct bed *)model;
-    bed->all = mem_realloc(bed->all, (bed->count + 1) * sizeof(*bed->all));
+    bed->all = grow_by_one(bed->all, bed->count, sizeof(*bed->all));
     bed->all[bed->count++] = told_of(store_batch(model->store), event);
 }
 

@@ -57,8 +57,7 @@ static void copy_disk(struct model *to, const struct model *from, const struct f
     to->acknowledged = from->journal[from->entry_count - 1].batch;
     to->seq_highest = from->seq_highest;
     to->lease_highest = from->lease_highest;
-    to->journal = mem_alloc(from->entry_count * sizeof(*to->journal));
-    memcpy(to->journal, from->journal, from->entry_count * sizeof(*to->journal));
+    to->journal = grown_copy(from->journal, from->entry_count, sizeof(*to->journal));
     to->entry_count = from->entry_count;
 }
 

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "sim/disk.h"
 #include "store/store.h"
+#include "test/unit/support/grow.h"
 
 enum {
     MODEL_SEGMENT = 32 * 1024,
@@ -97,7 +98,7 @@ static inline struct model_job *model_find(struct model *model, uint64_t seq)
 
 static inline struct model_job *model_add(struct model *model, uint64_t seq)
 {
-    model->jobs = mem_realloc(model->jobs, (model->job_count + 1) * sizeof(*model->jobs));
+    model->jobs = grow_by_one(model->jobs, model->job_count, sizeof(*model->jobs));
     model->jobs[model->job_count] = (struct model_job){.seq = seq};
     return &model->jobs[model->job_count++];
 }
@@ -587,8 +588,7 @@ static inline void model_check(struct model *model)
 
 static inline void model_note(struct model *model, const struct model_job *job)
 {
-    model->journal =
-        mem_realloc(model->journal, (model->entry_count + 1) * sizeof(*model->journal));
+    model->journal = grow_by_one(model->journal, model->entry_count, sizeof(*model->journal));
     model->journal[model->entry_count++] =
         (struct model_entry){.batch = store_batch(model->store), .job = *job};
 }
