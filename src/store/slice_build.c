@@ -12,6 +12,8 @@
  */
 enum { BLOCK_LEAST = SLICE_BLOCK_BYTES - BLOCK };
 
+enum { IMAGE_FIRST = 256 * 1024 };
+
 static struct bytes topic_at(const struct slice_build *build, uint32_t number)
 {
     uint32_t at;
@@ -30,7 +32,7 @@ void slice_build_begin(struct slice_build *build, const struct store_id *id, uin
         .head = {.version = FORMAT_VERSION, .id = *id, .number = number},
         .tag = store_tag(id),
         .len = BLOCK,
-        .cap = SLICE_DATA_MAX + SLICE_DATA_MAX / 8,
+        .cap = IMAGE_FIRST,
         .last = {.offset = BLOCK},
     };
     build->image = mem_alloc(build->cap);
@@ -61,7 +63,7 @@ static void make_room(struct slice_build *build, size_t more)
 {
     if (build->cap - build->len >= more)
         return;
-    build->cap = build->len + more;
+    build->cap = build->len + more > 2 * build->cap ? build->len + more : 2 * build->cap;
     build->image = mem_realloc(build->image, build->cap);
 }
 
