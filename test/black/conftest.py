@@ -27,6 +27,8 @@ def pytest_configure(config):
     config.addinivalue_line("markers",
                             "serial: measures time, processor or memory: with nothing beside it")
     config.addinivalue_line("markers",
+                            "deadline: wants something within seconds: beside others of its kind only")
+    config.addinivalue_line("markers",
                             "long: takes many seconds: begins first, without the rest of its file")
 
 
@@ -37,9 +39,9 @@ def has_its_own(item):
 
 def share_out(items):
     """For several workers (--dist loadgroup): the tests of a file go to one, which shares its servers.
-    Those that are marked `long` go alone, and begin first, so that none is left over at the end."""
+    Those that are marked `long` or `deadline` go alone; the long ones begin first, so that none is left over."""
     for item in items:
-        if not item.get_closest_marker("long"):
+        if not item.get_closest_marker("long") and not item.get_closest_marker("deadline"):
             item.add_marker(pytest.mark.xdist_group(item.location[0].replace("/", ".")))
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 

@@ -243,7 +243,7 @@ def test_p3_daemons_whose_clocks_differ_agree_when_a_job_is_due(laterd, redis):
 # A daemon dies, or stops
 
 
-@pytest.mark.serial
+@pytest.mark.deadline
 def test_one_daemon_killed_the_other_has_its_timers_within_two_seconds(pair):
     dead, alive = pair
     with Client(alive.port) as client:

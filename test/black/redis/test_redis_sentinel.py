@@ -58,7 +58,7 @@ class Pushes(threading.Thread):
         return max(b - a for a, b in zip(self.times, self.times[1:]))
 
 
-@pytest.mark.serial
+@pytest.mark.deadline
 def test_a_master_that_hangs_is_left_when_another_is_made(laterd, trio):
     server = laterd(config(trio.url))
     wait_until(lambda: subscribers(trio) == 3)
@@ -79,7 +79,7 @@ def test_a_master_that_hangs_is_left_when_another_is_made(laterd, trio):
     assert len(server.events("redis_failover")) == 1
 
 
-@pytest.mark.serial
+@pytest.mark.deadline
 def test_a_master_that_is_demoted_while_it_lives_is_left_at_once(laterd, trio):
     server = laterd(config(trio.url))
     wait_until(lambda: subscribers(trio) == 3)

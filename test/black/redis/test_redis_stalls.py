@@ -12,7 +12,7 @@ from patience import soon
 from redis import REDIS_SERVER, Cluster, Redis, RedisError, wait_until, config
 from wire import Client, eventually
 
-pytestmark = [pytest.mark.serial,
+pytestmark = [pytest.mark.deadline,
               pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")]
 
 
