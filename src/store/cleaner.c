@@ -5,253 +5,16 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "store/internal.h"
-#include "store/record.h"
-#include "store/scan.h"
-#include "store/spill.h"
+#include "store/cleaner_parts.h"
 
 enum {
-    SLICE_BYTES = 256 * 1024,      /* read in one turn */
     SLICE_RECORDS = 256,           /* looked at in one turn: up to 1 µs each */
     READ_TRIES = 10,               /* of a read that fails: 51 s … */
     READ_TRIES_FULL = 4,           /* … or 0.7 s while the disk is full */
     CHECK_TRIES = 4,               /* of a batch that does not match its checksum */
     TRY_AGAIN_US = 100 * 1000,     /* after the first failure; doubled after each */
     AHEAD_BYTES = 4 * 1024 * 1024, /* sealed and not written yet: the disk is busy enough */
-    SEGMENTS_LEAST = 4,            /* below so many nothing is cleaned, unless wholly dead */
-    SLACK_SEGMENTS = 2,
-    IDLE_PAUSE_US = 2 * 1000 * 1000,     /* between two segments that nothing but time speaks for */
-    FOLLOWER_BYTES = 1024 * 1024 * 1024, /* if options do not say */
-    CHECKPOINT_BYTES = 256 * 1024 * 1024, /* the same */
 };
-
-enum clean_step {
-    CLEAN_IDLE,
-    CLEAN_WALK,     /* relocating the live jobs of the oldest segment */
-    CLEAN_SPILL,    /* far jobs go to slices */
-    CLEAN_UNREAD,   /* relocating those whose records cannot be read */
-    CLEAN_SLICES,   /* telling again what was told of slices */
-    CLEAN_REST,     /* relocating what has no place of its own */
-    CLEAN_DURABLE,  /* waiting for the batch with the last of them */
-    CLEAN_MANIFEST, /* waiting for the manifest that no longer names it */
-    CLEAN_REMOVE,   /* waiting for the file to go */
-};
-
-struct cleaner {
-    struct store *store;
-    const struct store_options *options;
-    struct disk *disk;
-    struct segments *segments;
-    struct log *log;
-    enum clean_step step;
-    struct segment *segment; /* the oldest, or NULL: idle */
-    uint64_t offset;         /* CLEAN_WALK: the batch being relocated, or the next */
-    uint64_t batch_next;     /* its number */
-    const char *batch;       /* it, in the scan's window; NULL: not read yet … */
-    struct batch_walk walk;  /* … and its records that are still to be relocated */
-    bool seeking;            /* the batch at `offset` is damaged: looking for the next good one */
-    unsigned tries;          /* how often it could not be read … */
-    int64_t retry_at_us;     /* … and when it is tried again */
-    struct disk_file *fresh; /* the same segment past the page cache, while retrying */
-    bool reading;            /* the disk's threads bring the scan's window … */
-    struct disk_op read;     /* … and say of it, … */
-    enum err read_err;       /* … when it failed, why */
-    uint64_t lost_jobs;      /* so many had no body that can be read */
-    uint32_t cursor;         /* CLEAN_UNREAD, CLEAN_REST */
-    uint64_t batch_last;     /* CLEAN_DURABLE: wait for this one */
-    uint64_t round_end;      /* full: batches before this are of the round under way … */
-    uint64_t round_dead;     /* … and when it was over, so many bytes were still not alive */
-    bool round_over;
-    struct spill *spill;
-    bool spilled;             /* far jobs of the segment have gone, or cannot: none is offered */
-    uint64_t checkpoint_from; /* bytes written: below, the log is not cleaned for far jobs' sake */
-    uint64_t copied_from;     /* needed bytes of the segment when its cleaning began */
-    uint64_t idle_end;   /* batches up to this one may go for far jobs' sake all the same, … */
-    uint64_t idle_bytes; /* … up to a later one when so many bytes have come, … */
-    int64_t idle_us;     /* … a segment at this time, at the earliest */
-    struct scan scan;
-    struct disk_op remove;
-    char aside_name[DISK_NAME_MAX];
-    uint64_t checkpoints, relocated_jobs;
-};
-
-/* Bytes of the segments that can be cleaned: all but the last. Asked each turn: no walk. */
-static uint64_t log_bytes(const struct cleaner *cleaner)
-{
-    return segments_bytes(cleaner->segments) - segments_unused(cleaner->segments);
-}
-
-/*
- * What cleaning all of the log would free, as far as can be told: it is packed as tight as it gets
- * when every segment ends with half a record's worth of waste.
- */
-static uint64_t gain_bytes(const struct cleaner *cleaner)
-{
-    uint64_t segment_bytes = cleaner->options->segment_bytes;
-    uint64_t live_jobs = segments_live_jobs(cleaner->segments);
-    uint64_t live_bytes = segments_live_bytes(cleaner->segments);
-    uint64_t record = live_jobs ? live_bytes / live_jobs : 0;
-    uint64_t waste = BLOCK + (record < segment_bytes / 2 ? record / 2 : segment_bytes / 4);
-    uint64_t told_bytes = segments_told_bytes(cleaner->segments);
-    uint64_t live = live_bytes + told_bytes;
-    live += live / 32; /* headers, padding */
-    uint64_t packed = (live / (segment_bytes - waste) + 1) * segment_bytes;
-    uint64_t used = log_bytes(cleaner);
-    return used > packed ? used - packed : 0;
-}
-
-/* Of records that must be in the log: of live jobs, and of what is so of slices. */
-static uint64_t needed_bytes(const struct cleaner *cleaner)
-{
-    return segments_live_bytes(cleaner->segments) + segments_told_bytes(cleaner->segments);
-}
-
-/* Bytes of the log that hold no such record: what has died, waste and padding. */
-static uint64_t dead_bytes(const struct cleaner *cleaner)
-{
-    uint64_t used = log_bytes(cleaner) + segments_tail(cleaner->segments)->end;
-    uint64_t live_bytes = needed_bytes(cleaner);
-    return used > live_bytes ? used - live_bytes : 0;
-}
-
-/* What relocating what is needed of a segment takes: a batch for each turn or full batch, all
-   padded. */
-static uint64_t relocate_bytes(const struct segment *segment)
-{
-    uint64_t live_bytes = segment->live_bytes + segment->told_bytes;
-    uint64_t batches = segment->size_bytes / SLICE_BYTES + 2 * (live_bytes / BATCH_FULL);
-    return batch_bytes(live_bytes) + batches * BLOCK;
-}
-
-/*
- * On a full disk: is there something to gain, and room to gain it? Going round the whole log may be
- * needed to get at it, because the dead may lie in the middle. If a round is over, the next one
- * waits until more has died.
- *
- * Ends eat the room that cleaning needs. So when there is hardly more of it than the oldest segment
- * takes, that one is cleaned for the little that it gives: while a segment's live jobs fit into
- * what is left, the room of all that dies will come back.
- */
-static bool worth_it_full(struct cleaner *cleaner, const struct segment *oldest)
-{
-    uint64_t segment_bytes = cleaner->options->segment_bytes;
-    uint64_t need = relocate_bytes(oldest);
-    uint64_t slack = segment_bytes / 4 + 4 * BLOCK; /* for ends while the cleaner is at work */
-    bool low = segments_lack(cleaner->segments, need + slack, oldest->record_max) > 0;
-    uint64_t lack = low ? segments_lack(cleaner->segments, need, oldest->record_max) : 0;
-    uint64_t step = low ? segment_bytes / 8 : segment_bytes / 2;
-    uint64_t dead = dead_bytes(cleaner);
-    segments_cleaner_wants(cleaner->segments, lack);
-    if (lack || (!low && gain_bytes(cleaner) < step))
-        return false;
-    if (oldest->batch_first >= cleaner->round_end) {
-        if (!cleaner->round_over && cleaner->round_end) {
-            cleaner->round_over = true;
-            cleaner->round_dead = dead;
-        }
-        if (cleaner->round_over && dead < cleaner->round_dead + step)
-            return false;
-        cleaner->round_over = false;
-        cleaner->round_end = log_batch(cleaner->log) + 1;
-    }
-    return true;
-}
-
-/* Written, or to be written. */
-static uint64_t bytes_appended(const struct cleaner *cleaner)
-{
-    const struct segment *tail = segments_tail(cleaner->segments);
-    return log_bytes_written(cleaner->log) + log_backlog_bytes(cleaner->log) +
-           log_open_bytes(cleaner->log, tail);
-}
-
-static uint64_t checkpoint_limit(const struct cleaner *cleaner)
-{
-    uint64_t bytes = cleaner->options->checkpoint_bytes;
-    return bytes ? bytes : CHECKPOINT_BYTES;
-}
-
-/* Is the log large, and could far jobs leave it? */
-static bool wants_checkpoint(const struct cleaner *cleaner)
-{
-    return cleaner->options->horizon_us > 0 && cleaner->store->callbacks->spill &&
-           log_bytes(cleaner) > checkpoint_limit(cleaner) && !segments_full(cleaner->segments);
-}
-
-/*
- * Far jobs are to leave the log when nothing more is written, too: slowly, and once. A job that a
- * round has left in the log does not become far later, so the next round comes when half as much
- * that is new has come since this one began.
- */
-static bool in_idle_round(const struct cleaner *cleaner, const struct segment *oldest)
-{
-    return oldest->batch_first <= cleaner->idle_end ||
-           log_new_bytes(cleaner->log) >= cleaner->idle_bytes;
-}
-
-/*
- * What is relocated at such a cleaning is written once more: so it goes no faster than new bytes
- * come, or than time passes.
- */
-static bool worth_a_checkpoint(struct cleaner *cleaner, const struct segment *oldest)
-{
-    if (!wants_checkpoint(cleaner))
-        return false;
-    if (log_bytes_written(cleaner->log) >= cleaner->checkpoint_from)
-        return true;
-    if (cleaner->store->now_us < cleaner->idle_us || !in_idle_round(cleaner, oldest))
-        return false;
-    if (oldest->batch_first > cleaner->idle_end) {
-        cleaner->idle_end = log_batch(cleaner->log);
-        cleaner->idle_bytes = log_new_bytes(cleaner->log) + log_bytes(cleaner) / 2;
-    }
-    return true;
-}
-
-/* When an idle store has something to clean. */
-static int64_t idle_next_us(const struct cleaner *cleaner)
-{
-    const struct segment *oldest = segments_first(cleaner->segments);
-    const struct segment *next = oldest ? segments_after(cleaner->segments, oldest) : NULL;
-    bool wants = next && next->state == SEGMENT_HEADED && !cleaner->store->failed &&
-                 wants_checkpoint(cleaner) && in_idle_round(cleaner, oldest);
-    return wants ? cleaner->idle_us : INT64_MAX;
-}
-
-/*
- * Is cleaning the oldest segment worth it? As long as the log is larger than twice what is needed,
- * a pass over all of it writes at most as much as it frees. So does cleaning one without live jobs,
- * unless it is full of what is told of slices.
- */
-static bool worth_it(struct cleaner *cleaner, const struct segment *oldest)
-{
-    uint64_t segment_bytes = cleaner->options->segment_bytes;
-    if (oldest->live_jobs == 0 && oldest->told_bytes < oldest->size_bytes / 2)
-        return true;
-    if (segments_full(cleaner->segments))
-        return worth_it_full(cleaner, oldest);
-    uint64_t used = log_bytes(cleaner) + segment_bytes;
-    if (worth_a_checkpoint(cleaner, oldest))
-        return true;
-    return used > SEGMENTS_LEAST * segment_bytes &&
-           used > 2 * needed_bytes(cleaner) + SLACK_SEGMENTS * segment_bytes;
-}
-
-/*
- * May batches up to this one go? Followers keep them, up to a limit; on a full disk not at all,
- * because what is kept for them is refused to clients.
- */
-static bool let_go(struct cleaner *cleaner, uint64_t batch)
-{
-    struct followers *followers = cleaner->store->followers;
-    uint64_t limit = cleaner->options->follower_bytes;
-    if (!followers_need(followers, batch))
-        return true;
-    if (!segments_full(cleaner->segments) && log_bytes(cleaner) <= (limit ? limit : FOLLOWER_BYTES))
-        return false;
-    followers_drop(followers, batch);
-    return true;
-}
 
 /* ---- reading ---- */
 
@@ -312,7 +75,7 @@ static void begin_walk(struct cleaner *cleaner)
     cleaner->lost_jobs = 0;
     cleaner->cursor = 0;
     cleaner->step = CLEAN_WALK;
-    scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, SLICE_BYTES);
+    scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, CLEANER_TURN_BYTES);
     cleaner->scan.bring = bring;
     cleaner->scan.owner = cleaner;
     cleaner->scan.number = oldest->number;
@@ -323,11 +86,11 @@ static void start(struct cleaner *cleaner)
 {
     struct segment *oldest = segments_first(cleaner->segments);
     struct segment *next = oldest ? segments_after(cleaner->segments, oldest) : NULL;
-    if (!next || next->state != SEGMENT_HEADED || !worth_it(cleaner, oldest))
+    if (!next || next->state != SEGMENT_HEADED || !cleaner_worth_it(cleaner, oldest))
         return;
     if (cleaner->store->now_us >= cleaner->idle_us)
-        cleaner->idle_us = cleaner->store->now_us + IDLE_PAUSE_US;
-    if (!let_go(cleaner, next->batch_first - 1) ||
+        cleaner->idle_us = cleaner->store->now_us + CLEANER_IDLE_PAUSE_US;
+    if (!cleaner_let_go(cleaner, next->batch_first - 1) ||
         !history_let_go(cleaner->store->history, next->batch_first - 1))
         return;
     cleaner->segment = oldest;
@@ -553,8 +316,8 @@ static void relocate_rest(struct cleaner *cleaner)
         return;
     uint64_t departed = spill_departed_bytes(cleaner->spill);
     uint64_t copied = cleaner->copied_from > departed ? cleaner->copied_from - departed : 0;
-    cleaner->checkpoint_from = bytes_appended(cleaner) + copied;
-    cleaner->idle_us = cleaner->store->now_us + IDLE_PAUSE_US;
+    cleaner->checkpoint_from = cleaner_bytes_appended(cleaner) + copied;
+    cleaner->idle_us = cleaner->store->now_us + CLEANER_IDLE_PAUSE_US;
     /* Even if nothing was relocated: that the dead have died must be durable before they go. */
     cleaner->batch_last = log_batch(cleaner->log);
     log_want_open(cleaner->log);
@@ -570,7 +333,7 @@ static void walk(struct cleaner *cleaner)
     CHECK(!cleaner->reading); /* into the window */
     struct segment *oldest = cleaner->segment;
     uint64_t batch_end = segments_after(cleaner->segments, oldest)->batch_first;
-    uint64_t limit = cleaner->offset + SLICE_BYTES;
+    uint64_t limit = cleaner->offset + CLEANER_TURN_BYTES;
     unsigned budget = SLICE_RECORDS;
     while ((oldest->live_jobs > 0 || oldest->told_moves > 0) && cleaner->batch_next < batch_end) {
         if (cleaner->offset >= limit || budget == 0)
@@ -701,7 +464,7 @@ void cleaner_turn(struct cleaner *cleaner)
 int64_t cleaner_next_us(const struct cleaner *cleaner)
 {
     if (cleaner->step == CLEAN_IDLE)
-        return idle_next_us(cleaner);
+        return cleaner_idle_next_us(cleaner);
     bool works = cleaner->step > CLEAN_IDLE && cleaner->step < CLEAN_DURABLE;
     if (!works || cleaner->reading || cleaner->store->failed ||
         log_backlog_bytes(cleaner->log) > AHEAD_BYTES)
