@@ -85,6 +85,12 @@ static struct segment *find_slice(const struct segments *segments, uint32_t numb
     return found ? segments->slices[at] : NULL;
 }
 
+struct segment *segments_slice_from(const struct segments *segments, uint32_t number)
+{
+    uint32_t at = slice_place(segments, number);
+    return at < segments->slice_count ? segments->slices[at] : NULL;
+}
+
 bool segments_is_slice(const struct segments *segments, uint64_t where)
 {
     return segments->slice_count > 0 && find_slice(segments, where_segment(where)) != NULL;

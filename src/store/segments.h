@@ -121,6 +121,8 @@ bool segments_note_number(struct segments *segments, uint32_t number) MUST_USE;
 /* The file is there. O(slices). */
 struct segment *segments_add_slice(struct segments *segments, uint32_t number, uint64_t size_bytes,
                                    struct slice *slice);
+/* The one with the lowest number from `number` on, or NULL. O(log slices). */
+struct segment *segments_slice_from(const struct segments *segments, uint32_t number);
 /* Is this place in a slice? O(log slices). */
 bool segments_is_slice(const struct segments *segments, uint64_t where);
 /* Nobody reads from it. O(slices). */

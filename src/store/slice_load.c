@@ -14,7 +14,6 @@ enum {
     TRY_AGAIN_US = 100 * 1000,    /* after the first failure; doubled after each */
     UNREAD_US = 30 * 1000 * 1000, /* so often a slice's blocks that could not be read are tried */
     EMPTY_PAUSE_US = 5 * 1000,    /* between two blocks: up to 13 MB/s */
-    EMPTY_LOOK_US = 1000 * 1000,  /* so often a sparse slice is looked for */
     ROOM_US = 100 * 1000,         /* so often it is asked whether there is memory again, … */
     SAY_WAITS_US = 60 * 1000 * 1000, /* … and so often it is said that there is none */
     EMPTY_BACKLOG = 1024 * 1024,     /* the log is written slower than it grows: wait */
@@ -90,41 +89,48 @@ static uint32_t next_unread(const struct slice *slice)
 
 /* ---- what to read next ---- */
 
-/* The slice whose next block is due first. */
-static struct slice *first_due(struct slices *slices)
+/* More of it is dead than lives, and it can be emptied. */
+static bool is_sparse(const struct slice *slice)
 {
-    struct slice *first = NULL;
-    slices->load.next_us = INT64_MAX;
-    for (struct list *link = slices->all.next; link != &slices->all; link = link->next) {
-        int64_t at_us = load_at(slices, slice_of(link));
-        if (at_us >= slices->load.next_us)
-            continue;
-        slices->load.next_us = at_us;
-        first = slice_of(link);
-    }
-    return first;
+    return slice->dead_bytes > slice->live_bytes && slice->live_jobs > 0 && !slice->making &&
+           !slice->stuck && slice->unread_count == 0;
 }
 
-/*
- * The slice with the largest part of bytes that is dead, if more is dead in all of them than lives.
- * As long as that is so, emptying writes at most as much as it frees.
- */
-static struct slice *sparsest(const struct slices *slices)
+/* The larger the part of its bytes that is dead, the lower. A slice has below 2^26 bytes. */
+static int64_t empty_key(const struct slice *slice)
 {
-    const struct store *store = slices->store;
-    uint64_t bytes = segments_slice_bytes(slices->segments);
-    struct slice *best = NULL;
-    if (bytes <= 2 * slices->live_bytes + SLACK_SEGMENTS * store->options.segment_bytes)
-        return NULL;
-    for (struct list *link = slices->all.next; link != &slices->all; link = link->next) {
-        struct slice *slice = slice_of(link);
-        bool sparse = slice->dead_bytes > slice->live_bytes;
-        if (sparse && slice->live_jobs > 0 && !slice->making && !slice->stuck &&
-            slice->unread_count == 0 &&
-            (!best || slice->dead_bytes * best->live_bytes > best->dead_bytes * slice->live_bytes))
-            best = slice;
-    }
-    return best;
+    return -(int64_t)((slice->dead_bytes << 30) / (slice->dead_bytes + slice->live_bytes));
+}
+
+void slice_load_order(struct slices *slices, struct slice *slice)
+{
+    if (!slices->opened)
+        return;
+    int64_t at_us = load_at(slices, slice);
+    if (at_us == INT64_MAX)
+        heap_remove(&slices->by_load, &slice->load_node);
+    else
+        heap_put(&slices->by_load, &slice->load_node, at_us);
+    if (is_sparse(slice))
+        heap_put(&slices->by_dead, &slice->empty_node, empty_key(slice));
+    else
+        heap_remove(&slices->by_dead, &slice->empty_node);
+}
+
+bool slice_load_ordered(const struct slices *slices, const struct slice *slice)
+{
+    int64_t at_us = load_at(slices, slice);
+    bool due = at_us == INT64_MAX ? !slice->load_node.place : slice->load_node.key == at_us;
+    bool sparse =
+        is_sparse(slice) ? slice->empty_node.key == empty_key(slice) : !slice->empty_node.place;
+    return due && sparse;
+}
+
+/* When the next block of any is to be loaded. */
+static int64_t first_load_us(const struct slices *slices)
+{
+    const struct heap_node *first = heap_first(&slices->by_load);
+    return first ? first->key : INT64_MAX;
 }
 
 static bool has_room(const struct slices *slices)
@@ -133,41 +139,55 @@ static bool has_room(const struct slices *slices)
     return !callbacks->far_room || callbacks->far_room(callbacks);
 }
 
-static bool may_empty(const struct slices *slices)
+/*
+ * Is a slice to be emptied, and does the log take what lives of it? One is chosen when more is dead
+ * in all slices than lives: as long as that is so, emptying writes at most as much as it frees.
+ */
+static bool wants_empty(const struct slices *slices)
 {
     const struct store *store = slices->store;
-    return has_room(slices) && store->now_us >= slices->load.sparse_us &&
-           !segments_full(slices->segments) && log_backlog_bytes(store->log) <= EMPTY_BACKLOG;
+    uint64_t bytes = segments_slice_bytes(slices->segments);
+    bool chosen = slices->load.sparse ||
+                  (heap_first(&slices->by_dead) &&
+                   bytes > 2 * slices->live_bytes + SLACK_SEGMENTS * store->options.segment_bytes);
+    return chosen && !segments_full(slices->segments) &&
+           log_backlog_bytes(store->log) <= EMPTY_BACKLOG;
+}
+
+static void choose_to_empty(struct slices *slices)
+{
+    struct slice_load *load = &slices->load;
+    int64_t now_us = slices->store->now_us;
+    if (now_us < load->sparse_us || !wants_empty(slices))
+        return;
+    if (!has_room(slices)) {
+        load->sparse_us = now_us + ROOM_US;
+        return;
+    }
+    if (!load->sparse) {
+        load->sparse = LIST_ENTRY(heap_first(&slices->by_dead), struct slice, empty_node);
+        load->sparse_block = 0;
+    }
+    load->slice = load->sparse;
+    load->block = load->sparse_block;
+    load->emptying = true;
+    load->sparse_us = now_us + EMPTY_PAUSE_US;
 }
 
 static void choose(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
     int64_t now_us = slices->store->now_us;
-    if (load->next_us <= now_us) {
-        struct slice *due = first_due(slices);
-        if (due && load->next_us <= now_us) {
-            load->slice = due;
-            bool again = due->unread_count > 0 && due->retry_at_us <= now_us;
-            load->block = again ? next_unread(due) : due->loaded;
-            load->emptying = false;
-            return;
-        }
+    if (first_load_us(slices) <= now_us) {
+        struct slice *due = LIST_ENTRY(heap_first(&slices->by_load), struct slice, load_node);
+        bool again = due->unread_count > 0 && due->retry_at_us <= now_us;
+        load->slice = due;
+        load->block = again ? next_unread(due) : due->loaded;
+        load->emptying = false;
+        return;
     }
     load->waits = false; /* all whose time has come have come */
-    if (!may_empty(slices))
-        return;
-    if (!load->sparse) {
-        load->sparse = sparsest(slices);
-        load->sparse_block = 0;
-        load->sparse_us = now_us + EMPTY_LOOK_US;
-    }
-    if (!load->sparse)
-        return;
-    load->slice = load->sparse;
-    load->block = load->sparse_block;
-    load->emptying = true;
-    load->sparse_us = now_us + EMPTY_PAUSE_US;
+    choose_to_empty(slices);
 }
 
 /* ---- reading ---- */
@@ -180,19 +200,16 @@ static struct slice *leave(struct slices *slices)
     load->slice = NULL;
     load->there = load->damaged = false;
     load->tries = 0;
-    load->next_us = load->retry_at_us = INT64_MIN; /* nothing is to be tried again */
+    load->retry_at_us = INT64_MIN; /* nothing is to be tried again */
     if (!load->emptying && load->block == slice->loaded)
         slice->loaded++;
     return slice;
 }
 
-static void advance(struct slices *slices)
+/* The next block of the slice that is being emptied. */
+static void advance_sparse(struct slices *slices, struct slice *slice)
 {
     struct slice_load *load = &slices->load;
-    struct slice *slice = leave(slices);
-    note_read(slice, load->block);
-    if (!load->emptying)
-        return;
     load->sparse_block++;
     if (load->sparse_block > slice->loaded)
         slice->loaded = load->sparse_block;
@@ -205,6 +222,15 @@ static void advance(struct slices *slices)
     load->sparse = NULL;
 }
 
+static void advance(struct slices *slices)
+{
+    struct slice *slice = leave(slices);
+    note_read(slice, slices->load.block);
+    if (slices->load.emptying)
+        advance_sparse(slices, slice);
+    slice_load_order(slices, slice);
+}
+
 static void give_up_for_now(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
@@ -212,6 +238,7 @@ static void give_up_for_now(struct slices *slices)
     struct slice *slice = leave(slices);
     bool first = slice->unread_count == 0;
     note_unread(slice, load->block, store->now_us + UNREAD_US);
+    slice_load_order(slices, slice);
     if (load->sparse == slice)
         load->sparse = NULL; /* until all of it can be read */
     if (!first)
@@ -386,25 +413,25 @@ void slice_load_turn(struct slices *slices)
 int64_t slice_load_next_us(const struct slices *slices)
 {
     const struct slice_load *load = &slices->load;
-    int64_t now_us = slices->store->now_us, next_us = load->next_us;
-    bool held_up =
-        segments_full(slices->segments) || log_backlog_bytes(slices->store->log) > EMPTY_BACKLOG;
+    int64_t now_us = slices->store->now_us, next_us = first_load_us(slices);
     if (load->reading)
         return INT64_MAX; /* its end makes a turn */
     if (load->slice)
         next_us = load->retry_at_us;
-    else if (load->sparse && !held_up && load->sparse_us < next_us)
+    else if (load->waits)
+        next_us = now_us; /* perhaps no more */
+    else if (load->sparse_us < next_us && wants_empty(slices))
         next_us = load->sparse_us;
     return next_us > now_us ? next_us : now_us;
 }
 
 void slice_load_init(struct slices *slices)
 {
-    slices->load.next_us = slices->load.retry_at_us = slices->load.sparse_us = INT64_MIN;
+    slices->load.retry_at_us = slices->load.sparse_us = INT64_MIN;
     slices->load.say_waits_us = INT64_MIN;
 }
 
-void slice_load_forget(struct slices *slices, const struct slice *slice)
+void slice_load_forget(struct slices *slices, struct slice *slice)
 {
     struct slice_load *load = &slices->load;
     CHECK(load->slice != slice || !load->reading);
@@ -416,7 +443,8 @@ void slice_load_forget(struct slices *slices, const struct slice *slice)
     }
     if (load->sparse == slice)
         load->sparse = NULL;
-    load->next_us = INT64_MIN;
+    heap_remove(&slices->by_load, &slice->load_node);
+    heap_remove(&slices->by_dead, &slice->empty_node);
 }
 
 void slice_load_fini(struct slices *slices)

@@ -364,6 +364,10 @@ enum err slices_replayed(struct slices *slices, struct store_error *out_error)
         if (slice->live_jobs == 0 || !slice->told)
             slices_drop(slices, slice);
     }
+    slices->opened = true;
+    for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
+        slice_load_order(slices, slice_of(link));
+    slice_due_all(slices);
     return OK;
 }
 

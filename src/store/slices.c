@@ -219,6 +219,7 @@ bool slices_dies(struct slices *slices, struct slice *slice, struct stored recor
     slices->live_jobs--;
     slices->dead_jobs++;
     slice->death_last = log_batch(slices->store->log);
+    slice_load_order(slices, slice);
     note_dead(slices, slice);
     return true;
 }
@@ -259,12 +260,13 @@ void slices_name_part(struct slices *slices, struct slice *slice, const struct s
         list_remove(&slice->link); /* they are in the order in which they were told of */
         list_add_tail(&slices->all, &slice->link);
     }
-    slices->load.next_us = INT64_MIN;
+    slice_load_order(slices, slice);
 }
 
 void slices_made(struct slices *slices, struct slice *slice)
 {
     slice->making = false;
+    slice_load_order(slices, slice);
     note_dead(slices, slice);
 }
 
@@ -360,6 +362,7 @@ void slices_turn(struct slices *slices)
     if (slices->store->failed || slices->store->closing || slices->count == 0)
         return;
     slice_load_turn(slices);
+    slice_due_turn(slices);
     remove_one(slices);
 }
 
@@ -367,7 +370,8 @@ int64_t slices_next_us(const struct slices *slices)
 {
     if (slices->store->failed || slices->count == 0)
         return INT64_MAX;
-    return slice_load_next_us(slices);
+    int64_t load_us = slice_load_next_us(slices), due_us = slice_due_next_us(slices);
+    return load_us < due_us ? load_us : due_us;
 }
 
 bool slices_busy(const struct slices *slices)
@@ -376,28 +380,6 @@ bool slices_busy(const struct slices *slices)
 }
 
 /* ---- counts ---- */
-
-/* Blocks whose first job is due by then, and the one before them for half. */
-uint64_t slices_far_due_until(const struct slices *slices, int64_t limit_us)
-{
-    uint64_t due = 0;
-    for (const struct list *link = slices->all.next; link != &slices->all; link = link->next) {
-        const struct slice *slice = LIST_ENTRY(link, const struct slice, link);
-        uint64_t of_slice = 0;
-        for (uint32_t i = slice->unread_count ? 0 : slice->loaded; i < slice->head.blocks; i++) {
-            if (slice_is_loaded(slice, i))
-                continue;
-            if (slice->fences[i].due_us > limit_us || slice->fences[i].offset >= slice->named)
-                break;
-            bool last = i + 1 == slice->head.blocks;
-            int64_t end_us = last ? slice->head.due_last_us : slice->fences[i + 1].due_us;
-            of_slice += end_us <= limit_us ? slice->fences[i].jobs : slice->fences[i].jobs / 2;
-        }
-        uint64_t jobs = (uint64_t)slice->live_jobs + slice->dead_jobs;
-        due += jobs ? of_slice * slice->live_jobs / jobs : 0;
-    }
-    return due;
-}
 
 void slices_stats(const struct slices *slices, struct store_stats *out_stats)
 {
@@ -422,6 +404,7 @@ struct slices *slices_new(struct store *store)
     list_init(&slices->all);
     list_init(&slices->dead);
     slice_load_init(slices);
+    slice_due_init(slices);
     return slices;
 }
 
@@ -471,6 +454,8 @@ void slices_valid(const struct slices *slices)
 {
     uint64_t live = 0, dead = 0, live_bytes = 0, told = 0, told_bytes = 0;
     uint32_t count = 0;
+    heap_valid(&slices->by_load);
+    heap_valid(&slices->by_dead);
     for (const struct list *link = slices->all.next; link != &slices->all; link = link->next) {
         const struct slice *slice = LIST_ENTRY(link, const struct slice, link);
         const struct segment *segment = slice->segment;
@@ -484,6 +469,7 @@ void slices_valid(const struct slices *slices)
         CHECK(slice->loaded <= slice->head.blocks);
         CHECK(blocks_unread(slice) == slice->unread_count);
         CHECK(list_empty(&slice->dead_link) || slice->live_jobs == 0);
+        CHECK(slice_load_ordered(slices, slice)); /* T4 */
         told = slice->told ? slice->told : told;
         told_bytes += told_valid(slices, slice);
         CHECK(slice->live_bytes + slice->dead_bytes <= slice->head.data_end);

@@ -17,11 +17,15 @@
  *    last MOVE of each of its jobs (slice::moves). They live as long as what they tell of, and are
  *    counted in their segments (segments_tell()).
  * T3 No slice is removed that somebody reads from.
+ * T4 A turn looks at few slices, however many there are: those that something is to be done with
+ * are in heaps, by when a block is to be loaded and by how much of them is dead; who goes through
+ * all does so by their numbers, some in each turn.
  */
 #ifndef LATERD_STORE_SLICES_H
 #define LATERD_STORE_SLICES_H
 
 #include "base/err.h"
+#include "base/heap.h"
 #include "base/list.h"
 #include "store/directory.h"
 #include "store/segments.h"
@@ -33,8 +37,10 @@ struct record;
 
 /* For others to read; only the files of slices write to it. */
 struct slice {
-    struct list link;      /* slices::all */
-    struct list dead_link; /* slices::dead, when nothing of it lives any more */
+    struct list link;            /* slices::all */
+    struct list dead_link;       /* slices::dead, when nothing of it lives any more */
+    struct heap_node load_node;  /* slices::by_load, while it has blocks that are not loaded */
+    struct heap_node empty_node; /* slices::by_dead, if it is mostly dead and can be emptied */
     struct segment *segment;
     struct slice_head head;
     struct slice_fence *fences; /* head.blocks of them; NULL: the file is missing (recovery) */
@@ -124,6 +130,7 @@ void slices_turn(struct slices *slices); /* loads, cleans and removes: a bounded
 int64_t slices_next_us(const struct slices *slices); /* wants a turn then; or INT64_MAX */
 bool slices_busy(const struct slices *slices);       /* the disk reads or removes for it */
 
+/* See store_far_due_until(). */
 uint64_t slices_far_due_until(const struct slices *slices, int64_t limit_us);
 void slices_stats(const struct slices *slices, struct store_stats *out_stats);
 void slices_valid(const struct slices *slices); /* CHECKs the invariants. O(slices) */

@@ -1,6 +1,7 @@
 /*
  * What the files of slices share: slices.c knows which there are and what lives, slice_load.c
- * brings jobs back as their time draws near, slice_recover.c opens. Nobody else includes this.
+ * brings jobs back as their time draws near, slice_due.c counts how many do, slice_recover.c opens.
+ * far_page.c goes through them, too. Nobody else includes this.
  */
 #ifndef LATERD_STORE_SLICES_PARTS_H
 #define LATERD_STORE_SLICES_PARTS_H
@@ -23,12 +24,19 @@ struct slice_load {
     struct batch_walk walk;
     unsigned tries;
     int64_t retry_at_us;
-    int64_t next_us;      /* when a block is to be loaded; INT64_MIN: to be looked up */
     struct slice *sparse; /* is being emptied; NULL: none … */
     uint32_t sparse_block;
     bool waits;           /* blocks whose time has come wait for memory … */
     int64_t say_waits_us; /* … and that may be said again then */
-    int64_t sparse_us;    /* … and when it goes on, or one may be looked for */
+    int64_t sparse_us;    /* … and when it goes on, or one may be chosen */
+};
+
+enum { DUE_SPANS = 6 };
+
+/* How many far jobs are due by some times after `at_us`: see slice_due.c. */
+struct slice_due {
+    int64_t at_us;
+    uint64_t jobs[DUE_SPANS];
 };
 
 struct slices {
@@ -40,7 +48,14 @@ struct slices {
     uint64_t live_jobs, dead_jobs;
     uint64_t live_bytes;               /* of the records of those that live */
     const struct directory *directory; /* while opening */
+    bool opened;                       /* all are known: they may be put into the heaps */
+    struct heap by_load; /* slice::load_node; by when the next block is to be loaded */
+    struct heap by_dead; /* slice::empty_node; the one with the largest part of dead bytes first */
+    uint64_t looks; /* slices that somebody who goes through all has looked at: tests read it */
     struct slice_load load;
+    struct slice_due due;      /* the last survey that was whole; at_us INT64_MIN: there is none */
+    struct slice_due counting; /* … and the one under way, … */
+    uint32_t due_next;         /* … which has come to this number; UINT32_MAX: none is */
     struct disk_op remove;
     bool removing;
     uint64_t loaded_jobs, emptied;
@@ -76,7 +91,18 @@ void slice_load_init(struct slices *slices);
 void slice_load_fini(struct slices *slices);
 void slice_load_turn(struct slices *slices);
 int64_t slice_load_next_us(const struct slices *slices);
+/* What is to be done with the slice, or when, may have changed. O(log slices). */
+void slice_load_order(struct slices *slices, struct slice *slice);
+/* Is the slice where it belongs in the heaps? For tests. */
+bool slice_load_ordered(const struct slices *slices, const struct slice *slice);
 /* The slice is about to be dropped. */
-void slice_load_forget(struct slices *slices, const struct slice *slice);
+void slice_load_forget(struct slices *slices, struct slice *slice);
+
+/* ---- slice_due.c ---- */
+
+void slice_due_init(struct slices *slices);
+void slice_due_all(struct slices *slices); /* a whole survey. O(blocks of all slices) */
+void slice_due_turn(struct slices *slices);
+int64_t slice_due_next_us(const struct slices *slices);
 
 #endif

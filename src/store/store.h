@@ -365,7 +365,11 @@ void store_far_page(struct store *store, struct far_page *page);
 /* Frees what it brought; if it has not ended, it never will. O(1). Does nothing to an ended one. */
 void store_far_page_end(struct store *store, struct far_page *page);
 
-/* About how many far jobs are due by then. O(slices * log blocks of a slice). */
+/*
+ * About how many far jobs are due by then. Of few slices they are counted; of many it is what a
+ * survey has found, within the last ten seconds, for the nearest of these times: now, in 1 min, in
+ * 5 min, in 1 h, in 1 d, ever. O(16 slices' blocks).
+ */
 uint64_t store_far_due_until(const struct store *store, int64_t limit_us);
 
 /* ---- history: what happened to jobs ---- */
