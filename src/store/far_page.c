@@ -2,34 +2,41 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "store/far_blocks.h"
 #include "store/internal.h"
 #include "store/record.h"
 #include "store/slices_parts.h"
 
 enum {
     PAGE_BYTES_MAX = 4 * 1024 * 1024, /* of found records, unless one alone has more */
+    TURN_LOOKS = 256,                 /* slices that all pages look at in a turn: 1 µs each */
+};
+
+/* Where a job stands in the order of its topic's delayed ones. */
+struct job_place {
+    int64_t due_us;
+    uint64_t seq;
 };
 
 /* A job that was found, in one piece of memory with its bytes. */
 struct found_job {
-    int64_t due_us;
-    uint64_t seq;
+    struct job_place place;
     struct event *event;
     size_t bytes;
 };
 
-/* Where a block stands in the order in which they are read. */
-struct block_place {
-    int64_t due_us;
-    uint32_t number; /* of the slice */
-    uint32_t block;
+struct far_pages {
+    struct store *store;
+    struct list looking; /* far_page_read::link: what a turn may look at was not enough */
+    uint32_t looks;      /* so many slices may still be looked at in this turn */
+    uint32_t reading;    /* blocks being read */
 };
 
 struct far_page_read {
+    struct list link; /* far_pages::looking, while it is to look at slices */
     struct store *store;
-    struct far_page *page; /* NULL: nobody waits for it any more */
-    int64_t after_us;      /* copies: the disk's thread reads them, whatever becomes of the page */
-    uint64_t after_seq;
+    struct far_page *page;  /* NULL: nobody waits for it any more */
+    struct job_place after; /* copies: the disk's thread reads them, whatever becomes of the page */
     struct bytes topic;
     uint32_t max; /* of found ones; falls when their bytes are too many */
     bool left_out;
@@ -37,9 +44,9 @@ struct far_page_read {
     uint32_t count;
     size_t found_bytes;
     struct event *events;
-    bool begun;
-    struct block_place last; /* read, or being read */
-    struct slice *slice;     /* pinned while it is being read */
+    struct far_blocks blocks; /* the order in which they are read */
+    struct slice *slice;      /* pinned while it is being read, … */
+    uint32_t number, block;   /* … and which of its blocks that is */
     bool reading;
     bool good;         /* the block is as it was written; set by the disk's thread, … */
     uint32_t *matches; /* … and places of records in it that belong to the topic */
@@ -49,69 +56,14 @@ struct far_page_read {
     struct disk_op op;
 };
 
-static bool comes_before(int64_t a_us, uint64_t a_seq, int64_t b_us, uint64_t b_seq)
+/* In the page's order. */
+static bool comes_before(const struct far_page_read *read, const struct job_place *a,
+                         const struct job_place *b)
 {
-    return a_us != b_us ? a_us < b_us : a_seq < b_seq;
-}
-
-/* ---- which block is next ---- */
-
-static bool is_behind(const struct block_place *a, const struct block_place *b)
-{
-    if (a->due_us != b->due_us)
-        return a->due_us > b->due_us;
-    return a->number != b->number ? a->number > b->number : a->block > b->block;
-}
-
-/* Is it too early to look at: were all its jobs due before, or has it been read? */
-static bool is_over(const struct far_page_read *read, const struct slice *slice, uint32_t block)
-{
-    struct block_place place = {slice->fences[block].due_us, slice->head.number, block};
-    bool last = block + 1 == slice->head.blocks;
-    if (slice_is_loaded(slice, block) ||
-        (!last && slice->fences[block + 1].due_us < read->after_us))
-        return true;
-    return read->begun && !is_behind(&place, &read->last);
-}
-
-/* The slice's first block that is not over. False: there is none. */
-static bool first_block(const struct far_page_read *read, const struct slice *slice,
-                        struct block_place *out_place)
-{
-    uint32_t low = 0, high = slice->head.blocks;
-    if (slice->live_jobs == 0 || !slice->fences)
-        return false;
-    while (slice->unread_count > 0 && low < high && is_over(read, slice, low))
-        low++; /* some that are not over lie before some that are */
-    while (slice->unread_count == 0 && low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (is_over(read, slice, middle))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == slice->head.blocks || slice->fences[low].offset >= slice->named)
-        return false;
-    *out_place = (struct block_place){slice->fences[low].due_us, slice->head.number, low};
-    return true;
-}
-
-/* NULL: no block can have a job that belongs on the page. */
-static struct slice *next_block(const struct far_page_read *read, struct block_place *out_place)
-{
-    struct slice *next = NULL;
-    struct slices *slices = read->store->slices;
-    for (struct list *link = slices->all.next; link != &slices->all; link = link->next) {
-        struct block_place place;
-        if (!slice_may_have(slice_of(link), read->topic))
-            continue;
-        bool there = first_block(read, slice_of(link), &place);
-        if (!there || (next && is_behind(&place, out_place)))
-            continue;
-        next = slice_of(link);
-        *out_place = place;
-    }
-    return next;
+    const struct job_place *first = read->blocks.backwards ? b : a;
+    const struct job_place *second = read->blocks.backwards ? a : b;
+    return first->due_us != second->due_us ? first->due_us < second->due_us
+                                           : first->seq < second->seq;
 }
 
 /* ---- what was found ---- */
@@ -143,7 +95,7 @@ static struct found_job keep(const struct record *record, bool with_bodies)
     room = put(room, &kept->properties, true);
     (void)put(room, &kept->body, with_bodies);
     return (struct found_job){
-        .due_us = event->job.due_us, .seq = event->job.seq, .event = kept, .bytes = bytes};
+        .place = {event->job.due_us, event->job.seq}, .event = kept, .bytes = bytes};
 }
 
 static void drop_last(struct far_page_read *read)
@@ -156,10 +108,9 @@ static void drop_last(struct far_page_read *read)
 
 static void offer(struct far_page_read *read, const struct record *record)
 {
-    int64_t due_us = record->event.job.due_us;
-    uint64_t seq = record->event.job.seq;
+    struct job_place place = {record->event.job.due_us, record->event.job.seq};
     uint32_t at = read->count;
-    while (at > 0 && comes_before(due_us, seq, read->found[at - 1].due_us, read->found[at - 1].seq))
+    while (at > 0 && comes_before(read, &place, &read->found[at - 1].place))
         at--;
     if (at == read->max) {
         read->left_out = true;
@@ -180,7 +131,7 @@ static void offer(struct far_page_read *read, const struct record *record)
 /* Jobs of the block that are far still. */
 static void offer_matches(struct far_page_read *read)
 {
-    uint64_t begin = (uint64_t)read->slice->fences[read->last.block].offset * BLOCK;
+    uint64_t begin = (uint64_t)read->slice->fences[read->block].offset * BLOCK;
     struct record record;
     for (uint32_t i = 0; i < read->match_count; i++) {
         uint64_t offset = begin + read->matches[i];
@@ -226,8 +177,9 @@ static void end(struct far_page_read *read, enum err err, bool more)
 static bool is_match(const struct far_page_read *read, const struct record *record)
 {
     const struct event *event = &record->event;
+    struct job_place place = {event->job.due_us, event->job.seq};
     return record->is_far && bytes_eq(event->topic, read->topic) &&
-           comes_before(read->after_us, read->after_seq, event->job.due_us, event->job.seq);
+           comes_before(read, &read->after, &place);
 }
 
 static void add_match(struct far_page_read *read, size_t record_at)
@@ -249,9 +201,9 @@ static void inspect(struct disk_op *op)
     struct batch_head head;
     struct batch_walk walk;
     read->good = batch_head_decode(read->bytes, op->got, &head) == FORMAT_GOOD &&
-                 batch_bytes(head.payload_bytes) <= op->got &&
-                 head.number == read->last.block + 1 && head.segment == read->last.number &&
-                 head.store_tag == read->store->tag && batch_whole(&head, read->bytes);
+                 batch_bytes(head.payload_bytes) <= op->got && head.number == read->block + 1 &&
+                 head.segment == read->number && head.store_tag == read->store->tag &&
+                 batch_whole(&head, read->bytes);
     if (op->got <= BATCH_HEAD)
         return;
     batch_walk_init(&walk, read->bytes,
@@ -278,7 +230,7 @@ static void read_ended(struct disk_op *op)
     struct far_page_read *read = op->owner;
     struct store *store = read->store;
     segments_read_end(store->segments, read->slice->segment, op);
-    store->far_pages_reading--;
+    store->far_pages->reading--;
     read->reading = false;
     if (read->page && !op->err)
         offer_matches(read);
@@ -292,18 +244,18 @@ static void read_ended(struct disk_op *op)
         go_on(read);
 }
 
-static void start(struct far_page_read *read, struct slice *slice, const struct block_place *place)
+static void start(struct far_page_read *read, struct slice *slice, uint32_t block)
 {
-    uint64_t offset = (uint64_t)slice->fences[place->block].offset * BLOCK;
-    size_t len = (size_t)(slice_block_end(slice, place->block) - offset);
+    uint64_t offset = (uint64_t)slice->fences[block].offset * BLOCK;
+    size_t len = (size_t)(slice_block_end(slice, block) - offset);
     if (len > read->cap) {
         mem_free(read->bytes);
         read->cap = len > 2 * SLICE_BLOCK_BYTES ? len : 2 * SLICE_BLOCK_BYTES;
         read->bytes = mem_aligned(BLOCK, read->cap);
     }
-    read->begun = true;
-    read->last = *place;
     read->slice = slice;
+    read->number = slice->head.number;
+    read->block = block;
     read->match_count = 0;
     read->good = false;
     read->op = (struct disk_op){
@@ -315,20 +267,24 @@ static void start(struct far_page_read *read, struct slice *slice, const struct 
         .owner = read,
     };
     read->reading = true;
-    read->store->far_pages_reading++;
+    read->store->far_pages->reading++;
     segments_pin(slice->segment);
     segments_read(read->store->segments, slice->segment, &read->op);
 }
 
 static void go_on(struct far_page_read *read)
 {
-    struct block_place place = {0};
-    struct slice *slice = next_block(read, &place);
+    struct far_pages *pages = read->store->far_pages;
     bool full = read->count > 0 && read->count == read->max;
-    if (!slice || (full && place.due_us > read->found[read->count - 1].due_us))
-        end(read, OK, slice != NULL);
-    else
-        start(read, slice, &place);
+    int64_t until_us = full ? read->found[read->count - 1].place.due_us : 0;
+    struct slice *slice;
+    uint32_t block;
+    switch (far_blocks_next(&read->blocks, full, until_us, &pages->looks, &slice, &block)) {
+    case BLOCKS_NEXT: start(read, slice, block); return;
+    case BLOCKS_NONE: end(read, OK, false); return;
+    case BLOCKS_ENOUGH: end(read, OK, true); return;
+    case BLOCKS_LATER: list_add_tail(&pages->looking, &read->link); return;
+    }
 }
 
 /* ---- what the store's user calls ---- */
@@ -338,15 +294,17 @@ void store_far_page(struct store *store, struct far_page *page)
     struct far_page_read *read = mem_zalloc(sizeof(*read) + page->topic.len);
     char *name = (char *)(read + 1);
     memcpy(name, page->topic.at, page->topic.len);
-    *read = (struct far_page_read){
-        .store = store,
-        .page = page,
-        .after_us = page->due_us,
-        .after_seq = page->seq,
-        .topic = bytes_of(name, page->topic.len),
-        .max = page->max,
-        .found = mem_alloc((page->max + 1) * sizeof(struct found_job)),
-    };
+    list_init(&read->link);
+    read->store = store;
+    read->page = page;
+    read->after = (struct job_place){page->due_us, page->seq};
+    read->topic = bytes_of(name, page->topic.len);
+    read->max = page->max;
+    read->found = mem_alloc((page->max + 1) * sizeof(struct found_job));
+    read->blocks.slices = store->slices;
+    read->blocks.topic = read->topic;
+    read->blocks.from_us = page->due_us;
+    read->blocks.backwards = page->backwards;
     page->read = read;
     page->err = OK;
     go_on(read);
@@ -360,14 +318,45 @@ void store_far_page_end(struct store *store, struct far_page *page)
     if (!read)
         return;
     read->page = NULL;
+    list_remove(&read->link);
     if (!read->reading)
         read_free(read); /* else when the disk has ended it */
 }
 
-void far_pages_fini(struct store *store)
+/* ---- the turn ---- */
+
+void far_pages_turn(struct far_pages *pages)
 {
-    while (store->far_pages_reading > 0) {
-        store->disk->verbs->wait(store->disk);
-        (void)store->disk->verbs->poll(store->disk);
+    pages->looks = TURN_LOOKS;
+    while (pages->looks > 0 && !list_empty(&pages->looking)) {
+        struct far_page_read *read = LIST_ENTRY(pages->looking.next, struct far_page_read, link);
+        list_remove(&read->link);
+        go_on(read);
     }
+}
+
+int64_t far_pages_next_us(const struct far_pages *pages)
+{
+    return list_empty(&pages->looking) ? INT64_MAX : pages->store->now_us;
+}
+
+struct far_pages *far_pages_new(struct store *store)
+{
+    struct far_pages *pages = mem_zalloc(sizeof(*pages));
+    pages->store = store;
+    pages->looks = TURN_LOOKS;
+    list_init(&pages->looking);
+    return pages;
+}
+
+void far_pages_free(struct far_pages *pages)
+{
+    if (!pages)
+        return;
+    CHECK(list_empty(&pages->looking));
+    while (pages->reading > 0) {
+        pages->store->disk->verbs->wait(pages->store->disk);
+        (void)pages->store->disk->verbs->poll(pages->store->disk);
+    }
+    mem_free(pages);
 }

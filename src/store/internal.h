@@ -10,6 +10,7 @@
  *     bodies    reads of those that are not in memory       body_read.h
  *     slices    files of far jobs, sorted by due time       slices.h
  *     far reads reads of single records in those            far_read.h
+ *     far pages the next jobs of a topic in those           far_page.h
  *     history   what happened to jobs, and its files        history.h
  */
 #ifndef LATERD_STORE_INTERNAL_H
@@ -18,6 +19,7 @@
 #include "store/body_read.h"
 #include "store/cleaner.h"
 #include "store/directory.h"
+#include "store/far_page.h"
 #include "store/far_read.h"
 #include "store/follower.h"
 #include "store/format.h"
@@ -51,8 +53,8 @@ struct store {
     struct body_reads *body_reads;
     struct slices *slices;
     struct far_reads *far_reads;
+    struct far_pages *far_pages;
     struct history *history;
-    uint32_t far_pages_reading; /* blocks being read for store_far_page() */
     uint64_t seq_first, lease_first;
     uint64_t cold_reads, recovered_events, dropped_tail_bytes;
     int64_t recovery_us;

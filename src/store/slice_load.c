@@ -120,10 +120,11 @@ void slice_load_order(struct slices *slices, struct slice *slice)
 bool slice_load_ordered(const struct slices *slices, const struct slice *slice)
 {
     int64_t at_us = load_at(slices, slice);
-    bool due = at_us == INT64_MAX ? !slice->load_node.place : slice->load_node.key == at_us;
-    bool sparse =
-        is_sparse(slice) ? slice->empty_node.key == empty_key(slice) : !slice->empty_node.place;
-    return due && sparse;
+    bool sparse = is_sparse(slice);
+    return (slice->load_node.place != 0) == (at_us != INT64_MAX) &&
+           (slice->empty_node.place != 0) == sparse &&
+           (at_us == INT64_MAX || slice->load_node.key == at_us) &&
+           (!sparse || slice->empty_node.key == empty_key(slice));
 }
 
 /* When the next block of any is to be loaded. */

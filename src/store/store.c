@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/mem.h"
-#include "store/far_page.h"
 #include "store/internal.h"
 #include "store/record.h"
 
@@ -83,7 +82,7 @@ static void store_free(struct store *store)
     }
     followers_free(store->followers);
     body_reads_free(store->body_reads); /* first: they use the segments */
-    far_pages_fini(store);
+    far_pages_free(store->far_pages);
     far_reads_free(store->far_reads);
     cleaner_free(store->cleaner);
     history_free(store->history);
@@ -111,6 +110,7 @@ static struct store *store_new(const struct store_options *options,
     store->segments = segments_new(store);
     store->slices = slices_new(store);
     store->far_reads = far_reads_new(store);
+    store->far_pages = far_pages_new(store);
     store->log = log_new(store);
     store->history = history_new(store);
     store->cleaner = cleaner_new(store);
@@ -320,6 +320,7 @@ void store_turn(struct store *store, int64_t now_us)
     log_turn(store->log);
     body_reads_turn(store->body_reads);
     far_reads_turn(store->far_reads);
+    far_pages_turn(store->far_pages);
 }
 
 int64_t store_next_us(const struct store *store)
@@ -327,6 +328,8 @@ int64_t store_next_us(const struct store *store)
     int64_t read_us = body_reads_next_us(store->body_reads);
     int64_t far_us = far_reads_next_us(store->far_reads);
     read_us = far_us < read_us ? far_us : read_us;
+    int64_t page_us = far_pages_next_us(store->far_pages);
+    read_us = page_us < read_us ? page_us : read_us;
     int64_t history_us = history_next_us(store->history);
     read_us = history_us < read_us ? history_us : read_us;
     if (store->failed)

@@ -336,13 +336,15 @@ void store_far_fetch(struct store *store, struct far_fetch *fetch);
 void store_far_fetch_end(struct store *store, struct far_fetch *fetch);
 
 /*
- * The first far jobs of a topic, in the order of due time and number. The caller fills in what is
- * above `err`, and keeps all of it where it is from store_far_page() to store_far_page_end().
+ * The first far jobs of a topic, in the order of due time and number, or the last ones, backwards.
+ * The caller fills in what is above `err`, and keeps all of it where it is from store_far_page() to
+ * store_far_page_end().
  */
 struct far_page {
     struct bytes topic;
-    int64_t due_us;   /* only jobs that come after this due time … */
+    int64_t due_us;   /* only jobs that come after (backwards: before) this due time … */
     uint64_t seq;     /* … and number */
+    bool backwards;   /* the last ones, the very last of them first */
     uint32_t max;     /* so many at most; at least 1 */
     bool with_bodies; /* else of a body only its length is known */
     /* It has ended: `err`, and on OK all below it, good until store_far_page_end(). Called once,
@@ -359,7 +361,7 @@ struct far_page {
 /*
  * Reads the blocks of slices that may have such jobs, one by one: few, if many of the jobs that are
  * due early belong to the topic; of slices that have any of it all, if few do. Jobs that come back
- * or end meanwhile may be told of or not. O(slices) a block.
+ * or end meanwhile may be told of or not. Each turn looks at 256 slices at most, for all pages.
  */
 void store_far_page(struct store *store, struct far_page *page);
 /* Frees what it brought; if it has not ended, it never will. O(1). Does nothing to an ended one. */

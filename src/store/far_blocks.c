@@ -1,0 +1,207 @@
+#include "store/far_blocks.h"
+
+#include "base/check.h"
+#include "store/slices_parts.h"
+
+/* ---- the order ---- */
+
+static bool is_behind(const struct block_place *a, const struct block_place *b)
+{
+    if (a->at_us != b->at_us)
+        return a->at_us > b->at_us;
+    return a->number != b->number ? a->number > b->number : a->rank > b->rank;
+}
+
+static struct block_place place_of(const struct far_blocks *blocks, const struct slice *slice,
+                                   uint32_t block)
+{
+    bool last = block + 1 == slice->head.blocks;
+    int64_t end_us = last ? slice->head.due_last_us : slice->fences[block + 1].due_us;
+    if (blocks->backwards)
+        return (struct block_place){~end_us, slice->head.number, ~block};
+    return (struct block_place){slice->fences[block].due_us, slice->head.number, block};
+}
+
+static uint32_t block_of(const struct far_blocks *blocks, const struct block_place *place)
+{
+    return blocks->backwards ? ~place->rank : place->rank;
+}
+
+/* ---- the next block of one slice ---- */
+
+/* It comes before what is wanted, or was given out. So do all before it, in the order. */
+static bool is_over(const struct far_blocks *blocks, const struct slice *slice, uint32_t block)
+{
+    const struct slice_fence *fence = &slice->fences[block];
+    struct block_place place = place_of(blocks, slice, block);
+    bool last = block + 1 == slice->head.blocks;
+    bool out = blocks->backwards ? fence->offset >= slice->named || fence->due_us > blocks->from_us
+                                 : !last && fence[1].due_us < blocks->from_us;
+    return out || (blocks->begun && !is_behind(&place, &blocks->last));
+}
+
+/* The n-th block of the slice in the order. */
+static uint32_t nth(const struct far_blocks *blocks, const struct slice *slice, uint32_t n)
+{
+    return blocks->backwards ? slice->head.blocks - 1 - n : n;
+}
+
+/* How many blocks are over, at the beginning of the order. */
+static uint32_t count_over(const struct far_blocks *blocks, const struct slice *slice)
+{
+    uint32_t low = 0, high = slice->head.blocks;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (is_over(blocks, slice, nth(blocks, slice, middle)))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The slice's first block that is not over, nor loaded, and in use. False: there is none. */
+static bool first_block(const struct far_blocks *blocks, const struct slice *slice,
+                        struct block_place *out_place)
+{
+    if (slice->live_jobs == 0 || !slice->fences)
+        return false;
+    uint32_t n = count_over(blocks, slice);
+    if (!blocks->backwards && slice->unread_count == 0 && n < slice->loaded)
+        n = slice->loaded;
+    while (n < slice->head.blocks && slice_is_loaded(slice, nth(blocks, slice, n)))
+        n += slice->unread_count > 0 ? 1 : slice->head.blocks; /* those before it are, too */
+    if (n >= slice->head.blocks || slice->fences[nth(blocks, slice, n)].offset >= slice->named)
+        return false;
+    *out_place = place_of(blocks, slice, nth(blocks, slice, n));
+    return true;
+}
+
+/* ---- those that come first ---- */
+
+static void keep(struct far_blocks *blocks, const struct block_place *place)
+{
+    uint32_t low = 0, high = blocks->kept_count;
+    if (blocks->cut && !is_behind(&blocks->bound, place))
+        return; /* like all behind it it is found again */
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (is_behind(place, &blocks->kept[middle]))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool full = blocks->kept_count == FAR_BLOCKS_KEPT_MAX;
+    if (full) {
+        blocks->cut = true;
+        blocks->bound = low < blocks->kept_count ? blocks->kept[--blocks->kept_count] : *place;
+        if (low == FAR_BLOCKS_KEPT_MAX)
+            return;
+    }
+    memmove(&blocks->kept[low + 1], &blocks->kept[low],
+            (blocks->kept_count - low) * sizeof(*blocks->kept));
+    blocks->kept[low] = *place;
+    blocks->kept_count++;
+}
+
+static void look_at(struct far_blocks *blocks, const struct slice *slice)
+{
+    struct block_place place;
+    if (slice_may_have(slice, blocks->topic) && first_block(blocks, slice, &place))
+        keep(blocks, &place);
+}
+
+/*
+ * Looks at slices that were not looked at. False: not at all of them. The one that is being made,
+ * the last, is to be looked at each time: parts of it come.
+ */
+static bool look_at_more(struct far_blocks *blocks, uint32_t *looks)
+{
+    const struct segment *segment;
+    while ((segment = segments_slice_from(blocks->slices->segments, blocks->next_number)) &&
+           !segment->slice->making) {
+        if (*looks == 0)
+            return false;
+        --*looks;
+        blocks->slices->looks++;
+        look_at(blocks, segment->slice);
+        blocks->next_number = segment->number + 1;
+    }
+    return true;
+}
+
+static struct slice *slice_with(const struct far_blocks *blocks, uint32_t number)
+{
+    const struct segment *segment = segments_find(blocks->slices->segments, number);
+    return segment ? segment->slice : NULL;
+}
+
+/* The first of those that are kept, as it is now: it may have been read, or be gone. False: none.
+ */
+static bool first_kept(struct far_blocks *blocks, struct block_place *out_place)
+{
+    while (blocks->kept_count > 0) {
+        struct block_place kept = blocks->kept[0];
+        const struct slice *slice = slice_with(blocks, kept.number);
+        bool there = slice && first_block(blocks, slice, out_place);
+        if (there && !is_behind(out_place, &kept))
+            return true;
+        memmove(&blocks->kept[0], &blocks->kept[1], --blocks->kept_count * sizeof(*blocks->kept));
+        if (there)
+            keep(blocks, out_place); /* the slice's next one, further back */
+    }
+    return false;
+}
+
+/* Of the slice that is being made. */
+static bool first_in_making(const struct far_blocks *blocks, struct block_place *out_place)
+{
+    const struct segment *segment =
+        segments_slice_from(blocks->slices->segments, blocks->next_number);
+    return segment && slice_may_have(segment->slice, blocks->topic) &&
+           first_block(blocks, segment->slice, out_place);
+}
+
+static bool first_of_all(struct far_blocks *blocks, struct block_place *out_place)
+{
+    struct block_place place;
+    bool found = first_kept(blocks, out_place);
+    if (!first_in_making(blocks, &place) || (found && is_behind(&place, out_place)))
+        return found;
+    *out_place = place;
+    return true;
+}
+
+/* Those that were left out come next: all slices are looked at again. */
+static void begin_again(struct far_blocks *blocks)
+{
+    blocks->next_number = 0;
+    blocks->kept_count = 0;
+    blocks->cut = false;
+}
+
+enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded, int64_t until_us,
+                                        uint32_t *looks, struct slice **out_slice,
+                                        uint32_t *out_block)
+{
+    int64_t until = blocks->backwards ? ~until_us : until_us;
+    while (look_at_more(blocks, looks)) {
+        struct block_place place;
+        bool found = first_of_all(blocks, &place);
+        bool left_out = blocks->cut && (!found || !is_behind(&blocks->bound, &place));
+        if (!found && !left_out)
+            return BLOCKS_NONE;
+        if (bounded && (left_out ? blocks->bound.at_us : place.at_us) > until)
+            return BLOCKS_ENOUGH;
+        if (left_out) {
+            begin_again(blocks);
+            continue;
+        }
+        blocks->begun = true;
+        blocks->last = place;
+        *out_slice = slice_with(blocks, place.number);
+        *out_block = block_of(blocks, &place);
+        return BLOCKS_NEXT;
+    }
+    return BLOCKS_LATER;
+}

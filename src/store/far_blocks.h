@@ -1,0 +1,62 @@
+/*
+ * Which block of far jobs is to be read next by who goes through those of one topic in the order of
+ * their due times, or backwards: the blocks of all slices, each slice's in their order, as one.
+ *
+ * All slices that may have the topic must be looked at before the first block is known: some in
+ * each turn. The next block of each of those that come first is kept, KEPT_MAX of them; when these
+ * have been read, all are looked at once more. So what a page takes of memory does not grow with
+ * the number of slices, nor does what a turn looks at.
+ *
+ * Slices may come, go and be loaded meanwhile: what is kept is looked at again before it is given
+ * out. A new slice has a higher number than all that were looked at, so that it is found, too.
+ *
+ * Nobody outside this folder includes this.
+ */
+#ifndef LATERD_STORE_FAR_BLOCKS_H
+#define LATERD_STORE_FAR_BLOCKS_H
+
+#include "base/bytes.h"
+
+struct slice;
+struct slices;
+
+enum { FAR_BLOCKS_KEPT_MAX = 128 };
+
+/* Where a block stands in the order in which they are read. */
+struct block_place {
+    int64_t at_us;   /* no job in it is due before; backwards: ~at_us, and none is due after that */
+    uint32_t number; /* of the slice */
+    uint32_t rank;   /* the block; backwards: ~block */
+};
+
+struct far_blocks {
+    struct slices *slices;
+    struct bytes topic; /* borrowed */
+    int64_t from_us;    /* jobs that are due before this (backwards: after it) are not wanted */
+    bool backwards;
+    bool begun;
+    struct block_place last; /* given out */
+    uint32_t next_number;    /* slices from this number on are to be looked at */
+    struct block_place kept[FAR_BLOCKS_KEPT_MAX]; /* in order */
+    uint32_t kept_count;
+    bool cut;                 /* not all could be kept: … */
+    struct block_place bound; /* … of those that were left out none comes before this */
+};
+
+enum far_blocks_verdict {
+    BLOCKS_NEXT,   /* here is one */
+    BLOCKS_NONE,   /* there is no more */
+    BLOCKS_ENOUGH, /* all that there are are behind what is wanted */
+    BLOCKS_LATER,  /* no more slices may be looked at in this turn */
+};
+
+/*
+ * The next block. With `bounded`, only if it may have a job that is not due behind `until_us`.
+ * Lowers `*looks` by the slices that it has looked at, when it is 0 it says BLOCKS_LATER. The
+ * outputs are written on BLOCKS_NEXT only.
+ */
+enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded, int64_t until_us,
+                                        uint32_t *looks, struct slice **out_slice,
+                                        uint32_t *out_block);
+
+#endif

@@ -1,0 +1,345 @@
+/*
+ * What a turn costs when there are ten thousand slices, in steps: slices that were looked at, and
+ * nodes of heaps that were compared. It must be no more than with ten, but for the depth of a heap,
+ * or a fixed portion where all must be looked at.
+ */
+#include "base/far_hash.h"
+#include "store/far_record.h"
+#include "store/slice_build.h"
+#include "store/slices_parts.h"
+#include "store_model.h"
+
+enum {
+    FEW = 10,
+    MANY = 10000,
+    JOBS = 12,            /* of a slice … */
+    JOB_BYTES = 20000,    /* … that fill some blocks */
+    TURNS_MAX = 4 * MANY, /* until something must be done */
+    DEPTH = 3 * 14,       /* steps of a heap's operation with many nodes: 3 for each level */
+    PORTION = 256,        /* slices that pages look at in a turn … */
+    SURVEY = 16,          /* … and those that the survey of due jobs does */
+};
+
+#define HOUR_US (INT64_C(3600) * 1000000)
+#define DAY_US  (24 * HOUR_US)
+
+/* ---- slices from nowhere ---- */
+
+static struct stored build_job(struct model *model, struct slice_build *build, uint64_t seq,
+                               int64_t due_us)
+{
+    static char body[JOB_BYTES];
+    uint32_t version = 1;
+    memcpy(body, &version, sizeof(version));
+    struct event job = {
+        .kind = EVENT_JOB,
+        .job = {.seq = seq, .state = JOB_DELAYED, .due_us = due_us},
+        .id = bytes_of(&seq, sizeof(seq)),
+        .topic = BYTES("topic"),
+        .body = bytes_of(body, sizeof(body)),
+    };
+    size_t len = far_record_bytes(&job);
+    char *record = mem_alloc(len);
+    far_record_encode(&job, len, record);
+    uint64_t id_hash = far_hash_id(store_far_key(model->store), job.id);
+    uint64_t offset = slice_build_add(build, &job, id_hash, record, len);
+    mem_free(record);
+    return (struct stored){.where = where_of(build->head.number, offset), .bytes = (uint32_t)len};
+}
+
+/* A slice as spill.c makes one, of jobs that are due one minute after the other; the model knows
+   them. */
+static struct slice *add_slice(struct model *model, int64_t due_us)
+{
+    struct slices *slices = model->store->slices;
+    struct slice_build build = {0};
+    char name[DISK_NAME_MAX];
+    uint64_t live_bytes = 0;
+    slice_build_begin(&build, &model->store->id, segments_take_number(model->store->segments));
+    for (int i = 0; i < JOBS; i++, due_us += 60000000) {
+        struct model_job *job = model_add(model, model->seq_next++);
+        job->live = job->far = job->unknown = true;
+        job->due_us = due_us;
+        job->stored = build_job(model, &build, job->seq, due_us);
+        live_bytes += job->stored.bytes;
+    }
+    slice_build_end(&build);
+    struct slice_fence *fences = mem_alloc(build.head.blocks * sizeof(*fences));
+    assert_int_equal(slice_fences_decode(&build.head, build.image + build.head.data_end, fences),
+                     OK);
+    slice_name(build.head.number, name);
+    sim_disk_put(model->disk, name, build.image, build.len);
+    struct slice *slice = slices_add(slices, &build.head, fences);
+    struct slice_record part = {.number = build.head.number,
+                                .from = 1,
+                                .to = (uint32_t)(build.head.data_end / BLOCK),
+                                .jobs = JOBS};
+    slice_note_topic(slice, BYTES("topic"));
+    slices_name_part(slices, slice, &part, live_bytes, 0);
+    slices_made(slices, slice);
+    slice_build_fini(&build);
+    return slice;
+}
+
+/* One that only counts: its jobs are the first one's, and nothing of it is ever read. */
+static void add_distant(struct model *model, const struct slice *like, int64_t due_us)
+{
+    struct slices *slices = model->store->slices;
+    struct slice_head head = like->head;
+    struct slice_fence *fences = mem_alloc(head.blocks * sizeof(*fences));
+    head.number = segments_take_number(model->store->segments);
+    memcpy(fences, like->fences, head.blocks * sizeof(*fences));
+    for (uint32_t i = 0; i < head.blocks; i++)
+        fences[i].due_us += due_us - head.due_first_us;
+    head.due_last_us += due_us - head.due_first_us;
+    head.due_first_us = due_us;
+    struct slice *slice = slices_add(slices, &head, fences);
+    struct slice_record part = {
+        .number = head.number, .from = 1, .to = (uint32_t)(head.data_end / BLOCK), .jobs = JOBS};
+    slice_note_topic(slice, BYTES("topic"));
+    slices_name_part(slices, slice, &part, JOB_BYTES, 0);
+    slices_made(slices, slice);
+}
+
+/* ---- turns ---- */
+
+static uint64_t steps_of(const struct model *model)
+{
+    const struct slices *slices = model->store->slices;
+    return slices->looks + slices->by_load.steps + slices->by_dead.steps;
+}
+
+struct turns {
+    uint64_t count, steps_max;
+};
+
+static void turn(struct model *model, struct turns *turns)
+{
+    uint64_t before = steps_of(model);
+    model->now_us += 1000;
+    store_turn(model->store, model->now_us);
+    model_disk_works(model);
+    store_poll(model->store);
+    uint64_t steps = steps_of(model) - before;
+    turns->steps_max = steps > turns->steps_max ? steps : turns->steps_max;
+    turns->count++;
+    assert_true(turns->count < TURNS_MAX);
+}
+
+/* `count` slices, nine of which can be read; the others' jobs are due later. */
+static void begin(struct model *model, unsigned count)
+{
+    enum { NEAR = 9 };
+    struct slice *first = NULL;
+    model_init(model, 2);
+    model_use_slices(model);
+    model->options.horizon_us = HOUR_US;
+    model->options.checkpoint_bytes = UINT64_C(1) << 40;
+    model->options.segment_bytes = UINT64_C(1) << 18;
+    assert_int_equal(model_open(model), OK);
+    for (int i = 0; i < NEAR; i++) {
+        struct slice *slice = add_slice(model, model->now_us + 2 * HOUR_US + i * 60000000);
+        first = first ? first : slice;
+    }
+    for (unsigned i = NEAR; i < count; i++) {
+        add_distant(model, first, model->now_us + 2 * DAY_US + i * INT64_C(1000000));
+        if (i % 64 == 0)
+            turn(model, &(struct turns){0});
+    }
+    for (struct turns turns = {0}; slice_due_next_us(model->store->slices) <= model->now_us;)
+        turn(model, &turns);
+    store_valid(model->store);
+    assert_int_equal(slices_count(model->store->slices), count);
+}
+
+static unsigned count_far(const struct model *model)
+{
+    unsigned far = 0;
+    for (size_t i = 0; i < model->job_count; i++)
+        far += model->jobs[i].live && model->jobs[i].far;
+    return far;
+}
+
+/* All near jobs come, block by block. */
+static uint64_t load_steps(unsigned count)
+{
+    struct model model;
+    struct turns turns = {0};
+    begin(&model, count);
+    model.now_us += 3 * HOUR_US;
+    while (count_far(&model) > 0)
+        turn(&model, &turns);
+    assert_true(turns.count < 2000);
+    store_valid(model.store);
+    model_fini(&model);
+    return turns.steps_max;
+}
+
+static void loading_costs_a_turn_no_more_with_ten_thousand_slices(void **state)
+{
+    (void)state;
+    uint64_t few = load_steps(FEW), many = load_steps(MANY);
+    print_message("at most %llu steps a turn, with many %llu\n", (unsigned long long)few,
+                  (unsigned long long)many);
+    assert_true(few > 0 && many <= few + DEPTH + SURVEY);
+}
+
+/* Slices that are mostly dead go back to the log. */
+static uint64_t empty_steps(unsigned count)
+{
+    struct model model;
+    struct turns turns = {0};
+    begin(&model, count);
+    for (size_t i = 0; i < model.job_count; i++) {
+        if (i % JOBS == 0)
+            continue;
+        model.jobs[i].far = false; /* what its end says of it is known: it need not be read */
+        model_end(&model, &model.jobs[i]);
+    }
+    while (model.store->slices->emptied < 6)
+        turn(&model, &turns);
+    assert_true(turns.count < 2000);
+    store_valid(model.store);
+    model_fini(&model);
+    return turns.steps_max;
+}
+
+static void emptying_costs_a_turn_no_more_with_ten_thousand_slices(void **state)
+{
+    (void)state;
+    uint64_t few = empty_steps(FEW), many = empty_steps(MANY);
+    print_message("at most %llu steps a turn, with many %llu\n", (unsigned long long)few,
+                  (unsigned long long)many);
+    assert_true(few > 0 && many <= few + 2 * DEPTH + SURVEY);
+}
+
+/* ---- pages ---- */
+
+static void page_ended(struct far_page *page)
+{
+    *(bool *)page->owner = true;
+}
+
+static uint64_t page_steps(unsigned count, struct turns *out_turns)
+{
+    struct model model;
+    struct turns turns = {0};
+    bool ended = false;
+    begin(&model, count);
+    struct far_page page = {.topic = BYTES("topic"),
+                            .due_us = INT64_MIN,
+                            .max = 20,
+                            .done = page_ended,
+                            .owner = &ended};
+    uint64_t before = steps_of(&model);
+    store_far_page(model.store, &page);
+    assert_true(steps_of(&model) - before <= PORTION);
+    while (!ended)
+        turn(&model, &turns);
+    assert_true(page.err == OK && page.count == 20 && page.more);
+    assert_int_equal(page.events[0].job.seq, model.jobs[0].seq);
+    for (uint32_t i = 1; i < page.count; i++)
+        assert_true(page.events[i].job.due_us >= page.events[i - 1].job.due_us);
+    assert_true(page.events[19].job.due_us <= model.jobs[5].due_us);
+    store_far_page_end(model.store, &page);
+    model_fini(&model);
+    *out_turns = turns;
+    return turns.steps_max;
+}
+
+static void a_page_looks_at_a_portion_of_the_slices_in_a_turn(void **state)
+{
+    (void)state;
+    struct turns few_turns, many_turns;
+    uint64_t few = page_steps(FEW, &few_turns), many = page_steps(MANY, &many_turns);
+    print_message("at most %llu steps a turn, %llu turns; with many %llu, %llu\n",
+                  (unsigned long long)few, (unsigned long long)few_turns.count,
+                  (unsigned long long)many, (unsigned long long)many_turns.count);
+    assert_true(many <= PORTION + SURVEY + DEPTH);
+    assert_true(many_turns.count < MANY / PORTION + 50);
+}
+
+/* More blocks are read for a page than are remembered at a time. */
+static void a_page_goes_on_when_what_it_remembers_is_read(void **state)
+{
+    enum { SLICES = 200 };
+    (void)state;
+    for (int backwards = 0; backwards < 2; backwards++) {
+        struct model model;
+        struct turns turns = {0};
+        bool ended = false;
+        model_init(&model, 2);
+        model_use_slices(&model);
+        model.options.checkpoint_bytes = UINT64_C(1) << 40;
+        model.options.segment_bytes = UINT64_C(1) << 20;
+        assert_int_equal(model_open(&model), OK);
+        for (int i = 0; i < SLICES; i++) /* each overlaps with some others */
+            (void)add_slice(&model, DAY_US + (i * 7 % SLICES) * INT64_C(100000000));
+        struct far_page page = {.topic = BYTES("topic"),
+                                .due_us = backwards ? INT64_MAX : INT64_MIN,
+                                .seq = backwards ? UINT64_MAX : 0,
+                                .backwards = backwards,
+                                .max = SLICES * JOBS + 1,
+                                .done = page_ended,
+                                .owner = &ended};
+        store_far_page(model.store, &page);
+        uint64_t seen = 0;
+        int64_t due_us = page.due_us;
+        uint64_t seq = page.seq;
+        for (;;) {
+            while (!ended)
+                turn(&model, &turns);
+            assert_int_equal(page.err, OK);
+            for (uint32_t i = 0; i < page.count; i++, seen++) {
+                const struct job_now *job = &page.events[i].job;
+                assert_true(backwards ? job->due_us <= due_us : job->due_us >= due_us);
+                due_us = job->due_us;
+                seq = job->seq;
+            }
+            bool more = page.more;
+            store_far_page_end(model.store, &page);
+            if (!more)
+                break;
+            ended = false;
+            page.due_us = due_us;
+            page.seq = seq;
+            store_far_page(model.store, &page);
+        }
+        assert_int_equal(seen, SLICES * JOBS);
+        assert_true(turns.steps_max <= PORTION + SURVEY + DEPTH);
+        model_fini(&model);
+    }
+}
+
+/* ---- how many are due ---- */
+
+static void jobs_that_are_due_are_counted_by_a_survey(void **state)
+{
+    (void)state;
+    struct model model;
+    struct turns turns = {0};
+    begin(&model, MANY);
+    assert_int_equal(store_far_due_until(model.store, model.now_us + HOUR_US), 0);
+    uint64_t near = store_far_due_until(model.store, model.now_us + DAY_US);
+    assert_int_equal(near, 9 * JOBS);
+    assert_int_equal(store_far_due_until(model.store, INT64_MAX), MANY * JOBS);
+    model.now_us += DAY_US + HOUR_US; /* others come within a day */
+    model.callbacks.far_room = NULL;
+    turns.count = 0;
+    while (store_far_due_until(model.store, model.now_us + DAY_US) <= near)
+        turn(&model, &turns);
+    assert_true(turns.count > MANY / 2 / SURVEY);
+    model_fini(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loading_costs_a_turn_no_more_with_ten_thousand_slices),
+        cmocka_unit_test(emptying_costs_a_turn_no_more_with_ten_thousand_slices),
+        cmocka_unit_test(a_page_looks_at_a_portion_of_the_slices_in_a_turn),
+        cmocka_unit_test(a_page_goes_on_when_what_it_remembers_is_read),
+        cmocka_unit_test(jobs_that_are_due_are_counted_by_a_survey),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
