@@ -165,6 +165,12 @@ bool core_relocate(struct core *core, const struct event *event, uint64_t where)
 bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
                           uint32_t budget);
 /*
+ * Checkpoint: emits how it is now (EVENT_MOVE) of each job for whose record's place `unread` says
+ * true: its record stays, the event that said so cannot be read. In slices as above.
+ */
+bool core_relocate_moves(struct core *core, bool (*unread)(void *ctx, uint64_t where), void *ctx,
+                         uint32_t *cursor, uint32_t budget);
+/*
  * The same for topics: emits all pauses, which have no place of their own, and the settings whose
  * record is at a place from `first` up to (not with) `end`: the core has their bytes.
  */

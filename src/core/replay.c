@@ -330,6 +330,20 @@ bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint3
     return true;
 }
 
+bool core_relocate_moves(struct core *core, bool (*unread)(void *ctx, uint64_t where), void *ctx,
+                         uint32_t *cursor, uint32_t budget)
+{
+    for (uint32_t steps = 0; steps < budget; steps++, ++*cursor) {
+        *cursor = pool_next(&core->jobs, *cursor);
+        if (*cursor == POOL_NONE)
+            return false;
+        const struct job *job = core_job(core, *cursor);
+        if (job->state != JOB_GONE && unread(ctx, job->where))
+            core_emit_move(core, job, false);
+    }
+    return true;
+}
+
 bool core_relocate_topics(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
                           uint32_t budget)
 {

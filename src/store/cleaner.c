@@ -257,6 +257,13 @@ static void relocate_some(struct cleaner *cleaner, unsigned *budget)
     cleaner->batch = NULL;
 }
 
+/* Have changes been left behind, in batches that cannot be read? */
+static enum clean_step after_unread(const struct cleaner *cleaner)
+{
+    bool moves = cleaner->segment->told_moves > 0 && cleaner->store->callbacks->relocate_moves;
+    return moves ? CLEAN_MOVES : CLEAN_SLICES;
+}
+
 static void relocate_unread(struct cleaner *cleaner)
 {
     uint64_t first = (uint64_t)cleaner->segment->number << 32;
@@ -269,7 +276,26 @@ static void relocate_unread(struct cleaner *cleaner)
     if (more)
         return;
     cleaner->cursor = 0;
+    cleaner->step = after_unread(cleaner);
+}
+
+/* Nothing is lost by those: the job is in memory, and how it is now is appended. */
+static void relocate_moves(struct cleaner *cleaner)
+{
+    struct store_callbacks *callbacks = cleaner->store->callbacks;
+    log_relocating(cleaner->log, RELOCATING);
+    bool more = callbacks->relocate_moves(callbacks, &cleaner->cursor);
+    log_relocating(cleaner->log, RELOCATING_NOTHING);
+    if (more)
+        return;
+    cleaner->cursor = 0;
     cleaner->step = CLEAN_SLICES;
+}
+
+bool cleaner_wants_move(const struct cleaner *cleaner, uint64_t where)
+{
+    return cleaner->step == CLEAN_MOVES &&
+           slices_move_lives(cleaner->store->slices, where, cleaner->segment->number);
 }
 
 static void relocate_rest(struct cleaner *cleaner);
@@ -287,7 +313,7 @@ static void tell_slices(struct cleaner *cleaner)
 /* All that can be read and is live has been relocated, or has gone to slices. */
 static void begin_rest(struct cleaner *cleaner)
 {
-    cleaner->step = cleaner->segment->live_jobs > 0 ? CLEAN_UNREAD : CLEAN_SLICES;
+    cleaner->step = cleaner->segment->live_jobs > 0 ? CLEAN_UNREAD : after_unread(cleaner);
     if (cleaner->step == CLEAN_SLICES)
         tell_slices(cleaner); /* it is little, mostly: one batch takes all */
 }
@@ -423,6 +449,7 @@ static void work(struct cleaner *cleaner)
     case CLEAN_WALK: walk(cleaner); return;
     case CLEAN_SPILL: spill(cleaner); return;
     case CLEAN_UNREAD: relocate_unread(cleaner); return;
+    case CLEAN_MOVES: relocate_moves(cleaner); return;
     case CLEAN_SLICES: tell_slices(cleaner); return;
     case CLEAN_REST: relocate_rest(cleaner); return;
     case CLEAN_IDLE:
@@ -441,6 +468,7 @@ void cleaner_turn(struct cleaner *cleaner)
     case CLEAN_WALK:
     case CLEAN_SPILL:
     case CLEAN_UNREAD:
+    case CLEAN_MOVES:
     case CLEAN_SLICES:
     case CLEAN_REST:
         if (cleaner_next_us(cleaner) <= cleaner->store->now_us)
@@ -556,6 +584,7 @@ void cleaner_valid(const struct cleaner *cleaner)
     CHECK(!cleaner->batch || cleaner->walk.batch == cleaner->batch);
     /* S4: nothing of it lives, or it is kept under another name; all else is durable elsewhere. */
     CHECK(cleaner->step < CLEAN_DURABLE || oldest->live_jobs == 0 || oldest->damaged);
+    CHECK(cleaner->step < CLEAN_DURABLE || oldest->told_moves == 0);
     CHECK(cleaner->step < CLEAN_MANIFEST || log_synced(cleaner->log) >= cleaner->batch_last);
     CHECK(cleaner->step != CLEAN_REMOVE || manifest_forgotten(cleaner->store->manifest));
 }

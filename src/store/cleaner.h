@@ -10,7 +10,8 @@
  * A read that fails, or a batch that does not match its checksum, is tried again, later and later,
  * past the page cache. If that does not help the walk goes round the batch. Jobs whose records were
  * in it are known to the core all the same; they are relocated without their bodies, marked so that
- * they are never delivered, and the segment's file is not removed but set aside.
+ * they are never delivered, and the segment's file is not removed but set aside. Changes in such a
+ * batch of jobs whose records lie in slices are not lost: those jobs are in memory.
  *
  * Invariant: a segment is removed only when no live job is left in it and all bodies were
  * relocated.
@@ -40,6 +41,8 @@ bool cleaner_gives_room(const struct cleaner *cleaner, uint64_t batch);
 bool cleaner_held_up(const struct cleaner *cleaner);  /* jobs depart when a visit is over */
 bool cleaner_removing(const struct cleaner *cleaner); /* the disk removes the segment */
 bool cleaner_busy(const struct cleaner *cleaner);     /* the disk reads or removes for it */
+/* See store_move_unread(). */
+bool cleaner_wants_move(const struct cleaner *cleaner, uint64_t where);
 void cleaner_stats(const struct cleaner *cleaner, struct store_stats *out_stats);
 void cleaner_valid(const struct cleaner *cleaner); /* CHECKs the invariants. O(1) */
 

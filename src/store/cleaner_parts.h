@@ -21,6 +21,7 @@ enum clean_step {
     CLEAN_WALK,     /* relocating the live jobs of the oldest segment */
     CLEAN_SPILL,    /* far jobs go to slices */
     CLEAN_UNREAD,   /* relocating those whose records cannot be read */
+    CLEAN_MOVES,    /* the same for changes of jobs whose records lie in slices */
     CLEAN_SLICES,   /* telling again what was told of slices */
     CLEAN_REST,     /* relocating what has no place of its own */
     CLEAN_DURABLE,  /* waiting for the batch with the last of them */
@@ -48,7 +49,7 @@ struct cleaner {
     struct disk_op read;     /* … and say of it, … */
     enum err read_err;       /* … when it failed, why */
     uint64_t lost_jobs;      /* so many had no body that can be read */
-    uint32_t cursor;         /* CLEAN_UNREAD, CLEAN_REST */
+    uint32_t cursor;         /* CLEAN_UNREAD, CLEAN_MOVES, CLEAN_REST */
     uint64_t batch_last;     /* CLEAN_DURABLE: wait for this one */
     uint64_t round_end;      /* full: batches before this are of the round under way … */
     uint64_t round_dead;     /* … and when it was over, so many bytes were still not alive */

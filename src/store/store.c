@@ -270,6 +270,11 @@ bool store_full(const struct store *store)
     return segments_full(store->segments) != OK;
 }
 
+bool store_move_unread(const struct store *store, uint64_t where)
+{
+    return cleaner_wants_move(store->cleaner, where);
+}
+
 uint64_t store_far_key(const struct store *store)
 {
     uint64_t key = get_u64(store->id.bytes);

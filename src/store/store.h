@@ -98,6 +98,12 @@ struct store_callbacks {
      */
     bool (*relocate_unread)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
                             uint32_t *cursor);
+    /*
+     * Checkpoint: changes (EVENT_MOVE) of jobs whose records lie in slices cannot be read. Appends
+     * such an event again for each job whose record is where store_move_unread() says so
+     * (core_relocate_moves): a slice of the work, as above. NULL: there are no such jobs.
+     */
+    bool (*relocate_moves)(struct store_callbacks *callbacks, uint32_t *cursor);
     /* Checkpoint: the same with all that has no place of its own, and with what else lives at those
        places and need not be read (core_relocate_topics). */
     bool (*relocate_rest)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
@@ -306,6 +312,10 @@ bool store_far_departs(const struct store *store);
 /* Far jobs draw near, and callbacks->far_room() says that they must wait: until all of them are
    there, nothing else should take the memory that becomes free. O(1). */
 bool store_far_waits(const struct store *store);
+
+/* callbacks->relocate_moves: is the last change of the job whose record lies there one that cannot
+   be read? O(log slices). */
+bool store_move_unread(const struct store *store, uint64_t where);
 
 /* Seeds the hashes of clients' ids in slices' indexes: fixed for the life of the store. O(1). */
 uint64_t store_far_key(const struct store *store);

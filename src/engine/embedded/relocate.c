@@ -47,6 +47,18 @@ static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, u
     return core_relocate_unread(core, first, end, cursor, RELOCATE_BUDGET);
 }
 
+static bool move_unread(void *store, uint64_t where)
+{
+    return store_move_unread(store, where);
+}
+
+static bool relocate_moves(struct store_callbacks *callbacks, uint32_t *cursor)
+{
+    struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, store_callbacks);
+    return core_relocate_moves(embedded->core, move_unread, embedded->store, cursor,
+                               RELOCATE_BUDGET);
+}
+
 static bool relocate_rest(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
                           uint32_t *cursor)
 {
@@ -80,6 +92,7 @@ void relocate_callbacks(struct store_callbacks *callbacks)
     callbacks->finding = replay_finding;
     callbacks->relocate = relocate;
     callbacks->relocate_unread = relocate_unread;
+    callbacks->relocate_moves = relocate_moves;
     callbacks->relocate_rest = relocate_rest;
     callbacks->notice = store_notice;
 }

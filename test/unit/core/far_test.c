@@ -310,6 +310,33 @@ static void the_move_before_a_connections_lease_is_emitted_again(void **state)
     assert_int_equal(last.job.state, JOB_READY);
 }
 
+static bool is_at(void *ctx, uint64_t where)
+{
+    return where == *(uint64_t *)ctx;
+}
+
+/* Events of them that cannot be read: all jobs are gone through, some at a time. */
+static void changes_that_cannot_be_read_are_emitted_again(void **state)
+{
+    (void)state;
+    uint64_t where = slice.where;
+    uint32_t cursor = 0;
+    unsigned slices = 1;
+    assert_int_equal(push("a", START + SECOND), OK);
+    struct event event = depart(1, "a");
+    assert_int_equal(push("b", START + SECOND), OK);
+    assert_true(core_arrive(bed.core, &event));
+    emitted = 0;
+    while (core_relocate_moves(bed.core, is_at, &where, &cursor, 1))
+        slices++;
+    assert_true(slices > 2);
+    assert_int_equal(emitted, 1);
+    assert_int_equal(last.kind, EVENT_MOVE);
+    assert_int_equal(last.job.seq, event.job.seq);
+    assert_int_equal(last.job.due_us, START + SECOND);
+    assert_int_equal(last.record.where, where); /* the record lives on */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -324,6 +351,7 @@ int main(void)
         TEST(what_a_store_reads_wrongly_does_not_arrive),
         TEST(the_last_move_of_a_job_whose_record_is_in_a_slice_is_emitted_again),
         TEST(the_move_before_a_connections_lease_is_emitted_again),
+        TEST(changes_that_cannot_be_read_are_emitted_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

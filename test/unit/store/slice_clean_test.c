@@ -135,6 +135,82 @@ static void small_jobs_do_not_pin_large_dead_ones(void **state)
     }
 }
 
+/* ---- what cannot be read ---- */
+
+/* Jobs come and end until the oldest segments have gone. */
+static void roll_log(struct model *model, uint64_t past)
+{
+    struct store_stats stats;
+    do {
+        for (int i = 0; i < 40; i++) {
+            assert_int_equal(model_push(model), OK);
+            model_turn(model);
+            model_end(model, &model->jobs[model->job_count - 1]);
+        }
+        settle_for(model, 1);
+        store_stats(model->store, &stats);
+    } while (stats.segment_first <= past);
+}
+
+/*
+ * The log has changes of far jobs in a segment that the disk cannot read when it is cleaned: how
+ * these jobs are is known, and is written again. `odd`: only some of the blocks are bad.
+ */
+static void clean_unread_changes(bool odd)
+{
+    struct model model;
+    struct store_stats stats;
+    char name[DISK_NAME_MAX];
+    begin_with(&model, 300, 500, MODEL_SEGMENT);
+    for (size_t i = 0; i < model.job_count; i++)
+        if (model.jobs[i].live && !model.jobs[i].far)
+            model_end(&model, &model.jobs[i]);
+    model.delay_us = 1; /* what comes from now on is never far */
+    settle_for(&model, 2);
+    store_stats(model.store, &stats);
+    roll_log(&model, stats.segment_tail);
+    store_stats(model.store, &stats);
+    uint64_t before = stats.segment_tail, number = before;
+    while (number == before) { /* a new segment */
+        assert_int_equal(model_push(&model), OK);
+        model_turn(&model);
+        model_end(&model, &model.jobs[model.job_count - 1]);
+        model_turn(&model);
+        store_stats(model.store, &stats);
+        number = stats.segment_tail;
+    }
+    unsigned moved = 0;
+    for (size_t i = 0; i < model.job_count && moved < 4; i += 7) {
+        if (!model.jobs[i].live || !model.jobs[i].far)
+            continue;
+        model_move(&model, &model.jobs[i]);
+        model_move(&model, &model.jobs[i]);
+        moved++;
+    }
+    store_stats(model.store, &stats);
+    assert_true(moved == 4 && stats.segment_tail == number);
+    (void)snprintf(name, sizeof(name), "wal-%08x", (unsigned)number);
+    sim_disk_bad(model.disk, name, 4096, odd ? 3 * 4096 : UINT64_MAX);
+    roll_log(&model, number);
+    assert_true(model.notices[STORE_UNREAD] > 0);
+    assert_int_equal(model.notices[STORE_SET_ASIDE], 0); /* nothing is lost */
+    sim_disk_bad(model.disk, name, 0, 0);
+    for (int again = 0; again < 2; again++) {
+        model_close(&model);
+        assert_int_equal(model_open(&model), OK);
+        model_check(&model);
+        store_valid(model.store);
+    }
+    model_fini(&model);
+}
+
+static void p1_a_change_of_a_far_job_in_a_batch_that_cannot_be_read_is_kept(void **state)
+{
+    (void)state;
+    clean_unread_changes(false);
+    clean_unread_changes(true);
+}
+
 /* ---- nothing is written any more ---- */
 
 static unsigned far_jobs(const struct model *model)
@@ -230,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cleaner_rests_when_changes_of_far_jobs_fill_segments),
         cmocka_unit_test(small_jobs_do_not_pin_large_dead_ones),
+        cmocka_unit_test(p1_a_change_of_a_far_job_in_a_batch_that_cannot_be_read_is_kept),
         cmocka_unit_test(far_jobs_leave_the_log_though_nothing_more_is_written),
         cmocka_unit_test(p8_far_jobs_wait_until_there_is_memory),
     };

@@ -394,6 +394,21 @@ static inline bool model_relocate_unread(struct store_callbacks *callbacks, uint
     return *cursor < model->job_count;
 }
 
+/* The same of jobs that have changed, but whose records lie in slices. */
+static inline bool model_relocate_moves(struct store_callbacks *callbacks, uint32_t *cursor)
+{
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
+    for (int i = 0; i < 3 && *cursor < model->job_count; i++) {
+        struct model_job *job = &model->jobs[(*cursor)++];
+        if (!job->live || job->far || !store_move_unread(model->store, job->stored.where))
+            continue;
+        model->relocating = true;
+        model_emit_move(model, job);
+        model->relocating = false;
+    }
+    return *cursor < model->job_count;
+}
+
 static inline bool model_relocate_rest(struct store_callbacks *callbacks, uint64_t first,
                                        uint64_t end, uint32_t *cursor)
 {
@@ -451,6 +466,7 @@ static inline void model_use_slices(struct model *model)
     model->callbacks.depart = model_depart;
     model->callbacks.arrive = model_arrive;
     model->callbacks.replay_far = model_replay_far;
+    model->callbacks.relocate_moves = model_relocate_moves;
 }
 
 static inline void model_fini(struct model *model)
