@@ -27,6 +27,14 @@ struct recovery {
     struct batch_walk walk;
 };
 
+/*
+ * Was all that is in the log closed in order: does the manifest, which was written last, say so,
+ * and is the last batch the one that it names? Nothing was written behind it then, and spares are
+ * whole, because the files that were being made had been waited for. Once the log has been
+ * replayed.
+ */
+bool recovery_in_order(const struct recovery *recovery);
+
 /* Takes spares as such, and removes what a crash left half made. Last, when the log is known. */
 enum err recover_unused(struct recovery *recovery) MUST_USE;
 /* Removes segments that were cleaned before a crash; damaged ones are set aside. */

@@ -69,7 +69,30 @@ static void quiet(void *ctx, const char *line)
 
 struct tally {
     unsigned refused, noticed, harmless, seen_by_verify;
+    bool closed_in_order;
 };
+
+/* Zeros behind the end of a log that was closed in order are not looked at when it is opened. What
+   has rotted there is found by a later start, or written over: nothing is lost either way. */
+static bool in_blank_block(const struct model *model, const char *name, uint64_t bit)
+{
+    uint64_t len = 0, block = bit / 8 / BLOCK * BLOCK;
+    const char *at = sim_disk_file(model->disk, name, &len);
+    return strncmp(name, "wal-", 4) == 0 && bytes_all_zero(at + block, BLOCK);
+}
+
+static void go_on(struct model *model)
+{
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(model_push(model), OK);
+        model_settle(model);
+    }
+    sim_disk_cut_at(model->disk, sim_disk_points(model->disk));
+    model_close(model);
+    sim_disk_power(model->disk, 1);
+    assert_int_equal(model_open(model), OK);
+    model_check(model);
+}
 
 static void flip_and_open(const struct model *whole, const struct file_list *list, size_t file,
                           uint64_t bit, struct tally *tally)
@@ -93,6 +116,8 @@ static void flip_and_open(const struct model *whole, const struct file_list *lis
         model_check(&model); /* nothing is lost */
         if (model.error.text[0])
             tally->noticed++;
+        else if (tally->closed_in_order && in_blank_block(whole, list->names[file], bit))
+            go_on(&model);
         else
             tally->harmless++;
     }
@@ -103,7 +128,7 @@ static void flip_all(bool clean)
 {
     struct model model;
     struct file_list list = {0};
-    struct tally tally = {0};
+    struct tally tally = {.closed_in_order = clean};
     build(&model, clean);
     assert_int_equal(model.options.disk->verbs->list(model.options.disk, add_name, &list), OK);
     for (size_t i = 0; i < list.count; i++) {
