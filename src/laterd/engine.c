@@ -195,10 +195,17 @@ void engine_watch(struct laterd_engine *engine, struct os_loop *loop)
     os_loop_wake_by(loop, os_disk_eventfd(engine->disk));
 }
 
+void engine_leave(struct laterd_engine *engine)
+{
+    embedded_leave(engine->embedded);
+    engine_redis_close(engine->redis);
+    engine->redis = NULL;
+}
+
 void engine_close(struct laterd_engine *engine)
 {
+    engine_leave(engine);
     embedded_close(engine->embedded);
-    engine_redis_close(engine->redis);
     tls_free(engine->tls);
     if (engine->loop)
         os_loop_forget(engine->loop, os_disk_eventfd(engine->disk));

@@ -62,8 +62,12 @@ unsigned engine_descriptors(const struct command_line *line, const struct platfo
 /* Has the descriptors that the engine waits for watched. */
 void engine_watch(struct laterd_engine *engine, struct os_loop *loop);
 
-/* Zeroes it; may be opened again then.
-   After the server, which gives back to it what did not reach its clients, and before the loop. */
+/* Gives up the jobs: another process may serve them. engine_close() frees what is left. After the
+   server, which gives back to it what did not reach its clients. */
+void engine_leave(struct laterd_engine *engine);
+
+/* Zeroes it, after engine_leave() if that was not called; may be opened again then. Before the
+   loop. */
 void engine_close(struct laterd_engine *engine);
 
 /* ---- of the Redis engine, for engine.c (engine_redis.c; nothing of it with REDIS=0) ---- */

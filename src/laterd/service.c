@@ -232,7 +232,8 @@ void service_end(struct service *service)
 {
     close_sinks(service);
     server_free(service->server);
-    close_engine(service);
+    engine_leave(&service->engine);
     election_close(&service->line->election); /* now another one may … */
-    close_journal(service); /* … and need not wait for MySQL: what that lacks is in the log */
+    close_engine(service);  /* … and waits neither until the jobs are freed … */
+    close_journal(service); /* … nor for MySQL: what that lacks is in the log */
 }

@@ -5,7 +5,10 @@
 
 #include "base/check.h"
 
-enum { POLL_US = 100 * 1000 };
+enum {
+    POLL_US = 25 * 1000,   /* a row that was given back is noticed so late */
+    AGAIN_US = 100 * 1000, /* after a question without an answer */
+};
 
 void claim_init(struct claim *claim, const struct member_options *options, int64_t now_us)
 {
@@ -175,7 +178,7 @@ void claim_lost(struct claim *claim, int64_t now_us)
     (void)tenure_expire(&claim->tenure, now_us);
     if (!claim->row.there)
         claim->known = false; /* it may have come and gone: the wait begins again */
-    claim->next_us = now_us + POLL_US;
+    claim->next_us = now_us + AGAIN_US;
 }
 
 /* ---- what is wished ---- */

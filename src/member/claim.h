@@ -11,7 +11,7 @@
  *
  *     read ──▶ holder is empty (it resigned), or we (an answer was lost) ──▶ claim: epoch + 1
  *       ▲  └─▶ somebody's, the same for a time-out                       ──▶ claim: epoch + 1
- *       └──── every 100 ms
+ *       └──── every 25 ms, 100 ms after an answer that did not come
  *     leading: count + 1 each third of the time-out; a count that we did not write ends it
  *
  * A row that is not there is waited for as long as one that is held: it may have been deleted by

@@ -31,7 +31,13 @@ struct embedded_options {
 /* Opens the store and replays it. On failure out_error says why, for people. */
 enum err embedded_open(const struct embedded_options *options, struct embedded **out_embedded,
                        struct store_error *out_error) MUST_USE;
-/* Answers what is still held, closes the store cleanly. NULL does nothing. */
+/*
+ * Answers what is still held, closes the store cleanly: another process may open it then. Only
+ * embedded_close() may follow, which takes 50 ms for each million jobs that it frees. NULL does
+ * nothing.
+ */
+void embedded_leave(struct embedded *embedded);
+/* Leaves the store, if that has not been done, and frees all. NULL does nothing. */
 void embedded_close(struct embedded *embedded);
 
 /* How the log is written to a journal. */

@@ -475,10 +475,11 @@ static void free_memory_body(void *ctx, const struct job *job)
     bodies_forget_in_memory(ctx, job->where);
 }
 
-void embedded_close(struct embedded *embedded)
+void embedded_leave(struct embedded *embedded)
 {
-    if (!embedded)
+    if (!embedded || embedded->left)
         return;
+    embedded->left = true;
     history_give_up_all(embedded);
     far_visit_give_up_all(embedded);
     far_give_up_all(embedded);
@@ -494,6 +495,13 @@ void embedded_close(struct embedded *embedded)
     }
     embedded->store = NULL;
     commit_release_all(embedded);
+}
+
+void embedded_close(struct embedded *embedded)
+{
+    if (!embedded)
+        return;
+    embedded_leave(embedded);
     core_free(embedded->core);
     commit_waiters_fini(&embedded->writing);
     commit_waiters_fini(&embedded->syncing);

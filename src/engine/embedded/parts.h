@@ -130,6 +130,7 @@ struct embedded {
     const struct loop *loop;       /* its time is ours */
     bool busy;                     /* the last slice of work left some over */
     bool draining;
+    bool left;                     /* the store is closed: nothing but freeing is to be done */
     uint64_t durable, synced;      /* batches up to these are, as the store has told */
     uint64_t commit_waiter_count;  /* of both: */
     struct commit_waiters writing; /* for the server's durability */
