@@ -15,10 +15,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct record record;
     struct record again;
+    struct job_ref ref;
+    size_t seen;
     char *exact = mem_alloc(size ? size : 1); /* so that one byte too far is seen */
     if (size)
         memcpy(exact, data, size);
+    bool glanced = record_glance(exact, size, &seen, &ref) == OK;
+    CHECK(!glanced || (seen <= size && (!ref.id.len || ref.id.at + ref.id.len <= exact + seen)));
     if (record_decode(exact, size, &record) == OK && record.is_event) {
+        CHECK(glanced && seen == record.len);
+        CHECK(record.event.kind != EVENT_JOB || record.is_far || bytes_eq(ref.id, record.event.id));
         bool far = record.is_far;
         CHECK(record.len <= size && !(far && !far_record_fits(&record.event)));
         CHECK(record.len == (far ? far_record_bytes(&record.event) : record_bytes(&record.event)));

@@ -53,6 +53,11 @@ void index_expect(const struct index *index, uint64_t seq)
     map_prefetch(&index->by_seq, hash_seq(seq));
 }
 
+void index_expect_id(const struct index *index, struct bytes id)
+{
+    map_prefetch(&index->by_id, hash_id(index, id));
+}
+
 void index_add(struct index *index, uint32_t number)
 {
     const struct job *job = pool_at(index->jobs, number);

@@ -19,8 +19,10 @@ struct index {
 void index_init(struct index *index, const struct pool *jobs, uint64_t hash_key);
 void index_fini(struct index *index);
 uint32_t index_find(const struct index *index, const struct job_ref *ref); /* or POOL_NONE */
-void index_expect(const struct index *index, uint64_t seq); /* it will be added soon: prefetches */
-void index_add(struct index *index, uint32_t number);       /* id and seq must be set and unused */
+/* They will be looked for or added soon: prefetches. */
+void index_expect(const struct index *index, uint64_t seq);
+void index_expect_id(const struct index *index, struct bytes id);
+void index_add(struct index *index, uint32_t number); /* id and seq must be set and unused */
 void index_remove(struct index *index, uint32_t number);
 void index_valid(const struct index *index); /* CHECKs that each job is found by its names */
 

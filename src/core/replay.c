@@ -157,6 +157,13 @@ enum err core_replay(struct core *core, const struct event *event)
     return OK;
 }
 
+void core_expect(const struct core *core, const struct job_ref *ref)
+{
+    index_expect(&core->index, ref->seq);
+    if (ref->id.len)
+        index_expect_id(&core->index, ref->id);
+}
+
 bool core_show(const struct core *core, const struct job_ref *ref, struct job_view *out_view)
 {
     uint32_t number = index_find(&core->index, ref);

@@ -438,6 +438,32 @@ enum err record_decode(const void *bytes, size_t room, struct record *out_record
     return decode_event(at, len, out_record) ? OK : ERR_CORRUPT;
 }
 
+enum err record_glance(const void *bytes, size_t room, size_t *out_len, struct job_ref *out_ref)
+{
+    const char *at = bytes;
+    size_t len = room < 16 ? 0 : get_u32(at);
+    if (len < 16 || len % 8 != 0 || len > room)
+        return ERR_CORRUPT;
+    unsigned kind = get_u8(at + 4) & ~(unsigned)RECORD_COPY;
+    struct event event = {.kind = kind};
+    *out_ref = (struct job_ref){.seq = 0};
+    *out_len = len;
+    if (kind == EVENT_JOB || kind == EVENT_MOVE || kind == EVENT_GONE || kind == RECORD_AT)
+        out_ref->seq = get_u64(at + 8);
+    if (kind != EVENT_JOB || len < RECORD_JOB_HEAD)
+        return OK;
+    event.content_type.len = get_u8(at + 86);
+    event.body.len = get_u32(at + 88);
+    if (!decode_properties(at, len, &event))
+        return ERR_CORRUPT;
+    size_t front = RECORD_JOB_HEAD + event.content_type.len + event.body.len +
+                   properties_bytes(&event) + get_u8(at + 7) * sizeof(int64_t);
+    if (front + get_u8(at + 84) > len)
+        return ERR_CORRUPT;
+    out_ref->id = bytes_of(at + front, get_u8(at + 84));
+    return OK;
+}
+
 /* ---- a batch's records ---- */
 
 void batch_walk_init(struct batch_walk *walk, const char *batch, uint32_t payload_bytes)

@@ -77,6 +77,14 @@ struct record {
 enum err record_decode(const void *bytes, size_t room, struct record *out_record) MUST_USE;
 
 /*
+ * A glance at a record that will be decoded later: how long it is, and the job that it is of. The
+ * number is 0 if it is of none. ERR_CORRUPT if that cannot be told; OK for some that
+ * record_decode() refuses.
+ */
+enum err record_glance(const void *bytes, size_t room, size_t *out_len,
+                       struct job_ref *out_ref) MUST_USE;
+
+/*
  * Goes through a batch's records, one event after another, stepping over what is none. All that
  * read the log use this: what a batch may hold is said here alone.
  */

@@ -24,6 +24,13 @@ enum {
     WINDOW_BYTES = 1024 * 1024,
     PROGRESS_BYTES = 64 * 1024 * 1024,
     FINDINGS_MAX = 100, /* lines that tell of lost things, one by one */
+    LOOK_AHEAD = 12,    /* records: what is fetched meanwhile takes as long as some 3 replays */
+};
+
+/* Where of a batch's records it has been told that they come. */
+struct look_ahead {
+    const char *batch;
+    size_t at, end; /* offsets in it */
 };
 
 /* ---- a new store ---- */
@@ -196,6 +203,34 @@ static enum err replay_of_slices(struct recovery *recovery, struct segment *segm
     return OK;
 }
 
+/* Glances at one record of the batch more. What is wrong with it the replay will find out. */
+static void look_ahead(struct recovery *recovery, struct look_ahead *ahead)
+{
+    struct store_callbacks *callbacks = recovery->store->callbacks;
+    struct job_ref ref;
+    size_t len;
+    if (ahead->at >= ahead->end ||
+        record_glance(ahead->batch + ahead->at, ahead->end - ahead->at, &len, &ref) != OK) {
+        ahead->at = ahead->end;
+        return;
+    }
+    ahead->at += len;
+    if (ref.seq)
+        callbacks->expect(callbacks, &ref);
+}
+
+/* From now on each record of the batch is told of some records before it is replayed. */
+static struct look_ahead begin_to_look_ahead(struct recovery *recovery,
+                                             const struct batch_walk *walk)
+{
+    struct look_ahead ahead = {.batch = walk->batch, .at = walk->at, .end = walk->end};
+    if (!recovery->store->callbacks->expect)
+        ahead.at = ahead.end;
+    for (int i = 0; i < LOOK_AHEAD; i++)
+        look_ahead(recovery, &ahead);
+    return ahead;
+}
+
 static enum err replay_batch(struct recovery *recovery, struct segment *segment, uint64_t offset,
                              const struct batch_head *head, const char *batch)
 {
@@ -206,7 +241,9 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
         callbacks->clock(callbacks, head->clock_us);
     batch_walk_init(walk, batch, head->payload_bytes);
     walk->shows_slices = walk->shows_history = true;
+    struct look_ahead ahead = begin_to_look_ahead(recovery, walk);
     while ((err = batch_walk_next(walk)) == OK) {
+        look_ahead(recovery, &ahead);
         if (walk->record.is_history) {
             history_replay(recovery->store->history, walk->record.entry, head->number);
             continue;

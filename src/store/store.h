@@ -72,6 +72,11 @@ struct store_callbacks {
     /* Recovery: one event after another, in log order. An error ends the opening with it. */
     enum err (*replay)(struct store_callbacks *callbacks, const struct event *event);
     /*
+     * Recovery: an event of the job with this number, and id if there is one, will come soon; for
+     * prefetching. Not told for all, and of an event that then does not come. May be NULL.
+     */
+    void (*expect)(struct store_callbacks *callbacks, const struct job_ref *ref);
+    /*
      * Recovery, before the events of a batch, and not for all: what the clock showed when they were
      * written; 0: not known. May be NULL.
      */

@@ -15,6 +15,11 @@ static enum err replay(struct store_callbacks *callbacks, const struct event *ev
     return core_replay(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, event);
 }
 
+static void replay_expect(struct store_callbacks *callbacks, const struct job_ref *ref)
+{
+    core_expect(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, ref);
+}
+
 static void replay_clock(struct store_callbacks *callbacks, int64_t clock_us)
 {
     core_replay_clock(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, clock_us);
@@ -87,6 +92,7 @@ static void store_notice(struct store_callbacks *callbacks, enum store_notice no
 void relocate_callbacks(struct store_callbacks *callbacks)
 {
     callbacks->replay = replay;
+    callbacks->expect = replay_expect;
     callbacks->clock = replay_clock;
     callbacks->progress = replay_progress;
     callbacks->finding = replay_finding;

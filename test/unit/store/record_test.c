@@ -64,6 +64,20 @@ static void assert_same(const struct event *a, const struct event *b)
     assert_int_equal(a->record.bytes, b->record.bytes);
 }
 
+/* It tells of a job what the decoder does, and nothing of what is of none. */
+static void glance_agrees(const char *at, size_t room, const struct record *record)
+{
+    const struct event *event = &record->event;
+    struct job_ref ref = {.seq = 0};
+    size_t len = 0;
+    bool of_job =
+        event->kind == EVENT_JOB || event->kind == EVENT_MOVE || event->kind == EVENT_GONE;
+    assert_int_equal(record_glance(at, room, &len, &ref), OK);
+    assert_int_equal(len, record->len);
+    assert_int_equal(ref.seq, of_job ? event->job.seq : 0);
+    assert_true(bytes_eq(ref.id, event->kind == EVENT_JOB ? event->id : (struct bytes){0}));
+}
+
 /* Encodes into memory that is just as long, so that the sanitizer sees a byte too many. */
 static void round_trip(const struct event *event)
 {
@@ -78,8 +92,13 @@ static void round_trip(const struct event *event)
     assert_same(event, &record.event);
     if (event->kind == EVENT_JOB)
         assert_true(record_body_good(&record));
-    for (size_t room = 0; room < len; room++)
+    glance_agrees(at, len, &record);
+    for (size_t room = 0; room < len; room++) {
+        struct job_ref ref;
+        size_t seen;
         assert_int_equal(record_decode(at, room, &record), ERR_CORRUPT);
+        assert_int_equal(record_glance(at, room, &seen, &ref), ERR_CORRUPT);
+    }
     mem_free(at);
 }
 
@@ -143,8 +162,13 @@ static void no_flipped_bit_is_read_out_of_bounds(void **state)
     record_encode(&job, len, at);
     for (size_t bit = 0; bit < len * 8; bit++) {
         at[bit / 8] = (char)(at[bit / 8] ^ 1 << bit % 8);
+        struct job_ref ref;
+        size_t seen;
+        (void)!record_glance(at, len, &seen, &ref); /* in bounds, whatever it says */
         if (record_decode(at, len, &record) == OK) {
             assert_true(record.len <= len);
+            if (record.is_event)
+                glance_agrees(at, len, &record);
             (void)record_body_good(&record); /* the sanitizer looks on */
         }
         at[bit / 8] = (char)(at[bit / 8] ^ 1 << bit % 8);
