@@ -7,17 +7,10 @@
 #include "base/codec.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "fuzz/exactly.h"
 #include "store/history_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static char *exactly(const char *at, size_t len)
-{
-    char *copy = mem_alloc(len ? len : 1); /* so that one byte too far is seen */
-    if (len)
-        memcpy(copy, at, len);
-    return copy;
-}
 
 static void same(const struct happening *a, const struct happening *b)
 {

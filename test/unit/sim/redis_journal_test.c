@@ -332,7 +332,8 @@ static uint64_t entries_left(void)
     return database.at[0].entry + database.at[1].entry - PARTITIONS; /* each begins with one */
 }
 
-static void one_life(uint64_t seed)
+/* A database of nobody, and a journal that may be so far behind. */
+static void set_journal(uint64_t seed, uint64_t bytes)
 {
     chance = (struct sim_random){.state = seed};
     memset(&database, 0, sizeof(database));
@@ -341,7 +342,12 @@ static void one_life(uint64_t seed)
     options.partitions = PARTITIONS;
     options.topics_max = 10;
     options.journal = &maker;
-    options.journal_bytes = 1 << 30;
+    options.journal_bytes = bytes;
+}
+
+static void one_life(uint64_t seed)
+{
+    set_journal(seed, 1 << 30);
     start_pair();
     paired = second = true;
     for (unsigned step = 0; step < STEPS; step++) {
@@ -382,19 +388,6 @@ static void rows_are_the_queue_whoever_was_killed(void **state)
     }
 }
 
-static void set_journal(uint64_t bytes)
-{
-    chance = (struct sim_random){.state = 1};
-    memset(&database, 0, sizeof(database));
-    stopped = 0;
-    add_address(7000);
-    options.partitions = PARTITIONS;
-    options.topics_max = 10;
-    options.journal = &maker;
-    options.journal_bytes = bytes;
-    options.journal_detaches = true;
-}
-
 /* The database is away. */
 static void push_many(unsigned count, struct bytes body)
 {
@@ -428,7 +421,8 @@ static void an_answer_has_a_bound(void **state)
 {
     static char body[100000];
     (void)state;
-    set_journal(1 << 30);
+    set_journal(1, 1 << 30);
+    options.journal_detaches = true;
     assert_int_equal(start(), OK);
     push_many(40, bytes_of(body, sizeof(body)));
     work(1000); /* it is joined, and commits nothing */
@@ -454,7 +448,8 @@ static void expect_journal(void)
 static void one_that_was_given_up_can_begin_again(void **state)
 {
     (void)state;
-    set_journal(1 << 20);
+    set_journal(1, 1 << 20);
+    options.journal_detaches = true;
     assert_int_equal(start(), OK);
     push_many(14000, BYTES("another"));
     turns(20 * SECOND_US);
@@ -474,7 +469,8 @@ static void one_that_was_given_up_can_begin_again(void **state)
 /* The database knows its cursor, and both partitions have their first entry in it. */
 static void start_journal(void)
 {
-    set_journal(1 << 30);
+    set_journal(1, 1 << 30);
+    options.journal_detaches = true;
     assert_int_equal(start(), OK);
     turns_and_work(3000);
     assert_int_equal(database.at[0].entry + database.at[1].entry, PARTITIONS);
