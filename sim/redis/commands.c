@@ -537,18 +537,18 @@ static void run_zrangebyscore(struct command_run *run)
     show_range(run, false);
 }
 
-/* From the highest score down: its bounds come in that order. */
-static void run_zrevrangebyscore(struct command_run *run)
+/* From the highest down: its bounds come in that order. */
+static void reverse_range(struct command_run *run, bool lex)
 {
     struct value *value;
     struct bound low, high;
     int64_t skip = 0, most = -1;
     bool scores = false;
-    if (!read_limit(run, &skip, &most, &scores) || !read_bounds(run, false, &high, &low) ||
+    if (!read_limit(run, &skip, &most, &scores) || !read_bounds(run, lex, &high, &low) ||
         !key_of(run, VALUE_ZSET, &value))
         return;
-    size_t from = value ? first_inside(value, &low, false) : 0, to = value ? value->count : 0;
-    while (to > from && outside(&value->items[to - 1], &high, false, 1))
+    size_t from = value ? first_inside(value, &low, lex) : 0, to = value ? value->count : 0;
+    while (to > from && outside(&value->items[to - 1], &high, lex, 1))
         to--;
     size_t count = skip < 0 || (size_t)skip >= to - from ? 0 : to - from - (size_t)skip;
     if (most >= 0 && (size_t)most < count)
@@ -558,9 +558,20 @@ static void run_zrevrangebyscore(struct command_run *run)
         add_item(run, &value->items[to - 1 - (size_t)skip - i], scores);
 }
 
+static void run_zrevrangebyscore(struct command_run *run)
+{
+    reverse_range(run, false);
+}
+
 static void run_zrangebylex(struct command_run *run)
 {
     show_range(run, true);
+}
+
+/* From the highest member down. */
+static void run_zrevrangebylex(struct command_run *run)
+{
+    reverse_range(run, true);
 }
 
 static void run_zrange(struct command_run *run)
@@ -691,6 +702,7 @@ const struct command *command_find(struct bytes name)
         {"zrangebyscore", -4, 0, 1, 1, run_zrangebyscore},
         {"zrevrangebyscore", -4, 0, 1, 1, run_zrevrangebyscore},
         {"zrangebylex", -4, 0, 1, 1, run_zrangebylex},
+        {"zrevrangebylex", -4, 0, 1, 1, run_zrevrangebylex},
         {"time", 1, L, 0, 0, run_time},
         {"set", 3, W | M, 1, 1, run_set},
         {"get", 2, 0, 1, 1, run_get},

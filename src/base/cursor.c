@@ -1,6 +1,7 @@
 /*
- * Little-endian: version (1), engine (1), state (1), 0 (1), first (8), second (8), seq (8), XXH3 of
- * all this (8), seeded with that of the topic. 36 bytes are 48 digits in base64, without padding.
+ * Little-endian: version (1), engine (1), state (1), backwards (1), first (8), second (8), seq (8),
+ * XXH3 of all this (8), seeded with that of the topic. 36 bytes are 48 digits in base64, without
+ * padding.
  */
 #include "base/cursor.h"
 
@@ -20,7 +21,7 @@ struct bytes cursor_write(const struct listing *listing, const struct cursor *cu
     room[0] = VERSION;
     room[1] = (char)listing->engine;
     room[2] = (char)listing->state;
-    room[3] = 0;
+    room[3] = listing->backwards;
     put_u64(room + 4, (uint64_t)cursor->first);
     put_u64(room + 12, (uint64_t)cursor->second);
     put_u64(room + 20, cursor->seq);
@@ -30,7 +31,8 @@ struct bytes cursor_write(const struct listing *listing, const struct cursor *cu
 
 enum err cursor_read(const struct listing *listing, struct bytes bytes, struct cursor *out_cursor)
 {
-    const char head[] = {VERSION, (char)listing->engine, (char)listing->state, 0};
+    const char head[] = {VERSION, (char)listing->engine, (char)listing->state,
+                         (char)listing->backwards};
     if (bytes.len != CURSOR_BYTES || memcmp(bytes.at, head, sizeof(head)) != 0 ||
         get_u64(bytes.at + SUM_AT) != checksum(listing, bytes.at))
         return ERR_INVALID;

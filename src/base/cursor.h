@@ -2,9 +2,10 @@
  * Where a page of a listing ended, as bytes that an engine hands out with the page and gets back
  * with the request for the next one. Everybody else passes them on and does not look inside.
  *
- * They name their listing: a cursor of another engine, topic or state, of another version of this
- * format, a damaged or a truncated one is refused. The checksum finds mistakes; it does not stop
- * somebody who makes cursors up, so an engine must cope with any numbers in them.
+ * They name their listing: a cursor of another engine, topic or state, of the other direction, of
+ * another version of this format, a damaged or a truncated one is refused. The checksum finds
+ * mistakes; it does not stop somebody who makes cursors up, so an engine must cope with any numbers
+ * in them.
  */
 #ifndef LATERD_BASE_CURSOR_H
 #define LATERD_BASE_CURSOR_H
@@ -20,7 +21,8 @@ enum cursor_engine { CURSOR_EMBEDDED = 1, CURSOR_REDIS = 2 };
 /* What is listed. */
 struct listing {
     enum cursor_engine engine;
-    uint8_t state; /* of the jobs: enum job_state */
+    uint8_t state;  /* of the jobs: enum job_state */
+    bool backwards; /* the last job first */
     struct bytes topic;
 };
 

@@ -35,7 +35,8 @@ enum cmd_kind {
                             the topic is forgotten */
     CMD_TOPICS,          /* one page of topics, by name */
     CMD_TOPIC,           /* one topic's counts */
-    CMD_LIST,            /* one page of a topic's jobs in one state; delayed ones by due time */
+    CMD_LIST,            /* one page of a topic's jobs in one state; delayed ones by due time,
+                            or backwards */
     CMD_CONFIGURE_TOPIC, /* a topic's settings are replaced, or taken away */
 };
 enum { CMD_KINDS = CMD_CONFIGURE_TOPIC + 1 };
@@ -172,8 +173,9 @@ struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST */
     /* PEEK, CLEAR_TOPIC, LIST, KICK_TOPIC; of KICK_TOPIC GONE is buried ones, else delayed ones */
     enum job_state state;
     int64_t pause_until_us; /* PAUSE; INT64_MAX = until resumed */
+    bool backwards;         /* LIST: the last job comes first */
     /* LIST: the reply's before, for the next page; empty: from the start. ERR_INVALID: it is not
-       one of this engine's for this topic and state. */
+       one of this engine's for this topic, state and direction. */
     struct bytes cursor;
     /* CONFIGURE_TOPIC: opaque to engines, up to TOPIC_SETTINGS_MAX; empty: it has none any more.
        A topic with settings is not forgotten, though it holds no job. */

@@ -256,9 +256,10 @@ uint64_t core_delayed_count(const struct core *core, struct bytes topic);
 
 /* From where on a command goes through a topic's delayed jobs. */
 struct far_after {
-    int64_t due_us; /* the first one after this due time and number; … */
+    int64_t due_us; /* the first one after this due time and number, … */
     uint64_t seq;
-    bool one; /* … it needs that one alone */
+    bool backwards; /* … or the last one before it; … */
+    bool one;       /* … it needs that one alone */
 };
 /* Does the command go through delayed jobs of a topic of which some are far? O(1). */
 bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_after *out_after);

@@ -80,6 +80,7 @@ struct scan {
     uint32_t max;        /* jobs shown or changed at most */
     uint32_t changed;    /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
     struct cursor after; /* LIST: `first` is a due time; `second` is not used */
+    bool backwards;      /* LIST */
     struct top_k page;
 };
 
@@ -257,9 +258,17 @@ static inline uint32_t core_topic_first(const struct topic *topic, enum job_stat
 }
 
 /* What a CMD_LIST's cursor is of. */
-static inline struct listing core_listing(struct bytes topic, enum job_state state)
+static inline struct listing core_listing(struct bytes topic, enum job_state state, bool backwards)
 {
-    return (struct listing){.engine = CURSOR_EMBEDDED, .state = (uint8_t)state, .topic = topic};
+    return (struct listing){
+        .engine = CURSOR_EMBEDDED, .state = (uint8_t)state, .backwards = backwards, .topic = topic};
+}
+
+/* Where such a listing begins. */
+static inline struct cursor core_before_all(bool backwards)
+{
+    return backwards ? (struct cursor){.first = INT64_MAX, .seq = UINT64_MAX}
+                     : (struct cursor){.first = INT64_MIN};
 }
 
 /* ---- notes.c ---- */

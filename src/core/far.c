@@ -220,13 +220,15 @@ bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_a
         core->far.count ? topics_find(&core->topics, cmd->topic.topic) : NULL;
     if (!topic || !topic->far || !goes_through_delayed(topic, cmd))
         return false;
-    struct cursor after = {.first = INT64_MIN};
-    struct listing listing = core_listing(cmd->topic.topic, JOB_DELAYED);
+    bool backwards = cmd->kind == CMD_LIST && cmd->topic.backwards;
+    struct cursor after = core_before_all(backwards);
+    struct listing listing = core_listing(cmd->topic.topic, JOB_DELAYED, backwards);
     if (cmd->kind == CMD_LIST && cmd->topic.cursor.len &&
         cursor_read(&listing, cmd->topic.cursor, &after))
         return false; /* the core says so */
     *out_after = (struct far_after){.due_us = after.first,
                                     .seq = after.seq,
+                                    .backwards = backwards,
                                     .one = cmd->kind == CMD_PEEK || cmd->kind == CMD_TOPIC};
     return true;
 }

@@ -32,6 +32,11 @@ static bool due_before(const void *ctx, const struct top_k_entry *a, const struc
     return a->due_us != b->due_us ? a->due_us < b->due_us : a->seq < b->seq;
 }
 
+static bool due_after(const void *ctx, const struct top_k_entry *a, const struct top_k_entry *b)
+{
+    return due_before(ctx, b, a);
+}
+
 static void change(struct core *core, struct scan *scan, uint32_t number)
 {
     scan->changed++;
@@ -50,7 +55,8 @@ static void change(struct core *core, struct scan *scan, uint32_t number)
 static void offer(struct core *core, struct scan *scan, const struct top_k_entry *entry)
 {
     struct top_k *page = &scan->page;
-    bool enters = page->count < page->max || (page->max && due_before(NULL, entry, page->entries));
+    bool enters =
+        page->count < page->max || (page->max && page->before(NULL, entry, page->entries));
     top_k_offer(page, entry);
     if (enters)
         budget_spend(core->budget, OFFER_NS);
@@ -67,7 +73,7 @@ static void look(struct core *core, struct scan *scan, uint32_t number)
     }
     struct top_k_entry entry = {.due_us = job->due_us, .seq = job->seq, .number = number};
     struct top_k_entry after = {.due_us = scan->after.first, .seq = scan->after.seq};
-    if (due_before(NULL, &after, &entry))
+    if (scan->page.before(NULL, &after, &entry))
         offer(core, scan, &entry);
 }
 
@@ -137,7 +143,8 @@ static void begin_page(struct scan *scan)
 {
     uint32_t max = scan->max - scan->changed;
     uint32_t most = scan->kind == CMD_KICK_TOPIC ? KICK_PAGE_MAX : PAGE_MAX;
-    top_k_init(&scan->page, max < most ? max : most, due_before, NULL);
+    top_k_init(&scan->page, max < most ? max : most, scan->backwards ? due_after : due_before,
+               NULL);
 }
 
 /* The jobs of the page are kicked. True: no more are wanted, or there are no more. */
@@ -191,7 +198,7 @@ static void reply_page(struct core *core, struct scan *scan)
     /* Of far jobs so many were brought in as may be on a page: others may come after them. */
     bool far = scan->state == JOB_DELAYED && topic->far > 0 && page->count == page->max;
     if (page->more || (far && page->count > 0)) {
-        struct listing listing = core_listing(topic->name, scan->state);
+        struct listing listing = core_listing(topic->name, scan->state, scan->backwards);
         reply.cursor = cursor_write(&listing, &end, room);
     }
     core_reply(core, scan->ctx, &reply);
@@ -279,6 +286,7 @@ static enum scan_step first_step(const struct cmd *cmd)
 void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd,
                const struct cursor *after, void *ctx, uint64_t *out_parked)
 {
+    bool backwards = cmd->kind == CMD_LIST && cmd->topic.backwards;
     struct scan scan = {
         .kind = cmd->kind,
         .step = first_step(cmd),
@@ -286,7 +294,8 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
         .topic = topic->number,
         .state = cmd->topic.state,
         .max = cmd->topic.max,
-        .after = after ? *after : (struct cursor){.first = INT64_MIN},
+        .after = after ? *after : core_before_all(backwards),
+        .backwards = backwards,
     };
     bool kicks = scan.kind == CMD_KICK_TOPIC;
     if ((scan.step == SCAN_HEADS || kicks) && scan.max > topic->jobs[scan.state])

@@ -145,7 +145,7 @@ static void peek(struct core *core, struct topic *topic, const struct cmd *cmd, 
 /* Nothing is written if the command has no cursor. */
 static enum err read_cursor(const struct cmd *cmd, struct cursor *out_after)
 {
-    struct listing listing = core_listing(cmd->topic.topic, cmd->topic.state);
+    struct listing listing = core_listing(cmd->topic.topic, cmd->topic.state, cmd->topic.backwards);
     if (cmd->kind != CMD_LIST || cmd->topic.cursor.len == 0)
         return OK;
     return cursor_read(&listing, cmd->topic.cursor, out_after);

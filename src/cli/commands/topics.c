@@ -273,9 +273,11 @@ static void list_labels_row(struct table *table, const json_t *job)
 
 static int list_run(struct cli *cli, int argc, char **argv)
 {
+    enum { ORDER = 256 };
     static const struct option options[] = {{"state", required_argument, NULL, 'S'},
                                             {"limit", required_argument, NULL, 'n'},
                                             {"labels", no_argument, NULL, 'L'},
+                                            {"order", required_argument, NULL, ORDER},
                                             CLI_OPTIONS};
     static const char *const names[] = {"ID", "STATE", "DUE", "PRIORITY", "ATTEMPTS"};
     static const char *const of_buried[] = {"ID",       "STATE", "DUE",         "PRIORITY",
@@ -289,12 +291,13 @@ static int list_run(struct cli *cli, int argc, char **argv)
                               .table = &table,
                               .row = list_row,
                               .print = cli_print_json};
-    const char *state = "delayed";
+    const char *state = "delayed", *order = "asc";
     bool labels = false;
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         switch (c) {
         case 'S': state = optarg; break;
         case 'L': labels = true; break;
+        case ORDER: order = optarg; break;
         case 'n': listing.left = cli_number(cli, "--limit", optarg, INT64_MAX); break;
         default: break;
         }
@@ -303,8 +306,11 @@ static int list_run(struct cli *cli, int argc, char **argv)
     if (strcmp(state, "delayed") != 0 && strcmp(state, "ready") != 0 &&
         strcmp(state, "reserved") != 0 && strcmp(state, "buried") != 0)
         cli_usage(cli, "--state is delayed, ready, reserved or buried");
+    if (strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
+        cli_usage(cli, "--order is asc or desc");
     struct buf query = {0};
-    buf_addf(&query, "/jobs?state=%s&%s", state, labels ? "properties=true&" : "");
+    buf_addf(&query, "/jobs?state=%s&%s%s", state, labels ? "properties=true&" : "",
+             strcmp(order, "desc") == 0 ? "order=desc&" : "");
     buf_add_char(&query, '\0');
     char *path = cli_target("/v1/topics/", argv[optind], query.at);
     bool buried = strcmp(state, "buried") == 0 && !labels;
@@ -333,6 +339,7 @@ const struct command command_list = {
     .help =
         "  -S, --state STATE    delayed, ready, reserved or buried (delayed)\n"
         "  -n, --limit N        at most so many (100)\n"
+        "      --order ORDER    asc, or desc: the last one first (asc)\n"
         "  -L, --labels         with biz key, subtopic and tags; with --json with all that\n"
         "                       was said of the job but its body\n"
         "\nBuried ones are shown with the code and time of their last failure; `later attempts`\n"
@@ -340,6 +347,7 @@ const struct command command_list = {
         "\nExit 1 if there is none. With --json, one job a line.\n"
         "\nExamples:\n"
         "  later list mail\n"
+        "  later list mail --order desc --limit 1\n"
         "  later list mail --state buried --limit 100000 --json | jq -r .id\n",
     .run = list_run,
 };

@@ -113,6 +113,7 @@ static bool read_page(struct far_visit *visit)
         .topic = asked->topic,
         .due_us = after.due_us,
         .seq = after.seq,
+        .backwards = after.backwards,
         .max = after.one ? 1 : max,
         .with_bodies = visit->cmd.kind == CMD_KICK_TOPIC, /* they are written again */
         .done = page_read,

@@ -78,7 +78,11 @@ static bool by_time(enum job_state state)
 static struct listing listing_of(const struct fanout *fanout)
 {
     return (struct listing){
-        .engine = CURSOR_REDIS, .state = (uint8_t)fanout->state, .topic = fanout->cmd.topic.topic};
+        .engine = CURSOR_REDIS,
+        .state = (uint8_t)fanout->state,
+        .backwards = fanout->cmd.topic.backwards,
+        .topic = fanout->cmd.topic.topic,
+    };
 }
 
 static void add_big_endian(struct buf *out, uint64_t number, unsigned bytes)
@@ -108,7 +112,7 @@ static void add_cursor_place(const struct fanout *fanout, uint32_t partition, st
         add_big_endian(out, (uint64_t)after->first, 8);
     }
     add_big_endian(out, after->seq, 8);
-    if (fanout->state == JOB_DELAYED)
+    if (fanout->state == JOB_DELAYED && !fanout->cmd.topic.backwards)
         buf_add_char(out, '\xff'); /* behind the rank that may follow */
 }
 
@@ -142,6 +146,7 @@ struct fanout *fanout_new(const struct script_space *space, const struct cmd *cm
     fanout->cmd = *cmd;
     fanout->cmd.topic.topic = arena_copy(&fanout->arena, cmd->topic.topic);
     fanout->state = cmd->topic.state;
+    fanout->cmd.topic.backwards = cmd->kind == CMD_LIST && cmd->topic.backwards;
     if (cmd->kind == CMD_KICK_TOPIC && fanout->state != JOB_DELAYED)
         fanout->state = JOB_BURIED; /* none there, and any will do: then the delayed ones */
     fanout->page_max = cmd->kind == CMD_PEEK ? 1 : least(cmd->topic.max, SCRIPT_HEADS_MAX);
@@ -199,7 +204,7 @@ static void ask_list(struct fanout *fanout, struct buf *out, const struct script
     bool peeks = fanout->cmd.kind == CMD_PEEK;
     bool leaves_out =
         fanout->goes_on && by_time(fanout->state); /* else nothing before the cursor comes */
-    script_begin(out, fanout->space, call, SCRIPT_LIST, 7);
+    script_begin(out, fanout->space, call, SCRIPT_LIST, 8);
     script_add(out, peeks ? BYTES("p") : BYTES("l"));
     add_state(out, fanout->state);
     script_add(out, cmd->topic);
@@ -207,6 +212,7 @@ static void ask_list(struct fanout *fanout, struct buf *out, const struct script
     script_add_i64(out, leaves_out ? fanout->after.first : -1);
     script_add_i64(out, leaves_out ? (int64_t)fanout->after.seq : 0);
     script_add_i64(out, least(fanout->page_max, HEADS_AT_ONCE));
+    script_add(out, cmd->backwards ? BYTES("r") : BYTES(""));
 }
 
 static void ask_sweep(struct fanout *fanout, struct buf *out, const struct script_call *call)
@@ -281,7 +287,7 @@ void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call
 
 /* ---- jobs ---- */
 
-static int order_of(const struct ordered *a, const struct ordered *b)
+static int compare(const struct ordered *a, const struct ordered *b)
 {
     if (a->first != b->first)
         return a->first < b->first ? -1 : 1;
@@ -290,6 +296,12 @@ static int order_of(const struct ordered *a, const struct ordered *b)
     if (a->view.ref.seq != b->view.ref.seq)
         return a->view.ref.seq < b->view.ref.seq ? -1 : 1;
     return 0;
+}
+
+/* On the page. */
+static int order_of(const struct fanout *fanout, const struct ordered *a, const struct ordered *b)
+{
+    return fanout->cmd.topic.backwards ? compare(b, a) : compare(a, b);
 }
 
 /*
@@ -333,7 +345,7 @@ static void offer(struct fanout *fanout, const struct script_head *head)
     uint32_t low = 0, high = fanout->job_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        int order = order_of(&ordered, &fanout->jobs[middle]);
+        int order = order_of(fanout, &ordered, &fanout->jobs[middle]);
         if (order == 0)
             return; /* seen already: it moved while the slices went by */
         if (order < 0)
@@ -351,16 +363,26 @@ static void offer(struct fanout *fanout, const struct script_head *head)
     fanout->job_count = least(fanout->job_count + 1, fanout->page_max);
 }
 
-/* How far a search in order of time has come: nothing before it is left. 0: that is not known. */
-static int64_t reached_us(const struct part *part)
+/* How far a search in order of time has come: nothing before it (backwards: after it) is left.
+   False: that is not known. */
+static bool read_reached(const struct part *part, int64_t *out_us)
 {
     struct bytes from = buf_bytes(&part->from);
     const char *space = from.len ? memchr(from.at, ' ', from.len) : NULL;
     uint64_t at_us;
     if (!space || !bytes_to_u64(bytes_of(from.at, (size_t)(space - from.at)), &at_us) ||
         at_us > (uint64_t)SCRIPT_FOREVER)
-        return 0;
-    return (int64_t)at_us;
+        return false;
+    *out_us = (int64_t)at_us;
+    return true;
+}
+
+/* Jobs of one instant come in any order. */
+static bool has_passed(const struct fanout *fanout, const struct part *part, int64_t at_us)
+{
+    int64_t reached_us;
+    return read_reached(part, &reached_us) &&
+           (fanout->cmd.topic.backwards ? reached_us < at_us : reached_us > at_us);
 }
 
 /* Could the partition's next slice bring a job that belongs on the page? `last` was its last. */
@@ -371,9 +393,8 @@ static bool matters(struct fanout *fanout, const struct part *part, const struct
     if (fanout->job_count < fanout->page_max)
         return true;
     const struct ordered *end = &fanout->jobs[fanout->page_max - 1];
-    bool before = by_time(fanout->state) /* jobs of one instant come in any order */
-                      ? reached_us(part) <= end->first
-                      : !last || order_of(last, end) < 0;
+    bool before = by_time(fanout->state) ? !has_passed(fanout, part, end->first)
+                                         : !last || order_of(fanout, last, end) < 0;
     fanout->more = fanout->more || !before;
     return before;
 }

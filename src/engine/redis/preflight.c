@@ -53,6 +53,7 @@ static const struct {
     {ALWAYS, {"ZRANGEBYSCORE", KEY, "1", "0"}},
     {ALWAYS, {"ZREM", KEY, ""}},
     {ALWAYS, {"ZREMRANGEBYLEX", KEY, "+", "-"}},
+    {ALWAYS, {"ZREVRANGEBYLEX", KEY, "-", "+"}},
     {ALWAYS, {"ZREVRANGEBYSCORE", KEY, "0", "1"}},
     {ALWAYS, {"ZSCORE", KEY, ""}},
 };

@@ -143,8 +143,8 @@ static bool bad_limit(const struct v1_call *v1)
 bool v1_refuse_cursor(struct problem *problem)
 {
     return api_refuse(problem, 400, "bad_parameter", "cursor",
-                      "this is not a cursor of this listing, from a page with the same topic and "
-                      "state: begin again without a cursor");
+                      "this is not a cursor of this listing, from a page with the same topic, "
+                      "state and order: begin again without a cursor");
 }
 
 /* Topics go on behind a name; where jobs go on only the engine knows. */
@@ -175,14 +175,19 @@ static bool read_parameter(const struct v1_call *v1, struct bytes name, struct b
         if (!wanted && !bytes_eq(value, BYTES("false")))
             return bad_parameter(v1, "properties", "this must be true or false");
         v1->call->kind = wanted ? CALL_LIST : CALL_CMD;
+    } else if (jobs && bytes_eq(name, BYTES("order"))) {
+        topic->backwards = bytes_eq(value, BYTES("desc"));
+        if (!topic->backwards && !bytes_eq(value, BYTES("asc")))
+            return bad_parameter(v1, "order", "this must be asc or desc");
     } else if (jobs && bytes_eq(name, BYTES("state"))) {
         if (!v1_read_state(value, &topic->state))
             return bad_parameter(v1, "state",
                                  "the state must be delayed, ready, reserved or buried");
     } else {
-        return api_refuse_name(v1->input.problem, name, "unknown_parameter",
-                               jobs ? "the parameters here are state, cursor, limit and properties"
-                                    : "the parameters here are cursor and limit");
+        return api_refuse_name(
+            v1->input.problem, name, "unknown_parameter",
+            jobs ? "the parameters here are state, order, cursor, limit and properties"
+                 : "the parameters here are cursor and limit");
     }
     return true;
 }

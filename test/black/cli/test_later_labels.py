@@ -50,6 +50,8 @@ def test_a_list_shows_them_if_it_is_asked(later, topic):
     assert [line.split()[-3:] for line in lines[1:]] == [[f"k{i}", "s", "[\"t\"]"] for i in range(3)]
     found = [json.loads(line) for line in later("list", topic, "-L", "--json").splitlines()]
     assert [job["biz_key"] for job in found] == ["k0", "k1", "k2"]
+    found = [json.loads(line) for line in later("list", topic, "-L", "--json", "--order", "desc").splitlines()]
+    assert [job["biz_key"] for job in found] == ["k2", "k1", "k0"]
 
 
 @pytest.mark.parametrize("option, value, field", [("--tag", "a,b", "tags"), ("--biz-key", "", "biz_key"),

@@ -350,6 +350,31 @@ def test_listing_pages_through_a_state_in_due_order(client, topic):
     assert dues == sorted(dues) and sorted(job["id"] for job in seen) == sorted(ids)
 
 
+@pytest.mark.parametrize("state", ["delayed", "ready", "reserved", "buried"])
+@pytest.mark.parametrize("limit", [1, 4, 100])
+def test_a_listing_goes_backwards(client, topic, state, limit):
+    """The same jobs as forwards, in the opposite order, page by page."""
+    ids = [client.push_id(topic, body=n, delay=f"{3600 + n % 7}s" if state == "delayed" else "0s")
+           for n in range(13)]
+    if state in ("reserved", "buried"):
+        taken = client.reserve_all(topic, 13)
+        for job in taken if state == "buried" else ():
+            assert client.job(job["id"], "bury", lease=job["lease"]).status in (200, 204)
+    listed = {}
+    for order in ("asc", "desc"):
+        listed[order], cursor = [], ""
+        while True:
+            page = client.get(f"/v1/topics/{topic}/jobs?state={state}&limit={limit}&order={order}"
+                              + cursor).json()
+            assert len(page["jobs"]) <= limit
+            listed[order] += [job["id"] for job in page["jobs"]]
+            if "cursor" not in page:
+                break
+            cursor = f"&cursor={page['cursor']}"
+    assert sorted(listed["asc"]) == sorted(ids)
+    assert listed["desc"] == listed["asc"][::-1]
+
+
 def test_a_cursor_of_another_listing_is_refused(client, topic):
     for name in (topic, f"{topic}-2"):
         for number in range(2):
@@ -363,12 +388,13 @@ def test_a_cursor_of_another_listing_is_refused(client, topic):
         answer = client.get(path + bad)
         problem(answer, 400, "bad_parameter")
         assert answer.json()["field"] == "cursor" and "begin again" in answer.json()["detail"], bad
-    for other in (f"{topic}-2/jobs?state=delayed", f"{topic}/jobs?state=reserved"):
+    for other in (f"{topic}-2/jobs?state=delayed", f"{topic}/jobs?state=reserved",
+                  f"{topic}/jobs?state=delayed&order=desc"):
         problem(client.get(f"/v1/topics/{other}&limit=1&cursor={cursor}"), 400, "bad_parameter")
 
 
 @pytest.mark.parametrize("query", ["state=lost", "cursor=!!", "limit=0", "limit=x", "limit=-1",
-                                   "state=delayed&colour=red"])
+                                   "state=delayed&colour=red", "order=down"])
 def test_a_bad_listing_is_refused(client, topic, query):
     client.push_id(topic, body="x")
     problem(client.get(f"/v1/topics/{topic}/jobs?{query}"), 400)

@@ -60,6 +60,12 @@ def test_far_jobs_are_found_changed_and_listed_and_survive_kill_9(laterd):
                 break
             cursor = f"&cursor={following}"
         assert len(seen) == len(set(seen)) and set(seen) == set(bodies) - {"job-4"}
+        backwards, cursor = [], ""
+        while cursor is not None:
+            page = client.get(f"/v1/topics/t/jobs?order=desc&limit=400{cursor}").json()
+            backwards += [job["id"] for job in page["jobs"]]
+            cursor = f"&cursor={page['cursor']}" if "cursor" in page else None
+        assert backwards == seen[::-1]
         assert client.job("job-1", method="GET").status == 404
         assert client.job("job-3", method="GET").json()["body"] == "another"
         taken = client.reserve("t", most=5)

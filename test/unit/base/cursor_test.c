@@ -31,6 +31,7 @@ static void a_cursor_is_of_one_listing(void **state)
     const struct listing others[] = {
         {.engine = CURSOR_REDIS, .state = 2, .topic = BYTES("topic")},
         {.engine = CURSOR_EMBEDDED, .state = 1, .topic = BYTES("topic")},
+        {.engine = CURSOR_EMBEDDED, .state = 2, .backwards = true, .topic = BYTES("topic")},
         {.engine = CURSOR_EMBEDDED, .state = 2, .topic = BYTES("topik")},
         {.engine = CURSOR_EMBEDDED, .state = 2, .topic = BYTES("topics")},
         {.engine = CURSOR_EMBEDDED, .state = 2, .topic = BYTES("topi")},

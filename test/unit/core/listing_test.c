@@ -90,6 +90,25 @@ static void the_last_page_has_no_cursor(void **state)
     assert_int_equal(bed.reply.cursor.len, 0);
 }
 
+static void pages_go_backwards_from_the_last_job(void **state)
+{
+    struct cmd_topic page = {
+        .topic = BYTES("t"), .max = 2, .state = JOB_DELAYED, .backwards = true};
+    static const uint64_t firsts[] = {5, 3, 1};
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        push("t", START + SECOND); /* of one instant: the highest number is the last */
+    for (int i = 0; i < 2; i++)
+        push("t", START + 2 * SECOND);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(list(page), 0);
+        assert_int_equal(bed.reply.count, i < 2 ? 2 : 1);
+        assert_int_equal(bed.first.ref.seq, firsts[i]);
+        assert_int_equal(bed.reply.cursor.len, i < 2 ? CURSOR_BYTES : 0);
+        page.cursor = bed.reply.cursor;
+    }
+}
+
 static void assert_refused(struct cmd_topic page)
 {
     assert_int_equal(list(page), 0);
@@ -118,6 +137,9 @@ static void a_cursor_of_another_listing_is_refused(void **state)
     other.state = JOB_BURIED;
     assert_refused(other);
     other = page;
+    other.backwards = true;
+    assert_refused(other);
+    other = page;
     other.cursor.len--;
     assert_refused(other);
     cursor[9] ^= 1;
@@ -133,6 +155,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_long_listing_is_read_in_slices_and_can_be_cancelled,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(the_last_page_has_no_cursor, setup, teardown),
+        cmocka_unit_test_setup_teardown(pages_go_backwards_from_the_last_job, setup, teardown),
         cmocka_unit_test_setup_teardown(a_cursor_of_another_listing_is_refused, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

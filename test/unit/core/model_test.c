@@ -209,6 +209,11 @@ static void step_clear(void)
     MUST(life->reply.count == count && !life->reply.more);
 }
 
+static bool is_earlier(int64_t a_us, uint64_t a_seq, int64_t b_us, uint64_t b_seq)
+{
+    return a_us != b_us ? a_us < b_us : a_seq < b_seq;
+}
+
 /* Two pages of a listing hold what the model has, in order. */
 static void step_list(void)
 {
@@ -216,9 +221,11 @@ static void step_list(void)
     struct cmd cmd = {.kind = CMD_LIST,
                       .topic = {.topic = topic_name(topic),
                                 .max = 1 + (uint32_t)below(20),
+                                .backwards = below(3) == 0,
                                 .state = (enum job_state)(1 + below(JOB_STATES - 1))}};
-    int64_t due_us = INT64_MIN;
-    uint64_t seq = 0;
+    bool back = cmd.topic.backwards;
+    int64_t due_us = back ? INT64_MAX : INT64_MIN;
+    uint64_t seq = back ? UINT64_MAX : 0;
     bool more = true;
     for (int page = 0; page < 2 && more; page++) {
         if (apply(&cmd) == ERR_NOT_FOUND)
@@ -227,9 +234,11 @@ static void step_list(void)
             uint64_t next = 0;
             for (uint64_t i = 1; i < life->seq_next; i++) {
                 const struct model_job *job = &life->jobs[i], *best = &life->jobs[next];
-                bool after = job->due_us > due_us || (job->due_us == due_us && i > seq);
-                if (job->state == cmd.topic.state && job->topic == topic && after &&
-                    (!next || job->due_us < best->due_us))
+                bool after = back ? is_earlier(job->due_us, i, due_us, seq)
+                                  : is_earlier(due_us, seq, job->due_us, i);
+                bool better = !next || (back ? is_earlier(best->due_us, next, job->due_us, i)
+                                             : is_earlier(job->due_us, i, best->due_us, next));
+                if (job->state == cmd.topic.state && job->topic == topic && after && better)
                     next = i;
             }
             more = next != 0;

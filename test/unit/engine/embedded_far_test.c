@@ -490,19 +490,21 @@ static int64_t first_due_of_t(void)
     return first_us;
 }
 
-/* All pages of a listing, far and near: each job once, in order of due time. */
-static unsigned list_all(uint32_t max)
+/* All pages of a listing, far and near: each job once, in order of due time, or backwards. */
+static unsigned list_in_order(uint32_t max, bool backwards)
 {
     bool seen[2 * JOBS + 100] = {0};
-    struct cmd cmd = {.kind = CMD_LIST,
-                      .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = max}};
-    int64_t last_us = 0;
+    struct cmd cmd = {
+        .kind = CMD_LIST,
+        .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .backwards = backwards, .max = max}};
+    int64_t last_us = backwards ? INT64_MAX : 0;
     unsigned shown = 0;
     for (int page = 0; page < 2 * JOBS; page++) {
         assert_int_equal(ask(&cmd), OK);
         assert_true(bed.answer.reply.count <= max);
         if (bed.answer.reply.count) {
-            assert_true(bed.answer.job.due_us >= last_us);
+            int64_t due_us = bed.answer.job.due_us;
+            assert_true(backwards ? due_us <= last_us : due_us >= last_us);
             last_us = bed.answer.job.due_us;
         }
         for (uint32_t i = 0; i < bed.answer.reply.count; i++) {
@@ -518,6 +520,13 @@ static unsigned list_all(uint32_t max)
     }
     fail_msg("the listing does not end");
     return 0;
+}
+
+static unsigned list_all(uint32_t max)
+{
+    unsigned shown = list_in_order(max, false);
+    assert_int_equal(list_in_order(max, true), shown);
+    return shown;
 }
 
 static void a_listing_shows_far_and_near_jobs_once_each_in_order(void **state)

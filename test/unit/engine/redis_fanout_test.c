@@ -52,14 +52,21 @@ static void a_page_holds_the_soonest_of_all_partitions(void **state)
     fanout_free(fanout);
 }
 
-/* Where a page of jobs in that state begins, in partition 0, behind the job 7 at 5 and 6. */
-static void assert_begins(enum job_state state, struct bytes place, struct bytes after)
+/* Where a page of jobs in that state begins, in partition 0, behind (backwards: before) the job 7
+   at 5 and 6. */
+static void assert_begins(enum job_state state, bool backwards, struct bytes place,
+                          struct bytes after)
 {
     struct listing listing = listing_of(state);
+    listing.backwards = backwards;
     char room[CURSOR_BYTES];
     struct bytes cursor = cursor_write(&listing, &(struct cursor){5, 6, 7}, room);
     struct cmd cmd = {.kind = CMD_LIST,
-                      .topic = {.topic = BYTES("t"), .state = state, .max = 3, .cursor = cursor}};
+                      .topic = {.topic = BYTES("t"),
+                                .state = state,
+                                .backwards = backwards,
+                                .max = 3,
+                                .cursor = cursor}};
     struct fanout *fanout = fanout_new(&space, &cmd);
     memset(room, 0, sizeof(room)); /* it was borrowed */
     struct buf out = {0};
@@ -67,6 +74,7 @@ static void assert_begins(enum job_state state, struct bytes place, struct bytes
     struct args args = args_of(&out);
     assert_bytes(argv(&args, 5), place);
     assert_bytes(argv(&args, 6), after);
+    assert_bytes(argv(&args, 9), backwards ? BYTES("r") : BYTES(""));
     buf_fini(&out);
     struct bytes none[] = {BYTES(""), BYTES("")};
     assert_int_equal(fanout_take(fanout, 0, none, 2), ERR_CORRUPT); /* it ends here */
@@ -76,11 +84,15 @@ static void assert_begins(enum job_state state, struct bytes place, struct bytes
 static void a_page_begins_in_the_place_where_the_last_one_ended(void **state)
 {
     (void)state;
-    assert_begins(JOB_DELAYED, BYTES("w\1t\0\0\0\0\0\0\0\5\0\0\0\6\0\0\0\0\0\0\0\7\xff"),
+    assert_begins(JOB_DELAYED, false, BYTES("w\1t\0\0\0\0\0\0\0\5\0\0\0\6\0\0\0\0\0\0\0\7\xff"),
                   BYTES("-1"));
-    assert_begins(JOB_RESERVED, BYTES("5 "), BYTES("5"));
-    assert_begins(JOB_READY, BYTES("r\1t\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0\7"), BYTES("-1"));
-    assert_begins(JOB_BURIED, BYTES("b\1t\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0\7"), BYTES("-1"));
+    assert_begins(JOB_DELAYED, true, BYTES("w\1t\0\0\0\0\0\0\0\5\0\0\0\6\0\0\0\0\0\0\0\7"),
+                  BYTES("-1"));
+    assert_begins(JOB_RESERVED, false, BYTES("5 "), BYTES("5"));
+    assert_begins(JOB_RESERVED, true, BYTES("5 "), BYTES("5"));
+    assert_begins(JOB_READY, false, BYTES("r\1t\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0\7"),
+                  BYTES("-1"));
+    assert_begins(JOB_BURIED, true, BYTES("b\1t\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0\7"), BYTES("-1"));
 }
 
 static void assert_refused(struct bytes cursor)

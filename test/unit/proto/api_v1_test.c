@@ -358,6 +358,11 @@ static void lists_have_cursors(void **state)
     assert_int_equal(call.cmd.topic.state, JOB_BURIED);
     assert_true(bytes_eq(call.cmd.topic.cursor, BYTES("\xfb\xff\0\1")));
     assert_int_equal(call.cmd.topic.max, 3);
+    assert_false(call.cmd.topic.backwards);
+    assert_true(v1(HTTP_M_GET, "/v1/topics/t/jobs?order=desc", NULL).cmd.topic.backwards);
+    assert_false(v1(HTTP_M_GET, "/v1/topics/t/jobs?order=asc", NULL).cmd.topic.backwards);
+    assert_int_equal(v1(HTTP_M_GET, "/v1/topics/t/jobs?order=down", NULL).kind, CALL_PROBLEM);
+    assert_int_equal(v1(HTTP_M_GET, "/v1/topics?order=desc", NULL).kind, CALL_PROBLEM);
     struct reply reply = {.kind = CMD_LIST, .cursor = BYTES("\xfb\xff\0\2")};
     assert_string_equal(answer(&call, &reply), "{\"jobs\":[],\"cursor\":\"-_8AAg\"}");
     reply.cursor.len = 0;

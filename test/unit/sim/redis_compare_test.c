@@ -274,7 +274,11 @@ static void ask_reserve(struct pair *pair)
 static struct bytes any_cursor(struct pair *pair, const struct cmd_topic *cmd, char *room)
 {
     struct listing listing = {
-        .engine = CURSOR_REDIS, .state = (uint8_t)cmd->state, .topic = cmd->topic};
+        .engine = CURSOR_REDIS,
+        .state = (uint8_t)cmd->state,
+        .backwards = cmd->backwards,
+        .topic = cmd->topic,
+    };
     int64_t at_us = pair->now_us + (int64_t)below(pair, SECOND_US);
     struct cursor cursor = {.first = cmd->state == JOB_READY ? (int64_t)below(pair, 2000) : at_us,
                             .second = cmd->state == JOB_READY ? at_us : 0,
@@ -294,6 +298,7 @@ static void ask_topics(struct pair *pair)
                            .stats = chance(pair, 200),
                            .in_use = chance(pair, 300),
                            .must_exist = chance(pair, 300),
+                           .backwards = cmd.kind == CMD_LIST && chance(pair, 400),
                            .state = (enum job_state)(1 + below(pair, 4)),
                            .pause_until_us = pair->now_us + (int64_t)below(pair, SECOND_US)};
     const struct script_space *from = &pair->space[below(pair, 2)];
@@ -388,6 +393,10 @@ static const char *const plain[][10] = {
     {"ZRANGEBYLEX", "z", "a", "+"},
     {"ZRANGEBYLEX", "lex", "[a", "(c", "LIMIT", "1", "1"},
     {"ZADD", "lex", "0", "a", "0", "b", "0", "bb", "0", "c"},
+    {"ZREVRANGEBYLEX", "lex", "+", "-"},
+    {"ZREVRANGEBYLEX", "lex", "(c", "[a", "LIMIT", "1", "5"},
+    {"ZREVRANGEBYLEX", "lex", "[bb", "(b"},
+    {"ZREVRANGEBYLEX", "lex", "c", "-"},
     {"ZREMRANGEBYLEX", "lex", "[b", "(bb"},
     {"ZREMRANGEBYLEX", "lex", "b", "+"},
     {"ZLEXCOUNT", "lex", "(a", "[c"},

@@ -259,56 +259,55 @@ static void a_page_looks_at_a_portion_of_the_slices_in_a_turn(void **state)
     assert_true(many_turns.count < MANY / PORTION + 50);
 }
 
-/* More blocks are read for a page than are remembered at a time. */
-static void a_page_goes_on_when_what_it_remembers_is_read(void **state)
+/* All pages of so many jobs: returns how many jobs they had, in order. */
+static uint64_t read_pages(struct model *model, bool backwards, uint32_t max, struct turns *turns)
+{
+    bool ended = false, more = true;
+    uint64_t seen = 0;
+    struct far_page page = {.topic = BYTES("topic"),
+                            .due_us = backwards ? INT64_MAX : INT64_MIN,
+                            .seq = backwards ? UINT64_MAX : 0,
+                            .backwards = backwards,
+                            .max = max,
+                            .done = page_ended,
+                            .owner = &ended};
+    while (more) {
+        ended = false;
+        store_far_page(model->store, &page);
+        while (!ended)
+            turn(model, turns);
+        assert_int_equal(page.err, OK);
+        for (uint32_t i = 0; i < page.count; i++, seen++) {
+            const struct job_now *job = &page.events[i].job;
+            assert_true(backwards ? job->due_us <= page.due_us : job->due_us >= page.due_us);
+            page.due_us = job->due_us;
+            page.seq = job->seq;
+        }
+        more = page.more;
+        store_far_page_end(model->store, &page);
+    }
+    return seen;
+}
+
+/* For the large page more blocks are read than are remembered at a time. */
+static void pages_of_slices_that_overlap_have_each_job_once(void **state)
 {
     enum { SLICES = 200 };
+    static const uint32_t sizes[] = {50, SLICES * JOBS + 1};
     (void)state;
-    for (int backwards = 0; backwards < 2; backwards++) {
-        struct model model;
-        struct turns turns = {0};
-        bool ended = false;
-        model_init(&model, 2);
-        model_use_slices(&model);
-        model.options.checkpoint_bytes = UINT64_C(1) << 40;
-        model.options.segment_bytes = UINT64_C(1) << 20;
-        assert_int_equal(model_open(&model), OK);
-        for (int i = 0; i < SLICES; i++) /* each overlaps with some others */
-            (void)add_slice(&model, DAY_US + (i * 7 % SLICES) * INT64_C(100000000));
-        struct far_page page = {.topic = BYTES("topic"),
-                                .due_us = backwards ? INT64_MAX : INT64_MIN,
-                                .seq = backwards ? UINT64_MAX : 0,
-                                .backwards = backwards,
-                                .max = SLICES * JOBS + 1,
-                                .done = page_ended,
-                                .owner = &ended};
-        store_far_page(model.store, &page);
-        uint64_t seen = 0;
-        int64_t due_us = page.due_us;
-        uint64_t seq = page.seq;
-        for (;;) {
-            while (!ended)
-                turn(&model, &turns);
-            assert_int_equal(page.err, OK);
-            for (uint32_t i = 0; i < page.count; i++, seen++) {
-                const struct job_now *job = &page.events[i].job;
-                assert_true(backwards ? job->due_us <= due_us : job->due_us >= due_us);
-                due_us = job->due_us;
-                seq = job->seq;
-            }
-            bool more = page.more;
-            store_far_page_end(model.store, &page);
-            if (!more)
-                break;
-            ended = false;
-            page.due_us = due_us;
-            page.seq = seq;
-            store_far_page(model.store, &page);
-        }
-        assert_int_equal(seen, SLICES * JOBS);
-        assert_true(turns.steps_max <= PORTION + SURVEY + DEPTH);
-        model_fini(&model);
-    }
+    struct model model;
+    struct turns turns = {0};
+    model_init(&model, 2);
+    model_use_slices(&model);
+    model.options.checkpoint_bytes = UINT64_C(1) << 40;
+    model.options.segment_bytes = UINT64_C(1) << 20;
+    assert_int_equal(model_open(&model), OK);
+    for (int i = 0; i < SLICES; i++)
+        (void)add_slice(&model, DAY_US + (i * 7 % SLICES) * INT64_C(100000000));
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(read_pages(&model, i % 2, sizes[i / 2], &turns), SLICES * JOBS);
+    assert_true(turns.steps_max <= PORTION + SURVEY + DEPTH);
+    model_fini(&model);
 }
 
 /* ---- how many are due ---- */
@@ -338,7 +337,7 @@ int main(void)
         cmocka_unit_test(loading_costs_a_turn_no_more_with_ten_thousand_slices),
         cmocka_unit_test(emptying_costs_a_turn_no_more_with_ten_thousand_slices),
         cmocka_unit_test(a_page_looks_at_a_portion_of_the_slices_in_a_turn),
-        cmocka_unit_test(a_page_goes_on_when_what_it_remembers_is_read),
+        cmocka_unit_test(pages_of_slices_that_overlap_have_each_job_once),
         cmocka_unit_test(jobs_that_are_due_are_counted_by_a_survey),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 -- Goes through a topic's jobs in one state, a bounded slice a call. Put before list and sweep.
 -- ARGV: 3 state (1 delayed, 2 ready, 3 reserved, 4 buried), 4 topic, 5 where to go on ('' = from
--- the start).
+-- the start; backwards: from the end).
 local SLICE = 600 -- places looked at in one call
 local state, topic = tonumber(ARGV[3]), ARGV[4]
 local key = char(#topic) .. topic
@@ -33,6 +33,36 @@ local function rank_behind(from)
     return low
 end
 
+-- How many come before this place, whose time alone comes before all or (backwards) behind all of that time.
+local function rank_before(from)
+    local at, seen = string.match(from, '^(%S+) (.*)$')
+    if not at then return call('ZCOUNT', reserved, '-inf', '+inf') end
+    local high = call('ZCOUNT', reserved, '-inf', at)
+    local low = seen == '' and high or call('ZCOUNT', reserved, '-inf', '(' .. at)
+    while low < high do
+        local middle = math.floor((low + high) / 2)
+        if comes_after(seen, call('ZRANGE', reserved, middle, middle)[1]) then
+            low = middle + 1
+        else
+            high = middle
+        end
+    end
+    return low
+end
+
+local function by_time_backwards(from, visit)
+    local rank = rank_before(from)
+    if rank == 0 then return false, from end
+    local found = call('ZRANGE', reserved, math.max(rank - SLICE, 0), rank - 1, 'WITHSCORES')
+    for i = #found - 1, 1, -2 do
+        if sub(found[i], 1, #key) == key and not visit(sub(found[i], -8), found[i], found[i + 1]) then
+            return true, from
+        end
+        from = found[i + 1] .. ' ' .. found[i]
+    end
+    return rank > SLICE, from
+end
+
 -- The reserved are in order of time, other topics' between them.
 local function by_time(from, visit)
     local rank = rank_behind(from)
@@ -49,9 +79,11 @@ local function by_time(from, visit)
 end
 
 -- All others of a topic lie together; the place to go on at is the last one.
-local function by_place(letter, from, visit)
-    local found = call('ZRANGEBYLEX', order, from == '' and '[' .. letter .. key or '(' .. from,
-        '(' .. letter .. key .. string.rep('\255', 21), 'LIMIT', 0, SLICE)
+local function by_place(letter, from, visit, backwards)
+    local first, past = '[' .. letter .. key, '(' .. letter .. key .. string.rep('\255', 21)
+    local found = backwards
+        and call('ZREVRANGEBYLEX', order, from == '' and past or '(' .. from, first, 'LIMIT', 0, SLICE)
+        or call('ZRANGEBYLEX', order, from == '' and first or '(' .. from, past, 'LIMIT', 0, SLICE)
     for i = 1, #found do
         local name = letter == 'w' and sub(found[i], #key + 14, #key + 21) or sub(found[i], -8)
         if not visit(name, found[i]) then return true, from end
@@ -62,7 +94,7 @@ end
 
 -- visit(name, member, score) says whether it took the job, else the walk ends before it. It may move the job.
 -- Returns whether there may be more, and where to go on.
-local function walk(visit)
-    if state == 3 then return by_time(ARGV[5], visit) end
-    return by_place(sub('wr-b', state, state), ARGV[5], visit)
+local function walk(visit, backwards)
+    if state == 3 then return (backwards and by_time_backwards or by_time)(ARGV[5], visit) end
+    return by_place(sub('wr-b', state, state), ARGV[5], visit, backwards)
 end
