@@ -130,7 +130,7 @@ def test_a_clean_stop_is_taken_over_at_once(member):
     assert leader.wait() == 0
     ended = time.monotonic()
     until(lambda: serves(waits), 5)
-    soon(time.monotonic() - ended, 0.4)  # 0.2 s on a machine with nothing else to do
+    soon(time.monotonic() - ended, 0.2)  # 0.03 s on a machine with nothing else to do
 
 
 def test_a_stopped_leader_hands_out_and_acknowledges_nothing_when_it_wakes(member):
