@@ -94,6 +94,10 @@ struct cmd_push {
     int64_t created_us; /* when it was made there, not after now; 0: it is new, and made now */
     uint16_t reserves;  /* attempts it had there, … */
     uint16_t failures;  /* … and those that count against its schedule */
+    /* Not 0: it is brought by this restore of a shared engine, which leaves it out, with
+       ERR_NOT_FOUND, if a job of that id has ended since the restore began; ERR_STALE_LEASE: the
+       restore has ended, and nobody knows. */
+    uint64_t restore;
     enum body_kind body_kind;
     struct bytes content_type; /* may be empty */
     struct bytes body;

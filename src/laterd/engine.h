@@ -13,6 +13,7 @@
 struct fence;
 struct member;
 struct redis_engine;
+struct restore;
 struct journal_maker;
 struct tls;
 
@@ -28,6 +29,7 @@ struct laterd_engine {
     struct os_loop *loop;      /* that watches it: see engine_watch() */
     struct embedded *embedded; /* this, or: */
     struct redis_engine *redis;
+    char label[96];                /* of that: by which people know this daemon */
     struct journal_maker *journal; /* set before engine_open(): the Redis engine's; or NULL */
     struct tls *tls;               /* of connections to Redis; NULL: none */
     const struct member *member;   /* with an election, set before engine_open(): fences the disk */
@@ -77,5 +79,7 @@ int engine_redis_open(const struct command_line *line, const struct platform *pl
                       struct laterd_engine *engine) MUST_USE;
 void engine_redis_close(struct redis_engine *redis);
 struct engine *engine_redis_port(struct redis_engine *redis);
+/* NULL: this daemon writes no journal. */
+struct restore *engine_redis_restore(struct redis_engine *redis);
 
 #endif

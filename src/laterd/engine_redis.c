@@ -1,6 +1,7 @@
 /* The Redis engine's part of engine.h; with REDIS=0, the refusal of that engine. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "laterd/complain.h"
 #include "laterd/engine.h"
@@ -29,6 +30,12 @@ void engine_redis_close(struct redis_engine *redis)
 }
 
 struct engine *engine_redis_port(struct redis_engine *redis)
+{
+    (void)redis;
+    return NULL;
+}
+
+struct restore *engine_redis_restore(struct redis_engine *redis)
 {
     (void)redis;
     return NULL;
@@ -76,12 +83,15 @@ int engine_redis_open(const struct command_line *line, const struct platform *pl
     struct redis_options options;
     struct redis_error error = {.text = ""};
     enum err err = assemble_redis(&line->config, platform, &options, &error);
+    (void)snprintf(engine->label, sizeof(engine->label), "%s, process %d", platform->host,
+                   (int)getpid());
     if (!err && options.url.tls)
         err = make_tls(&line->config, &engine->tls, &error);
     if (!err) {
         take_passwords(&options);
         options.tls = engine->tls;
         options.journal = engine->journal;
+        options.label = engine->label;
         err = redis_engine_open(&options, &engine->redis, &error);
     }
     if (!err)
@@ -98,6 +108,11 @@ void engine_redis_close(struct redis_engine *redis)
 struct engine *engine_redis_port(struct redis_engine *redis)
 {
     return redis_engine_port(redis);
+}
+
+struct restore *engine_redis_restore(struct redis_engine *redis)
+{
+    return redis_engine_restore(redis);
 }
 
 #endif

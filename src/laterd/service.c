@@ -48,7 +48,8 @@ static void make_server(struct service *service)
 {
     struct server_options options = server_options(service);
     engine_offer(&service->engine, &options);
-    options.restore = laterd_journal_restore(&service->line->journal);
+    options.restore = service->engine.redis ? engine_redis_restore(service->engine.redis)
+                                            : laterd_journal_restore(&service->line->journal);
     service->server = server_new(&options);
 }
 

@@ -117,7 +117,8 @@ struct journal {
     void (*changed)(struct journal *journal); /* the status has */
     /* The batch that has all changes so far. */
     uint64_t (*newest)(const struct journal *journal);
-    /* Is the job of that number there? A far one may be taken for there though it is not. */
+    /* Is the job of that number there? A far one may be taken for there though it is not. NULL:
+       that cannot be said at once (restore_row::seq). */
     bool (*lives)(const struct journal *journal, uint64_t seq);
     void *user; /* of these */
     /* Set by the journal: it reads rows back, and must not give back what ends meanwhile. */
@@ -131,7 +132,7 @@ struct journal_maker {
 
 /* ---- the plugin ---- */
 
-enum { JOURNAL_PLUGIN_ABI = 2 };
+enum { JOURNAL_PLUGIN_ABI = 3 };
 #define JOURNAL_PLUGIN_SYMBOL "laterd_journal_plugin"
 
 /* [journal]. Strings are good for as long as the process runs. */

@@ -23,6 +23,9 @@ enum restore_end { RESTORE_LIVES, RESTORE_FINISHED, RESTORE_DELETED };
 struct restore_row {
     struct cmd_push push; /* all but if_exists and brief, which the server sets */
     enum restore_end end;
+    /* Of a job that this very queue named by its number: if it lives, or has ended since, the row
+       is to be left out. Only where journal::lives is not there to ask; else 0. */
+    uint64_t seq;
 };
 
 struct restore_run; /* one query under way, the implementation's */
@@ -39,9 +42,10 @@ struct restore {
 };
 
 struct restore_verbs {
-    /* ERR_AGAIN: not now, *out_why says so (a clause for people, good until the next call): its
-       database is away, or as many queries are under way as it takes. One more than one should do:
-       deletes ask for single jobs while a restore goes on. */
+    /* ERR_NOT_LEADER: another process reads, *out_why says which one. ERR_AGAIN: not now, *out_why
+       says so (a clause for people, good until the next call): its database is away, or as many
+       queries are under way as it takes. One more than one should do: deletes ask for single jobs
+       while a restore goes on. */
     enum err (*begin)(struct restore *restore, const struct restore_query *query,
                       struct restore_reader *reader, struct restore_run **out_run,
                       const char **out_why);

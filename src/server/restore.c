@@ -35,7 +35,7 @@ struct restoring {
     int64_t begun_us, logged_us;
     enum restore_end end; /* of the row that a lookup found */
     enum err err;         /* why it failed */
-    char why[160];
+    char why[256];
     struct list pushes; // restore_push::place
     size_t id_len;
     char id[ID_ROOM]; /* of a single one */
@@ -171,6 +171,10 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     if (reply->err == OK) {
         restoring->kept += reply->kept;
         restoring->created += !reply->kept;
+    } else if (reply->err == ERR_NOT_FOUND) {
+        restoring->rows--; /* it has ended meanwhile */
+    } else if (reply->err == ERR_STALE_LEASE) {
+        fail(restoring, reply->err, "the queue does not know of it any more: begin again");
     } else if (is_for_all(reply->err)) {
         fail(restoring, reply->err, err_text(reply->err));
     } else if (restoring->refused++ < NAMED_MAX) {
@@ -300,8 +304,8 @@ static struct restoring *restoring_new(struct request *request, struct bytes id)
     return restoring;
 }
 
-/* False: it cannot begin; *out_why says why not. Then it is freed. */
-static bool begin_query(struct restoring *restoring, bool leave_past, const char **out_why)
+/* Not OK: it cannot begin; *out_why says why not. Then it is freed. */
+static enum err begin_query(struct restoring *restoring, bool leave_past, const char **out_why)
 {
     struct server *server = restoring->server;
     struct restore *restore = server->options.restore;
@@ -311,10 +315,10 @@ static bool begin_query(struct restoring *restoring, bool leave_past, const char
     enum err err =
         restore->verbs->begin(restore, &query, &restoring->reader, &restoring->run, out_why);
     if (!err)
-        return true;
+        return OK;
     restoring->run = NULL;
     restoring_free(restoring);
-    return false;
+    return err;
 }
 
 static bool is_under_way(const struct server *server)
@@ -345,7 +349,10 @@ void restore_begin(struct request *request, const struct api_restore *query)
         return;
     }
     struct restoring *restoring = restoring_new(request, query->id);
-    if (!begin_query(restoring, query->leave_past, &why))
+    enum err err = begin_query(restoring, query->leave_past, &why);
+    if (err == ERR_NOT_LEADER)
+        refuse(request, 409, "journal_elsewhere", bytes_str(why));
+    else if (err)
         refuse(request, 503, "journal_down", bytes_str(why));
 }
 
@@ -356,7 +363,7 @@ static void deleted(struct ticket *ticket, const struct reply *reply)
     struct request *request = LIST_ENTRY(ticket, struct request, pending.ticket);
     struct restoring *restoring = request->restoring;
     const char *why;
-    if (reply->err == ERR_NOT_FOUND && begin_query(restoring, false, &why))
+    if (reply->err == ERR_NOT_FOUND && begin_query(restoring, false, &why) == OK)
         return;
     if (reply->err != ERR_NOT_FOUND)
         restoring_free(restoring);

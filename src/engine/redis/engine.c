@@ -419,6 +419,7 @@ static void make_owners(struct redis_engine *redis)
                                                       .calls = &redis->calls,
                                                       .loop = redis->options.loop,
                                                       .maker = redis->options.journal,
+                                                      .label = redis->options.label,
                                                       .given_up = journal_given_up,
                                                       .owner = redis});
     redis_requeue_init(&redis->requeue, &(struct redis_requeue_options){.space = &redis->space,
@@ -651,4 +652,9 @@ void redis_engine_close(struct redis_engine *redis)
 struct engine *redis_engine_port(struct redis_engine *redis)
 {
     return &redis->engine;
+}
+
+struct restore *redis_engine_restore(struct redis_engine *redis)
+{
+    return redis_journal_restore(&redis->journal);
 }

@@ -83,6 +83,7 @@ static void close_journal(struct redis_journal_feed *feed)
     feed->joined = feed->broken = false;
     feed->held_bytes = 0;
     forget_given(feed);
+    redis_restore_closed(&feed->restore);
 }
 
 static void stop(struct redis_journal_feed *feed, const struct feed_stream *stream, const char *why)
@@ -160,9 +161,21 @@ static void open_journal(struct redis_journal_feed *feed)
     journal->user = feed;
     journal->changed = status_changed;
     journal->verbs->begin(journal, &begin);
+    redis_restore_opened(&feed->restore);
 }
 
 /* ---- the lease ---- */
+
+/* What another daemon calls itself, for people. */
+static void take_leader(struct redis_journal_feed *feed, struct bytes label)
+{
+    size_t len = label.len < sizeof(feed->leader) ? label.len : sizeof(feed->leader) - 1;
+    if (!bytes_is_utf8(label))
+        len = 0;
+    if (len)
+        memcpy(feed->leader, label.at, len);
+    feed->leader[len] = '\0';
+}
 
 static void lease_answered(void *owner, struct script_request *call, enum err err,
                            const struct bytes *parts, uint32_t count)
@@ -173,8 +186,9 @@ static void lease_answered(void *owner, struct script_request *call, enum err er
     (void)call;
     feed->lease_asked = false;
     if (err || feed->leaving || script_read_answer(feed->options.space, &said, &answer) ||
-        answer.err || count != 2 || parts[1].len != JOURNAL_STORE_BYTES)
+        answer.err || count != 3 || parts[1].len != JOURNAL_STORE_BYTES)
         return;
+    take_leader(feed, parts[2]);
     bool same = memcmp(feed->identity, parts[1].at, JOURNAL_STORE_BYTES) == 0;
     memcpy(feed->identity, parts[1].at, JOURNAL_STORE_BYTES);
     if (!same)
@@ -190,7 +204,8 @@ static void ask_lease(struct redis_journal_feed *feed, int64_t span_us)
         return;
     struct script_request *call = script_requests_new_unkept(feed->options.calls, 0);
     script_ask_journal_lease(&call->request, feed->options.space, &call->id, span_us,
-                             bytes_of((const char *)identity, sizeof(identity)));
+                             bytes_of((const char *)identity, sizeof(identity)),
+                             bytes_str(feed->options.label));
     feed->lease_asked = true;
     feed->lease_asked_us = now_of(feed);
     script_requests_send(call, feed, lease_answered);
@@ -414,6 +429,7 @@ static void tick(struct timer *timer)
     look_at_lease(feed);
     for (uint32_t i = 0; feed->journal && i < feed->options.space->partitions; i++)
         look_at_stream(&feed->streams[i]);
+    redis_restore_look(&feed->restore);
     loop_arm(feed->options.loop, &feed->tick, now_of(feed) + TICK_US);
 }
 
@@ -422,6 +438,9 @@ static void tick(struct timer *timer)
 void redis_journal_init(struct redis_journal_feed *feed, const struct journal_feed_options *options)
 {
     *feed = (struct redis_journal_feed){.options = *options, .tick.expired = tick};
+    if (!feed->options.label)
+        feed->options.label = "";
+    redis_restore_init(&feed->restore, feed);
 }
 
 void redis_journal_start(struct redis_journal_feed *feed)
@@ -433,6 +452,7 @@ void redis_journal_start(struct redis_journal_feed *feed)
     for (uint32_t i = 0; i < count; i++)
         feed->streams[i] =
             (struct feed_stream){.feed = feed, .partition = i, .at_once = ENTRIES_FIRST};
+    redis_restore_start(&feed->restore);
     feed->lease_asked_us = INT64_MIN / 2;
     loop_arm(feed->options.loop, &feed->tick, now_of(feed));
 }
@@ -451,9 +471,30 @@ void redis_journal_fini(struct redis_journal_feed *feed)
 {
     loop_cancel(feed->options.loop, &feed->tick);
     close_journal(feed);
+    redis_restore_fini(&feed->restore);
     arena_fini(&feed->arena);
     mem_free(feed->streams);
     feed->streams = NULL;
+}
+
+struct restore *redis_journal_restore(struct redis_journal_feed *feed)
+{
+    return feed->options.maker ? &feed->restore.restore : NULL;
+}
+
+uint64_t redis_journal_has(const struct redis_journal_feed *feed, uint32_t partition)
+{
+    return feed->joined ? feed->streams[partition].committed : 0;
+}
+
+bool redis_journal_leads(const struct redis_journal_feed *feed)
+{
+    return leads(feed);
+}
+
+bool redis_journal_writes(const struct redis_journal_feed *feed)
+{
+    return feed->joined && !feed->broken && feed->status.phase == JOURNAL_WRITES;
 }
 
 static void describe_lag(const struct redis_journal_feed *feed, struct metric_sink *sink)

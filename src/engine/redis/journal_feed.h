@@ -13,6 +13,7 @@
 #define LATERD_ENGINE_REDIS_JOURNAL_FEED_H
 
 #include "engine/redis/journal_entry.h"
+#include "engine/redis/journal_restore.h"
 #include "engine/redis/script_request.h"
 #include "port/metric.h"
 
@@ -21,12 +22,15 @@ struct journal_feed_options {
     struct script_requests *calls;
     struct loop *loop;
     struct journal_maker *maker; /* NULL: there is no journal here */
+    const char *label;           /* by which people know this daemon */
     /* The entries of a journal that was given up are gone: opening the partition begins another. */
     void (*given_up)(void *owner, uint32_t partition);
     void *owner;
 };
 
 struct feed_stream; /* a partition's */
+
+enum { REDIS_LABEL_MAX = 96 };
 
 struct redis_journal_feed {
     struct journal_feed_options options;
@@ -44,8 +48,10 @@ struct redis_journal_feed {
     int64_t open_us;                       /* not opened before */
     int64_t lease_until_us;                /* we are the one until then, by our clock */
     bool lease_asked, leaving;
-    bool joined; /* its cursor is known */
-    bool broken; /* it and Redis do not fit: told, and nothing is read any more */
+    bool joined;                  /* its cursor is known */
+    bool broken;                  /* it and Redis do not fit: told, and nothing is read any more */
+    char leader[REDIS_LABEL_MAX]; /* the label of who writes it, as far as we know */
+    struct redis_restore restore;
 };
 
 void redis_journal_init(struct redis_journal_feed *feed,
@@ -56,6 +62,12 @@ void redis_journal_fini(struct redis_journal_feed *feed);
 void redis_journal_start(struct redis_journal_feed *feed);
 /* We are no longer: others need not wait for the lease to end. */
 void redis_journal_leave(struct redis_journal_feed *feed);
+/* Who brings jobs back; NULL: there is no journal here. */
+struct restore *redis_journal_restore(struct redis_journal_feed *feed);
+/* For that: are we the one? Is more being written to MySQL? The partition's last entry there. */
+bool redis_journal_leads(const struct redis_journal_feed *feed);
+uint64_t redis_journal_has(const struct redis_journal_feed *feed, uint32_t partition);
+bool redis_journal_writes(const struct redis_journal_feed *feed);
 void redis_journal_describe(const struct redis_journal_feed *feed, struct metric_sink *sink);
 
 #endif

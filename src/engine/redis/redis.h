@@ -17,6 +17,7 @@
  *     preflight.c       whether a server is fit to hold a queue
  *     partition_init.c  the first request to a partition
  *     journal_feed.c    gives changes to the journal, in one daemon
+ *     journal_restore.c has jobs brought back from it
  *     script_request.c  requests to scripts: sent, sent again, answered once
  *
  * Below them is client/redis: servers and connections, which are streams of the loop. What Redis
@@ -34,6 +35,7 @@
 
 struct redis_engine;
 struct journal_maker;
+struct restore;
 
 struct redis_options {
     struct redis_url url;
@@ -48,6 +50,7 @@ struct redis_options {
     uint64_t journal_bytes; /* changes leave entries for the journal, so many bytes; 0: none */
     bool journal_detaches;  /* if there are more, it is given up; else pushes are refused */
     struct journal_maker *journal; /* borrowed; NULL: this daemon writes none */
+    const char *label;             /* by which people know this daemon; borrowed; NULL: none */
     struct loop *loop; /* borrowed; while there is no server, its turns are the owner's to make */
 };
 
@@ -78,5 +81,9 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
 void redis_engine_close(struct redis_engine *redis);
 
 struct engine *redis_engine_port(struct redis_engine *redis);
+
+/* Who brings jobs back from the journal, if it is this daemon that writes it; NULL: this daemon
+ * never does. */
+struct restore *redis_engine_restore(struct redis_engine *redis);
 
 #endif

@@ -571,17 +571,26 @@ static void add_delayed_place(struct buf *out, const struct cmd_push *push, int6
 }
 
 /* Strings that C can make are made here: each that the script made would cost Redis more. */
-/* When it was made and its attempts, of a job that is moved here; of a new one nothing. */
+enum { PAST_BYTES = 7 + 2 + 2, RESTORE_BYTES = 8 };
+
+/* When it was made and its attempts, of a job that is moved here; which restore, if one brings it;
+ * of a new one nothing. */
 static struct bytes put_past(char *room, const struct script_space *space,
                              const struct script_call *call, const struct cmd_push *push)
 {
-    if (!push->created_us && !push->reserves && !push->failures)
-        return (struct bytes){0};
-    int64_t created_us = push->created_us ? push->created_us : call->now_us;
-    put_small(room, (uint64_t)script_time_in(space, call->partition, created_us), 7);
-    put_u16(room + 7, push->reserves);
-    put_u16(room + 9, push->failures);
-    return bytes_of(room, 11);
+    size_t len = 0;
+    if (push->created_us || push->reserves || push->failures) {
+        int64_t created_us = push->created_us ? push->created_us : call->now_us;
+        put_small(room, (uint64_t)script_time_in(space, call->partition, created_us), 7);
+        put_u16(room + 7, push->reserves);
+        put_u16(room + 9, push->failures);
+        len = PAST_BYTES;
+    }
+    if (push->restore) {
+        put_u64(room + len, push->restore);
+        len += RESTORE_BYTES;
+    }
+    return bytes_of(room, len);
 }
 
 static void ask_push(struct buf *out, const struct script_space *space,
@@ -591,7 +600,7 @@ static void ask_push(struct buf *out, const struct script_space *space,
         [IF_EXISTS_REJECT] = 'j', [IF_EXISTS_REPLACE] = 'p', [IF_EXISTS_KEEP] = 'k'};
     int64_t due_us = due_in(space, call, push->due_us);
     struct bytes order = push->order == ORDER_ARRIVAL ? BYTES("a") : BYTES("d");
-    char past_room[7 + 2 + 2];
+    char past_room[PAST_BYTES + RESTORE_BYTES];
     struct bytes past = put_past(past_room, space, call, push);
     script_begin(out, space, call, SCRIPT_PUSH, 12);
     add_record(out, push, due_us, call->now_us);

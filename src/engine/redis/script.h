@@ -67,6 +67,7 @@ enum script_kind {
     SCRIPT_SET_CLOCK,
     SCRIPT_SETTINGS, /* CONFIGURE_TOPIC, and what others changed */
     SCRIPT_JOURNAL,  /* the journal's entries are taken */
+    SCRIPT_RESTORE,  /* jobs come back from the journal */
     SCRIPT_COUNT
 };
 
@@ -241,12 +242,12 @@ struct script_member {
 /*
  * The journal's entries, which changes leave (scripts/entry.lua), are taken by the one daemon that
  * has the lease: partition 0 is asked for it, for so long (0: it is given back). The answer: state
- * (not 0: it is ours), and in its second part the queue's identity, which is the given one if it
- * had none.
+ * (not 0: it is ours), in its second part the queue's identity, which is the given one if it had
+ * none, in its third the label of who has it.
  */
 void script_ask_journal_lease(struct buf *out, const struct script_space *space,
                               const struct script_call *call, int64_t span_us,
-                              struct bytes identity);
+                              struct bytes identity, struct bytes label);
 struct script_entries {
     uint64_t from;     /* the last one that was read, 0: none */
     uint64_t below;    /* all before this one go */
@@ -262,6 +263,30 @@ struct script_entries {
  */
 void script_ask_journal_read(struct buf *out, const struct script_space *space,
                              const struct script_call *call, const struct script_entries *entries);
+
+enum script_restore_step {
+    SCRIPT_RESTORE_BEGIN = 'b',
+    SCRIPT_RESTORE_GO_ON = 'g',
+    SCRIPT_RESTORE_END = 'e',
+    SCRIPT_RESTORE_LOOK = 'l', /* at a job whose number this queue gave */
+};
+
+/*
+ * Jobs come back from the journal (scripts/restore.lua): between BEGIN and END the scripts remember
+ * which jobs end, up to `most`, and leave out pushes of these (cmd_push::restore). The answer's
+ * state: BEGIN 1 it has begun, behind the entry seq, 0 there is no journal here; GO_ON 1 it does, 0
+ * it has ended, 2 too many jobs have ended; LOOK 1 the job lives, or has ended since (`restore` 0:
+ * lives). BEGIN and END: more: call again. ERR_STALE_LEASE: LOOK, it has ended.
+ */
+struct script_restore {
+    enum script_restore_step step;
+    uint64_t restore; /* which one, not 0; END: 0 is any, LOOK: 0 is none */
+    int64_t span_us;  /* BEGIN, GO_ON: to be renewed until then */
+    uint64_t most;
+    uint64_t seq; /* LOOK */
+};
+void script_ask_restore(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, const struct script_restore *restore);
 
 struct script_reap {
     struct bytes living; /* names, one behind the other; empty: forgets the caller, which leaves */

@@ -71,12 +71,29 @@ void script_ask_open(struct buf *out, const struct script_space *space,
 
 void script_ask_journal_lease(struct buf *out, const struct script_space *space,
                               const struct script_call *call, int64_t span_us,
-                              struct bytes identity)
+                              struct bytes identity, struct bytes label)
 {
-    script_begin(out, space, call, SCRIPT_JOURNAL, 3);
+    script_begin(out, space, call, SCRIPT_JOURNAL, 4);
     script_add(out, BYTES("l"));
     script_add_i64(out, span_us);
     script_add(out, identity);
+    script_add(out, label);
+}
+
+void script_ask_restore(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, const struct script_restore *restore)
+{
+    char step = (char)restore->step, which[8], name[8];
+    put_u64(which, restore->restore);
+    put_u64(name, __builtin_bswap64(restore->seq)); /* big-endian, as jobs' names are */
+    script_begin(out, space, call, SCRIPT_RESTORE, 4);
+    script_add(out, bytes_of(&step, 1));
+    script_add(out, bytes_of(which, restore->restore ? sizeof(which) : 0));
+    if (restore->step == SCRIPT_RESTORE_LOOK)
+        script_add(out, bytes_of(name, sizeof(name)));
+    else
+        script_add_i64(out, restore->span_us);
+    script_add_i64(out, (int64_t)restore->most);
 }
 
 void script_ask_journal_read(struct buf *out, const struct script_space *space,

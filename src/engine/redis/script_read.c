@@ -39,7 +39,9 @@ static enum err read_first(const struct script_space *space, uint32_t partition,
                                       ERR_JOBS_LIMIT,
                                       ERR_TOPICS_LIMIT,
                                       ERR_VERSION,
-                                      ERR_JOURNAL_BEHIND};
+                                      ERR_JOURNAL_BEHIND,
+                                      ERR_NOT_FOUND,    /* ENDED */
+                                      ERR_STALE_LEASE}; /* LAPSED */
     if (part.len != SCRIPT_ANSWER_BYTES)
         return ERR_CORRUPT;
     uint8_t err = get_u8(part.at), state = get_u8(part.at + 1), flags = get_u8(part.at + 2);

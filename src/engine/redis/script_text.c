@@ -48,6 +48,7 @@ TEXT(topic);
 TEXT(set_clock);
 TEXT(settings);
 TEXT(journal);
+TEXT(restore);
 
 /* ---- HEAD.…, SHORT.…, LONG.… ---- */
 
@@ -197,6 +198,7 @@ static bool enters(enum script_kind kind)
     case SCRIPT_SET_CLOCK:
     case SCRIPT_SETTINGS:
     case SCRIPT_JOURNAL:
+    case SCRIPT_RESTORE:
     case SCRIPT_COUNT: break;
     }
     return false;
@@ -238,6 +240,7 @@ void script_write(struct buf *out, enum script_kind kind)
     case SCRIPT_SET_CLOCK: ADD(out, set_clock); break;
     case SCRIPT_SETTINGS: ADD(out, settings); break;
     case SCRIPT_JOURNAL: ADD(out, journal); break;
+    case SCRIPT_RESTORE: ADD(out, restore); break;
     case SCRIPT_COUNT: break;
     }
     if (hot)

@@ -454,11 +454,17 @@ static bool next_portion(struct restore_run *run)
     return true;
 }
 
+/* Of a job that this store named by its number; else 0. */
+static uint64_t number_of(const struct restore_run *run, const struct restore_row *row)
+{
+    return journal_id_read(row->push.id, run->writer->begin.store);
+}
+
 /* Is the job there under a number of this store, or has it ended meanwhile? */
 static bool is_left_out(const struct restore_run *run, const struct restore_row *row)
 {
     const struct journal *journal = &run->writer->journal;
-    uint64_t seq = journal_id_read(row->push.id, run->writer->begin.store);
+    uint64_t seq = number_of(run, row);
     if (seq && journal->lives && journal->lives(journal, seq))
         return true;
     return run->all && id_set_has(&run->writer->restorer.ends, row->push.id);
@@ -470,6 +476,7 @@ static struct restore_row *take(struct restore_run *run)
         struct restore_row *row = &run->current->rows[run->current->taken++];
         if (is_left_out(run, row))
             continue;
+        row->seq = run->writer->journal.lives ? 0 : number_of(run, row);
         run->current->unsettled++;
         return row;
     }

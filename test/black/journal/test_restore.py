@@ -14,7 +14,7 @@ from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
 from process import LATER, Laterd
 from wire import Client, eventually
 
-pytestmark = [NEEDED, pytest.mark.embedded("the journal follows the embedded log")]
+pytestmark = [NEEDED]
 
 
 @pytest.fixture(name="base")
@@ -90,7 +90,7 @@ def test_a_queue_that_lost_its_disk_is_rebuilt(queue, maria, base):
         before = {name: shape(client, name) for name in names}
         store = store_of(maria, base)
     server.kill()
-    shutil.rmtree(server.data)
+    shutil.rmtree(server.data, ignore_errors=True)  # in Redis: the next one has a prefix of its own
     take_over(maria, base)
     server = queue("two")
     said = restore(server)
@@ -268,7 +268,7 @@ def test_many_rows_come_back_in_pages(queue, maria, base):
         client.push_many("t", [{"id": f"big-{i}", "body": "y" * 200000, "delay": "1h"} for i in range(30)])
         written(client, maria, base)
     server.kill()
-    shutil.rmtree(server.data)
+    shutil.rmtree(server.data, ignore_errors=True)  # in Redis: the next one has a prefix of its own
     take_over(maria, base)
     server = queue("two")
     restore(server)

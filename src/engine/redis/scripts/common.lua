@@ -1,8 +1,8 @@
 -- What all scripts share, put before each of them. The keys: `hash` holds ids ('i' and the id),
 -- answers ('a'), counts ('#') and the partition's own fields; `delayed` (topics that
 -- have delayed jobs) and `reserved` (jobs) are sorted by time; `order` has equal scores and is
--- sorted by bytes: 'b' buried, 'h' held by a connection, 'j' the journal's entries, 'r' ready, 't'
--- topics, 'w' waiting until they are due. Jobs are in buckets, hashes beside these four: the job's name (its number, 8
+-- sorted by bytes: 'b' buried, 'e' ended during a restore, 'h' held by a connection, 'j' the journal's entries, 'r'
+-- ready, 't' topics, 'w' waiting until they are due. Jobs are in buckets, hashes beside these four: the job's name (its number, 8
 -- bytes) is the field of its record, '+' and the name that of its head, '*' and the name that of a
 -- body that is apart, '=' and the name that of its properties, '-' and '~' those of its notes; '!' is always in each bucket.
 -- docs/redis-layout.md has every byte, and what each field with a short name is ('s', 'v', 'c', 'o',
@@ -24,6 +24,7 @@ local FOREVER = 9007199254740991
 local WAITING, RESERVED, BURIED = 1, 3, 4 -- a waiting job is ready from its due time on
 local OK, NOT_FOUND, EXISTS, STALE_LEASE, WRONG_STATE, EMPTY = 0, 1, 2, 3, 4, 5
 local INVALID, JOBS_LIMIT, TOPICS_LIMIT, VERSION, BEHIND = 6, 7, 8, 9, 10
+local ENDED, LAPSED = 11, 12 -- of a restore: the job has ended, or the restore
 local KEPT, REPLACED, MORE, LOOK, MARKED, LOST, SHARED, MISSED = 1, 2, 4, 8, 16, 32, 64, 128
 local BOUND, ARRIVAL = 1, 2 -- a head's flags
 

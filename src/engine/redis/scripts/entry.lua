@@ -7,11 +7,14 @@
 -- becomes of a push then: r it is refused, d the journal is given up, x it was. journal.lua takes them.
 -- Other changes are never refused: with r the journal is given up when twice as many wait.
 -- A reservation that is a connection's ends with that, and leaves none.
+-- While jobs are restored from the journal (restore.lua) each that ends leaves a member as well.
 local journal = nil -- the field; false: there is none
+local restore = nil -- the field 'jr'; false: no restore goes on
 
 local function journaled()
     if journal == nil then
-        journal = call('HGET', hash, 'j') or false
+        local found = call('HMGET', hash, 'j', 'jr')
+        journal, restore = found[1], found[2]
         if journal and byte(journal, 33) == 120 then journal = false end -- 120: x
     end
     return journal
@@ -19,7 +22,8 @@ end
 
 local function give_up()
     call('HSET', hash, 'j', sub(journal, 1, 32) .. 'x')
-    journal = false
+    call('HDEL', hash, 'jr') -- what ends from now on leaves nothing
+    journal, restore = false, false
 end
 
 local function add_entry(what, text, now)
@@ -42,7 +46,24 @@ local function enter_move(job, state, flags, now)
         id_of(job), now)
 end
 
+-- For a restore, which must not bring it back. One whose time is up ends here, and nowhere else: so
+-- it has missed no end before.
+local function leave_end(job, now)
+    local run, till, room = unpack_bytes('<c8I8I8', restore)
+    if room == 0 then return end -- it has ended: there were too many
+    if till <= now then
+        call('HDEL', hash, 'jr')
+        restore = false
+        return
+    end
+    local member = job.id_len > 0 and 'ei' .. id_of(job) or 'en' .. job.name
+    if call('ZADD', order, 0, member) == 0 then return end
+    restore = pack('<c8I8I8', run, till, room - 1)
+    call('HSET', hash, 'jr', restore)
+end
+
 local function enter_end(job, finished, now)
+    if journaled() and restore then leave_end(job, now) end
     if journaled() then add_entry(finished and 'f' or 'd', job.name .. id_of(job), now) end
 end
 

@@ -1,7 +1,8 @@
 -- The journal's entries (entry.lua) are taken, by one daemon at a time. ARGV: 2 what: l it is, or
 -- wants to be, the one, r it reads a partition's.
--- l, in partition 0: 3 for how long (0: it is no more), 4 an identity for the queue, if it has none.
--- Answer: {it, the queue's identity}; state: 1 it is the one.
+-- l, in partition 0: 3 for how long (0: it is no more), 4 an identity for the queue, if it has none,
+-- 5 how people know it. Answer: {it, the queue's identity, how people know the one}; state: 1 it is
+-- the one.
 -- r: 3 the last entry that it has read, 0: none, 4 up to which one all before may go, 0: none, 5 how
 -- many at most, 0: only the field, 6 the first HEAD bytes of the last one that it has read, '': it
 -- does not know them. Answer: {it, the field, entry, …}, the one that it has read first, if it is
@@ -24,14 +25,17 @@ if what == 'l' then
     local ours = not lease or sub(lease, 1, 8) == daemon or unpack_bytes('<I8', lease, 9) <= now
     if span == 0 then
         if ours then call('HDEL', hash, 'jl') end
-        return { say(OK, 0, 0, 0, now, 0, 0), identity or '' }
+        return { say(OK, 0, 0, 0, now, 0, 0), identity or '', '' }
     end
     if not identity then
         identity = ARGV[4]
         call('HSET', hash, 'jq', identity)
     end
-    if ours then call('HSET', hash, 'jl', daemon .. pack('<I8', now + span)) end
-    return { say(OK, ours and 1 or 0, 0, 0, now, 0, 0), identity }
+    if ours then
+        lease = daemon .. pack('<I8', now + span) .. ARGV[5]
+        call('HSET', hash, 'jl', lease)
+    end
+    return { say(OK, ours and 1 or 0, 0, 0, now, 0, 0), identity, sub(lease, 17) }
 end
 
 local field = call('HGET', hash, 'j')

@@ -103,6 +103,7 @@ local function begin_journal()
             return
         end
         local last = field and unpack_bytes('<I8', field) + 1 or 0
+        call('HDEL', hash, 'jr') -- of a journal of before
         journal = pack('<I8I8I8', last, 0, 0) .. limits
         add_entry('o', slot .. request, held)
     end

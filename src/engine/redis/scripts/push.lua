@@ -3,7 +3,8 @@
 -- is not in the record: the properties' length (2 bytes) and the properties, if it has some, then
 -- content type and body, if they are apart; 5 due, 6 the start of its place (topic's length, topic, priority, and
 -- due unless a), 7 '#p' and the topic, 8 'i' and the id, or '', 9 its order (d due, a arrival) or b
--- buried, and behind that (I7HH) when it was made, attempts and failures if it is moved here, 10 if
+-- buried, and behind that (I7HH) when it was made, attempts and failures if it is moved here, and
+-- (8) which restore brings it, if one does (restore.lua), 10 if
 -- it exists (j reject, p replace, k keep), 11 and 12 most jobs and topics (0: any), 13
 -- the start of its place while it is delayed ('w', topic's length, topic, due, priority).
 -- KEYS: four for all of them, or four for each.

@@ -13,12 +13,23 @@ if old and exists == 'j' then
 elseif old and exists == 'k' then
     return { say(OK, 0, KEPT, 1, now, 0, 0), shown_job(old) }
 end
+-- What has ended since its restore began stays so; nobody knows whether it has if that ended, or
+-- what ends leave was lost.
+local run = #ARGV[9] % 11 == 9 and sub(ARGV[9], -8)
+if run then
+    local restore = call('HGET', hash, 'jr')
+    if not restore or sub(restore, 1, 8) ~= run or unpack_bytes('<I8', restore, 17) == 0 or
+        not call('ZSCORE', order, 'er' .. run) then
+        return { say(LAPSED, 0, 0, 0, now, 0, 0) }
+    end
+    if call('ZSCORE', order, 'e' .. id) then return { say(ENDED, 0, 0, 0, now, 0, 0) } end
+end
 local last, pushed, partitions, wake = state_of_all()
 local seq = number_after(last, partitions, now)
 local name = pack('>I8', seq)
 -- A job that is moved here from another queue brings when it was made and its attempts so far.
 local made, reserves, failures
-if #ARGV[9] > 1 then made, reserves, failures = unpack_bytes('<I7HH', ARGV[9], 2) end
+if #ARGV[9] > 11 then made, reserves, failures = unpack_bytes('<I7HH', ARGV[9], 2) end
 local record, bucket = ARGV[2] .. pack('<I7', made or now) .. ARGV[3], bucket_of(name)
 if call('HEXISTS', bucket, '!') == 0 then error(MISSING) end
 if not old and pushed >= most then

@@ -1,0 +1,530 @@
+/*
+ * Invariants: of a partition at most one call is under way (`asked`), so that they are done in
+ * their order; those of rows are beside these. A run that has failed gives no more rows. A row that
+ * is looked for in Redis is in its run's `looks`, and goes to `fit` when it is to be pushed.
+ */
+#include "engine/redis/journal_restore.h"
+
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "engine/redis/journal_feed.h"
+
+enum {
+    SPAN_US = 15 * 1000 * 1000, /* a restore that nobody renews goes on for so long */
+    RENEW_US = 1000 * 1000,
+    AGAIN_US = 200 * 1000,          /* after a call that failed */
+    SILENT_US = 10 * 1000 * 1000,   /* Redis does not answer: it is given up */
+    AWAY_US = 5 * 1000 * 1000,      /* and so it is if the journal does not write, */
+    CATCH_UP_US = 60 * 1000 * 1000, /* or is not there in time */
+    LOOKS_MAX = 256,                /* rows that Redis is asked about at once */
+    END_BYTES = 128,                /* of Redis' memory for a job that ends */
+    WHY_MAX = 240,
+};
+
+enum phase {
+    BEGINS,     /* in all partitions */
+    CATCHES_UP, /* MySQL does */
+    READS,
+};
+
+/* The two answers of GO_ON and BEGIN that are no error. */
+enum { HAS_ENDED = 0, GOES_ON = 1, IS_FULL = 2 };
+
+struct restore_stream {
+    struct redis_restore *restore;
+    uint32_t partition;
+    struct script_restore call; /* that is under way, */
+    bool asked;                 /* if one is */
+    bool begun;                 /* the run that goes on, behind: */
+    uint64_t target;            /* entry */
+    int64_t not_before_us, renewed_us;
+    bool left;   /* there may be what is to go, */
+    uint64_t of; /* of this restore; 0: of any */
+};
+
+/* The journal's run is one of another kind, which only the journal knows. */
+struct restore_run {
+    struct list place; // redis_restore::runs
+    struct redis_restore *owner;
+    struct restore_reader *reader;
+    struct restore_query query; /* its id in: */
+    struct buf id;
+    enum phase phase;
+    uint64_t mark; /* by which Redis knows it; 0: it is of one job */
+    int64_t begun_us, heard_us, wrote_us;
+    struct restore *journal; /* who reads; NULL: nobody yet */
+    struct restore_reader journal_reader;
+    struct restore_run *journal_run; /* NULL: not begun */
+    struct list looks;               // look::place
+    struct queue fit;                // look::next
+    uint32_t look_count;             /* of both */
+    bool failed;
+    char why[WHY_MAX];
+};
+
+/* A row whose job is looked for. */
+struct look {
+    struct list place;
+    struct queue_node next;
+    struct restore_run *run; /* NULL: it was closed */
+    struct restore_row *row;
+};
+
+static int64_t now_of(const struct redis_restore *restore)
+{
+    return restore->feed->options.loop->now_us;
+}
+
+static void arrived(struct restore_run *run)
+{
+    run->reader->arrived(run->reader);
+}
+
+static void fail(struct restore_run *run, const char *why)
+{
+    if (run->failed)
+        return;
+    run->failed = true;
+    (void)snprintf(run->why, sizeof(run->why), "%s", why);
+    arrived(run);
+}
+
+/* The run of all jobs; NULL: there is none, or it has failed. */
+static struct restore_run *run_of_all(const struct redis_restore *restore)
+{
+    for (struct list *at = restore->runs.next; at != &restore->runs; at = at->next) {
+        struct restore_run *run = LIST_ENTRY(at, struct restore_run, place);
+        if (run->mark && !run->failed)
+            return run;
+    }
+    return NULL;
+}
+
+/* ---- partitions ---- */
+
+static void began(struct restore_stream *stream, struct restore_run *run,
+                  const struct script_answer *answer)
+{
+    int state = (int)answer->state; /* no job's */
+    if (answer->more)
+        return; /* what another has left goes first */
+    if (state != GOES_ON) {
+        fail(run, "there is no journal in Redis: it was given up");
+        return;
+    }
+    stream->begun = true;
+    stream->target = answer->seq;
+    stream->renewed_us = now_of(stream->restore);
+}
+
+static void went_on(struct restore_run *run, const struct script_answer *answer)
+{
+    int state = (int)answer->state;
+    if (state == HAS_ENDED)
+        fail(run,
+             "Redis does not know of it any more: another laterd has taken over the journal, it "
+             "was given up, Redis has lost something, or this laterd stood still");
+    else if (state == IS_FULL)
+        fail(run, "more jobs have ended meanwhile than journal.max_lag has room for: begin again "
+                  "when the queue is quieter");
+}
+
+static void answered(void *owner, struct script_request *request, enum err err,
+                     const struct bytes *parts, uint32_t count)
+{
+    struct restore_stream *stream = owner;
+    struct redis_restore *restore = stream->restore;
+    struct restore_run *run = run_of_all(restore);
+    struct script_answer answer;
+    struct script_parts said = {.partition = stream->partition, .at = parts, .count = count};
+    (void)request;
+    stream->asked = false;
+    if (!err)
+        err = script_read_answer(restore->feed->options.space, &said, &answer);
+    if (err) {
+        stream->not_before_us = now_of(restore) + AGAIN_US;
+        return;
+    }
+    if (stream->call.step == SCRIPT_RESTORE_END) {
+        stream->left = stream->left && (answer.more || stream->of != stream->call.restore);
+        return;
+    }
+    if (!run || run->mark != stream->call.restore)
+        return;
+    run->heard_us = now_of(restore);
+    if (stream->call.step == SCRIPT_RESTORE_BEGIN)
+        began(stream, run, &answer);
+    else
+        went_on(run, &answer);
+}
+
+/* It keeps its answer if it begins: else one that comes late would begin it a second time, and what
+ * ended before that has left no word. */
+static void ask(struct restore_stream *stream, enum script_restore_step step, uint64_t of)
+{
+    const struct journal_feed_options *options = &stream->restore->feed->options;
+    bool begins = step == SCRIPT_RESTORE_BEGIN;
+    struct script_request *request =
+        begins ? script_requests_new(options->calls, stream->partition)
+               : script_requests_new_unkept(options->calls, stream->partition);
+    stream->call = (struct script_restore){
+        .step = step,
+        .restore = of,
+        .span_us = SPAN_US,
+        .most = options->space->journal_bytes / options->space->partitions / END_BYTES + 1,
+    };
+    script_ask_restore(&request->request, options->space, &request->id, &stream->call);
+    request->changes = begins;
+    stream->asked = true;
+    if (step == SCRIPT_RESTORE_GO_ON)
+        stream->renewed_us = now_of(stream->restore);
+    script_requests_send(request, stream, answered);
+}
+
+static void look_at_stream(struct restore_stream *stream, const struct restore_run *run)
+{
+    int64_t now_us = now_of(stream->restore);
+    if (stream->asked || now_us < stream->not_before_us)
+        return;
+    if (run && !stream->begun) {
+        stream->left = false; /* to begin is to end another */
+        ask(stream, SCRIPT_RESTORE_BEGIN, run->mark);
+    } else if (run && now_us - stream->renewed_us >= RENEW_US) {
+        ask(stream, SCRIPT_RESTORE_GO_ON, run->mark);
+    } else if (!run && stream->left) {
+        ask(stream, SCRIPT_RESTORE_END, stream->of);
+    }
+}
+
+static void leave_to_end(struct redis_restore *restore, uint64_t of)
+{
+    for (uint32_t i = 0; i < restore->feed->options.space->partitions; i++) {
+        restore->streams[i].begun = false;
+        restore->streams[i].left = true;
+        restore->streams[i].of = of;
+    }
+}
+
+/* ---- a run of all jobs: until its rows are read ---- */
+
+static bool has_begun(const struct redis_restore *restore)
+{
+    bool begun = true;
+    for (uint32_t i = 0; i < restore->feed->options.space->partitions; i++)
+        begun = begun && restore->streams[i].begun;
+    return begun;
+}
+
+static bool is_caught_up(const struct redis_restore *restore)
+{
+    bool there = restore->feed->joined;
+    for (uint32_t i = 0; i < restore->feed->options.space->partitions; i++)
+        there = there && redis_journal_has(restore->feed, i) >= restore->streams[i].target;
+    return there;
+}
+
+static void journal_arrived(struct restore_reader *reader)
+{
+    arrived(LIST_ENTRY(reader, struct restore_run, journal_reader));
+}
+
+/* False: it cannot; *out_why says why not. */
+static enum err read_rows(struct restore_run *run, const char **out_why)
+{
+    struct journal *journal = run->owner->feed->journal;
+    run->phase = READS;
+    run->journal = journal->verbs->restore(journal);
+    return run->journal->verbs->begin(run->journal, &run->query, &run->journal_reader,
+                                      &run->journal_run, out_why);
+}
+
+static void say_not_written(const struct redis_journal_feed *feed, char *room, size_t bytes)
+{
+    const char *why = feed->broken ? "it is out of step with Redis, and has to begin again: "
+                                     "docs/journal.md says how"
+                                   : feed->status.why;
+    (void)snprintf(room, bytes, "the journal does not write to MySQL now%s%.180s",
+                   why[0] ? ": " : "", why[0] ? why : ", the log says why");
+}
+
+static void look_at_run(struct restore_run *run)
+{
+    struct redis_restore *restore = run->owner;
+    int64_t now_us = now_of(restore);
+    char room[WHY_MAX];
+    const char *why = "";
+    if (run->phase == BEGINS && has_begun(restore)) {
+        run->phase = CATCHES_UP;
+        run->begun_us = run->wrote_us = now_us;
+    }
+    if (run->phase == BEGINS && now_us - run->heard_us > SILENT_US)
+        fail(run, "Redis does not answer");
+    if (run->phase != CATCHES_UP)
+        return;
+    if (redis_journal_writes(restore->feed))
+        run->wrote_us = now_us;
+    if (is_caught_up(restore)) {
+        if (read_rows(run, &why))
+            fail(run, why);
+    } else if (now_us - run->wrote_us > AWAY_US) {
+        say_not_written(restore->feed, room, sizeof(room));
+        fail(run, room);
+    } else if (now_us - run->begun_us > CATCH_UP_US) {
+        fail(run, "the journal is too far behind: wait until laterd_journal_lag_batches is small");
+    }
+}
+
+/* ---- rows of jobs that this queue named by their numbers ---- */
+
+static void looked(void *owner, struct script_request *request, enum err err,
+                   const struct bytes *parts, uint32_t count)
+{
+    struct look *look = owner;
+    struct restore_run *run = look->run;
+    struct script_answer answer;
+    struct script_parts said = {.partition = request->id.partition, .at = parts, .count = count};
+    if (!run) {
+        mem_free(look);
+        return;
+    }
+    if (!err)
+        err = script_read_answer(run->owner->feed->options.space, &said, &answer);
+    if (!err)
+        err = answer.err;
+    list_remove(&look->place);
+    if (!err && !answer.state) {
+        queue_add(&run->fit, &look->next);
+    } else {
+        run->journal->verbs->settle(run->journal_run, look->row);
+        run->look_count--;
+        mem_free(look);
+    }
+    if (err)
+        fail(run, err == ERR_STALE_LEASE ? "Redis does not know of it any more"
+                                         : "Redis does not answer");
+    arrived(run);
+}
+
+static void look_for(struct restore_run *run, struct restore_row *row)
+{
+    const struct journal_feed_options *options = &run->owner->feed->options;
+    struct look *look = mem_zalloc(sizeof(*look));
+    struct script_request *request = script_requests_new_unkept(
+        options->calls, (uint32_t)(row->seq % options->space->partitions));
+    struct script_restore ask = {
+        .step = SCRIPT_RESTORE_LOOK, .restore = run->mark, .seq = row->seq};
+    look->run = run;
+    look->row = row;
+    list_add_tail(&run->looks, &look->place);
+    run->look_count++;
+    script_ask_restore(&request->request, options->space, &request->id, &ask);
+    script_requests_send(request, look, looked);
+}
+
+static void forget_looks(struct restore_run *run)
+{
+    struct queue_node *node;
+    while (!list_empty(&run->looks)) {
+        struct look *look = LIST_ENTRY(run->looks.next, struct look, place);
+        list_remove(&look->place);
+        run->journal->verbs->settle(run->journal_run, look->row);
+        look->run = NULL; /* its answer frees it */
+    }
+    while ((node = queue_take(&run->fit))) {
+        struct look *look = LIST_ENTRY(node, struct look, next);
+        run->journal->verbs->settle(run->journal_run, look->row);
+        mem_free(look);
+    }
+}
+
+/* ---- restore_verbs ---- */
+
+/* OK: we are the one. A run of all waits for a journal that has only begun. */
+static enum err may_begin(struct redis_restore *restore, bool all)
+{
+    const struct redis_journal_feed *feed = restore->feed;
+    bool leads = redis_journal_leads(feed);
+    if (!leads && feed->leader[0]) {
+        (void)snprintf(
+            restore->why, sizeof(restore->why),
+            "this laterd does not write the journal, so it does not read it: ask the one "
+            "that does, %.100s (its laterd_journal_leads is 1)",
+            feed->leader);
+        return ERR_NOT_LEADER;
+    }
+    if (all && run_of_all(restore)) {
+        (void)snprintf(restore->why, sizeof(restore->why), "a restore is under way");
+        return ERR_AGAIN;
+    }
+    if (!leads || feed->broken || (!all && !feed->journal)) {
+        say_not_written(feed, restore->why, sizeof(restore->why));
+        return ERR_AGAIN;
+    }
+    return OK;
+}
+
+static struct restore_run *new_run(struct redis_restore *restore, const struct restore_query *query,
+                                   struct restore_reader *reader)
+{
+    struct restore_run *run = mem_zalloc(sizeof(*run));
+    run->owner = restore;
+    run->reader = reader;
+    buf_add_bytes(&run->id, query->id);
+    run->query = *query;
+    run->query.id = buf_bytes(&run->id);
+    run->journal_reader.arrived = journal_arrived;
+    run->begun_us = run->heard_us = now_of(restore);
+    list_init(&run->looks);
+    list_add_tail(&restore->runs, &run->place);
+    return run;
+}
+
+static void free_run(struct restore_run *run)
+{
+    list_remove(&run->place);
+    buf_fini(&run->id);
+    mem_free(run);
+}
+
+static enum err begin(struct restore *port, const struct restore_query *query,
+                      struct restore_reader *reader, struct restore_run **out_run,
+                      const char **out_why)
+{
+    struct redis_restore *restore = LIST_ENTRY(port, struct redis_restore, restore);
+    uint64_t mark = 0;
+    bool all = query->id.len == 0;
+    *out_why = restore->why;
+    enum err err = may_begin(restore, all);
+    if (err)
+        return err;
+    while (all && !mark) {
+        if (getrandom(&mark, sizeof(mark), 0) != sizeof(mark)) {
+            (void)snprintf(restore->why, sizeof(restore->why), "the system gives no random number");
+            return ERR_AGAIN;
+        }
+    }
+    struct restore_run *run = new_run(restore, query, reader);
+    run->mark = mark;
+    if (all)
+        leave_to_end(restore, mark);
+    else
+        err = read_rows(run, out_why);
+    if (err) {
+        free_run(run);
+        return err;
+    }
+    *out_run = run;
+    return OK;
+}
+
+static struct restore_row *take(struct restore_run *run)
+{
+    struct restore_row *row = NULL;
+    if (run->phase != READS || run->failed)
+        return NULL;
+    struct queue_node *node = queue_take(&run->fit);
+    if (node) {
+        struct look *look = LIST_ENTRY(node, struct look, next);
+        row = look->row;
+        run->look_count--;
+        mem_free(look);
+    }
+    while (!row && run->look_count < LOOKS_MAX) {
+        row = run->journal->verbs->take(run->journal_run);
+        if (!row)
+            return NULL;
+        if (row->seq) {
+            look_for(run, row);
+            row = NULL;
+        }
+    }
+    if (row)
+        row->push.restore = run->mark;
+    return row;
+}
+
+static void settle(struct restore_run *run, struct restore_row *row)
+{
+    run->journal->verbs->settle(run->journal_run, row);
+}
+
+static bool ended(const struct restore_run *run, enum err *out_err, const char **out_why)
+{
+    *out_err = run->failed ? ERR_AGAIN : OK;
+    *out_why = run->why;
+    if (run->failed)
+        return true;
+    if (run->phase != READS || run->look_count)
+        return false;
+    return run->journal->verbs->ended(run->journal_run, out_err, out_why);
+}
+
+static void close_run(struct restore_run *run)
+{
+    forget_looks(run);
+    if (run->journal_run)
+        run->journal->verbs->close(run->journal_run);
+    if (run->mark)
+        leave_to_end(run->owner, run->mark);
+    free_run(run);
+}
+
+static const struct restore_verbs verbs = {
+    .begin = begin,
+    .take = take,
+    .settle = settle,
+    .ended = ended,
+    .close = close_run,
+};
+
+/* ---- for the feed ---- */
+
+void redis_restore_init(struct redis_restore *restore, struct redis_journal_feed *feed)
+{
+    *restore = (struct redis_restore){.restore.verbs = &verbs, .feed = feed};
+    list_init(&restore->runs);
+}
+
+void redis_restore_start(struct redis_restore *restore)
+{
+    uint32_t count = restore->feed->options.space->partitions;
+    restore->streams = mem_zalloc(count * sizeof(*restore->streams));
+    for (uint32_t i = 0; i < count; i++)
+        restore->streams[i] = (struct restore_stream){.restore = restore, .partition = i};
+}
+
+void redis_restore_fini(struct redis_restore *restore)
+{
+    CHECK(list_empty(&restore->runs));
+    mem_free(restore->streams);
+    restore->streams = NULL;
+}
+
+void redis_restore_look(struct redis_restore *restore)
+{
+    struct restore_run *run = run_of_all(restore);
+    if (!redis_journal_leads(restore->feed)) {
+        redis_restore_closed(restore);
+        return;
+    }
+    for (uint32_t i = 0; i < restore->feed->options.space->partitions; i++)
+        look_at_stream(&restore->streams[i], run);
+    if (run)
+        look_at_run(run);
+}
+
+void redis_restore_opened(struct redis_restore *restore)
+{
+    if (!run_of_all(restore)) /* to begin is to end the others */
+        leave_to_end(restore, 0);
+}
+
+void redis_restore_closed(struct redis_restore *restore)
+{
+    for (struct list *at = restore->runs.next; at != &restore->runs; at = at->next)
+        fail(LIST_ENTRY(at, struct restore_run, place),
+             "this laterd does not write the journal any more: the log says why");
+}

@@ -1,0 +1,202 @@
+"""Jobs brought back from MySQL into a queue in Redis: one that lost its Redis, beside pushes and ends by all
+daemons, when the daemon that does it stops, and what one that does not write the journal says. What is restored
+is in test_restore.py, which runs with --engine=redis as well."""
+
+import signal
+import threading
+
+import pytest
+
+from journal import CURSORS, JOBS, differences, gauge, listed, store_of
+from mariadb import NEEDED, a_maria  # noqa: F401  (a fixture)
+from redis import Connection, Redis
+from wire import Client, eventually
+
+pytestmark = [NEEDED]
+
+
+@pytest.fixture(name="base")
+def a_base(maria, request):
+    name = "r" + str(abs(hash(request.node.name)) % 10**12)
+    maria.url_of = {**getattr(maria, "url_of", {}), name: maria.database(name)}
+    yield name
+    maria.run(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture(name="redis")
+def a_redis():
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture(name="daemon")
+def a_daemon(laterd, redis, maria, base):
+    """Starts a laterd on the test's queue: daemon(max_lag="1M", …); daemon(url="") has no journal."""
+    def start(partitions=4, **keys):
+        return laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": partitions},
+                       "journal": {"url": maria.url_of[base], **keys}})
+    return start
+
+
+def is_equal(server, maria, base, topics=("t",)):
+    assert eventually(lambda: (CURSORS,) in maria.run("SHOW TABLES", database=base) and
+                      maria.run(f"SELECT 1 FROM {CURSORS}", database=base), 20)
+    with Client(server.port) as client:
+        equal = eventually(lambda: not differences(client, topics, maria, base), 30, 0.2)
+        assert equal, differences(client, topics, maria, base)
+
+
+def leads(server):
+    with Client(server.port) as client:
+        return gauge(client, "journal_leads") == 1
+
+
+def the_one(servers):
+    """Which of them writes, and the others."""
+    found = []
+    assert eventually(lambda: found.extend(s for s in servers if leads(s)) or found, 15)
+    return found[0], [server for server in servers if server is not found[0]]
+
+
+def push(server, names, **options):
+    with Client(server.port, seconds=60) as client:
+        for at in range(0, len(names), 1000):
+            client.push_many("t", [{"id": name, "body": "x", "delay": "1h", **options}
+                                   for name in names[at:at + 1000]])
+
+
+def restore(server, seconds=120):
+    with Client(server.port, seconds=seconds) as client:
+        return client.request("POST", "/v1/restore", {})
+
+
+def left(redis, partitions=4):
+    """What restores have left in Redis: members, and fields."""
+    with Connection(redis.port) as connection:
+        return sum(connection.call("ZLEXCOUNT", f"{{laterd:{p}}}:o", "[e", "(f") +
+                   connection.call("HEXISTS", f"{{laterd:{p}}}:h", "jr") for p in range(partitions))
+
+
+def names_there(server):
+    with Client(server.port, seconds=60) as client:
+        return {job["id"] for job in listed(client, "t")}
+
+
+def test_a_queue_that_lost_its_redis_is_rebuilt(daemon, maria, base, redis):
+    servers = [daemon(), daemon(), daemon(url="")]
+    push(servers[2], [f"a{i}" for i in range(300)])
+    with Client(servers[1].port) as client:
+        client.push("t", id="done", body="x")
+        assert client.job("done", method="DELETE").status == 204
+        numbered = client.push_id("t", body="numbered", delay="3h")
+    is_equal(servers[0], maria, base)
+    store = store_of(maria, base)
+    redis.kill()
+    redis.start()  # it has no save: all is lost
+    one, others = the_one(servers[:2])
+    assert eventually(lambda: any(s.events("journal_of_another_store") for s in servers[:2]), 30)
+    assert eventually(lambda: restore(one).status == 503, 30)  # not before somebody has said so
+    assert "another" in restore(one).json()["detail"]
+    maria.run(f"DELETE FROM {CURSORS}", database=base)
+    assert eventually(lambda: restore(one).status == 200, 60, 0.5)
+    assert any("rows=301 created=301 kept=0 refused=0" in facts for _, facts in one.events("restored"))
+    assert names_there(others[0]) == {f"a{i}" for i in range(300)} | {f"{numbered}.{store}"}
+    is_equal(servers[2], maria, base)  # the journal goes on
+    push(others[0], ["b"])
+    with Client(servers[2].port) as client:
+        assert client.job("a7", method="DELETE").status == 204
+        assert client.job(f"{numbered}.{store}", method="DELETE").status == 204
+    is_equal(one, maria, base)
+    said = restore(one).json()  # twice is harmless
+    assert (said["rows"], said["created"], said["kept"]) == (300, 0, 300)
+    assert eventually(lambda: left(redis) == 0, 20)
+
+
+def test_beside_pushes_and_ends_of_all_daemons_nothing_comes_back(daemon, maria, base, redis):
+    servers = [daemon(), daemon(), daemon(url="")]
+    names = [f"j{i}" for i in range(6000)]
+    push(servers[0], names)
+    with Client(servers[0].port) as client:
+        client.push_many("t", [{"body": "x", "delay": "1h"} for i in range(500)])
+    is_equal(servers[0], maria, base)
+    one, _ = the_one(servers[:2])
+    ended, stop = set(), threading.Event()
+
+    def work(server, mine):
+        with Client(server.port, seconds=60) as client:
+            for name in mine:
+                if stop.is_set():
+                    return
+                if client.job(name, method="DELETE").status == 204:
+                    ended.add(name)
+                client.push("t", id="n" + name, body="x", delay="1h")
+    threads = [threading.Thread(target=work, args=(server, names[-1 - i::-3])) for i, server in enumerate(servers)]
+    for thread in threads:
+        thread.start()
+    answers = [restore(one) for _ in range(4)]
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert all(answer.status == 200 and answer.json()["created"] == 0 for answer in answers), answers
+    assert len(ended) > 20
+    assert not ended & names_there(one)
+    is_equal(one, maria, base)
+    assert eventually(lambda: left(redis) == 0, 20)
+
+
+def test_one_that_does_not_write_the_journal_says_who_does(daemon, laterd, redis):
+    servers = [daemon(), daemon()]
+    one, (other,) = the_one(servers)
+    assert eventually(lambda: restore(other).status == 409, 20)
+    said = restore(other).json()
+    assert said["code"] == "journal_elsewhere"
+    assert f"process {one.process.pid}" in said["detail"], said
+    without = laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": 4}})
+    assert restore(without).json()["code"] == "no_journal"
+
+
+def test_jobs_lost_with_their_buckets_come_back(daemon, maria, base, redis):
+    server = daemon(partitions=1)
+    with Client(server.port) as client:
+        client.push("t", id="a", body="x", delay="1h")
+        numbered = client.push_id("t", body="numbered", delay="1h")
+        is_equal(server, maria, base)
+        with Connection(redis.port) as connection:
+            for bucket in range(256):
+                connection.call("DEL", f"{{laterd:0}}:b{bucket}")
+        said = restore(server).json()
+        assert (said["created"], said["refused"]) == (2, 0), said
+        for name in ("a", f"{numbered}.{store_of(maria, base)}"):
+            assert client.job(name, method="GET").json()["due_ms"] > 0
+
+
+def test_when_the_one_stands_still_its_restore_ends_and_another_goes_on(daemon, maria, base, redis):
+    servers = [daemon(), daemon()]
+    push(servers[0], [f"j{i}" for i in range(8000)])
+    is_equal(servers[0], maria, base)
+    one, (other,) = the_one(servers)
+    with Connection(redis.port) as connection:
+        for p in range(4):  # all rows are to be pushed anew
+            for bucket in range(256):
+                connection.call("DEL", f"{{laterd:{p}}}:b{bucket}")
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(restore(one)))
+    thread.start()
+    assert eventually(lambda: left(redis) > 0, 20, 0.001)
+    one.process.send_signal(signal.SIGSTOP)
+    try:
+        assert eventually(lambda: leads(other), 60)
+        before = len(other.events("restored"))
+        assert eventually(lambda: restore(other).status == 200, 60)
+        gone = sorted(names_there(other))[:100]
+        with Client(other.port) as client:
+            for name in gone:
+                assert client.job(name, method="DELETE").status == 204
+    finally:
+        one.process.send_signal(signal.SIGCONT)
+    thread.join()
+    assert len(other.events("restored")) == before + 1
+    is_equal(other, maria, base)
+    assert not set(gone) & names_there(other)
+    assert eventually(lambda: left(redis) == 0, 30)
+    assert maria.run(f"SELECT COUNT(*) FROM {JOBS} WHERE status NOT IN(3,4)", database=base)[0][0] == 7900
