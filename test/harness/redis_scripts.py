@@ -298,9 +298,9 @@ class Queue:
         seconds, micros = self.redis.call("TIME")
         return int(seconds) * 1000000 + int(micros)
 
-    def open(self, partitions=None, places=4096, layout=3):
+    def open(self, partitions=None, places=4096, layout=3, journal=""):
         return self.ask("open", self.partition, partitions or self.partitions,
-                        "{laterd:%d}:notice" % self.partition, layout, places, 0, 0, "", "r")
+                        "{laterd:%d}:notice" % self.partition, layout, places, 0, 0, journal, "r")
 
     def beat(self, how="y", kept_us=HOUR, fresh_us=HOUR, look="l"):
         """{daemon: (how, when)}, as all daemons have said."""

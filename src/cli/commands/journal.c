@@ -53,9 +53,9 @@ const struct command command_journal = {
         "  -E, --no-expire    leave out those whose due time is past\n"
         "\nPushes what the journal has as unfinished: all, or this one. What is there is kept, so\n"
         "it is harmless twice and beside pushes. The server does it, and goes on if this command\n"
-        "is ended. Exit 1 if the journal has no such job, 3 if there is no journal or a restore "
-        "is\n"
-        "under way, 4 if MySQL is away, 6 if the queue refused rows: its log says why.\n"
+        "is ended. Exit 1 if the journal has no such job, 3 if there is no journal, a restore\n"
+        "is under way, or another server on the same Redis writes the journal, 4 if MySQL is away,\n"
+        "6 if the queue refused rows: its log says why.\n"
         "\nExamples:\n"
         "  later journal restore\n"
         "  later journal restore order-17\n",

@@ -182,8 +182,8 @@ static void job_command_late(void *owner)
 static void join_others(struct script_request *call, const struct cmd *cmd)
 {
     bool ends = cmd->kind == CMD_FINISH || cmd->kind == CMD_DELETE;
-    if (!ends && cmd->kind != CMD_PUSH)
-        return;
+    if (!ends && (cmd->kind != CMD_PUSH || cmd->push.restore))
+        return; /* each job that is restored takes the script's long way */
     struct bytes id = ends ? cmd->job.ref.id : cmd->push.id;
     call->joins = ends ? SCRIPT_END : SCRIPT_PUSH;
     call->id_hash = id.len ? hash_of(id.at, id.len) : 0;

@@ -155,6 +155,32 @@ def test_one_that_does_not_write_the_journal_says_who_does(daemon, laterd, redis
     assert restore(without).json()["code"] == "no_journal"
 
 
+def test_an_older_save_gets_back_what_it_lacks(daemon, maria, base, redis):
+    server = daemon(partitions=2)
+    push(server, ["a", "b"])
+    is_equal(server, maria, base)
+    with Connection(redis.port) as connection:
+        connection.call("SAVE")
+    push(server, ["c", "d"])
+    with Client(server.port) as client:
+        assert client.job("b", method="DELETE").status == 204
+        assert client.job("d", method="DELETE").status == 204
+    is_equal(server, maria, base)
+    redis.kill()
+    redis.start()
+    assert server.wait_log("journal_out_of_step", 20)
+    assert restore(server).status == 503
+    assert "docs/journal.md" in restore(server).json()["detail"]
+    with Client(server.port) as client:
+        assert eventually(lambda: client.job("b", method="DELETE").status == 204, 20)  # it had ended
+    server.stop()
+    maria.run(f"DELETE FROM {CURSORS}", database=base)
+    server = daemon(partitions=2)
+    assert eventually(lambda: restore(server).status == 200, 60, 0.5)
+    assert names_there(server) == {"a", "c"}
+    is_equal(server, maria, base)
+
+
 def test_jobs_lost_with_their_buckets_come_back(daemon, maria, base, redis):
     server = daemon(partitions=1)
     with Client(server.port) as client:
@@ -176,7 +202,7 @@ def test_when_the_one_stands_still_its_restore_ends_and_another_goes_on(daemon, 
     is_equal(servers[0], maria, base)
     one, (other,) = the_one(servers)
     with Connection(redis.port) as connection:
-        for p in range(4):  # all rows are to be pushed anew
+        for p in range(4):  # all rows are to be pushed again
             for bucket in range(256):
                 connection.call("DEL", f"{{laterd:{p}}}:b{bucket}")
     answers = []

@@ -90,6 +90,31 @@ def test_no_script_takes_longer_than_its_share(script_port):
     queue.close()
 
 
+@pytest.mark.serial
+def test_neither_does_one_that_restores_jobs(script_port):
+    """From a journal, while jobs end: docs/decisions/0064."""
+    queue, ids = Queue(script_port), iter(range(10**6))
+    queue.redis.call("FLUSHALL")
+    queue.open(journal=1 << 30)
+    fill(queue, JOBS // 4, "t", 1)
+    run = b"restore1"
+
+    def bring():
+        queue.push("t", body=b"x" * 256, id=f"j{next(ids)}", exists="k", ranks=b"d" + run)
+
+    def end(name):
+        queue.push("t", id=name)
+        queue.delete(name)
+    assert queue.run("restore", "b", run, HOUR, 10**6)[0].state == 1
+    within(queue, "push of a restored job", bring)
+    within(queue, "end while jobs are restored", lambda: end(f"e{next(ids)}"))
+    for _ in range(3000):
+        end(f"e{next(ids)}")
+    within(queue, "what a restore has left", lambda: not queue.run("restore", "e", run, 0, 0)[0].more)
+    assert not queue.run("restore", "g", run, HOUR, 0)[0].state
+    queue.close()
+
+
 def test_p3_a_burst_that_is_spread_over_time_makes_no_other_topic_late(script_port):
     """JOBS of one topic within a second, and one of another each 10 ms: how late that is ready."""
     queue = Queue(script_port)

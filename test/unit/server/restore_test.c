@@ -34,7 +34,7 @@ static struct {
     char ids[ROWS_MAX][ID_BYTES];
     unsigned count;
     struct restore_run runs[4];
-    bool away, breaks; /* it cannot be asked; it fails after what is shown */
+    bool away, elsewhere, breaks; /* it cannot be asked; it fails after what is shown */
 } journal;
 
 static enum err journal_begin(struct restore *restore, const struct restore_query *query,
@@ -42,6 +42,10 @@ static enum err journal_begin(struct restore *restore, const struct restore_quer
                               const char **out_why)
 {
     (void)restore;
+    if (journal.elsewhere) {
+        *out_why = "another one reads it";
+        return ERR_NOT_LEADER;
+    }
     if (journal.away) {
         *out_why = "MySQL is away";
         return ERR_AGAIN;
@@ -317,6 +321,10 @@ static void a_journal_that_is_away_or_goes_away_is_said(void **state)
     ask(peer, "/reStore");
     expect_answer("\"success\":false,\"code\":500,\"message\":\"MySQL is away\"");
     journal.away = false;
+    journal.elsewhere = true;
+    ask(peer, "/reStore");
+    expect_answer("\"success\":false,\"code\":500,\"message\":\"another one reads it\"");
+    journal.elsewhere = false;
     journal.breaks = true;
     ask(peer, "/reStore");
     show(1);

@@ -36,7 +36,7 @@ if what == 'l' then
     if run ~= '' and not (ours and room > 0 and call('ZSCORE', order, 'er' .. run)) then
         return { say(LAPSED, 0, 0, 0, now, 0, 0) }
     end
-    local out = fetch(ARGV[4]) or call('ZSCORE', order, 'en' .. ARGV[4])
+    local out = fetch(ARGV[4]) or run ~= '' and call('ZSCORE', order, 'en' .. ARGV[4])
     return { answer(out and 1 or 0, 0, 0) }
 end
 

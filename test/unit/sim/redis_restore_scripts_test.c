@@ -1,0 +1,238 @@
+/*
+ * What a restore from the journal and the scripts tell each other in Redis (scripts/restore.lua):
+ * which jobs have ended, and when nobody can know. Time is simulated.
+ */
+#include "redis_scripts_bed.h"
+
+enum { SPAN_US = 10 * SECOND_US, GOES_ON = 1, IS_FULL = 2 };
+
+static struct script_answer step(enum script_restore_step what, uint64_t restore, uint64_t most)
+{
+    struct script_call call = next_call();
+    struct script_restore of = {.step = what, .restore = restore, .span_us = SPAN_US, .most = most};
+    script_ask_restore(&request, &spaces[0], &call, &of);
+    return ask(0);
+}
+
+static void begin(uint64_t restore, uint64_t most)
+{
+    struct script_answer answer = step(SCRIPT_RESTORE_BEGIN, restore, most);
+    assert_int_equal((int)answer.state, GOES_ON);
+    assert_false(answer.more);
+}
+
+static int goes_on(uint64_t restore)
+{
+    return (int)step(SCRIPT_RESTORE_GO_ON, restore, 0).state;
+}
+
+static enum err bring(const char *id, uint64_t restore)
+{
+    struct script_call call = next_call();
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.id = bytes_str(id),
+                               .topic = BYTES("t"),
+                               .due_us = now_us,
+                               .ttr_us = SECOND_US,
+                               .failures = number % 2,
+                               .if_exists = IF_EXISTS_KEEP,
+                               .restore = restore}};
+    script_ask(&request, &spaces[0], &call, &cmd);
+    return ask(0).err;
+}
+
+static void end(const char *id, uint64_t seq)
+{
+    struct script_call call = next_call();
+    struct cmd cmd = {.kind = CMD_DELETE, .job.ref = {.id = bytes_str(id), .seq = seq}};
+    script_ask(&request, &spaces[0], &call, &cmd);
+    assert_int_equal(ask(0).err, OK);
+}
+
+static struct script_answer look(uint64_t seq, uint64_t restore)
+{
+    struct script_call call = next_call();
+    struct script_restore of = {.step = SCRIPT_RESTORE_LOOK, .restore = restore, .seq = seq};
+    script_ask_restore(&request, &spaces[0], &call, &of);
+    return ask(0);
+}
+
+static uint64_t members(void)
+{
+    return REDIS("ZLEXCOUNT", "{laterd:0}:o", "[e", "(f");
+}
+
+static void journal(uint64_t bytes)
+{
+    spaces[0].journal_bytes = bytes;
+    spaces[0].journal_detaches = true;
+    (void)open_as(0, 256);
+}
+
+static void without_a_journal_none_begins(void **state)
+{
+    (void)state;
+    assert_int_equal((int)step(SCRIPT_RESTORE_BEGIN, 7, 10).state, 0);
+    assert_int_equal(goes_on(7), 0);
+    assert_int_equal(bring("a", 7), ERR_STALE_LEASE);
+}
+
+static void what_has_ended_is_left_out(void **state)
+{
+    (void)state;
+    journal(1 << 20);
+    assert_int_equal(bring("before", 0), OK);
+    end("before", 0);
+    begin(7, 10);
+    assert_int_equal(bring("before", 7),
+                     OK); /* the journal knows that end, and gives no such row */
+    assert_int_equal(bring("before", 7), OK); /* it is kept */
+    end("before", 0);
+    assert_int_equal(bring("before", 7), ERR_NOT_FOUND);
+    assert_int_equal(bring("before", 0), OK); /* its client pushes it again */
+    assert_int_equal(bring("before", 7), OK); /* so it is there */
+    uint64_t seq = push("t", now_us).seq;
+    assert_int_equal((int)look(seq, 7).state, 1);
+    assert_int_equal((int)look(seq, 0).state, 1);
+    end("", seq);
+    assert_int_equal((int)look(seq, 7).state, 1);
+    assert_int_equal((int)look(seq, 0).state, 0);
+    assert_int_equal((int)look(seq + 1, 7).state, 0);
+    (void)step(SCRIPT_RESTORE_END, 7, 0);
+    assert_int_equal(members(), 0);
+    assert_int_equal(bring("c", 7), ERR_STALE_LEASE);
+    assert_int_equal(look(seq, 7).err, ERR_STALE_LEASE);
+    end("before", 0);
+    assert_int_equal(members(), 0); /* nothing is left when none goes on */
+}
+
+/* Until an end finds its time up nothing was missed, whatever the clock shows. */
+static void an_end_that_comes_too_late_ends_it(void **state)
+{
+    (void)state;
+    journal(1 << 20);
+    assert_int_equal(bring("a", 0), OK);
+    begin(7, 10);
+    now_us += SPAN_US + SECOND_US;
+    assert_int_equal(bring("b", 7), OK);
+    assert_int_equal(goes_on(7), GOES_ON);
+    now_us += SPAN_US - SECOND_US;
+    end("b", 0);
+    assert_int_equal(bring("b", 7), ERR_NOT_FOUND);
+    now_us += 2 * SECOND_US;
+    end("a", 0);
+    assert_int_equal(bring("a", 7), ERR_STALE_LEASE);
+    assert_int_equal(goes_on(7), 0);
+}
+
+static void another_takes_its_place(void **state)
+{
+    (void)state;
+    journal(1 << 20);
+    begin(7, 10);
+    assert_int_equal(bring("a", 0), OK);
+    end("a", 0);
+    begin(8, 10);
+    assert_int_equal(bring("a", 8), OK); /* that end was before it */
+    assert_int_equal(bring("b", 7), ERR_STALE_LEASE);
+    assert_int_equal(goes_on(7), 0);
+    end("a", 0);
+    (void)step(SCRIPT_RESTORE_END, 7, 0); /* it comes late, and is not about this one */
+    assert_int_equal(bring("a", 8), ERR_NOT_FOUND);
+    (void)step(SCRIPT_RESTORE_END, 0, 0); /* of any */
+    assert_int_equal(goes_on(8), 0);
+}
+
+/* What an end between the two has not left nobody knows. */
+static void one_that_is_sent_again_begins_no_second_time(void **state)
+{
+    (void)state;
+    journal(1 << 20);
+    assert_int_equal(bring("a", 0), OK);
+    struct script_call call = next_call();
+    struct script_restore of = {
+        .step = SCRIPT_RESTORE_BEGIN, .restore = 7, .span_us = SPAN_US, .most = 9};
+    script_ask_restore(&request, &spaces[0], &call, &of);
+    assert_int_equal((int)ask(0).state, GOES_ON);
+    now_us += 2 * SPAN_US;
+    end("a", 0);
+    script_ask_restore(&request, &spaces[0], &call, &of);
+    script_mark_again(request.at, request.len);
+    assert_int_equal((int)ask(0).state, GOES_ON);
+    assert_int_equal(bring("a", 7), ERR_STALE_LEASE);
+}
+
+static void beyond_its_room_it_ends(void **state)
+{
+    (void)state;
+    journal(1 << 20);
+    assert_int_equal(bring("a", 0), OK);
+    assert_int_equal(bring("b", 0), OK);
+    begin(7, 1);
+    end("a", 0);
+    assert_int_equal(goes_on(7), IS_FULL);
+    assert_int_equal(bring("c", 7), ERR_STALE_LEASE);
+    end("b", 0);
+    assert_int_equal(members(), 2); /* that of "a", and its own */
+}
+
+static void a_journal_that_is_given_up_ends_it(void **state)
+{
+    (void)state;
+    journal(1 << 10);
+    begin(7, 10);
+    for (unsigned i = 0; i < 100; i++)
+        (void)push("t", now_us);
+    assert_int_equal(goes_on(7), 0);
+    assert_int_equal(bring("a", 7), ERR_STALE_LEASE);
+}
+
+static void a_lost_set_ends_it(void **state)
+{
+    (void)state;
+    journal(1 << 20);
+    assert_int_equal(bring("a", 0), OK);
+    begin(7, 10);
+    end("a", 0);
+    (void)REDIS("DEL", "{laterd:0}:o");
+    rebuild_all();
+    assert_int_equal(bring("a", 7), ERR_STALE_LEASE);
+    assert_int_equal(look(1, 7).err, ERR_STALE_LEASE);
+}
+
+static void what_one_has_left_goes_in_small_steps(void **state)
+{
+    char id[8];
+    unsigned steps = 0;
+    (void)state;
+    journal(1 << 30);
+    begin(7, 10000);
+    for (unsigned i = 0; i < 2500; i++) {
+        (void)snprintf(id, sizeof(id), "j%u", i);
+        assert_int_equal(bring(id, 0), OK);
+        end(id, 0);
+    }
+    most_work = 0;
+    while (step(SCRIPT_RESTORE_BEGIN, 8, 10).more)
+        steps++;
+    assert_int_equal(steps, 2);
+    assert_int_equal(members(), 1);
+    assert_in_range(most_work, 1, WORK_MAX);
+    assert_int_equal(bring("j7", 8), OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(without_a_journal_none_begins, start, stop),
+        cmocka_unit_test_setup_teardown(what_has_ended_is_left_out, start, stop),
+        cmocka_unit_test_setup_teardown(an_end_that_comes_too_late_ends_it, start, stop),
+        cmocka_unit_test_setup_teardown(another_takes_its_place, start, stop),
+        cmocka_unit_test_setup_teardown(one_that_is_sent_again_begins_no_second_time, start, stop),
+        cmocka_unit_test_setup_teardown(beyond_its_room_it_ends, start, stop),
+        cmocka_unit_test_setup_teardown(a_journal_that_is_given_up_ends_it, start, stop),
+        cmocka_unit_test_setup_teardown(a_lost_set_ends_it, start, stop),
+        cmocka_unit_test_setup_teardown(what_one_has_left_goes_in_small_steps, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
