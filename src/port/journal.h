@@ -103,7 +103,8 @@ struct journal_verbs {
     void (*streams)(struct journal *journal, struct journal_stream *out_streams);
     /* The log and the cursor do not fit: nothing is to be written any more. */
     void (*stop)(struct journal *journal, const char *why);
-    /* Who reads rows back; lives as long as the journal. */
+    /* Who reads rows back; lives as long as the journal. What it reads for somebody may be closed
+       after the journal. */
     struct restore *(*restore)(struct journal *journal);
     /* Wanted while journal::wants_ends: a job has just ended, before that is durable. */
     void (*ended)(struct journal *journal, struct bytes id, uint64_t seq);

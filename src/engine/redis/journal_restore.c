@@ -55,7 +55,8 @@ struct restore_run {
     enum phase phase;
     uint64_t mark; /* by which Redis knows it; 0: it is of one job */
     int64_t begun_us, heard_us, wrote_us;
-    struct restore *journal; /* who reads; NULL: nobody yet */
+    /* Of who reads; the journal itself may be closed before the run. NULL: nobody reads yet. */
+    const struct restore_verbs *journal;
     struct restore_reader journal_reader;
     struct restore_run *journal_run; /* NULL: not begun */
     struct list looks;               // look::place
@@ -235,10 +236,11 @@ static void journal_arrived(struct restore_reader *reader)
 static enum err read_rows(struct restore_run *run, const char **out_why)
 {
     struct journal *journal = run->owner->feed->journal;
+    struct restore *restore = journal->verbs->restore(journal);
     run->phase = READS;
-    run->journal = journal->verbs->restore(journal);
-    return run->journal->verbs->begin(run->journal, &run->query, &run->journal_reader,
-                                      &run->journal_run, out_why);
+    run->journal = restore->verbs;
+    return restore->verbs->begin(restore, &run->query, &run->journal_reader, &run->journal_run,
+                                 out_why);
 }
 
 static void say_not_written(const struct redis_journal_feed *feed, char *room, size_t bytes)
@@ -298,7 +300,7 @@ static void looked(void *owner, struct script_request *request, enum err err,
     if (!err && !answer.state) {
         queue_add(&run->fit, &look->next);
     } else {
-        run->journal->verbs->settle(run->journal_run, look->row);
+        run->journal->settle(run->journal_run, look->row);
         run->look_count--;
         mem_free(look);
     }
@@ -330,12 +332,12 @@ static void forget_looks(struct restore_run *run)
     while (!list_empty(&run->looks)) {
         struct look *look = LIST_ENTRY(run->looks.next, struct look, place);
         list_remove(&look->place);
-        run->journal->verbs->settle(run->journal_run, look->row);
+        run->journal->settle(run->journal_run, look->row);
         look->run = NULL; /* its answer frees it */
     }
     while ((node = queue_take(&run->fit))) {
         struct look *look = LIST_ENTRY(node, struct look, next);
-        run->journal->verbs->settle(run->journal_run, look->row);
+        run->journal->settle(run->journal_run, look->row);
         mem_free(look);
     }
 }
@@ -433,7 +435,7 @@ static struct restore_row *take(struct restore_run *run)
         mem_free(look);
     }
     while (!row && run->look_count < LOOKS_MAX) {
-        row = run->journal->verbs->take(run->journal_run);
+        row = run->journal->take(run->journal_run);
         if (!row)
             return NULL;
         if (row->seq) {
@@ -448,7 +450,7 @@ static struct restore_row *take(struct restore_run *run)
 
 static void settle(struct restore_run *run, struct restore_row *row)
 {
-    run->journal->verbs->settle(run->journal_run, row);
+    run->journal->settle(run->journal_run, row);
 }
 
 static bool ended(const struct restore_run *run, enum err *out_err, const char **out_why)
@@ -459,14 +461,14 @@ static bool ended(const struct restore_run *run, enum err *out_err, const char *
         return true;
     if (run->phase != READS || run->look_count)
         return false;
-    return run->journal->verbs->ended(run->journal_run, out_err, out_why);
+    return run->journal->ended(run->journal_run, out_err, out_why);
 }
 
 static void close_run(struct restore_run *run)
 {
     forget_looks(run);
     if (run->journal_run)
-        run->journal->verbs->close(run->journal_run);
+        run->journal->close(run->journal_run);
     if (run->mark)
         leave_to_end(run->owner, run->mark);
     free_run(run);
