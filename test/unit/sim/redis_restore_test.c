@@ -10,7 +10,7 @@
 
 enum {
     STEPS = 2500,
-    LIVES = 5,
+    LIVES = 4,
     NAME_BYTES = 24,
     ROWS = NAMES + NUMBERED,
     STILL_US = 8 * SECOND_US, /* longer than the journal is one daemon's that is silent */
@@ -117,7 +117,7 @@ static const struct restore_verbs fake_readers = {.begin = begin_reading,
 static void read_some(void)
 {
     for (struct restore_run *run = reading; run; run = run->next) {
-        if (!run->snapped && sim_random_chance(&chance, 100))
+        if (!run->snapped && sim_random_chance(&chance, 300))
             snap(run);
         if (run->snapped && run->shown < run->count)
             run->shown += (unsigned)sim_random_below(&chance, 3) % (run->count - run->shown + 1);
@@ -305,7 +305,7 @@ static void one_step(void)
         some_numbered();
     if (sim_random_chance(&chance, 50))
         (void)begin_restore();
-    all_turn(400);
+    all_turn(100);
     if (!still && sim_random_chance(&chance, 2))
         kill_restoring(second);
 }
@@ -318,7 +318,7 @@ static void one_stands_still(void)
         look_elsewhere();
     }
     for (uint64_t turns_left = sim_random_below(&chance, 15); turns_left > 0; turns_left--)
-        all_turn(400);
+        all_turn(100);
     if (restoring_of(engine))
         look_elsewhere();
     still = true;
@@ -326,7 +326,7 @@ static void one_stands_still(void)
         if (sim_random_chance(&chance, 20))
             one_step();
         else
-            all_turn(400);
+            all_turn(100);
     }
     still = false;
 }
