@@ -9,7 +9,7 @@ import pytest
 
 from journal import CURSORS, JOBS, differences, gauge, listed, store_of
 from mariadb import NEEDED, a_maria  # noqa: F401  (a fixture)
-from redis import Connection, Redis
+from redis import Cluster, Connection, Redis
 from wire import Client, eventually
 
 pytestmark = [NEEDED]
@@ -226,3 +226,21 @@ def test_when_the_one_stands_still_its_restore_ends_and_another_goes_on(daemon, 
     assert not set(gone) & names_there(other)
     assert eventually(lambda: left(redis) == 0, 30)
     assert maria.run(f"SELECT COUNT(*) FROM {JOBS} WHERE status NOT IN(3,4)", database=base)[0][0] == 7900
+
+
+def test_in_a_cluster_rows_go_where_their_ids_belong(laterd, maria, base):
+    with Cluster(replicas=0) as cluster:
+        config = {"engine": {"engine": "redis"}, "redis": {"url": cluster.url}, "journal": {"url": maria.url_of[base]}}
+        server, prefix = laterd(config), {"prefix": "second"}
+        push(server, [f"j{i}" for i in range(300)])
+        with Client(server.port) as client:
+            client.push_many("t", [{"body": "x", "delay": "1h"} for i in range(50)])
+        is_equal(server, maria, base)
+        said = restore(server).json()
+        assert (said["created"], said["kept"]) == (0, 300), said  # those by number live, and are no rows
+        server.stop()
+        maria.run(f"DELETE FROM {CURSORS}", database=base)
+        server = laterd({**config, "redis": {**config["redis"], **prefix}})
+        assert server.wait_log("journal_writes", 20)
+        assert restore(server).json()["created"] == 350
+        is_equal(server, maria, base)
