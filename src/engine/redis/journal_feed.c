@@ -166,9 +166,11 @@ static void open_journal(struct redis_journal_feed *feed)
 
 /* ---- the lease ---- */
 
-/* What another daemon calls itself, for people. */
+/* What the one calls itself, for people. */
 static void take_leader(struct redis_journal_feed *feed, struct bytes label)
 {
+    if (!label.len) /* of a version without labels */
+        label = BYTES("another one");
     size_t len = label.len < sizeof(feed->leader) ? label.len : sizeof(feed->leader) - 1;
     if (!bytes_is_utf8(label))
         len = 0;
