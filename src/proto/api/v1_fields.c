@@ -3,8 +3,10 @@
 #include "proto/api/v1.h"
 #include "proto/base64.h"
 #include "proto/settings/attempt_note.h"
+#include "proto/settings/header_codec.h"
 #include "proto/settings/schedule.h"
 #include "proto/settings/target_codec.h"
+#include "proto/settings/target_url.h"
 
 enum { MILLISECOND_US = 1000, V1_KICKS_MAX = 1000000 };
 

@@ -4,7 +4,7 @@
 #include "base/rfc3339.h"
 #include "proto/api/v1.h"
 #include "proto/base64.h"
-#include "proto/settings/target_codec.h"
+#include "proto/settings/header_codec.h"
 
 enum { MILLISECOND_US = 1000, RETRY_SOON_S = 1, RETRY_LATER_S = 10 };
 

@@ -1,5 +1,7 @@
 #include "proto/http/host.h"
 
+#include "base/ascii.h"
+
 enum { NAME_BYTES_MAX = 253 };
 
 struct bytes host_without_port(struct bytes host)
@@ -10,11 +12,6 @@ struct bytes host_without_port(struct bytes host)
     return len && host.at[len - 1] == ':' ? bytes_of(host.at, len - 1) : host;
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* Four numbers up to 255. A browser writes every other spelling of an address so. */
 static bool is_ipv4(struct bytes text)
 {
@@ -23,7 +20,7 @@ static bool is_ipv4(struct bytes text)
     for (; at < text.len; numbers++) {
         size_t start = at;
         uint64_t number;
-        while (at < text.len && is_digit(text.at[at]))
+        while (at < text.len && ascii_is_digit(text.at[at]))
             at++;
         if (!bytes_to_u64(bytes_of(text.at + start, at - start), &number) || number > 255)
             return false;
@@ -40,7 +37,7 @@ static bool is_ipv6(struct bytes text)
         return false;
     for (size_t i = 1; i + 1 < text.len; i++) {
         char c = text.at[i], letter = (char)(c | 0x20);
-        if (!is_digit(c) && !(letter >= 'a' && letter <= 'f') && c != ':' && c != '.')
+        if (!ascii_is_digit(c) && !(letter >= 'a' && letter <= 'f') && c != ':' && c != '.')
             return false;
     }
     return true;
@@ -64,7 +61,8 @@ bool host_is_name(struct bytes name)
         return true;
     for (size_t i = 0; i < name.len; i++) {
         char c = name.at[i], letter = (char)(c | 0x20);
-        if (!is_digit(c) && !(letter >= 'a' && letter <= 'z') && c != '-' && c != '_' && c != '.')
+        if (!ascii_is_digit(c) && !(letter >= 'a' && letter <= 'z') && c != '-' && c != '_' &&
+            c != '.')
             return false;
     }
     return name.len > 0 && name.len <= NAME_BYTES_MAX;

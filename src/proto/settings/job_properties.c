@@ -4,7 +4,8 @@
 
 #include "base/rfc3339.h"
 #include "proto/base64.h"
-#include "proto/settings/target_codec.h"
+#include "proto/settings/header_codec.h"
+#include "proto/settings/target_url.h"
 
 static struct job_properties *of(struct settings_reader *reader)
 {

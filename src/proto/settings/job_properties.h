@@ -17,6 +17,8 @@
 #include "core/target.h"
 #include "proto/settings/settings_reader.h"
 
+enum { JOB_KEY_MAX = 255 }; /* bytes */
+
 /* Labels: what a client says of its job for people and other programs. The queue does not look at
    them, but for the rank, which whoever pushes puts into the due time (job_due_with_rank()). */
 enum job_label {

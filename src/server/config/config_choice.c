@@ -1,4 +1,5 @@
 /* Keys whose value is one of some words, or an offset from UTC. */
+#include "base/ascii.h"
 #include "base/check.h"
 #include "server/config/config_parts.h"
 
@@ -44,15 +45,11 @@ bool config_set_choice(void *base, const struct config_key *key, const char *val
     return false;
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 bool config_set_offset(void *base, const struct config_key *key, const char *value)
 {
-    if (strlen(value) != 6 || (value[0] != '+' && value[0] != '-') || !is_digit(value[1]) ||
-        !is_digit(value[2]) || value[3] != ':' || !is_digit(value[4]) || !is_digit(value[5]))
+    if (strlen(value) != 6 || (value[0] != '+' && value[0] != '-') || !ascii_is_digit(value[1]) ||
+        !ascii_is_digit(value[2]) || value[3] != ':' || !ascii_is_digit(value[4]) ||
+        !ascii_is_digit(value[5]))
         return false;
     int hours = (value[1] - '0') * 10 + value[2] - '0';
     int minutes = (value[4] - '0') * 10 + value[5] - '0';

@@ -10,7 +10,7 @@
 
 #include "proto/settings/attempt_note.h"
 #include "proto/settings/job_properties.h"
-#include "proto/settings/target_codec.h"
+#include "proto/settings/target_url.h"
 #include "proto/settings/topic_settings.h"
 
 enum { SECOND_US = 1000000, MINUTE = 60, HOUR = 3600 };

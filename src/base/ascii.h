@@ -1,0 +1,23 @@
+/* What an ASCII character is, whatever the locale. No function here looks beyond one char: O(1). */
+#ifndef LATERD_BASE_ASCII_H
+#define LATERD_BASE_ASCII_H
+
+#include <stdbool.h>
+
+static inline bool ascii_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static inline bool ascii_is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* A blank, tab, line end, vertical tab or form feed. */
+static inline bool ascii_is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+#endif
