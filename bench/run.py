@@ -22,6 +22,7 @@ from servers import Server
 from suite import RUN_TIMEOUT_S, Suite, parser_of
 
 COLUMNS = ["echo", "syncing echo", "laterd", "laterd / syncing echo"]
+NONE_FAR = "[store]\nhorizon = 0\n"
 
 
 class Bench(Suite):
@@ -31,7 +32,7 @@ class Bench(Suite):
 
     # -- servers -------------------------------------------------------------------------
 
-    def start(self, name, pinned, directory=None):
+    def start(self, name, pinned, directory=None, settings=None):
         if name == "echo":
             return Server(name, [self.build / "bench/echo"], pinned)
         if name == "syncing echo":
@@ -41,6 +42,10 @@ class Bench(Suite):
         directory = directory or self.directory()
         command = [self.build / "laterd", "--data-dir", directory, "--http", "127.0.0.1:0",
                    "--beanstalk", "none"]
+        if settings:
+            path = self.directory() / "laterd.conf"
+            path.write_text(settings)
+            command += ["-c", path]
         return Server(name, command, pinned)
 
     def load(self, server, pinned, *words):
@@ -134,9 +139,9 @@ class Bench(Suite):
                         "second, µs", said, lambda r: r["worst_second_p99_us"])
 
     def million(self):
-        """Memory, restart and idle cost with a million waiting jobs."""
+        """Memory, restart and idle cost with a million waiting jobs, all of them in memory."""
         directory = self.directory()
-        server = self.start("laterd", False, directory)
+        server = self.start("laterd", False, directory, NONE_FAR)
         try:
             empty = server.memory_bytes()
             self.load(server, False, "put", "--jobs", 1000000, "--connections", 16, "--depth", 16)
@@ -153,7 +158,7 @@ class Bench(Suite):
                          {"laterd": f"{idle['server_sleeps'] / seconds:.2f}"})
         finally:
             server.kill()  # the harder start: nothing was tidied up
-        server = self.start("laterd", False, directory)
+        server = self.start("laterd", False, directory, NONE_FAR)
         self.row("restart with 1,000,000 jobs after kill -9, s",
                  {"laterd": f"{server.start_s:.2f}"})
         server.stop()

@@ -16,6 +16,10 @@ What it does, for each number of jobs on a server of its own (durability sync, i
 - fill: puts a second until all jobs are there, checkpoints included, and the slowest puts;
 - then, with all of them waiting: memory, disk, bytes written to the disk by byte of payload, the same
   puts, cycles and due jobs, and cancels of random jobs among those that wait;
+- with a horizon: the lateness of 10,000 due jobs a second while far jobs come back and the log is cleaned. For that a
+  twentieth of the jobs is due within fifteen minutes, and puts go on beside the measurement; an empty server has the same
+  puts and is measured in turn, five times each, of which the best counts: others may use the machine (use a horizon of a
+  minute or two; `--only lateness` does this alone);
 - kill -9, then how long until the server listens again, beside reading its files once with `cat`
   from the page cache.
 
@@ -30,14 +34,20 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 
 import report
 from servers import Server
 from suite import Suite
 
-MARK = "0000aa"
+MARK, MARK_SOON = "0000aa", "0000bb"
 DEEP = ["--connections", 16, "--depth", 16]
 ID_AND_BODY_BYTES = 20 + 256
+DUE = ["due", "--rate", 10000, "--jobs", 50000, "--keep"]
+LEADS_S = (10, 40, 160)  # all jobs must be there before the first is due: the next one if they are not
+SOON, SOON_SHARE = "15m", 20
+BUSY_ROUNDS = 5
+FAR_ARRIVED, CLEANED = "laterd_far_arrived_total", "laterd_checkpoints_total"
 
 
 class Bench(Suite):
@@ -46,6 +56,7 @@ class Bench(Suite):
         self.counts = [int(word.replace("_", "")) for word in arguments.jobs.split(",")]
         self.settings = arguments.config
         self.svg = arguments.svg
+        self.lateness_only = arguments.only == "lateness"
         self.rows = []  # (count, {figure: value})
 
     # -- servers -------------------------------------------------------------------------
@@ -60,6 +71,9 @@ class Bench(Suite):
         path.write_text("".join(f"[{section}]\n" + "\n".join(lines) + "\n"
                                 for section, lines in sections.items()))
         return path
+
+    def has_horizon(self):
+        return any(setting.startswith("store.horizon=") and setting != "store.horizon=0" for setting in self.settings)
 
     def start(self, directory, pinned=False):
         return Server("laterd", [self.build / "laterd", "-c", self.config(directory), "--data-dir",
@@ -77,15 +91,54 @@ class Bench(Suite):
 
     # -- what is measured ----------------------------------------------------------------
 
+    def lateness_ms(self, server, topic="due"):
+        """The 99th percentile."""
+        for lead_s in LEADS_S:
+            try:
+                due = self.bench(server, *DUE, "--lead", f"{lead_s}s", "--topic", f"{topic}-{lead_s}")
+                return due["lateness_us"]["p99"] / 1000
+            except RuntimeError as why:
+                if "pushes took too long" not in str(why) or lead_s == LEADS_S[-1]:
+                    raise
+
+    def busy_lateness_ms(self, server, topic):
+        """The same while others put jobs that are due within 30 days."""
+        command = [self.build / "later", "bench", "put", "--server", f"http://{server.address}", "--connections", 1,
+                   "--depth", 1, "--jobs", 100_000_000, "--seconds", 600, "--within", "30d", "--keep", "--topic", "beside"]
+        with subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL) as beside:
+            try:
+                return self.lateness_ms(server, topic)
+            finally:
+                beside.terminate()
+
+    def busy(self, server):
+        """On a server with far jobs and on an empty one, in turn."""
+        empty = self.start(self.directory())
+        before, times = metrics(server), {"empty": [], "full": []}
+        try:
+            for i in range(BUSY_ROUNDS):
+                times["empty"].append(self.busy_lateness_ms(empty, f"busy-{i}"))
+                times["full"].append(self.busy_lateness_ms(server, f"busy-{i}"))
+        finally:
+            empty.kill()
+        after = metrics(server)
+        return {
+            "lateness while far jobs come, p99, ms": min(times["full"]),
+            "the same, an empty server": min(times["empty"]),
+            "worst of five": max(times["full"]),
+            "worst of five, an empty server": max(times["empty"]),
+            "far jobs that came meanwhile": after[FAR_ARRIVED] - before[FAR_ARRIVED],
+            "segments cleaned meanwhile": after[CLEANED] - before[CLEANED],
+        }
+
     def operations(self, server):
         """On a server as it stands: CPU of put, cycle; lateness. Leaves no job of its own but puts."""
         put = self.bench(server, "put", *DEEP, "--jobs", 100000, "--within", "30d", "--keep", pinned=True)
         cycle = self.bench(server, "cycle", *DEEP, "--jobs", 50000, "--keep", "--topic", "cycles", pinned=True)
-        due = self.bench(server, "due", "--rate", 10000, "--jobs", 50000, "--keep", "--topic", "due")
         return {
             "put, pinned, µs of CPU": put["server_us_per_operation"],
             "cycle, pinned, µs of CPU": cycle["server_us_per_operation"],
-            "lateness at 10,000 due/s, p99, ms": due["lateness_us"]["p99"] / 1000,
+            "lateness at 10,000 due/s, p99, ms": self.lateness_ms(server),
         }
 
     def cancels(self, server, there, mark):
@@ -94,6 +147,10 @@ class Bench(Suite):
         return {"cancel of random jobs, a second": result["per_second"],
                 "cancel, µs of CPU": result["server_us_per_operation"],
                 "cancel, p99, ms": result["cancel_us"]["p99"] / 1000}
+
+    def put_soon(self, server, count):
+        self.bench(server, "put", *DEEP, "--jobs", count // SOON_SHARE, "--within", SOON, "--mark", MARK_SOON, "--keep",
+                   "--topic", "soon", seconds=86400)
 
     def empty(self):
         directory = self.directory()
@@ -118,6 +175,8 @@ class Bench(Suite):
             payload = count * ID_AND_BODY_BYTES
             values = {"fill, puts a second": put["per_second"],
                       "fill, p99.9 of a put, ms": put["push_us"]["p99.9"] / 1000}
+            if self.has_horizon():
+                self.put_soon(server, count)
             settle(server)
             values |= {
                 "memory, MiB": server.memory_bytes() / 2**20,
@@ -126,6 +185,8 @@ class Bench(Suite):
                 "written / payload": (written(server.pid) - before) / payload,
             }
             values |= self.cancels(server, count, MARK)
+            if self.has_horizon():  # first: those that are due soon must not have come yet
+                values |= self.busy(server)
             values |= self.operations(server)
         finally:
             server.kill()  # the harder start: nothing was tidied up
@@ -136,7 +197,23 @@ class Bench(Suite):
         shutil.rmtree(directory)
         return values
 
+    def only_busy(self, count):
+        server = self.start(self.directory())
+        try:
+            self.bench(server, "put", *DEEP, "--jobs", count, "--within", "30d", "--mark", MARK, "--keep", seconds=86400)
+            self.put_soon(server, count)
+            settle(server)
+            values = {"far jobs": metrics(server)["laterd_far_jobs"]} | self.busy(server)
+        finally:
+            server.kill()
+        self.rows.append((f"{count:,}", values))
+        self.judge_busy(count, values)
+
     def run(self):
+        if self.lateness_only:
+            for count in self.counts:
+                self.only_busy(count)
+            return
         empty = self.empty()
         self.rows.append(("empty", empty))
         for count in self.counts:
@@ -157,10 +234,16 @@ class Bench(Suite):
         ratio("CPU of a put / empty", "put, pinned, µs of CPU", 1.1, True)
         ratio("CPU of a cycle / empty", "cycle, pinned, µs of CPU", 1.1, True)
         ratio("lateness p99 / empty", "lateness at 10,000 due/s, p99, ms", 2, True)
+        if self.has_horizon():
+            self.judge_busy(count, full)
         self.bar(f"{count:,}: memory by job, bytes", "≤ 40", report.shown(full["memory by job, bytes"]),
                  full["memory by job, bytes"] <= 40)
         self.bar(f"{count:,}: written / payload", "≤ 3.5", report.shown(full["written / payload"]),
                  full["written / payload"] <= 3.5)
+
+    def judge_busy(self, count, full):
+        value = full["lateness while far jobs come, p99, ms"] / full["the same, an empty server"]
+        self.bar(f"{count:,}: lateness p99 while far jobs come / empty", "≤ 2", report.shown(value), value <= 2)
 
     def table(self):
         columns = [name for name, _ in self.rows]
@@ -178,6 +261,13 @@ def written(pid):
         if line.startswith("write_bytes:"):
             return int(line.split()[1])
     raise RuntimeError("the kernel does not say what a process writes")
+
+
+def metrics(server):
+    with urllib.request.urlopen(f"http://{server.address}/metrics") as page:
+        lines = page.read().decode().splitlines()
+    return {name: float(value) for name, value in
+            (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
 
 def settle(server, seconds=60):
@@ -252,9 +342,10 @@ def main():
     parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
     parser.add_argument("--jobs", default="100000,1000000", help="numbers of waiting jobs")
     parser.add_argument("--config", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--only", choices=("lateness",), default="", help="lateness while far jobs come: this alone")
     parser.add_argument("--svg", default=None, help="write a plot here, of two numbers or more")
     arguments = parser.parse_args()
-    arguments.repeats, arguments.only = 1, ""
+    arguments.repeats = 1
     return report.run(Bench(arguments))
 
 

@@ -36,17 +36,30 @@ struct map {
 };
 
 void map_init(struct map *map, map_eq *eq, const void *ctx);
-void map_fini(struct map *map);
+void map_fini(struct map *map); /* the objects are the caller's */
 uint32_t map_find(const struct map *map, uint64_t hash, const void *key); /* or MAP_NONE */
 void map_add(struct map *map, uint64_t hash, uint32_t number);    /* the key must not be there */
 void map_remove(struct map *map, uint64_t hash, uint32_t number); /* must be there */
-size_t map_count(const struct map *map);
+size_t map_count(const struct map *map); /* entries. This and the three above are O(1) */
 
 /* Asks the processor to fetch where this hash will be looked for or added: in a table of millions
  * that takes longer than most of what can be done meanwhile. */
 static inline void map_prefetch(const struct map *map, uint64_t hash)
 {
     __builtin_prefetch(&map->now.slots[(size_t)(uint32_t)hash & map->now.mask], 1);
+}
+
+/* The number that map_find() looks at first, or MAP_NONE: a guess, good to fetch its object. */
+static inline uint32_t map_guess(const struct map *map, uint64_t hash)
+{
+    const struct map_table *now = &map->now;
+    size_t i = (size_t)(uint32_t)hash & now->mask;
+    while (now->slots && now->slots[i]) {
+        if ((uint32_t)(now->slots[i] >> 32) == (uint32_t)hash)
+            return (uint32_t)now->slots[i] - 1;
+        i = (i + 1) & now->mask;
+    }
+    return MAP_NONE;
 }
 
 #endif

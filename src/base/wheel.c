@@ -281,6 +281,16 @@ void wheel_remove(struct wheel *wheel, uint32_t item)
     count_down(wheel);
 }
 
+void wheel_expect(const struct wheel *wheel, uint32_t item)
+{
+    struct link link = *link_of(wheel, item);
+    uint32_t prev = link.prev & NONE;
+    if (prev != NONE)
+        __builtin_prefetch(link_of(wheel, prev), 1);
+    if (link.next != POOL_NONE)
+        __builtin_prefetch(link_of(wheel, link.next), 1);
+}
+
 /* ---- what comes next ---- */
 
 /* The slot after the hand that begins first; what is under the hand is none. */

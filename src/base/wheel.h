@@ -58,6 +58,8 @@ void wheel_init(struct wheel *wheel, const struct pool *pool, size_t link_at,
                 int64_t (*when)(const void *item), int64_t now_us);
 void wheel_add(struct wheel *wheel, uint32_t item);
 void wheel_remove(struct wheel *wheel, uint32_t item);
+/* It will be removed soon: asks the processor to fetch its neighbours. */
+void wheel_expect(const struct wheel *wheel, uint32_t item);
 
 /*
  * Takes one item whose time is at or before `now_us`, or POOL_NONE. Spends at most `*budget`

@@ -222,6 +222,13 @@ void core_use_far_key(struct core *core, uint64_t key);
  */
 bool core_spill(struct core *core, const struct event *event, uint64_t where, int64_t due_after_us,
                 struct event *out_job);
+enum { CORE_SOON_MAX = 16 };
+
+/*
+ * The processor is asked to fetch what is known of jobs that are going to depart, or (`departs`
+ * false) to be looked at: each would be waited for several times. CORE_SOON_MAX at most.
+ */
+void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, bool departs);
 /*
  * The job is far from now on, its record at this place. False: it has changed since core_spill() or
  * core_arrive(), or such a place cannot be kept; nothing has changed. Emits nothing. O(1).

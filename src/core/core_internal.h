@@ -153,7 +153,7 @@ static inline void count_up(uint16_t *count) /* stops at its largest value */
         ++*count;
 }
 
-/* ---- life.c ---- */
+/* ---- transitions.c ---- */
 
 /* Takes the job off what it hangs on, so that its fields may change. core_link() must follow. */
 struct job *core_unlink(struct core *core, uint32_t number);
@@ -195,11 +195,12 @@ void core_make_ready(struct core *core, uint32_t number); /* runs it now */
 void core_kick(struct core *core, uint32_t number);       /* BURIED or DELAYED */
 
 /*
- * A job ends in two steps, so that a reply can still show it: retire() takes it out of the queue
- * and emits that; forget() frees its memory.
+ * A job ends in two steps, so that a reply can still show it: core_retire() takes it out of the
+ * queue and emits that; core_forget() frees its memory.
  */
 void core_retire(struct core *core, uint32_t number, enum event_end end);
-/* As retire(), but emits nothing: the next event must say that the record returned here dies. */
+/* As core_retire(), but emits nothing: the next event must say that the record returned here dies.
+ */
 struct stored core_displace(struct core *core, uint32_t number);
 void core_forget(struct core *core, uint32_t number);
 

@@ -85,6 +85,45 @@ bool core_spill(struct core *core, const struct event *event, uint64_t where, in
     return true;
 }
 
+static void fetch_job(const struct core *core, uint32_t number)
+{
+    enum { LINE = 64 };
+    const char *job = pool_at(&core->jobs, number);
+    for (size_t at = 0; at < sizeof(struct job); at += LINE)
+        __builtin_prefetch(job + at, 1);
+}
+
+/* What core_depart() changes besides the job itself. */
+static void fetch_around(const struct core *core, uint32_t number, uint64_t seq)
+{
+    const struct job *job = pool_at(&core->jobs, number);
+    if (job->seq != seq || job->state != JOB_DELAYED)
+        return;
+    wheel_expect(&core->delays, number);
+    far_index_expect(&core->far.places, hash_seq(seq));
+    if (!job->id_len)
+        return;
+    index_expect_id(&core->index, job_id(job));
+    far_index_expect(&core->far.places, far_hash_id(core->far.key, job_id(job)));
+}
+
+/* In steps, each for all of them: what one fetches tells where the next one's is. */
+void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, bool departs)
+{
+    uint32_t numbers[CORE_SOON_MAX];
+    CHECK(count <= CORE_SOON_MAX);
+    for (uint32_t i = 0; i < count; i++)
+        index_expect(&core->index, seqs[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        numbers[i] = index_guess(&core->index, seqs[i]);
+        if (numbers[i] != POOL_NONE)
+            fetch_job(core, numbers[i]);
+    }
+    for (uint32_t i = 0; departs && i < count; i++)
+        if (numbers[i] != POOL_NONE)
+            fetch_around(core, numbers[i], seqs[i]);
+}
+
 bool core_depart(struct core *core, uint64_t seq, struct stored record)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});

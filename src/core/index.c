@@ -58,6 +58,12 @@ void index_expect_id(const struct index *index, struct bytes id)
     map_prefetch(&index->by_id, hash_id(index, id));
 }
 
+uint32_t index_guess(const struct index *index, uint64_t seq)
+{
+    uint32_t number = map_guess(&index->by_seq, hash_seq(seq));
+    return number == MAP_NONE ? POOL_NONE : number;
+}
+
 void index_add(struct index *index, uint32_t number)
 {
     const struct job *job = pool_at(index->jobs, number);

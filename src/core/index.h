@@ -22,6 +22,8 @@ uint32_t index_find(const struct index *index, const struct job_ref *ref); /* or
 /* They will be looked for or added soon: prefetches. */
 void index_expect(const struct index *index, uint64_t seq);
 void index_expect_id(const struct index *index, struct bytes id);
+/* The job of this number, or almost surely so, or POOL_NONE: good to fetch what is of it. */
+uint32_t index_guess(const struct index *index, uint64_t seq);
 void index_add(struct index *index, uint32_t number); /* id and seq must be set and unused */
 void index_remove(struct index *index, uint32_t number);
 void index_valid(const struct index *index); /* CHECKs that each job is found by its names */

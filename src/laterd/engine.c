@@ -84,11 +84,12 @@ static void warn_if_shared(struct disk *disk, const char *dir)
 static void complain_store(const char *dir, enum err err, const struct store_error *error)
 {
     const char *colon = error->text[0] ? ": " : "";
+    const char *what = err == ERR_UNSUPPORTED ? "this laterd may not open it" : err_text(err);
     if (!error->file[0]) {
-        complain("cannot open the store in %s: %s%s%s", dir, err_text(err), colon, error->text);
+        complain("cannot open the store in %s: %s%s%s", dir, what, colon, error->text);
         return;
     }
-    complain("cannot open the store in %s: %s", dir, err_text(err));
+    complain("cannot open the store in %s: %s", dir, what);
     if (error->offset == 0) /* of the file as a whole */
         complain("%s%s%s", error->file, colon, error->text);
     else

@@ -42,7 +42,7 @@ void process_raise_limits(void)
 
 uint32_t process_store_files(void)
 {
-    enum { FILES_MIN = 4, FILES_MAX = 64, PART = 16 };
+    enum { FILES_MIN = 4, FILES_MAX = 1024, PART = 16 };
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / PART > FILES_MAX)
         return FILES_MAX;

@@ -4,13 +4,14 @@
  *
  * The calls before `run` are synchronous; but for read_cached they are used at start and by `later
  * verify`. `submit` starts an operation that ends later: its `done` is called on
- * the owner's thread from disk_poll(). The lanes are independent of each other. Operations of
+ * the owner's thread from poll(). The lanes are independent of each other. Operations of
  * LANE_COMMIT (group commit) and of LANE_BACKGROUND (all other changes, may be slow) are done in
  * the order submitted, one at a time; those of LANE_READ (DISK_READ only) several at a time, and
  * they may end in any order.
  *
- * Durability: a file's bytes are durable after a successful write_sync or sync of it; a name is
- * durable after sync_dir. Nothing else is promised.
+ * Durability: a file's bytes are durable after a successful DISK_WRITE_SYNC or DISK_SYNC of it; its
+ * name after DISK_MAKE, DISK_REPLACE, DISK_REMOVE or DISK_RENAME, and after a DISK_SYNC that gives
+ * the name. Nothing else is promised.
  *
  * Only regular files that are in the directory itself are opened, made or replaced: a name that
  * somebody made a symbolic link (or a pipe, …) is ERR_IO, or is removed where a file is to be made.
@@ -26,7 +27,7 @@
 #include "base/queue.h"
 
 enum {
-    DISK_ALIGN = 4096, /* offsets, lengths and memory of write_sync are multiples of this */
+    DISK_ALIGN = 4096, /* offsets, lengths and memory of DISK_WRITE_SYNC are multiples of this */
     DISK_NAME_MAX = 64,
 };
 
@@ -60,6 +61,7 @@ struct disk_op {
     size_t len;
     size_t got; /* out, DISK_READ */
     bool fresh; /* DISK_READ that opens: past the page cache, as for open() */
+    bool alone; /* DISK_READ: what lies around it will not be wanted next: not read ahead */
     uint64_t offset;
     /* Called first, by the thread that does the operation; may change the bytes of `data`. */
     void (*prepare)(struct disk_op *op); /* or NULL */

@@ -14,6 +14,12 @@ enum {
     CHECK_TRIES = 4,               /* of a batch that does not match its checksum */
     TRY_AGAIN_US = 100 * 1000,     /* after the first failure; doubled after each */
     AHEAD_BYTES = 4 * 1024 * 1024, /* sealed and not written yet: the disk is busy enough */
+    IDLE_PAUSE_US = 500 * 1000,    /* at least, between segments that only time speaks for … */
+    IDLE_TIMES = 9,   /* … and so many times what cleaning one took: 10 % of a core */
+    JOB_NS = 700,     /* for each job that a step goes through */
+    PHASES = 3,       /* a job that leaves is walked over, sorted, and departs */
+    TURN_JOBS = 2048, /* gone through in one turn when it must be: some 1.5 ms */
+    STEP_JOBS = 128,  /* a step counts as so many at least */
 };
 
 /* ---- reading ---- */
@@ -89,7 +95,8 @@ static void start(struct cleaner *cleaner)
     if (!next || next->state != SEGMENT_HEADED || !cleaner_worth_it(cleaner, oldest))
         return;
     if (cleaner->store->now_us >= cleaner->idle_us)
-        cleaner->idle_us = cleaner->store->now_us + CLEANER_IDLE_PAUSE_US;
+        cleaner->idle_us = cleaner->store->now_us + IDLE_PAUSE_US;
+    cleaner->segment_jobs = 0;
     if (!cleaner_let_go(cleaner, next->batch_first - 1) ||
         !history_let_go(cleaner->store->history, next->batch_first - 1))
         return;
@@ -237,22 +244,52 @@ static void relocate_record(struct cleaner *cleaner)
     cleaner->relocated_jobs += log_records(cleaner->log) - records;
 }
 
+/* Tells of the jobs that the record just told of and those behind it are of. */
+static void tell_soon(const struct cleaner *cleaner)
+{
+    struct store_callbacks *callbacks = cleaner->store->callbacks;
+    const struct batch_walk *walk = &cleaner->walk;
+    uint64_t seqs[FAR_SOON_MAX];
+    uint32_t count = 0;
+    struct job_ref ref;
+    size_t at = walk->record_at, len;
+    while (callbacks->soon && count < FAR_SOON_MAX && at < walk->end &&
+           record_glance(walk->batch + at, walk->end - at, &len, &ref) == OK) {
+        at += len;
+        if (ref.seq)
+            seqs[count++] = ref.seq;
+    }
+    if (count > 0)
+        callbacks->soon(callbacks, seqs, count, false);
+}
+
+static void relocate_one(struct cleaner *cleaner)
+{
+    const struct event *event = &cleaner->walk.record.event;
+    cleaner->work.jobs++;
+    if (event_has_place(event))
+        relocate_record(cleaner);
+    else if (event->kind == EVENT_MOVE && event->record.where)
+        relocate_placed(cleaner);
+}
+
 /* Offers the next jobs of the batch to the callbacks. */
 static void relocate_some(struct cleaner *cleaner, unsigned *budget)
 {
     struct batch_walk *walk = &cleaner->walk;
     enum err err = OK;
-    for (; *budget > 0 && (err = batch_walk_next(walk)) == OK; --*budget)
-        if (event_has_place(&walk->record.event))
-            relocate_record(cleaner);
-        else if (walk->record.event.kind == EVENT_MOVE && walk->record.event.record.where)
-            relocate_placed(cleaner);
+    for (unsigned i = 0; *budget > 0 && (err = batch_walk_next(walk)) == OK; --*budget, i++) {
+        if (i % FAR_SOON_MAX == 0)
+            tell_soon(cleaner);
+        relocate_one(cleaner);
+    }
     if (err == OK)
         return;
     if (err == ERR_CORRUPT) /* whole, and not a batch of ours: a bug, or sabotage */
         segments_damaged(cleaner->segments, cleaner->segment, cleaner->offset + walk->at,
                          "a record is whole but cannot be");
     cleaner->offset += batch_bytes(walk->end - BATCH_HEAD);
+    cleaner->work.bytes += batch_bytes(walk->end - BATCH_HEAD);
     cleaner->batch_next++;
     cleaner->batch = NULL;
 }
@@ -322,12 +359,19 @@ static void begin_rest(struct cleaner *cleaner)
 static void spill(struct cleaner *cleaner)
 {
     bool left;
-    if (!spill_turn(cleaner->spill, &left))
+    if (!spill_turn(cleaner->spill, &cleaner->work, &left))
         return;
     if (left && cleaner->segment->live_jobs > 0)
         begin_walk(cleaner);
     else
         begin_rest(cleaner);
+}
+
+/* An idle machine has time, but others may have it, too. */
+static int64_t idle_pause_us(const struct cleaner *cleaner)
+{
+    int64_t pause_us = (int64_t)cleaner->segment_jobs * JOB_NS / 1000 * IDLE_TIMES;
+    return pause_us > IDLE_PAUSE_US ? pause_us : IDLE_PAUSE_US;
 }
 
 static void relocate_rest(struct cleaner *cleaner)
@@ -343,7 +387,7 @@ static void relocate_rest(struct cleaner *cleaner)
     uint64_t departed = spill_departed_bytes(cleaner->spill);
     uint64_t copied = cleaner->copied_from > departed ? cleaner->copied_from - departed : 0;
     cleaner->checkpoint_from = cleaner_bytes_appended(cleaner) + copied;
-    cleaner->idle_us = cleaner->store->now_us + CLEANER_IDLE_PAUSE_US;
+    cleaner->idle_us = cleaner->store->now_us + idle_pause_us(cleaner);
     /* Even if nothing was relocated: that the dead have died must be durable before they go. */
     cleaner->batch_last = log_batch(cleaner->log);
     log_want_open(cleaner->log);
@@ -459,10 +503,45 @@ static void work(struct cleaner *cleaner)
     }
 }
 
+/*
+ * Far jobs that stay in the log are in memory, so it must not grow while they come fast: while it
+ * is too large, as much is cleaned as has come since then. What steps could not do while the disk
+ * wrote, and what is appended by cleaning, is owed, too.
+ */
+static void owe(struct cleaner *cleaner)
+{
+    uint64_t appended = cleaner_bytes_appended(cleaner), before = cleaner->appended;
+    cleaner->appended = appended;
+    if (!cleaner_is_behind(cleaner))
+        cleaner->owed = 0;
+    else if (appended > before)
+        cleaner->owed += PHASES * (appended - before);
+}
+
+static bool goes_on(const struct cleaner *cleaner)
+{
+    return cleaner->owed > 0 && (cleaner->step == CLEAN_WALK || cleaner->step == CLEAN_SPILL) &&
+           cleaner_next_us(cleaner) <= cleaner->store->now_us;
+}
+
+static void work_some(struct cleaner *cleaner)
+{
+    uint64_t jobs = 0;
+    do {
+        cleaner->work = (struct clean_work){0};
+        work(cleaner);
+        jobs += cleaner->work.jobs > STEP_JOBS ? cleaner->work.jobs : STEP_JOBS;
+        cleaner->segment_jobs += cleaner->work.jobs;
+        uint64_t done = cleaner->work.bytes;
+        cleaner->owed = done < cleaner->owed ? cleaner->owed - done : 0;
+    } while (jobs < TURN_JOBS && goes_on(cleaner));
+}
+
 void cleaner_turn(struct cleaner *cleaner)
 {
     if (cleaner->store->failed || cleaner->store->closing)
         return;
+    owe(cleaner);
     switch (cleaner->step) {
     case CLEAN_IDLE: start(cleaner); break;
     case CLEAN_WALK:
@@ -472,7 +551,7 @@ void cleaner_turn(struct cleaner *cleaner)
     case CLEAN_SLICES:
     case CLEAN_REST:
         if (cleaner_next_us(cleaner) <= cleaner->store->now_us)
-            work(cleaner);
+            work_some(cleaner);
         break;
     case CLEAN_DURABLE:
         if (log_synced(cleaner->log) >= cleaner->batch_last)

@@ -41,6 +41,8 @@ bool cleaner_gives_room(const struct cleaner *cleaner, uint64_t batch);
 bool cleaner_held_up(const struct cleaner *cleaner);  /* jobs depart when a visit is over */
 bool cleaner_removing(const struct cleaner *cleaner); /* the disk removes the segment */
 bool cleaner_busy(const struct cleaner *cleaner);     /* the disk reads or removes for it */
+/* Is the log larger than it need be when far jobs leave it? Else none does. */
+bool cleaner_wants_checkpoint(const struct cleaner *cleaner);
 /* See store_move_unread(). */
 bool cleaner_wants_move(const struct cleaner *cleaner, uint64_t where);
 void cleaner_stats(const struct cleaner *cleaner, struct store_stats *out_stats);

@@ -11,9 +11,7 @@
 #include "store/spill.h"
 
 enum {
-    CLEANER_TURN_BYTES = 256 * 1024,         /* read in one turn */
-    CLEANER_IDLE_PAUSE_US = 2 * 1000 * 1000, /* between two segments that nothing but time speaks
-                                                for */
+    CLEANER_TURN_BYTES = 256 * 1024, /* read in one turn */
 };
 
 enum clean_step {
@@ -61,6 +59,10 @@ struct cleaner {
     uint64_t idle_end;   /* batches up to this one may go for far jobs' sake all the same, … */
     uint64_t idle_bytes; /* … up to a later one when so many bytes have come, … */
     int64_t idle_us;     /* … a segment at this time, at the earliest */
+    uint64_t appended;   /* cleaner_bytes_appended() of the last turn … */
+    uint64_t owed; /* … and what has come since the log was too large, in bytes gone through */
+    struct clean_work work; /* of a step … */
+    uint64_t segment_jobs;  /* … and of all steps of this segment */
     struct scan scan;
     struct disk_op remove;
     char aside_name[DISK_NAME_MAX];
@@ -75,6 +77,8 @@ struct cleaner {
  * unless it is full of what is told of slices.
  */
 bool cleaner_worth_it(struct cleaner *cleaner, const struct segment *oldest);
+/* Is there a quarter more to clean than should be? */
+bool cleaner_is_behind(const struct cleaner *cleaner);
 /* When an idle store has something to clean. */
 int64_t cleaner_idle_next_us(const struct cleaner *cleaner);
 /*

@@ -105,11 +105,16 @@ static uint64_t checkpoint_limit(const struct cleaner *cleaner)
     return bytes ? bytes : CHECKPOINT_BYTES;
 }
 
-/* Is the log large, and could far jobs leave it? */
-static bool wants_checkpoint(const struct cleaner *cleaner)
+bool cleaner_wants_checkpoint(const struct cleaner *cleaner)
 {
     return cleaner->options->horizon_us > 0 && cleaner->store->callbacks->spill &&
            log_bytes(cleaner) > checkpoint_limit(cleaner) && !segments_full(cleaner->segments);
+}
+
+bool cleaner_is_behind(const struct cleaner *cleaner)
+{
+    return cleaner_wants_checkpoint(cleaner) &&
+           log_bytes(cleaner) > checkpoint_limit(cleaner) + checkpoint_limit(cleaner) / 4;
 }
 
 /*
@@ -129,7 +134,7 @@ static bool in_idle_round(const struct cleaner *cleaner, const struct segment *o
  */
 static bool worth_a_checkpoint(struct cleaner *cleaner, const struct segment *oldest)
 {
-    if (!wants_checkpoint(cleaner))
+    if (!cleaner_wants_checkpoint(cleaner))
         return false;
     if (log_bytes_written(cleaner->log) >= cleaner->checkpoint_from)
         return true;
@@ -147,13 +152,15 @@ int64_t cleaner_idle_next_us(const struct cleaner *cleaner)
     const struct segment *oldest = segments_first(cleaner->segments);
     const struct segment *next = oldest ? segments_after(cleaner->segments, oldest) : NULL;
     bool wants = next && next->state == SEGMENT_HEADED && !cleaner->store->failed &&
-                 wants_checkpoint(cleaner) && in_idle_round(cleaner, oldest);
+                 cleaner_wants_checkpoint(cleaner) && in_idle_round(cleaner, oldest);
     return wants ? cleaner->idle_us : INT64_MAX;
 }
 
 bool cleaner_worth_it(struct cleaner *cleaner, const struct segment *oldest)
 {
     uint64_t segment_bytes = cleaner->options->segment_bytes;
+    if (cleaner->options->never_cleans)
+        return false;
     if (oldest->live_jobs == 0 && oldest->told_bytes < oldest->size_bytes / 2)
         return true;
     if (segments_full(cleaner->segments))

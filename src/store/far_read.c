@@ -9,6 +9,7 @@
 
 enum {
     READ_BYTES = 4096,         /* brought at first: most records are shorter */
+    CACHED_BYTES = 1024,       /* the same where it is known that they are in memory */
     CACHED_TURN = 64,          /* reads of what is in memory, in one turn */
     IN_TURN_BYTES = 16 * 1024, /* of a record that is read and checked by the turn */
 };
@@ -47,6 +48,13 @@ static void read_free(struct far_read *read)
     mem_free(read);
 }
 
+static struct event event_at(const struct record *record, uint64_t where)
+{
+    struct event event = record->event;
+    event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
+    return event;
+}
+
 /* Told at last: what it brought stays until store_far_fetch_end(). */
 static void end(struct far_read *read, enum err err)
 {
@@ -57,32 +65,38 @@ static void end(struct far_read *read, enum err err)
         segments_unpin(read->segment);
     read->segment = NULL;
     fetch->err = err;
-    if (!err) {
-        fetch->event = read->record.event;
-        fetch->event.record =
-            (struct stored){.where = fetch->where, .bytes = (uint32_t)read->record.len};
-    }
+    if (!err)
+        fetch->event = event_at(&read->record, fetch->where);
     fetch->done(fetch);
 }
 
 /* Is it the record, and whole? */
+static enum err decode_bytes(const char *bytes, size_t len, struct record *out_record)
+{
+    bool good = record_decode(bytes, len, out_record) == OK && out_record->is_far &&
+                record_body_good(out_record);
+    return good ? OK : ERR_DAMAGED;
+}
+
 static enum err decode(struct far_read *read, size_t len)
 {
-    struct record *record = &read->record;
-    bool good =
-        record_decode(read->bytes, len, record) == OK && record->is_far && record_body_good(record);
-    return good ? OK : ERR_DAMAGED;
+    return decode_bytes(read->bytes, len, &read->record);
+}
+
+/* How long the record is of which these are the first bytes; 0: no record begins here. */
+static size_t record_len(const char *bytes, size_t got, uint64_t left)
+{
+    size_t len = got >= FAR_RECORD_MIN ? get_u32(bytes) : 0;
+    bool possible =
+        len >= FAR_RECORD_MIN && len % 8 == 0 && len <= left && get_u8(bytes + 4) == RECORD_FAR;
+    return possible ? len : 0;
 }
 
 /* Of the first bytes: how many more there are. ERR_DAMAGED: no record begins here. */
 static enum err measure(struct far_read *read, size_t got)
 {
-    size_t len = got >= FAR_RECORD_MIN ? get_u32(read->bytes) : 0;
-    bool possible = len >= FAR_RECORD_MIN && len % 8 == 0 &&
-                    len <= read->segment->end - read->offset &&
-                    get_u8(read->bytes + 4) == RECORD_FAR;
-    read->want = len;
-    return possible ? OK : ERR_DAMAGED;
+    read->want = record_len(read->bytes, got, read->segment->end - read->offset);
+    return read->want ? OK : ERR_DAMAGED;
 }
 
 /* A long record's checksum takes its time: the disk's thread makes it. */
@@ -132,6 +146,7 @@ static void submit(struct far_read *read, size_t len)
     read->op = (struct disk_op){
         .into = read->bytes,
         .len = len,
+        .alone = true,
         .offset = read->offset,
         .inspect = inspect,
         .done = read_ended,
@@ -200,18 +215,50 @@ int64_t far_reads_next_us(const struct far_reads *reads)
 
 /* ---- what the store's user calls ---- */
 
+/* The slice that has this place, or NULL. */
+static struct segment *slice_at(const struct store *store, uint64_t where)
+{
+    struct segment *segment = segments_find(store->segments, where_segment(where));
+    bool there =
+        segment && segment->slice && where_offset(where) < (uint64_t)segment->slice->named * BLOCK;
+    return there ? segment : NULL;
+}
+
+enum err store_far_cached(struct store *store, uint64_t where, struct far_room *room,
+                          struct event *out_event)
+{
+    struct segment *segment = slice_at(store, where);
+    struct record record;
+    if (!segment)
+        return ERR_DAMAGED;
+    uint64_t offset = where_offset(where), left = segment->end - offset;
+    size_t got = 0, first = left < CACHED_BYTES ? (size_t)left : CACHED_BYTES;
+    enum err err = segments_read_cached(store->segments, segment, offset, room->bytes, first, &got);
+    if (err)
+        return err;
+    size_t len = record_len(room->bytes, got, left);
+    if (len > sizeof(room->bytes))
+        return ERR_AGAIN;
+    if (len > got)
+        err = segments_read_cached(store->segments, segment, offset, room->bytes, len, &got);
+    if (!err)
+        err = len > 0 && len <= got ? decode_bytes(room->bytes, len, &record) : ERR_DAMAGED;
+    if (err)
+        return err;
+    *out_event = event_at(&record, where);
+    store->cold_reads++;
+    return OK;
+}
+
 void store_far_fetch(struct store *store, struct far_fetch *fetch)
 {
     struct far_read *read = mem_zalloc(sizeof(*read));
-    struct segment *segment = segments_find(store->segments, where_segment(fetch->where));
-    uint64_t offset = where_offset(fetch->where);
     read->reads = store->far_reads;
     read->fetch = fetch;
-    read->offset = offset;
-    if (segment && segment->slice && offset < (uint64_t)segment->slice->named * BLOCK) {
-        read->segment = segment;
-        segments_pin(segment);
-    }
+    read->offset = where_offset(fetch->where);
+    read->segment = slice_at(store, fetch->where);
+    if (read->segment)
+        segments_pin(read->segment);
     fetch->read = read;
     fetch->err = OK;
     list_add_tail(&store->far_reads->waiting, &read->link);

@@ -1,12 +1,12 @@
 /*
  * Opening a store: finds where the log ends, replays it, and makes the end durable.
  *
- * All batches before the last segment's first are durable (wal.c sees to it), so a bad one among
- * them is rot. In the last segment the first bad batch, number n, is a torn tail unless something
- * proves that n was durable: a later batch or the manifest says so. Not proven: nobody was told of
- * n; the tail is zeroed and reported. Proven: damage.h says whether anything that lives depends on
- * it. If so, ERR_CORRUPT with all that can be told of it; else the log is read on behind it, and
- * what the damaged batch ended is ended. Neither changes a byte of it on disk.
+ * All batches before the last segment's first are durable (log_commit.c sees to it), so a bad one
+ * among them is rot. In the last segment the first bad batch, number n, is a torn tail unless
+ * something proves that n was durable: a later batch or the manifest says so. Not proven: nobody
+ * was told of n; the tail is zeroed and reported. Proven: damage.h says whether anything that lives
+ * depends on it. If so, ERR_CORRUPT with all that can be told of it; else the log is read on behind
+ * it, and what the damaged batch ended is ended. Neither changes a byte of it on disk.
  *
  * The tail is read past the page cache: after a failed sync the cache shows bytes that the disk
  * does not have. Batches that nothing proves durable are written again, the same bytes in the
@@ -660,12 +660,16 @@ static enum err check_epoch(struct recovery *recovery)
         recovery->epoch = recovery->directory.manifest.epoch;
     if (epoch >= recovery->epoch)
         return OK;
-    store_error_set(
-        recovery->error, MANIFEST_NAME, 0,
-        "this store was led in epoch %llu, and is to be opened in epoch %llu: another "
-        "laterd has led it since; take part in its election ([member] url; 'alone' leads "
-        "without one)",
-        (unsigned long long)recovery->epoch, (unsigned long long)epoch);
+    if (epoch == 0)
+        store_error_set(recovery->error, MANIFEST_NAME, 0,
+                        "this store was led in epoch %llu of an election, and [member] is not set: "
+                        "set its url as it was, or to 'alone', which leads without an election",
+                        (unsigned long long)recovery->epoch);
+    else
+        store_error_set(recovery->error, MANIFEST_NAME, 0,
+                        "this store was led in epoch %llu, and this laterd leads in epoch %llu: "
+                        "another laterd has led it since",
+                        (unsigned long long)recovery->epoch, (unsigned long long)epoch);
     return ERR_UNSUPPORTED;
 }
 

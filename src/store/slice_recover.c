@@ -136,8 +136,9 @@ static bool count_jobs(const struct slice *slice, uint32_t from, uint32_t to, ui
 
 static void set_live(struct slices *slices, struct slice *slice, uint32_t live, uint32_t dead)
 {
-    slices->live_jobs += live - slice->live_jobs;
-    slices->dead_jobs += dead - slice->dead_jobs;
+    /* The sums have 64 bits, a slice's counts 32: what is less is not added as a difference. */
+    slices->live_jobs = slices->live_jobs - slice->live_jobs + live;
+    slices->dead_jobs = slices->dead_jobs - slice->dead_jobs + dead;
     slice->live_jobs = live;
     slice->dead_jobs = dead;
 }

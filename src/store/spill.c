@@ -12,17 +12,19 @@
 enum {
     CHUNK_BYTES = 1024 * 1024, /* of records that are gathered */
     RECORD_MAX = CHUNK_BYTES,  /* longer ones stay in the log */
-    TURN_JOBS = 512,           /* sorted and built in one turn */
+    TURN_JOBS = 512,           /* sorted and built in one turn, about */
     TURN_BYTES = 256 * 1024,   /* the same */
+    BUILD_AHEAD = 16,          /* records that are fetched while others are built */
     AGAIN_US = 100 * 1000,     /* no descriptor was free */
     VISITED_US = 1000,         /* somebody goes through the jobs of a topic that are to depart */
     SLICES_MAX = 60000,        /* alive: the core's index has 16 bits for them */
     ROOM_SEGMENTS = 4,         /* so much the disk must have besides */
+    SLICES_FEW = 64,    /* above so many, small slices are not made: nothing merges them … */
+    SEGMENT_SHARE = 64, /* … small: less than so much of a segment */
 };
 
 /* A job that is to leave. */
 struct spilled {
-    int64_t due_us;
     uint64_t seq;
     const char *record; /* in spill::chunks */
     struct stored old;  /* where it is in the log … */
@@ -30,17 +32,26 @@ struct spilled {
     uint32_t len;
 };
 
+/* When it is the job's turn. */
+struct turn_of {
+    int64_t due_us;
+    uint32_t job; /* of spill::jobs */
+};
+
 enum spill_step { SPILL_IDLE, SPILL_GATHER, SPILL_BUILD, SPILL_WRITE, SPILL_REMOVE, SPILL_DEPART };
 
 struct spill {
     struct store *store;
     enum spill_step step;
-    uint32_t segment;  /* that they leave */
-    struct buf jobs;   /* struct spilled: a heap, the first to be due on top … */
-    struct buf built;  /* … and those of the slice being made, in its order */
+    uint32_t segment; /* that they leave */
+    struct buf jobs;  /* struct spilled, as they were offered */
+    struct buf
+        heap; /* struct turn_of: those that are in no slice yet, the first to be due on top */
+    struct buf built;  /* uint32_t: those of the slice being made, in its order */
     size_t departing;  /* of `built`: the next to be asked */
     struct buf chunks; /* char *: memory of CHUNK_BYTES each, of records */
     size_t chunk_used; /* of the last one */
+    uint64_t gathered_bytes;
     struct slice_build build;
     struct slice *slice; /* SPILL_DEPART */
     uint32_t block;      /* of its blocks of records: the next part */
@@ -52,50 +63,68 @@ struct spill {
     uint64_t departed_bytes, departed_jobs;
 };
 
-/* ---- the heap ---- */
+/* ---- the heap: four children each, so that those of one lie in a line of the cache ---- */
 
-static struct spilled *heap_at(const struct spill *spill, size_t number)
+enum { CHILDREN = 4 };
+
+static struct spilled *job_at(const struct spill *spill, size_t number)
 {
     return (struct spilled *)(void *)spill->jobs.at + number;
 }
 
+static struct turn_of *heap_at(const struct spill *spill, size_t place)
+{
+    return (struct turn_of *)(void *)spill->heap.at + place;
+}
+
 static size_t heap_count(const struct spill *spill)
 {
-    return spill->jobs.len / sizeof(struct spilled);
+    return spill->heap.len / sizeof(struct turn_of);
 }
 
-static bool before(const struct spilled *a, const struct spilled *b)
+static bool before(const struct spill *spill, const struct turn_of *a, const struct turn_of *b)
 {
-    return a->due_us != b->due_us ? a->due_us < b->due_us : a->seq < b->seq;
+    return a->due_us != b->due_us ? a->due_us < b->due_us
+                                  : job_at(spill, a->job)->seq < job_at(spill, b->job)->seq;
 }
 
-static void heap_push(struct spill *spill, const struct spilled *job)
+static void heap_push(struct spill *spill, struct turn_of job)
 {
-    buf_add(&spill->jobs, job, sizeof(*job));
+    buf_add(&spill->heap, &job, sizeof(job));
     size_t at = heap_count(spill) - 1;
-    while (at > 0 && before(job, heap_at(spill, (at - 1) / 2))) {
-        *heap_at(spill, at) = *heap_at(spill, (at - 1) / 2);
-        at = (at - 1) / 2;
+    while (at > 0 && before(spill, &job, heap_at(spill, (at - 1) / CHILDREN))) {
+        *heap_at(spill, at) = *heap_at(spill, (at - 1) / CHILDREN);
+        at = (at - 1) / CHILDREN;
     }
-    *heap_at(spill, at) = *job;
+    *heap_at(spill, at) = job;
 }
 
-static void heap_pop(struct spill *spill)
+/* Of the children of `at`, of which there is one, the first to be due. */
+static size_t first_child(const struct spill *spill, size_t at, size_t count)
 {
-    struct spilled last = *heap_at(spill, heap_count(spill) - 1);
-    spill->jobs.len -= sizeof(last);
+    size_t first = CHILDREN * at + 1;
+    for (size_t child = first + 1; child <= CHILDREN * at + CHILDREN && child < count; child++)
+        if (before(spill, heap_at(spill, child), heap_at(spill, first)))
+            first = child;
+    return first;
+}
+
+static struct turn_of heap_pop(struct spill *spill)
+{
+    struct turn_of top = *heap_at(spill, 0);
+    struct turn_of last = *heap_at(spill, heap_count(spill) - 1);
+    spill->heap.len -= sizeof(last);
     size_t count = heap_count(spill), at = 0;
-    while (2 * at + 1 < count) {
-        size_t child = 2 * at + 1;
-        if (child + 1 < count && before(heap_at(spill, child + 1), heap_at(spill, child)))
-            child++;
-        if (!before(heap_at(spill, child), &last))
+    while (CHILDREN * at + 1 < count) {
+        size_t child = first_child(spill, at, count);
+        if (!before(spill, heap_at(spill, child), &last))
             break;
         *heap_at(spill, at) = *heap_at(spill, child);
         at = child;
     }
     if (count > 0)
         *heap_at(spill, at) = last;
+    return top;
 }
 
 /* ---- gathering ---- */
@@ -115,11 +144,12 @@ bool spill_begin(struct spill *spill, const struct segment *segment)
     const struct store *store = spill->store;
     CHECK(spill->step == SPILL_IDLE);
     spill->departed_bytes = 0;
-    if (store->options.horizon_us <= 0 || !store->callbacks->spill || !has_room(store) ||
+    if (!cleaner_wants_checkpoint(store->cleaner) || !has_room(store) ||
         slices_count(store->slices) >= SLICES_MAX)
         return false;
     spill->segment = segment->number;
     spill->given_up = false;
+    spill->gathered_bytes = 0;
     spill->step = SPILL_GATHER;
     return true;
 }
@@ -152,12 +182,12 @@ bool spill_offer(struct spill *spill, const struct event *event, struct stored r
     if (len > RECORD_MAX)
         return false;
     char *at = take(spill, len);
+    spill->gathered_bytes += len;
     far_record_encode(&job, len, at);
-    heap_push(spill, &(struct spilled){.due_us = job.job.due_us,
-                                       .seq = job.job.seq,
-                                       .record = at,
-                                       .old = record,
-                                       .len = (uint32_t)len});
+    struct spilled taken = {.seq = job.job.seq, .record = at, .old = record, .len = (uint32_t)len};
+    uint32_t number = (uint32_t)(spill->jobs.len / sizeof(taken));
+    buf_add(&spill->jobs, &taken, sizeof(taken));
+    heap_push(spill, (struct turn_of){.due_us = job.job.due_us, .job = number});
     return true;
 }
 
@@ -172,6 +202,7 @@ static void reset(struct spill *spill)
     }
     buf_fini(&spill->chunks);
     buf_fini(&spill->jobs);
+    buf_fini(&spill->heap);
     buf_fini(&spill->built);
     slice_build_fini(&spill->build);
     spill->slice = NULL;
@@ -181,37 +212,66 @@ static void reset(struct spill *spill)
 
 /* ---- building ---- */
 
-/* Moves the first job of the heap into the slice. */
-static void build_one(struct spill *spill)
+/* Moves the job, which was the first of the heap, into the slice. */
+static void build_one(struct spill *spill, uint32_t number)
 {
-    struct spilled job = *heap_at(spill, 0);
+    struct spilled *job = job_at(spill, number);
     struct record record;
-    enum err err = record_decode(job.record, job.len, &record);
+    enum err err = record_decode(job->record, job->len, &record);
     CHECK(!err && record.is_far); /* we wrote it a moment ago */
     struct bytes id = record.event.id;
-    uint64_t key = store_far_key(spill->store);
-    uint64_t id_hash = far_hash_id(key, id);
-    uint64_t offset = slice_build_add(&spill->build, &record.event, id_hash, job.record, job.len);
-    job.where = where_of(spill->build.head.number, offset);
-    buf_add(&spill->built, &job, sizeof(job));
-    heap_pop(spill);
+    uint64_t id_hash = far_hash_id(store_far_key(spill->store), id);
+    uint64_t offset = slice_build_add(&spill->build, &record.event, id_hash, job->record, job->len);
+    job->where = where_of(spill->build.head.number, offset);
+    buf_add(&spill->built, &number, sizeof(number));
+}
+
+/* The next jobs in order, BUILD_AHEAD at most; the processor is asked to fetch their records. */
+static uint32_t take_next(struct spill *spill, struct turn_of out_next[static BUILD_AHEAD])
+{
+    enum { LINE = 64, FETCHED = 512 };
+    uint32_t count = 0;
+    for (; count < BUILD_AHEAD && heap_count(spill) > 0; count++) {
+        out_next[count] = heap_pop(spill);
+        __builtin_prefetch(job_at(spill, out_next[count].job));
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const struct spilled *job = job_at(spill, out_next[i].job);
+        for (uint32_t at = 0; at < job->len && at < FETCHED; at += LINE)
+            __builtin_prefetch(job->record + at);
+    }
+    return count;
+}
+
+/* Those of the next jobs that the slice has room for; the others wait for the next slice. */
+static bool build_next(struct spill *spill, struct clean_work *work)
+{
+    struct turn_of next[BUILD_AHEAD];
+    uint32_t count = take_next(spill, next), i = 0;
+    for (; i < count && slice_build_room(&spill->build, job_at(spill, next[i].job)->len); i++) {
+        build_one(spill, next[i].job);
+        work->jobs++;
+        work->bytes += job_at(spill, next[i].job)->len;
+    }
+    bool full = i < count;
+    for (; i < count; i++)
+        heap_push(spill, next[i]);
+    return full;
 }
 
 /* True: the slice is full, or has all. */
-static bool build_some(struct spill *spill)
+static bool build_some(struct spill *spill, struct clean_work *work)
 {
-    size_t bytes = 0;
+    struct clean_work done = {0};
+    bool full = false;
     if (!spill->build.image)
         slice_build_begin(&spill->build, &spill->store->id,
                           segments_take_number(spill->store->segments));
-    for (unsigned i = 0; i < TURN_JOBS && bytes < TURN_BYTES && heap_count(spill) > 0; i++) {
-        size_t len = heap_at(spill, 0)->len;
-        if (!slice_build_room(&spill->build, len))
-            break;
-        build_one(spill);
-        bytes += len;
-    }
-    bool full = heap_count(spill) == 0 || !slice_build_room(&spill->build, heap_at(spill, 0)->len);
+    while (!full && done.jobs < TURN_JOBS && done.bytes < TURN_BYTES && heap_count(spill) > 0)
+        full = build_next(spill, &done);
+    work->jobs += done.jobs;
+    work->bytes += done.bytes;
+    full = full || heap_count(spill) == 0;
     if (full)
         slice_build_end(&spill->build);
     return full;
@@ -299,8 +359,27 @@ static void begin_departing(struct spill *spill)
     spill->written = false;
 }
 
+static const struct spilled *built_at(const struct spill *spill, size_t number)
+{
+    uint32_t job;
+    memcpy(&job, spill->built.at + number * sizeof(job), sizeof(job));
+    return job_at(spill, job);
+}
+
+/* The next ones of so many will be asked for. */
+static void tell_soon(const struct spill *spill, uint32_t left)
+{
+    struct store_callbacks *callbacks = spill->store->callbacks;
+    uint64_t seqs[FAR_SOON_MAX];
+    uint32_t count = left < FAR_SOON_MAX ? left : FAR_SOON_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        seqs[i] = built_at(spill, spill->departing + i)->seq;
+    if (callbacks->soon)
+        callbacks->soon(callbacks, seqs, count, true);
+}
+
 /* Asks the core for the jobs of one block. */
-static void depart_block(struct spill *spill)
+static void depart_block(struct spill *spill, struct clean_work *work)
 {
     struct store *store = spill->store;
     struct slice *slice = spill->slice;
@@ -316,8 +395,9 @@ static void depart_block(struct spill *spill)
     };
     uint32_t unit = slice_unit((uint64_t)fence->offset * BLOCK);
     for (uint32_t i = 0; i < fence->jobs; i++, spill->departing++) {
-        const struct spilled *job =
-            (const struct spilled *)(const void *)spill->built.at + spill->departing;
+        const struct spilled *job = built_at(spill, spill->departing);
+        if (i % FAR_SOON_MAX == 0)
+            tell_soon(spill, fence->jobs - i);
         struct stored record = {.where = job->where, .bytes = job->len};
         if (store->callbacks->depart(store->callbacks, job->seq, record)) {
             part.jobs++;
@@ -331,6 +411,8 @@ static void depart_block(struct spill *spill)
         buf_add(&dead, room, (size_t)(varint_put(room, of_job - unit) - room));
         unit = of_job;
     }
+    work->jobs += fence->jobs;
+    work->bytes += live_bytes + dead_bytes;
     part.left = part.jobs ? part.left : 0;
     part.dead = dead.at;
     part.dead_bytes = (uint32_t)dead.len;
@@ -352,14 +434,14 @@ static bool is_visited(const struct spill *spill)
            slice_may_have(spill->slice, topic);
 }
 
-static void depart_some(struct spill *spill)
+static void depart_some(struct spill *spill, struct clean_work *work)
 {
     spill->held_up = is_visited(spill);
     if (spill->held_up) {
         spill->retry_at_us = spill->store->now_us + VISITED_US;
         return;
     }
-    depart_block(spill);
+    depart_block(spill, work);
     if (spill->block < spill->slice->head.blocks)
         return;
     slices_made(spill->store->slices, spill->slice);
@@ -373,21 +455,30 @@ static void depart_some(struct spill *spill)
 
 bool spill_pending(const struct spill *spill)
 {
-    return spill->jobs.len > 0 || spill->built.len > 0;
+    return spill->heap.len > 0 || spill->built.len > 0;
 }
 
-bool spill_turn(struct spill *spill, bool *out_left)
+static bool is_enough(const struct spill *spill)
+{
+    const struct store *store = spill->store;
+    if (!spill_pending(spill))
+        return false;
+    return slices_count(store->slices) < SLICES_FEW ||
+           spill->gathered_bytes >= store->options.segment_bytes / SEGMENT_SHARE;
+}
+
+bool spill_turn(struct spill *spill, struct clean_work *work, bool *out_left)
 {
     *out_left = false;
     if (spill->writing || spill->store->now_us < spill->retry_at_us)
         return false;
     switch (spill->step) {
     case SPILL_IDLE: return true;
-    case SPILL_GATHER: spill->step = spill_pending(spill) ? SPILL_BUILD : SPILL_IDLE; break;
+    case SPILL_GATHER: spill->step = is_enough(spill) ? SPILL_BUILD : SPILL_IDLE; break;
     case SPILL_BUILD:
         if (!spill_pending(spill))
             spill->step = SPILL_IDLE;
-        else if (build_some(spill))
+        else if (build_some(spill, work))
             spill->step = SPILL_WRITE;
         break;
     case SPILL_WRITE:
@@ -401,7 +492,7 @@ bool spill_turn(struct spill *spill, bool *out_left)
         }
         break;
     case SPILL_REMOVE: spill->step = SPILL_IDLE; break;
-    case SPILL_DEPART: depart_some(spill); break;
+    case SPILL_DEPART: depart_some(spill, work); break;
     }
     if (spill->step != SPILL_IDLE)
         return false;

@@ -15,6 +15,12 @@ struct segment;
 struct spill;
 struct store;
 
+/* Jobs that were gone through, and bytes of their records: a job is walked over, sorted, departs.
+ */
+struct clean_work {
+    uint64_t jobs, bytes;
+};
+
 struct spill *spill_new(struct store *store);
 void spill_free(struct spill *spill); /* NULL does nothing; not while busy */
 
@@ -25,10 +31,10 @@ bool spill_offer(struct spill *spill, const struct event *event, struct stored r
 /* Has anything been taken that has not departed? */
 bool spill_pending(const struct spill *spill);
 /*
- * Goes on with what was taken: a bounded piece of work. True: it is over. *out_left: some jobs are
- * still where they were, and must be relocated.
+ * Goes on with what was taken: a bounded piece of work, added to *work. True: it is over.
+ * *out_left: some jobs are still where they were, and must be relocated.
  */
-bool spill_turn(struct spill *spill, bool *out_left);
+bool spill_turn(struct spill *spill, struct clean_work *work, bool *out_left);
 /* When spill_turn() has something to do; INT64_MAX: the disk is at it. */
 int64_t spill_next_us(const struct spill *spill);
 bool spill_busy(const struct spill *spill);               /* the disk writes for it */

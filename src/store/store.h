@@ -47,6 +47,7 @@ struct store_options {
     int64_t horizon_us;
     uint64_t checkpoint_bytes;
     int64_t history_us; /* what happened to jobs is kept for so long; 0 = not at all */
+    bool never_cleans;  /* no segment is freed, whatever dies: for who cannot relocate */
 };
 
 /* Why a store could not be opened, for people. After OK the text is a notice, or empty. */
@@ -65,6 +66,8 @@ enum store_notice {
                       */
     STORE_FOLLOWER_DROPPED, /* the log is not kept for it any more; `text` has its name */
 };
+
+enum { FAR_SOON_MAX = 16 };
 
 struct store_callbacks {
     /* Set by store_open() before the first call of any: for store_died() while replaying. */
@@ -114,7 +117,7 @@ struct store_callbacks {
     bool (*relocate_rest)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
                           uint32_t *cursor);
     /*
-     * The next five are of far jobs, whose records lie in slices and which the core need not have
+     * The next six are of far jobs, whose records lie in slices and which the core need not have
      * in memory. `spill` NULL: no job becomes far. A store that has slices is not opened without
      * the others.
      *
@@ -130,6 +133,10 @@ struct store_callbacks {
      * and is far from now on. False: it has; what is at `record` is of no use. Emits nothing.
      */
     bool (*depart)(struct store_callbacks *callbacks, uint64_t seq, struct stored record);
+    /* So many jobs, FAR_SOON_MAX at most, will be asked for at once, by depart() or (`departs`
+       false) by spill() or relocate(): there is time to fetch them. May be NULL. */
+    void (*soon)(struct store_callbacks *callbacks, const uint64_t *seqs, uint32_t count,
+                 bool departs);
     /*
      * Is somebody going through a topic's far jobs, who has read some of them? Until he is done
      * jobs of that topic do not depart: he would see them neither here nor there. May be NULL.
@@ -341,6 +348,19 @@ struct far_fetch {
     struct far_read *read; /* the store's */
 };
 
+enum { FAR_ROOM_BYTES = 4096 };
+
+struct far_room {
+    _Alignas(8) char bytes[FAR_ROOM_BYTES];
+};
+
+/*
+ * Reads the record at a place in a slice at once. `out_event`, as that of a far_fetch, borrows from
+ * `room`. ERR_AGAIN: it is not all in memory, or too long for the room; ERR_DAMAGED. O(its bytes).
+ */
+enum err store_far_cached(struct store *store, uint64_t where, struct far_room *room,
+                          struct event *out_event) MUST_USE;
+
 /*
  * Reads the record at a place in a slice: one read of the disk, or two if it is long, unless it is
  * in memory. Any number may be asked for; some are under way at a time, the others wait in order.
@@ -408,7 +428,8 @@ struct history_find {
     enum err err;                       /* out: OK, ERR_IO */
     uint32_t count;                     /* out */
     bool more;                          /* out: there may be older ones */
-    bool damaged;                       /* out: a place that may have had some cannot be read */
+    bool damaged;                       /* out: a place that may have had some cannot be read, or is
+                                           missing */
     const struct happening *happenings; /* out: the oldest first */
     struct history_search *search;      /* the store's */
 };

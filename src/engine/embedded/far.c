@@ -1,9 +1,12 @@
 /*
  * Commands that name a far job: one that the core does not have in memory, because its record lies
- * in a slice of the store. The core knows where it may lie; the disk's threads read it, and the
- * command waits, as a copy: other commands are done before it (SUBMIT_PARKED). Then the job arrives
- * in the core, and the command is done as on any other job; if that left it as it was, it departs
- * again to where it came from.
+ * in a slice of the store. The core knows where it may lie. The job arrives in the core, and the
+ * command is done as on any other job; if that left it as it was, it departs again to where it came
+ * from.
+ *
+ * A record that the page cache has is read at once, and the command is done in its turn: a client
+ * that sends many behind each other need not wait for each. Else the disk's threads read it, and
+ * the command waits, as a copy: other commands are done before it (SUBMIT_PARKED).
  *
  * What the disk brings is trusted only if the job is still far at that place; if it is not, the
  * command begins again. So two commands on one job need no order of their own: each is done in one
@@ -17,7 +20,7 @@
 #include "engine/embedded/parts.h"
 
 /* Work for taking a record that has come, and for writing it again. */
-enum { ARRIVE_NS = 2000, BODY_BYTES_PER_NS = 4 };
+enum { READ_NS = 1000, ARRIVE_NS = 2000, BODY_BYTES_PER_NS = 4 };
 
 /* Lies in one piece of memory with what the command borrowed. */
 struct far_command {
@@ -31,6 +34,85 @@ struct far_command {
        have come in the place of those that were candidates. */
     uint64_t tried[FAR_CANDIDATES_MAX];
 };
+
+/* ---- the job has arrived ---- */
+
+static struct job_ref named_by(const struct cmd *cmd)
+{
+    if (cmd->kind == CMD_PUSH)
+        return (struct job_ref){.id = cmd->push.id};
+    return cmd->job.ref;
+}
+
+static bool is_named(const struct cmd *cmd, const struct event *event)
+{
+    struct job_ref ref = named_by(cmd);
+    return ref.id.len ? bytes_eq(ref.id, event->id) : ref.seq == event->job.seq;
+}
+
+/* Will the job, which is delayed, be another than its record says, and go on living? */
+static bool changes_job(const struct cmd *cmd)
+{
+    bool may = cmd_traits(cmd->kind)->states >> JOB_DELAYED & 1;
+    return may && (cmd->kind == CMD_RUN || cmd->kind == CMD_KICK || cmd->kind == CMD_RESCHEDULE ||
+                   cmd->kind == CMD_RESERVE_JOB);
+}
+
+enum err far_may_stay(const struct embedded *embedded, const struct event *event)
+{
+    if (store_failed(embedded->store))
+        return ERR_STORE_FAILED;
+    if (!core_has_memory(embedded->core))
+        return ERR_MEMORY_LIMIT;
+    size_t payload =
+        event->id.len + event->content_type.len + event->body.len + event->properties.len;
+    return store_admit(embedded->store, payload);
+}
+
+void far_write_again(struct embedded *embedded, const struct event *event)
+{
+    budget_spend(embedded->budget, (int64_t)event->body.len / BODY_BYTES_PER_NS);
+    bool written = core_relocate(embedded->core, event, event->record.where);
+    CHECK(written); /* it has just arrived */
+}
+
+static enum submitted do_on_arrived(struct embedded *embedded, struct cmd *cmd,
+                                    struct ticket *ticket, const struct event *event)
+{
+    if (cmd->kind == CMD_RESCHEDULE && cmd->job.has_body)
+        cmd->job.properties = event->properties; /* which it keeps */
+    if (changes_job(cmd) && core_allows(embedded->core, cmd))
+        far_write_again(embedded, event);
+    enum submitted submitted = embedded_do(embedded, cmd, ticket);
+    (void)core_depart(embedded->core, event->job.seq, event->record); /* if it is as it was */
+    return submitted;
+}
+
+/*
+ * Does the command on a job whose record is in memory. False: there is none, or it does not go that
+ * simply, and the command has to wait.
+ */
+static bool do_at_once(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
+                       const uint64_t *places, uint32_t count, enum submitted *out_submitted)
+{
+    struct far_room room;
+    struct event event;
+    for (uint32_t i = 0; i < count; i++) {
+        budget_spend(embedded->budget, READ_NS);
+        if (store_far_cached(embedded->store, places[i], &room, &event))
+            return false;
+        if (!is_named(cmd, &event))
+            continue;
+        struct cmd copy = *cmd;
+        budget_spend(embedded->budget, ARRIVE_NS);
+        if ((changes_job(cmd) && far_may_stay(embedded, &event)) ||
+            !core_arrive(embedded->core, &event))
+            return false;
+        *out_submitted = do_on_arrived(embedded, &copy, ticket, &event);
+        return true;
+    }
+    return false;
+}
 
 /* ---- a copy of the command ---- */
 
@@ -72,13 +154,6 @@ static void copy_job(struct cmd_job *job, char *room)
     room = copy_bytes(room, &job->content_type);
     room = copy_bytes(room, &job->body);
     (void)copy_bytes(room, &job->properties);
-}
-
-static struct job_ref named_by(const struct cmd *cmd)
-{
-    if (cmd->kind == CMD_PUSH)
-        return (struct job_ref){.id = cmd->push.id};
-    return cmd->job.ref;
 }
 
 /* ---- one record after the other ---- */
@@ -135,8 +210,12 @@ bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *
     if (subject != CMD_ON_JOB && (subject != CMD_ON_NEW_JOB || !cmd->push.id.len))
         return false;
     struct job_ref ref = named_by(cmd);
-    if (core_holds(embedded->core, &ref) || !core_far_find(embedded->core, &ref, places))
+    uint32_t count =
+        core_holds(embedded->core, &ref) ? 0 : core_far_find(embedded->core, &ref, places);
+    if (count == 0)
         return false;
+    if (do_at_once(embedded, cmd, ticket, places, count, out_submitted))
+        return true;
     struct far_command *command = mem_zalloc(sizeof(*command) + borrowed_bytes(cmd));
     command->head = (struct waiting_reply){.ticket = ticket, .why = WAITS_FOR_FAR};
     command->embedded = embedded;
@@ -172,52 +251,6 @@ static void refuse(struct far_command *command, enum err err)
 }
 
 /* ---- the record has come ---- */
-
-static bool is_named(const struct far_command *command, const struct event *event)
-{
-    struct job_ref ref = named_by(&command->cmd);
-    return ref.id.len ? bytes_eq(ref.id, event->id) : ref.seq == event->job.seq;
-}
-
-/* Will the job, which is delayed, be another than its record says, and go on living? */
-static bool changes_job(const struct cmd *cmd)
-{
-    bool may = cmd_traits(cmd->kind)->states >> JOB_DELAYED & 1;
-    return may && (cmd->kind == CMD_RUN || cmd->kind == CMD_KICK || cmd->kind == CMD_RESCHEDULE ||
-                   cmd->kind == CMD_RESERVE_JOB);
-}
-
-enum err far_may_stay(const struct embedded *embedded, const struct event *event)
-{
-    if (store_failed(embedded->store))
-        return ERR_STORE_FAILED;
-    if (!core_has_memory(embedded->core))
-        return ERR_MEMORY_LIMIT;
-    size_t payload =
-        event->id.len + event->content_type.len + event->body.len + event->properties.len;
-    return store_admit(embedded->store, payload);
-}
-
-void far_write_again(struct embedded *embedded, const struct event *event)
-{
-    budget_spend(embedded->budget, (int64_t)event->body.len / BODY_BYTES_PER_NS);
-    bool written = core_relocate(embedded->core, event, event->record.where);
-    CHECK(written); /* it has just arrived */
-}
-
-static void do_on_arrived(struct far_command *command, const struct event *event)
-{
-    struct embedded *embedded = command->embedded;
-    struct cmd *cmd = &command->cmd;
-    if (cmd->kind == CMD_RESCHEDULE && cmd->job.has_body)
-        cmd->job.properties = event->properties; /* which it keeps */
-    if (changes_job(cmd) && core_allows(embedded->core, cmd))
-        far_write_again(embedded, event);
-    if (command->head.ticket)
-        command->head.ticket->held = NULL;
-    (void)embedded_do(embedded, cmd, command->head.ticket);           /* the ticket is told of it */
-    (void)core_depart(embedded->core, event->job.seq, event->record); /* if it is as it was */
-}
 
 /* There is no such far job: it may have come back, or never have been. */
 static void do_without(struct far_command *command)
@@ -263,7 +296,7 @@ static void go_on(struct far_command *command)
     const struct event *event = &command->fetch.event;
     bool over = true, there = is_candidate(command);
     enum err err = command->fetch.err;
-    bool named = !err && is_named(command, event);
+    bool named = !err && is_named(&command->cmd, event);
     if (named && changes_job(&command->cmd))
         err = far_may_stay(embedded, event);
     budget_spend(embedded->budget, ARRIVE_NS);
@@ -273,7 +306,9 @@ static void go_on(struct far_command *command)
     } else if (!there) {
         over = try_next(command);
     } else if (named && !err && core_arrive(embedded->core, event)) {
-        do_on_arrived(command, event);
+        if (command->head.ticket)
+            command->head.ticket->held = NULL;
+        (void)do_on_arrived(embedded, &command->cmd, command->head.ticket, event); /* which tells */
     } else {
         refuse(command, err ? err : ERR_DAMAGED);
     }
@@ -345,6 +380,14 @@ static bool depart(struct store_callbacks *callbacks, uint64_t seq, struct store
     return core_depart(core_of(callbacks), seq, record);
 }
 
+_Static_assert((int)FAR_SOON_MAX <= (int)CORE_SOON_MAX, "the core takes as many");
+
+static void soon(struct store_callbacks *callbacks, const uint64_t *seqs, uint32_t count,
+                 bool departs)
+{
+    core_fetch(core_of(callbacks), seqs, count, departs);
+}
+
 static bool far_visited(struct store_callbacks *callbacks, struct bytes *out_topic)
 {
     return far_visit_topic(LIST_ENTRY(callbacks, struct embedded, store_callbacks), out_topic);
@@ -369,6 +412,7 @@ void far_callbacks(struct store_callbacks *callbacks)
 {
     callbacks->spill = spill;
     callbacks->depart = depart;
+    callbacks->soon = soon;
     callbacks->far_visited = far_visited;
     callbacks->arrive = arrive;
     callbacks->far_room = far_room;

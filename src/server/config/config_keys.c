@@ -49,13 +49,14 @@ const struct config_key config_keys[] = {
      "All log files together; pushes are refused beyond it. 0: as much as the disk has."},
     {"store", "recent_bytes", KIND_BYTES, NUMBER(recent_bytes), 0, 64 * GIB, "16M",
      "Memory for the newest bodies, so that young jobs are handed out without a disk read."},
-    {"store", "horizon", KIND_SECONDS, NUMBER(horizon_us), 0, 366 * DAY, "0",
-     "Experimental (docs/operations.md). Jobs that are due later than this from now may leave "
-     "memory for files sorted by due time, and come back half of it before they are due. 0: all "
-     "jobs are in memory."},
+    {"store", "horizon", KIND_SECONDS, NUMBER(horizon_us), 0, 366 * DAY, "1h",
+     "Jobs that are due later than this from now leave memory for files sorted by due time while "
+     "the log has more than checkpoint_bytes, and come back half of it before they are due. 0: "
+     "none "
+     "leaves."},
     {"store", "checkpoint_bytes", KIND_BYTES, NUMBER(checkpoint_bytes), 262144, INT64_MAX, "256M",
-     "With a horizon: the log is cleaned when it has more than this."},
-    {"store", "history", KIND_SECONDS, NUMBER(history_us), 0, 3660 * DAY, "0",
+     "With a horizon: when the log has more than this, far jobs leave it and memory."},
+    {"store", "history", KIND_SECONDS, NUMBER(history_us), 0, 36600 * DAY, "0",
      "How long to keep what happened to each job (30d), shown by 'later history ID'. 0: not kept."},
     {"limits", "jobs", KIND_COUNT, NUMBER(jobs), 1, 2000000000, "100000000",
      "Live jobs. The embedded engine holds up to 268435455."},

@@ -1,15 +1,39 @@
 """Jobs that are due beyond the horizon: on disk alone, and everything works on them all the same."""
 
+import datetime
+import json
 import os
+import struct
+import subprocess
 import time
 
 import pytest
 
 from beanstalk import Connection
+from golden import listing, text_of
+from patience import soon
+from process import LATER
 from wire import Client, eventually
 
 pytestmark = pytest.mark.embedded("about the store on disk")
 FAR = {"segment_bytes": "256K", "checkpoint_bytes": "256K", "recent_bytes": "64K", "horizon": "1m"}
+
+
+OFF = {**FAR, "horizon": "0"}
+
+
+def later(*words, code=0):
+    done = subprocess.run([LATER, *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done
+    return done.stdout
+
+
+def manifest(folder):
+    """(version, incompatible features) of docs/disk-format.md, of the slot that counts."""
+    with open(os.path.join(folder, "MANIFEST"), "rb") as file:
+        slots = [file.read(4096) for _ in range(2)]
+    newest = max(slots, key=lambda slot: struct.unpack_from("<Q", slot, 32)[0])
+    return struct.unpack_from("<I", newest, 8)[0], struct.unpack_from("<I", newest, 92)[0]
 
 
 def metric(client, name):
@@ -116,3 +140,81 @@ def test_p3_far_jobs_come_on_time(laterd):
         assert time.time() - start < 30
         assert all(bodies[job_id] == body for job_id, body in came.items())
         assert metric(client, "far_arrived_total") > 0
+
+
+def test_p3_the_year_2100_and_a_millisecond_side_by_side(laterd):
+    server = laterd({"store": FAR})
+    when = datetime.datetime(2100, 1, 1, tzinfo=datetime.timezone.utc)
+    with Client(server.port) as client:
+        for name in ("stays", "comes"):
+            client.push_id("c", id=name, due="2100-01-01T00:00:00Z", body=name)
+        bodies = push_far(client, 1000, delay_s=int(when.timestamp() - time.time()) - 5000)
+        took = []
+        for number in range(50):
+            pushed_at = time.time()
+            client.push_id("ms", id=f"ms-{number}", delay="1ms", body=number)
+            job, = client.reserve("ms", wait="20s")
+            took.append(time.time() - pushed_at)
+            assert took[-1] >= 0.001 and job["body"] == number
+            assert client.job(job["id"], "finish", lease=job["lease"]).status in (200, 204)
+        soon(sorted(took)[len(took) // 2], 0.1)
+        assert client.job("stays", method="GET").json()["due_ms"] == when.timestamp() * 1000
+        far = metric(client, "far_jobs")
+        assert client.job("comes", method="PATCH", delay="1ms").status == 200
+        job, = client.reserve("c", wait="20s")
+        assert job["id"] == "comes" and job["body"] == "comes"
+        assert far > 500
+    server.kill()
+    server.start()
+    with Client(server.port) as client:
+        shown = client.job("stays", method="GET").json()
+        assert shown["due"].startswith("2100-01-01T00:00:00") and shown["body"] == "stays"
+        assert client.counts("t")["delayed"] == len(bodies)
+
+
+def test_a_store_whose_log_stays_small_is_as_0_1_0_wrote_it(laterd):
+    """Whatever the horizon, and though it has far jobs: no feature, so an older laterd opens it."""
+    server = laterd({"store": {**FAR, "checkpoint_bytes": "64M"}})
+    with Client(server.port) as client:
+        client.push("far", id="far", body="far", due="2100-01-01T00:00:00Z")
+        for number in range(400):
+            client.push("t", id="one", body=f"{number} " * 2000, if_exists="replace")
+        assert eventually(lambda: metric(client, "checkpoints_total") > 3)
+        assert metric(client, "far_jobs") == metric(client, "slices") == 0
+    server.stop()
+    assert manifest(server.data) == (1, 0)
+
+
+def test_a_horizon_that_is_taken_away_leaves_every_tool_at_work(laterd, tmp_path):
+    server = laterd({"store": FAR})
+    with Client(server.port) as client:
+        bodies = push_far(client, 1500)
+        for number in range(0, 300, 3):
+            assert client.job(f"job-{number}", method="DELETE").status in (200, 204)
+        expected = text_of(listing(client))
+        assert expected.count("\n") > len(bodies) - 100
+    server.kill()
+    server = laterd({"store": OFF}, data=server.data)
+    with Client(server.port) as client:
+        far, slices = metric(client, "far_jobs"), metric(client, "slices")
+        assert far > 500 and text_of(listing(client)) == expected
+        client.push_many("u", [{"body": "x" * 3000, "delay": "1h"}] * 300)
+        assert metric(client, "far_departed_total") == 0 and metric(client, "slices") <= slices
+        later("-s", f"127.0.0.1:{server.port}", "backup", tmp_path / "backups")
+        export = later("-s", f"127.0.0.1:{server.port}", "export")
+        jobs = {one["job"]["id"]: one["job"] for one in map(json.loads, export.splitlines()) if "job" in one}
+        assert jobs["job-1"]["body"] == bodies["job-1"] and "job-0" not in jobs
+        expected = text_of(listing(client))
+    server.stop()
+    assert "slice" in later("verify", server.data)
+    later("restore", tmp_path / "backups", tmp_path / "restored")
+    restored = laterd({"store": OFF}, data=str(tmp_path / "restored"))
+    with Client(restored.port) as client:
+        assert text_of(listing(client)) == expected
+    later("salvage", server.data, tmp_path / "salvaged")
+    assert manifest(server.data)[1] & 8 and not manifest(tmp_path / "salvaged")[1] & 8
+    salvaged = laterd({"store": OFF}, data=str(tmp_path / "salvaged"))
+    with Client(salvaged.port) as client:
+        assert metric(client, "far_jobs") == 0
+        assert client.counts("t")["delayed"] == len(bodies) - 100
+        assert client.job("job-1", method="GET").json()["body"] == bodies["job-1"]

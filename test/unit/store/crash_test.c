@@ -3,7 +3,6 @@
  * that follows. Tiny segments: rotation, cleaning and removal happen in every run.
  */
 #include "store_lives.h"
-#include "test/unit/support/every.h"
 
 #include <stdlib.h>
 
@@ -46,10 +45,7 @@ static bool live_and_die(const struct plan *plan)
             model.acknowledged = 0; /* no promise against power cuts; but never a mixture */
         open_through_cuts(&model, plan);
         model_check(&model);
-        model_work(&model, 30);
-        model_close(&model);
-        assert_int_equal(model_open(&model), OK);
-        model_check(&model);
+        plan_go_on(&model, plan, 30);
     }
     model_fini(&model);
     return cut;
@@ -86,17 +82,7 @@ static void a_life_has_cleaning_and_torn_tails_in_it(void **state)
 static void p1_p5_p9_a_cut_at_every_point_loses_and_revives_nothing(void **state)
 {
     (void)state;
-    uint64_t lives = 0;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++)
-        for (uint64_t variant = 0; variant < VARIANTS; variant++)
-            for (uint64_t cut_at = 0; live_and_die(&(struct plan){.seed = seed,
-                                                            .cut_at = cut_at,
-                                                            .power_seed = cut_at * 31 + variant,
-                                                            .cold = variant == 0});
-                 cut_at += sim_every())
-                lives++;
-    print_message("%llu lives\n", (unsigned long long)lives);
-    assert_true(lives > 3000 / sim_every());
+    assert_true(cut_everywhere(live_and_die, SEEDS, VARIANTS) > 3000 / sim_every());
 }
 
 static void p1_p5_p9_a_second_cut_inside_recovery_changes_nothing(void **state)
@@ -117,12 +103,7 @@ static void p9_buffered_mode_after_a_cut_is_a_moment_of_the_past(void **state)
 static void p1_p5_a_kill_and_then_a_cut_lose_nothing(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed < 60; seed++) {
-        struct model model;
-        model_init(&model, seed);
-        kill_then_cut(&model, seed, seed * 5 % 97, 60);
-        model_fini(&model);
-    }
+    kill_then_cut_each(model_init, 60, 97, 60);
 }
 
 /* Numbers are reserved a million ahead for crashes; a close in order says how far they went. */

@@ -36,7 +36,7 @@ static struct outcome live_with_fault(uint64_t seed, uint64_t fail_at, int sys_e
         assert_true(model.error.text[0]);
     }
     outcome.ended = sim_disk_points(model.disk) <= fail_at;
-    open_after_fault(&model, seed, fail_at);
+    (void)open_after_fault(&model, seed, fail_at);
     /* What is served now is durable now. */
     sim_disk_cut_at(model.disk, sim_disk_points(model.disk));
     model_close(&model);

@@ -4,6 +4,7 @@
  */
 #include "store/internal.h"
 #include "store/salvage.h"
+#include "store_files.h"
 #include "store_model.h"
 #include "test/unit/support/every.h"
 
@@ -30,29 +31,13 @@ static void build(struct model *model, bool clean)
         sim_disk_power(model->disk, 1);
 }
 
-struct file_list {
-    char names[16][DISK_NAME_MAX];
-    size_t count;
-};
-
-static void add_name(void *ctx, const char *name)
-{
-    struct file_list *list = ctx;
-    assert_true(list->count < 16);
-    memcpy(list->names[list->count++], name, strlen(name) + 1);
-}
-
 /* The same files again, on a disk of their own, with one bit turned. */
 static void copy_disk(struct model *to, const struct model *from, const struct file_list *list)
 {
     model_init(to, 1);
     to->options.segment_bytes = ROT_SEGMENT;
     to->options.body_max = 60;
-    for (size_t i = 0; i < list->count; i++) {
-        uint64_t len = 0;
-        const char *at = sim_disk_file(from->disk, list->names[i], &len);
-        sim_disk_put(to->disk, list->names[i], at, len);
-    }
+    copy_files(to, from, list);
     /* The last batch is an empty one, there to prove the others: it may go unnoticed. */
     to->acknowledged = from->journal[from->entry_count - 1].batch;
     to->seq_highest = from->seq_highest;
@@ -130,7 +115,7 @@ static void flip_all(bool clean)
     struct file_list list = {0};
     struct tally tally = {.closed_in_order = clean};
     build(&model, clean);
-    assert_int_equal(model.options.disk->verbs->list(model.options.disk, add_name, &list), OK);
+    list_files(&model, &list);
     for (size_t i = 0; i < list.count; i++) {
         uint64_t len = 0;
         (void)sim_disk_file(model.disk, list.names[i], &len);
@@ -422,7 +407,7 @@ static void p2_p5_random_damage_is_refused_or_loses_and_revives_nothing(void **s
         model_work(&whole, 60);
         model_settle(&whole);
         model_close(&whole);
-        assert_int_equal(whole.options.disk->verbs->list(whole.options.disk, add_name, &list), OK);
+        list_files(&whole, &list);
         for (int damage = 0; damage < 30; damage++) {
             struct model model;
             copy_disk(&model, &whole, &list);
@@ -475,7 +460,7 @@ static void a_missing_last_segment_is_named(void **state)
         struct model model;
         struct file_list list = {0};
         build(&model, clean);
-        assert_int_equal(model.options.disk->verbs->list(model.options.disk, add_name, &list), OK);
+        list_files(&model, &list);
         const char *last = NULL;
         for (size_t i = 0; i < list.count; i++) {
             uint64_t len = 0;

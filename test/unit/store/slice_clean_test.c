@@ -3,6 +3,7 @@
  * goes, and jobs come back as there is memory for them.
  */
 #include "slice_bed.h"
+#include "store/internal.h"
 
 /* ---- what the log must say of slices ---- */
 
@@ -47,6 +48,31 @@ static void assert_rests(struct model *model)
     assert_int_equal(after.records, before.records);
 }
 
+/* As many at a time as clients that are many send: those that stay in the log are in memory. */
+static void far_jobs_that_come_fast_leave_the_log_as_fast(void **state)
+{
+    enum { ROUNDS = 480, AT_ONCE = 200, SEGMENT = 4 * 1024 * 1024 };
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    uint64_t most = 0;
+    far_model(&model, 5);
+    model.delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model.body_bytes = 300;
+    model.options.segment_bytes = SEGMENT;
+    model.options.checkpoint_bytes = 2 * SEGMENT;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned turn = 0; turn < ROUNDS; turn++) {
+        for (unsigned i = 0; i < AT_ONCE; i++)
+            assert_int_equal(model_push(&model), OK);
+        model_turn(&model);
+        store_stats(model.store, &stats);
+        most = stats.segments > most ? stats.segments : most;
+    }
+    assert_in_range(most, 3, 5); /* at one step a turn it grows all the time */
+    model_fini(&model);
+}
+
 static void the_cleaner_rests_when_changes_of_far_jobs_fill_segments(void **state)
 {
     enum { JOBS = 3000, MOVE_BYTES = 64 };
@@ -82,6 +108,63 @@ static void the_cleaner_rests_when_changes_of_far_jobs_fill_segments(void **stat
     model_check(&model);
     settle_for(&model, 5);
     assert_rests(&model);
+    model_fini(&model);
+}
+
+/* ---- who leaves the log ---- */
+
+/* Pushes jobs of which one in `far_share` is far; of the others `near` live at a time. */
+static void come_and_go(struct model *model, unsigned pushes, unsigned far_share, size_t near)
+{
+    size_t oldest = 0;
+    for (unsigned i = 0; i < pushes; i++) {
+        model->delay_us = i % far_share ? 1 : INT64_C(100000) * MODEL_DELAY_US;
+        assert_int_equal(model_push(model), OK);
+        for (; model->job_count - oldest > near; oldest++)
+            if (oldest % far_share)
+                model_end(model, &model->jobs[oldest]);
+        if (i % 4 == 0)
+            model_turn(model);
+    }
+    model_settle(model);
+}
+
+/* So such a store is one that an older laterd opens, whatever its horizon. */
+static void a_log_below_the_checkpoint_keeps_its_far_jobs(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    far_model(&model, 5);
+    model.options.checkpoint_bytes = 64 * MODEL_SEGMENT;
+    model.body_bytes = 200;
+    assert_int_equal(model_open(&model), OK);
+    come_and_go(&model, 2000, 20, 100);
+    store_stats(model.store, &stats);
+    assert_true(stats.checkpoints > 5 && stats.relocated_jobs > 50);
+    assert_true(stats.spilled_jobs == 0 && stats.slices == 0);
+    assert_false(manifest_says(model.store->manifest, FEATURE_SLICES));
+    model_fini(&model);
+}
+
+/* Each segment has a far job or none. Nothing merges slices: each would be a file for thirty days.
+ */
+static void far_jobs_that_are_few_make_few_slices(void **state)
+{
+    enum { SLICES_FEW = 64 };
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    far_model(&model, 5);
+    model.body_bytes = 200;
+    assert_int_equal(model_open(&model), OK);
+    come_and_go(&model, 12000, 110, 700);
+    store_stats(model.store, &stats);
+    print_message("%llu checkpoints, %llu slices, %llu far jobs of %u\n",
+                  (unsigned long long)stats.checkpoints, (unsigned long long)stats.slices,
+                  (unsigned long long)stats.slice_jobs, 12000 / 110);
+    assert_true(stats.checkpoints > 2 * SLICES_FEW);
+    assert_true(stats.slices > SLICES_FEW / 4 && stats.slices <= SLICES_FEW);
     model_fini(&model);
 }
 
@@ -232,9 +315,10 @@ static unsigned distant_jobs(const struct model *model)
 /* Others in the same segments, which are copied, must not hold them up without a limit. */
 static void far_jobs_leave_the_log_though_nothing_more_is_written(void **state)
 {
-    enum { JOBS = 1500 };
+    enum { JOBS = 1500, IN_6_S = 7 };
     (void)state;
     struct model model;
+    struct store_stats before, after;
     for (int again = 0; again < 2; again++) {
         far_model(&model, 5);
         model.body_bytes = 300;
@@ -252,6 +336,10 @@ static void far_jobs_leave_the_log_though_nothing_more_is_written(void **state)
             model.options.horizon_us = MODEL_DELAY_US / 10;
             assert_int_equal(model_open(&model), OK);
         }
+        store_stats(model.store, &before);
+        settle_for(&model, 1); /* 6 s */
+        store_stats(model.store, &after);
+        assert_true(after.checkpoints >= before.checkpoints + IN_6_S); /* one each 2 s: 4 */
         settle_for(&model, 30);
         unsigned distant = distant_jobs(&model);
         print_message("%u far jobs of %u\n", far_jobs(&model), distant);
@@ -304,7 +392,10 @@ static void p8_far_jobs_wait_until_there_is_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(far_jobs_that_come_fast_leave_the_log_as_fast),
         cmocka_unit_test(the_cleaner_rests_when_changes_of_far_jobs_fill_segments),
+        cmocka_unit_test(a_log_below_the_checkpoint_keeps_its_far_jobs),
+        cmocka_unit_test(far_jobs_that_are_few_make_few_slices),
         cmocka_unit_test(small_jobs_do_not_pin_large_dead_ones),
         cmocka_unit_test(p1_a_change_of_a_far_job_in_a_batch_that_cannot_be_read_is_kept),
         cmocka_unit_test(far_jobs_leave_the_log_though_nothing_more_is_written),

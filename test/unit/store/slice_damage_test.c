@@ -4,21 +4,10 @@
  */
 #include "slice_bed.h"
 #include "store/salvage.h"
+#include "store_files.h"
 #include "test/unit/support/every.h"
 
 /* ---- damage ---- */
-
-struct file_list {
-    char names[64][DISK_NAME_MAX];
-    size_t count;
-};
-
-static void add_name(void *ctx, const char *name)
-{
-    struct file_list *list = ctx;
-    assert_true(list->count < 64);
-    memcpy(list->names[list->count++], name, strlen(name) + 1);
-}
 
 static void count_line(void *ctx, const char *line)
 {
@@ -32,11 +21,7 @@ static void copy_model(struct model *to, const struct model *from, const struct 
     far_model(to, 1);
     to->body_bytes = from->body_bytes;
     to->now_us = from->now_us;
-    for (size_t i = 0; i < list->count; i++) {
-        uint64_t len = 0;
-        const char *at = sim_disk_file(from->disk, list->names[i], &len);
-        sim_disk_put(to->disk, list->names[i], at, len);
-    }
+    copy_files(to, from, list);
 }
 
 /* Each far job is read as it was pushed, or not at all. Returns how many were not. */
@@ -103,7 +88,7 @@ static void p2_no_flipped_bit_of_a_slice_loses_silently_or_is_served(void **stat
     struct tally tally = {0};
     begin_far(&whole, 200);
     model_close(&whole);
-    assert_int_equal(whole.options.disk->verbs->list(whole.options.disk, add_name, &list), OK);
+    list_files(&whole, &list);
     for (size_t i = 0; i < list.count; i++) {
         uint64_t len = 0;
         const char *at = sim_disk_file(whole.disk, list.names[i], &len);
@@ -145,7 +130,7 @@ static void p5_a_damaged_end_of_a_far_job_does_not_revive_it(void **state)
     model_move(&whole, &whole.jobs[199]);
     model_settle(&whole);
     model_close(&whole);
-    assert_int_equal(whole.options.disk->verbs->list(whole.options.disk, add_name, &list), OK);
+    list_files(&whole, &list);
     for (size_t i = 0; i < list.count; i++) {
         uint64_t len = 0;
         const char *at = sim_disk_file(whole.disk, list.names[i], &len);
@@ -257,7 +242,7 @@ static void salvage_brings_every_far_job_that_is_intact(void **state)
         model_move(&whole, &whole.jobs[i]);
     model_settle(&whole);
     model_close(&whole);
-    assert_int_equal(whole.options.disk->verbs->list(whole.options.disk, add_name, &list), OK);
+    list_files(&whole, &list);
     assert_int_equal(salvage_all(&whole, &whole, &counts, &lines), live_jobs(&whole));
     assert_true(lines == 0 && counts.bad_files == 0 && counts.lost_jobs == 0);
     for (size_t i = 0; i < list.count; i++) {
@@ -290,7 +275,7 @@ static void a_missing_slice_is_told_of(void **state)
     unsigned lines = 0, slices = 0;
     begin_far(&whole, 200);
     model_close(&whole);
-    assert_int_equal(whole.options.disk->verbs->list(whole.options.disk, add_name, &list), OK);
+    list_files(&whole, &list);
     for (size_t i = 0; i < list.count; i++) {
         struct store_counts counts = {0};
         struct store_watcher watcher = {.say = count_line, .ctx = &lines};

@@ -144,12 +144,7 @@ static void a_store_without_a_horizon_writes_no_slice(void **state)
 static void p1_p5_a_kill_and_then_a_cut_lose_no_far_job(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed < 40; seed++) {
-        struct model model;
-        far_model(&model, seed);
-        kill_then_cut(&model, seed, seed * 17 % 397, TURNS);
-        model_fini(&model);
-    }
+    kill_then_cut_each(far_model, 40, 397, TURNS);
 }
 
 /* The power comes back; the recovery may be cut, too. */
@@ -191,10 +186,7 @@ static bool live_and_die(const struct plan *plan)
             model_close(&model);
             open_through_cuts(&model, plan);
         }
-        model_work(&model, 60);
-        model_close(&model);
-        plan_open(&model, plan);
-        model_check(&model);
+        plan_go_on(&model, plan, 60);
     }
     model_fini(&model);
     return cut;
@@ -203,14 +195,7 @@ static bool live_and_die(const struct plan *plan)
 static void p1_p5_p9_a_cut_at_every_point_loses_and_revives_no_far_job(void **state)
 {
     (void)state;
-    uint64_t lives = 0;
-    for (uint64_t seed = 1; seed <= 2; seed++)
-        for (uint64_t cut_at = 0; live_and_die(&(struct plan){
-                 .seed = seed, .cut_at = cut_at, .power_seed = cut_at * 31, .cold = cut_at % 2});
-             cut_at += sim_every())
-            lives++;
-    print_message("%llu lives\n", (unsigned long long)lives);
-    assert_true(lives > 800 / sim_every());
+    assert_true(cut_everywhere(live_and_die, 2, 1) > 800 / sim_every());
 }
 
 static void p1_p5_p9_a_second_cut_inside_recovery_loses_no_far_job(void **state)
@@ -272,12 +257,8 @@ static bool live_and_be_killed(uint64_t seed, uint64_t cut_at)
         sim_disk_cut_at(model.disk, UINT64_MAX);
         plan_open(&model, &plan);
         model_check(&model);
-        for (int i = 0; i < 12; i++) {
-            model_work(&model, 5);
-            model_close(&model);
-            plan_open(&model, &plan);
-            model_check(&model);
-        }
+        for (int i = 0; i < 12; i++)
+            plan_go_on(&model, &plan, 5);
     }
     model_fini(&model);
     return cut;
@@ -528,7 +509,7 @@ static void live_with_fault(uint64_t fail_at, int sys_errno, bool *out_ended)
         model_close(&model);
     }
     *out_ended = sim_disk_points(model.disk) <= fail_at;
-    open_after_fault(&model, 1, fail_at);
+    (void)open_after_fault(&model, 1, fail_at);
     model_work(&model, 40);
     model_fini(&model);
 }

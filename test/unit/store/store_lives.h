@@ -6,6 +6,7 @@
 #define LATERD_TEST_STORE_LIVES_H
 
 #include "store_model.h"
+#include "test/unit/support/every.h"
 
 struct plan {
     uint64_t seed; /* of the work */
@@ -32,6 +33,35 @@ static inline void plan_says(const struct plan *plan, const struct model *model,
 static inline void plan_open(struct model *model, const struct plan *plan)
 {
     plan_says(plan, model, model_open(model));
+}
+
+/* It goes on with so many turns of work; and once more opened, it has what it should have. */
+static inline void plan_go_on(struct model *model, const struct plan *plan, int turns)
+{
+    model_work(model, turns);
+    model_close(model);
+    plan_open(model, plan);
+    model_check(model);
+}
+
+/*
+ * Lives of so many seeds, each cut at every point, with so many outcomes of each cut. Returns how
+ * many lives there were; prints it, too.
+ */
+static inline uint64_t cut_everywhere(plan_life *life, uint64_t seeds, uint64_t variants)
+{
+    uint64_t lives = 0;
+    for (uint64_t seed = 1; seed <= seeds; seed++)
+        for (uint64_t variant = 0; variant < variants; variant++)
+            for (uint64_t cut_at = 0;
+                 life(&(struct plan){.seed = seed,
+                               .cut_at = cut_at,
+                               .power_seed = cut_at * 31 + variant,
+                               .cold = variants > 1 ? variant == 0 : cut_at % 2});
+                 cut_at += sim_every())
+                lives++;
+    print_message("%llu lives\n", (unsigned long long)lives);
+    return lives;
 }
 
 /* Cuts at each `step` of [from, below), and again so far into the recovery, by `nested_step`. */
@@ -72,11 +102,25 @@ static inline void kill_then_cut(struct model *model, uint64_t power_seed, uint6
     }
 }
 
+/* The same of the seeds below `seeds`, each killed after another number of points below `points`.
+ */
+static inline void kill_then_cut_each(void (*init)(struct model *model, uint64_t seed),
+                                      uint64_t seeds, uint64_t points, int turns)
+{
+    for (uint64_t seed = 1; seed < seeds; seed++) {
+        struct model model;
+        init(&model, seed);
+        kill_then_cut(&model, seed, seed * 17 % points, turns);
+        model_fini(&model);
+    }
+}
+
 /*
  * The process has ended after call number `fail_at` failed. What the cache shows may be a lie: the
- * machine may lose its power, or not. All that was acknowledged must be found.
+ * machine may lose its power, or not. All that was acknowledged must be found. Returns the last
+ * batch that was found: reading bodies takes turns, which may write more.
  */
-static inline void open_after_fault(struct model *model, uint64_t seed, uint64_t fail_at)
+static inline uint64_t open_after_fault(struct model *model, uint64_t seed, uint64_t fail_at)
 {
     sim_disk_fail_at(model->disk, UINT64_MAX, 0);
     if (fail_at % 2)
@@ -87,7 +131,9 @@ static inline void open_after_fault(struct model *model, uint64_t seed, uint64_t
         print_error("seed %llu call %llu: %s\n", (unsigned long long)seed,
                     (unsigned long long)fail_at, model->error.text);
     assert_int_equal(err, OK);
+    uint64_t found = store_durable(model->store);
     model_check(model);
+    return found;
 }
 
 #endif

@@ -1,0 +1,285 @@
+/*
+ * An embedded engine with a horizon on a simulated disk, whose jobs, of the topics t and u, are all
+ * far ones, and what its tests ask of it.
+ */
+#ifndef LATERD_TEST_EMBEDDED_FAR_BED_H
+#define LATERD_TEST_EMBEDDED_FAR_BED_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cursor.h"
+#include "base/mem.h"
+#include "engine/embedded/embedded.h"
+#include "sim/disk.h"
+
+enum { SEGMENT_BYTES = 256 * 1024, JOBS = 300, TURNS_MAX = 20000, LISTERS = 3, LISTED = 10 };
+
+#define SECOND_US  INT64_C(1000000)
+#define HOUR_US    (3600 * SECOND_US)
+#define START_US   (1000000 * SECOND_US)
+#define HORIZON_US (HOUR_US / 2)
+
+/* What an answer said; its bytes are copies. */
+struct answer {
+    bool there;
+    struct reply reply;
+    struct job_view job; /* the first */
+    char body[64], properties[64], id[64];
+    uint64_t seqs[JOBS];
+    char cursor[CURSOR_BYTES];
+    int64_t next_due_us;
+    uint64_t delayed;
+};
+
+/* A client that lists a topic again and again. */
+struct lister {
+    struct ticket ticket;
+    bool asks;
+    unsigned answers;
+};
+
+struct far_bed {
+    struct lister listers[LISTERS];
+    bool lists;
+    struct sim_disk *disk;
+    struct embedded *embedded;
+    struct engine *engine;
+    struct loop loop;      /* its time alone */
+    uint64_t memory_bytes; /* the limit; 0: none */
+    struct answer answer;
+};
+
+static struct far_bed bed;
+
+/* ---- asking ---- */
+
+static inline void copy(char *room, struct bytes from)
+{
+    assert_true(from.len < 64);
+    if (from.len)
+        memcpy(room, from.at, from.len);
+    room[from.len] = 0;
+}
+
+static inline void hear(struct ticket *ticket, const struct reply *reply)
+{
+    struct answer *answer = &bed.answer;
+    (void)ticket;
+    assert_false(answer->there);
+    *answer = (struct answer){.there = true, .reply = *reply};
+    for (uint32_t i = 0; reply->jobs && i < reply->count; i++)
+        answer->seqs[i] = reply->jobs[i].ref.seq;
+    if (reply->jobs && reply->count) {
+        answer->job = reply->jobs[0];
+        copy(answer->id, reply->jobs[0].ref.id);
+        if (cmd_traits(reply->kind)->shows_bodies) {
+            copy(answer->body, reply->jobs[0].body);
+            copy(answer->properties, reply->jobs[0].properties);
+        }
+    }
+    if (reply->topics) {
+        answer->next_due_us = reply->topics->next_due_us;
+        answer->delayed = reply->topics->jobs[JOB_DELAYED];
+    }
+    if (reply->cursor.len)
+        memcpy(answer->cursor, reply->cursor.at, reply->cursor.len);
+    answer->reply.cursor.at = answer->cursor;
+}
+
+static inline void hear_list(struct ticket *ticket, const struct reply *reply)
+{
+    struct lister *lister = LIST_ENTRY(ticket, struct lister, ticket);
+    assert_int_equal(reply->err, OK);
+    assert_int_equal(reply->count, LISTED);
+    assert_true(reply->jobs[0].due_us == START_US + 2 * HOUR_US + 7 * SECOND_US); /* the first */
+    lister->asks = false;
+    lister->answers++;
+}
+
+static inline void list_again(struct lister *lister)
+{
+    struct cmd list = {.kind = CMD_LIST,
+                       .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = LISTED}};
+    lister->ticket = (struct ticket){.answered = hear_list};
+    lister->asks = true;
+    (void)bed.engine->verbs->submit(bed.engine, &list, &lister->ticket);
+}
+
+static inline void turn(const struct cmd *cmd, struct ticket *ticket)
+{
+    bed.engine->verbs->begin(bed.engine);
+    for (unsigned i = 0; bed.lists && i < LISTERS; i++)
+        if (!bed.listers[i].asks)
+            list_again(&bed.listers[i]);
+    if (cmd)
+        (void)bed.engine->verbs->submit(bed.engine, cmd, ticket);
+    bed.engine->verbs->match(bed.engine);
+    (void)bed.engine->verbs->end(bed.engine);
+    (void)sim_disk_step(bed.disk, LANE_COMMIT);
+    (void)sim_disk_step(bed.disk, LANE_BACKGROUND);
+    (void)sim_disk_step(bed.disk, LANE_READ);
+    bed.loop.now_us += 10;
+}
+
+static inline enum err ask(const struct cmd *cmd)
+{
+    struct ticket ticket = {.answered = hear};
+    bed.answer.there = false;
+    turn(cmd, &ticket);
+    for (int i = 0; !bed.answer.there; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+    }
+    core_valid(embedded_core(bed.embedded));
+    return bed.answer.reply.err;
+}
+
+static inline void rest(int turns)
+{
+    for (int i = 0; i < turns; i++)
+        turn(NULL, NULL);
+}
+
+static inline struct bytes id_of(unsigned number, char room[32])
+{
+    (void)snprintf(room, 32, "%s-%03u", number % 2 ? "a-long-id-of-a-client" : "job", number);
+    return bytes_str(room);
+}
+
+static inline enum err ask_job(enum cmd_kind kind, unsigned number)
+{
+    char id[32];
+    return ask(&(struct cmd){.kind = kind, .job = {.ref.id = id_of(number, id)}});
+}
+
+static inline int64_t due_of(unsigned number)
+{
+    return START_US + (2 + number % 7 * 24) * HOUR_US + number * SECOND_US;
+}
+
+static inline enum err push(unsigned number, int64_t due_us, enum if_exists if_exists)
+{
+    static const int64_t waits_us[] = {5, 7};
+    char id[32], body[40];
+    (void)snprintf(body, sizeof(body), "body of %u", number);
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.id = id_of(number, id),
+                               .topic = number % 3 ? BYTES("t") : BYTES("u"),
+                               .due_us = due_us,
+                               .ttr_us = 60 * SECOND_US,
+                               .priority = number,
+                               .if_exists = if_exists,
+                               .body = bytes_str(body),
+                               .properties = number % 5 ? BYTES("") : BYTES("target"),
+                               .retry_us = waits_us,
+                               .retry_count = number % 4 ? 0 : 2}};
+    return ask(&cmd);
+}
+
+/* ---- the bed ---- */
+
+static inline void open_engine(void)
+{
+    struct store_error error;
+    struct embedded_options options = {
+        .limits = {.jobs = 1000000, .topics = 10, .waiters = 10, .memory_bytes = bed.memory_bytes},
+        .store = {.disk = sim_disk_port(bed.disk),
+                  .segment_bytes = SEGMENT_BYTES,
+                  .horizon_us = HORIZON_US,
+                  .checkpoint_bytes = 1,
+                  .recent_bytes = SEGMENT_BYTES,
+                  .body_max = 100000,
+                  .now_us = bed.loop.now_us,
+                  .id_seed = 1},
+        .durability = DURABILITY_SYNC,
+        .now_us = bed.loop.now_us,
+        .loop = &bed.loop,
+    };
+    sim_disk_eager(bed.disk, true);
+    assert_int_equal(embedded_open(&options, &bed.embedded, &error), OK);
+    sim_disk_eager(bed.disk, false);
+    bed.engine = embedded_engine(bed.embedded);
+}
+
+static inline struct core_totals totals(void)
+{
+    struct core_totals now;
+    core_totals(embedded_core(bed.embedded), &now);
+    return now;
+}
+
+/* The log grows until the cleaner has come by all that is in it. */
+static inline void grow_log(void)
+{
+    static char body[60000];
+    for (int i = 0; i < 30; i++) {
+        struct cmd filler = {.kind = CMD_PUSH,
+                             .push = {.id = BYTES("filler"),
+                                      .topic = BYTES("f"),
+                                      .due_us = bed.loop.now_us,
+                                      .ttr_us = SECOND_US,
+                                      .body = bytes_of(body, sizeof(body))}};
+        assert_int_equal(ask(&filler), OK);
+        assert_int_equal(ask(&(struct cmd){.kind = CMD_DELETE, .job.ref.id = BYTES("filler")}), OK);
+        rest(50);
+    }
+}
+
+static inline int set_up(bool cold)
+{
+    memset(&bed, 0, sizeof(bed));
+    bed.disk = sim_disk_new();
+    sim_disk_cold(bed.disk, cold); /* the disk's threads read whatever is not in the process */
+    bed.loop.now_us = START_US;
+    open_engine();
+    for (unsigned number = 0; number < JOBS; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    grow_log();
+    assert_int_equal(totals().far, JOBS);
+    assert_int_equal(totals().jobs[JOB_DELAYED], JOBS);
+    return 0;
+}
+
+static inline int setup_cold(void **state)
+{
+    (void)state;
+    return set_up(true);
+}
+
+/* What is read is in the page cache, mostly: commands on far jobs are done at once. */
+static inline int setup_warm(void **state)
+{
+    (void)state;
+    return set_up(false);
+}
+
+static inline int teardown(void **state)
+{
+    (void)state;
+    core_valid(embedded_core(bed.embedded));
+    sim_disk_eager(bed.disk, true);
+    embedded_close(bed.embedded);
+    sim_disk_free(bed.disk);
+    return mem_used() == 0 ? 0 : -1;
+}
+
+static inline void restart(void)
+{
+    sim_disk_eager(bed.disk, true);
+    embedded_close(bed.embedded);
+    open_engine();
+    core_valid(embedded_core(bed.embedded));
+}
+
+#define COLD(name) cmocka_unit_test_setup_teardown(name, setup_cold, teardown)
+#define WARM(name) cmocka_unit_test_setup_teardown(name, setup_warm, teardown)
+#define TEST(name) COLD(name), WARM(name)
+
+#endif

@@ -1,0 +1,219 @@
+/*
+ * Topics with far jobs, through the embedded engine: listings show far and near jobs as one, kicks
+ * and clears find both, and damage to some of them stays theirs.
+ */
+#include "embedded_far_bed.h"
+
+/* ---- a topic's jobs ---- */
+
+static bool is_of_t(unsigned number)
+{
+    return number % 3 != 0;
+}
+
+static int64_t first_due_of_t(void)
+{
+    int64_t first_us = INT64_MAX;
+    for (unsigned number = 0; number < JOBS; number++) {
+        if (is_of_t(number) && due_of(number) < first_us)
+            first_us = due_of(number);
+    }
+    return first_us;
+}
+
+/* All pages of a listing, far and near: each job once, in order of due time, or backwards. */
+static unsigned list_in_order(uint32_t max, bool backwards)
+{
+    bool seen[2 * JOBS + 100] = {0};
+    struct cmd cmd = {
+        .kind = CMD_LIST,
+        .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .backwards = backwards, .max = max}};
+    int64_t last_us = backwards ? INT64_MAX : 0;
+    unsigned shown = 0;
+    for (int page = 0; page < 2 * JOBS; page++) {
+        assert_int_equal(ask(&cmd), OK);
+        assert_true(bed.answer.reply.count <= max);
+        if (bed.answer.reply.count) {
+            int64_t due_us = bed.answer.job.due_us;
+            assert_true(backwards ? due_us <= last_us : due_us >= last_us);
+            last_us = bed.answer.job.due_us;
+        }
+        for (uint32_t i = 0; i < bed.answer.reply.count; i++) {
+            assert_false(seen[bed.answer.seqs[i]]);
+            seen[bed.answer.seqs[i]] = true;
+        }
+        shown += bed.answer.reply.count;
+        if (bed.answer.reply.cursor.len == 0)
+            return shown;
+        static char cursor[CURSOR_BYTES];
+        memcpy(cursor, bed.answer.cursor, CURSOR_BYTES);
+        cmd.topic.cursor = bytes_of(cursor, CURSOR_BYTES);
+    }
+    fail_msg("the listing does not end");
+    return 0;
+}
+
+static unsigned list_all(uint32_t max)
+{
+    unsigned shown = list_in_order(max, false);
+    assert_int_equal(list_in_order(max, true), shown);
+    return shown;
+}
+
+static void a_listing_shows_far_and_near_jobs_once_each_in_order(void **state)
+{
+    (void)state;
+    assert_int_equal(list_all(17), JOBS / 3 * 2);
+    for (unsigned number = JOBS; number < JOBS + 40; number++) /* near ones between them */
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    unsigned all = JOBS / 3 * 2 + 26;
+    assert_int_equal(list_all(1), all);
+    assert_int_equal(list_all(13), all);
+    assert_int_equal(list_all(JOBS), all);
+    rest(10);
+    assert_true(totals().far >= JOBS); /* those that were brought in have left again */
+}
+
+static void jobs_depart_while_clients_list_without_a_pause(void **state)
+{
+    (void)state;
+    bed.lists = true;
+    for (unsigned number = JOBS; number < 2 * JOBS; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    grow_log();
+    unsigned answers = bed.listers[0].answers;
+    print_message("%u far jobs of %u, %u listings\n", (unsigned)totals().far, 2 * JOBS, answers);
+    assert_true(totals().far > 2 * JOBS - 10 && answers > JOBS / 2);
+    bed.lists = false;
+    for (int i = 0; bed.listers[0].asks || bed.listers[1].asks || bed.listers[2].asks; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+    }
+    restart();
+    assert_int_equal(totals().jobs[JOB_DELAYED], 2 * JOBS);
+}
+
+static void the_first_delayed_job_is_found_among_far_ones(void **state)
+{
+    (void)state;
+    struct cmd peek = {.kind = CMD_PEEK, .topic = {.topic = BYTES("t"), .state = JOB_DELAYED}};
+    struct cmd view = {.kind = CMD_TOPIC, .topic.topic = BYTES("t")};
+    assert_int_equal(ask(&peek), OK);
+    assert_int_equal(bed.answer.job.due_us, first_due_of_t());
+    assert_true(strncmp(bed.answer.body, "body of ", 8) == 0);
+    assert_int_equal(ask(&view), OK);
+    assert_int_equal(bed.answer.next_due_us, first_due_of_t());
+    assert_int_equal(bed.answer.delayed, JOBS / 3 * 2);
+    rest(10);
+    assert_int_equal(totals().far, JOBS);
+}
+
+static void far_jobs_are_kicked_in_order_of_their_due_time(void **state)
+{
+    (void)state;
+    struct cmd kick = {.kind = CMD_KICK_TOPIC,
+                       .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 10}};
+    assert_int_equal(ask(&kick), OK);
+    assert_int_equal(bed.answer.reply.count, 10);
+    assert_true(bed.answer.reply.more);
+    assert_int_equal(totals().jobs[JOB_READY], 10);
+    restart();
+    assert_int_equal(totals().jobs[JOB_READY], 10);
+    struct cmd peek = {.kind = CMD_PEEK, .topic = {.topic = BYTES("t"), .state = JOB_DELAYED}};
+    assert_int_equal(ask(&peek), OK);
+    unsigned earlier = 0; /* than the first that is left */
+    for (unsigned number = 0; number < JOBS; number++)
+        earlier += is_of_t(number) && due_of(number) < bed.answer.job.due_us;
+    assert_int_equal(earlier, 10);
+}
+
+static void a_topic_is_cleared_of_far_jobs(void **state)
+{
+    (void)state;
+    struct cmd clear = {.kind = CMD_CLEAR_TOPIC,
+                        .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 60}};
+    assert_int_equal(push(JOBS, due_of(JOBS - 1), IF_EXISTS_REJECT), OK); /* of u */
+    assert_int_equal(push(JOBS + 1, due_of(JOBS - 1), IF_EXISTS_REJECT), OK);
+    unsigned cleared = 0;
+    do {
+        assert_int_equal(ask(&clear), OK);
+        assert_true(bed.answer.reply.count > 0 && bed.answer.reply.count <= 60);
+        cleared += bed.answer.reply.count;
+    } while (bed.answer.reply.more);
+    assert_int_equal(cleared, JOBS / 3 * 2 + 1);
+    assert_int_equal(totals().jobs[JOB_DELAYED], JOBS / 3 + 1);
+    restart();
+    assert_int_equal(totals().jobs[JOB_DELAYED], JOBS / 3 + 1);
+    assert_int_equal(totals().far, JOBS / 3);
+}
+
+static void damage(void *ctx, const char *name)
+{
+    (void)ctx;
+    if (strncmp(name, "slice-", 6) != 0)
+        return;
+    for (uint64_t byte = 4096; sim_disk_flip(bed.disk, name, byte * 8); byte += 64)
+        continue;
+}
+
+static void clearing_ends_though_far_jobs_cannot_be_read(void **state)
+{
+    (void)state;
+    struct disk *disk = sim_disk_port(bed.disk);
+    struct cmd clear = {.kind = CMD_CLEAR_TOPIC,
+                        .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 60}};
+    assert_int_equal(disk->verbs->list(disk, damage, NULL), OK);
+    unsigned asked = 0;
+    do {
+        assert_int_equal(ask(&clear), OK);
+        assert_true(asked++ < 100);
+    } while (bed.answer.reply.more);
+    assert_true(totals().jobs[JOB_DELAYED] > JOBS / 3); /* they are told of, not hidden */
+}
+
+/* A byte of a job in the middle of its first block. */
+static void damage_one(void *ctx, const char *name)
+{
+    uint64_t len = 0;
+    if (strncmp(name, "slice-", 6) != 0)
+        return;
+    const char *at = sim_disk_file(bed.disk, name, &len);
+    for (uint64_t byte = 2 * 4096; at && byte + 8 < len; byte++) {
+        if (memcmp(at + byte, "body of ", 8) != 0)
+            continue;
+        assert_true(sim_disk_flip(bed.disk, name, byte * 8));
+        ++*(unsigned *)ctx;
+        return;
+    }
+}
+
+static void jobs_beside_a_damaged_one_are_listed(void **state)
+{
+    (void)state;
+    struct disk *disk = sim_disk_port(bed.disk);
+    unsigned damaged = 0, listed = 0;
+    assert_int_equal(disk->verbs->list(disk, damage_one, &damaged), OK);
+    assert_true(damaged > 0 && damaged < 10);
+    struct bytes topics[] = {BYTES("t"), BYTES("u")};
+    for (unsigned i = 0; i < 2; i++) {
+        struct cmd list = {.kind = CMD_LIST,
+                           .topic = {.topic = topics[i], .state = JOB_DELAYED, .max = JOBS}};
+        assert_int_equal(ask(&list), OK);
+        listed += bed.answer.reply.count;
+    }
+    assert_int_equal(listed, JOBS - damaged);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_listing_shows_far_and_near_jobs_once_each_in_order),
+        TEST(jobs_depart_while_clients_list_without_a_pause),
+        TEST(the_first_delayed_job_is_found_among_far_ones),
+        TEST(far_jobs_are_kicked_in_order_of_their_due_time),
+        TEST(a_topic_is_cleared_of_far_jobs),
+        TEST(clearing_ends_though_far_jobs_cannot_be_read),
+        TEST(jobs_beside_a_damaged_one_are_listed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,316 @@
+/*
+ * A store whose far jobs lie in slices meets the second half of their lives: blocks are loaded,
+ * most jobs end or change, slices are emptied and removed, what the log says of them is told again.
+ * Each call of the disk in it fails, the power goes at each point, twice in a row; and each part of
+ * the log and of the manifest is damaged. (The first half, while slices are written: slice_test.c;
+ * damage in slices: slice_damage_test.c.)
+ */
+#include "slice_bed.h"
+#include "store/salvage.h"
+#include "store_files.h"
+#include "store_lives.h"
+#include "test/unit/support/every.h"
+
+#include <errno.h>
+
+enum { FAR_JOBS = 200 };
+
+/* The same files and the same journal again, on a disk of their own. */
+static void copy_model(struct model *to, const struct model *from, uint64_t seed)
+{
+    struct file_list list;
+    far_model(to, seed);
+    list_files(from, &list);
+    copy_files(to, from, &list);
+    to->body_bytes = from->body_bytes;
+    to->delay_us = from->delay_us;
+    to->now_us = from->now_us;
+    to->acknowledged = from->acknowledged;
+    to->seq_highest = from->seq_highest;
+    to->lease_highest = from->lease_highest;
+    to->journal = grown_copy(from->journal, from->entry_count, sizeof(*to->journal));
+    to->entry_count = from->entry_count;
+}
+
+/* What the store did while it was up, of all lives that the tests play. */
+struct deeds {
+    uint64_t loaded, emptied, checkpoints, failed;
+};
+
+static void note_deeds(const struct model *model, struct deeds *deeds)
+{
+    struct store_stats stats;
+    store_stats(model->store, &stats);
+    deeds->loaded += stats.loaded_jobs;
+    deeds->emptied += stats.emptied_slices;
+    deeds->checkpoints += stats.checkpoints;
+    deeds->failed += model->failed;
+}
+
+/* Eight in ten end, one in ten changes. */
+static void end_most(struct model *model)
+{
+    for (size_t i = 0; i < model->job_count && !model->failed; i++) {
+        struct model_job *job = &model->jobs[i];
+        if (!job->live || i % 10 == 0)
+            continue;
+        if (i % 10 == 5)
+            model_move(model, job);
+        else
+            model_end(model, job);
+        if (i % 4 == 0)
+            model_turn(model);
+    }
+}
+
+/* Twice: some work, in which slices are emptied; then so much time that half of what is left is
+ * loaded. */
+static void later_half(struct model *model, struct deeds *deeds)
+{
+    end_most(model);
+    for (int i = 0; i < 60 && !model->failed; i++)
+        model_turn(model);
+    if (!model->failed)
+        model_work(model, 30);
+    model->now_us += model->delay_us / 2;
+    for (int i = 0; i < 60 && !model->failed; i++)
+        model_turn(model);
+    note_deeds(model, deeds);
+}
+
+/* ---- calls that fail ---- */
+
+/* Of the opening. False: it made fewer calls. */
+static bool open_with_fault(const struct model *whole, uint64_t fail_at, int sys_errno,
+                            uint64_t *refused)
+{
+    struct model model;
+    copy_model(&model, whole, fail_at);
+    sim_disk_fail_at(model.disk, fail_at, sys_errno);
+    enum err err = model_open(&model);
+    *refused += err != OK;
+    bool reached = sim_disk_points(model.disk) > fail_at;
+    assert_true(err ? reached && model.error.text[0] : true);
+    model_close(&model);
+    open_after_fault(&model, fail_at, fail_at);
+    model_fini(&model);
+    return reached;
+}
+
+static void p1_p7_a_failed_call_of_the_opening_loses_no_far_job(void **state)
+{
+    (void)state;
+    static const int errors[] = {EIO, ENOSPC, EMFILE};
+    struct model whole;
+    uint64_t lives = 0, refused = 0;
+    begin_far(&whole, FAR_JOBS);
+    model_close(&whole);
+    for (unsigned i = 0; i < 3; i++)
+        for (uint64_t call = 0; open_with_fault(&whole, call, errors[i], &refused);
+             call += sim_every())
+            lives++;
+    print_message("%llu openings, %llu refused\n", (unsigned long long)lives,
+                  (unsigned long long)refused);
+    assert_true(lives > 30 / sim_every() && refused > 10 / sim_every());
+    model_fini(&whole);
+}
+
+/* False: the life ended before the call. */
+static bool live_with_fault(const struct model *whole, uint64_t fail_at, int sys_errno,
+                            struct deeds *deeds)
+{
+    struct model model;
+    copy_model(&model, whole, fail_at);
+    sim_disk_cold(model.disk, fail_at % 2);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    fail_at += sim_disk_points(model.disk);
+    sim_disk_fail_at(model.disk, fail_at, sys_errno);
+    later_half(&model, deeds);
+    if (!model.failed)
+        model_settle(&model);
+    model_close(&model);
+    bool reached = sim_disk_points(model.disk) > fail_at;
+    open_after_fault(&model, fail_at, fail_at);
+    later_half(&model, deeds);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+    return reached;
+}
+
+static void p1_p7_p8_a_failed_call_while_slices_come_back_loses_no_far_job(void **state)
+{
+    (void)state;
+    static const int errors[] = {EIO, ENOSPC, EMFILE};
+    struct model whole;
+    struct deeds deeds = {0};
+    uint64_t lives = 0;
+    begin_far(&whole, FAR_JOBS);
+    model_close(&whole);
+    for (unsigned i = 0; i < 3; i++)
+        for (uint64_t call = i; live_with_fault(&whole, call, errors[i], &deeds);
+             call += 2 * sim_every())
+            lives++;
+    print_message("%llu lives, failed %llu, loaded %llu, emptied %llu, checkpoints %llu\n",
+                  (unsigned long long)lives, (unsigned long long)deeds.failed,
+                  (unsigned long long)deeds.loaded, (unsigned long long)deeds.emptied,
+                  (unsigned long long)deeds.checkpoints);
+    assert_true(lives > 200 / sim_every() && deeds.failed > 50 / sim_every());
+    assert_true(deeds.loaded > lives && deeds.emptied > lives && deeds.checkpoints > 2 * lives);
+    model_fini(&whole);
+}
+
+/* ---- the power goes ---- */
+
+static void open_again(struct model *model, uint64_t seed, bool kill)
+{
+    model_close(model);
+    model->store = NULL;
+    if (kill)
+        sim_disk_kill(model->disk);
+    else
+        sim_disk_power(model->disk, seed);
+    sim_disk_cut_at(model->disk, UINT64_MAX);
+    enum err err = model_open(model);
+    if (err)
+        print_error("cut %llu: %s: %s\n", (unsigned long long)seed, model->error.file,
+                    model->error.text);
+    assert_int_equal(err, OK);
+    model_check(model);
+}
+
+/* The first cut is at `cut_at`; the second one `second` points into the life behind it, in the
+   checkpoint that begins again. Every third is a kill -9, after which the power goes. False: no
+   first cut. */
+static bool live_and_die_twice(const struct model *whole, uint64_t cut_at, uint64_t second,
+                               struct deeds *deeds)
+{
+    struct model model;
+    copy_model(&model, whole, cut_at);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + cut_at);
+    later_half(&model, deeds);
+    bool cut = sim_disk_cut(model.disk);
+    if (cut) {
+        open_again(&model, cut_at, cut_at % 3 == 0);
+        sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + second);
+        later_half(&model, deeds);
+        open_again(&model, cut_at + second, false);
+        later_half(&model, deeds);
+        open_again(&model, cut_at, true);
+    }
+    model_fini(&model);
+    return cut;
+}
+
+static void p1_p5_p9_two_cuts_in_a_row_while_slices_come_back_lose_no_far_job(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct deeds deeds = {0};
+    uint64_t lives = 0;
+    begin_far(&whole, FAR_JOBS);
+    model_close(&whole);
+    for (uint64_t cut_at = 0; live_and_die_twice(&whole, cut_at, cut_at * 7 % 239, &deeds);
+         cut_at += sim_every())
+        lives++;
+    print_message("%llu lives, loaded %llu, emptied %llu, checkpoints %llu\n",
+                  (unsigned long long)lives, (unsigned long long)deeds.loaded,
+                  (unsigned long long)deeds.emptied, (unsigned long long)deeds.checkpoints);
+    assert_true(lives > 150 / sim_every());
+    assert_true(deeds.loaded > lives && deeds.emptied > lives && deeds.checkpoints > 2 * lives);
+    model_fini(&whole);
+}
+
+/* ---- damage in the log and in the manifest ---- */
+
+static void count_line(void *ctx, const char *line)
+{
+    (void)line;
+    ++*(unsigned *)ctx;
+}
+
+struct tally {
+    unsigned refused, opened;
+};
+
+static void flip_and_open(const struct model *whole, const char *name, uint64_t bit,
+                          struct tally *tally)
+{
+    struct model model;
+    struct store_counts counts = {0};
+    unsigned lines = 0;
+    copy_model(&model, whole, 1);
+    assert_true(sim_disk_flip(model.disk, name, bit));
+    enum err err = store_verify(model.options.disk,
+                                &(struct store_watcher){.say = count_line, .ctx = &lines}, &counts);
+    assert_true(lines > 0); /* verify reads every byte */
+    (void)err;
+    if (model_open(&model)) {
+        assert_true(model.error.text[0] && model.error.file[0]);
+        tally->refused++;
+    } else {
+        model_check(&model); /* nothing is lost, nobody is revived */
+        tally->opened++;
+    }
+    model_fini(&model);
+}
+
+/* Slices of which some jobs have ended and others changed, told once whole and changed since. */
+static void build(struct model *model)
+{
+    struct file_list list;
+    begin_far(model, FAR_JOBS);
+    for (size_t i = 0; i < FAR_JOBS; i += 5)
+        model_end(model, &model->jobs[i]);
+    for (size_t i = 1; i < FAR_JOBS; i += 5)
+        model_move(model, &model->jobs[i]);
+    model_settle(model);
+    model->acknowledged = store_durable(model->store);
+    model_close(model);
+    list_files(model, &list);
+    assert_true(list.count > 4);
+}
+
+/* The last batch is an empty one, there to prove the others: it may go unnoticed. */
+static void forgive_the_last(struct model *model)
+{
+    model->acknowledged = model->journal[model->entry_count - 1].batch;
+}
+
+static void p2_no_flipped_bit_of_the_log_loses_a_far_job_silently(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct file_list list;
+    struct tally tally = {0};
+    build(&whole);
+    forgive_the_last(&whole);
+    list_files(&whole, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        uint64_t len = 0;
+        const char *at = sim_disk_file(whole.disk, list.names[i], &len);
+        if (memcmp(list.names[i], "slice-", 6) == 0)
+            continue;
+        for (uint64_t byte = 0; byte < len; byte++)
+            if (byte % (at[byte] ? 7 * sim_every() : 1021 * sim_every()) == 0)
+                flip_and_open(&whole, list.names[i], byte * 8 + byte % 8, &tally);
+    }
+    print_message("refused %u, opened %u\n", tally.refused, tally.opened);
+    assert_true(tally.refused > 200 / sim_every() && tally.opened > 20 / sim_every());
+    model_fini(&whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p1_p7_a_failed_call_of_the_opening_loses_no_far_job),
+        cmocka_unit_test(p1_p7_p8_a_failed_call_while_slices_come_back_loses_no_far_job),
+        cmocka_unit_test(p1_p5_p9_two_cuts_in_a_row_while_slices_come_back_lose_no_far_job),
+        cmocka_unit_test(p2_no_flipped_bit_of_the_log_loses_a_far_job_silently),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
