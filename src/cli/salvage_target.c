@@ -5,7 +5,9 @@
 enum {
     SEGMENT_BYTES = 16 * 1024 * 1024, /* laterd's own default; it takes any */
     TURN_BYTES = 1024 * 1024,         /* appended before the disk gets them */
+    HISTORY_TURN_BYTES = 64 * 1024,   /* of history: what a turn can put into a file meanwhile */
 };
+#define HISTORY_US (INT64_C(36500) * 86400 * 1000000) /* who opens the store says for how long */
 
 /* ---- what the store tells ---- */
 
@@ -43,18 +45,25 @@ enum err salvage_target_open(struct salvage_target *target, const struct salvage
         .body_max = UINT32_MAX,
         .now_us = start->now_us,
         .boot_first = start->boot,
+        .history_us = HISTORY_US,
+        .never_cleans = true,
     };
     return store_open(&options, &target->callbacks, &target->store, out_error);
+}
+
+static void turn(struct salvage_target *target, int64_t now_us)
+{
+    target->pending = 0;
+    store_turn(target->store, now_us);
+    target->disk->verbs->wait(target->disk);
+    store_poll(target->store);
 }
 
 enum err salvage_target_room(struct salvage_target *target, size_t bytes, int64_t now_us)
 {
     enum err err = store_admit(target->store, bytes);
     while (err == ERR_AGAIN || (!err && target->pending > TURN_BYTES)) {
-        target->pending = 0;
-        store_turn(target->store, now_us);
-        target->disk->verbs->wait(target->disk);
-        store_poll(target->store);
+        turn(target, now_us);
         err = store_admit(target->store, bytes);
     }
     return err;
@@ -68,6 +77,16 @@ struct stored salvage_target_append(struct salvage_target *target, const struct 
     target->pending +=
         event->content_type.len + event->body.len + event->properties.len + event->id.len + 256;
     return store_append(target->store, &fresh);
+}
+
+enum err salvage_target_history(struct salvage_target *target, const struct happening *happening,
+                                int64_t now_us)
+{
+    store_history_add(target->store, happening);
+    target->pending += 64 + happening->id.len + happening->topic.len + happening->note.len;
+    while (target->pending > HISTORY_TURN_BYTES && !target->failed)
+        turn(target, now_us);
+    return target->failed ? ERR_STORE_FAILED : OK;
 }
 
 enum err salvage_target_close(struct salvage_target *target, uint64_t jobs,

@@ -24,13 +24,20 @@ struct salvage_start {
     int64_t now_us;
 };
 
-/* ERR_LOCKED, ERR_IO, ERR_DISK_FULL; out_trouble says more. */
+/* ERR_LOCKED, ERR_IO, ERR_DISK_FULL; out_error says more. */
 enum err salvage_target_open(struct salvage_target *target, const struct salvage_start *start,
                              struct store_error *out_error) MUST_USE;
 
 /* Waits until so many bytes can be appended. ERR_DISK_FULL, ERR_STORE_FAILED. */
 enum err salvage_target_room(struct salvage_target *target, size_t bytes, int64_t now_us) MUST_USE;
 struct stored salvage_target_append(struct salvage_target *target, const struct event *event);
+
+/*
+ * Keeps what happened to a job, behind all jobs: it is left out, and no error, if there is no room
+ * for it. ERR_STORE_FAILED.
+ */
+enum err salvage_target_history(struct salvage_target *target, const struct happening *happening,
+                                int64_t now_us) MUST_USE;
 
 /*
  * Writes what is left and closes the store; then reads every byte of it. OK: it is sound and holds

@@ -37,11 +37,12 @@ static void show_progress(void *ctx, uint64_t done_bytes, uint64_t all_bytes)
 /* A member for each count, in the order they are told. */
 static json_t *counts_json(const struct store_counts *counts, enum err err)
 {
-    return json_pack("{sb sI sI sI sI sI sI sI}", "ok", err == OK && counts->bad == 0, "segments",
-                     (json_int_t)counts->segments, "batches", (json_int_t)counts->batches,
-                     "records", (json_int_t)counts->records, "jobs", (json_int_t)counts->jobs,
-                     "live_jobs", (json_int_t)counts->live_jobs, "bytes", (json_int_t)counts->bytes,
-                     "bad", (json_int_t)counts->bad);
+    return json_pack("{sb sI sI sI sI sI sI sI sI sI}", "ok", err == OK && counts->bad == 0,
+                     "segments", (json_int_t)counts->segments, "batches",
+                     (json_int_t)counts->batches, "records", (json_int_t)counts->records, "jobs",
+                     (json_int_t)counts->jobs, "slices", (json_int_t)counts->slices, "slice_jobs",
+                     (json_int_t)counts->slice_jobs, "live_jobs", (json_int_t)counts->live_jobs,
+                     "bytes", (json_int_t)counts->bytes, "bad", (json_int_t)counts->bad);
 }
 
 static void print_counts(const struct cli *cli, const struct store_counts *counts, enum err err)
@@ -52,13 +53,18 @@ static void print_counts(const struct cli *cli, const struct store_counts *count
         json_decref(object);
         return;
     }
+    char far[80] = "";
+    if (counts->slices > 0)
+        (void)snprintf(far, sizeof(far), " in the log and %llu in %llu slice%s",
+                       (unsigned long long)counts->slice_jobs, (unsigned long long)counts->slices,
+                       plural(counts->slices));
     (void)printf("%llu segment%s, %llu batch%s, %llu record%s, %llu bytes\n"
-                 "%llu job%s, %llu of them live\n",
+                 "%llu job%s%s, %llu of them live\n",
                  (unsigned long long)counts->segments, plural(counts->segments),
                  (unsigned long long)counts->batches, counts->batches == 1 ? "" : "es",
                  (unsigned long long)counts->records, plural(counts->records),
                  (unsigned long long)counts->bytes, (unsigned long long)counts->jobs,
-                 plural(counts->jobs), (unsigned long long)counts->live_jobs);
+                 plural(counts->jobs), far, (unsigned long long)counts->live_jobs);
 }
 
 int verifying_run(struct cli *cli, const char *directory, struct store_counts *out_counts)

@@ -177,15 +177,16 @@ void store_history_add(struct store *store, const struct happening *happening)
     if (history->keep_us == 0 || store->failed)
         return;
     struct bytes entry = bytes_of(room, history_entry_encode(happening, room));
-    bool opens = !happening->promised && !log_is_open(store->log);
-    if (opens) {
+    if (!happening->promised && !log_is_open(store->log)) {
         wait_for_batch(history, entry);
     } else {
         write_waiting(history);
         write_record(history, entry, happening->promised);
     }
+    /* If it did not come to the log, it is of a batch that is still to come. */
+    uint64_t batch = log_batch(store->log) + !log_is_open(store->log);
     history_table_add(&history->table, history_key(history->key, happening->seq, happening->id),
-                      entry, log_batch(store->log) + opens);
+                      entry, batch);
 }
 
 void history_drain(struct history *history)
@@ -195,11 +196,22 @@ void history_drain(struct history *history)
 
 /* ---- a flush ---- */
 
+static bool is_pressed(const struct history *history)
+{
+    return history->wanted || history->table.bytes >= FLUSH_BYTES;
+}
+
 /* From here on entries are of later batches. */
 static void freeze(struct history *history)
 {
     struct log *log = history->store->log;
     write_waiting(history);
+    if (log_batch(log) < history->table.batch_first) { /* a full disk had none of it: no file can */
+        history->lost += history->table.count;
+        history_table_clear(&history->table);
+        history->wanted = false;
+        return;
+    }
     log_cut(log);
     history->frozen = history->table;
     history->frozen_last = log_batch(log);
@@ -227,8 +239,7 @@ static void await_sync(struct history *history)
 {
     struct store *store = history->store;
     if (log_synced(store->log) < history->frozen_last) {
-        bool wanted = history->wanted || history->table.bytes >= FLUSH_BYTES;
-        if (store->options.buffered && wanted)
+        if (store->options.buffered && is_pressed(history))
             log_want_sync(store->log);
         return;
     }
@@ -282,16 +293,28 @@ static void build(struct history *history)
     history->step = FLUSH_WRITE;
 }
 
+/* The file is tried again later, as long as memory has room for what happens meanwhile. */
+static void put_off(struct history *history)
+{
+    history->retry_at_us = history->store->now_us + AGAIN_US;
+    if (history->table.bytes >= FLUSH_BYTES)
+        give_up(history);
+}
+
+/* The oldest file makes room: the newest is worth more. False: there is none, or no hurry. */
+static bool make_room(struct history *history)
+{
+    return is_pressed(history) && yield(history);
+}
+
 static void written(struct disk_op *op)
 {
     struct history *history = op->owner;
     history->writing = false;
-    if (op->err == ERR_AGAIN && history->table.bytes < FLUSH_BYTES) {
-        history->retry_at_us = history->store->now_us + AGAIN_US;
-        return;
-    }
     if (op->err == ERR_AGAIN || op->err == ERR_DISK_FULL) {
-        give_up(history);
+        if (op->err == ERR_DISK_FULL)
+            (void)make_room(history); /* if there is no more room than the disk told of */
+        put_off(history);
         return;
     }
     if (op->err) {
@@ -313,9 +336,9 @@ static void write_file(struct history *history)
     if (store->now_us < history->retry_at_us)
         return;
     if (!history_has_room(history, history->image.bytes.len)) {
-        bool pressed = history->wanted || history->table.bytes >= FLUSH_BYTES;
         history->retry_at_us = store->now_us + AGAIN_US;
-        if (pressed && !yield(history)) /* the newest is worth more than the oldest */
+        bool jobs_wait = history->wanted && !segments_full(store->segments);
+        if (!make_room(history) && (jobs_wait || history->table.bytes >= FLUSH_BYTES))
             give_up(history);
         return;
     }
@@ -338,7 +361,7 @@ static void flush(struct history *history)
         return;
     switch (history->step) {
     case FLUSH_IDLE:
-        if (history->table.count > 0 && (history->wanted || history->table.bytes >= FLUSH_BYTES))
+        if (history->table.count > 0 && is_pressed(history))
             freeze(history);
         break;
     case FLUSH_SYNC: await_sync(history); break;
@@ -378,12 +401,10 @@ static int64_t flush_next_us(const struct history *history)
 {
     const struct store *store = history->store;
     int64_t now_us = store->now_us;
-    bool full = history->table.count > 0 && history->table.bytes >= FLUSH_BYTES;
     if (history->writing)
         return INT64_MAX;
     switch (history->step) {
-    case FLUSH_IDLE:
-        return history->table.count > 0 && (history->wanted || full) ? now_us : INT64_MAX;
+    case FLUSH_IDLE: return history->table.count > 0 && is_pressed(history) ? now_us : INT64_MAX;
     case FLUSH_SYNC: return log_synced(store->log) >= history->frozen_last ? now_us : INT64_MAX;
     case FLUSH_BUILD: return now_us;
     case FLUSH_WRITE: return history->retry_at_us > now_us ? history->retry_at_us : now_us;
@@ -475,6 +496,7 @@ static void keep_unread(struct history *history, uint32_t number, struct history
 {
     bool ours = store_id_eq(&head->id, &history->store->id) && head->batch_first > 0 &&
                 head->batch_last >= head->batch_first;
+    bool nameless = head->version == 0;
     head->blocks = 0;
     head->entries = 0;
     head->fences_sum = hash_of("", 0);
@@ -482,6 +504,7 @@ static void keep_unread(struct history *history, uint32_t number, struct history
     struct history_file *file = history_file_new(history, number, head, "");
     CHECK(file);
     file->damaged = true;
+    file->nameless = nameless;
     list_add_tail(ours ? &history->files : &history->strays, &file->link);
 }
 

@@ -300,10 +300,27 @@ void history_searches_fini(struct history *history)
     }
 }
 
+/* Is a file missing between others, or is there one of which nobody knows what it has? */
+static bool is_incomplete(const struct history *history)
+{
+    uint64_t last = 0;
+    bool incomplete = false;
+    for (const struct list *link = history->files.next; link != &history->files;
+         link = link->next) {
+        const struct history_head *head = &LIST_ENTRY(link, struct history_file, link)->head;
+        incomplete |= last > 0 && head->batch_first != last + 1;
+        last = head->batch_last;
+    }
+    for (const struct list *link = history->strays.next; link != &history->strays;
+         link = link->next)
+        incomplete |= LIST_ENTRY(link, struct history_file, link)->nameless;
+    return incomplete;
+}
+
 void store_history_find(struct store *store, struct history_find *find)
 {
     struct history *history = store->history;
-    find->damaged = false;
+    find->damaged = is_incomplete(history);
     struct history_search *search = mem_zalloc(sizeof(*search));
     search->history = history;
     search->find = find;

@@ -11,6 +11,7 @@ struct history_file {
     struct list link; // history::files, history::retired or history::strays
     uint32_t number;
     bool merging, damaged; /* it is an input; a part of it cannot be read */
+    bool nameless;         /* a stray whose head does not tell of which store it is */
     uint32_t users;        /* that read it: until then it stays on the disk */
     struct history_head head;
     struct history_fence *fences;

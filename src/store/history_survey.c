@@ -1,7 +1,16 @@
 #include "store/history_survey.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "base/mem.h"
 #include "store/history_parts.h"
+
+/* The batches that a file has, whether or not its entries can be read. */
+struct span {
+    uint64_t first, last;
+    uint32_t number;
+};
 
 struct surveying {
     struct disk *disk;
@@ -10,6 +19,7 @@ struct surveying {
     struct history_head head;
     char name[DISK_NAME_MAX];
     char *block;
+    struct buf spans; /* struct span */
 };
 
 static void found_name(void *ctx, const char *name)
@@ -62,9 +72,46 @@ static void read_blocks(struct surveying *surveying, const char *section)
     mem_free(fences);
 }
 
-static void read_file(struct surveying *surveying)
+static void note_span(struct surveying *surveying, uint32_t number)
+{
+    const struct history_head *head = &surveying->head;
+    struct span span = {head->batch_first, head->batch_last, number};
+    if (store_id_eq(&head->id, surveying->survey->id) && span.first > 0 && span.last >= span.first)
+        buf_add(&surveying->spans, &span, sizeof(span));
+}
+
+static int by_batch(const void *left, const void *right)
+{
+    const struct span *a = left;
+    const struct span *b = right;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* Each file begins where the one before it ended, also if nothing was kept for a while. */
+static void find_gaps(struct surveying *surveying)
+{
+    struct span *spans = (struct span *)(void *)surveying->spans.at;
+    size_t count = surveying->spans.len / sizeof(*spans);
+    uint64_t last = 0;
+    char text[128];
+    if (count > 0)
+        qsort(spans, count, sizeof(*spans), by_batch);
+    for (size_t i = 0; i < count; i++) {
+        if (last > 0 && spans[i].first > last + 1) {
+            (void)snprintf(text, sizeof(text),
+                           "the file before it is missing: that of batches %llu to %llu",
+                           (unsigned long long)last + 1, (unsigned long long)spans[i].first - 1);
+            history_name(spans[i].number, surveying->name);
+            fault(surveying, 0, text);
+        }
+        last = spans[i].last > last ? spans[i].last : last;
+    }
+}
+
+static void read_file(struct surveying *surveying, uint32_t number)
 {
     char *section = NULL;
+    history_name(number, surveying->name);
     if (surveying->disk->verbs->open(surveying->disk, surveying->name, true, &surveying->file)) {
         fault(surveying, 0, "the file cannot be opened");
         return;
@@ -77,6 +124,7 @@ static void read_file(struct surveying *surveying)
         fault(surveying, 0, "it belongs to another store");
     else
         read_blocks(surveying, section);
+    note_span(surveying, number);
     surveying->survey->files++;
     surveying->survey->bytes += err ? 0 : surveying->head.size_bytes;
     mem_free(section);
@@ -92,10 +140,11 @@ enum err history_survey(struct disk *disk, struct history_survey *survey)
     for (size_t at = 0; at < numbers.len && !err; at += sizeof(uint32_t)) {
         uint32_t number;
         memcpy(&number, numbers.at + at, sizeof(number));
-        history_name(number, surveying.name);
-        read_file(&surveying);
+        read_file(&surveying, number);
     }
+    find_gaps(&surveying);
     mem_free(surveying.block);
+    buf_fini(&surveying.spans);
     buf_fini(&numbers);
     return err;
 }

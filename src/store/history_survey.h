@@ -13,7 +13,8 @@ struct history_survey {
     uint64_t files, entries, bytes;
 };
 
-/* Calls `fault` for each place that is damaged. ERR_IO: the directory cannot be listed. */
+/* Calls `fault` for each place that is damaged, and where a file is missing between others. ERR_IO:
+ * the directory cannot be listed. */
 enum err history_survey(struct disk *disk, struct history_survey *survey) MUST_USE;
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "store/damage.h"
 #include "store/far_record.h"
+#include "store/history_rescue.h"
 #include "store/slice_survey.h"
 
 enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
@@ -39,6 +40,7 @@ struct salvage {
     struct damage damage;
     struct slice_fates fates; /* what the log's intact batches say of slices */
     struct salvage_counts counts;
+    bool has_history; /* the log's intact batches have some */
     uint64_t seq_mark;
     uint64_t lease_max; /* of the intact batches */
     int64_t clock_max_us;
@@ -220,7 +222,12 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
     struct event *event = &walk.record.event;
     salvage->callbacks->clock(salvage->callbacks, batch->head->clock_us);
     batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
+    walk.shows_history = true;
     while ((err = batch_walk_next(&walk)) == OK) {
+        if (walk.record.is_history) {
+            salvage->has_history = true;
+            continue;
+        }
         event->record = (struct stored){0};
         if (event_has_place(event))
             event->record.where = where_of(batch->number, batch->offset + walk.record_at);
@@ -424,6 +431,76 @@ enum err salvage_replay(struct salvage *salvage)
     if (!err)
         err = replay_slices(salvage);
     return err ? err : damage_read(&salvage->damage, &reader);
+}
+
+/* ---- history ---- */
+
+struct history_reading {
+    struct salvage *salvage;
+    struct history_rescue *rescue;
+    bool notes; /* for the rescue; else they are told */
+};
+
+static void fault_history(void *ctx, const char *name, uint64_t offset, const char *text)
+{
+    struct salvage *salvage = ctx;
+    char fault[200];
+    (void)snprintf(fault, sizeof(fault), "offset %" PRIu64 ": %s", offset, text);
+    say_fault(salvage, name, fault);
+}
+
+static enum err tell_happening(void *ctx, const struct happening *happening)
+{
+    struct salvage *salvage = ctx;
+    salvage->counts.history++;
+    return salvage->callbacks->happened(salvage->callbacks, happening);
+}
+
+static enum err read_history(void *ctx, const struct good_batch *batch)
+{
+    struct history_reading *reading = ctx;
+    struct batch_walk walk;
+    struct happening happening;
+    size_t len;
+    enum err err = OK;
+    if (history_rescue_covers(reading->rescue, batch->head->number))
+        return OK;
+    batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
+    walk.shows_history = true;
+    while (!err && batch_walk_next(&walk) == OK) {
+        struct bytes entry = walk.record.entry;
+        if (!walk.record.is_history || history_entry_decode(entry.at, entry.len, &happening, &len))
+            continue;
+        if (reading->notes)
+            history_rescue_note(reading->rescue, entry);
+        else
+            err = tell_happening(reading->salvage, &happening);
+    }
+    return err;
+}
+
+enum err salvage_history(struct salvage *salvage)
+{
+    struct history_reading reading = {.salvage = salvage};
+    struct damage_reader reader = {.batch = read_history, .region = skip_region, .ctx = &reading};
+    enum err err =
+        history_rescue_new(&(struct history_rescue_options){.disk = salvage->disk,
+                                                            .id = &salvage->directory.manifest.id,
+                                                            .fault = fault_history,
+                                                            .ctx = salvage},
+                           &reading.rescue);
+    if (err)
+        return err;
+    reading.notes = true;
+    if (salvage->has_history && history_rescue_doubts(reading.rescue))
+        err = damage_read(&salvage->damage, &reader);
+    reading.notes = false;
+    if (!err)
+        err = history_rescue_replay(reading.rescue, tell_happening, salvage);
+    if (!err && salvage->has_history)
+        err = damage_read(&salvage->damage, &reader);
+    history_rescue_free(reading.rescue);
+    return err;
 }
 
 static uint64_t boots_of(const struct salvage *salvage)

@@ -3,7 +3,7 @@
  * is written. Used by `later salvage`.
  *
  * salvage_open(), then salvage_replay() tells of all events in log order, as recovery does; then
- * salvage_read() gives the bodies.
+ * salvage_read() gives the bodies, and salvage_history() what happened to jobs.
  */
 #ifndef LATERD_STORE_SALVAGE_H
 #define LATERD_STORE_SALVAGE_H
@@ -28,6 +28,9 @@ struct salvage_callbacks {
                        enum salvage_trust trust);
     /* Before a batch's events: the time when they were logged, or 0 if that is not known. */
     void (*clock)(struct salvage_callbacks *callbacks, int64_t clock_us);
+    /* salvage_history(): one thing that happened; borrowed. An error ends it with that. May be NULL
+       if that is not called. */
+    enum err (*happened)(struct salvage_callbacks *callbacks, const struct happening *happening);
     /* A line for people: what is damaged, lost or doubtful. */
     void (*say)(struct salvage_callbacks *callbacks, const char *line);
     /* Now and then: bytes read so far of all. May be NULL. */
@@ -39,6 +42,7 @@ struct salvage_counts {
     uint64_t damaged_batches;
     uint64_t bad_files;      /* files that are missing, damaged or cut; told one by one */
     uint64_t lost_jobs;      /* told one by one */
+    uint64_t history;        /* things that happened, told so far */
     uint64_t opaque_regions; /* places of which nobody knows what was in them */
     uint64_t seq_first;      /* numbers from here on were never given to a job */
     uint64_t boot;           /* openings so far, or more: leases below it may have been given */
@@ -52,6 +56,10 @@ struct salvage_counts {
 enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,
                       struct salvage **out_salvage, struct store_error *out_error) MUST_USE;
 enum err salvage_replay(struct salvage *salvage) MUST_USE;
+/* After that: what happened to jobs, of each id the oldest first, as far as it is intact in history
+   files and in the log. What is damaged is told of, and counted among bad_files. Reads the log once
+   or twice more if there is some. */
+enum err salvage_history(struct salvage *salvage) MUST_USE;
 void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_counts);
 
 struct salvage_body {

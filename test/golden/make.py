@@ -2,6 +2,7 @@
 with a listing of every job and topic beside it as that laterd told of them.
 
     LATERD=…/build/laterd test/golden/make.py test/golden/0.1.0/COMMIT
+    LATERD=…/build/laterd test/golden/make.py test/golden/history/COMMIT --history
 
 They are made once, and never again: test/black/server/test_golden.py opens them with today's.
 """
@@ -15,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "harness"))
 
-from golden import listing, text_of  # noqa: E402
+from golden import histories, listing, text_of  # noqa: E402
 from process import Laterd  # noqa: E402
 from wire import Client  # noqa: E402
 
@@ -93,6 +94,31 @@ def fill_for_delivery(client):
     assert client.job(held["id"], "bury", lease=held["lease"], reason="no use", code=410).status == 200
 
 
+def fill_for_history(client):
+    """What happens to jobs: all kinds of it, and what it may say. Returns their ids."""
+    ids = [client.push_id("told", body="an id of the server's", delay=0)]
+    for name in ("finished", "ä/1", "y" * 255):
+        ids.append(client.push_id("told", id=name, delay="20ms", priority=3))
+    while len(ids) > 1 and (held := client.reserve("told", wait=2000)):
+        job, = held
+        if job["attempt"] == 1 and job["id"] == "finished":
+            client.job(job["id"], "release", lease=job["lease"], reason="no answer: é", code=503)
+        elif job["attempt"] == 2:
+            client.job(job["id"], "bury", lease=job["lease"], reason="r" * 300, code=410)
+            client.job(job["id"], "kick")
+        else:
+            client.job(job["id"], "finish", lease=job["lease"])
+    client.push_id("told", id="again", due=FAR)
+    client.push_id("told", id="again", due=FAR, if_exists="replace")
+    client.request("PATCH", "/v1/jobs/again", due="2200-01-01T00:00:00Z")
+    client.push_id("told", id="slow", delay=0, ttr="1s")
+    client.reserve("told")
+    time.sleep(1.2)  # its ttr ends
+    client.request("PATCH", "/v1/jobs/again", due=FAR)
+    client.job("slow", method="DELETE")
+    return [*ids, "again", "slow"]
+
+
 def churn(client, server):
     """Bodies that come and go, until the cleaner has carried the jobs of several segments."""
     kept = []
@@ -107,25 +133,35 @@ def churn(client, server):
     assert "wal-00000002" not in os.listdir(server.data), "no checkpoint was made"
 
 
-def make(folder, target, durability, kill):
+def make(folder, target, durability, kill, history):
     config = {name: dict(keys) for name, keys in CONFIG.items()}
     config["store"]["durability"] = durability
+    if history:
+        config["store"]["history"] = "3660d"
     with Laterd(folder, config) as server:
         with Client(server.port) as client:
             fill(client)
             fill_for_delivery(client)
+            told = fill_for_history(client) if history else []
             churn(client, server)
+            if history:  # in memory, and in the log alone
+                client.push_id("told", id="young too", due=FAR)
+                told.append("young too")
             client.push_id("young", id="after the checkpoints", due=FAR, body="the last one")
             job, = reserve(client, "retried", 1)
             client.job(job["id"], "release", lease=job["lease"], delay="36000d")
             time.sleep(0.5)  # nothing is on its way to the disk
             found = listing(client)
+            happened = histories(client, told)
         if kill:
             server.kill()
         else:
             assert server.stop() == 0
     with open(target + ".jsonl", "w", encoding="utf-8") as file:
         file.write(text_of(found))
+    if history:
+        with open(target + ".history.jsonl", "w", encoding="utf-8") as file:
+            file.write(text_of(happened))
     with tarfile.open(target + ".tar.xz", "w:xz") as archive:
         for name in sorted(os.listdir(server.data)):
             archive.add(os.path.join(server.data, name), name)
@@ -135,7 +171,8 @@ def make(folder, target, durability, kill):
 def main():
     for name, durability in DURABILITIES.items():
         with tempfile.TemporaryDirectory() as folder:
-            make(folder, f"{sys.argv[1]}-{name}", durability, kill=name != "closed")
+            make(folder, f"{sys.argv[1]}-{name}", durability, kill=name != "closed",
+                 history="--history" in sys.argv)
 
 
 if __name__ == "__main__":

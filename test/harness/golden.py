@@ -48,5 +48,10 @@ def listing(client):
     return lines
 
 
+def histories(client, ids):
+    """A line for each id: what happened to the jobs that had it."""
+    return [client.get(f"/v1/jobs/{urllib.parse.quote(one, safe='')}/history").json() for one in ids]
+
+
 def text_of(lines):
     return "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)

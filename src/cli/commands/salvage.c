@@ -108,6 +108,15 @@ static enum err replay(struct salvage_callbacks *callbacks, const struct event *
     return core_replay(salvaging->core, event);
 }
 
+static enum err keep_happening(struct salvage_callbacks *callbacks,
+                               const struct happening *happening)
+{
+    struct salvaging *salvaging = LIST_ENTRY(callbacks, struct salvaging, callbacks);
+    struct happening kept = *happening;
+    kept.promised = true;
+    return salvage_target_history(&salvaging->to, &kept, now_us());
+}
+
 static void replay_clock(struct salvage_callbacks *callbacks, int64_t clock_us)
 {
     core_replay_clock(LIST_ENTRY(callbacks, struct salvaging, callbacks)->core, clock_us);
@@ -315,11 +324,12 @@ static void print_counts(struct salvaging *salvaging, const struct salvage_count
                          const char *directory)
 {
     if (salvaging->cli->json) {
-        json_t *object =
-            json_pack("{sI sI sI sI sI sI}", "carried", (json_int_t)salvaging->carried, "doubtful",
-                      (json_int_t)salvaging->doubtful_carried, "lost", (json_int_t)salvaging->lost,
-                      "unknown_places", (json_int_t)counts->opaque_regions, "damaged_batches",
-                      (json_int_t)counts->damaged_batches, "batches", (json_int_t)counts->batches);
+        json_t *object = json_pack(
+            "{sI sI sI sI sI sI sI}", "carried", (json_int_t)salvaging->carried, "doubtful",
+            (json_int_t)salvaging->doubtful_carried, "lost", (json_int_t)salvaging->lost,
+            "unknown_places", (json_int_t)counts->opaque_regions, "damaged_batches",
+            (json_int_t)counts->damaged_batches, "batches", (json_int_t)counts->batches, "history",
+            (json_int_t)counts->history);
         cli_print_json(object);
         json_decref(object);
         return;
@@ -328,6 +338,9 @@ static void print_counts(struct salvaging *salvaging, const struct salvage_count
                  "%" PRIu64 " job%s lost\n",
                  salvaging->carried, plural(salvaging->carried), directory,
                  salvaging->doubtful_carried, salvaging->lost, plural(salvaging->lost));
+    if (counts->history)
+        (void)printf("%" PRIu64 " thing%s that happened to jobs carried over\n", counts->history,
+                     plural(counts->history));
     if (counts->opaque_regions)
         (void)printf("%" PRIu64
                      " place%s could not be read in full: more jobs may have been there\n",
@@ -356,6 +369,9 @@ static int relocate_over(struct salvaging *salvaging, char **directories, struct
     if (err)
         return refuse(salvaging, directories[1], err, &error);
     err = relocate_all(salvaging);
+    if (!err)
+        err = salvage_history(salvaging->from);
+    salvage_counts(salvaging->from, &counts);
     enum err closed = salvage_target_close(&salvaging->to, salvaging->carried, &watcher);
     if (!err)
         err = closed;
@@ -391,6 +407,7 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
         .directory = directories[0],
         .callbacks = {.replay = replay,
                       .clock = replay_clock,
+                      .happened = keep_happening,
                       .say = say_line,
                       .progress = read_progress},
         .sink.emit = append,
@@ -469,7 +486,8 @@ const struct command command_salvage = {
         "body is what was pushed. It is doubtful if the log around it was damaged: then its due\n"
         "time, state, id or topic may be wrong. A job can come back that had ended, if only its\n"
         "end was damaged. Bodies are also looked for in segments that were set aside; a job with\n"
-        "such a body is doubtful, too: it may be one that was replaced later.\n"
+        "such a body is doubtful, too: it may be one that was replaced later. What happened to\n"
+        "jobs ('later history') is carried over where it is intact.\n"
         "\nExit 0: all was intact. 1: no such directory, or no store in it. 3: a server has DIR\n"
         "open, NEW is not empty, or one is in the other. 4: it did not work, remove NEW. 6: done, "
         "and there was "

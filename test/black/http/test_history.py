@@ -1,6 +1,7 @@
 """What happened to a job: kept if [store] history says so, shown though the job has ended."""
 
 import json
+import os
 import subprocess
 
 import pytest
@@ -192,3 +193,30 @@ def test_a_backup_has_it_and_verify_reads_it(laterd, tmp_path):
         client.push("t", id="a")  # the store opens all the same
         told = client.get("/v1/jobs/a/history").json()
         assert told["damaged"] and told["events"][-1]["event"] == "pushed"
+
+
+def test_salvage_keeps_it(laterd, tmp_path):
+    """Of files and of the log; also what lies behind a damaged header."""
+    server = laterd(SMALL)
+    with Client(server.port) as client:
+        live(client, "t", "a")
+        client.push("t", id="delayed", delay="1h")
+        fill(client)
+        assert has_files(client)
+        client.push("t", id="young")
+        told = {name: events(client, name) for name in ("a", "delayed", "f3", "young")}
+    server.stop()
+    whole = later("salvage", server.data, tmp_path / "whole")
+    assert whole.returncode == 0 and "2 jobs carried over" in whole.stdout, whole
+    assert " things that happened to jobs carried over" in whole.stdout, whole
+    for name in os.listdir(server.data):
+        if name.startswith("hist-"):
+            with open(os.path.join(server.data, name), "r+b") as file:
+                file.seek(100)
+                file.write(b"rotten")
+    damaged = later("salvage", "--json", server.data, tmp_path / "damaged")
+    assert damaged.returncode == 6 and "hist-" in damaged.stderr, damaged
+    assert json.loads(damaged.stdout)["history"] == int(whole.stdout.splitlines()[-1].split()[0])
+    for place in ("whole", "damaged"):
+        with Client(laterd(SMALL, data=str(tmp_path / place)).port) as client:
+            assert {name: events(client, name) for name in told} == told

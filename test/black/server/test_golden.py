@@ -1,13 +1,14 @@
 """Stores that released versions wrote open in every later version, which goes on as if nothing had happened."""
 
 import glob
+import json
 import os
 import subprocess
 import tarfile
 
 import pytest
 
-from golden import listing, text_of
+from golden import histories, listing, text_of
 from process import LATER, ROOT
 from wire import Client, eventually
 
@@ -20,23 +21,39 @@ def golden_text(archive):
         return file.read()
 
 
+def history_text(archive):
+    """What happened to jobs, as that version told of it; empty: it kept none."""
+    name = archive.replace(".tar.xz", ".history.jsonl")
+    if not os.path.exists(name):
+        return ""
+    with open(name, encoding="utf-8") as file:
+        return file.read()
+
+
 @pytest.fixture(params=GOLDEN, ids=lambda path: os.path.basename(path)[:-len(".tar.xz")])
 def golden(request, tmp_path):
-    """(folder of the store, its listing)"""
+    """(folder of the store, its listing, what happened to jobs)"""
     folder = str(tmp_path / "data")
     with tarfile.open(request.param) as archive:
         archive.extractall(folder)
-    return folder, golden_text(request.param)
+    return folder, golden_text(request.param), history_text(request.param)
 
 
 def test_there_are_golden_directories():
-    assert len(GOLDEN) >= 9
+    assert len(GOLDEN) >= 12 and sum(bool(history_text(one)) for one in GOLDEN) >= 3
+
+
+def check_history(client, history):
+    told = [json.loads(line) for line in history.splitlines()]
+    assert histories(client, [one["id"] for one in told]) == told
 
 
 def test_p2_a_store_of_a_released_version_opens_and_goes_on(laterd, golden):
-    folder, expected = golden
-    server = laterd({"store": {"segment_bytes": "256K"}}, data=folder)
+    folder, expected, history = golden
+    keep = {"history": "36600d"} if history else {}
+    server = laterd({"store": {"segment_bytes": "256K", **keep}}, data=folder)
     with Client(server.port) as client:
+        check_history(client, history)
         assert text_of(listing(client)) == expected
         ready, = client.reserve("ready")
         assert client.job(ready["id"], "finish", lease=ready["lease"]).status in (200, 204)
@@ -57,9 +74,10 @@ def test_p2_a_store_of_a_released_version_opens_and_goes_on(laterd, golden):
         server.start()
         with Client(server.port) as client:
             assert text_of(listing(client)) == after
+            check_history(client, history)
 
 
 def test_a_store_of_a_released_version_verifies(golden):
-    folder, _ = golden
+    folder, _, _ = golden
     assert subprocess.run([LATER, "verify", folder], check=False, capture_output=True,
                           timeout=60).returncode == 0

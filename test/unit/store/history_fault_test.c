@@ -1,0 +1,226 @@
+/*
+ * Jobs' history on bad disks. Call 1, 2, 3 … of a life fails, with EIO and with ENOSPC: nothing
+ * that was acknowledged is missing, but what the store says that it has lost. And bits of its files
+ * flip, files are cut or gone: nothing is shown that did not happen, a look-up that misses
+ * something says so, verify names each place, and no job is concerned.
+ */
+#include <errno.h>
+
+#include "history_bed.h"
+#include "store_lives.h"
+#include "test/unit/support/every.h"
+
+enum { TURNS = 100 };
+
+struct outcome {
+    bool ended; /* the call was never reached */
+    bool failed, refused, lost, yielded;
+};
+
+/* A look-up on a disk that may fail; what it finds is looked at when the disk works again. */
+static void look(struct past *past)
+{
+    struct history_find some;
+    find(past, (unsigned)model_random(&past->model, IDS), 10, &some);
+    assert_true(some.err == OK || some.err == ERR_IO);
+    store_history_find_end(past->model.store, &some);
+}
+
+/* Without room the oldest goes for jobs' sake; nothing else is missing. */
+static void check_after(struct past *past, int sys_errno, struct outcome *outcome)
+{
+    if (sys_errno == ENOSPC)
+        outcome->yielded |= check_youngest(past) > 0;
+    else
+        check(past);
+}
+
+static struct outcome live_with_fault(uint64_t seed, uint64_t fail_at, int sys_errno)
+{
+    static struct past past;
+    struct outcome outcome = {0};
+    struct store_stats stats = {0};
+    past_init(&past, seed);
+    struct model *model = &past.model;
+    sim_disk_cold(model->disk, seed % 2);
+    sim_disk_fail_at(model->disk, fail_at, sys_errno);
+    if (model_open(model) == OK) {
+        for (int i = 0; i < 10 && !model->failed; i++) {
+            work(&past, TURNS / 10);
+            if (!model->failed)
+                look(&past);
+        }
+        model_settle(model);
+        store_stats(model->store, &stats);
+        outcome.failed = model->failed;
+        model_close(model);
+    } else {
+        outcome.refused = true;
+    }
+    outcome.ended = sim_disk_points(model->disk) <= fail_at;
+    outcome.lost = stats.history_lost > 0;
+    forget(&past, open_after_fault(model, seed, fail_at));
+    check_after(&past, sys_errno, &outcome);
+    work(&past, 20);
+    model_settle(model);
+    check_after(&past, sys_errno, &outcome);
+    model_fini(model);
+    return outcome;
+}
+
+static struct outcome fail_every_call(int sys_errno)
+{
+    unsigned failed = 0, refused = 0, lost = 0, yielded = 0;
+    for (uint64_t seed = 1; seed <= 2; seed++) {
+        for (uint64_t call = 0;; call += sim_every()) {
+            struct outcome outcome = live_with_fault(seed, call, sys_errno);
+            failed += outcome.failed;
+            refused += outcome.refused;
+            lost += outcome.lost;
+            yielded += outcome.yielded;
+            if (outcome.ended)
+                break;
+        }
+    }
+    print_message("failed %u, refused to open %u, lost history %u, yielded %u\n", failed, refused,
+                  lost, yielded);
+    return (struct outcome){.failed = failed > 100 / sim_every(),
+                            .refused = refused > 5 / sim_every(),
+                            .lost = lost > 0,
+                            .yielded = yielded > 0};
+}
+
+static void p1_p7_a_failed_call_loses_no_happening(void **state)
+{
+    (void)state;
+    struct outcome all = fail_every_call(EIO);
+    assert_true(all.failed && all.refused && !all.lost && !all.yielded);
+}
+
+static void p1_p8_a_call_without_room_loses_no_happening(void **state)
+{
+    (void)state;
+    struct outcome all = fail_every_call(ENOSPC);
+    assert_true(all.failed && all.refused && !all.lost);
+}
+
+/* ---- damaged files ---- */
+
+/* How many lines are missing. A look-up that misses one says so; what is shown has happened. */
+static unsigned missing_lines(struct past *past)
+{
+    unsigned missing = 0;
+    for (unsigned id = 0; id < IDS; id++) {
+        struct history_find all;
+        uint32_t at = 0;
+        unsigned missed = 0;
+        find(past, id, LINES_MAX, &all);
+        assert_int_equal(all.err, OK);
+        for (size_t i = 0; i < past->count; i++) {
+            bool there = at < all.count && all.happenings[at].lease == i;
+            assert_true(!there || past->lines[i].id == id);
+            missed += past->lines[i].id == id && past->lines[i].promised && !there;
+            at += there;
+        }
+        assert_int_equal(at, all.count);
+        assert_true(missed == 0 || all.damaged);
+        store_history_find_end(past->model.store, &all);
+        missing += missed;
+    }
+    return missing;
+}
+
+/* The store opens, has all its jobs, and goes on with its history. */
+static unsigned open_damaged(struct past *past)
+{
+    struct model *model = &past->model;
+    assert_int_equal(model_open(model), OK);
+    model_check(model);
+    unsigned missing = missing_lines(past);
+    size_t count = past->count;
+    happen(past, 3, true, 0);
+    model_settle(model);
+    assert_int_equal(past->count, count + 1);
+    assert_int_equal(missing_lines(past), missing);
+    model_close(model);
+    past->count = count;
+    return missing;
+}
+
+static void no_flipped_bit_of_a_file_shows_what_did_not_happen(void **state)
+{
+    (void)state;
+    static struct past past;
+    unsigned flips = 0, lost = 0;
+    uint64_t bytes = UINT64_MAX;
+    char name[DISK_NAME_MAX];
+    for (unsigned place = 0; place < FILES; place++) {
+        for (uint64_t byte = 0; byte < bytes; flips++) {
+            struct store_counts counts;
+            build(&past);
+            bytes = name_of_file(&past, place, name);
+            assert_true(sim_disk_flip(past.model.disk, name, byte * 8 + byte % 8));
+            struct findings findings = verify(&past, &counts);
+            assert_true(findings.lines >= 1);
+            assert_string_equal(findings.file, name);
+            lost += open_damaged(&past) > 0;
+            model_fini(&past.model);
+            byte += (byte < 100 ? 7 : 499) * sim_every();
+        }
+    }
+    print_message("%u flips, %u of them lost something\n", flips, lost);
+    assert_true(flips > 200 / sim_every() && lost > 100 / sim_every());
+}
+
+static void a_file_that_was_cut_is_told_of(void **state)
+{
+    (void)state;
+    static struct past past;
+    static char copy[256 * 1024];
+    uint64_t bytes = UINT64_MAX;
+    char name[DISK_NAME_MAX];
+    for (unsigned place = 0; place < FILES; place++) {
+        for (uint64_t len = 0; len < bytes; len += 1021 * sim_every()) {
+            struct store_counts counts;
+            uint64_t there;
+            build(&past);
+            bytes = name_of_file(&past, place, name);
+            assert_true(bytes < sizeof(copy));
+            memcpy(copy, sim_disk_file(past.model.disk, name, &there), (size_t)len);
+            sim_disk_put(past.model.disk, name, copy, (size_t)len);
+            assert_string_equal(verify(&past, &counts).file, name);
+            assert_true(open_damaged(&past) > 0);
+            model_fini(&past.model);
+        }
+    }
+}
+
+/* The oldest one may have been too old, and of the newest nobody knew yet. */
+static void a_file_that_is_gone_is_told_of_by_its_neighbours(void **state)
+{
+    (void)state;
+    static struct past past;
+    for (unsigned place = 1; place + 1 < FILES; place++) {
+        struct store_counts counts;
+        char name[DISK_NAME_MAX], next[DISK_NAME_MAX];
+        build(&past);
+        (void)name_of_file(&past, place, name);
+        (void)name_of_file(&past, place + 1, next);
+        assert_true(sim_disk_delete(past.model.disk, name));
+        assert_string_equal(verify(&past, &counts).file, next);
+        assert_true(open_damaged(&past) > 0);
+        model_fini(&past.model);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p1_p7_a_failed_call_loses_no_happening),
+        cmocka_unit_test(p1_p8_a_call_without_room_loses_no_happening),
+        cmocka_unit_test(no_flipped_bit_of_a_file_shows_what_did_not_happen),
+        cmocka_unit_test(a_file_that_was_cut_is_told_of),
+        cmocka_unit_test(a_file_that_is_gone_is_told_of_by_its_neighbours),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
