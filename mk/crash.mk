@@ -13,11 +13,18 @@ crash-push: all ## kill -9 while laterd delivers, of it and of brokers, about 5 
 
 # JOURNAL_ROUNDS of each: of MySQL and of laterd.
 JOURNAL_ROUNDS ?= 50
-crash-journal: all ## kill -9 of MySQL and of laterd under load, about 3 minutes; then journal and queue compared
-	$(PYTHON) test/crash/crash_journal.py --mysql $(JOURNAL_ROUNDS) --laterd $(JOURNAL_ROUNDS)
+JOURNAL_ENGINE ?= embedded
+crash-journal: all ## kill -9 of MySQL and of laterd under load, about 3 minutes (JOURNAL_ENGINE=redis: 20); then journal and queue compared
+	$(PYTHON) test/crash/crash_journal.py --engine $(JOURNAL_ENGINE) --mysql $(JOURNAL_ROUNDS) --laterd $(JOURNAL_ROUNDS)
 
 # MEMBER_ROUNDS with each: an election in ZooKeeper, on the embedded engine and on Redis.
 MEMBER_ROUNDS ?= 100
 crash-member: all ## kill -9, SIGSTOP and SIGTERM of who leads, ZooKeeper away, about 10 minutes; then an oracle
 	$(PYTHON) test/crash/crash_member.py --service zookeeper --engine embedded --rounds $(MEMBER_ROUNDS)
 	$(PYTHON) test/crash/crash_member.py --service zookeeper --engine redis --rounds $(MEMBER_ROUNDS)
+
+# SOAK_MINUTES of load with a horizon, killed each minute; SOAK_ARGS: --rate, --horizon, --checkpoint.
+.PHONY: soak
+SOAK_MINUTES ?= 60
+soak: all ## a long load with far jobs, killed every minute: nothing lost, memory and disk flat, turns short
+	$(PYTHON) test/crash/soak.py --minutes $(SOAK_MINUTES) $(SOAK_ARGS)

@@ -108,6 +108,10 @@ struct journal_verbs {
     struct restore *(*restore)(struct journal *journal);
     /* Wanted while journal::wants_ends: a job has just ended, before that is durable. */
     void (*ended)(struct journal *journal, struct bytes id, uint64_t seq);
+    /* Begins to end, and waits for nothing: what is being committed may be still, the rest of what
+       it holds is not. At once: it waits for the database no longer. True: it has ended, and
+       close() will not wait. To be asked again until then. */
+    bool (*leave)(struct journal *journal, bool at_once);
     /* Waits up to the grace for what it holds to be committed, and ends. */
     void (*close)(struct journal *journal, int64_t grace_us);
 };
@@ -133,7 +137,7 @@ struct journal_maker {
 
 /* ---- the plugin ---- */
 
-enum { JOURNAL_PLUGIN_ABI = 3 };
+enum { JOURNAL_PLUGIN_ABI = 4 };
 #define JOURNAL_PLUGIN_SYMBOL "laterd_journal_plugin"
 
 /* [journal]. Strings are good for as long as the process runs. */

@@ -23,8 +23,10 @@ enum restore_end { RESTORE_LIVES, RESTORE_FINISHED, RESTORE_DELETED };
 struct restore_row {
     struct cmd_push push; /* all but if_exists and brief, which the server sets */
     enum restore_end end;
+    bool lives; /* of a query for one id: the job is there, by its number; it is not to be pushed */
     /* Of a job that this very queue named by its number: if it lives, or has ended since, the row
-       is to be left out. Only where journal::lives is not there to ask; else 0. */
+       is to be left out (of all; of one: `lives`). Only where journal::lives is not there to ask;
+       else 0. */
     uint64_t seq;
 };
 

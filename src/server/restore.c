@@ -154,7 +154,7 @@ static void fail(struct restoring *restoring, enum err err, const char *why)
 
 /* ---- pushes ---- */
 
-/* Would a later push fare better? Then going on now is useless. */
+/* Would a later push fail, too? Then going on now is useless. */
 static bool is_for_all(enum err err)
 {
     int status = api_status(err);
@@ -226,7 +226,8 @@ static void take_row(struct restoring *restoring, struct restore_row *row)
 {
     restoring->rows++;
     restoring->end = row->end;
-    if (!restoring->lookup && !restoring->failed)
+    restoring->kept += row->lives;
+    if (!restoring->lookup && !restoring->failed && !row->lives)
         push_row(restoring, row);
     restoring->server->options.restore->verbs->settle(restoring->run, row);
 }

@@ -377,6 +377,31 @@ void follower_restart(struct follower *follower)
     manifest_write(follower->all->store->manifest);
 }
 
+/* The first batch that no cleaning under way takes: it is done to the oldest segment, and never to
+ * the only one. */
+static uint64_t first_kept(const struct segments *segments)
+{
+    const struct segment *first = segments_first(segments);
+    const struct segment *next = first ? segments_after(segments, first) : NULL;
+    if (next && next->batch_first)
+        return next->batch_first;
+    return first ? first->batch_first : 1;
+}
+
+bool follower_resume(struct follower *follower, uint64_t batch)
+{
+    const struct store *store = follower->all->store;
+    CHECK(in_use(follower) && follower->state == FOLLOWER_DROPPED);
+    if (batch + 1 < first_kept(store->segments) || batch > log_synced(store->log))
+        return false;
+    forget_window(follower);
+    follower->state = FOLLOWER_READS;
+    follower->cursor = follower->read = batch;
+    follower->number = 0;
+    manifest_write(store->manifest);
+    return true;
+}
+
 void follower_remove(struct follower *follower)
 {
     struct followers *all = follower->all;

@@ -66,6 +66,9 @@ enum err follower_open(struct store *store, struct bytes name,
                        struct follower **out_follower) MUST_USE;
 /* It is dropped, or of no use any more: it starts over, behind all that was appended so far. */
 void follower_restart(struct follower *follower);
+/* It is dropped, and goes on behind this batch, which it had read. False: what is behind that is
+   not in the log any more, or not for sure: it may be in the segment that is being cleaned. */
+bool follower_resume(struct follower *follower, uint64_t batch);
 /* It ends; the pointer is not valid any more. */
 void follower_remove(struct follower *follower);
 

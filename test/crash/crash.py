@@ -6,7 +6,10 @@ jobs for a random while, and kills it; now and then already while it recovers. E
 is a client of beanstalkd, on the same jobs. Segments are tiny, so rotation, checkpoint and clean-up
 happen in each round. At the end everything is drained.
 
-usage: crash.py [--rounds N] [--seed N] [--threads N] [--keep]
+In every second round (`--far`) the store has a horizon of a second (decision 40): jobs leave the log for
+slices, come near, are looked up, deleted and moved there and back. The rounds between open the same store without one.
+
+usage: crash.py [--rounds N] [--seed N] [--threads N] [--far half|all|none] [--keep]
 """
 
 import argparse
@@ -28,23 +31,29 @@ from process import ROOT, DidNotStart, Laterd  # noqa: E402
 from wire import Client, Closed  # noqa: E402
 
 TOPICS = ("a", "b", "c")
-CONFIG = {"store": {"segment_bytes": "256K", "recent_bytes": "256K"}}
+CONFIG = {"store": {"segment_bytes": "256K", "recent_bytes": "256K", "checkpoint_bytes": "256K", "horizon": "0"}}
+HORIZON_S = 1
+FAR_ROUNDS = {"half": 2, "all": 1, "none": 0}  # every how manieth
+DELAYS_S = {False: [0, 0, 0, 0.05, 0.3, 3600, 90000],
+            True: [0, 0, 0.3, 1.2, 1.5, 2, 3, 5, 3600, 90000]}
+MOVES_S = {False: [0, 0.1, 7200], True: [0, 0.1, 1.1, 2, 4, 7200]}
 GONE = (Closed, OSError, ConnectionError)
 
 
 class Worker(threading.Thread):
     """One connection and what it does until the server is no more."""
 
-    def __init__(self, port, oracle, seed):
+    def __init__(self, port, oracle, seed, far=False):
         super().__init__(daemon=True)
         self.client = Client(port, seconds=20)
         self.oracle = oracle
+        self.far = far
         self.random = random.Random(seed)
         self.failure = None
 
     def run(self):
         acts = [(self.push, 30), (self.push_batch, 6), (self.push_old_dialect, 8), (self.take, 34),
-                (self.delete, 8), (self.move, 6), (self.kick, 2)]
+                (self.delete, 8), (self.move, 6), (self.kick, 2), (self.look, 4 if self.far else 0)]
         verbs = [act for act, weight in acts for _ in range(weight)]
         try:
             while True:
@@ -58,7 +67,7 @@ class Worker(threading.Thread):
 
     def new_job(self):
         """(nonce, the push's fields)"""
-        delay = self.random.choice([0, 0, 0, 0.05, 0.3, 3600, 90000])
+        delay = self.random.choice(DELAYS_S[self.far])
         due_ms = int(time.time() * 1000 + delay * 1000)
         size = int(self.random.paretovariate(0.7) * 20) % 30_000
         nonce, body = self.oracle.attempt(due_ms / 1000, size)
@@ -118,8 +127,12 @@ class Worker(threading.Thread):
             self.client.job(job["id"], verb, lease=job["lease"], **fields)
         # Otherwise the holder forgets it: its ttr, or the next crash, gives it back.
 
+    def some_live(self):
+        """Of the newest, which are in memory, or of all: most of those are far."""
+        return self.oracle.some_live(among_all=self.far and self.random.random() < 0.7)
+
     def delete(self):
-        found = self.oracle.some_live()
+        found = self.some_live()
         if found:
             nonce, job_id = found
             self.oracle.trying_to_end(nonce)
@@ -128,30 +141,53 @@ class Worker(threading.Thread):
                 self.oracle.ended(nonce)
 
     def move(self):
-        found = self.oracle.some_live()
+        found = self.some_live()
         if found:
             nonce, job_id = found
-            due_ms = int(time.time() * 1000) + self.random.choice([0, 100, 7_200_000])
+            due_ms = int((time.time() + self.random.choice(MOVES_S[self.far])) * 1000)
             self.oracle.moved(nonce, due_ms / 1000)
             self.client.job(job_id, method="PATCH", due=due_ms)
+
+    def look(self):
+        """A far job is there as long as nobody has begun to end it."""
+        found = self.some_live()
+        if found and self.oracle.is_kept(found[0]):
+            answer = self.client.job(found[1], method="GET")
+            assert answer.status == 200 or self.oracle.end_tried(found[0]), (found, answer)
 
     def kick(self):
         self.client.post(f"/v1/topics/{self.random.choice(TOPICS)}/kick", {"max": 20})
 
 
-def one_round(server, oracle, rng, threads):
+def metric(server, name):
+    with Client(server.port, seconds=30) as client:
+        for line in client.get("/metrics").body.decode().splitlines():
+            if line.startswith(f"laterd_{name} "):
+                return int(line.split()[1])
+    raise AssertionError(f"no metric {name}")
+
+
+def one_round(server, oracle, rng, threads, far, seen):
     """Start, load, kill. Returns what workers found strange."""
+    server.config["store"]["horizon"] = f"{HORIZON_S}s" if far else "0"
     if rng.random() < 0.1:  # killed while it recovers
         server.start(wait=False)
         time.sleep(rng.random() * 0.05)
         server.kill()
     server.start(seconds=60)
+    seen["far at a start"] = max(seen["far at a start"], metric(server, "far_jobs"))
     workers = [BeanstalkWorker(server.beanstalk_port, oracle, rng.random(), TOPICS, 60)
-               if number % 3 == 2 else Worker(server.port, oracle, rng.random())
+               if number % 3 == 2 else Worker(server.port, oracle, rng.random(), far)
                for number in range(threads)]
     for worker in workers:
         worker.start()
-    time.sleep(rng.uniform(0.02, 0.4))
+    time.sleep(rng.uniform(0.02, 1.2 if far else 0.4))
+    if far:
+        try:
+            seen["far"] += metric(server, "far_departed_total")
+            seen["came back"] += metric(server, "far_arrived_total")
+        except GONE:
+            pass
     server.kill()
     for worker in workers:
         worker.join(30)
@@ -202,6 +238,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--far", choices=FAR_ROUNDS, default="half", help="rounds with a horizon")
     parser.add_argument("--keep", action="store_true", help="keep the directory, whatever came out")
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
@@ -209,19 +246,23 @@ def main():
     folder = os.path.join(ROOT, "build", f"crash-{seed}")
     shutil.rmtree(folder, ignore_errors=True)
     rng, oracle, failures = random.Random(seed), Oracle(seed), []
+    every, seen = FAR_ROUNDS[options.far], {"far": 0, "came back": 0, "far at a start": 0}
     server = Laterd(folder, CONFIG, listeners=("127.0.0.1:0",), beanstalk=["127.0.0.1:0"])
     begin = time.monotonic()
     print(f"crash: seed {seed}, {options.rounds} rounds, {options.threads} connections", flush=True)
     rounds = 0
     try:
         for rounds in range(1, options.rounds + 1):
-            failures += one_round(server, oracle, rng, options.threads)
+            far = every > 0 and rounds % every == 0
+            failures += one_round(server, oracle, rng, options.threads, far, seen)
             if rounds % 50 == 0:
-                print(f"crash: {rounds} rounds, {oracle.counts()}", flush=True)
+                print(f"crash: {rounds} rounds, {seen}, {oracle.counts()}", flush=True)
             if failures or any(oracle.faults.values()):
                 break
         drain(server, oracle)
         oracle.count_lost()
+        if every and rounds >= 20 and not all(seen.values()):
+            failures.append(f"no job was far, or none came back: {seen}")
     except DidNotStart as why:
         failures.append(f"laterd did not start again: {why}")
     finally:
@@ -230,7 +271,7 @@ def main():
     bad = bool(failures) or any(counts[name] for name in FAULTS)
     tell_what_is_wrong("crash", failures, oracle)
     print(f"crash: seed {seed}, {rounds} kills in {time.monotonic() - begin:.0f} s: "
-          + ", ".join(f"{counts[name]} {name}" for name in counts))
+          + ", ".join(f"{number} {name}" for name, number in (seen | counts).items()))
     if bad or options.keep:
         print(f"crash: the directory is kept: {folder}")
     else:

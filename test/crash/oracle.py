@@ -84,10 +84,10 @@ class Oracle:
                 if nonce or not job.pushed:
                     job.due = 0
 
-    def some_live(self):
-        """(nonce, id) of a job that is probably there, or None."""
+    def some_live(self, among_all=False):
+        """(nonce, id) of a job that is probably there, or None. Of the newest 300 unless told."""
         with self.lock:
-            recent = list(self.by_id)[-300:]
+            recent = list(self.by_id) if among_all else list(self.by_id)[-300:]
             for _ in range(5 if recent else 0):
                 job_id = self.random.choice(recent)
                 job = self.jobs[self.by_id[job_id]]
@@ -95,7 +95,15 @@ class Oracle:
                     return job.nonce, job_id
         return None
 
+    def is_kept(self, nonce):
+        with self.lock:
+            return self.jobs[nonce].kept
+
     # Ending
+
+    def end_tried(self, nonce):
+        with self.lock:
+            return self.jobs[nonce].end_tried
 
     def trying_to_end(self, nonce):
         with self.lock:
@@ -142,7 +150,7 @@ class Oracle:
                 self.faults["early"].append(nonce)
             if self.held.get(nonce, 0) > now:
                 self.faults["doubled"].append(nonce)
-            # The ttr began to run after the request was sent: hence asked_at.
+            # The ttr began to run after the request was sent, so asked_at is right.
             self.held[nonce] = asked_at + ttr
             job.drained = job.drained or draining
         return nonce

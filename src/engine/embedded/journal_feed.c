@@ -61,7 +61,8 @@ static void begin_without_cursor(struct embedded *embedded)
     struct journal_feed *feed = &embedded->feed;
     struct core_totals totals;
     uint64_t jobs = 0;
-    if (follower_state(feed->follower) == FOLLOWER_DROPPED)
+    if (follower_state(feed->follower) == FOLLOWER_DROPPED &&
+        !follower_resume(feed->follower, feed->done))
         follower_restart(feed->follower);
     core_totals(embedded->core, &totals);
     for (unsigned state = 0; state < JOB_STATES; state++)
@@ -80,12 +81,13 @@ static void join(struct embedded *embedded)
     feed->joined = true;
     if (feed->status.made)
         begin_without_cursor(embedded);
-    else if (follower_state(feed->follower) == FOLLOWER_DROPPED)
-        stop(feed, "the log was not kept for the journal any longer");
     else if (feed->done > store_synced(embedded->store))
         stop(feed, "the database has batches that this log does not have: it is an older copy");
     else if (feed->done < follower_cursor(feed->follower))
         stop(feed, "the database has lost batches that it had committed");
+    else if (follower_state(feed->follower) == FOLLOWER_DROPPED &&
+             !follower_resume(feed->follower, feed->done))
+        stop(feed, "the log was not kept for the journal any longer");
     else
         follower_ack(feed->follower, feed->done);
 }
@@ -292,7 +294,11 @@ enum err embedded_follow(struct embedded *embedded, const struct embedded_journa
     feed->journal->changed = status_changed;
     feed->journal->newest = newest;
     feed->journal->lives = lives;
-    struct journal_begin begin = {.batch = follower_cursor(feed->follower)};
+    /* A cursor that is made begins where the follower will, if that was dropped: were it behind,
+       the next start would take it for a database that has lost something. */
+    bool dropped = follower_state(feed->follower) == FOLLOWER_DROPPED;
+    struct journal_begin begin = {.batch = dropped ? store_synced(embedded->store)
+                                                   : follower_cursor(feed->follower)};
     memcpy(begin.store, store_identity(embedded->store), sizeof(begin.store));
     feed->journal->verbs->begin(feed->journal, &begin);
     return OK;

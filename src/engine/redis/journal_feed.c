@@ -12,6 +12,7 @@ enum {
     RENEW_US = 1000 * 1000,
     LOOK_US = 1000 * 1000,       /* where nothing is read, only how much waits is asked */
     OPEN_AGAIN_US = 1000 * 1000, /* after a journal that could not be made */
+    LEAVE_US = 1000 * 1000,      /* so long a journal that ends may wait for the database */
     HELD_MAX = 8 * 1024 * 1024,  /* bytes that the journal has and has not committed */
     ENTRIES_FIRST = 32,
     ENTRIES_MOST = 256,
@@ -63,6 +64,13 @@ static bool leads(const struct redis_journal_feed *feed)
     return !feed->leaving && now_of(feed) < feed->lease_until_us;
 }
 
+/* A journal of before, until its threads have ended. */
+struct left_journal {
+    struct queue_node place; // redis_journal_feed::left
+    struct journal *journal;
+    int64_t since_us;
+};
+
 /* ---- the journal comes and goes ---- */
 
 static void forget_given(struct redis_journal_feed *feed)
@@ -72,13 +80,40 @@ static void forget_given(struct redis_journal_feed *feed)
         mem_free(LIST_ENTRY(node, struct given, place));
 }
 
+/* Its thread may be waiting for a database that is silent: the loop must not wait with it. */
+static void leave_journal(struct redis_journal_feed *feed, struct journal *journal)
+{
+    if (journal->verbs->leave(journal, false)) {
+        journal->verbs->close(journal, 0);
+        return;
+    }
+    struct left_journal *left = mem_zalloc(sizeof(*left));
+    left->journal = journal;
+    left->since_us = now_of(feed);
+    queue_add(&feed->left, &left->place);
+}
+
+/* They end in any order; the oldest is looked at. At the end of all, `wait`, each is waited for. */
+static void look_at_left(struct redis_journal_feed *feed, bool wait)
+{
+    while (feed->left.first) {
+        struct left_journal *left = LIST_ENTRY(feed->left.first, struct left_journal, place);
+        bool late = now_of(feed) - left->since_us >= LEAVE_US;
+        if (!wait && !left->journal->verbs->leave(left->journal, late))
+            return;
+        (void)queue_take(&feed->left);
+        left->journal->verbs->close(left->journal, 0);
+        mem_free(left);
+    }
+}
+
 /* What it has not committed will be read again, by whoever has the lease then. */
 static void close_journal(struct redis_journal_feed *feed)
 {
     if (!feed->journal)
         return;
     feed->journal->changed = NULL;
-    feed->journal->verbs->close(feed->journal, 0);
+    leave_journal(feed, feed->journal);
     feed->journal = NULL;
     feed->joined = feed->broken = false;
     feed->held_bytes = 0;
@@ -166,10 +201,13 @@ static void open_journal(struct redis_journal_feed *feed)
 
 /* ---- the lease ---- */
 
-/* What the one calls itself, for people. */
-static void take_leader(struct redis_journal_feed *feed, struct bytes label)
+/* What the one calls itself, for people. Not if we are it: if we lose the lease later, because
+ * Redis does not answer, nobody knows who is next. */
+static void take_leader(struct redis_journal_feed *feed, struct bytes label, bool ours)
 {
-    if (!label.len) /* of a version without labels */
+    if (ours)
+        label = BYTES("");
+    else if (!label.len) /* of a version without labels */
         label = BYTES("another one");
     size_t len = label.len < sizeof(feed->leader) ? label.len : sizeof(feed->leader) - 1;
     if (!bytes_is_utf8(label))
@@ -190,7 +228,7 @@ static void lease_answered(void *owner, struct script_request *call, enum err er
     if (err || feed->leaving || script_read_answer(feed->options.space, &said, &answer) ||
         answer.err || count != 3 || parts[1].len != JOURNAL_STORE_BYTES)
         return;
-    take_leader(feed, parts[2]);
+    take_leader(feed, parts[2], answer.state != 0);
     bool same = memcmp(feed->identity, parts[1].at, JOURNAL_STORE_BYTES) == 0;
     memcpy(feed->identity, parts[1].at, JOURNAL_STORE_BYTES);
     if (!same)
@@ -372,10 +410,11 @@ static void ask_stream(struct feed_stream *stream, uint32_t max)
     struct redis_journal_feed *feed = stream->feed;
     struct script_request *call =
         script_requests_new_unkept(feed->options.calls, stream->partition);
-    uint64_t upto = feed->joined ? stream->committed : 0;
+    bool known = feed->joined && stream->has_head; /* else the script lets nothing go */
+    uint64_t upto = known ? stream->committed : 0;
     if (upto > stream->dropped + DROPPED_MOST && stream->dropped)
         upto = stream->dropped + DROPPED_MOST;
-    if (feed->joined)
+    if (known)
         stream->dropped = upto;
     stream->used = feed->options.calls->partitions[stream->partition].used;
     struct script_entries entries = {
@@ -389,6 +428,7 @@ static void ask_stream(struct feed_stream *stream, uint32_t max)
     stream->looks = max == 0;
     stream->looked_us = now_of(feed);
     stream->handover = feed->handovers;
+    redis_restore_looks(&feed->restore, stream->partition);
     script_requests_send(call, stream, stream_answered);
 }
 
@@ -402,11 +442,12 @@ static bool is_due(const struct feed_stream *stream)
 static void look_at_stream(struct feed_stream *stream)
 {
     const struct redis_journal_feed *feed = stream->feed;
+    int64_t look_us = redis_restore_goes_on(&feed->restore) ? IDLE_US : LOOK_US;
     if (stream->asked || now_of(feed) < stream->not_before_us)
         return;
     if (reads(feed) && is_due(stream))
         ask_stream(stream, stream->at_once);
-    else if (!reads(feed) && now_of(feed) - stream->looked_us >= LOOK_US)
+    else if (!reads(feed) && now_of(feed) - stream->looked_us >= look_us)
         ask_stream(stream, 0);
 }
 
@@ -426,8 +467,12 @@ static void look_at_lease(struct redis_journal_feed *feed)
 static void tick(struct timer *timer)
 {
     struct redis_journal_feed *feed = LIST_ENTRY(timer, struct redis_journal_feed, tick);
-    if (feed->leaving)
+    look_at_left(feed, false);
+    if (feed->leaving) {
+        if (feed->left.first)
+            loop_arm(feed->options.loop, &feed->tick, now_of(feed) + TICK_US);
         return;
+    }
     look_at_lease(feed);
     for (uint32_t i = 0; feed->journal && i < feed->options.space->partitions; i++)
         look_at_stream(&feed->streams[i]);
@@ -473,6 +518,7 @@ void redis_journal_fini(struct redis_journal_feed *feed)
 {
     loop_cancel(feed->options.loop, &feed->tick);
     close_journal(feed);
+    look_at_left(feed, true);
     redis_restore_fini(&feed->restore);
     arena_fini(&feed->arena);
     mem_free(feed->streams);
@@ -487,6 +533,11 @@ struct restore *redis_journal_restore(struct redis_journal_feed *feed)
 uint64_t redis_journal_has(const struct redis_journal_feed *feed, uint32_t partition)
 {
     return feed->joined ? feed->streams[partition].committed : 0;
+}
+
+uint64_t redis_journal_waiting(const struct redis_journal_feed *feed, uint32_t partition)
+{
+    return feed->streams[partition].waiting_bytes;
 }
 
 bool redis_journal_leads(const struct redis_journal_feed *feed)

@@ -39,6 +39,7 @@ struct redis_journal_feed {
     struct journal *journal;      /* NULL: we are not the one */
     struct journal_status status; /* as it was told last */
     struct queue given;           // read batches: see journal_feed.c
+    struct queue left;            // journals that are ending: left_journal::place
     struct arena arena;
     uint8_t identity[JOURNAL_STORE_BYTES]; /* the queue's */
     uint64_t number;                       /* of the last batch */
@@ -50,7 +51,7 @@ struct redis_journal_feed {
     bool lease_asked, leaving;
     bool joined;                  /* its cursor is known */
     bool broken;                  /* it and Redis do not fit: told, and nothing is read any more */
-    char leader[REDIS_LABEL_MAX]; /* the label of who writes it, as far as we know */
+    char leader[REDIS_LABEL_MAX]; /* the label of another that writes it, as far as we know */
     struct redis_restore restore;
 };
 
@@ -64,9 +65,11 @@ void redis_journal_start(struct redis_journal_feed *feed);
 void redis_journal_leave(struct redis_journal_feed *feed);
 /* Who brings jobs back; NULL: there is no journal here. */
 struct restore *redis_journal_restore(struct redis_journal_feed *feed);
-/* For that: are we the one? Is more being written to MySQL? The partition's last entry there. */
+/* For that: are we the one? Is more being written to MySQL? The partition's last entry there, and
+   bytes of entries that wait in Redis, as it said last. */
 bool redis_journal_leads(const struct redis_journal_feed *feed);
 uint64_t redis_journal_has(const struct redis_journal_feed *feed, uint32_t partition);
+uint64_t redis_journal_waiting(const struct redis_journal_feed *feed, uint32_t partition);
 bool redis_journal_writes(const struct redis_journal_feed *feed);
 void redis_journal_describe(const struct redis_journal_feed *feed, struct metric_sink *sink);
 

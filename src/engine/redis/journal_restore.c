@@ -2,6 +2,10 @@
  * Invariants: of a partition at most one call is under way (`asked`), so that they are done in
  * their order; those of rows are beside these. A run that has failed gives no more rows. A row that
  * is looked for in Redis is in its run's `looks`, and goes to `fit` when it is to be pushed.
+ *
+ * A push leaves an entry, and may be quicker than MySQL: beyond journal.max_lag pushes of all would
+ * be refused, or the journal given up. So a row waits (`next`) while its partition has entries for
+ * half of that; what was pushed since Redis was asked how much waits there is counted beside it.
  */
 #include "engine/redis/journal_restore.h"
 
@@ -21,6 +25,7 @@ enum {
     CATCH_UP_US = 60 * 1000 * 1000, /* or is not there in time */
     LOOKS_MAX = 256,                /* rows that Redis is asked about at once */
     END_BYTES = 128,                /* of Redis' memory for a job that ends */
+    ENTRY_BYTES = 160,              /* of an entry, besides its job's own */
     WHY_MAX = 240,
 };
 
@@ -41,8 +46,9 @@ struct restore_stream {
     bool begun;                 /* the run that goes on, behind: */
     uint64_t target;            /* entry */
     int64_t not_before_us, renewed_us;
-    bool left;   /* there may be what is to go, */
-    uint64_t of; /* of this restore; 0: of any */
+    bool left;                      /* there may be what is to go, */
+    uint64_t of;                    /* of this restore; 0: of any */
+    uint64_t pushed, pushed_before; /* bytes, since the feed asked last, and before that */
 };
 
 /* The journal's run is one of another kind, which only the journal knows. */
@@ -62,6 +68,8 @@ struct restore_run {
     struct list looks;               // look::place
     struct queue fit;                // look::next
     uint32_t look_count;             /* of both */
+    struct restore_row *next;        /* taken, and not handed out: its partition is full */
+    int64_t next_us;                 /* since when */
     bool failed;
     char why[WHY_MAX];
 };
@@ -297,7 +305,8 @@ static void looked(void *owner, struct script_request *request, enum err err,
     if (!err)
         err = answer.err;
     list_remove(&look->place);
-    if (!err && !answer.state) {
+    look->row->lives = !err && answer.state;
+    if (!err && (!answer.state || !run->mark)) {
         queue_add(&run->fit, &look->next);
     } else {
         run->journal->settle(run->journal_run, look->row);
@@ -329,6 +338,8 @@ static void look_for(struct restore_run *run, struct restore_row *row)
 static void forget_looks(struct restore_run *run)
 {
     struct queue_node *node;
+    if (run->next)
+        run->journal->settle(run->journal_run, run->next);
     while (!list_empty(&run->looks)) {
         struct look *look = LIST_ENTRY(run->looks.next, struct look, place);
         list_remove(&look->place);
@@ -340,6 +351,71 @@ static void forget_looks(struct restore_run *run)
         run->journal->settle(run->journal_run, look->row);
         mem_free(look);
     }
+}
+
+/* ---- no faster than MySQL ---- */
+
+static struct restore_stream *stream_of(const struct restore_run *run,
+                                        const struct restore_row *row)
+{
+    struct cmd cmd = {.kind = CMD_PUSH, .push = row->push};
+    uint32_t partition = 0;
+    enum err ignored;
+    if (script_route(run->owner->feed->options.space, &cmd, &partition, &ignored) != SCRIPT_ONE)
+        partition = 0; /* it will be refused */
+    return &run->owner->streams[partition];
+}
+
+static uint64_t entry_bytes(const struct cmd_push *push)
+{
+    return ENTRY_BYTES + push->body.len + push->properties.len;
+}
+
+static bool has_room(const struct restore_stream *stream, const struct restore_row *row)
+{
+    const struct redis_journal_feed *feed = stream->restore->feed;
+    uint64_t most = feed->options.space->journal_bytes / feed->options.space->partitions / 2;
+    uint64_t waiting =
+        redis_journal_waiting(feed, stream->partition) + stream->pushed_before + stream->pushed;
+    return !waiting || waiting + entry_bytes(&row->push) <= most;
+}
+
+/* The row, if it may be pushed now; else it waits. */
+static struct restore_row *hand_out(struct restore_run *run, struct restore_row *row)
+{
+    struct restore_stream *stream = stream_of(run, row);
+    if (run->mark && !has_room(stream, row)) {
+        if (!run->next)
+            run->next_us = now_of(run->owner);
+        run->next = row;
+        return NULL;
+    }
+    run->next = NULL;
+    stream->pushed += entry_bytes(&row->push);
+    row->push.restore = run->mark;
+    return row;
+}
+
+static void look_at_next(struct restore_run *run)
+{
+    if (has_room(stream_of(run, run->next), run->next))
+        arrived(run);
+    else if (now_of(run->owner) - run->next_us > CATCH_UP_US)
+        fail(run,
+             "the journal was too far behind for a minute, so no more is restored: begin again "
+             "when laterd_journal_lag_batches is small");
+}
+
+bool redis_restore_goes_on(const struct redis_restore *restore)
+{
+    return run_of_all(restore) != NULL;
+}
+
+void redis_restore_looks(struct redis_restore *restore, uint32_t partition)
+{
+    struct restore_stream *stream = &restore->streams[partition];
+    stream->pushed_before = stream->pushed;
+    stream->pushed = 0;
 }
 
 /* ---- restore_verbs ---- */
@@ -427,6 +503,8 @@ static struct restore_row *take(struct restore_run *run)
     struct restore_row *row = NULL;
     if (run->phase != READS || run->failed)
         return NULL;
+    if (run->next)
+        return hand_out(run, run->next);
     struct queue_node *node = queue_take(&run->fit);
     if (node) {
         struct look *look = LIST_ENTRY(node, struct look, next);
@@ -443,9 +521,7 @@ static struct restore_row *take(struct restore_run *run)
             row = NULL;
         }
     }
-    if (row)
-        row->push.restore = run->mark;
-    return row;
+    return row ? hand_out(run, row) : NULL;
 }
 
 static void settle(struct restore_run *run, struct restore_row *row)
@@ -459,7 +535,7 @@ static bool ended(const struct restore_run *run, enum err *out_err, const char *
     *out_why = run->why;
     if (run->failed)
         return true;
-    if (run->phase != READS || run->look_count)
+    if (run->phase != READS || run->look_count || run->next)
         return false;
     return run->journal->ended(run->journal_run, out_err, out_why);
 }
@@ -516,6 +592,8 @@ void redis_restore_look(struct redis_restore *restore)
         look_at_stream(&restore->streams[i], run);
     if (run)
         look_at_run(run);
+    if (run && run->next && !run->failed)
+        look_at_next(run);
 }
 
 void redis_restore_opened(struct redis_restore *restore)

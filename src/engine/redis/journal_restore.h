@@ -34,6 +34,10 @@ void redis_restore_init(struct redis_restore *restore, struct redis_journal_feed
 /* No run is there any more. */
 void redis_restore_fini(struct redis_restore *restore);
 void redis_restore_start(struct redis_restore *restore);
+/* The feed asks Redis how much waits in that partition. */
+void redis_restore_looks(struct redis_restore *restore, uint32_t partition);
+/* Is a restore of all under way, which must know that soon? */
+bool redis_restore_goes_on(const struct redis_restore *restore);
 /* Each time that the feed looks. */
 void redis_restore_look(struct redis_restore *restore);
 /* We write the journal from now on: what others have left goes. */

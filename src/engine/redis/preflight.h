@@ -35,7 +35,7 @@ void preflight_init(struct preflight *preflight, const struct preflight_options 
 
 /* The server takes commands from now on. What is asked is told, at the latest, when it is gone. */
 void preflight_ask(struct preflight *preflight, struct node *node);
-/* A connection ended, as link->error says: some reasons stay as long as nobody mends them. */
+/* A connection ended, as link->error says: some reasons stay as long as nobody corrects them. */
 void preflight_lost(struct preflight *preflight, const struct link *link);
 /* The same, of the connection to a node: a lone server that is a replica will not do, either. */
 void preflight_node_lost(struct preflight *preflight, const struct node *node);

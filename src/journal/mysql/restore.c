@@ -59,7 +59,9 @@ struct restore_run {
     /* Under the mutex. */
     struct queue portions; // portion::place
     size_t ahead_bytes;
-    bool closed, finished, posted;
+    bool closed;  /* by its reader: it is nobody's once its thread has ended */
+    bool stopped; /* the journal ends: the thread does, and the run is its reader's until closed */
+    bool finished, posted;
     enum err err;
     char why[WHY_MAX];
 };
@@ -89,12 +91,18 @@ static void post(struct restore_run *run)
     loop->verbs->post(loop, &run->message);
 }
 
+/* Under the mutex: is nothing more to be read? */
+static bool is_over(const struct restore_run *run)
+{
+    return run->closed || run->stopped;
+}
+
 static bool is_closed(struct restore_run *run)
 {
     lock(run);
-    bool closed = run->closed;
+    bool over = is_over(run);
     unlock(run);
-    return closed;
+    return over;
 }
 
 static void rest(int64_t us)
@@ -116,7 +124,7 @@ static bool hand_over(struct restore_run *run, struct portion *portion)
 {
     bool closed, full;
     lock(run);
-    closed = run->closed;
+    closed = is_over(run);
     if (!closed) {
         queue_add(&run->portions, &portion->place);
         run->ahead_bytes += portion->bytes;
@@ -127,8 +135,8 @@ static bool hand_over(struct restore_run *run, struct portion *portion)
         free_portion(portion);
     do {
         lock(run);
-        full = run->ahead_bytes > AHEAD_BYTES && !run->closed;
-        closed = run->closed;
+        closed = is_over(run);
+        full = run->ahead_bytes > AHEAD_BYTES && !closed;
         unlock(run);
         if (full)
             rest(POLL_US);
@@ -460,20 +468,25 @@ static uint64_t number_of(const struct restore_run *run, const struct restore_ro
     return journal_id_read(row->push.id, run->writer->begin.store);
 }
 
-/* Is the job there under a number of this store, or has it ended meanwhile? */
-static bool is_left_out(const struct restore_run *run, const struct restore_row *row)
+/* Is the job there under a number of this store? */
+static bool lives(const struct restore_run *run, const struct restore_row *row)
 {
     const struct journal *journal = &run->writer->journal;
     uint64_t seq = number_of(run, row);
-    if (seq && journal->lives && journal->lives(journal, seq))
-        return true;
-    return run->all && id_set_has(&run->writer->restorer.ends, row->push.id);
+    return seq && journal->lives && journal->lives(journal, seq);
+}
+
+/* Is the job there, or has it ended meanwhile? */
+static bool is_left_out(const struct restore_run *run, const struct restore_row *row)
+{
+    return run->all && (row->lives || id_set_has(&run->writer->restorer.ends, row->push.id));
 }
 
 static struct restore_row *take(struct restore_run *run)
 {
     while (next_portion(run)) {
         struct restore_row *row = &run->current->rows[run->current->taken++];
+        row->lives = lives(run, row);
         if (is_left_out(run, row))
             continue;
         row->seq = run->writer->journal.lives ? 0 : number_of(run, row);
@@ -533,14 +546,23 @@ void restorer_init(struct restorer *restorer)
     (void)pthread_cond_init(&restorer->ended, NULL);
 }
 
-void restorer_stop(struct restorer *restorer)
+bool restorer_leave(struct restorer *restorer)
 {
     (void)pthread_mutex_lock(&restorer->mutex);
     for (struct list *at = restorer->runs.next; at != &restorer->runs; at = at->next) {
         struct restore_run *run = LIST_ENTRY(at, struct restore_run, place);
-        run->closed = true;
+        run->stopped = true;
         link_interrupt(&run->link);
     }
+    bool ended = restorer->threads == 0;
+    (void)pthread_mutex_unlock(&restorer->mutex);
+    return ended;
+}
+
+void restorer_stop(struct restorer *restorer)
+{
+    (void)restorer_leave(restorer);
+    (void)pthread_mutex_lock(&restorer->mutex);
     while (restorer->threads)
         (void)pthread_cond_wait(&restorer->ended, &restorer->mutex);
     (void)pthread_mutex_unlock(&restorer->mutex);

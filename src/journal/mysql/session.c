@@ -44,7 +44,7 @@ static size_t read_columns(MYSQL_RES *rows, struct schema_column *columns)
 }
 
 static enum link_result make_tables(struct link *link, const struct schema_column *columns,
-                                    size_t count, unsigned tables, char why[JOURNAL_WHY_MAX])
+                                    size_t count, unsigned tables, struct session_refusal *refusal)
 {
     enum link_result result = LINK_DONE;
     for (unsigned table = 0; table < tables && result == LINK_DONE; table++) {
@@ -58,18 +58,19 @@ static enum link_result make_tables(struct link *link, const struct schema_colum
             log_event(LOG_INFO, "journal_table_made", "sql=\"%.*s\"", (int)sql.len, sql.at);
         } else if (result == LINK_REFUSED || result == LINK_ROW) {
             result = LINK_REFUSED;
-            (void)snprintf(why, JOURNAL_WHY_MAX, "a table is missing, and cannot be made: %.100s",
-                           link->error);
-            log_event(LOG_ERROR, "journal_table_missing",
-                      "error=\"%s\" hint=\"run in its database: %.*s\"", link->error, (int)sql.len,
-                      sql.at);
+            (void)snprintf(refusal->why, sizeof(refusal->why),
+                           "a table is missing, and cannot be made: %.100s", link->error);
+            refusal->event = "journal_table_missing";
+            buf_addf(&refusal->facts, "error=\"%s\" hint=\"run in its database: %.*s\"",
+                     link->error, (int)sql.len, sql.at);
         }
         buf_fini(&sql);
     }
     return result;
 }
 
-enum link_result session_check_tables(struct link *link, bool streams, char why[JOURNAL_WHY_MAX])
+enum link_result session_check_tables(struct link *link, bool streams,
+                                      struct session_refusal *refusal)
 {
     enum link_result result;
     MYSQL_RES *rows = link_query(link, SCHEMA_QUERY, &result);
@@ -81,12 +82,13 @@ enum link_result session_check_tables(struct link *link, bool streams, char why[
     schema_alter(&sql, columns, count, link->mariadb);
     if (sql.len) {
         result = LINK_REFUSED;
-        (void)snprintf(why, JOURNAL_WHY_MAX, "the tables do not fit; run: %.150s", sql.at);
-        log_event(LOG_ERROR, "journal_tables_unfit", "hint=\"run in its database: %.*s\"",
-                  (int)sql.len, sql.at);
+        (void)snprintf(refusal->why, sizeof(refusal->why), "the tables do not fit; run: %.150s",
+                       sql.at);
+        refusal->event = "journal_tables_unfit";
+        buf_addf(&refusal->facts, "hint=\"run in its database: %.*s\"", (int)sql.len, sql.at);
     } else {
-        result =
-            make_tables(link, columns, count, streams ? SCHEMA_TABLES : SCHEMA_TABLES_OF_LOG, why);
+        unsigned tables = streams ? SCHEMA_TABLES : SCHEMA_TABLES_OF_LOG;
+        result = make_tables(link, columns, count, tables, refusal);
     }
     buf_fini(&sql);
     mem_free(columns);
@@ -123,7 +125,7 @@ enum link_result session_read_cursor(struct link *link, const uint8_t store[JOUR
 }
 
 /* Are there cursors of others? Two queues in one table would mix their jobs. */
-static enum link_result refuse_others(struct link *link, char why[JOURNAL_WHY_MAX])
+static enum link_result refuse_others(struct link *link, struct session_refusal *refusal)
 {
     enum link_result result;
     MYSQL_RES *rows = link_query(
@@ -131,13 +133,14 @@ static enum link_result refuse_others(struct link *link, char why[JOURNAL_WHY_MA
     MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
     if (row) {
         result = LINK_REFUSED;
-        (void)snprintf(why, JOURNAL_WHY_MAX, "the tables are those of another queue, %.32s",
-                       row[0]);
-        log_event(LOG_ERROR, "journal_of_another_store",
-                  "store=%s batch=%s hint=\"give this queue a database of its own; or, if that "
-                  "queue is gone for good, take its tables over: DELETE FROM %s WHERE "
-                  "store_id=x'%s'\"",
-                  row[0], row[1], JOURNAL_CURSORS, row[0]);
+        (void)snprintf(refusal->why, sizeof(refusal->why),
+                       "the tables are those of another queue, %.32s", row[0]);
+        refusal->event = "journal_of_another_store";
+        buf_addf(&refusal->facts,
+                 "store=%s batch=%s hint=\"give this queue a database of its own; or, if that "
+                 "queue is gone for good, take its tables over: DELETE FROM %s WHERE "
+                 "store_id=x'%s'\"",
+                 row[0], row[1], JOURNAL_CURSORS, row[0]);
     }
     if (rows)
         mysql_free_result(rows);
@@ -191,7 +194,7 @@ static enum link_result run_words(struct link *link, const char *words)
  * one of them as a deadlock. That one looks again.
  */
 static enum link_result make_cursor(struct link *link, const struct journal_begin *begin,
-                                    struct session_cursor *cursor, char why[JOURNAL_WHY_MAX])
+                                    struct session_cursor *cursor, struct session_refusal *refusal)
 {
     struct buf sql = {0};
     uint64_t ignored;
@@ -199,7 +202,7 @@ static enum link_result make_cursor(struct link *link, const struct journal_begi
     if (result == LINK_DONE)
         result = run_words(link, "START TRANSACTION");
     if (result == LINK_DONE)
-        result = refuse_others(link, why);
+        result = refuse_others(link, refusal);
     if (result != LINK_DONE)
         return result; /* the connection is closed, and with it the transaction */
     buf_add_str(&sql, "INSERT INTO " JOURNAL_CURSORS "(store_id,epoch,batch) VALUES(");
@@ -216,7 +219,8 @@ static enum link_result make_cursor(struct link *link, const struct journal_begi
 }
 
 enum link_result session_take_cursor(struct link *link, const struct journal_begin *begin,
-                                     struct session_cursor *out_cursor, char why[JOURNAL_WHY_MAX])
+                                     struct session_cursor *out_cursor,
+                                     struct session_refusal *refusal)
 {
     struct session_cursor cursor = {0};
     struct buf sql = {0};
@@ -226,7 +230,7 @@ enum link_result session_take_cursor(struct link *link, const struct journal_beg
     if (result != LINK_DONE)
         return result;
     if (!there) {
-        result = make_cursor(link, begin, &cursor, why);
+        result = make_cursor(link, begin, &cursor, refusal);
     } else {
         buf_addf(&sql, "UPDATE " JOURNAL_CURSORS " SET epoch=%llu",
                  (unsigned long long)cursor.epoch + 1);

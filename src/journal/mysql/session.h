@@ -8,12 +8,19 @@
 #include "journal/mysql/link.h"
 #include "port/journal.h"
 
+/* Why nothing may be written. The one who asked logs it: a connection is tried again and again. */
+struct session_refusal {
+    char why[JOURNAL_WHY_MAX]; /* a clause for people; empty: it is not refused */
+    const char *event;         /* of the line for the log; static */
+    struct buf facts;          /* … its facts; buf_fini() */
+};
+
 /*
  * Makes what tables are missing (`streams`: that of streams, too), and compares the others.
- * REFUSED: what must be run is in the log, and in `why`; AWAY, or REFUSED by the server:
- * link->error.
+ * REFUSED: *refusal has what must be run; AWAY, or REFUSED by the server: link->error.
  */
-enum link_result session_check_tables(struct link *link, bool streams, char why[JOURNAL_WHY_MAX]);
+enum link_result session_check_tables(struct link *link, bool streams,
+                                      struct session_refusal *refusal);
 
 struct session_cursor {
     uint64_t epoch, batch;
@@ -26,10 +33,11 @@ enum link_result session_read_cursor(struct link *link, const uint8_t store[JOUR
 
 /*
  * The first time: takes the cursor over, so that whoever wrote before writes no more (its epoch
- * grows), or makes it. REFUSED with `why`: the tables belong to another store.
+ * grows), or makes it. REFUSED with a refusal: the tables belong to another store.
  */
 enum link_result session_take_cursor(struct link *link, const struct journal_begin *begin,
-                                     struct session_cursor *out_cursor, char why[JOURNAL_WHY_MAX]);
+                                     struct session_cursor *out_cursor,
+                                     struct session_refusal *refusal);
 
 /* Of a cursor that is ours: where it stands in its streams. */
 enum link_result session_read_streams(struct link *link, const struct journal_begin *begin,

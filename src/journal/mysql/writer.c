@@ -174,10 +174,10 @@ static enum link_result read_streams(struct writer *writer)
     return result;
 }
 
-static enum link_result begin_cursor(struct writer *writer, char why[JOURNAL_WHY_MAX])
+static enum link_result begin_cursor(struct writer *writer, struct session_refusal *refusal)
 {
     struct session_cursor cursor = {0};
-    enum link_result result = session_take_cursor(&writer->link, &writer->begin, &cursor, why);
+    enum link_result result = session_take_cursor(&writer->link, &writer->begin, &cursor, refusal);
     if (result == LINK_DONE && writer->begin.streams)
         result = read_streams(writer);
     if (result != LINK_DONE)
@@ -195,14 +195,25 @@ static enum link_result begin_cursor(struct writer *writer, char why[JOURNAL_WHY
     return LINK_DONE;
 }
 
-static enum link_result connect_once(struct writer *writer, char why[JOURNAL_WHY_MAX])
+static bool is_closing(struct writer *writer)
+{
+    lock(writer);
+    bool closing = writer->closing;
+    unlock(writer);
+    return closing;
+}
+
+/* Who ends must not take the cursor: somebody else may write by now, and would be fenced. */
+static enum link_result connect_once(struct writer *writer, struct session_refusal *refusal)
 {
     enum link_result result = link_open(&writer->link, &writer->link_options);
+    if (!writer->taken && is_closing(writer))
+        return LINK_AWAY;
     if (result != LINK_DONE)
         return result;
-    result = session_check_tables(&writer->link, writer->begin.streams > 0, why);
+    result = session_check_tables(&writer->link, writer->begin.streams > 0, refusal);
     if (result == LINK_DONE)
-        result = writer->taken ? go_on(writer) : begin_cursor(writer, why);
+        result = writer->taken ? go_on(writer) : begin_cursor(writer, refusal);
     if (result != LINK_DONE)
         return result;
     regroup(writer);
@@ -212,7 +223,7 @@ static enum link_result connect_once(struct writer *writer, char why[JOURNAL_WHY
     set_phase(writer, JOURNAL_WRITES, "");
     log_event(LOG_INFO, "journal_writes", "server=\"%s\" database=%s",
               mysql_get_server_info(&writer->link.mysql), writer->link_options.url.database);
-    writer->said_errnum = 0;
+    writer->said_us = 0;
     return LINK_DONE;
 }
 
@@ -298,22 +309,28 @@ static enum link_result serve(struct writer *writer, char why[JOURNAL_WHY_MAX], 
 
 /* ---- when it does not go ---- */
 
-static void tell_error(struct writer *writer, enum link_result result, const char *why)
+/* For the status each time; for the log if it is another error than last time, or long ago. */
+static void tell_error(struct writer *writer, enum link_result result,
+                       const struct session_refusal *refusal)
 {
     const struct link *link = &writer->link;
     int64_t now_us = writer_now_us();
     char text[JOURNAL_WHY_MAX];
     bool refused = result == LINK_REFUSED;
-    if (why[0])
-        (void)snprintf(text, sizeof(text), "%s", why);
+    if (refusal->why[0])
+        (void)snprintf(text, sizeof(text), "%s", refusal->why);
     else
         (void)snprintf(text, sizeof(text), "%u: %.150s", link->errnum, link->error);
     set_phase(writer, refused ? JOURNAL_REFUSES : JOURNAL_AWAY, text);
-    if (writer->said_errnum == link->errnum + 1 && now_us - writer->said_us < SAY_US)
+    if (writer->said_us && now_us - writer->said_us < SAY_US &&
+        writer->said_errnum == link->errnum && strcmp(writer->said_why, refusal->why) == 0)
         return;
-    writer->said_errnum = link->errnum + 1; /* 0 is: none */
     writer->said_us = now_us;
-    if (!why[0]) /* else it has been told, with what to run */
+    writer->said_errnum = link->errnum;
+    memcpy(writer->said_why, refusal->why, sizeof(refusal->why));
+    if (refusal->event)
+        log_event(LOG_ERROR, refusal->event, "%.*s", (int)refusal->facts.len, refusal->facts.at);
+    else
         log_event(refused ? LOG_ERROR : LOG_WARN, "journal_away", "error=\"%s\" hint=\"%s\"", text,
                   link_hint(link->errnum));
 }
@@ -336,19 +353,23 @@ static void *run(void *arg)
     int64_t backoff_us = BACKOFF_FIRST_US;
     (void)mysql_thread_init(); /* it is for libraries older than this one */
     for (bool on = true; on;) {
-        char why[JOURNAL_WHY_MAX] = "";
+        struct session_refusal refusal = {.why = ""};
         writer->link.errnum = 0;
-        enum link_result result = connect_once(writer, why);
+        enum link_result result = connect_once(writer, &refusal);
         if (result == LINK_DONE)
-            result = serve(writer, why, &backoff_us);
+            result = serve(writer, refusal.why, &backoff_us);
         on = result == LINK_AWAY || result == LINK_REFUSED;
         if (on)
-            tell_error(writer, result, why);
+            tell_error(writer, result, &refusal);
+        buf_fini(&refusal.facts);
         link_close(&writer->link);
         on = on && pause(writer, backoff_us);
         backoff_us = 2 * backoff_us < BACKOFF_MOST_US ? 2 * backoff_us : BACKOFF_MOST_US;
     }
     mysql_thread_end();
+    lock(writer);
+    writer->over = true;
+    unlock(writer);
     return NULL;
 }
 
@@ -466,14 +487,31 @@ static void join(struct writer *writer, int64_t grace_us)
     (void)pthread_join(writer->thread, NULL);
 }
 
-static void journal_close(struct journal *journal, int64_t grace_us)
+/* Returns whether the thread is over. */
+static bool tell_to_end(struct writer *writer, int64_t grace_us)
 {
-    struct writer *writer = self(journal);
     lock(writer);
     writer->closing = true;
     writer->until_us = writer_now_us() + grace_us;
     (void)pthread_cond_signal(&writer->given);
+    bool over = writer->over || !writer->started;
     unlock(writer);
+    return over;
+}
+
+static bool journal_leave(struct journal *journal, bool at_once)
+{
+    struct writer *writer = self(journal);
+    bool over = tell_to_end(writer, 0), read = restorer_leave(&writer->restorer);
+    if (at_once && !over)
+        link_interrupt(&writer->link);
+    return over && read;
+}
+
+static void journal_close(struct journal *journal, int64_t grace_us)
+{
+    struct writer *writer = self(journal);
+    (void)tell_to_end(writer, grace_us);
     restorer_stop(&writer->restorer);
     join(writer, grace_us);
     writer->closed = true;
@@ -511,6 +549,7 @@ static const struct journal_verbs verbs = {
     .stop = journal_stop,
     .restore = journal_restore,
     .ended = journal_ended,
+    .leave = journal_leave,
     .close = journal_close,
 };
 

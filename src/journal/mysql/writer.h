@@ -56,8 +56,9 @@ struct writer {
     unsigned *picked; /* indices of the jobs that it is for */
     unsigned picked_cap;
     uint64_t job_rows, log_rows, rejected; /* of the transaction under way */
-    unsigned said_errnum;                  /* the error that was told of last */
-    int64_t said_us;
+    int64_t said_us; /* when an error was logged; 0: none since the last connection */
+    unsigned said_errnum;
+    char said_why[JOURNAL_WHY_MAX];
     /* Both sides', under the mutex. */
     pthread_mutex_t mutex;
     pthread_cond_t given;
@@ -66,6 +67,7 @@ struct writer {
     int64_t inbox_since_us; /* of the monotonic clock: since when something waits there */
     bool waiting;           /* the thread is, for `given` */
     bool closing, stopping;
+    bool over; /* the thread needs nothing of the writer any more, but to be joined */
     int64_t until_us;
     struct journal_status status;
     struct message message;
@@ -80,7 +82,9 @@ int64_t writer_now_us(void); /* of a clock that never goes back */
 /* ---- restore.c; the loop's ---- */
 
 void restorer_init(struct restorer *restorer);
-/* Ends the threads; runs may still be there, until their messages have come. */
+/* Tells the threads to end. True: they have. Runs are there until their readers close them. */
+bool restorer_leave(struct restorer *restorer);
+/* The same, and waits for it. */
 void restorer_stop(struct restorer *restorer);
 /* No run is there any more. */
 bool restorer_idle(const struct restorer *restorer);

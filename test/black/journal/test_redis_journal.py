@@ -1,38 +1,19 @@
 """[journal] of a queue in Redis: one daemon of several writes it, and whatever happens to Redis is noticed.
 What is written is in test_journal.py, which runs with --engine=redis as well."""
 
+import signal
+import time
+
 import pytest
 
-from journal import CURSORS, JOBS, LOGS, differences, rows
+from journal import CURSORS, JOBS, LOGS, rows
 from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
 from redis import Cluster, Connection, Redis
+from redis_journal import a_base, a_daemon, a_redis, is_equal  # noqa: F401  (fixtures)
 from wire import Client, eventually
 
 pytestmark = [NEEDED]
 STREAMS = "laterd_journal_stream"
-
-
-@pytest.fixture(name="base")
-def a_base(maria, request):
-    name = "r" + str(abs(hash(request.node.name)) % 10**12)
-    maria.url_of = {**getattr(maria, "url_of", {}), name: maria.database(name)}
-    yield name
-    maria.run(f"DROP DATABASE IF EXISTS {name}")
-
-
-@pytest.fixture(name="redis")
-def a_redis():
-    with Redis() as server:
-        yield server
-
-
-@pytest.fixture(name="daemon")
-def a_daemon(laterd, redis, maria, base):
-    """Starts a laterd on the test's queue: daemon(max_lag="1M", …); daemon(url="") has no journal."""
-    def start(partitions=4, **keys):
-        return laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": partitions},
-                       "journal": {"url": maria.url_of[base], **keys}})
-    return start
 
 
 def gauge(server, name):
@@ -41,14 +22,6 @@ def gauge(server, name):
             if line.startswith(f"laterd_{name} "):
                 return float(line.split()[1])
     return None
-
-
-def is_equal(server, maria, base, topics=("t",)):
-    assert eventually(lambda: (CURSORS,) in maria.run("SHOW TABLES", database=base) and
-                      maria.run(f"SELECT 1 FROM {CURSORS}", database=base), 20)
-    with Client(server.port) as client:
-        equal = eventually(lambda: not differences(client, topics, maria, base), 20, 0.2)
-        assert equal, differences(client, topics, maria, base)
 
 
 def push(server, names, **options):
@@ -160,6 +133,35 @@ def test_or_it_is_given_up_and_begun_again(daemon, redis):
         assert server.wait_log("journal_begins", 20)
         push(server, ["b"])
         assert eventually(lambda: "b" in rows(maria, "lag"), 10)
+    finally:
+        maria.stop()
+
+
+def take_lease(connection):
+    """As a daemon would whose clock is right when the others' are not."""
+    connection.call("HSET", "{laterd:0}:h", "jl", b"AAAAAAAA" + (1 << 52).to_bytes(8, "little") + b"another")
+
+
+@pytest.mark.deadline
+def test_who_loses_the_lease_does_not_wait_for_mysql(daemon, redis):
+    maria = MariaDb().make().start()
+    try:
+        server, took = daemon(url=maria.database("silent")), []
+        push(server, ["a"])
+        is_equal(server, maria, "silent")
+        maria.signal(signal.SIGSTOP)
+        push(server, ["b"])
+        with Client(server.port, seconds=30) as client, Connection(redis.port) as connection:
+            assert eventually(lambda: gauge(server, "journal_lag_batches") == 1, 10)
+            take_lease(connection)
+            while gauge(server, "journal_leads") == 1 or not took or time.monotonic() < took[0] + 2:
+                begun = time.monotonic()
+                assert client.get("/metrics").status == 200
+                took.append(begun if not took else time.monotonic() - begun)
+            assert max(took[1:]) < 0.5
+            connection.call("HDEL", "{laterd:0}:h", "jl")
+        maria.signal(signal.SIGCONT)
+        is_equal(server, maria, "silent")
     finally:
         maria.stop()
 

@@ -4,46 +4,17 @@ is in test_restore.py, which runs with --engine=redis as well."""
 
 import signal
 import threading
+import time
 
 import pytest
 
 from journal import CURSORS, JOBS, as_journal, differences, gauge, listed, queue, rows, store_of
 from mariadb import NEEDED, a_maria  # noqa: F401  (a fixture)
 from redis import Cluster, Connection, Redis
+from redis_journal import a_base, a_daemon, a_redis, is_equal  # noqa: F401  (fixtures)
 from wire import Client, eventually
 
 pytestmark = [NEEDED]
-
-
-@pytest.fixture(name="base")
-def a_base(maria, request):
-    name = "r" + str(abs(hash(request.node.name)) % 10**12)
-    maria.url_of = {**getattr(maria, "url_of", {}), name: maria.database(name)}
-    yield name
-    maria.run(f"DROP DATABASE IF EXISTS {name}")
-
-
-@pytest.fixture(name="redis")
-def a_redis():
-    with Redis() as server:
-        yield server
-
-
-@pytest.fixture(name="daemon")
-def a_daemon(laterd, redis, maria, base):
-    """Starts a laterd on the test's queue: daemon(max_lag="1M", …); daemon(url="") has no journal."""
-    def start(partitions=4, **keys):
-        return laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": partitions},
-                       "journal": {"url": maria.url_of[base], **keys}})
-    return start
-
-
-def is_equal(server, maria, base, topics=("t",)):
-    assert eventually(lambda: (CURSORS,) in maria.run("SHOW TABLES", database=base) and
-                      maria.run(f"SELECT 1 FROM {CURSORS}", database=base), 20)
-    with Client(server.port) as client:
-        equal = eventually(lambda: not differences(client, topics, maria, base), 30, 0.2)
-        assert equal, differences(client, topics, maria, base)
 
 
 def has_the_same_jobs(server, maria, base):
@@ -175,6 +146,80 @@ def test_one_that_does_not_write_the_journal_says_who_does(daemon, laterd, redis
     assert restore(without).json()["code"] == "no_journal"
 
 
+def lose_buckets(connection, partitions=4):
+    """So that all rows are to be pushed again."""
+    for p in range(partitions):
+        for bucket in range(256):
+            connection.call("DEL", f"{{laterd:{p}}}:b{bucket}")
+
+
+def test_one_that_lost_the_lease_does_not_send_to_itself(daemon, redis):
+    server = daemon()
+    assert eventually(lambda: leads(server), 15)
+    redis.freeze()
+    try:
+        assert eventually(lambda: not leads(server), 20)
+        said = restore(server)
+    finally:
+        redis.thaw()
+    assert (said.status, said.json()["code"]) == (503, "journal_down"), said
+
+
+def test_a_restore_whose_journal_goes_ends(daemon, maria, base, redis):
+    """Its rows were being read, and its pushes are on their way: what it reads outlives the journal. (Under
+    AddressSanitizer it shows if it does not.)"""
+    server = daemon()
+    push(server, [f"j{i}" for i in range(6000)], body="x" * 2000)  # more than is read ahead
+    is_equal(server, maria, base)
+    with Connection(redis.port) as connection:
+        for pause_s in (0.02, 0.05, 0.1, 0.2):
+            answers = []
+            lose_buckets(connection)
+            thread = threading.Thread(target=lambda said=answers: said.append(restore(server)))
+            thread.start()
+            assert eventually(lambda: left(redis) > 4 or not thread.is_alive(), 20, 0.001)
+            time.sleep(pause_s)
+            connection.call("HSET", "{laterd:0}:h", "jl", b"AAAAAAAA" + (1 << 52).to_bytes(8, "little") + b"another")
+            thread.join()
+            assert answers[0].status in (200, 409, 503), answers  # 409: it was noticed before
+            connection.call("HDEL", "{laterd:0}:h", "jl")
+            assert eventually(lambda: leads(server), 15)
+        assert eventually(lambda: restore(server).status == 200, 60, 0.5)
+    assert len(names_there(server)) == 6000
+
+
+@pytest.mark.parametrize("on_lag", ["refuse", "detach"])
+def test_a_restore_waits_for_a_mysql_that_is_slower(daemon, maria, base, redis, on_lag):
+    server = daemon(max_lag="1M", on_lag=on_lag)  # half of it is filled by 2,000 rows of these
+    for block in range(6):
+        push(server, [f"a{block}-{i}" for i in range(1000)], body="x" * 100)
+        is_equal_in_number(server)
+    redis.call("FLUSHALL")
+    assert server.wait_log("journal_of_another_store", 30)
+    maria.run(f"DELETE FROM {CURSORS}", database=base)
+    assert eventually(lambda: maria.run(f"SELECT 1 FROM {CURSORS}", database=base), 30)
+    answers, locks = [], maria.connect(base)
+    locks.autocommit(False)
+    thread = threading.Thread(target=lambda: answers.append(restore(server)))
+    with locks, locks.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM {JOBS} WHERE id='a0-1' FOR UPDATE")  # it commits nothing
+        thread.start()
+        time.sleep(3)
+        with Client(server.port) as client:  # others' pushes are taken
+            pushed = client.push("t", id="mine", body="x", delay="1h").status
+    thread.join()
+    assert pushed == 201
+    said = answers[0].json()
+    assert (answers[0].status, said["created"], said["refused"]) == (200, 6000, 0), answers
+    assert not server.events("journal_given_up")
+    has_the_same_jobs(server, maria, base)
+
+
+def is_equal_in_number(server):
+    with Client(server.port) as client:
+        assert eventually(lambda: gauge(client, "journal_lag_batches") == 0, 30)
+
+
 def test_an_older_save_gets_back_what_it_lacks(daemon, maria, base, redis):
     server = daemon(partitions=2)
     push(server, ["a", "b"])
@@ -201,6 +246,33 @@ def test_an_older_save_gets_back_what_it_lacks(daemon, maria, base, redis):
     has_the_same_jobs(server, maria, base)
 
 
+def test_changes_behind_a_failover_reach_mysql_when_it_begins_again(daemon, maria, base, redis):
+    """The same numbers are other entries then: those that MySQL lacks must not go from Redis."""
+    server, other = daemon(partitions=1), daemon(partitions=1, url="")
+    push(server, ["a", "b"])
+    is_equal(server, maria, base)
+    with Connection(redis.port) as connection:
+        connection.call("SAVE")
+    push(server, ["c", "d", "e"])
+    is_equal(server, maria, base)
+    server.process.send_signal(signal.SIGSTOP)
+    redis.kill()
+    redis.start()
+    try:
+        with Client(other.port) as client:
+            assert eventually(lambda: client.job("a", method="DELETE").status == 204, 20)
+        push(other, [f"n{i}" for i in range(20)])
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    assert server.wait_log("journal_out_of_step", 20)
+    server.stop()
+    maria.run(f"DELETE FROM {CURSORS}", database=base)
+    server = daemon(partitions=1)
+    assert eventually(lambda: restore(server).status == 200, 60, 0.5)
+    assert names_there(server) == {"b", "c", "d", "e", *(f"n{i}" for i in range(20))}
+    has_the_same_jobs(server, maria, base)
+
+
 def test_jobs_lost_with_their_buckets_come_back(daemon, maria, base, redis):
     server = daemon(partitions=1)
     with Client(server.port) as client:
@@ -208,8 +280,7 @@ def test_jobs_lost_with_their_buckets_come_back(daemon, maria, base, redis):
         numbered = client.push_id("t", body="numbered", delay="1h")
         is_equal(server, maria, base)
         with Connection(redis.port) as connection:
-            for bucket in range(256):
-                connection.call("DEL", f"{{laterd:0}}:b{bucket}")
+            lose_buckets(connection, 1)
         said = restore(server).json()
         assert (said["created"], said["refused"]) == (2, 0), said
         for name in ("a", f"{numbered}.{store_of(maria, base)}"):
@@ -222,9 +293,7 @@ def test_when_the_one_stands_still_its_restore_ends_and_another_goes_on(daemon, 
     is_equal(servers[0], maria, base)
     one, (other,) = the_one(servers)
     with Connection(redis.port) as connection:
-        for p in range(4):  # all rows are to be pushed again
-            for bucket in range(256):
-                connection.call("DEL", f"{{laterd:{p}}}:b{bucket}")
+        lose_buckets(connection)
     answers = []
     thread = threading.Thread(target=lambda: answers.append(restore(one)))
     thread.start()

@@ -211,6 +211,23 @@ def test_one_job_is_restored_by_its_id(queue, maria, base):
         assert sdmq.get("/delete?jobId=nobody").json()["success"]
 
 
+def test_one_that_lives_by_its_number_is_there(queue, maria, base):
+    server = queue("one")
+    assert server.wait_log("journal_writes", 10)
+    with Client(server.port) as client:
+        number = client.push_id("t", body="x", delay="1h")
+        written(client, maria, base)
+        for name in (number, f"{number}.{store_of(maria, base)}"):
+            answer = client.request("POST", "/v1/restore", {"id": name})
+            assert answer.status == 200, answer
+            assert (answer.json()["rows"], answer.json()["created"], answer.json()["kept"]) == (1, 0, 1)
+        assert client.job(number, method="DELETE").status == 204
+        written(client, maria, base)
+        answer = client.request("POST", "/v1/restore", {"id": number})  # whatever became of it
+        assert (answer.json()["created"], answer.json()["kept"]) == (1, 0), answer
+        assert len(list(listed(client, "t"))) == 1
+
+
 def later(server, *words):
     return subprocess.run([LATER, "-s", f"http://127.0.0.1:{server.port}", "journal", *words],
                           capture_output=True, text=True, timeout=120, check=False)

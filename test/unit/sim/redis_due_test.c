@@ -103,7 +103,8 @@ static void p3_a_topic_waits_for_others_bursts_for_one_round_at_most(void **stat
     }
 }
 
-/* The first one was deleted: its topic is looked at in vain, once, and then not before it is due.
+/* The first one was deleted: its topic is looked at for nothing, once, and then not before it is
+ * due.
  */
 static void a_deleted_jobs_due_time_does_no_harm(void **state)
 {

@@ -1,6 +1,6 @@
 /*
- * What comes in one turn goes to Redis in few calls, and each request fares as if it was alone: on
- * a simulated Redis. Time is simulated: what is waited for takes none.
+ * What comes in one turn goes to Redis in few calls, and each request is done as if it was alone:
+ * on a simulated Redis. Time is simulated: what is waited for takes none.
  */
 #include <stdio.h>
 

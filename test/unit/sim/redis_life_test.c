@@ -5,7 +5,7 @@
  * killed, frozen and started again. Then all is healed, and what was promised must be so: nothing
  * acknowledged is lost (P2), nothing came early (P3), nothing was held twice (P4), nothing ended
  * came back (P5), no job is kept for a client that left (P6), no more jobs were there than may be,
- * only pushes are refused for it or for a full Redis (P8), and nobody waits in vain.
+ * only pushes are refused for it or for a full Redis (P8), and nobody waits without end.
  *
  * SIM_SEEDS: how many, SIM_FIRST: from which on, SIM_JOBS: in how many processes; SIM_SEED: that
  * one alone, with the engine's log. In some lives servers' clocks leap by up to an hour:

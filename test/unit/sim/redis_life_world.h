@@ -129,7 +129,7 @@ struct life {
     struct actor actors[ACTORS];
     int64_t late_us;  /* bytes may be */
     int64_t leap_us;  /* the servers' clocks are set now and then by up to so much, and no daemon
-                         ends, for one that starts amid a leap knows nothing of it; 0: never */
+                         ends, for one that starts during a leap knows nothing of it; 0: never */
     int64_t uncut_us; /* gentle: no path is cut before */
     unsigned turns;   /* since the clock moved */
     struct mender menders[MENDERS_MAX];

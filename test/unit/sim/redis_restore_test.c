@@ -233,6 +233,7 @@ static bool still; /* the daemon that nothing is about now makes no turns */
 
 static void all_turn(unsigned per_mille)
 {
+    turning = true;
     for (unsigned i = 0; i < 2; i++) {
         if (i == 0 || !still) {
             turn();

@@ -326,6 +326,35 @@ static void one_that_stays_away_is_dropped_and_told_so(void **state)
     bed_fini(&bed);
 }
 
+/* Where it goes on is known elsewhere: the manifest that said so may not have been written. */
+static void one_that_was_dropped_resumes_behind_what_the_log_has(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct reader *reader = &bed.readers[0];
+    bed_init(&bed, 3);
+    bed.model.options.follower_bytes = 8 * MODEL_SEGMENT;
+    bed_open(&bed);
+    model_work(&bed.model, 600);
+    model_settle(&bed.model);
+    uint64_t synced = store_synced(bed.model.store), cursor = follower_cursor(reader->follower);
+    assert_int_equal(follower_state(reader->follower), FOLLOWER_DROPPED);
+    assert_false(follower_resume(reader->follower, cursor));
+    assert_false(follower_resume(reader->follower, synced + 1));
+    assert_int_equal(follower_state(reader->follower), FOLLOWER_DROPPED);
+    assert_true(follower_resume(reader->follower, synced));
+    assert_int_equal(follower_state(reader->follower), FOLLOWER_READS);
+    reader_begin(reader);
+    reader->acked = reader->batch;
+    uint64_t told = reader->told_count;
+    model_work(&bed.model, 50);
+    model_settle(&bed.model);
+    heal(&bed);
+    assert_true(reader->told_count > told && reader->batch > synced);
+    assert_int_equal(follower_state(reader->follower), FOLLOWER_READS);
+    bed_fini(&bed);
+}
+
 /* What a follower keeps is refused to clients: so on a full disk it loses first. */
 static void p7_on_a_full_disk_followers_lose_before_clients_do(void **state)
 {
@@ -490,6 +519,7 @@ int main(void)
         cmocka_unit_test(one_that_could_not_be_opened_leaves_the_store_to_older_versions),
         cmocka_unit_test(a_follower_keeps_segments_until_it_has_acknowledged_them),
         cmocka_unit_test(one_that_stays_away_is_dropped_and_told_so),
+        cmocka_unit_test(one_that_was_dropped_resumes_behind_what_the_log_has),
         cmocka_unit_test(p7_on_a_full_disk_followers_lose_before_clients_do),
         cmocka_unit_test(p9_one_that_was_opened_is_known_after_a_kill),
         cmocka_unit_test(p9_a_follower_sees_each_durable_event_once_whenever_the_power_goes),

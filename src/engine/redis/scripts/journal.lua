@@ -5,7 +5,7 @@
 -- the one.
 -- r: 3 the last entry that it has read, 0: none, 4 up to which one all before may go, 0: none, 5 how
 -- many at most, 0: only the field, 6 the first HEAD bytes of the last one that it has read, '': it
--- does not know them. Answer: {it, the field, entry, …}, the one that it has read first, if it is
+-- does not know them, and nothing goes. Answer: {it, the field, entry, …}, the one that it has read first, if it is
 -- there: so it knows that these are the ones that follow it; '' stands for one that begins so, as it
 -- may be long, and is asked for again and again. More; count: entries, without any of them how
 -- many there are; state: 0 there is no journal here, 1 there is, 2 it was given up: then its
@@ -48,9 +48,15 @@ if sub(field, 33) == 'x' then
     call('ZREMRANGEBYLEX', order, '[j', first and '(' .. sub(first, 1, 9) or '(k')
     return { say(OK, 2, first and MORE or 0, 0, now, 0, last), field }
 end
-if below > 0 then
-    local kept = call('ZRANGEBYLEX', order, '[j' .. pack('>I8', below),
-        '(j' .. pack('>I8', below + 1), 'LIMIT', 0, 1)[1]
+local function entry_at(number)
+    return call('ZRANGEBYLEX', order, '[j' .. pack('>I8', number),
+        '(j' .. pack('>I8', number + 1), 'LIMIT', 0, 1)[1]
+end
+-- Only of the history that was read: after a failover the same numbers are other changes, which
+-- MySQL does not have.
+if below > 0 and known ~= '' then
+    local anchor = entry_at(from)
+    local kept = anchor and sub(anchor, 1, HEAD) == known and entry_at(below)
     if kept then
         call('ZREMRANGEBYLEX', order, '[j', '(j' .. pack('>I8', below))
         field = pack('<I8I8', last, bytes) .. sub(kept, 10, 17) .. sub(field, 25)

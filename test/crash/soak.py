@@ -1,0 +1,398 @@
+#!/usr/bin/python3
+"""A long load with a horizon, killed every minute: `make soak`. Nothing lost, memory and disk flat, turns short.
+
+The load is a fifth of the puts a second that the machine does in `later bench put` (`--rate` to tell another).
+Delays are from a second to thirty days, each doubling as likely as the next; of as many jobs as 30 % of the puts
+are cancelled, 10 % rescheduled, chosen among all that live, and what falls due is taken and finished. Every minute
+laterd is killed with kill -9 and started again. At the end all jobs are listed and compared, one by one, and `later verify`
+reads the store.
+
+The number of jobs that wait grows, since most delays are longer than the soak. So flat is: memory without the index of far
+jobs, 24 bytes for each, and disk by payload that lives; and between the middle and the last third of the minutes neither may have
+grown by more than a quarter. Turns are by processor time (`server.turn_cpu`), because others may use the machine.
+
+usage: soak.py [--minutes N] [--rate PUTS_A_SECOND] [--horizon D] [--checkpoint BYTES] [--seed N] [--keep]
+"""
+
+import argparse
+import json
+import math
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "harness"))
+sys.path.insert(0, HERE)
+
+from process import LATER, ROOT, DidNotStart, Laterd  # noqa: E402
+from soak_oracle import SoakOracle, body_of, control, now_ms  # noqa: E402
+from wire import Client, Closed, Wire, request_bytes  # noqa: E402
+
+GONE = (Closed, OSError, ConnectionError)
+TOPIC, BODY_BYTES, BATCH = "soak", 240, 200
+CHANGERS, WINDOW = 16, 16  # connections, and requests under way on each
+CANCELS, MOVES = 0.3, 0.1  # by put
+SHORTEST_MS, LONGEST_MS = 1000, 30 * 86400 * 1000
+SETTLED_S = 10  # after a start, lateness counts
+PAYLOAD = BODY_BYTES + 20
+FAR_INDEX_BYTES = 24
+TURN_LIMIT = 0.02
+GROWTH = 1.25
+
+
+class Load:
+    """What the threads share: the server that is up, and whether to go on."""
+
+    def __init__(self, oracle, rate, seed):
+        self.oracle, self.rate, self.random = oracle, rate, random.Random(seed)
+        self.port, self.up, self.over = None, threading.Event(), False
+        self.began = time.monotonic()
+        self.started_ms = 0
+        self.late_ms, self.failures = [], []
+
+    def delay_ms(self):
+        return int(SHORTEST_MS * math.exp(self.random.random() * math.log(LONGEST_MS / SHORTEST_MS)))
+
+    def behind(self, done, share):
+        """How many to do now, so that there are `rate` a second while the server was up."""
+        return int((time.monotonic() - self.began) * self.rate * share) - done
+
+
+class Worker(threading.Thread):
+    """One connection at a time, to whatever server is up."""
+
+    def __init__(self, load):
+        super().__init__(daemon=True)
+        self.load, self.oracle = load, load.oracle
+
+    def run(self):
+        while not self.load.over:
+            if not self.load.up.wait(0.1):
+                continue
+            try:
+                self.work(self.load.port)
+            except GONE:
+                time.sleep(0.02)
+            except Exception as error:  # noqa: BLE001: an answer nobody expects is a finding
+                self.load.failures.append(f"{type(self).__name__}: {error!r}"[:500])
+                return
+
+    def goes_on(self):
+        return self.load.up.is_set() and not self.load.over
+
+
+class Pusher(Worker):
+    def work(self, port):
+        with Client(port, seconds=30) as client:
+            while self.goes_on():
+                due = self.load.behind(self.oracle.count(), 1)
+                if due < BATCH:
+                    time.sleep(0.005)
+                else:
+                    self.push(client)
+
+    def push(self, client):
+        now, jobs, numbers = now_ms(), [], []
+        for _ in range(BATCH):
+            due_ms = now + self.load.delay_ms()
+            number = self.oracle.attempt(due_ms)
+            numbers.append(number)
+            jobs.append({"id": f"s{number}", "due": due_ms, "body": body_of(number, BODY_BYTES)})
+        for number, result in zip(numbers, client.push_many(TOPIC, jobs)):
+            assert result["status"] == 201, result
+            self.oracle.pushed(number)
+
+
+class Changer(Worker):
+    """Cancels and reschedules, a window of requests under way: each may wait for a read of the disk."""
+
+    def __init__(self, load):
+        super().__init__(load)
+        self.asked = 0
+        self.share = (CANCELS + MOVES) / CHANGERS
+
+    def work(self, port):
+        with Wire(port, seconds=30) as wire:
+            waiting = deque()
+            while self.goes_on() or waiting:
+                due = min(WINDOW - len(waiting), self.load.behind(self.asked, self.share))
+                due = due if self.goes_on() else 0
+                sent = [self.ask() for _ in range(max(0, due))]
+                wire.send(b"".join(data for _, data in sent if data))
+                waiting.extend(what for what, data in sent if data)
+                if waiting:
+                    for _ in range(max(1, len(waiting) - WINDOW // 2)):
+                        self.answered(*waiting[0], wire.response())
+                        waiting.popleft()
+                else:
+                    time.sleep(0.005)
+
+    def ask(self):
+        self.asked += 1
+        number = self.oracle.some_live()
+        if not number:
+            return None, b""
+        path = f"/v1/jobs/s{number}"
+        if self.load.random.random() < CANCELS / (CANCELS + MOVES):
+            self.oracle.trying_to_end(number)
+            return ("cancel", number), request_bytes("DELETE", path)
+        due_ms = now_ms() + self.load.delay_ms()
+        if not self.oracle.trying_to_move(number, due_ms):
+            return None, b""
+        return ("move", number), request_bytes("PATCH", path, json.dumps({"due": due_ms}).encode(),
+                                               {"Content-Type": "application/json"})
+
+    def answered(self, kind, number, answer):
+        if kind == "move":
+            assert answer.status in (200, 404, 409), answer  # gone, or somebody holds it
+            self.oracle.move_answered(number, answer.status)
+        elif answer.status in (200, 204):
+            self.oracle.ended(number)
+            self.oracle.note("cancels")
+        else:
+            assert answer.status in (404, 409), answer
+
+
+class Taker(Worker):
+    def work(self, port):
+        with Client(port, seconds=30) as client:
+            while self.goes_on():
+                asked_ms = now_ms()
+                jobs = client.reserve(TOPIC, wait=200, most=500)
+                self.take(client, jobs, asked_ms)
+
+    def take(self, client, jobs, asked_ms):
+        came_ms, mine = now_ms(), []
+        for job in jobs:
+            number = self.oracle.delivered(job, asked_ms)
+            if number is None:
+                continue
+            self.oracle.trying_to_end(number)
+            mine.append((number, job))
+            if self.oracle.due[number] > self.load.started_ms + SETTLED_S * 1000 and job["attempt"] == 1:
+                self.load.late_ms.append(came_ms - self.oracle.due[number])
+        if not mine:
+            return
+        answer = client.post("/v1/finish", {"jobs": [{"id": job["id"], "lease": job["lease"]} for _, job in mine]})
+        assert answer.status == 200, answer
+        for (number, _), result in zip(mine, answer.json()["results"]):
+            if result["status"] == 204:
+                self.oracle.ended(number)
+
+
+# -- what is measured --------------------------------------------------------------------------
+
+
+def metrics_of(port):
+    with Client(port, seconds=30) as client:
+        lines = client.get("/metrics").body.decode().splitlines()
+    return {name: float(value) for name, value in
+            (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+
+
+def resident_bytes(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1)) * 1024
+
+
+def disk_bytes(folder):
+    total = 0
+    for name in os.listdir(folder):
+        try:
+            total += os.stat(os.path.join(folder, name)).st_blocks * 512
+        except FileNotFoundError:
+            pass  # removed meanwhile
+    return total
+
+
+def percentile(values, share):
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))] if values else 0
+
+
+class Soak:
+    def __init__(self, server, load, minutes):
+        self.server, self.load, self.oracle, self.minutes = server, load, load.oracle, minutes
+        self.rows = []
+        self.kills = 0
+
+    def start(self):
+        before = time.monotonic()
+        self.server.start(seconds=120)
+        while metrics_of(self.server.port).get("laterd_ready") != 1:
+            time.sleep(0.02)
+        took = time.monotonic() - before
+        self.load.port, self.load.started_ms = self.server.port, now_ms()
+        self.load.up.set()
+        return took
+
+    def kill(self):
+        self.load.up.clear()
+        self.server.kill()
+        self.kills += 1
+
+    def minute(self, number, seconds):
+        """Figures of a minute: memory and disk are the largest that were seen."""
+        started_s = self.start()
+        until, memory, disk = time.monotonic() + seconds, 0, 0
+        while time.monotonic() < until and not self.wrong():
+            time.sleep(1)
+            memory = max(memory, resident_bytes(self.server.pid))
+            disk = max(disk, disk_bytes(self.server.data))
+        shown = metrics_of(self.server.port)
+        late, self.load.late_ms = self.load.late_ms, []
+        far = shown["laterd_far_jobs"]
+        row = {"minute": number, "start_s": started_s, "live": self.oracle.live, "far": int(far),
+               "slices": int(shown["laterd_slices"]), "arrived": int(shown["laterd_far_arrived_total"]),
+               "memory": memory / 2**20, "memory_rest": (memory - FAR_INDEX_BYTES * far) / 2**20,
+               "disk": disk / 2**20, "disk_by_live": disk / max(1, self.oracle.live * PAYLOAD),
+               "late_p99_ms": percentile(late, 0.99), "late_max_ms": max(late, default=0),
+               "long_turns": int(shown["laterd_turn_seconds_count"]
+                                 - shown[f'laterd_turn_seconds_bucket{{le="{TURN_LIMIT:.6f}"}}'])}
+        self.rows.append(row)
+        print("soak: " + " ".join(f"{name}={value:.2f}" if isinstance(value, float) else f"{name}={value}"
+                                  for name, value in row.items()), flush=True)
+
+    def wrong(self):
+        return bool(self.load.failures) or any(self.oracle.faults.values())
+
+    def run(self):
+        workers = [Pusher(self.load), Taker(self.load), *(Changer(self.load) for _ in range(CHANGERS))]
+        for number in range(1, self.minutes + 1):
+            if number == 1:
+                self.load.began = time.monotonic()
+                for worker in workers:
+                    worker.start()
+            self.minute(number, 60)
+            self.kill()
+            if self.wrong():
+                break
+        self.load.over = True
+        for worker in workers:
+            worker.join(60)
+        self.compare()
+
+    # -- the end: all jobs are listed
+
+    def compare(self):
+        self.server.start(seconds=120)
+        listed = bytearray(self.oracle.count() + 1)
+        with Client(self.server.port, seconds=120) as client:
+            for state in ("delayed", "reserved", "ready", "buried"):
+                self.list_all(client, state, listed)
+        self.oracle.count_lost(listed)
+        shown = metrics_of(self.server.port)
+        print(f"soak: listed {sum(map(bool, listed))}, far {int(shown['laterd_far_jobs'])}", flush=True)
+        if self.server.stop(120) != 0:
+            self.load.failures.append("laterd did not end well")
+        done = subprocess.run([LATER, "verify", self.server.data], check=False, capture_output=True, text=True)
+        if done.returncode:
+            self.load.failures.append(f"later verify: {done.returncode} {done.stdout[-300:]} {done.stderr[-300:]}")
+
+    def list_all(self, client, state, listed):
+        cursor, here = "", set()
+        while cursor is not None:
+            asked_ms = now_ms()
+            page = client.get(f"/v1/topics/{TOPIC}/jobs?state={state}&limit=1000{cursor}")
+            assert page.status in (200, 404), page
+            page = page.json() if page.status == 200 else {"jobs": []}
+            for job in page["jobs"]:
+                number = self.oracle.listed(job, asked_ms)
+                if number in here:
+                    self.oracle.fault("twice", number)
+                here.add(number)
+                listed[number] = 1
+            cursor = f"&cursor={page['cursor']}" if page.get("cursor") else None
+
+    # -- the verdict
+
+    def grown(self, name):
+        """The last third's largest, by the middle one's; None if the soak was too short to say."""
+        third = len(self.rows) // 3
+        if third < 2:
+            return None
+        middle, last = self.rows[third:2 * third], self.rows[2 * third:]
+        return max(row[name] for row in last) / max(1e-9, max(row[name] for row in middle))
+
+    def verdict(self):
+        bad = list(self.load.failures)
+        for fault, found in self.oracle.faults.items():
+            if found:
+                bad.append(f"{len(found)} {fault}: {found[:10]}")
+        for name in ("memory_rest", "disk_by_live"):
+            grown = self.grown(name)
+            print(f"soak: {name}, last third / middle third: " + (f"{grown:.2f}" if grown else "too short to say"))
+            if grown and grown > GROWTH:
+                bad.append(f"{name} has grown by {grown:.2f}")
+        long_turns = sum(row["long_turns"] for row in self.rows)
+        if long_turns:
+            bad.append(f"{long_turns} turns took more than {TURN_LIMIT * 1000:.0f} ms")
+        if self.rows and not (self.rows[-1]["far"] and any(row["arrived"] for row in self.rows)):
+            bad.append("no job was far, or none came back: this says nothing of the horizon")
+        return bad
+
+
+def measured_rate(folder):
+    """A fifth of the puts a second of `later bench put`."""
+    server = Laterd(folder, {"limits": {"jobs": 10_000_000}}).start()
+    try:
+        done = subprocess.run([LATER, "bench", "put", "--server", f"http://127.0.0.1:{server.port}", "--connections", "16",
+                               "--depth", "16", "--jobs", "200000", "--within", "30d", "--keep", "--json"],
+                              check=True, capture_output=True, text=True)
+    finally:
+        server.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+    return int(json.loads(done.stdout)["per_second"] / 5)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=int, default=60)
+    parser.add_argument("--rate", type=int, default=0, help="puts a second; 0: a fifth of what the machine can do")
+    parser.add_argument("--horizon", default="1m")
+    parser.add_argument("--checkpoint", default="64M")
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--keep", action="store_true", help="keep the directory, whatever came out")
+    options = parser.parse_args()
+    control()
+    seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
+    folder = os.path.join(ROOT, "build", f"soak-{seed}")
+    shutil.rmtree(folder, ignore_errors=True)
+    rate = options.rate or measured_rate(folder)
+    config = {"server": {"turn_cpu": 1}, "limits": {"jobs": 200_000_000},
+              "store": {"horizon": options.horizon, "checkpoint_bytes": options.checkpoint}}
+    oracle = SoakOracle(seed)
+    load = Load(oracle, rate, seed)
+    soak = Soak(Laterd(folder, config), load, options.minutes)
+    print(f"soak: seed {seed}, {options.minutes} minutes, {rate} puts a second, horizon {options.horizon}, "
+          f"checkpoint {options.checkpoint}", flush=True)
+    began = time.monotonic()
+    try:
+        soak.run()
+    except DidNotStart as why:
+        load.failures.append(f"laterd did not start again: {why}")
+    finally:
+        load.over = True
+        soak.server.kill()
+    bad = soak.verdict()
+    seconds = time.monotonic() - began
+    print(f"soak: seed {seed}, {soak.kills} kills in {seconds:.0f} s, {oracle.count()} puts "
+          f"({oracle.count() / (60 * max(1, len(soak.rows))):.0f} a second), {oracle.cancels} cancels, "
+          f"{oracle.moves} moves, {oracle.deliveries} deliveries")
+    for line in bad:
+        print(f"soak: {line}")
+    if bad or options.keep:
+        print(f"soak: the directory is kept: {folder}")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

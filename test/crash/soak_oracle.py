@@ -1,0 +1,180 @@
+"""What the soak's clients know of millions of jobs: a few bytes each, where oracle.py keeps an object.
+
+A job's number is in its id (`s17`) and in its body. Its due time is what was last acknowledged; that of a
+reschedule whose answer never came is `other`, and may be true as well.
+
+    lost         acknowledged, nobody tried to end it, and yet not there: at the end, or when it was to be moved
+    resurrected  shown or handed out in answer to a request that was sent after its end was acknowledged
+    invented     shown or handed out, never pushed; or with another body
+    early        handed out before its due time
+    moved        listed with a due time that nobody asked for
+    twice        listed twice in one state
+"""
+
+import random
+import threading
+import time
+from array import array
+
+FAULTS = ("lost", "resurrected", "invented", "early", "moved", "twice")
+ACKNOWLEDGED, ENDING, ENDED = 1, 2, 4
+
+
+def body_of(number, size):
+    return f"{number} " + "x" * size
+
+
+class SoakOracle:
+    """Thread-safe as far as it is used: one thread pushes, one takes, several change."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.lock = threading.Lock()
+        self.due, self.other, self.ended_ms = array("q", [0]), array("q", [0]), array("q", [0])
+        self.state = bytearray(1)
+        self.faults = {name: [] for name in FAULTS}
+        self.deliveries = self.cancels = self.moves = 0
+        self.live = 0
+
+    def fault(self, name, what):
+        with self.lock:
+            self.faults[name].append(what)
+
+    def note(self, name):
+        with self.lock:
+            setattr(self, name, getattr(self, name) + 1)
+
+    def count(self):
+        return len(self.state) - 1
+
+    # Pushing
+
+    def attempt(self, due_ms):
+        self.due.append(due_ms)
+        self.other.append(0)
+        self.ended_ms.append(0)
+        self.state.append(0)  # the last: some_live() goes by it
+        return len(self.state) - 1
+
+    def pushed(self, number):
+        self.state[number] |= ACKNOWLEDGED
+        with self.lock:
+            self.live += 1
+
+    # Changing
+
+    def some_live(self):
+        """The number of a job that is probably there, or 0."""
+        for _ in range(20 if self.count() else 0):
+            number = self.random.randint(1, self.count())
+            if self.state[number] == ACKNOWLEDGED:
+                return number
+        return 0
+
+    def trying_to_end(self, number):
+        self.state[number] |= ENDING
+
+    def ended(self, number):
+        if not self.state[number] & ENDED:
+            self.ended_ms[number] = now_ms()
+            self.state[number] |= ENDED
+            with self.lock:
+                self.live -= 1
+
+    def trying_to_move(self, number, due_ms):
+        """False: a move of it is under way, or was when the server died."""
+        with self.lock:
+            free = self.other[number] == 0
+            if free:
+                self.other[number] = due_ms
+            return free
+
+    def move_answered(self, number, status):
+        if status == 200:
+            self.due[number], self.other[number] = self.other[number], 0
+            self.note("moves")
+        else:
+            self.other[number] = 0
+        if status == 404 and not self.state[number] & ENDING:
+            self.fault("lost", f"{number} when it was to be moved")
+
+    # Being shown a job
+
+    def number_of(self, job):
+        """Its number if it can be there at all; `None` is a fault that has been noted."""
+        number = int(job["id"][1:]) if job["id"][:1] == "s" else 0
+        if not 0 < number <= self.count():
+            self.fault("invented", job["id"])
+            return None
+        return number
+
+    def seen(self, number, asked_ms):
+        if self.state[number] & ENDED and self.ended_ms[number] < asked_ms:
+            self.fault("resurrected", number)
+
+    def delivered(self, job, asked_ms):
+        """The number, or None. Milliseconds late by the due time that is known, if there is one."""
+        number = self.number_of(job)
+        if number is None:
+            return None
+        self.deliveries += 1
+        self.seen(number, asked_ms)
+        if job["body"] != body_of(number, len(job["body"].partition(" ")[2])):
+            self.fault("invented", number)
+        due_ms, other_ms = self.due[number], self.other[number]
+        if now_ms() < (min(due_ms, other_ms) if other_ms else due_ms):
+            self.fault("early", number)
+        return number
+
+    def listed(self, job, asked_ms):
+        number = self.number_of(job)
+        if number is None:
+            return 0
+        self.seen(number, asked_ms)
+        taken = self.state[number] & ENDING  # and held when the server died: its time to run ended
+        if job["due_ms"] not in (self.due[number], self.other[number]) and not taken:
+            self.fault("moved", number)
+        return number
+
+    def count_lost(self, listed):
+        for number in range(1, self.count() + 1):
+            if self.state[number] == ACKNOWLEDGED and not listed[number]:
+                self.fault("lost", number)
+
+
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+
+# The negative control: each fault, planted, is found.
+
+
+def _control_one(name):
+    oracle = SoakOracle(1)
+    number = oracle.attempt(now_ms() + (60_000 if name == "early" else -10))
+    oracle.pushed(number)
+    job = {"id": f"s{number}", "body": body_of(number, 3), "due_ms": oracle.due[number]}
+    listed = bytearray(2)
+    if name == "invented":
+        job["body"] = body_of(number, 3) + "y"
+    if name == "moved":
+        job["due_ms"] += 1
+    if name == "resurrected":
+        oracle.trying_to_end(number)
+        oracle.ended(number)
+    if name in ("invented", "early", "resurrected", None):
+        oracle.delivered(job, now_ms() + (1 if name == "resurrected" else -1))
+    if name != "lost":
+        listed[oracle.listed(job, now_ms() - 1000)] = 1
+    if name == "twice":
+        oracle.fault("twice", number)  # soak.py's listing tells it
+    oracle.count_lost(listed)
+    return {fault for fault, jobs in oracle.faults.items() if jobs}
+
+
+def control():
+    """Raises if the oracle would miss a fault, or see one where there is none."""
+    for name in (*FAULTS, None):
+        found = _control_one(name)
+        if found != ({name} if name else set()):
+            raise AssertionError(f"the soak's oracle was shown {name} and saw {found}")
