@@ -57,7 +57,7 @@ struct world *world_new(const struct world_options *options);
 void world_free(struct world *world); /* in whatever state; with all peers */
 
 /*
- * Starts the server on the disk as it is. An error: it is still down, world_trouble() says why.
+ * Starts the server on the disk as it is. An error: it is still down, world_error() says why.
  * CHECKs that the core is valid, and that it is as it was if it ended in order at this moment (P9).
  */
 enum err world_boot(struct world *world) MUST_USE;

@@ -1,7 +1,7 @@
 /*
  * Redis' scripts under the same Lua (5.1) that Redis embeds: the text as it is, with
  * redis.call, pcall, error_reply, status_reply, sha1hex and the library `struct`; numbers, strings
- * and errors go to and fro as in Redis 7.0. Other libraries of Redis' (cjson, bit, cmsgpack) no
+ * and errors go both ways as in Redis 7.0. Other libraries of Redis' (cjson, bit, cmsgpack) no
  * script of ours uses.
  *
  * One Lua state for the whole process, since a script may keep nothing in it: globals are

@@ -22,7 +22,7 @@ void arena_fini(struct arena *arena);
 void arena_reset(struct arena *arena); /* keeps one block of up to 1 MiB for next time */
 void *arena_grow(struct arena *arena, size_t size_bytes); /* arena_alloc() from a new block */
 
-/* Aligned to 16, not zeroed. */
+/* Aligned to 16, not zeroed; good until the arena is reset or released. O(1) but for a block. */
 static inline void *arena_alloc(struct arena *arena, size_t size_bytes)
 {
     size_t size = (size_bytes + 15) & ~(size_t)15;
@@ -34,6 +34,6 @@ static inline void *arena_alloc(struct arena *arena, size_t size_bytes)
     return at;
 }
 
-struct bytes arena_copy(struct arena *arena, struct bytes from);
+struct bytes arena_copy(struct arena *arena, struct bytes from); /* lives as the arena's memory */
 
 #endif

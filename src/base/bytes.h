@@ -1,5 +1,5 @@
 /*
- * Byte strings. `struct bytes` borrows, `struct buf` owns and grows. Neither is NUL-terminated.
+ * Byte strings. `struct bytes` borrows, `struct buf` owns and grows. No NUL ends them. O(bytes).
  */
 #ifndef LATERD_BASE_BYTES_H
 #define LATERD_BASE_BYTES_H
@@ -38,7 +38,7 @@ static inline bool bytes_eq(struct bytes a, struct bytes b)
 /* ASCII letters compare without case. */
 bool bytes_eq_nocase(struct bytes a, struct bytes b);
 
-bool bytes_starts(struct bytes whole, struct bytes start);
+bool bytes_starts(struct bytes whole, struct bytes start); /* does it begin with `start`? */
 
 /* <0, 0, >0 like memcmp; a shorter string sorts before a longer one it starts. */
 int bytes_cmp(struct bytes a, struct bytes b);
@@ -63,7 +63,7 @@ void buf_fini(struct buf *buf);
 void buf_reserve(struct buf *buf, size_t more); /* make room for `more` further bytes */
 /* The same, but when it must grow it grows to at most `most` bytes in all, if they are enough. */
 void buf_reserve_to(struct buf *buf, size_t more, size_t most);
-void buf_add(struct buf *buf, const void *at, size_t len);
+void buf_add(struct buf *buf, const void *at, size_t len); /* not bytes of the buffer itself */
 void buf_add_bytes(struct buf *buf, struct bytes bytes);
 void buf_add_str(struct buf *buf, const char *text);
 void buf_add_char(struct buf *buf, char c);

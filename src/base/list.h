@@ -1,6 +1,6 @@
 /*
  * Intrusive doubly linked list. A head says what hangs on it: `struct list ready; // job::slot`.
- * A node that hangs nowhere points to itself.
+ * A node that hangs nowhere points to itself; one is in one list at most. All calls are O(1).
  */
 #ifndef LATERD_BASE_LIST_H
 #define LATERD_BASE_LIST_H

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-void *mem_alloc(size_t size_bytes);
+void *mem_alloc(size_t size_bytes); /* not zeroed, aligned for any type. Any thread */
 void *mem_zalloc(size_t size_bytes);
 void *mem_realloc(void *old, size_t size_bytes);    /* old may be NULL */
 void *mem_aligned(size_t align, size_t size_bytes); /* align: power of two; free by mem_free */

@@ -24,6 +24,7 @@ struct screen_size screen_size(void);
 
 void screen_begin(void); /* SIGINT ends the program with 0, SIGTERM and SIGHUP with 128 and more */
 void screen_end(void);
+/* Waits for a key or a new size, at most `us` microseconds. */
 enum screen_event screen_wait(int64_t us);
 
 /* Reads keys that are there; true for q. For client.h's `watch`, with the descriptor of the keys,

@@ -19,6 +19,7 @@ struct stats_look {
  */
 void stats_add(struct buf *out, const json_t *stats, const struct stats_look *before,
                unsigned columns);
+/* For the rates of the next look: takes over the totals and the server's time. */
 void stats_remember(struct stats_look *look, const json_t *stats);
 
 #endif

@@ -2,6 +2,9 @@
  * Signals as facts that the event loop looks at, and a descriptor that wakes it: SIGTERM and SIGINT
  * ask to end, SIGUSR1 asks to take no more jobs (beanstalkd calls that drain mode), SIGHUP asks to
  * read the configuration again.
+ *
+ * One for the process. What has come is counted and never taken back: who asks keeps the number
+ * that it saw last. The main thread asks; O(1).
  */
 #ifndef LATERD_OS_SIGNALS_H
 #define LATERD_OS_SIGNALS_H

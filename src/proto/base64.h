@@ -7,10 +7,12 @@
 
 #include "base/arena.h"
 
-/* False: not base64, or bits left over that are not zero. */
+/* *out_data lies in the arena. False: not base64, or bits left over that are not zero. O(length).
+ */
 bool base64_read(struct bytes text, struct arena *arena, struct bytes *out_data);
 void base64_write(struct buf *out, struct bytes data);
 
+/* As the two above. */
 bool base64url_read(struct bytes text, struct arena *arena, struct bytes *out_data);
 void base64url_write(struct buf *out, struct bytes data);
 

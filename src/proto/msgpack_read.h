@@ -1,7 +1,8 @@
 /*
  * MessagePack without a tree: a reader that is asked for one value after another. Nothing is
  * allocated, so a few bytes that claim to be an array of four thousand million elements cost
- * nothing (msgpack-c makes room for them first, which is why we have our own).
+ * nothing (msgpack-c makes room for them first, which is why we have our own). The format is that
+ * of github.com/msgpack/msgpack, spec.md. Pure.
  */
 #ifndef LATERD_PROTO_MSGPACK_READ_H
 #define LATERD_PROTO_MSGPACK_READ_H
@@ -40,7 +41,8 @@ void msgpack_init(struct msgpack *msgpack, struct bytes text);
 /* The next value; of an array or a map only its head. False: at the end, cut, or no MessagePack. */
 bool msgpack_next(struct msgpack *msgpack, struct msgpack_value *out_value);
 
-/* Goes past what is in an array or a map, however deep. False as above. */
+/* Goes past what is in an array or a map, however deep, without recursion. False as above. O(bytes
+ * that it passes). */
 bool msgpack_skip(struct msgpack *msgpack, const struct msgpack_value *value);
 
 /* Has all been read? */

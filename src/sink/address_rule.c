@@ -82,7 +82,7 @@ static const struct denied denied_v6[] = {
     {{0x5f, 0x00}, 16},                      /* segment routing */
     {{0xfc}, 7},                             /* unique local */
     {{0xfe, 0x80}, 10},                      /* link-local */
-    {{0xfe, 0xc0}, 10},                      /* site-local, of old */
+    {{0xfe, 0xc0}, 10},                      /* site-local, deprecated */
     {{0xff}, 8},                             /* multicast */
 };
 

@@ -191,7 +191,7 @@ static bool has_words(const char *text, const char *words)
     return strstr(text, words) != NULL;
 }
 
-/* Every other command of this sink is refused for the same reason until somebody mends it. */
+/* Every other command of this sink is refused for the same reason until somebody corrects it. */
 static void refused_for_now(struct push *push, struct node *node, const struct failure *failure,
                             const char *error)
 {

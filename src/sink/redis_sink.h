@@ -5,13 +5,14 @@
  * DELIVERED is Redis' reply to the command. A command whose reply was lost is UNSENT, though Redis
  * may have done it: a stream can then have the job twice, under one message_id.
  *
- *   answer                                     outcome     and then
- *   an id, a length                            DELIVERED
- *   MOVED, ASK, TRYAGAIN                       -           sent again, until the delivery's
- * time-out WRONGTYPE, a body that is too large        REFUSED OOM, LOADING, READONLY, MISCONF and
- * so on  UNSENT      not ready for 0.1 to 5 s, growing no connection, or it ended UNSENT      not
- * ready until it is back NOPERM, another error                      FAILED nothing by the
- * delivery's time-out         FAILED      what comes later is ignored
+ *   answer                                      outcome, and then
+ *   an id, a length                             DELIVERED
+ *   MOVED, ASK, TRYAGAIN                        sent again, until the delivery's time-out
+ *   WRONGTYPE, a body that is too large         REFUSED
+ *   OOM, LOADING, READONLY, MISCONF and so on   UNSENT; not ready for 0.1 to 5 s, growing
+ *   no connection, or it ended                  UNSENT; not ready until it is back
+ *   NOPERM, another error                       FAILED
+ *   nothing by the delivery's time-out          FAILED; what comes later is ignored
  *
  * One thread, the loop's.
  */

@@ -26,7 +26,7 @@ MARIADBD = shutil.which("mariadbd", path=os.environ.get("PATH", "") + ":/usr/sbi
 
 def until(claim, seconds):
     """Waits for it to be true, which takes about so long at most where nothing else runs."""
-    assert eventually(claim, seconds, every=0.005), "waited in vain"
+    assert eventually(claim, seconds, every=0.005), "it did not become true in time"
 
 
 class Service(Started):

@@ -434,5 +434,5 @@ def wait_until(claim, seconds=10):
     """Until it holds; fails when it does not in time, of which there is plenty."""
     end = time.monotonic() + max(seconds, PATIENCE_S)
     while not claim():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "it did not become true in time"
         time.sleep(0.02)

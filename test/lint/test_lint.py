@@ -48,6 +48,24 @@ def test_an_include_goes_only_where_an_arrow_leads(tmp_path, folder, include, ma
     assert may or f"{folder}/x.c:1:" in said and include in said
 
 
+@pytest.mark.parametrize("name, text, says", [
+    ("x.c", "/* As loop.c does; see os/loop.h and src/os/loop.[ch]. */\n", None),
+    ("x.c", "int f(void); /* as in\n * store/gone.c */\n", "x.c:2: there is no file store/gone.c"),
+    ("x.c", "/* sim/loop.c */\n", "there is no file sim/loop.c"),
+    ("x.c", "/* loop.[ch], x.[ch] */\n", "there is no file x.h"),
+    ("x.c", "#include \"gone.h\"\nchar *s = \"gone.c\"; /* *.c, async.c (hiredis) */\n", None),
+    ("x.md", "The loop: `os/loop.c`; never gone.c, `-x.c.old`.\n", None),
+    ("x.md", "\nThe loop: `net.c`.\n", "x.md:2: there is no file net.c"),
+])
+def test_a_file_that_is_named_is_there(tmp_path, name, text, says):
+    plant(tmp_path / "src/os/loop.c", "")
+    plant(tmp_path / "src/os/loop.h", "")
+    plant(tmp_path / name, text)
+    code, said = lint("lint-references", "--root", tmp_path, name)
+    assert code == (1 if says else 0), said
+    assert not says or says in said
+
+
 def function(lines=1, parameters="void", body="    (void)0;\n"):
     return f"static int f({parameters})\n{{\n" + body * lines + "    return 0;\n}\n"
 

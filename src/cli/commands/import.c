@@ -1,6 +1,6 @@
 /*
  * later import: the command line of all importers, and the one for a stopped beanstalkd, from its
- * binlog directory; import_redis.h and import/ndjson.h are the others.
+ * binlog directory; import/redis.h and import/ndjson.h are the others.
  *
  * A job's new id is made of the log's fingerprint and the old number and is pushed with
  * if_exists keep, so an import that was interrupted can be run again. Jobs go in windows by old
@@ -266,7 +266,10 @@ static int run_source(struct import *import, struct import_redis_options *redis,
         return import_beanstalkd(import, words[1]);
     }
     if (strcmp(words[0], "redis") != 0)
-        cli_usage(cli, "'%s' cannot be imported: only beanstalkd and redis", words[0]);
+        cli_usage(cli,
+                  "'%s' is no source: there are 'beanstalkd DIR', 'redis URL', or an export's FILE "
+                  "alone",
+                  words[0]);
     if (!layout || redis_layout_read(layout, &redis->names.layout))
         cli_usage(cli, "--layout must be delay-queue, sdmq or delayqueue-java");
     return run_redis(import, redis, words[1]);

@@ -46,7 +46,7 @@ struct import_push {
 /* Exit codes all; what went wrong has been said. */
 int import_push_open(struct import_push *push); /* the map */
 int import_push_add(struct import_push *push, const struct import_item *item);
-int import_push_send(struct import_push *push);
+int import_push_send(struct import_push *push); /* the open batch, though it is not full */
 int import_push_close(struct import_push *push, int code); /* `code`, if all went well here */
 
 /* "job 7 of tube mail: WHY" on standard error. */

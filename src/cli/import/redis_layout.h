@@ -1,6 +1,6 @@
 /*
  * What three older delay queue servers keep in Redis, as bytes in and jobs out. Pure: no
- * connection, no clock. import_redis_source.h reads the keys, docs/migrate-*.md name the layouts.
+ * connection, no clock. redis_source.h reads the keys, docs/migrate-*.md name the layouts.
  *
  *   delay-queue      a string for each job, named by its id, of MessagePack; sorted sets
  *                    "dq_bucket_%d" of ids by Unix seconds; lists "dq_queue_%s" of ids

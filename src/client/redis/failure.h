@@ -25,11 +25,14 @@ struct failure {
     struct redis_address address; /* MOVED, ASK; an empty host is the node that answered */
 };
 
-/* Reads the text of an error reply. What cannot be read is FAILURE_OTHER. */
+/* Reads the text of an error reply, without its "-". What cannot be read is FAILURE_OTHER.
+ * O(length). */
 struct failure failure_read(struct bytes text);
-/* What people can do about it; empty: nothing that we know. */
+/* What people can do about an error of this text: a clause, good forever; empty: nothing that we
+   know. */
 const char *failure_hint(struct bytes text);
-/* The text, and behind a colon the hint, if there is one: for who reads no more than one line. */
+/* The text, and behind a colon the hint, if there is one, cut to the room and ended by NUL: for who
+   reads no more than one line. */
 void failure_say(const char *error, char *room, size_t room_bytes);
 
 #endif

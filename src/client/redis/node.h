@@ -46,13 +46,15 @@ void node_init(struct node *node, const struct link_options *options,
                struct node_callbacks *callbacks);
 void node_fini(struct node *node);
 
-/* Leaves it, to come again: it is there, but cannot serve us yet. Of a server that is doubted again
- * and again only the first time is logged, and that it is good at last. */
+/* Leaves it, to come again: it is there, but cannot serve us yet; `why` is a clause, copied. Of a
+ * server that is doubted again and again only the first time is logged, and that it is good at
+ * last. */
 void node_suspect(struct node *node, const char *why);
 void node_accept(struct node *node);
 
-/* It answered a call with an error that will pass, or did what it was asked. The error is over when
- * it has not come for a while, a shorter one if something was done since. */
+/* It answered a call with an error that will pass (`error`: its text, copied), or did what it was
+ * asked. The error is over when it has not come for a while, a shorter one if something was done
+ * since. */
 void node_refused(struct node *node, const char *error);
 void node_worked(struct node *node);
 

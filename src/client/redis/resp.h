@@ -1,12 +1,13 @@
 /*
- * Commands as Redis wants them on the wire (RESP arrays of bulk strings), written into a buffer.
+ * Commands as Redis wants them on the wire (RESP arrays of bulk strings; redis.io/docs, "protocol
+ * specification"), appended to a buffer. Any bytes may stand in a word. Pure; O(bytes).
  */
 #ifndef LATERD_CLIENT_REDIS_RESP_H
 #define LATERD_CLIENT_REDIS_RESP_H
 
 #include "base/bytes.h"
 
-/* A command of so many words follows. */
+/* A command of so many words follows: as many calls of resp_add() and its kind. */
 static inline void resp_begin(struct buf *out, unsigned words)
 {
     buf_add_char(out, '*');
@@ -28,6 +29,7 @@ static inline void resp_add_str(struct buf *out, const char *word)
     resp_add(out, bytes_str(word));
 }
 
+/* As decimal text. */
 static inline void resp_add_u64(struct buf *out, uint64_t number)
 {
     char digits[24];

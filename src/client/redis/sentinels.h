@@ -31,7 +31,7 @@ struct sentinels_options {
     struct loop *loop;
     int64_t timeout_us;
     void (*named)(void *owner, const struct redis_address *master);
-    /* Nobody names a master, and here is a reason that stays until somebody mends it. */
+    /* Nobody names a master, and here is a reason that stays until somebody corrects it. */
     void (*refused)(void *owner, const struct link *link);
     void *owner;
 };

@@ -1,7 +1,7 @@
 /*
- * The inside of /v1: api_v1.c finds the call, api_v1_fields.c reads what a request's JSON says,
- * api_v1_push.c, api_v1_job.c and api_v1_topic.c make commands of it, api_v1_batch.c goes through
- * batches of them, api_v1_reply.c answers.
+ * The inside of /v1: v1.c finds the call, v1_fields.c reads what a request's JSON says, v1_push.c,
+ * v1_job.c and v1_topic.c make commands of it, v1_batch.c goes through batches of them, v1_reply.c
+ * and v1_history.c answer.
  *
  * Strict: a field, parameter or type that is not expected is refused by name, because a typo that
  * is silently ignored is a job that runs at the wrong time.

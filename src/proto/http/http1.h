@@ -100,12 +100,14 @@ void http1_detach(struct http1 *http, struct arena *arena, struct http_request *
 /* Has a request begun that is not whole? (For time-outs: 408 or a quiet close.) */
 bool http1_midway(const struct http1 *http);
 
-/* A query's value, percent-decoded into `room`; false: not there or badly encoded. */
+/* The value of the first of that name, percent-decoded: *out_value lies in `room`, whose content it
+ * replaces. False: not there or badly encoded. O(query). */
 bool http_query_get(struct bytes query, const char *name, struct buf *room,
                     struct bytes *out_value);
 /* The next name=value pair, not decoded; false: none left. */
 bool http_query_next(struct bytes *rest, struct bytes *out_name, struct bytes *out_value);
-/* Percent-decodes; false: bad escape or NUL. */
+/* Percent-decodes: *out_text lies in `room`, whose content it replaces. False: bad escape or NUL.
+ */
 bool http_percent_decode(struct bytes text, bool plus_is_space, struct buf *room,
                          struct bytes *out_text);
 

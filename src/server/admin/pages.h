@@ -7,7 +7,8 @@
 
 #include "server/server.h"
 
-/* What the engine must be asked for before /metrics or /v1/stats are written. */
+/* What the engine must be asked for before /metrics or /v1/stats are written: a page of topics with
+   statistics. It borrows nothing. */
 struct cmd page_question(const struct server *server, enum call_kind page);
 
 /* `topics` is the answer, which may be an error; NULL if nothing was asked. */
@@ -24,7 +25,8 @@ void cluster_describe(struct server *server, struct metric_sink *sink);
 /* The JSON of /v1/stats. */
 void stats_write(struct server *server, const struct reply *topics, struct buf *out);
 
-/* The answer's statistics; before the engine could ever count them, none of anything. */
+/* The answer's statistics, as long as the answer lives; before the engine could ever count them,
+ * none of anything. */
 const struct engine_stats *page_stats(const struct reply *topics);
 
 #endif

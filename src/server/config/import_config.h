@@ -9,7 +9,7 @@
 
 /*
  * `text` is all of the file. What it does not say has the Go server's own default. ERR_INVALID:
- * out_trouble, and `out` may have part of an answer. The password is not written anywhere.
+ * out_error says why, and `out` may have part of an answer. The password is not written anywhere.
  */
 enum err import_config_convert(struct bytes text, struct buf *out,
                                struct config_error *out_error) MUST_USE;

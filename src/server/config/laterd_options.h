@@ -27,7 +27,7 @@ struct laterd_options {
 extern const char laterd_help[];
 
 /*
- * Fills in a configuration that holds the defaults. ERR_INVALID: out_trouble says why; its text is
+ * Fills in a configuration that holds the defaults. ERR_INVALID: out_error says why; its text is
  * empty if standard error has it already, from getopt, whose globals are used.
  */
 enum err laterd_options_read(int argc, char **argv, struct config *config,

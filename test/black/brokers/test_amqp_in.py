@@ -1,4 +1,4 @@
-"""[amqp_in.NAME], the heir of RabbitMQ's delayed-message plugin, against a real RabbitMQ with a stock client:
+"""[amqp_in.NAME], which replaces RabbitMQ's delayed-message plugin, against a real RabbitMQ with a stock client:
 the steps of docs/migrate-delayed-message-plugin.md, and what is kept when laterd is killed."""
 
 import decimal
@@ -18,7 +18,7 @@ pytestmark = [
 
 
 def migrated(channel, name):
-    """Steps 1 to 3 of the page: NAME is a fanout into laterd's queue, NAME.due has type and bindings of old."""
+    """Steps 1 to 3 of the page: NAME is a fanout into laterd's queue, NAME.due has the type and bindings that NAME had."""
     channel.queue_declare(f"{name}.laterd", durable=True)
     channel.exchange_declare(f"{name}.due", "direct", durable=True)
     channel.queue_declare(f"{name}.work", durable=True)

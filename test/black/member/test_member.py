@@ -238,7 +238,7 @@ def test_a_store_that_was_led_needs_an_election_or_the_word_alone(member):
         assert client.push("t", body="x").status == 201
     laterd.stop()
     laterd.config = {}
-    with pytest.raises(DidNotStart, match="take part in its election"):
+    with pytest.raises(DidNotStart, match="in epoch 1 of an election, and .member. is not set"):
         laterd.start()
     laterd.config = {"member": {"url": "alone"}}
     laterd.start()

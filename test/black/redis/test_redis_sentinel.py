@@ -111,7 +111,7 @@ def test_sentinels_that_ask_for_a_password_get_it(laterd):
         with pytest.raises(DidNotStart) as why:
             laterd(config(trio.url))
         assert "cannot use Redis" in str(why.value) and "NOAUTH" in str(why.value)
-        soon(time.monotonic() - since, 3)  # it waited for what nobody will mend
+        soon(time.monotonic() - since, 3)  # it waited for what nobody will correct
         with pytest.raises(DidNotStart) as why:
             laterd(config(trio.url, sentinel_password="wrong"))
         assert "WRONGPASS" in str(why.value)

@@ -72,7 +72,7 @@ static void a_backlog_of_keys_drains_fast_whatever_order_it_comes_back_in(void *
     assert_true(bed_counts(bed)->commands < BACKLOG * 20); /* 17 when this was written */
 }
 
-/* What waits for one slow key comes back in vain: so often, and no more. */
+/* What waits for one slow key comes back too early: so often, and no more. */
 static void a_slow_key_with_many_jobs_costs_few_commands(void **state)
 {
     struct bed *bed = *state;

@@ -133,8 +133,8 @@ static void p3_who_set_it_to_what_is_ahead_of_ours_is_believed(void **state)
     assert_int_equal(by_us, 4 * SECOND_US);
 }
 
-/* We were 296 ms behind, another has mended that, and then the clock has leapt: what it shows is
-   more than the other can have set it to. Whoever believed it would end leases early. */
+/* We were 296 ms behind, another daemon has corrected that, and then the clock has leapt: what it
+   shows is more than the other can have set it to. Whoever believed it would end leases early. */
 static void p4_a_clock_that_leaps_after_it_was_set_to_what_is_ahead_is_set_again(void **state)
 {
     struct queue_clock clock = known_clock();

@@ -13,6 +13,7 @@
 #include "base/codec.h"
 #include "base/hash.h"
 #include "engine/redis/script_parts.h"
+#include "test/unit/support/assert_bytes.h"
 
 enum { ARGS_MAX = 32, NOW_US = 1000 * 1000 };
 
@@ -65,12 +66,6 @@ static inline struct args args_of(const struct buf *request)
     }
     assert_int_equal(in.len, 0);
     return args;
-}
-
-static inline void assert_bytes(struct bytes is, struct bytes wanted)
-{
-    assert_int_equal(is.len, wanted.len);
-    assert_memory_equal(is.at, wanted.at, wanted.len);
 }
 
 /* ARGV[i] of a request with four keys. */

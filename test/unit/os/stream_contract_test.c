@@ -28,7 +28,8 @@ struct bed {
     struct stream *stream;
     struct buf got;
     unsigned opened, halves, drained;
-    unsigned left; /* how often `leaving` was called */
+    unsigned left;    /* how often `leaving` was called */
+    unsigned attempt; /* of the next connect_to() */
     bool gone, close_at_input;
     size_t use_most; /* of all bytes that are shown */
     char error[160];
@@ -272,6 +273,7 @@ static void connect_to(struct bed *bed, const char *host)
 {
     struct stream_options options = {.host = host,
                                      .port = bed->port,
+                                     .attempt = bed->attempt,
                                      .timeout_us = 5000000,
                                      .silent_s = 60,
                                      .handler = &handler,
@@ -343,10 +345,14 @@ static void what_is_sent_before_it_is_open_arrives(struct bed *bed)
     assert_int_equal(stream_unsent(bed->stream), 0);
 }
 
+/* It may be ::1 as well, where nobody listens. */
 static void a_name_is_looked_up(struct bed *bed)
 {
-    connect_to(bed, "localhost");
-    UNTIL(bed, bed->opened == 1 || bed->gone);
+    for (bed->attempt = 0; !bed->opened && bed->attempt < 2; bed->attempt++) {
+        bed->gone = false;
+        connect_to(bed, "localhost");
+        UNTIL(bed, bed->opened || bed->gone);
+    }
     assert_int_equal(bed->opened, 1);
 }
 
