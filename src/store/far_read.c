@@ -245,7 +245,9 @@ enum err store_far_cached(struct store *store, uint64_t where, struct far_room *
         err = len > 0 && len <= got ? decode_bytes(room->bytes, len, &record) : ERR_DAMAGED;
     if (err)
         return err;
+    memcpy(room->retry_us, record.retry_us, record.event.retry_count * sizeof(room->retry_us[0]));
     *out_event = event_at(&record, where);
+    out_event->retry_us = room->retry_us; /* the record ends with this call */
     store->cold_reads++;
     return OK;
 }

@@ -351,6 +351,7 @@ struct far_fetch {
 enum { FAR_ROOM_BYTES = 4096 };
 
 struct far_room {
+    int64_t retry_us[RETRY_STEPS_MAX];
     _Alignas(8) char bytes[FAR_ROOM_BYTES];
 };
 

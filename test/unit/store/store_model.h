@@ -336,6 +336,20 @@ static inline void model_far_fetched(struct far_fetch *fetch)
     *(bool *)fetch->owner = true;
 }
 
+/* What the page cache has of a far job is read at once, into the caller's room alone. */
+static inline void model_read_cached(struct model *model, const struct model_job *job)
+{
+    struct far_room room;
+    struct event event;
+    if (store_far_cached(model->store, job->stored.where, &room, &event))
+        return;
+    const char *begin = (const char *)&room, *end = begin + sizeof(room);
+    assert_int_equal(event.job.seq, job->seq);
+    assert_true(event.body.at >= begin && event.body.at + event.body.len <= end);
+    const char *retry = (const char *)event.retry_us;
+    assert_true(retry >= begin && retry + event.retry_count * sizeof(int64_t) <= end);
+}
+
 /* Reads a far job's record, waiting for the disk if need be. False: the disk has failed. */
 static inline bool model_fetch_far(struct model *model, struct model_job *job)
 {
@@ -352,6 +366,7 @@ static inline bool model_fetch_far(struct model *model, struct model_job *job)
     bool good = fetch.err == OK;
     if (good) {
         assert_int_equal(fetch.event.job.seq, job->seq);
+        model_read_cached(model, job);
         if (job->far) /* else it has been loaded meanwhile */
             model_learn(job, &fetch.event);
     }
