@@ -4,10 +4,10 @@
 $(BUILD)/test/sink/address_rule_test $(BUILD)/test/sink/webhook_answer_test: LIBS += -lcurl
 
 # Drives the webhook sink without a server, for test/black/push.
-$(BUILD)/push/driver: $(BUILD)/test/push/driver.o $(ALL_LIB)
+$(BUILD)/webhook_drive: $(BUILD)/test/harness/webhook_drive.o $(ALL_LIB)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -ljansson
-unit black: $(BUILD)/push/driver
+unit black: $(BUILD)/webhook_drive
 
 .PHONY: bench-push bench-push-fairness
 $(BUILD)/bench/push_floor: LIBS += -lcurl

@@ -1,4 +1,4 @@
-"""The webhook sink without a server: build/push/driver, a delivery a line."""
+"""The webhook sink without a server: build/webhook_drive, a delivery a line."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import subprocess
 import threading
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-DRIVER = os.environ.get("PUSH_DRIVER", os.path.join(ROOT, "build", "push", "driver"))
+DRIVER = os.environ.get("PUSH_DRIVER", os.path.join(ROOT, "build", "webhook_drive"))
 LOOPBACK = "127.0.0.1"
 
 

@@ -17,6 +17,7 @@ struct embedded;
 struct embedded_options {
     struct core_limits limits;
     struct store_options store; /* .disk NULL: keep nothing on disk, bodies stay in memory */
+    const char *directory;      /* of the store, for people who ask; NULL: not told. Borrowed */
     enum durability durability; /* of changes that do not say; never DEFAULT */
     uint64_t hash_key;
     /*

@@ -371,6 +371,9 @@ static void engine_describe(const struct engine *engine, struct metric_sink *sin
 {
     const struct embedded *embedded = (const struct embedded *)engine;
     embedded_describe(embedded->core, embedded->store, sink);
+    if (sink->fact && embedded->store && embedded->directory)
+        sink->fact(sink, &(struct fact){
+                             .name = "data_dir", .type = FACT_TEXT, .text = embedded->directory});
     journal_feed_describe((const struct embedded *)engine, sink);
 }
 
@@ -436,6 +439,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->durability = options->durability;
     embedded->asked = options->durability;
     embedded->loop = options->loop;
+    embedded->directory = options->directory;
     bodies_init(&embedded->bodies);
     reschedulings_init(&embedded->reschedulings);
     far_commands_init(&embedded->far_commands);

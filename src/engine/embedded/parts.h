@@ -124,6 +124,7 @@ struct embedded {
     struct store *store;
     struct budget *budget; /* see engine_verbs::use_budget */
     struct budget unlimited;
+    const char *directory; /* NULL: not told */
     enum durability durability;
     enum durability asked; /* by the command being applied; between commands the server's own */
     const struct cmd_topic *stats; /* the CMD_TOPICS with `stats` that is being applied; or NULL */

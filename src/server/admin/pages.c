@@ -198,24 +198,19 @@ static void add_fact(struct metric_sink *sink, const struct fact *fact)
         buf_add_str(out, fact->value ? "true" : "false");
         break;
     case FACT_TEXT:
+        if (!bytes_is_utf8(bytes_str(fact->text))) /* JSON has no other text */
+            break;
         add_name(out, fact->name);
-        buf_addf(out, "\"%s\"", fact->text);
+        json_add_text(out, bytes_str(fact->text), JSON_STYLE_PLAIN);
         break;
     }
 }
 
 static void add_store(const struct server *server, struct buf *out)
 {
-    const struct config *config = server->options.config;
     struct text_sink sink = {.sink.fact = add_fact, .out = out};
     buf_add_str(out, ",\"store\":{");
     server->engine->verbs->describe(server->engine, &sink.sink);
-    struct bytes data_dir = bytes_str(config->data_dir);
-    if (config->engine == ENGINE_EMBEDDED &&
-        bytes_is_utf8(data_dir)) { /* where `later backup` finds it */
-        buf_add_str(out, ",\"data_dir\":");
-        json_add_text(out, data_dir, JSON_STYLE_PLAIN);
-    }
     buf_add_char(out, '}');
 }
 
