@@ -60,6 +60,7 @@ $(STAMPS)/text.ok: $(C_FILES) $(TEXTS) $(LINT_TOOLS) $(filter-out ./,$(sort $(di
 	@mkdir -p $(@D)
 	@$(PYTHON) tools/lint-includes $(C_FILES)
 	@$(PYTHON) tools/lint-length $(C_FILES)
+	@$(PYTHON) tools/lint-checks $(C_FILES)
 	@$(PYTHON) tools/lint-banned $(C_FILES) $(TEXTS)
 	@$(PYTHON) tools/lint-references $(C_FILES) $(filter %.md,$(TEXTS))
 	@touch $@

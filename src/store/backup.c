@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/mem.h"
 #include "store/directory.h"
 #include "store/history_format.h"
@@ -84,6 +85,7 @@ static enum err hold(struct capture *capture, const char *name)
     struct backup_file held = {.size_bytes = 0};
     bool good = false;
     held.is_slice = never_changes(name);
+    CHECK(strlen(name) < sizeof(held.name));
     (void)memcpy(held.name, name, strlen(name) + 1); /* a name of the disk's fits */
     enum err err = capture->disk->verbs->open(capture->disk, name, false, &held.file);
     if (err == ERR_NOT_FOUND) {
@@ -156,6 +158,7 @@ static void drop_dead(struct backup *backup)
     backup->count = backup->segments = kept;
     while (backup->segments && backup->files[backup->segments - 1].is_slice)
         backup->segments--;
+    CHECK(backup->segments <= backup->count);
     for (size_t i = 0; i < kept; i++) {
         backup->files[i].sealed = i + 1 != backup->segments;
         backup->files[i].used_bytes = backup->files[i].size_bytes;
@@ -190,6 +193,7 @@ static enum err find_end(struct backup *backup, struct store_error *error)
     }
     backup->batch = walker.expected - 1;
     tail->used_bytes = walker.offset;
+    CHECK(walker.offset >= BLOCK && walker.offset % BLOCK == 0);
     enum err err = walker.kind == PLACE_UNREAD ? walker.err : OK;
     if (!err && walker.expected <= last) {
         /* Damage before more batches is not cut off: it is for verify and salvage to tell of. */
@@ -221,6 +225,7 @@ static enum err hold_new_slices(struct capture *capture)
     struct backup *backup = capture->backup;
     if (err || capture->new_slices > 0)
         return err;
+    CHECK(backup->count >= count);
     for (; backup->count > count; backup->count--) /* segments: behind the end */
         backup->disk->verbs->close(backup->disk, backup->files[backup->count - 1].file);
     return OK;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "base/mem.h"
 #include "store/slice_format.h"
 
@@ -67,6 +68,7 @@ enum err directory_slots(const char *slots, struct directory *directory,
     int newest = verdict[0] == FORMAT_GOOD ? 0 : 1;
     if (verdict[0] == FORMAT_GOOD && verdict[1] == FORMAT_GOOD)
         newest = slot[1].generation > slot[0].generation ? 1 : 0;
+    CHECK(verdict[newest] == FORMAT_GOOD);
     directory->manifest = slot[newest];
     directory->manifest_there = true;
     int unknown = manifest_unknown_feature(&directory->manifest);
@@ -197,6 +199,7 @@ void directory_sort(struct directory *directory)
     while (directory->used < directory->count &&
            directory->found[directory->used].verdict == FORMAT_GOOD)
         directory->used++;
+    CHECK(directory->used <= directory->count);
 }
 
 enum err directory_read(struct disk *disk, struct directory *out_directory,

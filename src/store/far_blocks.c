@@ -15,6 +15,7 @@ static bool is_behind(const struct block_place *a, const struct block_place *b)
 static struct block_place place_of(const struct far_blocks *blocks, const struct slice *slice,
                                    uint32_t block)
 {
+    CHECK(block < slice->head.blocks);
     bool last = block + 1 == slice->head.blocks;
     int64_t end_us = last ? slice->head.due_last_us : slice->fences[block + 1].due_us;
     if (blocks->backwards)
@@ -100,6 +101,7 @@ static void keep(struct far_blocks *blocks, const struct block_place *place)
     }
     memmove(&blocks->kept[low + 1], &blocks->kept[low],
             (blocks->kept_count - low) * sizeof(*blocks->kept));
+    CHECK(low <= blocks->kept_count && blocks->kept_count < FAR_BLOCKS_KEPT_MAX);
     blocks->kept[low] = *place;
     blocks->kept_count++;
 }
@@ -201,6 +203,7 @@ enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded,
         blocks->last = place;
         *out_slice = slice_with(blocks, place.number);
         *out_block = block_of(blocks, &place);
+        CHECK(*out_slice && *out_block < (*out_slice)->head.blocks);
         return BLOCKS_NEXT;
     }
     return BLOCKS_LATER;

@@ -100,7 +100,9 @@ static struct found_job keep(const struct record *record, bool with_bodies)
 
 static void drop_last(struct far_page_read *read)
 {
+    CHECK(read->count > 0);
     struct found_job *last = &read->found[--read->count];
+    CHECK(read->found_bytes >= last->bytes);
     read->found_bytes -= last->bytes;
     read->left_out = true;
     mem_free(last->event);
@@ -126,6 +128,7 @@ static void offer(struct far_page_read *read, const struct record *record)
         drop_last(read);
         read->max = read->count;
     }
+    CHECK(read->count > 0 && read->count <= read->max);
 }
 
 /* Jobs of the block that are far still. */
@@ -162,6 +165,7 @@ static void read_free(struct far_page_read *read)
 
 static void end(struct far_page_read *read, enum err err, bool more)
 {
+    CHECK(read->page && !read->reading && !read->events);
     struct far_page *page = read->page;
     read->events = mem_alloc((read->count + 1) * sizeof(struct event));
     for (uint32_t i = 0; i < read->count; i++)
@@ -230,6 +234,7 @@ static void read_ended(struct disk_op *op)
     struct far_page_read *read = op->owner;
     struct store *store = read->store;
     segments_read_end(store->segments, read->slice->segment, op);
+    CHECK(read->reading && store->far_pages->reading > 0);
     store->far_pages->reading--;
     read->reading = false;
     if (read->page && !op->err)
@@ -246,6 +251,7 @@ static void read_ended(struct disk_op *op)
 
 static void start(struct far_page_read *read, struct slice *slice, uint32_t block)
 {
+    CHECK(!read->reading && block < slice->head.blocks);
     uint64_t offset = (uint64_t)slice->fences[block].offset * BLOCK;
     size_t len = (size_t)(slice_block_end(slice, block) - offset);
     if (len > read->cap) {
@@ -291,6 +297,7 @@ static void go_on(struct far_page_read *read)
 
 void store_far_page(struct store *store, struct far_page *page)
 {
+    CHECK(page->max > 0 && page->done);
     struct far_page_read *read = mem_zalloc(sizeof(*read) + page->topic.len);
     char *name = (char *)(read + 1);
     memcpy(name, page->topic.at, page->topic.len);

@@ -106,6 +106,7 @@ int manifest_unknown_feature(const struct manifest *manifest)
 
 void segment_head_encode(const struct segment_head *head, void *block)
 {
+    CHECK(head->batch_first > 0 && head->size_bytes >= 2 * BLOCK);
     char *at = block;
     memset(at, 0, BLOCK);
     put_u64(at + 0, SEGMENT_MAGIC);
@@ -149,6 +150,7 @@ size_t batch_head_encode(const struct batch_head *head, void *batch)
 {
     char *at = batch;
     size_t used = BATCH_HEAD + head->payload_bytes;
+    CHECK(head->number > 0 && head->durable < head->number);
     size_t whole = batch_bytes(head->payload_bytes);
     put_u32(at + 8, BATCH_MAGIC);
     put_u32(at + 12, FORMAT_VERSION);
@@ -166,6 +168,7 @@ size_t batch_head_encode(const struct batch_head *head, void *batch)
 
 void batch_sign(void *batch, size_t len)
 {
+    CHECK(len >= BLOCK && len % BLOCK == 0);
     char *at = batch;
     put_u64(at, hash_of(at + 8, len - 8));
 }

@@ -94,6 +94,7 @@ static struct history_file *current(const struct history_search *search)
 
 static void leave_file(struct history_search *search)
 {
+    CHECK(search->files.len > 0 && current(search)->users > 0);
     current(search)->users--;
     search->files.len -= sizeof(struct history_file *);
 }
@@ -165,6 +166,7 @@ static void read_ended(struct disk_op *op)
     struct history_search *search = op->owner;
     if (op->file)
         search->history->store->disk->verbs->close(search->history->store->disk, op->file);
+    CHECK(search->reading && search->history->reading > 0);
     search->reading = false;
     search->history->reading--;
 }
@@ -177,6 +179,7 @@ static void submit(struct history_search *search)
         search->first++; /* the newest are at the end */
         search->cut = true;
     }
+    CHECK(!search->reading && search->first <= search->last && search->last < file->head.blocks);
     uint64_t offset = file->fences[search->first].offset;
     search->bytes = mem_realloc(search->bytes, (size_t)(end - offset));
     search->op = (struct disk_op){

@@ -106,6 +106,7 @@ static void begin(struct history_merge *merge, unsigned count, uint64_t bytes)
         merge->inputs[i] = (struct merge_input){.file = file};
         merge->inputs[i].bytes = mem_alloc(HISTORY_BLOCK_BYTES);
     }
+    CHECK(count >= INPUTS_MIN && count <= INPUTS_MAX && link == &history->files);
     merge->count = count;
     merge->image.head = (struct history_head){
         .id = history->store->id,
@@ -141,6 +142,7 @@ static void read_ended(struct disk_op *op)
 {
     struct history_merge *merge = op->owner;
     struct merge_input *input = merge->reading;
+    CHECK(input && input->file->users > 0);
     struct disk *disk = merge->history->store->disk;
     if (op->file)
         disk->verbs->close(disk, op->file);
@@ -157,6 +159,7 @@ static void read_ended(struct disk_op *op)
 
 static void read_block(struct history_merge *merge, struct merge_input *input)
 {
+    CHECK(!merge->reading && input->block < input->file->head.blocks);
     uint64_t offset = offset_of(input->file, input->block);
     merge->reading = input;
     merge->op = (struct disk_op){

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "base/mem.h"
 
 enum { CHUNK_BYTES = 64 * 1024, BUCKET_BITS = 12 };
@@ -22,6 +23,7 @@ static void *take(struct history_table *table, size_t len)
         buf_add(&table->chunks, &chunk, sizeof(chunk));
         table->chunk_used = 0;
     }
+    CHECK(table->chunk_used + len <= table->chunk_size);
     memcpy(&chunk, table->chunks.at + table->chunks.len - sizeof(chunk), sizeof(chunk));
     table->chunk_used += len;
     table->bytes += len;
@@ -31,6 +33,7 @@ static void *take(struct history_table *table, size_t len)
 void history_table_add(struct history_table *table, uint64_t key, struct bytes entry,
                        uint64_t batch)
 {
+    CHECK(entry.len > 0 && entry.len <= UINT32_MAX && table->count < UINT32_MAX);
     struct history_node *node = take(table, sizeof(*node) + entry.len);
     if (!table->buckets)
         table->buckets = mem_zalloc(HISTORY_BUCKETS * sizeof(struct history_node *));
@@ -59,6 +62,7 @@ static int by_key(const void *left, const void *right)
 
 void history_table_sorted(const struct history_table *table, uint32_t bucket, struct buf *out)
 {
+    CHECK(bucket < HISTORY_BUCKETS);
     out->len = 0;
     if (!table->buckets)
         return;

@@ -33,6 +33,7 @@ static bool commit_here(struct log *log, const struct batch *batch)
     bool busy = log->latency_first && batch->record_count > LATENCY_RECORDS;
     if (busy || bytes > log->inline_left || log->last_took_us >= log->options->inline_us)
         return false;
+    CHECK(log->inline_left >= bytes);
     log->inline_left -= bytes;
     return true;
 }
@@ -45,6 +46,7 @@ static void sign_batch(struct disk_op *op)
 
 static void submit(struct log *log, enum commit_step step, bool here)
 {
+    CHECK(log->step == COMMIT_IDLE && step != COMMIT_IDLE);
     log->step = step;
     log->commit.lane = LANE_COMMIT;
     log->commit.owner = log;
@@ -81,12 +83,14 @@ static void batch_done(struct log *log)
     struct batch *batch = first_sealed(log);
     list_remove(&batch->link);
     uint64_t bytes = batch_bytes(batch->payload_bytes);
+    CHECK(batch->number > log->written && log->sealed_bytes >= bytes);
     log->sealed_bytes -= bytes;
     log->batches++;
     log->bytes_written += bytes;
     log->written = batch->number;
     log->written_segment = batch->segment;
     if (!log->options->buffered) {
+        CHECK(batch->durable <= log->synced);
         log->synced = batch->number;
         log->proven = batch->durable;
         log->seq_mark = batch->seq_mark;
@@ -105,6 +109,7 @@ static void batch_done(struct log *log)
 
 static void sync_done(struct log *log)
 {
+    CHECK(log->sync_number >= log->synced && log->sync_number <= log->written);
     log->synced = log->sync_number;
     if (log->sync_wanted <= log->synced)
         log->sync_wanted = log->sync_wanted_last;
@@ -152,6 +157,7 @@ static bool commit_file(struct log *log, struct segment *segment, struct disk_fi
 
 static void start_sync(struct log *log)
 {
+    CHECK(log->written_segment && log->written > log->synced);
     log->sync_number = log->written;
     log->sync_mark = log->written_mark;
     log->commit =
@@ -164,6 +170,7 @@ static void start_header(struct log *log, struct segment *segment)
     struct disk_file *file;
     if (!commit_file(log, segment, &file))
         return;
+    CHECK(segment->state == SEGMENT_READY && segment->batch_first > 0);
     struct segment_head head = {
         .version = FORMAT_VERSION,
         .id = log->store->id,
@@ -190,6 +197,8 @@ static void start_batch(struct log *log, struct batch *batch)
     if (!manifest_says(log->store->manifest, batch->features) ||
         !commit_file(log, batch->segment, &file))
         return;
+    CHECK(batch->number > log->written && batch->segment->state == SEGMENT_HEADED);
+    CHECK(batch->offset % BLOCK == 0 && batch->offset >= BLOCK);
     batch->durable = log->synced;
     batch->seq_mark = log->seq_next + SEQ_AHEAD;
     log->clock_us = log->store->now_us;

@@ -2,6 +2,7 @@
  * Files that are not of the log: spares, files that a crash left half made, and segments that were
  * cleaned already. They are told from segments whose header has rotted, which are of the log.
  */
+#include "base/check.h"
 #include "base/mem.h"
 #include "store/recover_parts.h"
 
@@ -101,6 +102,7 @@ enum err recover_unused(struct recovery *recovery)
 {
     struct directory *directory = &recovery->directory;
     enum err err = OK;
+    CHECK(directory->used <= directory->count);
     for (size_t i = directory->used; i < directory->count && !err; i++)
         err = take_unused(recovery, &directory->found[i]);
     return err;
@@ -141,6 +143,7 @@ static enum err set_aside_now(struct store *store, uint32_t number)
 
 enum err recover_leftovers(struct recovery *recovery)
 {
+    CHECK(recovery->leftovers <= recovery->directory.used);
     enum err err = OK;
     for (size_t i = 0; i < recovery->leftovers && !err; i++) {
         bool whole = true;

@@ -2,11 +2,13 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "base/mem.h"
 
 void scan_init(struct scan *scan, struct disk *disk, struct disk_file *file, uint64_t size_bytes,
                size_t window_bytes)
 {
+    CHECK(window_bytes > 0 && window_bytes % BLOCK == 0);
     *scan = (struct scan){.disk = disk, .file = file, .size_bytes = size_bytes};
     uint64_t whole = (size_bytes + BLOCK - 1) / BLOCK * BLOCK;
     scan->cap = whole && whole < window_bytes ? (size_t)whole : window_bytes;
@@ -33,6 +35,7 @@ static void grow(struct scan *scan, size_t len)
 
 void scan_brought(struct scan *scan, size_t len)
 {
+    CHECK(len <= scan->wanted && scan->wanted <= scan->cap);
     scan->len = len;
     scan->asked = scan->wanted;
 }
@@ -68,6 +71,7 @@ enum err scan_bytes(struct scan *scan, uint64_t offset, size_t len, const char *
         scan_brought(scan, got);
     }
     size_t skipped = (size_t)(offset - scan->start);
+    CHECK(skipped + len <= scan->cap);
     size_t have = scan->len > skipped ? scan->len - skipped : 0;
     *out_at = scan->window + skipped;
     *out_len = have < len ? have : len;
@@ -89,6 +93,7 @@ enum err scan_batch(struct scan *scan, uint64_t offset, enum format_verdict *out
         verdict = FORMAT_BAD;
     if (verdict == FORMAT_GOOD) {
         size_t whole = batch_bytes(head.payload_bytes);
+        CHECK(whole <= room);
         err = scan_bytes(scan, offset, whole, &at, &len);
         if (err)
             return err;

@@ -19,6 +19,7 @@ void segments_close_file(struct segments *segments, struct segment *segment)
     if (!segment->file || segment->close_after_reads)
         return;
     segments->disk->verbs->close(segments->disk, segment->file);
+    CHECK(segments->files_open > 0);
     segment->file = NULL;
     segments->files_open--;
     list_remove(&segment->open_link);
@@ -55,6 +56,7 @@ void segments_opened(struct segments *segments, struct segment *segment, struct 
 {
     if (segments->files_open >= segments->options->files_max)
         close_idlest(segments);
+    CHECK(!segment->file && file);
     segment->file = file;
     segments->files_open++;
     list_add_tail(&segments->open_files, &segment->open_link);
@@ -92,6 +94,7 @@ void segments_unpin(struct segment *segment)
 
 void segments_read(struct segments *segments, struct segment *segment, struct disk_op *op)
 {
+    CHECK(op->into && op->len > 0 && op->done);
     segment->pins++;
     segment->reading++;
     op->verb = DISK_READ;

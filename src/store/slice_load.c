@@ -60,6 +60,7 @@ static void note_unread(struct slice *slice, uint32_t block, int64_t retry_at_us
         slice->unread_next = block + 1;
         slice->retry_at_us = retry_at_us;
     }
+    CHECK(block < slice->head.blocks && slice->unread_count <= slice->head.blocks);
     if (!slice->unread)
         slice->unread = mem_zalloc((slice->head.blocks / 64 + 1) * sizeof(*slice->unread));
     slice->unread_count += !again;
@@ -70,6 +71,7 @@ static void note_read(struct slice *slice, uint32_t block)
 {
     if (!slice_is_unread(slice, block))
         return;
+    CHECK(slice->unread_count > 0);
     slice->unread[block / 64] &= ~(UINT64_C(1) << block % 64);
     slice->unread_count--;
 }
@@ -198,6 +200,7 @@ static struct slice *leave(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
     struct slice *slice = load->slice;
+    CHECK(slice && !load->reading && load->block < slice->head.blocks);
     load->slice = NULL;
     load->there = load->damaged = false;
     load->tries = 0;
@@ -211,6 +214,7 @@ static struct slice *leave(struct slices *slices)
 static void advance_sparse(struct slices *slices, struct slice *slice)
 {
     struct slice_load *load = &slices->load;
+    CHECK(load->sparse == slice && load->sparse_block < slice->head.blocks);
     load->sparse_block++;
     if (load->sparse_block > slice->loaded)
         slice->loaded = load->sparse_block;
@@ -313,6 +317,7 @@ static void start_read(struct slices *slices)
     uint64_t offset = (uint64_t)load->slice->fences[load->block].offset * BLOCK;
     size_t len = (size_t)(slice_block_end(load->slice, load->block) - offset);
     bool again = load->tries > 0 || slice_is_unread(load->slice, load->block);
+    CHECK(!load->reading && len > 0 && len % BLOCK == 0);
     if (len > load->cap) {
         mem_free(load->bytes);
         load->cap = len > LOAD_BYTES ? len : LOAD_BYTES;

@@ -28,6 +28,7 @@ static uint32_t home(const struct slice_moves *moves, uint32_t unit)
 /* The unit's slot, or the empty one where it would be. */
 static uint32_t place(const struct slice_moves *moves, uint32_t unit)
 {
+    CHECK(moves->count <= moves->mask); /* an empty slot ends the search */
     uint32_t at = home(moves, unit);
     while (moves->slots[at] && unit_of(moves->slots[at]) != unit)
         at = (at + 1) & moves->mask;
@@ -44,6 +45,7 @@ static void grow(struct slice_moves *moves)
         if (moves->slots[at])
             larger.slots[place(&larger, unit_of(moves->slots[at]))] = moves->slots[at];
     }
+    CHECK(larger.mask > moves->mask || !moves->slots);
     mem_free(moves->slots);
     *moves = larger;
 }

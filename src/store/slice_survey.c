@@ -1,5 +1,6 @@
 #include "store/slice_survey.h"
 
+#include "base/check.h"
 #include "base/codec.h"
 #include "base/hash.h"
 #include "base/mem.h"
@@ -34,6 +35,7 @@ static struct slice_fate *get_fate(struct slice_fates *fates, uint32_t number)
         return &fates->at[at];
     fates->at = mem_realloc(fates->at, (fates->count + 1) * sizeof(*fates->at));
     memmove(fates->at + at + 1, fates->at + at, (fates->count - at) * sizeof(*fates->at));
+    CHECK(at <= fates->count);
     fates->count++;
     fates->at[at] = (struct slice_fate){.number = number};
     return &fates->at[at];
@@ -61,6 +63,7 @@ static void set_dead(struct slice_fate *fate, uint32_t unit)
         memset(fate->dead + fate->dead_words, 0, (words - fate->dead_words) * sizeof(*fate->dead));
         fate->dead_words = words;
     }
+    CHECK(unit / 64 < fate->dead_words);
     fate->dead[unit / 64] |= UINT64_C(1) << unit % 64;
 }
 

@@ -1,5 +1,7 @@
 #include "store/walker.h"
 
+#include "base/check.h"
+
 enum { WINDOW_BYTES = 1024 * 1024 };
 
 enum err walker_open(struct walker *walker, struct disk *disk, uint32_t number, uint64_t size_bytes,
@@ -31,6 +33,7 @@ void walker_close(struct walker *walker)
 
 void walker_go(struct walker *walker, uint64_t offset, uint64_t expected)
 {
+    CHECK(offset % BLOCK == 0);
     walker->offset = offset;
     walker->expected = expected;
 }
@@ -70,12 +73,16 @@ enum place_kind walker_look(struct walker *walker)
         scan_forget(scan);
         walker->kind = look(walker);
     }
+    CHECK(walker->bytes > 0 && walker->bytes % BLOCK == 0);
+    CHECK(walker->kind == PLACE_END || walker->offset + walker->bytes <= scan->size_bytes ||
+          walker->bytes == BLOCK); /* a batch is whole in the file */
     scan->narrow = narrow;
     return walker->kind;
 }
 
 void walker_pass(struct walker *walker)
 {
+    CHECK(walker->kind != PLACE_END);
     walker->expected += walker->kind == PLACE_BATCH;
     walker->offset += walker->bytes;
 }

@@ -94,6 +94,19 @@ def test_what_is_too_long_is_named(tmp_path, source, says):
     assert not says or says in said
 
 
+@pytest.mark.parametrize("folder, checks, enough", [
+    ("src/store", 15, True),
+    ("src/store", 14, False),
+    ("src/cli", 0, True),
+])
+def test_a_folder_with_few_checks_is_named(tmp_path, folder, checks, enough):
+    text = "/* CHECK(no) */\n" + "    CHECK(x);\n" * checks + "\n" * (999 - checks)
+    plant(tmp_path / folder / "x.c", text)
+    code, said = lint("lint-checks", "--root", tmp_path, f"{folder}/x.c")
+    assert code == (0 if enough else 1)
+    assert enough or f"{folder}: {checks} CHECKs in 1000 lines" in said
+
+
 @pytest.mark.parametrize("line, banned", [
     ("strcpy(a, b);", "strcpy"),
     ("x = atoi (text);", "atoi"),
