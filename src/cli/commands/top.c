@@ -199,7 +199,7 @@ const struct command command_top = {
     .summary = "Watch a server live: rates, counts, what falls due, lateness",
     .help =
         "  -e, --every D    look so often (1s)\n"
-        "  -o, --once       print one look and end; so it is when output is no terminal\n"
+        "  -o, --once       print one look and end: the default when output is not a terminal\n"
         "\nq or Ctrl-C ends it. \"a second\" counts since the last look; a topic's rates, those\n"
         "of `later topics NAME`, are of the last ten seconds. The busiest of all topics stand\n"
         "first; with more than 20,000 topics they are looked for in several looks. With --json\n"
