@@ -1,5 +1,5 @@
 """A RabbitMQ of the tests' own: Debian's, on ports of its own, in a folder of its own. It takes 10 seconds
-and more to start, so one serves a whole file; queues and exchanges need names of the test's own."""
+and more to start, so one serves all files of a worker; queues and exchanges need names of the test's own."""
 
 import os
 import shutil
@@ -62,6 +62,9 @@ class Rabbit:
                                             stderr=out, start_new_session=True)
         return self
 
+    def runs(self):
+        return self.process is not None and self.process.poll() is None
+
     def wait(self):
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
@@ -113,13 +116,16 @@ class Rabbit:
 # ---- fixtures; import them by these names ----
 
 
+_one = None  # for all files of a worker
+
+
 @pytest.fixture(scope="module", name="rabbit")
-def a_rabbit(tmp_path_factory):
-    rabbit = Rabbit(tmp_path_factory.mktemp("rabbit"))
-    try:
-        yield rabbit.start().wait()
-    finally:
-        rabbit.stop()
+def a_rabbit(tmp_path_factory, request):
+    global _one
+    if _one is None:
+        _one = Rabbit(tmp_path_factory.mktemp("rabbit"))
+        request.config.add_cleanup(_one.stop)
+    return _one if _one.runs() else _one.start().wait()
 
 
 @pytest.fixture(name="channel")

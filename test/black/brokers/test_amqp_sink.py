@@ -89,11 +89,11 @@ def test_what_no_queue_takes_has_failed_though_it_is_confirmed(channel, drive):
 
 
 def test_the_one_that_came_back_is_the_one_that_failed(channel, drive):
-    channel.exchange_declare("mixed", "direct")
+    channel.exchange_declare("mingled", "direct")
     channel.queue_declare("taken")
-    channel.queue_bind("taken", "mixed", "yes")
+    channel.queue_bind("taken", "mingled", "yes")
     for i in range(200):
-        drive.tell(f"send {i} mixed {'yes' if i % 3 else 'no'} body{i}")
+        drive.tell(f"send {i} mingled {'yes' if i % 3 else 'no'} body{i}")
     kinds = dict(drive.expect("done ").split(" ")[1:3] for _ in range(200))
     assert all(kinds[str(i)] == ("delivered" if i % 3 else "failed") for i in range(200))
 
