@@ -13,9 +13,9 @@
  *   the connection is lost                      UNSENT: the same; the broker is away
  *   RabbitMQ closes it for what it was sent     FAILED: else that was sent again without end
  *   nothing by the delivery's time-out          FAILED: the same
- *   the same, and an alarm began meanwhile      UNSENT: RabbitMQ has not read it, or has read it late
- *   not connected, or connection.blocked        UNSENT; not ready until that is over
- *   it does not fit into a message              REFUSED
+ *   the same, and an alarm began meanwhile      UNSENT: RabbitMQ has not read it, or has read it
+ * late not connected, or connection.blocked        UNSENT; not ready until that is over it does not
+ * fit into a message              REFUSED
  */
 #include <amqp.h>
 #include <stdio.h>

@@ -53,8 +53,8 @@ struct kafka {
     bool ready, suspect; /* suspect: some connection failed; look whether another is there */
     int64_t look_at_us;  /* AWAY: not before this */
     int64_t rest_ms;     /* after the next failure of a producer */
-    struct list pushes; // push::place
-    size_t bytes;       /* of all pushes */
+    struct list pushes;  // push::place
+    size_t bytes;        /* of all pushes */
     struct topic {
         rd_kafka_topic_t *handle;
         char name[NAME_BYTES];
@@ -300,6 +300,9 @@ static void tell(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_er
         (void)snprintf(reason, sizeof(reason),
                        "Kafka has no topic %.64s: kafka-topics.sh --create --topic %.64s makes it",
                        topic, topic);
+    } else if (err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION) {
+        (void)snprintf(reason, sizeof(reason), "Kafka's topic %.64s has no partition %d", topic,
+                       (int)delivery->target->kafka.partition);
     } else if (err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT || err == RD_KAFKA_RESP_ERR__TIMED_OUT) {
         kind = kafka->ready && !kafka->suspect ? OUTCOME_FAILED : OUTCOME_UNSENT;
         unhealthy = kind == OUTCOME_FAILED;
@@ -452,10 +455,13 @@ static rd_kafka_headers_t *headers_of(const struct delivery *delivery)
 static rd_kafka_error_t *hand_over(struct kafka *kafka, rd_kafka_topic_t *topic,
                                    const struct delivery *delivery, struct push *push)
 {
+    const struct target_kafka *kind = &delivery->target->kafka;
     rd_kafka_headers_t *headers = headers_of(delivery);
     struct bytes body = delivery->body, key = delivery->key;
     rd_kafka_vu_t words[] = {
         {.vtype = RD_KAFKA_VTYPE_RKT, .u.rkt = topic},
+        {.vtype = RD_KAFKA_VTYPE_PARTITION,
+         .u.i32 = kind->has_partition ? kind->partition : RD_KAFKA_PARTITION_UA},
         {.vtype = RD_KAFKA_VTYPE_MSGFLAGS, .u.i = RD_KAFKA_MSG_F_COPY},
         {.vtype = RD_KAFKA_VTYPE_VALUE,
          .u.mem = {.ptr = (void *)(uintptr_t)(body.len ? body.at : ""), .size = body.len}},

@@ -179,6 +179,37 @@ static void a_job_arrives_with_its_key_and_headers(void **state)
     rd_kafka_destroy(consumer);
 }
 
+static void the_targets_partition_goes_before_the_key(void **state)
+{
+    struct target here = target;
+    struct sent sent[3];
+    (void)state;
+    here.kafka.has_partition = true;
+    for (int i = 0; i < 3; i++) {
+        prepare(&sent[i]);
+        sent[i].delivery.target = &here;
+        here.kafka.partition = i;
+        sink->verbs->send(sink, &sent[i].delivery);
+        expect(&sent[i], OUTCOME_DELIVERED, "");
+    }
+    rd_kafka_t *consumer = consumer_of("orders");
+    unsigned seen = 0;
+    for (int i = 0; i < 3; i++) {
+        rd_kafka_message_t *message = read_one(consumer);
+        assert_memory_equal(message->key, "customer 9", 10);
+        seen |= 1U << message->partition;
+        rd_kafka_message_destroy(message);
+    }
+    assert_int_equal(seen, 7);
+    (void)rd_kafka_consumer_close(consumer);
+    rd_kafka_destroy(consumer);
+    here.kafka.partition = 77;
+    prepare(&sent[0]);
+    sent[0].delivery.target = &here;
+    sink->verbs->send(sink, &sent[0].delivery);
+    expect(&sent[0], OUTCOME_FAILED, "Kafka's topic orders has no partition 77");
+}
+
 static void many_jobs_are_each_told_once(void **state)
 {
     static struct sent sent[MANY];
@@ -366,6 +397,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         LIVE(a_job_arrives_with_its_key_and_headers),
+        LIVE(the_targets_partition_goes_before_the_key),
         LIVE(many_jobs_are_each_told_once),
         LIVE(what_can_be_sent_again_is),
         LIVE(a_message_that_is_too_large_is_refused_for_good),
