@@ -26,18 +26,22 @@ NEEDED = pytest.mark.skipif(not os.path.exists(SERVER) or not os.path.exists(PLU
 class Rabbit:
     def __init__(self, folder, conf=()):
         self.folder = folder
-        self.port, self.dist, self.epmd = free_port(), free_port(), free_port()
+        self.port, self.dist, self.epmd, self.admin = free_port(), free_port(), free_port(), free_port()
         folder.mkdir(parents=True, exist_ok=True)
         self.process = self.names = None
         (folder / "enabled_plugins").write_text("[].\n")
         (folder / "rabbit.conf").write_text("\n".join([
             f"listeners.tcp.1 = 127.0.0.1:{self.port}", "log.console = false",
             "disk_free_limit.absolute = 1MB", "vm_memory_high_watermark.absolute = 4GB", *conf]) + "\n")
+        # Of a plugin that is not enabled rabbit.conf must not speak.
+        (folder / "advanced.config").write_text(
+            f'[{{rabbitmq_management, [{{tcp_config, [{{port, {self.admin}}}, {{ip, "127.0.0.1"}}]}}]}}].\n')
         self.env = {
             **os.environ, "HOME": str(folder), "RABBITMQ_NODENAME": f"t{self.port}@localhost",
             "RABBITMQ_DIST_PORT": str(self.dist), "ERL_EPMD_PORT": str(self.epmd),
             "ERL_EPMD_ADDRESS": "127.0.0.1", "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
             "RABBITMQ_LOG_BASE": str(folder / "log"), "RABBITMQ_CONFIG_FILE": str(folder / "rabbit.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
             "RABBITMQ_PID_FILE": str(folder / "pid"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
