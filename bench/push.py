@@ -153,7 +153,9 @@ def consume(laterd, topic, count):
 
 
 def verdict(name, value, bar, good):
+    """Says whether the bar is met; returns that, too."""
     print(f"{name:<52}{value:>12}   bar {bar:<18}{'met' if good else 'MISSED'}")
+    return good
 
 
 def main():
@@ -181,13 +183,15 @@ def main():
     rate, cpu = (statistics.median(column) for column in zip(*pushes))
     floor_rate, floor_cpu = (statistics.median(column) for column in zip(*floors))
     print(f"floor: {floor_rate:.0f} posts/s, {floor_cpu:.1f} µs of CPU each, {IN_FLIGHT} in flight")
-    verdict("webhooks/s", f"{rate:.0f}", "0.7 of the floor", rate >= 0.7 * floor_rate)
-    verdict("CPU per webhook, µs", f"{cpu:.1f}", "1.5 of the floor", cpu <= 1.5 * floor_cpu)
-    verdict("due to first byte at 1,000/s, p50, ms", f"{due['p50_us'] / 1000:.2f}",
-            f"{parked / 1000:.2f} + 1", due["p50_us"] <= parked + 1000)
-    verdict("due to first byte at 1,000/s, p99, ms", f"{due['p99_us'] / 1000:.2f}", "10",
-            due["p99_us"] <= 10000)
+    good = [
+        verdict("webhooks/s", f"{rate:.0f}", "0.7 of the floor", rate >= 0.7 * floor_rate),
+        verdict("CPU per webhook, µs", f"{cpu:.1f}", "1.5 of the floor", cpu <= 1.5 * floor_cpu),
+        verdict("due to first byte at 1,000/s, p50, ms", f"{due['p50_us'] / 1000:.2f}",
+                f"{parked / 1000:.2f} + 1", due["p50_us"] <= parked + 1000),
+        verdict("due to first byte at 1,000/s, p99, ms", f"{due['p99_us'] / 1000:.2f}", "10",
+                due["p99_us"] <= 10000)]
     print(f"(parked consumer, in Python, p50 {parked / 1000:.2f} ms)")
+    sys.exit(not all(good))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ crash-redis: all ## kill -9 of daemons, of Redis, of masters; a cluster rebuilt;
 
 # PUSH_ROUNDS of laterd; the others have their own numbers. A part without its server: CRASH_PUSH_ARGS.
 PUSH_ROUNDS     ?= 100
-CRASH_PUSH_ARGS ?= --redis 5 --nats 20 --stream 20 --rabbit 3
-crash-push: all ## kill -9 while laterd delivers, of it and of brokers, about 5 minutes; then an oracle
+CRASH_PUSH_ARGS ?= --redis 5 --nats 20 --stream 20 --rabbit 20
+crash-push: all ## kill -9 while laterd delivers, of it and of brokers, about 6 minutes; then an oracle
 	$(PYTHON) test/crash/crash_push.py --laterd $(PUSH_ROUNDS) $(CRASH_PUSH_ARGS)
 
 # JOURNAL_ROUNDS of each: of MySQL and of laterd.

@@ -128,8 +128,8 @@ static void add_member(const json_t *object, const char *key, struct buf *out)
 
 static void add_target(const json_t *target, struct buf *out)
 {
-    static const char *const places[] = {"broker",  "exchange", "routing_key", "topic",
-                                         "subject", "kind",     "key"};
+    static const char *const places[] = {"broker",    "exchange", "routing_key", "topic",
+                                         "partition", "subject",  "kind",        "key"};
     bool http = strcmp(show_string(target, "type"), "http") == 0;
     buf_add_str(out, "target    ");
     show_value(target, "type", out);

@@ -58,6 +58,8 @@ struct target_amqp {
 
 struct target_kafka {
     struct bytes topic; /* {topic} and {key} are filled in */
+    bool has_partition; /* false: the job's key chooses it */
+    int32_t partition;
 };
 
 struct target_nats {

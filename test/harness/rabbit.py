@@ -1,5 +1,5 @@
 """A RabbitMQ of the tests' own: Debian's, on ports of its own, in a folder of its own. It takes 10 seconds
-and more to start, so one serves a whole file; queues and exchanges need names of the test's own."""
+and more to start, so one serves all files of a worker; queues and exchanges need names of the test's own."""
 
 import os
 import shutil
@@ -26,18 +26,22 @@ NEEDED = pytest.mark.skipif(not os.path.exists(SERVER) or not os.path.exists(PLU
 class Rabbit:
     def __init__(self, folder, conf=()):
         self.folder = folder
-        self.port, self.dist, self.epmd = free_port(), free_port(), free_port()
+        self.port, self.dist, self.epmd, self.admin = free_port(), free_port(), free_port(), free_port()
         folder.mkdir(parents=True, exist_ok=True)
         self.process = self.names = None
         (folder / "enabled_plugins").write_text("[].\n")
         (folder / "rabbit.conf").write_text("\n".join([
             f"listeners.tcp.1 = 127.0.0.1:{self.port}", "log.console = false",
             "disk_free_limit.absolute = 1MB", "vm_memory_high_watermark.absolute = 4GB", *conf]) + "\n")
+        # Of a plugin that is not enabled rabbit.conf must not speak.
+        (folder / "advanced.config").write_text(
+            f'[{{rabbitmq_management, [{{tcp_config, [{{port, {self.admin}}}, {{ip, "127.0.0.1"}}]}}]}}].\n')
         self.env = {
             **os.environ, "HOME": str(folder), "RABBITMQ_NODENAME": f"t{self.port}@localhost",
             "RABBITMQ_DIST_PORT": str(self.dist), "ERL_EPMD_PORT": str(self.epmd),
             "ERL_EPMD_ADDRESS": "127.0.0.1", "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
             "RABBITMQ_LOG_BASE": str(folder / "log"), "RABBITMQ_CONFIG_FILE": str(folder / "rabbit.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
             "RABBITMQ_PID_FILE": str(folder / "pid"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
@@ -61,6 +65,9 @@ class Rabbit:
             self.process = subprocess.Popen([SERVER], env=self.env, stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=out, start_new_session=True)
         return self
+
+    def runs(self):
+        return self.process is not None and self.process.poll() is None
 
     def wait(self):
         end = time.monotonic() + START_SECONDS
@@ -113,13 +120,16 @@ class Rabbit:
 # ---- fixtures; import them by these names ----
 
 
+_one = None  # for all files of a worker
+
+
 @pytest.fixture(scope="module", name="rabbit")
-def a_rabbit(tmp_path_factory):
-    rabbit = Rabbit(tmp_path_factory.mktemp("rabbit"))
-    try:
-        yield rabbit.start().wait()
-    finally:
-        rabbit.stop()
+def a_rabbit(tmp_path_factory, request):
+    global _one
+    if _one is None:
+        _one = Rabbit(tmp_path_factory.mktemp("rabbit"))
+        request.config.add_cleanup(_one.stop)
+    return _one if _one.runs() else _one.start().wait()
 
 
 @pytest.fixture(name="channel")

@@ -61,6 +61,16 @@ static bool read_kafka_topic(struct settings_reader *reader)
     return true;
 }
 
+static bool read_partition(struct settings_reader *reader)
+{
+    int64_t number;
+    if (!settings_number(reader, 0, INT32_MAX, &number))
+        return false;
+    of(reader)->kafka.has_partition = true;
+    of(reader)->kafka.partition = (int32_t)number;
+    return true;
+}
+
 static bool read_subject(struct settings_reader *reader)
 {
     struct bytes *subject = &of(reader)->nats.subject;
@@ -103,8 +113,10 @@ static const struct settings_field amqp_fields[] = {TARGET_COMMON_FIELDS,
                                                     {"broker", read_broker},
                                                     {"exchange", read_exchange},
                                                     {"routing_key", read_routing_key}};
-static const struct settings_field kafka_fields[] = {
-    TARGET_COMMON_FIELDS, {"broker", read_broker}, {"topic", read_kafka_topic}};
+static const struct settings_field kafka_fields[] = {TARGET_COMMON_FIELDS,
+                                                     {"broker", read_broker},
+                                                     {"topic", read_kafka_topic},
+                                                     {"partition", read_partition}};
 static const struct settings_field nats_fields[] = {
     TARGET_COMMON_FIELDS, {"broker", read_broker}, {"subject", read_subject}};
 static const struct settings_field redis_fields[] = {TARGET_COMMON_FIELDS,
@@ -150,6 +162,8 @@ static void write_amqp(const struct target *target, struct buf *out)
 static void write_kafka(const struct target *target, struct buf *out)
 {
     settings_add_text(out, "topic", target->kafka.topic);
+    if (target->kafka.has_partition)
+        settings_add_number(out, "partition", target->kafka.partition);
 }
 
 static void write_nats(const struct target *target, struct buf *out)

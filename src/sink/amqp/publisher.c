@@ -13,8 +13,9 @@
  *   the connection is lost                      UNSENT: the same; the broker is away
  *   RabbitMQ closes it for what it was sent     FAILED: else that was sent again without end
  *   nothing by the delivery's time-out          FAILED: the same
- *   not connected, or connection.blocked        UNSENT; not ready until that is over
- *   it does not fit into a message              REFUSED
+ *   the same, and an alarm began meanwhile      UNSENT: RabbitMQ has not read it, or has read it
+ * late not connected, or connection.blocked        UNSENT; not ready until that is over it does not
+ * fit into a message              REFUSED
  */
 #include <amqp.h>
 #include <stdio.h>
@@ -45,6 +46,7 @@ struct publisher {
     struct rabbit_message message;
     amqp_pool_t pool; /* of one message at a time */
     bool told_ready;
+    int64_t blocked_us; /* when it was seen to be blocked, last; 0: never */
     struct publish_counts counts;
     struct timer watch; /* the loop's: breaks a connection that a call waits in for too long */
 };
@@ -162,15 +164,18 @@ static bool take_frames(struct publisher *publisher)
     return next == RABBIT_NOTHING;
 }
 
+/* What was sent before the end of an alarm has lost its time to the alarm: no attempt counts. */
 static void end_late(struct publisher *publisher)
 {
     struct broker_item *item;
     int64_t now_us = broker_now_us();
     while ((item = broker_late(publisher->thread, now_us))) {
+        bool alarmed = item->begun_us <= publisher->blocked_us;
         rabbit_channel_forget(item);
         atomic_fetch_add(&publisher->counts.uncertain, 1);
-        broker_finish(publisher->thread, item, OUTCOME_FAILED, true,
-                      "RabbitMQ did not confirm it within the time-out");
+        broker_finish(publisher->thread, item, alarmed ? OUTCOME_UNSENT : OUTCOME_FAILED, !alarmed,
+                      alarmed ? "RabbitMQ stopped reading (an alarm) before it confirmed it"
+                              : "RabbitMQ did not confirm it within the time-out");
     }
 }
 
@@ -186,10 +191,12 @@ static bool serve(struct publisher *publisher)
         if (!take_frames(publisher))
             return false;
         set_ready(publisher, !link->blocked);
-        if (link->blocked)
+        if (link->blocked) {
+            publisher->blocked_us = broker_now_us();
             return_waiting(publisher);
-        else if (!publish_some(publisher))
+        } else if (!publish_some(publisher)) {
             return false;
+        }
         if (broker_now_us() - late_us >= SLEEP_MS * 1000) {
             late_us = broker_now_us();
             end_late(publisher);

@@ -52,9 +52,9 @@ struct kafka {
     int event_fd;
     bool ready, suspect; /* suspect: some connection failed; look whether another is there */
     int64_t look_at_us;  /* AWAY: not before this */
-    int64_t rest_ms;
-    struct list pushes; // push::place
-    size_t bytes;       /* of all pushes */
+    int64_t rest_ms;     /* after the next failure of a producer */
+    struct list pushes;  // push::place
+    size_t bytes;        /* of all pushes */
     struct topic {
         rd_kafka_topic_t *handle;
         char name[NAME_BYTES];
@@ -253,7 +253,6 @@ static void look_for_brokers(struct kafka *kafka)
     kafka->suspect = false;
     if (err == RD_KAFKA_RESP_ERR_NO_ERROR && metadata->broker_cnt > 0) {
         kafka->ready = true;
-        kafka->rest_ms = REST_MS;
         broker_set_ready(kafka->thread, true, "");
     } else {
         hosts[0] = '\0';
@@ -269,6 +268,16 @@ static void look_for_brokers(struct kafka *kafka)
 }
 
 /* ---- what became of a message ---- */
+
+/* Is it the producer that Kafka does not take any more, not this message? */
+static bool is_of_the_producer(struct kafka *kafka, rd_kafka_resp_err_t err)
+{
+    char ignored[TEXT_BYTES];
+    return err == RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER ||
+           err == RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID ||
+           err == RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH ||
+           err == RD_KAFKA_RESP_ERR_PRODUCER_FENCED || is_broken(kafka, ignored);
+}
 
 static void tell(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_err_t err,
                  const char *text)
@@ -291,6 +300,9 @@ static void tell(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_er
         (void)snprintf(reason, sizeof(reason),
                        "Kafka has no topic %.64s: kafka-topics.sh --create --topic %.64s makes it",
                        topic, topic);
+    } else if (err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION) {
+        (void)snprintf(reason, sizeof(reason), "Kafka's topic %.64s has no partition %d", topic,
+                       (int)delivery->target->kafka.partition);
     } else if (err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT || err == RD_KAFKA_RESP_ERR__TIMED_OUT) {
         kind = kafka->ready && !kafka->suspect ? OUTCOME_FAILED : OUTCOME_UNSENT;
         unhealthy = kind == OUTCOME_FAILED;
@@ -301,6 +313,9 @@ static void tell(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_er
                err == RD_KAFKA_RESP_ERR__FATAL || err == RD_KAFKA_RESP_ERR__QUEUE_FULL ||
                err == RD_KAFKA_RESP_ERR__TRANSPORT || err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
         kind = OUTCOME_UNSENT;
+    } else if (is_of_the_producer(kafka, err)) {
+        kind = OUTCOME_UNSENT;
+        (void)snprintf(reason, sizeof(reason), "Kafka's producer has to begin again: %s", text);
     }
     broker_finish(kafka->thread, item, kind, unhealthy, reason);
 }
@@ -325,6 +340,8 @@ static void take_report(struct kafka *kafka, const rd_kafka_message_t *message)
     struct broker_item *item = push->item;
     bool persisted =
         !message->err && rd_kafka_message_status(message) == RD_KAFKA_MSG_STATUS_PERSISTED;
+    if (persisted)
+        kafka->rest_ms = REST_MS; /* not before: brokers that answer may still refuse a producer */
     if (item) {
         item->user = NULL;
         if (message->err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
@@ -385,7 +402,7 @@ static void close_producer(struct kafka *kafka)
 static void start_again(struct kafka *kafka, const char *why)
 {
     char reason[OUTCOME_REASON_MAX];
-    (void)snprintf(reason, sizeof(reason), "Kafka's producer had to begin again: %.150s", why);
+    (void)snprintf(reason, sizeof(reason), "Kafka's producer has to begin again: %.150s", why);
     log_event(LOG_WARN, "kafka_restart", "name=%s error=\"%s\"", kafka->options.name, why);
     be_away(kafka, reason);
     broker_finish_all(kafka->thread, OUTCOME_UNSENT, reason);
@@ -438,10 +455,13 @@ static rd_kafka_headers_t *headers_of(const struct delivery *delivery)
 static rd_kafka_error_t *hand_over(struct kafka *kafka, rd_kafka_topic_t *topic,
                                    const struct delivery *delivery, struct push *push)
 {
+    const struct target_kafka *kind = &delivery->target->kafka;
     rd_kafka_headers_t *headers = headers_of(delivery);
     struct bytes body = delivery->body, key = delivery->key;
     rd_kafka_vu_t words[] = {
         {.vtype = RD_KAFKA_VTYPE_RKT, .u.rkt = topic},
+        {.vtype = RD_KAFKA_VTYPE_PARTITION,
+         .u.i32 = kind->has_partition ? kind->partition : RD_KAFKA_PARTITION_UA},
         {.vtype = RD_KAFKA_VTYPE_MSGFLAGS, .u.i = RD_KAFKA_MSG_F_COPY},
         {.vtype = RD_KAFKA_VTYPE_VALUE,
          .u.mem = {.ptr = (void *)(uintptr_t)(body.len ? body.at : ""), .size = body.len}},

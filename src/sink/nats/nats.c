@@ -91,6 +91,15 @@ static void free_nats(struct nats *nats)
     mem_free(nats);
 }
 
+static void describe(void *user, struct metric_sink *metrics)
+{
+    struct nats *nats = user;
+    if (metrics->metric)
+        metric_counter(metrics, "nats_duplicates_total",
+                       "Messages that JetStream had already: it stored them once.",
+                       atomic_load(&nats->duplicates));
+}
+
 static void ended(void *user)
 {
     struct nats *nats = user;
@@ -132,6 +141,7 @@ static enum err nats_open(const struct broker_options *options, struct sink **ou
                                                  .window = options->window,
                                                  .user = nats,
                                                  .run = run,
+                                                 .describe = describe,
                                                  .ended = ended,
                                              });
     if (!sink) {

@@ -9,6 +9,7 @@
 
 #include <nats/nats.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/list.h"
 #include "sink/broker_thread.h"
@@ -32,10 +33,10 @@ struct nats {
     bool ready;
     struct list pushes; // push::place, oldest first
     size_t bytes;
-    uint64_t duplicates;
-    unsigned lost;         /* pushes without an item */
-    pthread_mutex_t mutex; /* of what follows, which libnats' threads write */
-    struct queue answers;  // answer::place
+    atomic_ullong duplicates; /* acknowledged, and the stream had them already */
+    unsigned lost;            /* pushes without an item */
+    pthread_mutex_t mutex;    /* of what follows, which libnats' threads write */
+    struct queue answers;     // answer::place
     bool connected, dropped, closed;
     char why[160];
 };

@@ -127,7 +127,8 @@ static void take_answer(struct nats *nats, struct answer *answer)
 {
     struct push *push = find_push(nats, answer->message);
     struct broker_item *item = push ? push->item : NULL;
-    nats->duplicates += answer->duplicate;
+    if (answer->duplicate)
+        atomic_fetch_add(&nats->duplicates, 1);
     if (item) {
         item->user = NULL;
         if (answer->acknowledged)

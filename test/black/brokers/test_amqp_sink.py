@@ -13,6 +13,7 @@ from process import LATERD
 
 pika = pytest.importorskip("pika")
 from rabbit import NEEDED, PLUGIN, a_channel, a_rabbit  # noqa: E402,F401
+from wire import eventually  # noqa: E402
 
 BUILD = os.path.dirname(LATERD)
 pytestmark = NEEDED
@@ -88,11 +89,11 @@ def test_what_no_queue_takes_has_failed_though_it_is_confirmed(channel, drive):
 
 
 def test_the_one_that_came_back_is_the_one_that_failed(channel, drive):
-    channel.exchange_declare("mixed", "direct")
+    channel.exchange_declare("mingled", "direct")
     channel.queue_declare("taken")
-    channel.queue_bind("taken", "mixed", "yes")
+    channel.queue_bind("taken", "mingled", "yes")
     for i in range(200):
-        drive.tell(f"send {i} mixed {'yes' if i % 3 else 'no'} body{i}")
+        drive.tell(f"send {i} mingled {'yes' if i % 3 else 'no'} body{i}")
     kinds = dict(drive.expect("done ").split(" ")[1:3] for _ in range(200))
     assert all(kinds[str(i)] == ("delivered" if i % 3 else "failed") for i in range(200))
 
@@ -140,8 +141,25 @@ def test_in_memory_alarm_nothing_is_wanted_and_what_was_sent_comes_back(rabbit, 
     assert "it takes no messages now" in drive.expect("ready 0")
     assert drive.send("second", "-", "alarmed").startswith("unsent it takes no messages now")
     rabbit.eval("rabbit_alarm:clear_alarm({resource_limit, memory, node()}).")
-    drive.expect("ready 1")
-    assert drive.send("third", "-", "alarmed") == "delivered "
+    assert drive.expect("done first ") == "done first delivered ", "the alarm ended within its time-out"
+    assert eventually(lambda: drive.send("third", "-", "alarmed") == "delivered ")
+
+
+def test_what_was_under_way_when_an_alarm_began_counts_no_attempt(rabbit, channel):
+    """RabbitMQ reads what it is sent up to the alarm; the rest stays in the connection beyond its time-out."""
+    channel.queue_declare("under.way")
+    drive = Drive(rabbit.url, "timeout=700")
+    try:
+        drive.expect("ready 1")
+        rabbit.eval("rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []}).")
+        for i in range(300):
+            drive.tell(f"send {i} - under.way {'x' * 1000}")
+        told = [drive.expect("done ").split(" ", 3)[2:] for _ in range(300)]
+    finally:
+        rabbit.eval("rabbit_alarm:clear_alarm({resource_limit, memory, node()}).")
+        drive.kill()
+    assert {kind for kind, _ in told} <= {"delivered", "unsent"}
+    assert ["unsent", "RabbitMQ stopped reading (an alarm) before it confirmed it"] in told
 
 
 def test_a_connection_that_an_operator_closes_counts_no_attempt(rabbit, channel, drive):

@@ -1,6 +1,9 @@
-"""TLS and credentials of brokers, each with an authority of its own: RabbitMQ and nats-server as they are,
-and for Kafka, of which Debian has no server, as much of its protocol as shows the handshake and the log-in."""
+"""TLS and credentials of brokers, each with an authority of its own: RabbitMQ, nats-server and Redis as they are,
+and for Kafka, of which Debian has no server, and NATS' files of credentials, which need an operator's keys, as
+much of their protocol as shows the log-in."""
 
+import base64
+import json
 import os
 import socket
 import ssl
@@ -194,6 +197,123 @@ def test_nats_with_an_nkey(nats_with_stream, laterd_to, tmp_path):
     _, client = laterd_to("it", "nats", f"nats://{NKEY}@127.0.0.1:{server.port}?nkey={tmp_path}/seed")
     nats_target(client)
     assert all_gone(client)
+
+
+@needs_nats
+@pytest.mark.parametrize("password", ["s3cret", "wrong"])
+def test_nats_with_user_and_password(nats_with_stream, laterd_to, password):
+    server = nats_with_stream("--user", "me", "--pass", "s3cret")
+    laterd, client = laterd_to("it", "nats", f"nats://me:{password}@127.0.0.1:{server.port}")
+    nats_target(client)
+    if password == "s3cret":
+        assert all_gone(client)
+    else:
+        expect_refused(client, laterd, "orders", "broker_away")
+        assert "wrong" not in log_of(laterd)
+
+
+class NatsUpToTheLogIn:
+    """It says INFO with a nonce to each connection, keeps what the answer to it is, and ends."""
+
+    NONCE = "n0nce-0f-the-test"
+
+    def __init__(self):
+        self.logins = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        info = {"server_id": "test", "version": "2.9.10", "proto": 1, "headers": True, "max_payload": 1 << 20,
+                "jetstream": True, "auth_required": True, "nonce": self.NONCE}
+        try:
+            while True:
+                connection, _ = self.listener.accept()
+                with connection, connection.makefile("rb") as lines:
+                    connection.sendall(b"INFO %s\r\n" % json.dumps(info).encode())
+                    line = lines.readline()
+                    if line.startswith(b"CONNECT "):
+                        self.logins.append(json.loads(line[len("CONNECT "):]))
+        except OSError:
+            pass  # the test has ended
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+def public_key_of(nkey):
+    """What is in its 32 bytes: behind the kind's byte, before the checksum."""
+    return base64.b32decode(nkey)[1:33]
+
+
+@needs_nats
+def test_nats_with_a_file_of_credentials_sends_its_token_and_signs_the_nonce(laterd_to, tmp_path):
+    ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
+    token = "eyJ0eXAiOiJKV1QifQ.e30.c2lnbmF0dXJl"  # nobody but nats-server reads what is in it
+    (tmp_path / "user.creds").write_text(
+        f"-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{SEED}\n------END USER NKEY SEED------\n")
+    server = NatsUpToTheLogIn()
+    try:
+        laterd, client = laterd_to("it", "nats", f"nats://127.0.0.1:{server.port}?credentials={tmp_path}/user.creds")
+        nats_target(client)
+        assert eventually(lambda: server.logins, 20)
+        login = server.logins[0]
+        assert login["jwt"] == token
+        signature = base64.urlsafe_b64decode(login["sig"] + "=" * (-len(login["sig"]) % 4))
+        key = ed25519.Ed25519PublicKey.from_public_bytes(public_key_of(NKEY))
+        key.verify(signature, server.NONCE.encode())  # raises if it is another's
+        assert eventually(lambda: held(client, "orders") == "sink")
+        assert SEED not in log_of(laterd) and token not in log_of(laterd)
+    finally:
+        server.close()
+
+
+# ---- Redis ----
+
+
+@pytest.fixture(scope="module", name="secure_redis")
+def a_redis_with_tls_and_a_user(tmp_path_factory, certs):
+    """It asks clients for a certificate; its user `it` may do what docs/brokers.md says that laterd needs, no more."""
+    from redis import Redis, cluster_ports
+    port, plain = cluster_ports(2)
+    server = Redis(tmp_path_factory.mktemp("redis"), plain, tls_port=port, tls_cert_file=certs / "server.crt",
+                   tls_key_file=certs / "server.key", tls_ca_cert_file=certs / "ca.crt", tls_auth_clients="yes")
+    server.tls_port = port
+    try:
+        server.start()
+    except RuntimeError:
+        server.close()
+        pytest.skip("this redis-server was built without TLS")
+    server.call("ACL", "SETUSER", "it", "on", ">s3cret", "~orders", "+xadd", "+ping", "+role")
+    yield server
+    server.close()
+
+
+def redis_target(client):
+    set_target(client, "orders", type="redis", broker="it", kind="stream", key="orders")
+    push(client, "orders", 0, 3)
+
+
+def test_redis_over_tls_with_a_client_certificate_and_a_user(secure_redis, laterd_to, certs, tmp_path):
+    (tmp_path / "url").write_text(f"rediss://it:s3cret@localhost:{secure_redis.tls_port}\n")
+    _, client = laterd_to("it", "redis", f"file:{tmp_path}/url", ca=certs / "ca.crt",
+                          certificate=certs / "client.crt", key=certs / "client.key")
+    redis_target(client)
+    assert eventually(lambda: secure_redis.call("XLEN", "orders") == 3, 20)
+
+
+@pytest.mark.parametrize("wrong", ["authority", "certificate", "password"])
+def test_redis_is_refused_with_the_wrong(secure_redis, laterd_to, certs, wrong):
+    keys = {"certificate": certs / "client.crt", "key": certs / "client.key"}
+    word = "nonsense" if wrong == "password" else "s3cret"
+    server, client = laterd_to("it", "redis", f"rediss://it:{word}@localhost:{secure_redis.tls_port}",
+                               ca=certs / ("other.crt" if wrong == "authority" else "ca.crt"),
+                               **(keys if wrong != "certificate" else {}))
+    redis_target(client)
+    expect_refused(client, server, "orders", "redis_away", "broker_away")
+    assert word not in log_of(server)
 
 
 # ---- Kafka ----

@@ -158,3 +158,7 @@ def test_topics_shows_where_a_topic_sends_to_and_that_it_is_paused(client, later
     shown = later("topics", topic).stdout
     assert "target    redis  broker r  kind list  key k" in shown.splitlines()
     assert "held      nothing sends to it now: its [broker.NAME] is not configured" in shown
+    wanted = {"target": {"type": "kafka", "broker": "r", "topic": "orders", "partition": 0}}
+    assert later("topic", "set", topic, "--file", "-", input=json.dumps(wanted)).returncode == DONE
+    settings(client, topic, wanted)
+    assert "target    kafka  broker r  topic orders  partition 0" in later("topics", topic).stdout.splitlines()

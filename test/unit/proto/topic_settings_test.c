@@ -213,6 +213,12 @@ static const struct {
     {"{\"target\":{\"type\":\"amqp\",\"broker\":\"a\"}}", "missing_field", "target"},
     {"{\"target\":{\"type\":\"kafka\",\"broker\":\"a\",\"topic\":\"a b\"}}", "bad_field",
      "target.topic"},
+    {"{\"target\":{\"type\":\"kafka\",\"broker\":\"a\",\"topic\":\"t\",\"partition\":-1}}",
+     "bad_field", "target.partition"},
+    {"{\"target\":{\"type\":\"kafka\",\"broker\":\"a\",\"topic\":\"t\",\"partition\":2147483648}}",
+     "bad_field", "target.partition"},
+    {"{\"target\":{\"type\":\"nats\",\"broker\":\"a\",\"subject\":\"s\",\"partition\":1}}",
+     "unknown_field", "target.partition"},
     {"{\"target\":{\"type\":\"nats\",\"broker\":\"a\",\"subject\":\"a.>\"}}", "bad_field",
      "target.subject"},
     {"{\"target\":{\"type\":\"redis\",\"broker\":\"a\",\"kind\":\"list\",\"key\":\"k\","
@@ -400,6 +406,8 @@ static struct target roll_target(void)
         target.amqp.routing_key = BYTES("{topic}.{key}");
     } else if (target.type == TARGET_KAFKA) {
         target.kafka.topic = BYTES("orders-{topic}");
+        target.kafka.has_partition = roll(2);
+        target.kafka.partition = target.kafka.has_partition ? (int32_t)roll(3) : 0;
     } else if (target.type == TARGET_NATS) {
         target.nats.subject = BYTES("orders.{key}");
     } else {

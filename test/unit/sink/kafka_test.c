@@ -12,6 +12,7 @@
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "plugin_bed.h"
 
@@ -120,6 +121,32 @@ static void assert_header(const rd_kafka_message_t *message, const char *name, c
     assert_memory_equal(at, value, len);
 }
 
+/* ---- the log ---- */
+
+static FILE *kept;
+
+/* From now on what goes to standard error is kept. Returns a descriptor of where it went. */
+static int begin_to_keep_the_log(void)
+{
+    int was = dup(STDERR_FILENO);
+    kept = tmpfile();
+    assert_non_null(kept);
+    assert_true(dup2(fileno(kept), STDERR_FILENO) >= 0);
+    return was;
+}
+
+static void assert_kept(const char *words, int was)
+{
+    static char text[1 << 16];
+    (void)dup2(was, STDERR_FILENO);
+    (void)close(was);
+    rewind(kept);
+    text[fread(text, 1, sizeof(text) - 1, kept)] = '\0';
+    (void)fclose(kept);
+    if (!strstr(text, words))
+        fail_msg("not in the log: %s\n%s", words, text);
+}
+
 /* ---- tests ---- */
 
 static void a_job_arrives_with_its_key_and_headers(void **state)
@@ -150,6 +177,37 @@ static void a_job_arrives_with_its_key_and_headers(void **state)
     rd_kafka_message_destroy(message);
     (void)rd_kafka_consumer_close(consumer);
     rd_kafka_destroy(consumer);
+}
+
+static void the_targets_partition_goes_before_the_key(void **state)
+{
+    struct target here = target;
+    struct sent sent[3];
+    (void)state;
+    here.kafka.has_partition = true;
+    for (int i = 0; i < 3; i++) {
+        prepare(&sent[i]);
+        sent[i].delivery.target = &here;
+        here.kafka.partition = i;
+        sink->verbs->send(sink, &sent[i].delivery);
+        expect(&sent[i], OUTCOME_DELIVERED, "");
+    }
+    rd_kafka_t *consumer = consumer_of("orders");
+    unsigned seen = 0;
+    for (int i = 0; i < 3; i++) {
+        rd_kafka_message_t *message = read_one(consumer);
+        assert_memory_equal(message->key, "customer 9", 10);
+        seen |= 1U << message->partition;
+        rd_kafka_message_destroy(message);
+    }
+    assert_int_equal(seen, 7);
+    (void)rd_kafka_consumer_close(consumer);
+    rd_kafka_destroy(consumer);
+    here.kafka.partition = 77;
+    prepare(&sent[0]);
+    sent[0].delivery.target = &here;
+    sink->verbs->send(sink, &sent[0].delivery);
+    expect(&sent[0], OUTCOME_FAILED, "Kafka's topic orders has no partition 77");
 }
 
 static void many_jobs_are_each_told_once(void **state)
@@ -260,21 +318,37 @@ static void a_broker_that_does_not_answer_ends_at_the_deadline_not_when_the_libr
     assert_true(loop->now_us - begun_us >= 700 * 1000);
 }
 
-static void after_a_fatal_error_there_is_a_new_producer(void **state)
+static void a_fatal_error_counts_no_attempt_and_then_there_is_a_new_producer(void **state)
+{
+    struct sent broken, next = {.kind = OUTCOME_UNSENT};
+    (void)state;
+    log_level_set(LOG_WARN);
+    int was = begin_to_keep_the_log();
+    rd_kafka_mock_push_request_errors(mock, PRODUCE, 1,
+                                      RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER);
+    push(&broken);
+    turn_until_done(&broken, 1);
+    for (int round = 0; round < 50 && next.kind == OUTCOME_UNSENT; round++) {
+        loop_turn(loop, loop->now_us + 50 * 1000);
+        (void)turn_until_ready(true);
+        push(&next);
+        turn_until_done(&next, 1);
+    }
+    log_level_set(LOG_ERROR);
+    assert_kept("kafka_restart name=events error=\"ProduceRequest for orders", was);
+    expect(&broken, OUTCOME_UNSENT, "has to begin again: ");
+    expect(&next, OUTCOME_DELIVERED, "");
+}
+
+static void a_producer_id_that_has_expired_counts_no_attempt(void **state)
 {
     struct sent sent;
     (void)state;
-    rd_kafka_mock_push_request_errors(mock, PRODUCE, 1,
-                                      RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER);
     rd_kafka_mock_push_request_errors(mock, PRODUCE, 1, RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH);
-    for (int round = 0; round < 10; round++) {
-        assert_true(turn_until_ready(true));
-        push(&sent);
-        turn_until_done(&sent, 1);
-        if (sent.kind == OUTCOME_DELIVERED)
-            break;
-    }
-    assert_int_equal(sent.kind, OUTCOME_DELIVERED);
+    push(&sent);
+    expect(&sent, OUTCOME_UNSENT, "has to begin again");
+    push(&sent);
+    expect(&sent, OUTCOME_DELIVERED, "");
 }
 
 static void closing_tells_what_is_under_way(void **state)
@@ -323,6 +397,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         LIVE(a_job_arrives_with_its_key_and_headers),
+        LIVE(the_targets_partition_goes_before_the_key),
         LIVE(many_jobs_are_each_told_once),
         LIVE(what_can_be_sent_again_is),
         LIVE(a_message_that_is_too_large_is_refused_for_good),
@@ -331,7 +406,8 @@ int main(void)
         LIVE(a_topic_that_we_may_not_write_to_fails_with_kafkas_words),
         LIVE(a_broker_that_is_away_makes_it_not_ready_until_it_is_back),
         LIVE(a_broker_that_does_not_answer_ends_at_the_deadline_not_when_the_library_says),
-        LIVE(after_a_fatal_error_there_is_a_new_producer),
+        LIVE(a_fatal_error_counts_no_attempt_and_then_there_is_a_new_producer),
+        LIVE(a_producer_id_that_has_expired_counts_no_attempt),
         LIVE(closing_tells_what_is_under_way),
         cmocka_unit_test(options_that_cannot_be_used_are_refused_with_the_reason),
     };

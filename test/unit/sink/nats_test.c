@@ -178,6 +178,28 @@ static void assert_header(natsMsg *message, const char *name, const char *expect
     assert_string_equal(value, expected);
 }
 
+/* ---- metrics ---- */
+
+struct found {
+    struct metric_sink sink;
+    const char *name;
+    uint64_t value;
+};
+
+static void look(struct metric_sink *of, const struct metric *metric)
+{
+    struct found *found = LIST_ENTRY(of, struct found, sink);
+    if (strcmp(metric->name, found->name) == 0)
+        found->value = metric->value;
+}
+
+static uint64_t metric_of(const char *name)
+{
+    struct found found = {.sink = {.metric = look}, .name = name, .value = UINT64_MAX};
+    sink->verbs->describe(sink, &found.sink);
+    return found.value;
+}
+
 /* ---- tests ---- */
 
 static void a_job_arrives_with_its_headers_and_message_id(void **state)
@@ -226,11 +248,13 @@ static void what_is_sent_twice_is_stored_once_and_delivered_twice(void **state)
     make_stream(-1, -1);
     push(&sent[0], "msg_1");
     turn_until_done(&sent[0], 1);
+    assert_int_equal(metric_of("nats_duplicates_total"), 0);
     push(&sent[1], "msg_1");
     turn_until_done(&sent[1], 1);
     assert_int_equal(sent[0].kind, OUTCOME_DELIVERED);
     assert_int_equal(sent[1].kind, OUTCOME_DELIVERED);
     assert_int_equal(messages_in_stream(), 1);
+    assert_int_equal(metric_of("nats_duplicates_total"), 1);
 }
 
 static void without_a_stream_it_fails_with_the_command_that_makes_one(void **state)
