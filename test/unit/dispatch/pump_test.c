@@ -314,6 +314,64 @@ static void own_urls_of_jobs_are_limited_by_their_own_receivers(void **state)
     assert_true(bed_counts(bed)->commands < 20 * 8);
 }
 
+static void say_410_to_own_urls(struct bed *bed, const struct delivery *delivery,
+                                struct sim_answer *answer)
+{
+    if (bytes_eq(delivery->url, BYTES("https://a.example/x")))
+        say_410(bed, delivery, answer);
+}
+
+static void gone_from_a_jobs_own_url_buries_that_job_alone(void **state)
+{
+    struct bed *bed = *state;
+    serve(bed, say_410_to_own_urls, HOOK);
+    bed_push(bed, "orders", "own", 0, "{\"url\":\"https://a.example/x\"}");
+    bed_pass(bed, SECOND_US);
+    bed_push(bed, "orders", "topic's", 0, "");
+    bed_pass(bed, SECOND_US);
+    assert_int_equal(bed->seen_count, 2);
+    assert_int_equal(bed_jobs(bed, JOB_BURIED), 1);
+    assert_int_equal(bed_jobs(bed, JOB_READY), 0);
+    assert_int_equal(bed_counts(bed)->targets_paused, 0);
+}
+
+static const struct world_options disabled_soon = {.seed = 5, .disable_after_us = 3 * SECOND_US};
+
+/* Neither do they begin the time in which the target has only failed, nor do they end it. */
+static void failures_of_own_urls_are_not_those_of_the_target(void **state)
+{
+    struct bed *bed = *state;
+    serve(bed, say_500, EXACT);
+    bed_push(bed, "orders", "own", 0, "{\"url\":\"https://a.example/x\"}");
+    bed_pass(bed, 60 * SECOND_US);
+    assert_int_equal(bed->seen_count, 3); /* after 6 seconds it was buried */
+    assert_int_equal(bed_counts(bed)->targets_paused, 0);
+    bed_push(bed, "orders", "topic's", 0, "");
+    bed_pass(bed, 2 * SECOND_US);
+    bed->answer = NULL;
+    bed_push(bed, "orders", "own", 0, "{\"url\":\"https://a.example/x\"}");
+    bed_pass(bed, SECOND_US);
+    assert_int_equal(bed_counts(bed)->outcomes[OUTCOME_DELIVERED], 1);
+    bed->answer = say_500;
+    bed_pass(bed, 10 * SECOND_US);
+    assert_int_equal(bed_counts(bed)->targets_paused, 1);
+}
+
+/* One that hangs, or fails, keeps no place from jobs that go elsewhere. */
+static void own_urls_that_fail_leave_the_topic_its_places(void **state)
+{
+    struct bed *bed = *state;
+    serve(bed, say_500, HOOK);
+    for (unsigned i = 0; i < 4; i++)
+        bed_push(bed, "orders", "own", 0, "{\"url\":\"https://a.example/x\"}");
+    bed_pass(bed, SECOND_US / 2);
+    assert_int_equal(bed->seen_count, 4);
+    bed->answer = slow;
+    push_many(bed, "orders", 4);
+    bed_pass(bed, SECOND_US / 4);
+    assert_int_equal(bed->under_way, 4);
+}
+
 static void p6_a_drain_lets_what_was_sent_end_and_reserves_nothing_more(void **state)
 {
     struct bed *bed = *state;
@@ -454,6 +512,9 @@ int main(void)
         BED_TEST(p8_a_flood_for_a_slow_receiver_takes_no_memory_and_delays_nobody),
         BED_TEST(a_failing_job_comes_again_however_many_wait_behind_it),
         BED_TEST_OF(own_urls_of_jobs_are_limited_by_their_own_receivers, &two_a_host),
+        BED_TEST(gone_from_a_jobs_own_url_buries_that_job_alone),
+        BED_TEST_OF(failures_of_own_urls_are_not_those_of_the_target, &disabled_soon),
+        BED_TEST(own_urls_that_fail_leave_the_topic_its_places),
         BED_TEST(p6_a_drain_lets_what_was_sent_end_and_reserves_nothing_more),
         BED_TEST(p2_a_kill_in_between_delivers_again),
         BED_TEST(p7_after_a_failed_sync_nothing_is_sent_until_a_restart),
