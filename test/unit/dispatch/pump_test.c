@@ -83,6 +83,27 @@ static void retry_after_is_waited_for_and_still_buries_at_the_end(void **state)
     assert_int_equal(bed_jobs(bed, JOB_BURIED), 1);
 }
 
+static void a_receiver_that_asks_one_topic_to_wait_is_left_alone_by_others(void **state)
+{
+    struct bed *bed = *state;
+    serve(bed, say_503_in_40s, EXACT);
+    bed_settings(bed, "others", EXACT);
+    bed_settings(bed, "elsewhere", TARGET("inn", ""));
+    bed_push(bed, "orders", "first", 0, "");
+    bed_pass(bed, SECOND_US);
+    bed->answer = NULL;
+    bed_push(bed, "others", "waits", 0, "");
+    bed_push(bed, "elsewhere", "goes", 0, "");
+    bed_pass(bed, 38 * SECOND_US);
+    assert_int_equal(bed->seen_count, 2);
+    assert_string_equal(bed->seen[1].body, "goes");
+    assert_int_equal(bed_held(bed, "others"), HELD_BREAKER);
+    bed_pass(bed, 3 * SECOND_US);
+    assert_int_equal(bed->seen_count, 4);
+    for (unsigned i = 2; i < 4; i++)
+        assert_true(bed->seen[i].at_us - bed->seen[0].at_us >= 40 * SECOND_US);
+}
+
 static void say_410(struct bed *bed, const struct delivery *delivery, struct sim_answer *answer)
 {
     (void)bed;
@@ -502,6 +523,7 @@ int main(void)
         BED_TEST(p3_p5_a_due_job_is_delivered_and_finished),
         BED_TEST(attempts_follow_the_schedule_and_then_it_is_buried),
         BED_TEST(retry_after_is_waited_for_and_still_buries_at_the_end),
+        BED_TEST(a_receiver_that_asks_one_topic_to_wait_is_left_alone_by_others),
         BED_TEST(gone_buries_the_job_and_stops_the_target),
         BED_TEST(a_topic_has_no_more_under_way_than_its_concurrency),
         BED_TEST_OF(a_receiver_has_no_more_under_way_than_host_concurrency, &five_a_host),
