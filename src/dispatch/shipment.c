@@ -431,6 +431,17 @@ static bool lane_has_room(struct lane *lane, int64_t now_us)
            (lane->in_flight < lane_concurrency(lane) && bucket_tokens(&lane->bucket, now_us) > 0);
 }
 
+/* False: not now; if only time is lacking, its end wakes us, else a delivery that ends does. */
+static bool origin_admits(struct pump *pump, struct origin *origin)
+{
+    int64_t now_us = pump_now(pump), until_us = origin_until_us(origin);
+    if (origin_credit(origin, now_us))
+        return true;
+    if (until_us > now_us)
+        loop_arm_by(pump->options.loop, &origin->timer, until_us);
+    return false;
+}
+
 bool shipment_go(struct shipment *shipment)
 {
     struct pump *pump = shipment->pump;
@@ -441,15 +452,11 @@ bool shipment_go(struct shipment *shipment)
         shipment_return(shipment, 0);
         return true;
     }
-    if (shipment->of_key && !origin_credit(shipment->of_key, now_us)) {
-        int64_t until_us = origin_until_us(shipment->of_key);
-        if (until_us > now_us) /* else one that ends wakes us */
-            loop_arm_by(pump->options.loop, &shipment->of_key->timer, until_us);
+    if (shipment->of_key && !origin_admits(pump, shipment->of_key))
         return false;
-    }
     bool spare = shipment->lease_us - now_us >= shipment->delivery.timeout_us + SEND_SPARE_US - 1;
-    if (!pump_slots(pump) || !spare || shipment->asked ||
-        !origin_credit(shipment->origin, now_us) || !lane_has_room(lane, now_us))
+    if (!pump_slots(pump) || !spare || shipment->asked || !origin_admits(pump, shipment->origin) ||
+        !lane_has_room(lane, now_us))
         return false;
     send_now(shipment);
     return true;

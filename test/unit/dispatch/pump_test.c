@@ -320,6 +320,55 @@ static void a_failing_job_comes_again_however_many_wait_behind_it(void **state)
 
 static const struct world_options two_a_host = {.seed = 4, .host_concurrency = 2};
 
+static const struct world_options rated = {.seed = 8, .host_rate = "5/s"};
+
+/* Whatever topics they are of; and a topic that waits for it says so. */
+static void a_receiver_gets_no_more_in_a_time_than_host_rate(void **state)
+{
+    struct bed *bed = *state;
+    struct pump *pump = bed_server(bed)->push.pump;
+    char topic[16];
+    bed_settings(bed, "elsewhere", TARGET("inn", ""));
+    for (unsigned i = 0; i < 3; i++) {
+        (void)snprintf(topic, sizeof(topic), "topic-%u", i);
+        bed_settings(bed, topic, HOOK);
+        push_many(bed, topic, 10);
+    }
+    bed_pass(bed, SECOND_US / 10);
+    assert_int_equal(bed->seen_count, 5);
+    assert_int_equal(bed_held(bed, "topic-0"), HELD_RATE);
+    assert_true(bytes_eq(pump_held_by(pump, BYTES("topic-0")), BYTES("https://shop.example:443")));
+    bed_push(bed, "elsewhere", "goes", 0, "");
+    bed_pass(bed, 0);
+    assert_string_equal(bed->seen[5].body, "goes");
+    bed_pass(bed, 20 * SECOND_US);
+    assert_int_equal(bed->seen_count, 31);
+    for (unsigned i = 11; i < 31; i++) /* any five take a second */
+        assert_true(bed->seen[i].at_us - bed->seen[i - 5].at_us >= SECOND_US - 10);
+    assert_in_range(bed->seen[30].at_us - bed->seen[0].at_us, 5 * SECOND_US - 10,
+                    5 * SECOND_US + SECOND_US / 10);
+    assert_true(bed_counts(bed)->commands < 31 * 8);
+}
+
+static void own_urls_and_ordered_jobs_keep_host_rate_too(void **state)
+{
+    struct bed *bed = *state;
+    bed_settings(bed, "own", HOOK);
+    bed_settings(bed, "keyed", TARGET("a", ",\"order\":\"key\""));
+    for (unsigned i = 0; i < 10; i++) {
+        bed_push(bed, "own", "x", 0, "{\"url\":\"https://a.example/x\"}");
+        bed_push(bed, "keyed", "x", 0, "{\"key\":\"k\"}");
+    }
+    bed_pass(bed, 60 * SECOND_US);
+    assert_int_equal(bed->seen_count, 20);
+    for (unsigned i = 5; i < 20; i++) {
+        assert_int_equal(bed->seen[i].attempt, 1);
+        assert_true(i < 10 || bed->seen[i].at_us - bed->seen[i - 5].at_us >= SECOND_US - 10);
+    }
+    assert_true(bed->seen[19].at_us - bed->seen[0].at_us < 15 * (int64_t)SECOND_US);
+    assert_true(bed_counts(bed)->commands < 20 * 8);
+}
+
 static void own_urls_of_jobs_are_limited_by_their_own_receivers(void **state)
 {
     struct bed *bed = *state;
@@ -533,6 +582,8 @@ int main(void)
         BED_TEST_OF(a_topic_that_hangs_leaves_slots_to_others, &few_slots),
         BED_TEST(p8_a_flood_for_a_slow_receiver_takes_no_memory_and_delays_nobody),
         BED_TEST(a_failing_job_comes_again_however_many_wait_behind_it),
+        BED_TEST_OF(a_receiver_gets_no_more_in_a_time_than_host_rate, &rated),
+        BED_TEST_OF(own_urls_and_ordered_jobs_keep_host_rate_too, &rated),
         BED_TEST_OF(own_urls_of_jobs_are_limited_by_their_own_receivers, &two_a_host),
         BED_TEST(gone_from_a_jobs_own_url_buries_that_job_alone),
         BED_TEST_OF(failures_of_own_urls_are_not_those_of_the_target, &disabled_soon),
