@@ -5,6 +5,7 @@
  */
 #include "sim/world.h"
 
+#include <stdio.h>
 #include <xxhash.h>
 
 #include "base/check.h"
@@ -177,6 +178,9 @@ static void configure(struct world *world)
         config->push_concurrency = options->push_concurrency;
     if (options->host_concurrency)
         config->push_host_concurrency = options->host_concurrency;
+    if (options->host_rate)
+        (void)snprintf(config->push_host_rate, sizeof(config->push_host_rate), "%s",
+                       options->host_rate);
     config->sdmq_clear_all = 1;
     config->sdmq_machine = 65; /* sdmq's own, by default */
     if (options->disable_after_us)

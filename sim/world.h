@@ -49,6 +49,7 @@ struct world_options {
     uint64_t buffer_bytes; /* limits.buffer_bytes; 0: no limit */
     uint32_t push_concurrency, host_concurrency; /* of [push]; 0: the defaults */
     int64_t disable_after_us;                    /* the same */
+    const char *host_rate;                       /* the same, as the configuration has it; NULL */
     struct restore *restore; /* a journal to restore jobs from; NULL: there is none */
 };
 

@@ -143,8 +143,11 @@ struct origin *origin_of(struct pump *pump, const struct target *target, struct 
     if (!origin_name(target, url, &pump->text))
         return NULL;
     struct origin *origin = origins_take(&pump->origins, buf_bytes(&pump->text));
-    origin->most =
-        target->type == TARGET_HTTP ? pump->options.host_concurrency : pump->options.concurrency;
+    if (target->type == TARGET_HTTP)
+        origin_limit(origin, pump->options.host_concurrency, pump->options.host_rate_count,
+                     pump->options.host_rate_us, pump_now(pump));
+    else
+        origin->most = pump->options.concurrency;
     origin->user = pump;
     origin->timer.expired = origin_expired;
     return origin;
@@ -170,15 +173,15 @@ struct origin *origin_of_key(struct lane *lane, struct bytes key)
     return origin;
 }
 
-/* The lane waits until the receiver has room, or its breaker ends. */
+/* The lane waits until the receiver has room or a token, or its breaker ends. */
 static void block(struct lane *lane)
 {
     struct origin *origin = lane->origin;
     struct loop *loop = lane->pump->options.loop;
     int64_t until_us = origin_until_us(origin);
     bool by_time = until_us > loop->now_us;
-    rest(lane, LANE_BLOCKED,
-         by_time || breaker_is_open(&origin->breaker) ? HELD_BREAKER : HELD_HOST);
+    bool breaks = breaker_is_open(&origin->breaker) || origin->hold_us > loop->now_us;
+    rest(lane, LANE_BLOCKED, breaks ? HELD_BREAKER : by_time ? HELD_RATE : HELD_HOST);
     list_add_tail(&origin->blocked, &lane->place);
     if (by_time)
         loop_arm_by(loop, &origin->timer, until_us);
@@ -474,7 +477,7 @@ struct bytes pump_held_by(struct pump *pump, struct bytes topic)
 {
     enum held_why why = pump_held(pump, topic);
     const struct lane *lane = lane_of(pump, topic, false);
-    bool of_receiver = (why == HELD_BREAKER || why == HELD_HOST) && lane->origin;
+    bool of_receiver = why && lane->state == LANE_BLOCKED;
     return of_receiver ? bytes_of(lane->origin->name, lane->origin->name_len) : (struct bytes){0};
 }
 

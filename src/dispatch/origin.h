@@ -1,7 +1,7 @@
 /*
  * Receivers: a scheme, host and port, a unix socket, or a broker. What is limited by receiver is
- * here: how many deliveries are under way, the circuit breaker, and how long it asked us to wait.
- * The same limits, and a rate, are kept for each key of a topic that has limits by key.
+ * here: how many deliveries are under way, the circuit breaker, how long it asked us to wait,
+ * and at which rate. The same is kept for each key of a topic that has limits by key.
  *
  * An origin lives while a topic's target or a delivery is to it; the last ORIGINS_IDLE of those
  * that nobody uses are kept as well, so that a breaker outlives a single delivery. One thread.
@@ -29,7 +29,7 @@ struct origin {
     uint32_t in_flight;
     uint32_t most; /* of those */
     struct breaker breaker;
-    struct bucket bucket; /* of a key; without a limit else */
+    struct bucket bucket; /* push.host_rate, or a key's rate */
     int64_t hold_us;      /* it asked us not to come before */
     int64_t slot_us;      /* where the last job that was given back was put: see origin_slot() */
     int64_t took_us;      /* how long a delivery takes, on average */
@@ -65,7 +65,7 @@ void origin_sent(struct origin *origin);
 void origin_ended(struct origin *origin);
 /* When there may be credit again, if time is all that it waits for; else a past time. */
 int64_t origin_until_us(const struct origin *origin);
-/* The limits of a key, if they are not these already. */
+/* Its limits, if they are not these already; `rate_us` 0: no rate. */
 void origin_limit(struct origin *origin, uint32_t most, uint32_t rate_count, int64_t rate_us,
                   int64_t now_us);
 

@@ -38,6 +38,8 @@ struct pump_options {
     uint64_t random;            /* keys hash tables, and makes jitter */
     uint32_t concurrency;       /* deliveries under way; at least 1 */
     uint32_t host_concurrency;  /* the same to one receiver of HTTP */
+    uint32_t host_rate_count;   /* to one receiver of HTTP: so many … */
+    int64_t host_rate_us;       /* … in so long; 0: no limit */
     uint32_t breaker_failures;  /* in a row, that open the breaker */
     int64_t timeout_us;         /* of a delivery, unless its topic says */
     int64_t retry_after_max_us; /* a receiver that asks for more waits as long as this */
@@ -106,7 +108,7 @@ enum held_why {
     HELD_BREAKER, /* the breaker is open, or the receiver asked us to wait */
     HELD_HOST,    /* as many as allowed are under way to the receiver */
     HELD_TOPIC,   /* the same of the topic */
-    HELD_RATE,    /* the topic's rate */
+    HELD_RATE,    /* the topic's rate, or the receiver's: then pump_held_by() names that */
     HELD_SHARE,   /* push.concurrency: others have their share, too */
     HELD_KEYS,    /* too many wait for jobs of their key before them */
     HELD_OTHERS,  /* order by key, which another daemon keeps, or is about to: push.ordered */
@@ -116,7 +118,7 @@ enum held_why {
 const char *held_why_name(enum held_why why);
 /* Of one topic, as of now. HELD_NOT as well if it has no target. O(1) */
 enum held_why pump_held(struct pump *pump, struct bytes topic);
-/* The receiver that this is of, if it is HELD_BREAKER or HELD_HOST; else empty. Good until the next
+/* The receiver whose breaker, places or rate this is; empty: the topic's own. Good until the next
    step of the pump. O(1) */
 struct bytes pump_held_by(struct pump *pump, struct bytes topic);
 

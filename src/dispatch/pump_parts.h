@@ -93,6 +93,7 @@ struct shipment {
     bool slot;        /* it counts in in_flight of pump and lane */
     bool asked;       /* its ticket is the engine's */
     bool unheard;     /* ENDING: nobody needs the answer */
+    bool own_url;     /* it goes to the job's own URL: that says nothing of the topic's target */
     int64_t lease_us; /* when the lease ends */
     int64_t wait_us;  /* until the next attempt, should this one fail */
     bool last;        /* there is none after this one */

@@ -231,7 +231,7 @@ static void tell_origin(struct shipment *shipment, struct origin *origin,
         origin_took(origin, outcome->took_us);
         pump->counts.opened += change == BREAKER_OPENED;
         tell_breaker(shipment, origin, change);
-        if (change == BREAKER_CLOSED && shipment->lane && origin == shipment->origin)
+        if (change == BREAKER_CLOSED && origin == shipment->origin && !shipment->own_url)
             shipment->lane->window = 1;
         bool busy = outcome->retry_after_us > 0 && (outcome->code == 429 || outcome->code == 503);
         int64_t hold_us = outcome->retry_after_us;
@@ -243,6 +243,7 @@ static void tell_origin(struct shipment *shipment, struct origin *origin,
     origin_wake(pump, origin);
 }
 
+/* What URLs of jobs answer neither pauses the topic's target nor holds the lane's window small. */
 static void tell_lane(struct shipment *shipment, const struct outcome *outcome)
 {
     struct pump *pump = shipment->pump;
@@ -254,15 +255,17 @@ static void tell_lane(struct shipment *shipment, const struct outcome *outcome)
         lane->not_before_us = now_us + AGAIN_US;
         return;
     }
-    if (!outcome->unhealthy && lane->window < pump->options.concurrency)
+    if ((!outcome->unhealthy || shipment->own_url) && lane->window < pump->options.concurrency)
         lane->window++;
+    if (shipment->own_url)
+        return;
     if (outcome->kind == OUTCOME_DELIVERED) {
         lane->failing_us = 0;
         return;
     }
     if (!lane->failing_us)
         lane->failing_us = now_us;
-    if (outcome->kind == OUTCOME_GONE && lane->origin)
+    if (outcome->kind == OUTCOME_GONE)
         lane_pause(lane, "gone");
     else if (pump->options.disable_after_us &&
              now_us - lane->failing_us >= pump->options.disable_after_us)
@@ -428,6 +431,17 @@ static bool lane_has_room(struct lane *lane, int64_t now_us)
            (lane->in_flight < lane_concurrency(lane) && bucket_tokens(&lane->bucket, now_us) > 0);
 }
 
+/* False: not now; if only time is lacking, its end wakes us, else a delivery that ends does. */
+static bool origin_admits(struct pump *pump, struct origin *origin)
+{
+    int64_t now_us = pump_now(pump), until_us = origin_until_us(origin);
+    if (origin_credit(origin, now_us))
+        return true;
+    if (until_us > now_us)
+        loop_arm_by(pump->options.loop, &origin->timer, until_us);
+    return false;
+}
+
 bool shipment_go(struct shipment *shipment)
 {
     struct pump *pump = shipment->pump;
@@ -438,15 +452,11 @@ bool shipment_go(struct shipment *shipment)
         shipment_return(shipment, 0);
         return true;
     }
-    if (shipment->of_key && !origin_credit(shipment->of_key, now_us)) {
-        int64_t until_us = origin_until_us(shipment->of_key);
-        if (until_us > now_us) /* else one that ends wakes us */
-            loop_arm_by(pump->options.loop, &shipment->of_key->timer, until_us);
+    if (shipment->of_key && !origin_admits(pump, shipment->of_key))
         return false;
-    }
     bool spare = shipment->lease_us - now_us >= shipment->delivery.timeout_us + SEND_SPARE_US - 1;
-    if (!pump_slots(pump) || !spare || shipment->asked ||
-        !origin_credit(shipment->origin, now_us) || !lane_has_room(lane, now_us))
+    if (!pump_slots(pump) || !spare || shipment->asked || !origin_admits(pump, shipment->origin) ||
+        !lane_has_room(lane, now_us))
         return false;
     send_now(shipment);
     return true;
@@ -572,6 +582,7 @@ static struct shipment *copy(struct lane *lane, const struct job_view *view,
     bool http = target->type == TARGET_HTTP;
     pack_headers(&packer, properties, delivery);
     delivery->target = target;
+    shipment->own_url = http && properties->url.len > 0;
     delivery->url = properties->url.len ? pack(&packer, properties->url)
                     : http              ? target->http.url
                                         : (struct bytes){0};

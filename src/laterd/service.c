@@ -8,6 +8,7 @@
 #include "laterd/complain.h"
 #include "laterd/election.h"
 #include "os/notify.h"
+#include "sink/webhook/secrets.h"
 
 enum {
     LOCKED_AGAIN_US = 50 * 1000, /* until another process lets go of the store */
@@ -37,6 +38,7 @@ static struct server_options server_options(const struct service *service)
 {
     const struct command_line *line = service->line;
     struct server_options options = assemble_server(&line->config, service->platform);
+    options.probe = secrets_probe;
     options.member = line->election.member;
     options.advertise = line->election.advertise;
     options.led_epoch = service->epoch;

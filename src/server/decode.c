@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "server/offload.h"
+#include "server/settings_probe.h"
 
 enum {
     LONG_BYTES = 128 * 1024, /* a body above this goes to the worker */
@@ -16,7 +17,8 @@ struct decoding {
     bool in_use;             /* by the worker, or by the command that it became */
     struct api_site site;
     struct api_limits limits;
-    int64_t now_us; /* when the request was whole */
+    reference_probe *probe; /* or NULL */
+    int64_t now_us;         /* when the request was whole */
     struct http_request http;
     struct buf body;
     struct arena arena;
@@ -25,7 +27,10 @@ struct decoding {
 
 bool decode_is_long(const struct http_session *http)
 {
-    return http_server(http)->worker && http->http.request.body.len > LONG_BYTES;
+    const struct server *server = http_server(http);
+    const struct http_request *request = &http->http.request;
+    bool probes = server->options.probe && request->method == HTTP_M_PUT;
+    return server->worker && (probes || request->body.len > LONG_BYTES);
 }
 
 static void free_it(struct decoding *decoding)
@@ -40,6 +45,8 @@ static void run(struct work *work)
     struct decoding *decoding = LIST_ENTRY(work, struct decoding, offload.work);
     api_decode(&decoding->site, &decoding->limits, &decoding->http, decoding->now_us,
                &decoding->arena, &decoding->call);
+    if (decoding->probe)
+        settings_probe(decoding->probe, &decoding->arena, &decoding->call);
 }
 
 static void done(struct work *work)
@@ -62,6 +69,7 @@ void decode_begin(struct request *request, const struct api_site *site)
     decoding->in_use = true;
     decoding->site = *site;
     decoding->limits = server->options.api;
+    decoding->probe = server->options.probe;
     decoding->now_us = server->loop->now_us;
     decoding->bytes = http->http.request.body.len;
     http1_detach(&http->http, &decoding->arena, &decoding->http, &decoding->body);

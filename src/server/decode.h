@@ -1,7 +1,8 @@
 /*
  * A request with a large body is decoded by the worker: a megabyte of JSON with escapes takes
- * milliseconds. Meanwhile it stands in its session's list, unanswered, and nothing behind it is
- * read.
+ * milliseconds; and so are settings of topics, for what they refer to is tried
+ * (settings_probe.h), which may wait for a disk. Meanwhile it stands in its session's list,
+ * unanswered, and nothing behind it is read.
  */
 #ifndef LATERD_SERVER_DECODE_H
 #define LATERD_SERVER_DECODE_H

@@ -1,5 +1,6 @@
 #include "server/push.h"
 
+#include "proto/settings/rate.h"
 #include "server/door.h"
 #include "server/server.h"
 
@@ -51,6 +52,9 @@ void push_begin(struct server *server)
     uint64_t memory_bytes = options->limits.memory_bytes;
     server->registry = registry_new(
         &(struct registry_options){.hash_key = options->hash_key, .read = topic_settings_read});
+    uint32_t rate_count = 0;
+    int64_t rate_us = 0;
+    (void)rate_read(bytes_str(config->push_host_rate), &rate_count, &rate_us); /* "0" is none */
     bool shared = config->push_ordered == ORDERED_AUTO && server->engine->verbs->keeps_order;
     server->push.door = (struct pump_door){.submit = submit,
                                            .cancel = cancel,
@@ -64,6 +68,8 @@ void push_begin(struct server *server)
         .random = options->hash_key,
         .concurrency = (uint32_t)config->push_concurrency,
         .host_concurrency = (uint32_t)config->push_host_concurrency,
+        .host_rate_count = rate_count,
+        .host_rate_us = rate_us,
         .breaker_failures = (uint32_t)config->push_breaker_failures,
         .timeout_us = config->push_timeout_us,
         .retry_after_max_us = config->push_retry_after_max_us,

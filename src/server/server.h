@@ -14,6 +14,7 @@
 #include "port/clock.h"
 #include "port/engine.h"
 #include "port/loop.h"
+#include "port/reference_probe.h"
 #include "port/restore.h"
 #include "port/worker.h"
 #include "proto/api/api.h"
@@ -42,6 +43,8 @@ struct server_options {
     struct loop *loop;
     struct worker *worker; /* NULL: everything is done in the turn */
     struct engine *engine;
+    reference_probe *probe;           /* tries what clients' settings refer to, on the worker's
+                                         thread; NULL: it is not tried */
     struct sink *webhook;             /* of targets with a URL; NULL: none can be sent to */
     const struct sink_table *brokers; /* of all others; NULL: none */
     struct restore *restore;          /* the journal's; NULL: there is none */

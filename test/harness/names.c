@@ -4,6 +4,8 @@
  *   rebind.test    127.0.0.1 the first time, 127.0.0.66 from then on
  *   both.test      127.0.0.66 and 127.0.0.1
  *   slow.test      no answer for 20 s
+ *   late.test      no answer for 1 s, and then it does not exist
+ *   gone.test      does not exist
  *
  * Each call of time() is an hour later than the one before, so that no address is remembered.
  */
@@ -39,6 +41,10 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
         sleep(20);
         return EAI_AGAIN;
     }
+    if (name && strcmp(name, "late.test") == 0)
+        sleep(1);
+    if (name && (strcmp(name, "late.test") == 0 || strcmp(name, "gone.test") == 0))
+        return EAI_NONAME;
     if (name && strcmp(name, "rebind.test") == 0)
         name = rebinds++ ? "127.0.0.66" : "127.0.0.1";
     if (!name || strcmp(name, "both.test") != 0)

@@ -5,6 +5,7 @@ its bytes; what it answers depends on the first word of its path:
 
     /ok /status/503 /say/TEXT      an answer, after which the connection goes on
     /hang                          no answer
+    /late/SECONDS                  200 after so long
     /drip                          a byte of the body a second, without an end
     /huge                          200, and chunks without an end
     /headers                       200, and headers without an end
@@ -153,6 +154,10 @@ class Receiver:
             lines += [f"{name}: {value}" for name, values in request.query.items()
                       for value in values]
             connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+            return True
+        if word == "late":
+            time.sleep(float(more[0]))
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
             return True
         if word == "hang":
             time.sleep(3600)

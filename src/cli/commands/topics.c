@@ -143,7 +143,7 @@ static const char *held_text(const char *why)
         {"breaker", "its receiver fails, or asked to wait, and is tried again within minutes"},
         {"host", "push.host_concurrency, of all topics: enough is under way to its receiver"},
         {"topic", "its concurrency: enough is under way (it begins with one, and grows)"},
-        {"rate", "its rate"},
+        {"rate", "its rate; of a receiver that is named: push.host_rate, of all topics"},
         {"share", "push.concurrency: other topics have their share"},
         {"keys", "too many jobs wait for another of their key"},
         {"others", "order by key, and push.ordered = 0 leaves that to another laterd"},

@@ -139,6 +139,8 @@ struct call {
     /* CMD of a PUSH without an id: what an id begins with that the server makes as sdmq does (see
        proto/sdmq/job_id.h); empty: the engine makes one. */
     struct bytes id_begin;
+    /* CONFIGURE_TOPIC: what the settings refer to is to be tried before they are taken. */
+    bool probes;
     struct problem problem;
 };
 

@@ -155,8 +155,8 @@ static bool may_answer(const struct v1_call *v1)
 static bool has_query_for(const struct v1_call *v1)
 {
     if (v1->request->query.len == 0 || v1->kind == CMD_TOPICS || v1->kind == CMD_LIST ||
-        v1->kind == CMD_REMOVE_TOPIC)
-        return true; /* v1_decode_list or v1_decode_topic looks at it */
+        v1->kind == CMD_REMOVE_TOPIC || v1->kind == CMD_CONFIGURE_TOPIC)
+        return true; /* their decoders look at it */
     struct bytes rest = v1->request->query, name = {0}, value;
     (void)http_query_next(&rest, &name, &value); /* without one it is refused as well */
     return api_refuse_name(v1->input.problem, name, "unknown_parameter",

@@ -31,6 +31,23 @@ static bool read_condition(const struct v1_call *v1, struct cmd_topic *topic)
            bad_header(v1, "If-Match");
 }
 
+/* PUT: ?check_secrets=false takes them whether what they refer to is there or not. */
+static bool read_check(const struct v1_call *v1, bool *out_checks)
+{
+    struct bytes rest = v1->request->query, name, value;
+    *out_checks = true;
+    while (http_query_next(&rest, &name, &value)) {
+        if (!bytes_eq(name, BYTES("check_secrets")))
+            return api_refuse_name(v1->input.problem, name, "unknown_parameter",
+                                   "the parameter here is check_secrets");
+        *out_checks = bytes_eq(value, BYTES("true"));
+        if (!*out_checks && !bytes_eq(value, BYTES("false")))
+            return api_refuse(v1->input.problem, 400, "bad_parameter", "check_secrets",
+                              "this must be true or false");
+    }
+    return true;
+}
+
 bool v1_decode_configure(const struct v1_call *v1)
 {
     static const struct bytes nothing = {"{}", 2};
@@ -42,7 +59,7 @@ bool v1_decode_configure(const struct v1_call *v1)
         return api_refuse(v1->input.problem, 400, "missing_body", "",
                           "send the settings as JSON, such as {\"retry\":\"alipay\"}; {} takes "
                           "them away");
-    if (!read_condition(v1, &topic))
+    if (!read_check(v1, &v1->call->probes) || !read_condition(v1, &topic))
         return false;
     if (topic_settings_read(v1->request->body, v1->input.scratch, &settings, &problem))
         return v1_refuse_settings(v1->input.problem, &problem);
@@ -51,6 +68,7 @@ bool v1_decode_configure(const struct v1_call *v1)
         topic.settings = arena_copy(v1->input.scratch, buf_bytes(&text));
     buf_fini(&text);
     v1->call->cmd.topic = topic;
+    v1->call->probes &= !settings.paused; /* nothing is sent: bad days are no reason to refuse it */
     if (topic.settings.len > TOPIC_SETTINGS_MAX) {
         (void)api_refuse(v1->input.problem, 400, "settings_too_large", "", "");
         api_problem_addf(v1->input.problem, "the settings have %zu bytes, the limit is %d",

@@ -45,6 +45,12 @@ bool target_missing(struct settings_reader *reader, const char *detail)
     return false;
 }
 
+bool target_missing_field(struct settings_reader *reader, const char *field, const char *detail)
+{
+    settings_path_member(reader, bytes_str(field));
+    return target_missing(reader, detail);
+}
+
 bool target_read_word(struct settings_reader *reader, size_t bytes_max, struct bytes *out_word)
 {
     struct bytes word;

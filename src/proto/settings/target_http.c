@@ -202,8 +202,8 @@ static bool fits(struct settings_reader *reader, const struct target *target)
     if ((http->certificate.len == 0) != (http->key.len == 0))
         return target_missing(reader, "certificate and key go together");
     if (http->encoding == ENCODING_CLOUDEVENTS && http->event_type.len == 0)
-        return target_missing(reader,
-                              "the encoding cloudevents needs event_type, which is ce-type");
+        return target_missing_field(reader, "event_type",
+                                    "the encoding cloudevents needs event_type, which is ce-type");
     return true;
 }
 

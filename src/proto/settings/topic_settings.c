@@ -1,12 +1,12 @@
 #include "proto/settings/topic_settings.h"
 
 #include "base/rfc3339.h"
+#include "proto/settings/rate.h"
 #include "proto/settings/target_codec.h"
 
 enum {
     SECOND_US = 1000000,
     CONCURRENCY_MAX = 100000,
-    RATE_MAX = 1000000000,
     PERMILLE = 1000,
 };
 
@@ -91,26 +91,11 @@ static bool read_key_concurrency(struct settings_reader *reader)
 static bool read_jobs_in_time(struct settings_reader *reader, uint32_t *out_count, int64_t *out_us)
 {
     struct bytes text;
-    char room[40];
-    uint64_t count;
-    int64_t us;
     if (!settings_text(reader, 32, &text))
         return false;
-    const char *slash = text.len ? memchr(text.at, '/', text.len) : NULL;
-    size_t digits = slash ? (size_t)(slash - text.at) : text.len;
-    struct bytes span = slash ? bytes_of(slash + 1, text.len - digits - 1) : (struct bytes){0};
-    bool bare = span.len && (span.at[0] < '0' || span.at[0] > '9');
-    if (bare) { /* "s" is "1s" */
-        room[0] = '1';
-        memcpy(room + 1, span.at, span.len);
-        span = bytes_of(room, span.len + 1);
-    }
-    if (!bytes_to_u64(bytes_of(text.at, digits), &count) || count < 1 || count > RATE_MAX ||
-        !duration_read(span, &us) || us < 1000 || us > DAY_US)
+    if (!rate_read(text, out_count, out_us))
         return settings_bad(reader, "this must be a number of jobs in a time, such as \"100/s\", "
                                     "\"5/m\" or \"1/10s\"; the time is 1ms … 1d");
-    *out_count = (uint32_t)count;
-    *out_us = us;
     return true;
 }
 

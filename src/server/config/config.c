@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "proto/http/host.h"
 #include "proto/sdmq/job_id.h"
+#include "proto/settings/rate.h"
 #include "server/config/config_parts.h"
 
 static bool is_none(const char *value)
@@ -198,6 +199,18 @@ static bool set_retry(struct config *config, const char *value, struct config_er
     return true;
 }
 
+static bool set_rate(char room[CONFIG_RATE_MAX], const char *value)
+{
+    uint32_t count;
+    int64_t us;
+    size_t len = strlen(value);
+    bool none = strcmp(value, "0") == 0;
+    if (len >= CONFIG_RATE_MAX || (!none && !rate_read(bytes_of(value, len), &count, &us)))
+        return false;
+    memcpy(room, value, len + 1);
+    return true;
+}
+
 static bool set_job_targets(struct config *config, const char *value)
 {
     static const char *const names[] = {
@@ -280,6 +293,7 @@ bool config_set(struct config *config, const struct config_key *key, const char 
     case KIND_PATHS: return set_paths(config, value);
     case KIND_PROXY: return set_proxy(config, key, value);
     case KIND_HOST: return set_host(config, key, value);
+    case KIND_RATE: return set_rate(config->push_host_rate, value);
     case KIND_RETRY: return set_retry(config, value, error);
     case KIND_JOB_TARGETS: return set_job_targets(config, value);
     case KIND_LEVEL: return set_level(config, value);

@@ -21,6 +21,7 @@ enum {
     CONFIG_TEXT_MAX = 512,
     CONFIG_PREFIX_MAX = 65,
     CONFIG_WORD_MAX = 256,
+    CONFIG_RATE_MAX = 32,
     CONFIG_HOSTS_MAX = 2048,
     CONFIG_KEYS_MAX = 128,      /* rows of the table */
     CONFIG_BODY_MAX = 64 << 20, /* bytes of a job, whatever its limit is set to */
@@ -121,6 +122,7 @@ struct config {
     char sentinel_password[CONFIG_WORD_MAX]; /* not for the log, either */
     int64_t push_timeout_us, push_connect_us, push_response_bytes;
     int64_t push_concurrency, push_host_concurrency, push_breaker_failures;
+    char push_host_rate[CONFIG_RATE_MAX]; /* as rate_read() reads it; "0": no limit */
     int64_t push_retry_after_max_us, push_disable_after_us, push_ordered;
     struct address_rule push_rule;            /* push.allow and push.ports */
     char push_proxy[CONFIG_WORD_MAX];         /* may hold a password: not for the log */

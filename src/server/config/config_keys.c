@@ -122,6 +122,9 @@ const struct config_key config_keys[] = {
      "Deliveries under way at the same time, to all receivers together."},
     {"push", "host_concurrency", KIND_COUNT, NUMBER(push_host_concurrency), 1, 65535, "20",
      "Webhooks under way at the same time to one receiver: scheme, host and port."},
+    {"push", "host_rate", KIND_RATE, WORD(push_host_rate), 0, 0, "0",
+     "So many webhooks in a time to one receiver, whatever topics they are of: 100/s, 5/m, 1/10s. "
+     "0: no limit."},
     {"push", "breaker_failures", KIND_COUNT, NUMBER(push_breaker_failures), 1, 1000000, "10",
      "So many connect errors, time-outs, 429 or 5xx in a row, and a receiver gets nothing for 10 "
      "s, "

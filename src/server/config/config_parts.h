@@ -25,6 +25,7 @@ enum config_kind {
     KIND_BROKER_TYPE,
     KIND_NAME, /* of a named section */
     KIND_RETRY,
+    KIND_RATE,   /* as rate_read() reads it, or 0; a word */
     KIND_CHOICE, /* one of the words of config_choice(); an int64_t, their number */
     KIND_OFFSET, /* of a zone from UTC: an int64_t, seconds */
     KIND_HOST,   /* a word for ids: SDMQ_HOST_MAX bytes of what addresses have */

@@ -37,6 +37,9 @@ void config_add_range(struct buf *out, const struct config_key *key)
     case KIND_HOST: buf_addf(out, "up to %d letters, digits and . : - _ [ ]", SDMQ_HOST_MAX); break;
     case KIND_LEVEL: buf_add_str(out, "debug, info, warn or error"); break;
     case KIND_JOB_TARGETS: buf_add_str(out, "topic, any or off"); break;
+    case KIND_RATE:
+        buf_add_str(out, "a number in a time of 1ms to 1d, such as 100/s, 5/m or 1/10s; or 0");
+        break;
     case KIND_RETRY: break; /* the error says it */
     case KIND_CHOICE: buf_addf(out, "one of: %s", config_choice(key)); break;
     case KIND_OFFSET: buf_add_str(out, "an offset such as +00:00, +08:00 or -03:30"); break;

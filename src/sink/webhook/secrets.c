@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILE_MAX = 1024 };
+enum { FILE_MAX = 1024, FILE_NAME_MAX = 4096 };
 
 static const struct bytes file_prefix = {.at = "file:", .len = 5};
 
@@ -102,20 +102,33 @@ static struct secret *get_or_create(struct secrets *secrets, struct bytes refere
     return secret;
 }
 
-enum err secrets_find(struct secrets *secrets, struct bytes reference,
-                      const struct signing_key **out_key, struct secret_problem *out_problem)
+static enum err check_reference(struct bytes reference, struct secret_problem *problem)
 {
     bool is_file = bytes_starts(reference, file_prefix);
     bool is_variable = reference.len > 1 && reference.at[0] == '$';
-    if ((!is_file && !is_variable) || reference.len >= SECRET_REFERENCE_MAX ||
-        memchr(reference.at, '\0', reference.len)) {
-        /* It may be the secret itself. */
-        (void)snprintf(out_problem->text, sizeof(out_problem->text),
-                       "a secret must be named as $NAME or file:/PATH");
-        return ERR_INVALID;
-    }
+    if ((is_file || is_variable) && reference.len < SECRET_REFERENCE_MAX &&
+        !memchr(reference.at, '\0', reference.len))
+        return OK;
+    /* It may be the secret itself. */
+    (void)snprintf(problem->text, sizeof(problem->text),
+                   "a secret must be named as $NAME or file:/PATH");
+    return ERR_INVALID;
+}
+
+static enum err find_in(struct secret *secret, struct secret_problem *problem)
+{
+    return secret->reference[0] == '$' ? find_variable(secret, problem)
+                                       : find_file(secret, problem);
+}
+
+enum err secrets_find(struct secrets *secrets, struct bytes reference,
+                      const struct signing_key **out_key, struct secret_problem *out_problem)
+{
+    enum err err = check_reference(reference, out_problem);
+    if (err)
+        return err;
     struct secret *secret = get_or_create(secrets, reference);
-    enum err err = is_file ? find_file(secret, out_problem) : find_variable(secret, out_problem);
+    err = find_in(secret, out_problem);
     if (!err)
         *out_key = &secret->key;
     return err;
@@ -124,4 +137,50 @@ enum err secrets_find(struct secrets *secrets, struct bytes reference,
 void secrets_forget(struct secrets *secrets)
 {
     explicit_bzero(secrets, sizeof(*secrets));
+}
+
+/* ---- before they are needed ---- */
+
+static enum err probe_file(struct bytes path, char *why, size_t why_bytes)
+{
+    char name[FILE_NAME_MAX];
+    struct stat status;
+    int shown = path.len > 100 ? 100 : (int)path.len;
+    if (path.len >= sizeof(name) || memchr(path.at, '\0', path.len)) {
+        (void)snprintf(why, why_bytes, "the name of the file is too long");
+        return ERR_INVALID;
+    }
+    memcpy(name, path.at, path.len);
+    name[path.len] = '\0';
+    int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0) {
+        (void)snprintf(why, why_bytes, "the file %.*s cannot be read: %.40s", shown, path.at,
+                       strerror(errno));
+        return ERR_INVALID;
+    }
+    bool is_directory = fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
+    (void)close(fd); /* nothing was written */
+    if (is_directory) {
+        (void)snprintf(why, why_bytes, "%.*s is a directory, not a file", shown, path.at);
+        return ERR_INVALID;
+    }
+    return OK;
+}
+
+enum err secrets_probe(enum reference_kind kind, struct bytes reference, char *why,
+                       size_t why_bytes)
+{
+    if (kind == REFERENCE_FILE)
+        return probe_file(reference, why, why_bytes);
+    struct secret secret = {0};
+    struct secret_problem problem;
+    enum err err = check_reference(reference, &problem);
+    if (!err) {
+        memcpy(secret.reference, reference.at, reference.len);
+        err = find_in(&secret, &problem);
+        explicit_bzero(&secret, sizeof(secret));
+    }
+    if (err)
+        (void)snprintf(why, why_bytes, "%s", problem.text);
+    return err;
 }

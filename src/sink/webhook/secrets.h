@@ -3,13 +3,14 @@
  * looked at (stat) each time and read again when it has changed, so that a secret can be replaced
  * without a restart. Nothing here is ever logged or told, but the reference.
  *
- * One thread, which may wait for a disk: the sink's.
+ * One thread, which may wait for a disk: the sink's. secrets_probe() is for any other.
  */
 #ifndef LATERD_SINK_WEBHOOK_SECRETS_H
 #define LATERD_SINK_WEBHOOK_SECRETS_H
 
 #include <time.h>
 
+#include "port/reference_probe.h"
 #include "sink/webhook/signature.h"
 
 enum { SECRETS_KEPT = 64, SECRET_REFERENCE_MAX = 512 };
@@ -35,5 +36,10 @@ enum err secrets_find(struct secrets *secrets, struct bytes reference,
                       const struct signing_key **out_key,
                       struct secret_problem *out_problem) MUST_USE;
 void secrets_forget(struct secrets *secrets); /* overwrites all keys */
+
+/* A reference_probe of what a target of HTTP refers to: secrets as secrets_find() reads them, and
+   files that libcurl will open (not a directory). Keeps nothing. */
+enum err secrets_probe(enum reference_kind kind, struct bytes reference, char *why,
+                       size_t why_bytes) MUST_USE;
 
 #endif

@@ -69,6 +69,9 @@ def fill(client):
                    b'123456789012345678901234567890,"b":[1e3 ,"\\u0041"]}}',
                    {"Content-Type": "application/json"})
     client.request("PUT", "/v1/topics/settings", retry="alipay", ttr="17s", concurrency=3)
+    # What it refers to is not on this machine: it is taken as it is, by the import too.
+    assert client.request("PUT", "/v1/topics/signed?check_secrets=false",
+                          target={"type": "http", "sign": ["$NOT_HERE"]}).status == 200
     client.push_id("settings", id="no schedule", due=FAR, retry=[], body="x")
     client.push_id("settings", id="the topic's", due=FAR, body="y")
     client.push_id("sent", id="u", due=FAR, url="https://example.org/a?b=c", key="k/1",

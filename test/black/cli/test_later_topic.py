@@ -25,19 +25,24 @@ def settings(client, topic, wanted):
     assert eventually(lambda: client.get(f"/v1/topics/{topic}").json().get("settings") == wanted)
 
 
-def test_set_changes_what_its_options_name_and_leaves_the_rest(client, later, topic):
+def test_set_changes_what_its_options_name_and_leaves_the_rest(client, later, topic, tmp_path):
+    path = tmp_path / "hook"
+    path.write_text("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     done = later("topic", "set", topic, "--retry", "alipay", "--attempts", "3", "--jitter", "0.5")
     assert done.returncode == DONE and done.stdout.startswith("version "), done
     settings(client, topic, {"retry": "alipay", "attempts": 3, "jitter": 0.5})
-    done = later("topic", "set", topic, "--url", "https://a.example/", "--sign", "$A", "--sign", "$B",
+    done = later("topic", "set", topic, "--url", "https://a.example/", "--sign", f"file:{path}", "--sign", "$B",
                  "--header", "X-A: 1", "--success-body", "ok", "--rate", "5/m", "--paused")
     assert done.returncode == DONE, done
-    target = {"type": "http", "url": "https://a.example/", "headers": {"X-A": "1"}, "sign": ["$A", "$B"],
+    target = {"type": "http", "url": "https://a.example/", "headers": {"X-A": "1"}, "sign": [f"file:{path}", "$B"],
               "success": {"body": "ok"}}
     settings(client, topic, {"target": target, "retry": "alipay", "attempts": 3, "jitter": 0.5,
                              "rate": "5/m", "paused": True})
-    assert later("topic", "set", topic, "--resumed", "--retry", "1s,2m", "--key-concurrency", "2",
-                 "--key-rate", "1/10s").returncode == DONE
+    resume = ("topic", "set", topic, "--resumed", "--retry", "1s,2m", "--key-concurrency", "2", "--key-rate", "1/10s")
+    refused = later(*resume) # what is paused sends nothing, and is not tried
+    assert refused.returncode == REFUSED and "$B is not in the environment" in refused.stderr, refused
+    assert later(*resume, "--sign", f"file:{path}").returncode == DONE
+    target["sign"] = [f"file:{path}"]
     settings(client, topic, {"target": target, "retry": ["1s", "120s"], "attempts": 3, "jitter": 0.5,
                              "rate": "5/m", "key_concurrency": 2, "key_rate": "1/10s"})
     shown = later("topics", topic).stdout.splitlines()

@@ -2,13 +2,15 @@
 answer decides. What a single webhook carries is in test_webhooks.py."""
 
 import json
+import os
 import signal
 import time
 
 import pytest
 
 from patience import soon
-from receiver import Receiver
+from push import preloaded_names
+from receiver import Receiver, make_certificates, server_context
 from wire import Client, eventually
 
 HOOK = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -24,7 +26,7 @@ def receiver():
 @pytest.fixture
 def pushing(laterd):
     """A server that may send to the loopback, and a client of it."""
-    server = laterd(PUSH, environment={"HOOK": HOOK})
+    server = laterd(PUSH, environment={"HOOK": HOOK, "SHORT": "whsec_c2hvcnQ="})
     with Client(server.port) as client:
         client.server = server
         yield client
@@ -74,8 +76,24 @@ def test_a_failed_attempt_is_sent_again_with_the_same_id_and_then_buried(pushing
     assert notes[0]["address"] == f"127.0.0.1:{receiver.port}"
 
 
+def check_days(client, days):
+    """`days`: by name the URL, how the reason begins, and more of the target."""
+    for name, (url, _, *more) in days.items():
+        set_target(client, name, url, retry=None, **(more[0] if more else {}))
+        client.push_id(name, id=name, body="x")
+    for name, (_, reason, *_) in days.items():
+        eventually(lambda name=name: client.state(name) == "buried", seconds=30)
+        said = attempts(client, name)[-1]["reason"]
+        assert said.startswith(reason) if reason.endswith(": ") else said == reason, (name, said)
+
+
 def test_each_bad_day_is_a_clear_reason_on_the_job(pushing, receiver):
     days = {
+        "http": (f"https://127.0.0.1:{pushing.server.port}/", "TLS failed: "),  # laterd's own, which answers at once
+        "endless": (receiver.url("/huge"), "answered 200 with more than 65536 bytes, which is not the "
+                    "body of a success", {"success": {"body": "success"}}),
+        "endless-500": (receiver.url("/huge/500"), "answered 500"),
+        "headers": (receiver.url("/headers"), "the answer has more than 64 KiB of headers"),
         "redirect": (receiver.url("/status/302?Location=http://169.254.169.254/"),
                      "answered 302; redirects are not followed"),
         "half": (receiver.url("/half"), "the connection was closed in the middle of the answer"),
@@ -89,20 +107,105 @@ def test_each_bad_day_is_a_clear_reason_on_the_job(pushing, receiver):
         "port": ("http://127.0.0.1:22/ok",
                  "not allowed: push.ports does not have the port of this URL"),
     }
-    for name, (url, _) in days.items():
-        set_target(pushing, name, url, retry=None)
-        pushing.push_id(name, id=name, body="x")
-    for name, (_, reason) in days.items():
-        eventually(lambda name=name: pushing.state(name) == "buried", seconds=30)
-        assert attempts(pushing, name)[-1]["reason"] == reason, name
+    check_days(pushing, days)
 
 
-def test_a_missing_secret_fails_the_job_by_the_name_of_its_reference(pushing, receiver):
-    set_target(pushing, "signed", receiver.url(), retry=None, sign=["$NO_SUCH_HOOK"])
+def test_a_certificate_that_has_expired_or_is_anothers_is_a_clear_reason_on_the_job(pushing, tmp_path):
+    paths = make_certificates(str(tmp_path))
+    with Receiver(tls=server_context(paths, "old")) as old, \
+            Receiver(tls=server_context(paths, "other")) as other:
+        ca = {"ca": paths["ca.pem"]}
+        check_days(pushing, {"old": (old.url(), "its certificate is not accepted: ", ca),
+                             "other": (other.url(), "its certificate is not accepted: ", ca)})
+        assert "expired" in attempts(pushing, "old")[-1]["reason"]
+        assert not old.requests and not other.requests
+
+
+def test_names_that_lead_nowhere_or_inside_are_a_clear_reason_on_the_job(laterd, receiver, tmp_path):
+    server = laterd({"push": {**PUSH["push"], "connect_timeout": "300ms"}},
+                    environment=preloaded_names(str(tmp_path)))
+    with Client(server.port) as client:
+        rebind = receiver.url("/ok?Connection=close", host="rebind.test")
+        set_target(client, "rebind", rebind)
+        client.push_id("rebind", id="first", body="x")
+        eventually(lambda: client.get("/v1/jobs/first").status == 404)
+        before = receiver.connections
+        check_days(client, {
+            "rebind": (rebind, "not allowed: the address is not public, and push.allow does not list it"),
+            "gone": (receiver.url(host="gone.test"), "the name gone.test does not resolve"),
+            "slow": (receiver.url(host="slow.test"), "the name was not looked up within 300ms")})
+        assert "127.0.0.66" not in client.get("/v1/jobs/rebind/attempts").text
+        assert receiver.connections == before
+
+
+def test_hundreds_of_bad_deliveries_leave_neither_threads_nor_memory_behind(laterd, receiver, tmp_path):
+    server = laterd({"push": {**PUSH["push"], "timeout": "400ms", "connect_timeout": "200ms",
+                              "host_concurrency": "50", "breaker_failures": "1000"}},
+                    environment=preloaded_names(str(tmp_path)))
+    urls = [receiver.url("/drip"), receiver.url("/half"), receiver.url("/junk"), receiver.url(host="late.test")]
+
+    def threads():
+        return len(os.listdir(f"/proc/{server.pid}/task"))
+
+    def resident():
+        with open(f"/proc/{server.pid}/status", encoding="ascii") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) * 1024
+
+    with Client(server.port) as client:
+        # Whose jobs bring their URLs, for a topic's own begins with one at a time.
+        assert client.request("PUT", "/v1/topics/bad", {"target": {"type": "http"}, "attempts": 1}).status == 200
+
+        def fail(rounds, in_all):
+            for _ in range(rounds):
+                for url in urls:
+                    client.push("bad", body="x", url=url)
+            assert eventually(lambda: client.get("/v1/topics/bad").json()["buried"] == in_all, seconds=60)
+
+        fail(10, 40)
+        # What looks up a name cannot be stopped: it ends by itself.
+        before = threads(), resident()
+        fail(50, 240)
+        assert eventually(lambda: threads() <= before[0], seconds=30), (threads(), before)
+        assert resident() - before[1] < 16 << 20, (resident(), before)
+
+
+def test_settings_whose_secrets_cannot_be_used_are_refused_with_the_field(pushing, receiver, tmp_path):
+    good, bad, gone = tmp_path / "good", tmp_path / "bad", tmp_path / "gone"
+    good.write_text(HOOK + "\n")
+    bad.write_text("hunter2 is no key")
+    for target, field, says in (
+            ({"sign": ["$NO_SUCH_HOOK"]}, "target.sign[0]", "$NO_SUCH_HOOK is not in the environment"),
+            ({"sign": ["$HOOK", f"file:{gone}"]}, "target.sign[1]", f"file:{gone} cannot be read: No such"),
+            ({"sign": ["$SHORT"]}, "target.sign[0]", "$SHORT is malformed"),
+            ({"sign": [f"file:{good}", f"file:{bad}"]}, "target.sign[1]", f"file:{bad} is malformed"),
+            ({"ca": str(gone)}, "target.ca", f"the file {gone} cannot be read: No such"),
+            ({"certificate": str(good), "key": str(tmp_path)}, "target.key", "is a directory")):
+        settings = {"target": {"type": "http", "url": receiver.url(), **target}}
+        answer = pushing.request("PUT", "/v1/topics/tried", settings)
+        said = answer.json()
+        assert (answer.status, said["code"], said["field"]) == (400, "bad_field", field), answer
+        assert says in said["detail"] and "hunter2" not in answer.text, answer
+        assert pushing.get("/v1/topics/tried").status == 404
+    # What sends nothing yet, and what is known to come later, is taken as it is.
+    path = "/v1/topics/tried"
+    assert pushing.request("PUT", path, {**settings, "paused": True}).status == 200
+    assert pushing.request("PUT", path, {**settings, "paused": False}).status == 400
+    assert pushing.request("PUT", path + "?check_secrets=false", settings).status == 200
+    assert pushing.request("PUT", path + "?check_secrets=perhaps", settings).status == 400
+    assert pushing.request("PUT", path + "?chek_secrets=false", settings).status == 400
+    settings["target"].update(key=str(good), sign=["$HOOK", f"file:{good}"])
+    assert pushing.request("PUT", path, settings).status == 200
+
+
+def test_a_missing_secret_fails_the_job_by_the_name_of_its_reference(pushing, receiver, tmp_path):
+    path = tmp_path / "hook"
+    path.write_text(HOOK)
+    set_target(pushing, "signed", receiver.url(), retry=None, sign=[f"file:{path}"])
+    path.unlink()
     pushing.push_id("signed", id="s1", body="x")
     eventually(lambda: pushing.state("s1") == "buried")
     assert attempts(pushing, "s1")[-1]["reason"] == \
-        "the secret $NO_SUCH_HOOK is not in the environment of laterd"
+        f"the secret file:{path} cannot be read: No such file or directory"
 
 
 def test_a_topic_that_is_held_back_names_the_receiver_whose_breaker_is_open(pushing, receiver):
@@ -114,6 +217,19 @@ def test_a_topic_that_is_held_back_names_the_receiver_whose_breaker_is_open(push
     assert pushing.get("/v1/topics/sick").json()["held_by"] == address
     warning, = pushing.server.events("breaker_opened")
     assert f'receiver="{address}"' in warning[1], warning
+
+
+def test_a_receiver_gets_no_more_than_push_host_rate_whatever_the_topics(laterd):
+    server = laterd({"push": {**PUSH["push"], "host_rate": "4/s"}})
+    with Client(server.port) as client, Receiver() as rated:
+        for topic in ("a", "b"):
+            set_target(client, topic, rated.url())
+            for _ in range(4):
+                client.push(topic, body="x")
+        assert eventually(lambda: client.get("/v1/topics/a").json().get("held") == "rate")
+        assert client.get("/v1/topics/a").json()["held_by"] == rated.url("")
+        sent = rated.wait(8)
+        assert sent[7].at - sent[0].at >= 0.9
 
 
 def test_410_pauses_the_target_and_keeps_what_waits(pushing, receiver):
@@ -160,6 +276,20 @@ def test_p6_sigterm_lets_what_is_on_the_wire_end(laterd, receiver, tmp_path):
         assert server.wait(30) == 0
         server.start()
         slow.wait(2)
+
+
+def test_p6_what_is_answered_while_a_server_stops_is_finished(laterd):
+    server = laterd({"push": dict(PUSH["push"]), "server": {"drain_seconds": "20"}})
+    with Client(server.port) as client, Receiver() as late:
+        set_target(client, "t", late.url("/late/0.5"))
+        client.push_id("t", id="j1", body="x")
+        late.wait(1)
+        server.signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+        server.start()
+        with Client(server.port) as again:
+            assert again.get("/v1/jobs/j1").status == 404
+        assert len(late.requests) == 1
 
 
 def test_a_test_delivery_shows_what_came_back(pushing, receiver):

@@ -16,7 +16,7 @@ import time
 import pytest
 
 from patience import soon
-from push import ROOT, Sink
+from push import ROOT, Sink, preloaded_names
 from receiver import Receiver, make_certificates, server_context
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -47,10 +47,7 @@ def certificates(tmp_path_factory):
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
     """What is preloaded to look up names of the test's own."""
-    library = str(tmp_path_factory.mktemp("names") / "names.so")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library,
-                    os.path.join(ROOT, "test", "harness", "names.c"), "-ldl"], check=True)
-    return {"LD_PRELOAD": library}
+    return preloaded_names(str(tmp_path_factory.mktemp("names")))
 
 
 def last_request(receiver, sink, **delivery):

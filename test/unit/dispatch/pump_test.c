@@ -83,6 +83,27 @@ static void retry_after_is_waited_for_and_still_buries_at_the_end(void **state)
     assert_int_equal(bed_jobs(bed, JOB_BURIED), 1);
 }
 
+static void a_receiver_that_asks_one_topic_to_wait_is_left_alone_by_others(void **state)
+{
+    struct bed *bed = *state;
+    serve(bed, say_503_in_40s, EXACT);
+    bed_settings(bed, "others", EXACT);
+    bed_settings(bed, "elsewhere", TARGET("inn", ""));
+    bed_push(bed, "orders", "first", 0, "");
+    bed_pass(bed, SECOND_US);
+    bed->answer = NULL;
+    bed_push(bed, "others", "waits", 0, "");
+    bed_push(bed, "elsewhere", "goes", 0, "");
+    bed_pass(bed, 38 * SECOND_US);
+    assert_int_equal(bed->seen_count, 2);
+    assert_string_equal(bed->seen[1].body, "goes");
+    assert_int_equal(bed_held(bed, "others"), HELD_BREAKER);
+    bed_pass(bed, 3 * SECOND_US);
+    assert_int_equal(bed->seen_count, 4);
+    for (unsigned i = 2; i < 4; i++)
+        assert_true(bed->seen[i].at_us - bed->seen[0].at_us >= 40 * SECOND_US);
+}
+
 static void say_410(struct bed *bed, const struct delivery *delivery, struct sim_answer *answer)
 {
     (void)bed;
@@ -299,6 +320,55 @@ static void a_failing_job_comes_again_however_many_wait_behind_it(void **state)
 
 static const struct world_options two_a_host = {.seed = 4, .host_concurrency = 2};
 
+static const struct world_options rated = {.seed = 8, .host_rate = "5/s"};
+
+/* Whatever topics they are of; and a topic that waits for it says so. */
+static void a_receiver_gets_no_more_in_a_time_than_host_rate(void **state)
+{
+    struct bed *bed = *state;
+    struct pump *pump = bed_server(bed)->push.pump;
+    char topic[16];
+    bed_settings(bed, "elsewhere", TARGET("inn", ""));
+    for (unsigned i = 0; i < 3; i++) {
+        (void)snprintf(topic, sizeof(topic), "topic-%u", i);
+        bed_settings(bed, topic, HOOK);
+        push_many(bed, topic, 10);
+    }
+    bed_pass(bed, SECOND_US / 10);
+    assert_int_equal(bed->seen_count, 5);
+    assert_int_equal(bed_held(bed, "topic-0"), HELD_RATE);
+    assert_true(bytes_eq(pump_held_by(pump, BYTES("topic-0")), BYTES("https://shop.example:443")));
+    bed_push(bed, "elsewhere", "goes", 0, "");
+    bed_pass(bed, 0);
+    assert_string_equal(bed->seen[5].body, "goes");
+    bed_pass(bed, 20 * SECOND_US);
+    assert_int_equal(bed->seen_count, 31);
+    for (unsigned i = 11; i < 31; i++) /* any five take a second */
+        assert_true(bed->seen[i].at_us - bed->seen[i - 5].at_us >= SECOND_US - 10);
+    assert_in_range(bed->seen[30].at_us - bed->seen[0].at_us, 5 * SECOND_US - 10,
+                    5 * SECOND_US + SECOND_US / 10);
+    assert_true(bed_counts(bed)->commands < 31 * 8);
+}
+
+static void own_urls_and_ordered_jobs_keep_host_rate_too(void **state)
+{
+    struct bed *bed = *state;
+    bed_settings(bed, "own", HOOK);
+    bed_settings(bed, "keyed", TARGET("a", ",\"order\":\"key\""));
+    for (unsigned i = 0; i < 10; i++) {
+        bed_push(bed, "own", "x", 0, "{\"url\":\"https://a.example/x\"}");
+        bed_push(bed, "keyed", "x", 0, "{\"key\":\"k\"}");
+    }
+    bed_pass(bed, 60 * SECOND_US);
+    assert_int_equal(bed->seen_count, 20);
+    for (unsigned i = 5; i < 20; i++) {
+        assert_int_equal(bed->seen[i].attempt, 1);
+        assert_true(i < 10 || bed->seen[i].at_us - bed->seen[i - 5].at_us >= SECOND_US - 10);
+    }
+    assert_true(bed->seen[19].at_us - bed->seen[0].at_us < 15 * (int64_t)SECOND_US);
+    assert_true(bed_counts(bed)->commands < 20 * 8);
+}
+
 static void own_urls_of_jobs_are_limited_by_their_own_receivers(void **state)
 {
     struct bed *bed = *state;
@@ -312,6 +382,64 @@ static void own_urls_of_jobs_are_limited_by_their_own_receivers(void **state)
     for (unsigned i = 0; i < 20; i++)
         assert_int_equal(bed->seen[i].attempt, 1);
     assert_true(bed_counts(bed)->commands < 20 * 8);
+}
+
+static void say_410_to_own_urls(struct bed *bed, const struct delivery *delivery,
+                                struct sim_answer *answer)
+{
+    if (bytes_eq(delivery->url, BYTES("https://a.example/x")))
+        say_410(bed, delivery, answer);
+}
+
+static void gone_from_a_jobs_own_url_buries_that_job_alone(void **state)
+{
+    struct bed *bed = *state;
+    serve(bed, say_410_to_own_urls, HOOK);
+    bed_push(bed, "orders", "own", 0, "{\"url\":\"https://a.example/x\"}");
+    bed_pass(bed, SECOND_US);
+    bed_push(bed, "orders", "topic's", 0, "");
+    bed_pass(bed, SECOND_US);
+    assert_int_equal(bed->seen_count, 2);
+    assert_int_equal(bed_jobs(bed, JOB_BURIED), 1);
+    assert_int_equal(bed_jobs(bed, JOB_READY), 0);
+    assert_int_equal(bed_counts(bed)->targets_paused, 0);
+}
+
+static const struct world_options disabled_soon = {.seed = 5, .disable_after_us = 3 * SECOND_US};
+
+/* Neither do they begin the time in which the target has only failed, nor do they end it. */
+static void failures_of_own_urls_are_not_those_of_the_target(void **state)
+{
+    struct bed *bed = *state;
+    serve(bed, say_500, EXACT);
+    bed_push(bed, "orders", "own", 0, "{\"url\":\"https://a.example/x\"}");
+    bed_pass(bed, 60 * SECOND_US);
+    assert_int_equal(bed->seen_count, 3); /* after 6 seconds it was buried */
+    assert_int_equal(bed_counts(bed)->targets_paused, 0);
+    bed_push(bed, "orders", "topic's", 0, "");
+    bed_pass(bed, 2 * SECOND_US);
+    bed->answer = NULL;
+    bed_push(bed, "orders", "own", 0, "{\"url\":\"https://a.example/x\"}");
+    bed_pass(bed, SECOND_US);
+    assert_int_equal(bed_counts(bed)->outcomes[OUTCOME_DELIVERED], 1);
+    bed->answer = say_500;
+    bed_pass(bed, 10 * SECOND_US);
+    assert_int_equal(bed_counts(bed)->targets_paused, 1);
+}
+
+/* One that hangs, or fails, keeps no place from jobs that go elsewhere. */
+static void own_urls_that_fail_leave_the_topic_its_places(void **state)
+{
+    struct bed *bed = *state;
+    serve(bed, say_500, HOOK);
+    for (unsigned i = 0; i < 4; i++)
+        bed_push(bed, "orders", "own", 0, "{\"url\":\"https://a.example/x\"}");
+    bed_pass(bed, SECOND_US / 2);
+    assert_int_equal(bed->seen_count, 4);
+    bed->answer = slow;
+    push_many(bed, "orders", 4);
+    bed_pass(bed, SECOND_US / 4);
+    assert_int_equal(bed->under_way, 4);
 }
 
 static void p6_a_drain_lets_what_was_sent_end_and_reserves_nothing_more(void **state)
@@ -444,6 +572,7 @@ int main(void)
         BED_TEST(p3_p5_a_due_job_is_delivered_and_finished),
         BED_TEST(attempts_follow_the_schedule_and_then_it_is_buried),
         BED_TEST(retry_after_is_waited_for_and_still_buries_at_the_end),
+        BED_TEST(a_receiver_that_asks_one_topic_to_wait_is_left_alone_by_others),
         BED_TEST(gone_buries_the_job_and_stops_the_target),
         BED_TEST(a_topic_has_no_more_under_way_than_its_concurrency),
         BED_TEST_OF(a_receiver_has_no_more_under_way_than_host_concurrency, &five_a_host),
@@ -453,7 +582,12 @@ int main(void)
         BED_TEST_OF(a_topic_that_hangs_leaves_slots_to_others, &few_slots),
         BED_TEST(p8_a_flood_for_a_slow_receiver_takes_no_memory_and_delays_nobody),
         BED_TEST(a_failing_job_comes_again_however_many_wait_behind_it),
+        BED_TEST_OF(a_receiver_gets_no_more_in_a_time_than_host_rate, &rated),
+        BED_TEST_OF(own_urls_and_ordered_jobs_keep_host_rate_too, &rated),
         BED_TEST_OF(own_urls_of_jobs_are_limited_by_their_own_receivers, &two_a_host),
+        BED_TEST(gone_from_a_jobs_own_url_buries_that_job_alone),
+        BED_TEST_OF(failures_of_own_urls_are_not_those_of_the_target, &disabled_soon),
+        BED_TEST(own_urls_that_fail_leave_the_topic_its_places),
         BED_TEST(p6_a_drain_lets_what_was_sent_end_and_reserves_nothing_more),
         BED_TEST(p2_a_kill_in_between_delivers_again),
         BED_TEST(p7_after_a_failed_sync_nothing_is_sent_until_a_restart),

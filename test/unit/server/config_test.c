@@ -131,6 +131,10 @@ static void values_that_do_not_fit_name_the_line_and_both_values(void **state)
     expect_error("[limits]\njobs = 268435456\n",
                  ":2: limits.jobs = 268435456: must not be above 268435455: the embedded engine "
                  "holds no more");
+    expect_error(
+        "[push]\nhost_rate = 5\n",
+        ":2: host_rate = 5: must be a number in a time of 1ms to 1d, such as 100/s, 5/m or "
+        "1/10s; or 0");
     expect_error("[defaults]\nttr = 400d\n",
                  ":2: defaults.ttr = 400d: must not be above limits.ttr_seconds (365d, the "
                  "default)");
