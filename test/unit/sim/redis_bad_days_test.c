@@ -20,7 +20,7 @@ enum {
     SEEDS = 6,
     /* Of any script, in words and parts. Redis takes 0.2 to 0.5 us for one: 2 ms at most. */
     WORK_MAX = 4000,
-    BELIEVED_US = 2300 * MS, /* the promoter's second, and then the consumer's */
+    BELIEVED_US = 2050 * MS, /* the promoter's second, and then the consumer's */
 };
 
 static void each_seed(void (*play)(struct life *day))
@@ -69,14 +69,16 @@ static void play_lost_notices(struct life *day)
     char topic[8];
     int64_t due_us[WAITING];
     day_begin(day, ON_ANY, between(day, 2, 3), between(day, 1, 8));
+    /* Daemons for which nobody waits must look, too: they make others' jobs ready. */
+    unsigned waited_at = chance(day, 700) ? 1 : day->daemon_count;
     for (unsigned i = 0; i < WAITING; i++) {
         (void)snprintf(topic, sizeof(topic), "t%u", i);
         day_make_topic(day, topic);
-        day_reserve(day, i % day->daemon_count, topic, 1, MINUTE_US, &takers[i]);
+        day_reserve(day, i % waited_at, topic, 1, MINUTE_US, &takers[i]);
     }
     day_pass(day, span(day, 2 * SECOND_US));
     deafen(day);
-    day_pass(day, 100 * MS + span(day, 500 * MS));
+    day_pass(day, 100 * MS + span(day, 5 * SECOND_US));
     for (unsigned i = 0; i < WAITING; i++) {
         int64_t delay_us = chance(day, 500) ? 0 : span(day, 2 * SECOND_US);
         (void)snprintf(topic, sizeof(topic), "t%u", i);
@@ -100,14 +102,14 @@ static void p2_day_1_no_consumer_is_deaf_for_lost_notices(void **state)
 
 static void play_full_ring(struct life *day)
 {
-    enum { PUSHES = 1500, WAITING = 5 };
+    enum { PUSHES = SCRIPT_RING + 800, WAITING = 5 };
     static struct client pushers[PUSHES], waiting[WAITING], asking;
-    day_begin(day, ON_ANY, between(day, 1, 2), between(day, 1, 2));
+    day_begin(day, ON_ANY, between(day, 1, 2), 1);
     day_make_topic(day, "t");
     for (unsigned i = 0; i < WAITING; i++)
         day_reserve(day, i % day->daemon_count, "t", 1, MINUTE_US, &waiting[i]);
     day_pass(day, span(day, SECOND_US));
-    unsigned count = between(day, PUSHES / 2, PUSHES);
+    unsigned count = between(day, SCRIPT_RING + 100, PUSHES);
     for (unsigned i = 0; i < count; i++)
         day_push(day, 0, "t", "", 0, &pushers[i]);
     day_reserve(day, 0, "t", 1, 0, &asking);
@@ -473,23 +475,27 @@ static void day_10_a_listing_costs_what_it_shows_and_ends_with_its_asker(void **
 
 static void play_burst(struct life *day)
 {
-    static struct client taker;
-    unsigned burst = between(day, 1800, 2400);
+    enum { OTHERS = 40 };
+    static struct client takers[OTHERS];
+    unsigned burst = between(day, 1800, 2400), last = OTHERS - 1;
     const char *other = chance(day, 500) ? "a" : "zzz"; /* before and behind it, by name */
     day_begin(day, ON_ANY, between(day, 1, 2), 1);
     day_make_topic(day, other);
-    day_reserve(day, 0, other, 1, MINUTE_US, &taker);
+    for (unsigned i = 0; i < OTHERS; i++)
+        day_reserve(day, 0, other, 1, MINUTE_US, &takers[i]);
     int64_t due_us = day->now_us + 2 * SECOND_US;
     for (unsigned i = 0; i < burst; i++)
         day_push(day, 0, "burst", "", due_us - day->now_us, NULL);
-    day_push(day, 0, other, "", due_us - day->now_us + span(day, 100), NULL);
+    for (unsigned i = 0; i < OTHERS; i++)
+        day_push(day, 0, other, "", due_us - day->now_us + span(day, 100) - 50, NULL);
     day_pass(day, due_us - day->now_us - MS);
     uint64_t before = sim_lua_ledger()->runs;
-    day_await(day, &taker, SECOND_US);
-    /* Two promotes, a reserve, what a heartbeat or two daemons need; the burst alone is nine. */
-    if (sim_lua_ledger()->runs - before > 7 || taker.answered_us - due_us > 50 * MS)
-        BROKEN(&day->oracle, "a job comes %lld us late, behind another topic's burst",
-               (long long)(taker.answered_us - due_us));
+    day_await(day, &takers[last], SECOND_US);
+    uint64_t runs = sim_lua_ledger()->runs - before;
+    /* Promotes go on until the reserve is there; the burst alone takes nine or more of them. */
+    if (runs > 10 || takers[last].answered_us - due_us > 50 * MS)
+        BROKEN(&day->oracle, "%llu scripts before another topic's jobs, which were due as well",
+               (unsigned long long)runs);
     day_pass(day, SECOND_US);
     if (day_take_all(day, 0, "burst") != burst || sim_lua_ledger()->most_work > WORK_MAX)
         BROKEN(&day->oracle, "a burst was not served in small steps");
@@ -652,7 +658,8 @@ static void reserve_very_many(struct life *day)
     static char names[MOST][8];
     static struct bytes topics[MOST];
     struct client client;
-    unsigned count = between(day, SCRIPT_TOPICS_MAX - 100, MOST), jobs = between(day, 1, 5);
+    unsigned count = chance(day, 600) ? SCRIPT_TOPICS_MAX : between(day, 1000, MOST);
+    unsigned jobs = between(day, 1, 5);
     for (unsigned i = 0; i < count; i++) {
         (void)snprintf(names[i], sizeof(names[i]), "t%u", i);
         topics[i] = bytes_str(names[i]);
