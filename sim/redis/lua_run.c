@@ -33,6 +33,7 @@ static struct {
     struct sim_lua_host *host;
     bool running;
     uint64_t work, bytes; /* see sim_lua_work */
+    struct sim_lua_ledger ledger;
 } state;
 
 /* ---- answers of commands, from RESP ---- */
@@ -463,6 +464,9 @@ void sim_lua_run(uint32_t script, struct sim_lua_words keys, struct sim_lua_word
     lua_pop(lua, 1); /* the handler */
     CHECK(lua_gettop(lua) == 0);
     state.running = false;
+    state.ledger.runs++;
+    if (state.work > state.ledger.most_work)
+        state.ledger.most_work = state.work;
 }
 
 uint64_t sim_lua_work(void)
@@ -473,4 +477,9 @@ uint64_t sim_lua_work(void)
 uint64_t sim_lua_bytes(void)
 {
     return state.bytes;
+}
+
+struct sim_lua_ledger *sim_lua_ledger(void)
+{
+    return &state.ledger;
 }

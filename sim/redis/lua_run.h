@@ -44,4 +44,12 @@ uint64_t sim_lua_work(void);
 /* And the bytes of these answers. */
 uint64_t sim_lua_bytes(void);
 
+/* Of all scripts, on all servers, since the caller zeroed it. */
+struct sim_lua_ledger {
+    uint64_t runs;
+    uint64_t most_work; /* of one run; see sim_lua_work */
+};
+
+struct sim_lua_ledger *sim_lua_ledger(void);
+
 #endif

@@ -16,7 +16,7 @@
 
 struct sim_network;
 
-enum { SIM_NETWORK_DAEMONS = 8, SIM_NETWORK_SERVERS = 12 };
+enum { SIM_NETWORK_DAEMONS = 24, SIM_NETWORK_SERVERS = 12 };
 
 struct sim_network_options {
     uint64_t seed;

@@ -153,6 +153,7 @@ static unsigned publish(struct sim_redis *redis, struct bytes channel, struct by
         resp_bulk(&conn->out, message);
         count++;
     }
+    redis->messages += count;
     return count;
 }
 

@@ -12,7 +12,7 @@
 #include "sim/redis/lua_run.h"
 #include "sim/redis/server.h"
 
-enum { CHANNELS_MAX = 128 };
+enum { CHANNELS_MAX = 1024 };
 
 struct sim_channel {
     struct bytes name; /* owned */
@@ -31,6 +31,7 @@ struct sim_redis {
     struct keyspace keys;
     bool known[LUA_SCRIPTS_MAX]; /* scripts that were loaded */
     struct list conns;           // sim_redis_conn::place
+    uint64_t messages;           /* sent to who hears notices, ever */
     struct buf log;
     struct log_mark *marks;
     size_t mark_count, mark_cap;

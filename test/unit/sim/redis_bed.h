@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "engine/redis/engine_parts.h"
+#include "redis_client.h"
 #include "sim/redis/cluster.h"
 #include "sim/redis/network.h"
 #include "sim/redis/server_parts.h"
@@ -196,27 +197,6 @@ static inline void stop_pair(void)
 }
 
 /* ---- commands ---- */
-
-struct client {
-    struct ticket ticket;
-    unsigned answers;
-    enum err err;
-    uint32_t count;
-    uint64_t seq, lease;
-    uint64_t jobs[JOB_STATES]; /* of the topic */
-};
-
-static inline void client_answered(struct ticket *ticket, const struct reply *reply)
-{
-    struct client *client = (struct client *)ticket; /* its first member */
-    client->answers++;
-    client->err = reply->err;
-    client->count = reply->count;
-    client->seq = reply->jobs ? reply->jobs->ref.seq : 0;
-    client->lease = reply->jobs ? reply->jobs->lease : 0;
-    if (reply->kind == CMD_TOPIC && reply->count)
-        memcpy(client->jobs, reply->topics[0].jobs, sizeof(client->jobs));
-}
 
 static inline struct client ask_for(const struct cmd *cmd, int64_t us)
 {

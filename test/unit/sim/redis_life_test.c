@@ -51,15 +51,6 @@ static int64_t actors_next_us(const struct life *life)
     return next_us;
 }
 
-static void boot_daemons(struct life *life)
-{
-    for (unsigned i = 0; i < life->daemon_count; i++) {
-        struct daemon *daemon = &life->daemons[i];
-        if (!daemon->engine && daemon->boot_at_us <= life->now_us)
-            daemon_start(daemon);
-    }
-}
-
 static int64_t sooner(int64_t a_us, int64_t b_us)
 {
     return a_us < b_us ? a_us : b_us;
@@ -295,12 +286,6 @@ static void set_clocks(struct life *life)
         sim_redis_settings(life->servers[i])->ahead_us += span(life, 2 * SECOND_US);
 }
 
-static uint64_t env_number(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text && *text ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static struct life *life_new(uint64_t seed)
 {
     struct life *life = mem_zalloc(sizeof(*life));
@@ -328,23 +313,6 @@ static struct life *life_new(uint64_t seed)
             life->daemons[i].boot_at_us = life->now_us + span(life, SHORT_US);
     }
     return life;
-}
-
-static uint64_t life_free(struct life *life)
-{
-    uint64_t trace = life->oracle.trace;
-    for (unsigned i = 0; i < life->daemon_count; i++) {
-        if (life->daemons[i].engine)
-            daemon_stop(&life->daemons[i], true);
-    }
-    sim_network_free(life->network);
-    for (unsigned i = 0; i < life->server_count; i++)
-        sim_redis_free(life->servers[i]);
-    for (unsigned i = 0; i < life->sentinel_count; i++)
-        sim_redis_free(life->sentinels[i]);
-    oracle_fini(&life->oracle);
-    mem_free(life);
-    return trace;
 }
 
 static uint64_t one_life(uint64_t seed)

@@ -15,7 +15,8 @@
 #include "sim/redis/network.h"
 
 enum {
-    DAEMONS = 3,
+    DAEMONS = 3, /* of a life; there is room for more */
+    DAEMONS_MAX = 20,
     ACTORS = 8,
     TOPICS = 2,
     HELD_MAX = 4,
@@ -124,7 +125,7 @@ struct life {
     unsigned server_count, sentinel_count, master;
     struct sim_cluster cluster;
     struct redis_url url;
-    struct daemon daemons[DAEMONS];
+    struct daemon daemons[DAEMONS_MAX];
     unsigned daemon_count;
     struct actor actors[ACTORS];
     int64_t late_us;  /* bytes may be */
@@ -135,6 +136,12 @@ struct life {
     struct mender menders[MENDERS_MAX];
     unsigned mender_count;
 };
+
+static inline uint64_t env_number(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
 
 static inline uint64_t below(struct life *life, uint64_t limit)
 {
@@ -355,6 +362,15 @@ static inline void daemon_start(struct daemon *daemon)
     port->verbs->observe_settings(port, &daemon->told.observer);
 }
 
+static inline void boot_daemons(struct life *life)
+{
+    for (unsigned i = 0; i < life->daemon_count; i++) {
+        struct daemon *daemon = &life->daemons[i];
+        if (!daemon->engine && daemon->boot_at_us <= life->now_us)
+            daemon_start(daemon);
+    }
+}
+
 /* Answers that its end brings reach nobody. */
 static inline void forget_actors(struct daemon *daemon)
 {
@@ -434,6 +450,24 @@ static inline void make_cluster(struct life *life)
         life->cluster.lost_per_mille = chance(life, 500) ? 50 : 800;
     for (unsigned i = 0; i < 3; i++)
         sim_redis_follow(life->servers[3 + i], life->servers[i]);
+}
+
+/* Its trace. */
+static inline uint64_t life_free(struct life *life)
+{
+    uint64_t trace = life->oracle.trace;
+    for (unsigned i = 0; i < life->daemon_count; i++) {
+        if (life->daemons[i].engine)
+            daemon_stop(&life->daemons[i], true);
+    }
+    sim_network_free(life->network);
+    for (unsigned i = 0; i < life->server_count; i++)
+        sim_redis_free(life->servers[i]);
+    for (unsigned i = 0; i < life->sentinel_count; i++)
+        sim_redis_free(life->sentinels[i]);
+    oracle_fini(&life->oracle);
+    mem_free(life);
+    return trace;
 }
 
 #endif
