@@ -364,6 +364,40 @@ static void a_listing_ends_with_its_asker(void **state)
     assert_int_equal(engine->calls.partitions[0].used, before + 1);
 }
 
+/* It is cancelled after the call that is under way; one that nobody asked to be told of goes on. */
+static void a_clear_or_a_kick_ends_with_its_client(void **state)
+{
+    enum { JOBS = 400 };
+    static const struct bytes topic = {"t", 1};
+    static const enum cmd_kind kinds[] = {CMD_CLEAR_TOPIC, CMD_KICK_TOPIC};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = SECOND_US}};
+    struct cmd look = {.kind = CMD_TOPIC, .topic = {.topic = topic}};
+    (void)state;
+    options.partitions = 1;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    struct engine *port = redis_engine_port(engine);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct cmd sweep = {.kind = kinds[i],
+                            .topic = {.topic = topic, .state = JOB_DELAYED, .max = UINT32_MAX}};
+        struct client client = {.ticket.answered = client_answered};
+        for (int n = 0; n < JOBS; n++) {
+            push.push.due_us = now_us + 1000 * INT64_C(1000000) + n;
+            (void)port->verbs->submit(port, &push, NULL);
+        }
+        turns(SECOND_US);
+        (void)port->verbs->submit(port, &sweep, &client.ticket);
+        turn();
+        port->verbs->cancel(port, &client.ticket);
+        turns(SECOND_US);
+        assert_int_equal(client.answers, 0);
+        assert_in_range(ask_for(&look, MS).jobs[JOB_DELAYED], JOBS / 2, JOBS - 1);
+        (void)port->verbs->submit(port, &sweep, NULL);
+        turns(SECOND_US);
+        assert_int_equal(ask_for(&look, MS).jobs[JOB_DELAYED], 0);
+    }
+}
+
 /*
  * Who asks for sums of very many topics is answered at once from those that are kept; they are
  * renewed in the background, slowly, and gathered at once when they are old.
@@ -465,6 +499,7 @@ int main(void)
         STARTED(p2_what_a_lost_set_held_is_put_back),
         STARTED(a_policy_that_evicts_makes_it_unfit_while_it_lasts),
         STARTED(a_listing_ends_with_its_asker),
+        STARTED(a_clear_or_a_kick_ends_with_its_client),
         STARTED(statistics_of_many_topics_are_renewed_while_they_are_asked_for),
         STARTED(more_commands_than_the_ring_has_places_are_all_done),
     };
