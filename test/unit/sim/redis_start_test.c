@@ -202,6 +202,57 @@ static void a_command_while_redis_is_away_is_answered_within_its_time(void **sta
     assert_int_equal(client.err, ERR_AGAIN);
 }
 
+static enum err poll_for(int64_t wait_us)
+{
+    static const struct bytes topic = {"t", 1};
+    struct cmd take = {
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = &topic, .topic_count = 1, .max = 1, .wait_us = wait_us}};
+    int64_t began_us = now_us;
+    enum err err = ask_for(&take, MS).err;
+    assert_in_range(now_us - began_us, 0, 2 * SECOND_US + 10 * MS);
+    return err;
+}
+
+/* Nobody knows whether there are jobs: not while the look is under way, nor after it has failed. */
+static void who_waits_while_redis_does_not_answer_is_told_so_not_empty(void **state)
+{
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    assert_int_equal(poll_for(100 * MS), ERR_EMPTY);
+    assert_int_equal(poll_for(0), ERR_EMPTY);
+    turns(SECOND_US);
+    sim_network_cut(network, 0, 0, SIM_CUT_ALL);
+    assert_int_equal(poll_for(100 * MS),
+                     ERR_EMPTY); /* by notices, which are heard until 2 s later */
+    turns(3 * SECOND_US);
+    for (int i = 0; i < 30; i++) { /* calls fail, and are sent again, at other times */
+        assert_int_equal(poll_for(170 * MS), ERR_AGAIN);
+        assert_int_equal(poll_for(MS), ERR_AGAIN);
+    }
+    assert_int_equal(poll_for(3 * SECOND_US / 2), ERR_AGAIN);
+    assert_int_equal(poll_for(0), ERR_AGAIN);
+    sim_network_cut(network, 0, 0, 0);
+    turns(5 * SECOND_US);
+    assert_int_equal(poll_for(100 * MS), ERR_EMPTY);
+    assert_int_equal(poll_for(0), ERR_EMPTY);
+}
+
+/* A topic of which nothing is known: its first look stalls. */
+static void who_waits_less_long_than_redis_hangs_is_told_so_not_empty(void **state)
+{
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    sim_network_cut(network, 0, 0, SIM_CUT_ALL);
+    assert_int_equal(poll_for(100 * MS), ERR_AGAIN);
+    assert_int_equal(poll_for(40 * MS), ERR_AGAIN);
+    sim_network_cut(network, 0, 0, 0);
+    turns(5 * SECOND_US);
+    assert_int_equal(poll_for(40 * MS), ERR_EMPTY);
+}
+
 /* ---- keys that are lost, and others' ---- */
 
 static void redis_does(const char *const *words)
@@ -494,6 +545,8 @@ int main(void)
         STARTED(a_subscription_that_hears_nothing_is_made_anew),
         STARTED(p6_a_job_reserved_by_its_id_for_who_has_left_is_given_back),
         STARTED(a_command_while_redis_is_away_is_answered_within_its_time),
+        STARTED(who_waits_while_redis_does_not_answer_is_told_so_not_empty),
+        STARTED(who_waits_less_long_than_redis_hangs_is_told_so_not_empty),
         STARTED(a_key_of_another_type_is_named_and_nothing_is_written),
         STARTED(a_key_that_gets_another_type_makes_it_unfit_while_it_lasts),
         STARTED(p2_what_a_lost_set_held_is_put_back),
