@@ -3,10 +3,11 @@
 
 How to run it:
 
-    make bench-redis                  all of it, under 5 minutes, on an otherwise idle machine
+    make bench-redis                  all of it, under 6 minutes, on an otherwise idle machine
     bench/redis.py --only put,cycle --repeats 5
     bench/redis.py --only due,idle,pair,takeover
-    bench/redis.py --only shapes --repeats 1      (or partitions, daemons, masters)
+    bench/redis.py --only shapes --repeats 1      (or partitions, daemons, masters, server-ids)
+    bench/redis.py --only server-ids --repeats 3
     bench/redis.py --only put --fsync always
 
 What it does: `later bench` gives laterd the same load over HTTP and over beanstalkd's protocol,
@@ -37,7 +38,8 @@ is also held against the measured figure times (the floor there / the floor here
 - shapes: two generators of 32 connections cycle 20,000 jobs of one topic with 1 and 16 partitions,
   with 1, 2 and 4 daemons (four generators), and on one Redis or a cluster of three masters. Told
   are the CPU of all Redis processes and the scripts that they were asked to run, for each cycle:
-  these hardly depend on what else the machine does.
+  these hardly depend on what else the machine does. Ids are the clients', but for server-ids: there
+  laterd makes them (--id-bytes 0), and redis.order says whether the jobs of the topic are spread.
 - takeover: two daemons, which share the timers of all partitions; one is killed while 1,000 jobs
   a second fall due and consumers wait at the other. The largest lateness is how long nobody watched the time.
 """
@@ -86,6 +88,11 @@ SHAPES = [
     ("2 daemons", "daemons", {"daemons": 2}),
     ("4 daemons", "daemons", {"daemons": 4}),
     ("3 masters", "masters", {"masters": 3}),
+    ("1 partition, ids by laterd", "server-ids", {"partitions": 1, "ids": False}),
+    ("16 partitions, ids by laterd, topic", "server-ids", {"order": "topic", "ids": False}),
+    ("16 partitions, ids by laterd, spread", "server-ids", {"order": "spread", "ids": False}),
+    ("3 masters, ids by laterd, topic", "server-ids", {"masters": 3, "order": "topic", "ids": False}),
+    ("3 masters, ids by laterd, spread", "server-ids", {"masters": 3, "order": "spread", "ids": False}),
 ]
 # Title, the bar, of which shape, by which, of what: 0 CPU of Redis a cycle, 2 cycles a second.
 SHAPE_BARS = [
@@ -93,6 +100,10 @@ SHAPE_BARS = [
     ("2 daemons / 1, cycles a second", 1.0, "2 daemons", "16 partitions", 2),
     ("4 daemons / 2, cycles a second", 1.0, "4 daemons", "2 daemons", 2),
     ("3 masters / 1, Redis' CPU a cycle", 1.2, "3 masters", "16 partitions", 0),
+    ("16 partitions / 1, ids by laterd, spread, Redis' CPU a cycle", 1.1,
+     "16 partitions, ids by laterd, spread", "1 partition, ids by laterd", 0),
+    ("3 masters / 1, ids by laterd, spread, Redis' CPU a cycle", 1.2,
+     "3 masters, ids by laterd, spread", "16 partitions, ids by laterd, spread", 0),
 ]
 TAKEOVER_MAX_US = 2000000
 
@@ -105,9 +116,9 @@ def cpu_us(pid):
 class Place:
     """A Redis, empty, or a cluster of several masters, and the daemons that serve its queue."""
 
-    def __init__(self, bench, pinned, daemons=1, masters=1, partitions=16):
+    def __init__(self, bench, pinned, daemons=1, masters=1, partitions=16, order="auto"):
         self.bench, self.daemons, self.masters = bench, [], []
-        self.partitions = partitions
+        self.partitions, self.order = partitions, order
         folder = bench.directory()
         try:
             for _ in range(masters):
@@ -170,7 +181,7 @@ class Place:
         config.write_text(f"[server]\nhttp = 127.0.0.1:0\nbeanstalk = 127.0.0.1:{port}\n"
                           "[engine]\nengine = redis\n"
                           f"[redis]\nurl = {scheme}://{addresses}\n"
-                          f"partitions = {self.partitions}\n")
+                          f"partitions = {self.partitions}\norder = {self.order}\n")
         daemon = Server("laterd", [self.bench.build / "laterd", "-c", config, "--data-dir",
                                    folder / f"data{number}"], pinned)
         daemon.beanstalk = f"127.0.0.1:{port}"
@@ -369,9 +380,11 @@ class Bench(Suite):
                 self.bar(title, f"{sign} {most}", report.shown(ratio), held)
 
     def shape_cost(self, shape):
+        shape = dict(shape)
+        words = ["--jobs", SHAPE_JOBS] + ([] if shape.pop("ids", True) else ["--id-bytes", 0])
         with Place(self, False, **shape) as place:
             before = place.redis_cpu_us(), place.scripts()
-            results = self.two_generators(place, ["--jobs", SHAPE_JOBS])
+            results = self.two_generators(place, words)
             used = place.redis_cpu_us() - before[0], place.scripts() - before[1]
         cycles = sum(result["operations"] for result in results)
         return used[0] / cycles, used[1] / cycles, sum(r["per_second"] for r in results)
@@ -427,7 +440,7 @@ class Bench(Suite):
 
 
 def main():
-    parser = parser_of(__doc__, "put,cycle,due,idle,pair,takeover,shapes (partitions,daemons,masters)")
+    parser = parser_of(__doc__, "put,cycle,due,idle,pair,takeover,shapes (partitions,daemons,masters,server-ids)")
     parser.add_argument("--fsync", default="everysec", choices=("everysec", "always", "no"))
     arguments = parser.parse_args()
     if not shutil.which("redis-server"):

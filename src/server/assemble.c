@@ -86,6 +86,7 @@ enum err assemble_redis(const struct config *config, const struct platform *plat
         .sentinel_password = config->sentinel_password,
         .prefix = config->redis_prefix,
         .partitions = (uint32_t)config->redis_partitions,
+        .order = (enum redis_order)config->redis_order,
         .timeout_us = config->redis_timeout_us,
         .wait_replicas = (unsigned)config->redis_wait_replicas,
         .jobs_max = (uint64_t)config->jobs,

@@ -26,8 +26,9 @@ enum {
 /* What works for a ticket. */
 struct pending_command {
     struct redis_engine *redis;
-    struct ticket *ticket; /* NULL: nobody asks any more */
+    struct ticket *ticket; /* NULL: nobody asks any more, or nobody did */
     enum cmd_kind kind;
+    bool orphaned; /* it had a ticket, which was cancelled */
 };
 
 /* A command that is one call. */
@@ -275,7 +276,8 @@ static void gathering_reply(struct gathering *gathering)
         add_stats(gathering, &reply);
     bool frees =
         reply.kind == CMD_KICK_TOPIC || reply.kind == CMD_RESUME || reply.kind == CMD_REMOVE_TOPIC;
-    for (uint32_t i = 0; i < redis->space.partitions && frees && !reply.err; i++)
+    /* One that failed or was cancelled may have made some ready. */
+    for (uint32_t i = 0; i < redis->space.partitions && frees; i++)
         consumers_ready(&redis->consumers, buf_bytes(&gathering->topic), i, TOLD_ALL);
     pending_answer(&gathering->pending, &reply);
 }
@@ -456,14 +458,23 @@ static bool unconfigure(struct gathering *gathering)
     return true;
 }
 
+/* Nobody is there any more to be shown it; or to whom it matters how many more jobs are kicked or
+ * deleted. Other changes are not left undone in some partitions. */
+static bool is_cancelled(const struct gathering *gathering)
+{
+    const struct pending_command *pending = &gathering->pending;
+    if (pending->kind == CMD_KICK_TOPIC || pending->kind == CMD_CLEAR_TOPIC)
+        return pending->orphaned;
+    return !cmd_traits(pending->kind)->changes && !pending->ticket && !is_renewal(gathering);
+}
+
 /* True: it was answered, and is gone. */
 static bool gathering_step(struct gathering *gathering)
 {
     uint32_t partitions = gathering->pending.redis->space.partitions;
-    bool shows = !cmd_traits(gathering->pending.kind)->changes;
     bool renewal = is_renewal(gathering);
-    if (shows && !renewal && !gathering->pending.ticket && !gathering->err)
-        gathering->err = ERR_AGAIN; /* nobody is there any more to be shown it */
+    if (is_cancelled(gathering) && !gathering->err)
+        gathering->err = ERR_AGAIN;
     for (uint32_t i = 0; i < partitions && !gathering->err; i++) {
         if (fanout_wants(gathering->fanout, i) && !(renewal && gathering->under_way))
             gathering_ask(gathering, i);
@@ -488,5 +499,7 @@ enum submitted command_on_topics(struct redis_engine *redis, const struct cmd *c
 
 void command_orphan(void *held)
 {
-    ((struct pending_command *)held)->ticket = NULL;
+    struct pending_command *pending = held;
+    pending->ticket = NULL;
+    pending->orphaned = true;
 }

@@ -84,6 +84,7 @@ static struct wait_group *wait_group_new(struct consumers *consumers,
     group->probe.expired = end_probe;
     group->topics = mem_zalloc(reserve->topic_count * sizeof(*group->topics));
     group->asking = mem_zalloc(consumers->options.space->partitions * sizeof(bool));
+    group->asked_us = mem_zalloc(consumers->options.space->partitions * sizeof(int64_t));
     list_init(&group->waiters);
     list_init(&group->dirty);
     list_add_tail(&consumers->groups, &group->place);
@@ -110,6 +111,7 @@ static void wait_group_free(struct wait_group *group)
     loop_cancel(group->consumers->options.loop, &group->probe);
     mem_free(group->topics);
     mem_free(group->asking);
+    mem_free(group->asked_us);
     mem_free(group);
 }
 
@@ -246,7 +248,8 @@ static void ask_behind(const struct wait_group *group)
         for (uint32_t topic = 0; topic < group->topic_count; topic++) {
             struct hint *hint = &group->topics[topic].topic->hints[i];
             if (hint->what == EMPTY)
-                *hint = (struct hint){.what = UNKNOWN, .stale_answer = true};
+                *hint =
+                    (struct hint){.what = UNKNOWN, .stale_answer = true, .failed = hint->failed};
         }
     }
 }
@@ -255,7 +258,7 @@ static void time_is_up(struct timer *timer)
 {
     struct waiter *waiter = LIST_ENTRY(timer, struct waiter, deadline);
     wait_group_touch(waiter->group);
-    waiter_end(waiter, waiter->parked ? ERR_EMPTY : ERR_AGAIN);
+    waiter_end(waiter, waiter->parked ? wait_group_nothing(waiter->group) : ERR_AGAIN);
 }
 
 /* Somebody waits: so what may be wrong is looked at twice before it is believed for too long. */

@@ -22,14 +22,17 @@ struct wait_group {
     struct place *topics;
     uint32_t topic_count;
     bool listed_order, bound;
-    int64_t ttr_us;   /* see cmd_reserve */
-    uint64_t settles; /* waiters for whom settle() would do something: see there */
-    uint32_t calls;   /* under way */
-    uint32_t silent;  /* of these, the ones whose time is up: nobody waits for them any more */
-    uint64_t wanted;  /* jobs, by all waiters */
-    uint64_t asked;   /* jobs, by calls under way */
-    bool *asking;     /* for each partition: a call is under way */
-    uint32_t looking; /* calls under way that nothing is asked for before, until: */
+    int64_t ttr_us;    /* see cmd_reserve */
+    uint64_t settles;  /* waiters for whom settle() would do something: see there */
+    uint32_t calls;    /* under way */
+    uint32_t silent;   /* of these, the ones whose time is up: nobody waits for them any more */
+    uint64_t wanted;   /* jobs, by all waiters */
+    uint64_t asked;    /* jobs, by calls under way */
+    bool *asking;      /* for each partition: a call is under way, */
+    int64_t *asked_us; /* since then */
+    int64_t doubts_us; /* when wait_group_nothing() was found out; 0: no more so */
+    enum err nothing;  /* and what it was */
+    uint32_t looking;  /* calls under way that nothing is asked for before, until: */
     int64_t probe_deadline_us;
     struct timer probe;    /* armed for that time, or it is over */
     uint64_t verify_round; /* in which it was looked at last: see consumers::verify */
@@ -48,6 +51,9 @@ void wait_group_step(struct wait_group *group);
 /* That a partition is empty, where that may be wrong, was believed for so long that it is to look.
  */
 bool wait_group_doubts(const struct wait_group *group);
+/* What is told who has got no job: ERR_EMPTY, or ERR_AGAIN where a partition could not be asked, or
+ * has not answered for so long that it may have some. */
+enum err wait_group_nothing(struct wait_group *group);
 /* Asks behind a promote that is under way to the partition. */
 void wait_group_ask_behind(struct wait_group *group, uint32_t partition);
 /* We were told of a ready job and do not ask for it: another daemon is to. */

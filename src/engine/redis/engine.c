@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/check.h"
+#include "base/codec.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -19,6 +20,7 @@ enum {
     OPEN_SAY_US = 1000 * 1000,  /* how long it waits in silence */
     ALIVE_US = 5 * 1000 * 1000, /* a daemon that is silent for so long is dead */
     BELIEVE_US = 1000 * 1000,   /* what is believed without a look, where it may be wrong */
+    SPREAD_US = 250 * 1000,     /* a topic's jobs go to another partition after it */
     COMMAND_NS = 3000, /* work for a command: the scripts do the rest, in slices of their own */
 };
 
@@ -178,10 +180,30 @@ static void engine_begin(struct engine *engine)
     (void)engine;
 }
 
-static uint32_t partition_for(const struct redis_engine *redis, const struct cmd *cmd)
+/*
+ * Where order matters little, the jobs of a topic are spread, by time: all that come in a turn go
+ * to one partition, together. Each daemon takes turns of its own. A target in the settings may want
+ * the jobs of a key one after the other; and what a restore brings back is looked for in one place.
+ */
+static bool spreads(const struct redis_engine *redis, const struct cmd_push *push)
 {
-    struct bytes topic = cmd->push.topic;
-    return (uint32_t)(hash_of(topic.at, topic.len) % redis->space.partitions);
+    const struct redis_options *options = &redis->options;
+    if (push->restore || options->order == REDIS_ORDER_TOPIC)
+        return false;
+    return options->order == REDIS_ORDER_SPREAD ||
+           (options->url.topology == REDIS_CLUSTER &&
+            !settings_sync_has(&redis->settings, push->topic));
+}
+
+/* Of a job whose number we make: the partition of its topic, unless they are spread. */
+static uint32_t partition_for(const struct redis_engine *redis, const struct cmd_push *push)
+{
+    uint64_t hash = hash_of(push->topic.at, push->topic.len);
+    if (spreads(redis, push)) {
+        uint64_t turn[] = {hash, get_u64(redis->space.daemon), (uint64_t)now_of(redis) / SPREAD_US};
+        hash = hash_of(turn, sizeof(turn));
+    }
+    return (uint32_t)(hash % redis->space.partitions);
 }
 
 /* Nobody is there any more who would hear that it failed. */
@@ -222,8 +244,7 @@ static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd
     }
     switch (script_route(&redis->space, cmd, &partition, &err)) {
     case SCRIPT_ONE: return command_on_job(redis, partition, cmd, ticket);
-    /* Jobs of a topic whose numbers we make go to one partition: there their order is exact. */
-    case SCRIPT_ANY: return command_on_job(redis, partition_for(redis, cmd), cmd, ticket);
+    case SCRIPT_ANY: return command_on_job(redis, partition_for(redis, &cmd->push), cmd, ticket);
     case SCRIPT_READY: return consumers_reserve(&redis->consumers, &cmd->reserve, ticket);
     case SCRIPT_ALL: return command_on_topics(redis, cmd, ticket);
     case SCRIPT_REFUSED: break;

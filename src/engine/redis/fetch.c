@@ -11,6 +11,7 @@ enum {
     AGAIN_US = 500 * 1000, /* after a call that failed */
     JOBS_AT_ONCE = 32,     /* of one call: some ten microseconds of Redis each */
     PROBE_US = 20 * 1000,  /* with looks: after that those partitions count that have answered */
+    SILENT_US = 50 * 1000, /* a call that is under way for so long is no answer of "empty" */
     STALE_US = 100 * 1000, /* what is known of others' changes may be so old, where that matters */
 };
 
@@ -118,6 +119,7 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
     for (uint32_t i = 0; i < ask->topics; i++) {
         struct hint *hint = &ask->group->topics[i].topic->hints[partition];
         struct script_rank first;
+        hint->failed = false;
         switch (script_first(consumers->options.space, partition, answer, i, &first)) {
         case SCRIPT_FIRST:
             *hint =
@@ -176,6 +178,7 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
         if (!hint->stale_answer)
             *hint = (struct hint){
                 .what = EMPTY, .at_us = consumers_now_us(group->consumers), .told = hint->told};
+        hint->failed = true;
     }
     /* until then: */
     again_at(ask, consumers_now_us(group->consumers) + AGAIN_US);
@@ -217,6 +220,7 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
     group->silent -= ask->silent;
     group->asked -= ask->silent ? 0 : ask->max;
     group->asking[said.partition] = false;
+    group->doubts_us = 0;
     if (!err)
         err =
             script_read(consumers->options.space, CMD_RESERVE, &said, &consumers->scratch, &answer);
@@ -282,6 +286,7 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
     call->at_most_once = max > 0;
     call->on_timeout = asked_long_ago;
     group->asking[partition] = true;
+    group->asked_us[partition] = consumers_now_us(consumers);
     script_requests_send(call, ask, asked);
     return ask;
 }
@@ -423,6 +428,32 @@ static void wait_group_ask(struct wait_group *group)
     look_at_all(group, find_candidates(group, 0, group->topic_count, is_empty_long), false);
 }
 
+static bool is_in_doubt(const struct wait_group *group)
+{
+    int64_t silent_us = consumers_now_us(group->consumers) - SILENT_US;
+    uint32_t partitions = group->consumers->options.space->partitions;
+    for (uint32_t i = 0; i < partitions; i++) {
+        if (group->asking[i] && group->asked_us[i] <= silent_us)
+            return true;
+    }
+    for (uint32_t topic = 0; topic < group->topic_count; topic++) {
+        for (uint32_t i = 0; i < partitions; i++) {
+            if (group->topics[topic].topic->hints[i].failed)
+                return true;
+        }
+    }
+    return group->silent > 0;
+}
+
+/* Very many may ask in one turn. */
+enum err wait_group_nothing(struct wait_group *group)
+{
+    if (group->doubts_us != consumers_now_us(group->consumers))
+        group->nothing = is_in_doubt(group) ? ERR_AGAIN : ERR_EMPTY;
+    group->doubts_us = consumers_now_us(group->consumers);
+    return group->nothing;
+}
+
 /*
  * Nothing is under way, and nowhere is known to be anything: who does not wait, or has got some
  * jobs, is answered. Most groups have none of these, and may be long.
@@ -435,7 +466,7 @@ static void settle(struct wait_group *group)
         struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
         next = at->next;
         if (waiter->job_count || !waiter->parked)
-            waiter_end(waiter, group->silent ? ERR_AGAIN : ERR_EMPTY);
+            waiter_end(waiter, wait_group_nothing(group));
     }
 }
 

@@ -37,12 +37,20 @@ struct redis_engine;
 struct journal_maker;
 struct restore;
 
+/* Where jobs lie whose numbers the server makes, in the order of the words of redis.order. */
+enum redis_order {
+    REDIS_ORDER_AUTO,  /* spread on a cluster, but for topics with settings: else by topic */
+    REDIS_ORDER_TOPIC, /* those of a topic in one partition: their order is exact */
+    REDIS_ORDER_SPREAD /* in all partitions */
+};
+
 struct redis_options {
     struct redis_url url;
     const char *sentinel_user, *sentinel_password; /* the sentinels' own; empty: none */
     struct tls *tls;                               /* if the url asks for it; borrowed */
     const char *prefix;
     uint32_t partitions;
+    enum redis_order order;
     int64_t timeout_us;
     unsigned wait_replicas;
     uint64_t jobs_max; /* in all partitions together */

@@ -224,6 +224,11 @@ void settings_sync_observe(struct settings_sync *sync, struct settings_observer 
     }
 }
 
+bool settings_sync_has(const struct settings_sync *sync, struct bytes topic)
+{
+    return find(sync, topic) != NULL;
+}
+
 void settings_sync_beat(struct settings_sync *sync, uint64_t changes)
 {
     if (changes == (uint64_t)SCRIPT_FOREVER || sync->asked)

@@ -52,6 +52,8 @@ void settings_sync_fini(struct settings_sync *sync);
  * settings). */
 void settings_sync_observe(struct settings_sync *sync, struct settings_observer *observer);
 
+/* As far as we know, the topic has settings. */
+bool settings_sync_has(const struct settings_sync *sync, struct bytes topic);
 /* A heartbeat's answer says how many changes there were. */
 void settings_sync_beat(struct settings_sync *sync, uint64_t changes);
 

@@ -131,7 +131,8 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
 
 void topic_forget_at(struct topic *topic, uint32_t partition)
 {
-    topic->hints[partition] = (struct hint){.what = UNKNOWN, .stale_answer = true};
+    struct hint *hint = &topic->hints[partition];
+    *hint = (struct hint){.what = UNKNOWN, .stale_answer = true, .failed = hint->failed};
 }
 
 void topic_forget(struct topic *topic, uint32_t partitions)

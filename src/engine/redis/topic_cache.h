@@ -30,6 +30,7 @@ struct hint {
     bool only_hint;           /* EMPTY: our mark there does not say that somebody waits */
     bool shared;              /* EMPTY: others wait there, too, and may be told instead of us */
     bool told;                /* of a ready job there, we alone: it is taken, or passed on */
+    bool failed;              /* the last call there: whether there are jobs is not known */
 };
 
 struct topic {
@@ -71,7 +72,7 @@ void topic_notice(struct topic *topic, uint32_t partition);
 void topic_promoted(struct topic *topic, uint32_t partition);
 /* A ready job was seen there. It is no stale_answer to a reserve that is answered after this. */
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us);
-/* What we know is worth nothing: our marks may be gone. */
+/* What we know is worth nothing: our marks may be gone. Which calls failed stays known. */
 void topic_forget(struct topic *topic, uint32_t partitions);
 void topic_forget_at(struct topic *topic, uint32_t partition);
 

@@ -135,7 +135,7 @@ struct config {
         member_url[CONFIG_WORD_MAX]; /* or $NAME, file:PATH; may hold a password: not for the log */
     char member_name[CONFIG_WORD_MAX], member_advertise[CONFIG_WORD_MAX];
     int64_t member_timeout_us;
-    int64_t redis_partitions, redis_timeout_us, redis_wait_replicas;
+    int64_t redis_partitions, redis_order, redis_timeout_us, redis_wait_replicas;
     struct config_place places[CONFIG_KEYS_MAX]; /* of the rows; see config_place */
     struct config_broker brokers[CONFIG_BROKERS_MAX];
     unsigned broker_count;

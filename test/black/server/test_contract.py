@@ -1,6 +1,6 @@
 """The engine's contract (src/port/engine.h), command by command: the same assertions for the
-embedded engine and for Redis, in one partition and in sixteen. What clients of both protocols see
-of the engines is in the other files, which `--engine=redis` runs on Redis too.
+embedded engine and for Redis, in one partition and in sixteen, with the jobs of a topic in one of
+them or spread. What clients of both protocols see of the engines is in the other files, which `--engine=redis` runs on Redis too.
 
 What depends on time is told by spans that never pass, or is waited for.
 """
@@ -13,7 +13,7 @@ from process import Laterd
 from redis import REDIS_SERVER, Redis
 from wire import Client, Wire, eventually, request_bytes
 
-ENGINES = ["embedded", "redis in 1 part", "redis in 16 parts"]
+ENGINES = ["embedded", "redis in 1 part", "redis in 16 parts", "redis in 16 parts spread"]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,8 @@ def on(engine, request):
         pytest.skip("there is no redis-server")
     return {"engine": {"engine": "redis"},
             "redis": {"url": request.getfixturevalue("redis").url, "prefix": engine.replace(" ", "-"),
-                      "partitions": engine.split()[2]}}
+                      "partitions": engine.split()[2],
+                      "order": "spread" if engine.endswith("spread") else "topic"}}
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -505,7 +506,7 @@ def test_a_paused_topic_takes_pushes_and_hands_out_nothing(client, topic):
 def test_p8_limits_are_exact_with_one_partition_and_near_with_more(request, tmp_path, engine, limit, most):
     config = on(engine, request)
     parts = int(engine.split()[2]) if "redis" in engine else 1
-    config.setdefault("redis", {})["prefix"] = f"{limit}-{parts}"
+    config.setdefault("redis", {})["prefix"] = f"{limit}-{engine.replace(' ', '-')}"
     config["limits"] = {limit: most}
     with Laterd(tmp_path, config) as server, Client(server.port) as client:
         for at in range(200):

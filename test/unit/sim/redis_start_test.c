@@ -202,6 +202,57 @@ static void a_command_while_redis_is_away_is_answered_within_its_time(void **sta
     assert_int_equal(client.err, ERR_AGAIN);
 }
 
+static enum err poll_for(int64_t wait_us)
+{
+    static const struct bytes topic = {"t", 1};
+    struct cmd take = {
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = &topic, .topic_count = 1, .max = 1, .wait_us = wait_us}};
+    int64_t began_us = now_us;
+    enum err err = ask_for(&take, MS).err;
+    assert_in_range(now_us - began_us, 0, 2 * SECOND_US + 10 * MS);
+    return err;
+}
+
+/* Nobody knows whether there are jobs: not while the look is under way, nor after it has failed. */
+static void who_waits_while_redis_does_not_answer_is_told_so_not_empty(void **state)
+{
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    assert_int_equal(poll_for(100 * MS), ERR_EMPTY);
+    assert_int_equal(poll_for(0), ERR_EMPTY);
+    turns(SECOND_US);
+    sim_network_cut(network, 0, 0, SIM_CUT_ALL);
+    assert_int_equal(poll_for(100 * MS),
+                     ERR_EMPTY); /* by notices, which are heard until 2 s later */
+    turns(3 * SECOND_US);
+    for (int i = 0; i < 30; i++) { /* calls fail, and are sent again, at other times */
+        assert_int_equal(poll_for(170 * MS), ERR_AGAIN);
+        assert_int_equal(poll_for(MS), ERR_AGAIN);
+    }
+    assert_int_equal(poll_for(3 * SECOND_US / 2), ERR_AGAIN);
+    assert_int_equal(poll_for(0), ERR_AGAIN);
+    sim_network_cut(network, 0, 0, 0);
+    turns(5 * SECOND_US);
+    assert_int_equal(poll_for(100 * MS), ERR_EMPTY);
+    assert_int_equal(poll_for(0), ERR_EMPTY);
+}
+
+/* A topic of which nothing is known: its first look stalls. */
+static void who_waits_less_long_than_redis_hangs_is_told_so_not_empty(void **state)
+{
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    sim_network_cut(network, 0, 0, SIM_CUT_ALL);
+    assert_int_equal(poll_for(100 * MS), ERR_AGAIN);
+    assert_int_equal(poll_for(40 * MS), ERR_AGAIN);
+    sim_network_cut(network, 0, 0, 0);
+    turns(5 * SECOND_US);
+    assert_int_equal(poll_for(40 * MS), ERR_EMPTY);
+}
+
 /* ---- keys that are lost, and others' ---- */
 
 static void redis_does(const char *const *words)
@@ -364,6 +415,40 @@ static void a_listing_ends_with_its_asker(void **state)
     assert_int_equal(engine->calls.partitions[0].used, before + 1);
 }
 
+/* It is cancelled after the call that is under way; one that nobody asked to be told of goes on. */
+static void a_clear_or_a_kick_ends_with_its_client(void **state)
+{
+    enum { JOBS = 400 };
+    static const struct bytes topic = {"t", 1};
+    static const enum cmd_kind kinds[] = {CMD_CLEAR_TOPIC, CMD_KICK_TOPIC};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = SECOND_US}};
+    struct cmd look = {.kind = CMD_TOPIC, .topic = {.topic = topic}};
+    (void)state;
+    options.partitions = 1;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    struct engine *port = redis_engine_port(engine);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct cmd sweep = {.kind = kinds[i],
+                            .topic = {.topic = topic, .state = JOB_DELAYED, .max = UINT32_MAX}};
+        struct client client = {.ticket.answered = client_answered};
+        for (int n = 0; n < JOBS; n++) {
+            push.push.due_us = now_us + 1000 * INT64_C(1000000) + n;
+            (void)port->verbs->submit(port, &push, NULL);
+        }
+        turns(SECOND_US);
+        (void)port->verbs->submit(port, &sweep, &client.ticket);
+        turn();
+        port->verbs->cancel(port, &client.ticket);
+        turns(SECOND_US);
+        assert_int_equal(client.answers, 0);
+        assert_in_range(ask_for(&look, MS).jobs[JOB_DELAYED], JOBS / 2, JOBS - 1);
+        (void)port->verbs->submit(port, &sweep, NULL);
+        turns(SECOND_US);
+        assert_int_equal(ask_for(&look, MS).jobs[JOB_DELAYED], 0);
+    }
+}
+
 /*
  * Who asks for sums of very many topics is answered at once from those that are kept; they are
  * renewed in the background, slowly, and gathered at once when they are old.
@@ -460,11 +545,14 @@ int main(void)
         STARTED(a_subscription_that_hears_nothing_is_made_anew),
         STARTED(p6_a_job_reserved_by_its_id_for_who_has_left_is_given_back),
         STARTED(a_command_while_redis_is_away_is_answered_within_its_time),
+        STARTED(who_waits_while_redis_does_not_answer_is_told_so_not_empty),
+        STARTED(who_waits_less_long_than_redis_hangs_is_told_so_not_empty),
         STARTED(a_key_of_another_type_is_named_and_nothing_is_written),
         STARTED(a_key_that_gets_another_type_makes_it_unfit_while_it_lasts),
         STARTED(p2_what_a_lost_set_held_is_put_back),
         STARTED(a_policy_that_evicts_makes_it_unfit_while_it_lasts),
         STARTED(a_listing_ends_with_its_asker),
+        STARTED(a_clear_or_a_kick_ends_with_its_client),
         STARTED(statistics_of_many_topics_are_renewed_while_they_are_asked_for),
         STARTED(more_commands_than_the_ring_has_places_are_all_done),
     };
