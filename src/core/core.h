@@ -246,6 +246,8 @@ bool core_arrive(struct core *core, const struct event *event);
  */
 uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
                        uint64_t out_where[static FAR_CANDIDATES_MAX]);
+/* Is any job far? O(1). */
+bool core_any_far(const struct core *core);
 /* Has the core a job of this name in memory? O(1). */
 bool core_holds(const struct core *core, const struct job_ref *ref);
 /* Is the job of this number far, at this place? As good as certain. O(1). */

@@ -181,6 +181,11 @@ uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
     return far_index_find(&core->far.places, hash, out_where, FAR_CANDIDATES_MAX);
 }
 
+bool core_any_far(const struct core *core)
+{
+    return core->far.count > 0;
+}
+
 bool core_holds(const struct core *core, const struct job_ref *ref)
 {
     return index_find(&core->index, ref) != POOL_NONE;

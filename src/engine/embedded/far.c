@@ -205,6 +205,8 @@ bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *
 {
     uint64_t places[FAR_CANDIDATES_MAX];
     enum cmd_subject subject = cmd_traits(cmd->kind)->subject;
+    if (!core_any_far(embedded->core))
+        return false;
     if (subject == CMD_ON_TOPICS)
         return far_visit_begin(embedded, cmd, ticket, out_submitted);
     if (subject != CMD_ON_JOB && (subject != CMD_ON_NEW_JOB || !cmd->push.id.len))
@@ -385,7 +387,8 @@ _Static_assert((int)FAR_SOON_MAX <= (int)CORE_SOON_MAX, "the core takes as many"
 static void soon(struct store_callbacks *callbacks, const uint64_t *seqs, uint32_t count,
                  bool departs)
 {
-    core_fetch(core_of(callbacks), seqs, count, departs);
+    /* Not core_of(): jobs that are relocated are told of, too, though there is no horizon. */
+    core_fetch(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, seqs, count, departs);
 }
 
 static bool far_visited(struct store_callbacks *callbacks, struct bytes *out_topic)

@@ -53,6 +53,7 @@ struct far_bed {
     struct engine *engine;
     struct loop loop;      /* its time alone */
     uint64_t memory_bytes; /* the limit; 0: none */
+    bool no_horizon;
     struct answer answer;
 };
 
@@ -192,7 +193,7 @@ static inline void open_engine(void)
         .limits = {.jobs = 1000000, .topics = 10, .waiters = 10, .memory_bytes = bed.memory_bytes},
         .store = {.disk = sim_disk_port(bed.disk),
                   .segment_bytes = SEGMENT_BYTES,
-                  .horizon_us = HORIZON_US,
+                  .horizon_us = bed.no_horizon ? 0 : HORIZON_US,
                   .checkpoint_bytes = 1,
                   .recent_bytes = SEGMENT_BYTES,
                   .body_max = 100000,

@@ -4,6 +4,7 @@
  * embedded_far_topic_test.c.
  */
 #include "embedded_far_bed.h"
+#include "engine/embedded/parts.h"
 
 /* ---- one job ---- */
 
@@ -239,6 +240,31 @@ static void what_waits_at_the_end_is_told_so(void **state)
     assert_int_equal(bed.answer.reply.err, ERR_STORE_FAILED);
 }
 
+static int setup_without_horizon(void **state)
+{
+    (void)state;
+    memset(&bed, 0, sizeof(bed));
+    bed.no_horizon = true;
+    bed.disk = sim_disk_new();
+    bed.loop.now_us = START_US;
+    open_engine();
+    return 0;
+}
+
+/* Cleaning tells of jobs that it relocates. Commands by id must not be looked up twice for that. */
+static void without_a_horizon_no_command_asks_for_far_jobs(void **state)
+{
+    (void)state;
+    struct store_stats stats;
+    for (unsigned number = 0; number < JOBS; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    grow_log();
+    store_stats(bed.embedded->store, &stats);
+    assert_true(stats.relocated_jobs > 0);
+    assert_false(bed.embedded->has_far);
+    assert_int_equal(ask_job(CMD_GET, 3), OK);
+}
+
 /* ---- time ---- */
 
 static void p3_far_jobs_come_when_they_are_due_and_not_before(void **state)
@@ -311,6 +337,8 @@ int main(void)
         WARM(commands_on_far_jobs_that_the_page_cache_has_are_done_at_once),
         COLD(p5_a_command_whose_client_has_gone_is_not_done_later),
         TEST(what_waits_at_the_end_is_told_so),
+        cmocka_unit_test_setup_teardown(without_a_horizon_no_command_asks_for_far_jobs,
+                                        setup_without_horizon, teardown),
         TEST(p3_far_jobs_come_when_they_are_due_and_not_before),
         TEST(p8_far_jobs_do_not_come_beyond_the_limit_of_memory),
     };
