@@ -235,6 +235,11 @@ void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, b
  */
 bool core_depart(struct core *core, uint64_t seq, struct stored record);
 /*
+ * The same with a job that has arrived, and goes back to where it came from. False, too: its record
+ * is another one by now (it may have been relocated, and be about to leave the log again).
+ */
+bool core_return(struct core *core, uint64_t seq, struct stored record);
+/*
  * A far job's record is `event`, with its place: the core has it in memory from now on. Emits
  * nothing. Until something about it changes it may depart again, to the same place. False: no job
  * is far at that place; if one that was is in memory, it does not depart again. O(1).

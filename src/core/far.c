@@ -143,6 +143,13 @@ bool core_depart(struct core *core, uint64_t seq, struct stored record)
     return true;
 }
 
+bool core_return(struct core *core, uint64_t seq, struct stored record)
+{
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
+    return number != POOL_NONE && core_job(core, number)->where == record.where &&
+           core_depart(core, seq, record);
+}
+
 /* Somebody has it in memory for a while already; who comes now wants it to stay. */
 static void stay(struct core *core, const struct event *event)
 {
