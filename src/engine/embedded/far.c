@@ -76,6 +76,11 @@ void far_write_again(struct embedded *embedded, const struct event *event)
     CHECK(written); /* it has just arrived */
 }
 
+static bool asks_history(const struct cmd *cmd)
+{
+    return cmd->kind == CMD_GET && cmd->job.history;
+}
+
 static enum submitted do_on_arrived(struct embedded *embedded, struct cmd *cmd,
                                     struct ticket *ticket, const struct event *event)
 {
@@ -83,8 +88,9 @@ static enum submitted do_on_arrived(struct embedded *embedded, struct cmd *cmd,
         cmd->job.properties = event->properties; /* which it keeps */
     if (changes_job(cmd) && core_allows(embedded->core, cmd))
         far_write_again(embedded, event);
-    enum submitted submitted = embedded_do(embedded, cmd, ticket);
-    (void)core_depart(embedded->core, event->job.seq, event->record); /* if it is as it was */
+    enum submitted submitted = asks_history(cmd) ? history_look(embedded, cmd, ticket)
+                                                 : embedded_do(embedded, cmd, ticket);
+    (void)core_return(embedded->core, event->job.seq, event->record); /* if it is as it was */
     return submitted;
 }
 
@@ -261,7 +267,9 @@ static void do_without(struct far_command *command)
     enum submitted submitted;
     if (ticket)
         ticket->held = NULL;
-    if (!reschedule_begin(command->embedded, &command->cmd, ticket, &submitted))
+    if (asks_history(&command->cmd))
+        (void)history_look(command->embedded, &command->cmd, ticket);
+    else if (!reschedule_begin(command->embedded, &command->cmd, ticket, &submitted))
         (void)embedded_do(command->embedded, &command->cmd, ticket); /* the ticket is told of it */
 }
 
@@ -311,6 +319,8 @@ static void go_on(struct far_command *command)
         if (command->head.ticket)
             command->head.ticket->held = NULL;
         (void)do_on_arrived(embedded, &command->cmd, command->head.ticket, event); /* which tells */
+    } else if (asks_history(&command->cmd)) {
+        do_without(command); /* it is found by its number, if by anything */
     } else {
         refuse(command, err ? err : ERR_DAMAGED);
     }

@@ -240,6 +240,42 @@ static void what_waits_at_the_end_is_told_so(void **state)
     assert_int_equal(bed.answer.reply.err, ERR_STORE_FAILED);
 }
 
+static int setup_history(void **state, bool cold)
+{
+    (void)state;
+    memset(&bed, 0, sizeof(bed));
+    bed.keeps_history = true;
+    return set_up(cold);
+}
+
+static int setup_cold_history(void **state)
+{
+    return setup_history(state, true);
+}
+
+static int setup_warm_history(void **state)
+{
+    return setup_history(state, false);
+}
+
+/* It is kept by the id that its client has chosen. */
+static void the_history_of_a_far_job_is_found_by_its_number(void **state)
+{
+    (void)state;
+    char id[32];
+    assert_int_equal(ask_job(CMD_GET, 70), OK);
+    struct cmd by_number = {.kind = CMD_GET,
+                            .job = {.ref.seq = bed.answer.job.ref.seq, .history = true}};
+    struct cmd by_id = {.kind = CMD_GET, .job = {.ref.id = id_of(70, id), .history = true}};
+    assert_int_equal(ask(&by_number), OK);
+    assert_int_equal(bed.answer.reply.happening_count, 1);
+    assert_int_equal(ask(&by_id), OK);
+    assert_int_equal(bed.answer.reply.happening_count, 1);
+    by_number.job.ref.seq = 1000000;
+    assert_int_equal(ask(&by_number), ERR_NOT_FOUND);
+    assert_int_equal(totals().far, JOBS);
+}
+
 static int setup_without_horizon(void **state)
 {
     (void)state;
@@ -337,6 +373,10 @@ int main(void)
         WARM(commands_on_far_jobs_that_the_page_cache_has_are_done_at_once),
         COLD(p5_a_command_whose_client_has_gone_is_not_done_later),
         TEST(what_waits_at_the_end_is_told_so),
+        cmocka_unit_test_setup_teardown(the_history_of_a_far_job_is_found_by_its_number,
+                                        setup_cold_history, teardown),
+        cmocka_unit_test_setup_teardown(the_history_of_a_far_job_is_found_by_its_number,
+                                        setup_warm_history, teardown),
         cmocka_unit_test_setup_teardown(without_a_horizon_no_command_asks_for_far_jobs,
                                         setup_without_horizon, teardown),
         TEST(p3_far_jobs_come_when_they_are_due_and_not_before),
