@@ -263,6 +263,8 @@ bool core_is_far(const struct core *core, uint64_t seq, uint64_t where);
  * no such place is given out. ERR_JOBS_LIMIT.
  */
 enum err core_replay_far(struct core *core, const struct far_job *job) MUST_USE;
+/* The processor is asked to fetch what core_replay_far() of these needs. A few at a time. */
+void core_expect_far(const struct core *core, const struct far_job *jobs, uint32_t count);
 /* How many of the topic's delayed jobs are far. O(1). */
 uint64_t core_far_count(const struct core *core, struct bytes topic);
 /* How many of its jobs are delayed, far ones too. O(1). */

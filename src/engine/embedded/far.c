@@ -471,6 +471,11 @@ static enum err replay_far(struct store_callbacks *callbacks, const struct far_j
     return core_replay_far(core_of(callbacks), job);
 }
 
+static void far_soon(struct store_callbacks *callbacks, const struct far_job *jobs, uint32_t count)
+{
+    core_expect_far(core_of(callbacks), jobs, count);
+}
+
 void far_callbacks(struct store_callbacks *callbacks)
 {
     callbacks->spill = spill;
@@ -480,4 +485,5 @@ void far_callbacks(struct store_callbacks *callbacks)
     callbacks->arrive = arrive;
     callbacks->far_room = far_room;
     callbacks->replay_far = replay_far;
+    callbacks->far_soon = far_soon;
 }
