@@ -1,6 +1,7 @@
 # The client's own tests: unit tests are linked with all but src/cli, so they say what they need.
 
 $(BUILD)/test/cli/histogram_test: $(BUILD)/src/cli/bench/histogram.o
+$(BUILD)/test/cli/salvage_target_test: $(BUILD)/src/cli/salvage_target.o
 $(BUILD)/test/cli/text_test: $(BUILD)/src/cli/text.o
 $(BUILD)/test/cli/load_test: $(BUILD)/src/cli/bench/load.o $(BUILD)/src/cli/bench/load_scan.o $(BUILD)/src/cli/bench/dial.o $(BUILD)/src/cli/bench/histogram.o
 $(BUILD)/test/cli/bench_test: $(BUILD)/src/cli/bench/request.o $(BUILD)/src/cli/bench/bench_beanstalk.o

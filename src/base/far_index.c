@@ -18,6 +18,7 @@ enum {
     OFFSET_BITS = 24,
     CAP_FIRST = 16,
     FILES_MAX = 65535,
+    LINE_ENTRIES = 64 / sizeof(uint64_t),
     PAGE_ENTRIES = 4096 / sizeof(uint64_t),
     PAGED_CAP = PAGE_ENTRIES, /* arrays from this size on are whole pages: the heap would be
                                      left with holes too small for the next larger array */
@@ -125,19 +126,22 @@ static uint32_t seek(const struct far_shard *shard, uint64_t entry)
     return i;
 }
 
-/* False: there is no room behind it. */
-static bool put(struct far_shard *shard, uint64_t entry)
+enum put_result { PUT_DONE, PUT_NO_ROOM, PUT_IS_THERE };
+
+static enum put_result put(struct far_shard *shard, uint64_t entry)
 {
     CHECK(shard->entries);
     uint32_t i = seek(shard, entry), end = i;
+    if (i < shard->cap && shard->entries[i] == entry)
+        return PUT_IS_THERE;
     while (end < shard->cap && shard->entries[end])
         end++;
     if (end == shard->cap)
-        return false;
+        return PUT_NO_ROOM;
     memmove(&shard->entries[i + 1], &shard->entries[i], (end - i) * sizeof(entry));
     shard->entries[i] = entry;
     shard->count++;
-    return true;
+    return PUT_DONE;
 }
 
 static uint32_t rounded(uint32_t cap)
@@ -218,8 +222,11 @@ bool far_index_add(struct far_index *index, uint64_t hash, uint64_t where)
     if (shard->count >= shard->cap - shard->cap / 10)
         resize(index, shard, larger(shard));
     uint64_t entry = entry_of(hash, slot, where);
-    while (!put(shard, entry))
+    enum put_result result;
+    while ((result = put(shard, entry)) == PUT_NO_ROOM)
         resize(index, shard, larger(shard));
+    if (result == PUT_IS_THERE)
+        return false;
     index->files[slot].uses++;
     index->count++;
     return true;
@@ -293,8 +300,12 @@ void far_index_expect(const struct far_index *index, uint64_t hash)
     if (!index->count)
         return;
     const struct far_shard *shard = shard_of(index, hash);
-    if (shard->count)
-        __builtin_prefetch(&shard->entries[home_of(shard, print_of(entry_of(hash, 0, 0)))]);
+    if (!shard->count)
+        return;
+    /* A run is longer than a line of the cache, mostly: the next one is wanted as well. */
+    const uint64_t *home = &shard->entries[home_of(shard, print_of(entry_of(hash, 0, 0)))];
+    __builtin_prefetch(home, 1);
+    __builtin_prefetch(home + LINE_ENTRIES, 1);
 }
 
 void far_index_init(struct far_index *index)

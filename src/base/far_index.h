@@ -53,8 +53,8 @@ struct far_index {
 void far_index_init(struct far_index *index);
 void far_index_fini(struct far_index *index);
 
-/* False: the place cannot be told in an entry (offset, number of files); nothing has changed. The
-   pair must not be there. O(1), but O(entries / 4096) where a shard grows. */
+/* False: the pair is there, or the place cannot be told in an entry (offset, number of files);
+   nothing has changed. O(1), but O(entries / 4096) where a shard grows. */
 bool far_index_add(struct far_index *index, uint64_t hash, uint64_t where)
     __attribute__((warn_unused_result));
 /* False: the pair was not there. */

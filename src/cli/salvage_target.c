@@ -27,27 +27,33 @@ static void failed(struct store_callbacks *callbacks, int sys_errno)
 
 /* ---- life ---- */
 
+static struct store_options options_of(struct disk *disk, int64_t now_us)
+{
+    return (struct store_options){
+        .disk = disk,
+        .segment_bytes = SEGMENT_BYTES,
+        .recent_bytes = SEGMENT_BYTES,
+        .buffered = true, /* closing syncs it */
+        .body_max = UINT32_MAX,
+        .now_us = now_us,
+        .history_us = HISTORY_US,
+        .never_cleans = true,
+    };
+}
+
 enum err salvage_target_open(struct salvage_target *target, const struct salvage_start *start,
                              struct store_error *out_error)
 {
     *target = (struct salvage_target){
         .disk = start->disk,
         .seq_first = start->seq_first,
+        .now_us = start->now_us,
         .callbacks = store_idle_callbacks,
     };
     target->callbacks.replay = replay;
     target->callbacks.failed = failed;
-    struct store_options options = {
-        .disk = start->disk,
-        .segment_bytes = SEGMENT_BYTES,
-        .recent_bytes = SEGMENT_BYTES,
-        .buffered = true, /* closing syncs it */
-        .body_max = UINT32_MAX,
-        .now_us = start->now_us,
-        .boot_first = start->boot,
-        .history_us = HISTORY_US,
-        .never_cleans = true,
-    };
+    struct store_options options = options_of(start->disk, start->now_us);
+    options.boot_first = start->boot;
     return store_open(&options, &target->callbacks, &target->store, out_error);
 }
 
@@ -82,6 +88,8 @@ struct stored salvage_target_append(struct salvage_target *target, const struct 
 enum err salvage_target_history(struct salvage_target *target, const struct happening *happening,
                                 int64_t now_us)
 {
+    target->history_told++;
+    target->history_logged += !store_full(target->store);
     store_history_add(target->store, happening);
     target->pending += 64 + happening->id.len + happening->topic.len + happening->note.len;
     while (target->pending > HISTORY_TURN_BYTES && !target->failed)
@@ -89,10 +97,30 @@ enum err salvage_target_history(struct salvage_target *target, const struct happ
     return target->failed ? ERR_STORE_FAILED : OK;
 }
 
+/*
+ * What happened and did not come to a full log may be in a file all the same, or be lost with the
+ * memory: how it ended is known to the next opening only. If that fails, what is certain.
+ */
+static uint64_t history_found(struct salvage_target *target, uint64_t certain, int64_t now_us)
+{
+    struct store_callbacks callbacks = store_idle_callbacks;
+    struct store_options options = options_of(target->disk, now_us);
+    struct store_error error;
+    struct store_stats stats;
+    struct store *store;
+    if (store_open(&options, &callbacks, &store, &error))
+        return certain;
+    store_stats(store, &stats);
+    store_close(store);
+    return stats.history_entries;
+}
+
 enum err salvage_target_close(struct salvage_target *target, uint64_t jobs,
                               const struct store_watcher *watcher)
 {
     struct store_counts counts = {0};
+    struct store_stats stats;
+    store_stats(target->store, &stats);
     store_seq_note(target->store,
                    target->seq_first); /* earlier the next sync would be waited for */
     store_close(target->store);
@@ -100,5 +128,10 @@ enum err salvage_target_close(struct salvage_target *target, uint64_t jobs,
     if (target->failed)
         return ERR_STORE_FAILED;
     enum err err = store_verify(target->disk, watcher, &counts);
-    return err || counts.bad || counts.live_jobs != jobs ? ERR_CORRUPT : OK;
+    if (err || counts.bad || counts.live_jobs != jobs)
+        return ERR_CORRUPT;
+    bool all = target->history_logged == target->history_told && stats.history_lost == 0;
+    target->history_kept =
+        all ? target->history_told : history_found(target, counts.history_entries, target->now_us);
+    return OK;
 }

@@ -98,6 +98,8 @@ struct cmd_push {
        ERR_NOT_FOUND, if a job of that id has ended since the restore began; ERR_STALE_LEASE: the
        restore has ended, and nobody knows. */
     uint64_t restore;
+    /* Not 0: it is brought back, and had this number when it had no id: kept if that one lives. */
+    uint64_t number;
     enum body_kind body_kind;
     struct bytes content_type; /* may be empty */
     struct bytes body;

@@ -235,6 +235,11 @@ void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, b
  */
 bool core_depart(struct core *core, uint64_t seq, struct stored record);
 /*
+ * The same with a job that has arrived, and goes back to where it came from. False, too: its record
+ * is another one by now (it may have been relocated, and be about to leave the log again).
+ */
+bool core_return(struct core *core, uint64_t seq, struct stored record);
+/*
  * A far job's record is `event`, with its place: the core has it in memory from now on. Emits
  * nothing. Until something about it changes it may depart again, to the same place. False: no job
  * is far at that place; if one that was is in memory, it does not depart again. O(1).
@@ -246,6 +251,8 @@ bool core_arrive(struct core *core, const struct event *event);
  */
 uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
                        uint64_t out_where[static FAR_CANDIDATES_MAX]);
+/* Is any job far? O(1). */
+bool core_any_far(const struct core *core);
 /* Has the core a job of this name in memory? O(1). */
 bool core_holds(const struct core *core, const struct job_ref *ref);
 /* Is the job of this number far, at this place? As good as certain. O(1). */
@@ -256,6 +263,8 @@ bool core_is_far(const struct core *core, uint64_t seq, uint64_t where);
  * no such place is given out. ERR_JOBS_LIMIT.
  */
 enum err core_replay_far(struct core *core, const struct far_job *job) MUST_USE;
+/* The processor is asked to fetch what core_replay_far() of these needs. A few at a time. */
+void core_expect_far(const struct core *core, const struct far_job *jobs, uint32_t count);
 /* How many of the topic's delayed jobs are far. O(1). */
 uint64_t core_far_count(const struct core *core, struct bytes topic);
 /* How many of its jobs are delayed, far ones too. O(1). */

@@ -143,6 +143,13 @@ bool core_depart(struct core *core, uint64_t seq, struct stored record)
     return true;
 }
 
+bool core_return(struct core *core, uint64_t seq, struct stored record)
+{
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
+    return number != POOL_NONE && core_job(core, number)->where == record.where &&
+           core_depart(core, seq, record);
+}
+
 /* Somebody has it in memory for a while already; who comes now wants it to stay. */
 static void stay(struct core *core, const struct event *event)
 {
@@ -181,6 +188,11 @@ uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
     return far_index_find(&core->far.places, hash, out_where, FAR_CANDIDATES_MAX);
 }
 
+bool core_any_far(const struct core *core)
+{
+    return core->far.count > 0;
+}
+
 bool core_holds(const struct core *core, const struct job_ref *ref)
 {
     return index_find(&core->index, ref) != POOL_NONE;
@@ -211,13 +223,23 @@ enum err core_replay_far(struct core *core, const struct far_job *job)
         return err == ERR_INVALID ? ERR_CORRUPT : err;
     if (core->jobs.count + core->far.count >= CORE_JOBS_MAX)
         return ERR_JOBS_LIMIT;
-    if (core_is_far(core, job->seq, job->where) || !add_places(core, job))
+    if (!add_places(core, job)) /* also if it was told of already */
         return ERR_CORRUPT;
     if (number != POOL_NONE)
         core_drop_job(core, number);
     core_number_from(core, job->seq + 1, 0);
     count_far(core, topic, job, +1);
     return OK;
+}
+
+void core_expect_far(const struct core *core, const struct far_job *jobs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        index_expect(&core->index, jobs[i].seq);
+        far_index_expect(&core->far.places, hash_seq(jobs[i].seq));
+        if (jobs[i].id_hash)
+            far_index_expect(&core->far.places, jobs[i].id_hash);
+    }
 }
 
 bool core_has_memory(const struct core *core)

@@ -202,6 +202,7 @@ static void push_row(struct restoring *restoring, const struct restore_row *row)
     struct cmd cmd = {.kind = CMD_PUSH, .push = row->push};
     cmd.push.own_target = has_own_target(row->push.properties);
     cmd.push.if_exists = IF_EXISTS_KEEP;
+    cmd.push.number = row->seq;
     cmd.push.brief = true;
     *push =
         (struct restore_push){.ticket = {.answered = answered, .brief = true}, .owner = restoring};

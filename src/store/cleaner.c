@@ -15,11 +15,12 @@ enum {
     TRY_AGAIN_US = 100 * 1000,     /* after the first failure; doubled after each */
     AHEAD_BYTES = 4 * 1024 * 1024, /* sealed and not written yet: the disk is busy enough */
     IDLE_PAUSE_US = 500 * 1000,    /* at least, between segments that only time speaks for … */
-    IDLE_TIMES = 9,   /* … and so many times what cleaning one took: 10 % of a core */
-    JOB_NS = 700,     /* for each job that a step goes through */
-    PHASES = 3,       /* a job that leaves is walked over, sorted, and departs */
-    TURN_JOBS = 2048, /* gone through in one turn when it must be: some 1.5 ms */
-    STEP_JOBS = 128,  /* a step counts as so many at least */
+    IDLE_TIMES = 9,           /* … and so many times what cleaning one took: 10 % of a core */
+    JOB_NS = 700,             /* for each job that a step goes through */
+    PHASES = 3,               /* a job that leaves is walked over, sorted, and departs */
+    TURN_JOBS = 2048,         /* gone through in one turn when it must be: some 1.5 ms … */
+    STEP_JOBS = 128,          /* … where a step counts as so many at least; … */
+    TURN_COPIES = 512 * 1024, /* … and bytes copied: no step begins above */
 };
 
 /* ---- reading ---- */
@@ -290,6 +291,7 @@ static void relocate_some(struct cleaner *cleaner, unsigned *budget)
                          "a record is whole but cannot be");
     cleaner->offset += batch_bytes(walk->end - BATCH_HEAD);
     cleaner->work.bytes += batch_bytes(walk->end - BATCH_HEAD);
+    cleaner->work.copied += batch_bytes(walk->end - BATCH_HEAD);
     cleaner->batch_next++;
     cleaner->batch = NULL;
 }
@@ -526,15 +528,20 @@ static bool goes_on(const struct cleaner *cleaner)
 
 static void work_some(struct cleaner *cleaner)
 {
+    struct clean_work *turn = &cleaner->turn;
     uint64_t jobs = 0;
+    *turn = (struct clean_work){0};
     do {
         cleaner->work = (struct clean_work){0};
         work(cleaner);
         jobs += cleaner->work.jobs > STEP_JOBS ? cleaner->work.jobs : STEP_JOBS;
+        turn->jobs += cleaner->work.jobs;
+        turn->bytes += cleaner->work.bytes;
+        turn->copied += cleaner->work.copied;
         cleaner->segment_jobs += cleaner->work.jobs;
         uint64_t done = cleaner->work.bytes;
         cleaner->owed = done < cleaner->owed ? cleaner->owed - done : 0;
-    } while (jobs < TURN_JOBS && goes_on(cleaner));
+    } while (jobs < TURN_JOBS && turn->copied < TURN_COPIES && goes_on(cleaner));
 }
 
 void cleaner_turn(struct cleaner *cleaner)

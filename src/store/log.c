@@ -107,9 +107,8 @@ void log_seal(struct log *log)
 }
 
 /*
- * Where a live job's record goes: to the end of the log. This is the seam for time-slice files:
- * a job that is due beyond the horizon will, when the checkpoint carries it, be given a place in
- * the slice of its due time instead, and only a short record of that place comes here.
+ * Where the next record goes: behind the last one of the open batch, or to a new batch if it would
+ * be too long with it.
  */
 static uint64_t place_record(struct log *log, size_t len)
 {

@@ -266,17 +266,32 @@ static void count_bytes(struct slices *slices, struct slice *slice, uint64_t off
     }
 }
 
+/* Each is looked for in several places of memory: that is waited for once for all of them. */
+static enum err tell_some(struct store_callbacks *callbacks, const struct far_job *jobs,
+                          uint32_t count)
+{
+    if (callbacks->far_soon)
+        callbacks->far_soon(callbacks, jobs, count);
+    for (uint32_t i = 0; i < count; i++) {
+        enum err err = callbacks->replay_far(callbacks, &jobs[i]);
+        if (err && err != ERR_EXISTS) /* that is as it should be, too */
+            return err;
+    }
+    return OK;
+}
+
 /* Tells of each that lives. ERR_CORRUPT: they are not as many as the log says. */
 static enum err tell_jobs(struct slices *slices, struct slice *slice, const char *section,
                           const struct bytes *topics)
 {
     uint64_t named_end = (uint64_t)slice->named * BLOCK, last = 0;
     struct store_callbacks *callbacks = slices->store->callbacks;
+    struct far_job jobs[FAR_SOON_MAX];
     struct slice_index index;
-    uint32_t live = 0;
-    enum err err;
+    uint32_t live = 0, count = 0;
+    enum err err, told = OK;
     slice_index_init(&index, &slice->head, section);
-    while ((err = slice_index_next(&index)) == OK) {
+    while (!told && (err = slice_index_next(&index)) == OK) {
         if (index.offset >= named_end)
             continue;
         if (last)
@@ -284,17 +299,22 @@ static enum err tell_jobs(struct slices *slices, struct slice *slice, const char
         last = index.offset;
         if (slice_is_dead(slice, last))
             continue;
-        struct far_job job = {
+        live++;
+        jobs[count++] = (struct far_job){
             .seq = index.seq,
             .id_hash = index.id_hash,
             .where = where_of(slice->head.number, index.offset),
             .topic = topics[index.topic],
         };
-        err = callbacks->replay_far(callbacks, &job);
-        if (err && err != ERR_EXISTS) /* that is as it should be, too */
-            return err;
-        live++;
+        if (count < FAR_SOON_MAX)
+            continue;
+        told = tell_some(callbacks, jobs, count);
+        count = 0;
     }
+    if (!told)
+        told = tell_some(callbacks, jobs, count);
+    if (told)
+        return told;
     if (last)
         count_bytes(slices, slice, last, named_end);
     return err == ERR_NOT_FOUND && live == slice->live_jobs ? OK : ERR_CORRUPT;

@@ -243,17 +243,24 @@ static uint32_t take_next(struct spill *spill, struct turn_of out_next[static BU
     return count;
 }
 
-/* Those of the next jobs that the slice has room for; the others wait for the next slice. */
+/*
+ * Those of the next jobs that the slice and the turn have room for; the others wait for the next
+ * slice, or the next turn. True: the slice is full.
+ */
 static bool build_next(struct spill *spill, struct clean_work *work)
 {
     struct turn_of next[BUILD_AHEAD];
     uint32_t count = take_next(spill, next), i = 0;
-    for (; i < count && slice_build_room(&spill->build, job_at(spill, next[i].job)->len); i++) {
+    bool full = false;
+    for (; i < count && work->bytes < TURN_BYTES; i++) {
+        uint32_t len = job_at(spill, next[i].job)->len;
+        full = !slice_build_room(&spill->build, len);
+        if (full)
+            break;
         build_one(spill, next[i].job);
         work->jobs++;
-        work->bytes += job_at(spill, next[i].job)->len;
+        work->bytes += len;
     }
-    bool full = i < count;
     for (; i < count; i++)
         heap_push(spill, next[i]);
     return full;
@@ -271,6 +278,7 @@ static bool build_some(struct spill *spill, struct clean_work *work)
         full = build_next(spill, &done);
     work->jobs += done.jobs;
     work->bytes += done.bytes;
+    work->copied += done.bytes;
     full = full || heap_count(spill) == 0;
     if (full)
         slice_build_end(&spill->build);

@@ -16,9 +16,9 @@ struct spill;
 struct store;
 
 /* Jobs that were gone through, and bytes of their records: a job is walked over, sorted, departs.
- */
+   Of the bytes, those that the turn has copied. */
 struct clean_work {
-    uint64_t jobs, bytes;
+    uint64_t jobs, bytes, copied;
 };
 
 struct spill *spill_new(struct store *store);

@@ -156,6 +156,9 @@ struct store_callbacks {
      * other error ends the opening with it.
      */
     enum err (*replay_far)(struct store_callbacks *callbacks, const struct far_job *job);
+    /* Recovery: so many, FAR_SOON_MAX at most, will be told of at once: there is time to fetch what
+       that needs. May be NULL. */
+    void (*far_soon)(struct store_callbacks *callbacks, const struct far_job *jobs, uint32_t count);
     /* A segment is damaged. */
     void (*notice)(struct store_callbacks *callbacks, enum store_notice notice,
                    const struct store_error *error);

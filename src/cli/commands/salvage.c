@@ -323,13 +323,14 @@ static int refuse(struct salvaging *salvaging, const char *directory, enum err e
 static void print_counts(struct salvaging *salvaging, const struct salvage_counts *counts,
                          const char *directory)
 {
+    uint64_t kept = salvaging->to.history_kept, left_out = counts->history - kept;
     if (salvaging->cli->json) {
         json_t *object = json_pack(
-            "{sI sI sI sI sI sI sI}", "carried", (json_int_t)salvaging->carried, "doubtful",
+            "{sI sI sI sI sI sI sI sI}", "carried", (json_int_t)salvaging->carried, "doubtful",
             (json_int_t)salvaging->doubtful_carried, "lost", (json_int_t)salvaging->lost,
             "unknown_places", (json_int_t)counts->opaque_regions, "damaged_batches",
             (json_int_t)counts->damaged_batches, "batches", (json_int_t)counts->batches, "history",
-            (json_int_t)counts->history);
+            (json_int_t)kept, "history_lost", (json_int_t)left_out);
         cli_print_json(object);
         json_decref(object);
         return;
@@ -339,8 +340,11 @@ static void print_counts(struct salvaging *salvaging, const struct salvage_count
                  salvaging->carried, plural(salvaging->carried), directory,
                  salvaging->doubtful_carried, salvaging->lost, plural(salvaging->lost));
     if (counts->history)
-        (void)printf("%" PRIu64 " thing%s that happened to jobs carried over\n", counts->history,
-                     plural(counts->history));
+        (void)printf("%" PRIu64 " thing%s that happened to jobs carried over\n", kept,
+                     plural(kept));
+    if (left_out)
+        (void)printf("%" PRIu64 " thing%s that happened to jobs left out: the new disk is full\n",
+                     left_out, plural(left_out));
     if (counts->opaque_regions)
         (void)printf("%" PRIu64
                      " place%s could not be read in full: more jobs may have been there\n",
@@ -383,7 +387,8 @@ static int relocate_over(struct salvaging *salvaging, char **directories, struct
     }
     print_counts(salvaging, &counts, directories[1]);
     bool all = counts.damaged_batches == 0 && counts.bad_files == 0 && salvaging->lost == 0 &&
-               salvaging->doubtful_carried == 0 && !salvaging->damaged;
+               salvaging->doubtful_carried == 0 && !salvaging->damaged &&
+               salvaging->to.history_kept == counts.history;
     return all ? EXIT_DONE : EXIT_WRONG;
 }
 

@@ -37,8 +37,16 @@ struct far_command {
 
 /* ---- the job has arrived ---- */
 
+/* A push that asks first whether the job lives under a number. */
+static bool asks_number(const struct cmd *cmd)
+{
+    return cmd->kind == CMD_PUSH && cmd->push.number;
+}
+
 static struct job_ref named_by(const struct cmd *cmd)
 {
+    if (asks_number(cmd))
+        return (struct job_ref){.seq = cmd->push.number};
     if (cmd->kind == CMD_PUSH)
         return (struct job_ref){.id = cmd->push.id};
     return cmd->job.ref;
@@ -76,6 +84,17 @@ void far_write_again(struct embedded *embedded, const struct event *event)
     CHECK(written); /* it has just arrived */
 }
 
+static void answer_kept(struct ticket *ticket)
+{
+    if (ticket)
+        ticket->answered(ticket, &(struct reply){.kind = CMD_PUSH, .kept = true});
+}
+
+static bool asks_history(const struct cmd *cmd)
+{
+    return cmd->kind == CMD_GET && cmd->job.history;
+}
+
 static enum submitted do_on_arrived(struct embedded *embedded, struct cmd *cmd,
                                     struct ticket *ticket, const struct event *event)
 {
@@ -83,8 +102,9 @@ static enum submitted do_on_arrived(struct embedded *embedded, struct cmd *cmd,
         cmd->job.properties = event->properties; /* which it keeps */
     if (changes_job(cmd) && core_allows(embedded->core, cmd))
         far_write_again(embedded, event);
-    enum submitted submitted = embedded_do(embedded, cmd, ticket);
-    (void)core_depart(embedded->core, event->job.seq, event->record); /* if it is as it was */
+    enum submitted submitted = asks_history(cmd) ? history_look(embedded, cmd, ticket)
+                                                 : embedded_do(embedded, cmd, ticket);
+    (void)core_return(embedded->core, event->job.seq, event->record); /* if it is as it was */
     return submitted;
 }
 
@@ -103,6 +123,11 @@ static bool do_at_once(struct embedded *embedded, const struct cmd *cmd, struct 
             return false;
         if (!is_named(cmd, &event))
             continue;
+        if (asks_number(cmd)) {
+            answer_kept(ticket);
+            *out_submitted = SUBMIT_ANSWERED;
+            return true;
+        }
         struct cmd copy = *cmd;
         budget_spend(embedded->budget, ARRIVE_NS);
         if ((changes_job(cmd) && far_may_stay(embedded, &event)) ||
@@ -200,15 +225,30 @@ static void fetch(struct far_command *command, uint64_t where)
     store_far_fetch(embedded->store, &command->fetch);
 }
 
+/* No job of this number lives, as far as the index knows. */
+static bool number_is_free(const struct embedded *embedded, const struct cmd *cmd)
+{
+    uint64_t places[FAR_CANDIDATES_MAX];
+    return core_far_find(embedded->core, &(struct job_ref){.seq = cmd->push.number}, places) == 0;
+}
+
 bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                enum submitted *out_submitted)
 {
     uint64_t places[FAR_CANDIDATES_MAX];
+    struct cmd by_id;
     enum cmd_subject subject = cmd_traits(cmd->kind)->subject;
+    if (!core_any_far(embedded->core))
+        return false;
     if (subject == CMD_ON_TOPICS)
         return far_visit_begin(embedded, cmd, ticket, out_submitted);
     if (subject != CMD_ON_JOB && (subject != CMD_ON_NEW_JOB || !cmd->push.id.len))
         return false;
+    if (asks_number(cmd) && number_is_free(embedded, cmd)) {
+        by_id = *cmd;
+        by_id.push.number = 0;
+        cmd = &by_id;
+    }
     struct job_ref ref = named_by(cmd);
     uint32_t count =
         core_holds(embedded->core, &ref) ? 0 : core_far_find(embedded->core, &ref, places);
@@ -252,6 +292,18 @@ static void refuse(struct far_command *command, enum err err)
 
 /* ---- the record has come ---- */
 
+/* No far job has the number: one that has come back meanwhile may. */
+static void go_on_by_id(struct far_command *command, struct ticket *ticket)
+{
+    struct job_ref ref = named_by(&command->cmd);
+    if (core_holds(command->embedded->core, &ref)) {
+        answer_kept(ticket);
+        return;
+    }
+    command->cmd.push.number = 0;
+    (void)embedded_submit(command->embedded, &command->cmd, ticket);
+}
+
 /* There is no such far job: it may have come back, or never have been. */
 static void do_without(struct far_command *command)
 {
@@ -259,7 +311,11 @@ static void do_without(struct far_command *command)
     enum submitted submitted;
     if (ticket)
         ticket->held = NULL;
-    if (!reschedule_begin(command->embedded, &command->cmd, ticket, &submitted))
+    if (asks_number(&command->cmd))
+        go_on_by_id(command, ticket);
+    else if (asks_history(&command->cmd))
+        (void)history_look(command->embedded, &command->cmd, ticket);
+    else if (!reschedule_begin(command->embedded, &command->cmd, ticket, &submitted))
         (void)embedded_do(command->embedded, &command->cmd, ticket); /* the ticket is told of it */
 }
 
@@ -305,10 +361,16 @@ static void go_on(struct far_command *command)
         over = try_next(command);
     } else if (!there) {
         over = try_next(command);
+    } else if (asks_number(&command->cmd)) { /* it lives, though its record may be damaged */
+        if (command->head.ticket)
+            command->head.ticket->held = NULL;
+        answer_kept(command->head.ticket);
     } else if (named && !err && core_arrive(embedded->core, event)) {
         if (command->head.ticket)
             command->head.ticket->held = NULL;
         (void)do_on_arrived(embedded, &command->cmd, command->head.ticket, event); /* which tells */
+    } else if (asks_history(&command->cmd)) {
+        do_without(command); /* it is found by its number, if by anything */
     } else {
         refuse(command, err ? err : ERR_DAMAGED);
     }
@@ -385,7 +447,8 @@ _Static_assert((int)FAR_SOON_MAX <= (int)CORE_SOON_MAX, "the core takes as many"
 static void soon(struct store_callbacks *callbacks, const uint64_t *seqs, uint32_t count,
                  bool departs)
 {
-    core_fetch(core_of(callbacks), seqs, count, departs);
+    /* Not core_of(): jobs that are relocated are told of, too, though there is no horizon. */
+    core_fetch(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, seqs, count, departs);
 }
 
 static bool far_visited(struct store_callbacks *callbacks, struct bytes *out_topic)
@@ -408,6 +471,11 @@ static enum err replay_far(struct store_callbacks *callbacks, const struct far_j
     return core_replay_far(core_of(callbacks), job);
 }
 
+static void far_soon(struct store_callbacks *callbacks, const struct far_job *jobs, uint32_t count)
+{
+    core_expect_far(core_of(callbacks), jobs, count);
+}
+
 void far_callbacks(struct store_callbacks *callbacks)
 {
     callbacks->spill = spill;
@@ -417,4 +485,5 @@ void far_callbacks(struct store_callbacks *callbacks)
     callbacks->arrive = arrive;
     callbacks->far_room = far_room;
     callbacks->replay_far = replay_far;
+    callbacks->far_soon = far_soon;
 }

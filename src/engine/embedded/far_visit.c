@@ -184,7 +184,7 @@ static bool leave_all(struct far_visit *visit)
             return false;
         const struct event *event = &visit->page.events[--visit->next];
         budget_spend(visit->embedded->budget, ARRIVE_NS);
-        (void)core_depart(visit->embedded->core, event->job.seq, event->record);
+        (void)core_return(visit->embedded->core, event->job.seq, event->record);
     }
     return true;
 }

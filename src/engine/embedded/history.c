@@ -47,10 +47,21 @@ static void refuse(struct ticket *ticket, enum err err)
 
 enum submitted history_ask(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket)
 {
+    enum submitted submitted;
     if (!embedded->store || !ticket) {
         refuse(ticket, ERR_NOT_FOUND);
         return SUBMIT_ANSWERED;
     }
+    /* The id of a far job, under which its history is, is in its record. */
+    bool by_number = cmd->job.ref.id.len == 0;
+    if (by_number && embedded->has_far && far_begin(embedded, cmd, ticket, &submitted))
+        return submitted;
+    return history_look(embedded, cmd, ticket);
+}
+
+enum submitted history_look(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket)
+{
+    CHECK(ticket);
     struct job_ref ref = named_by(embedded, cmd);
     struct history_question *question = mem_zalloc(sizeof(*question) + ref.id.len);
     char *id = (char *)(question + 1);

@@ -266,10 +266,11 @@ static uint64_t newest(const struct journal *journal)
     return store_batch(embedded->store);
 }
 
+/* Whether it is a far one cannot be said without its record: cmd_push::number sees to that. */
 static bool lives(const struct journal *journal, uint64_t seq)
 {
     const struct embedded *embedded = journal->user;
-    return core_has(embedded->core, seq, (struct bytes){0});
+    return core_holds(embedded->core, &(struct job_ref){.seq = seq});
 }
 
 void journal_feed_ended(struct embedded *embedded, const struct event *event)

@@ -246,6 +246,9 @@ void far_visit_give_up_all(struct embedded *embedded);
 void history_tell(struct event_sink *sink, const struct happening *happening);
 /* A GET of a history. */
 enum submitted history_ask(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket);
+/* The same, once the job is in memory if it lives. */
+enum submitted history_look(struct embedded *embedded, const struct cmd *cmd,
+                            struct ticket *ticket);
 /* Answers what has been found. */
 void history_answer_turn(struct embedded *embedded);
 /* The end: those that wait have failed. */

@@ -468,7 +468,7 @@ static uint64_t number_of(const struct restore_run *run, const struct restore_ro
     return journal_id_read(row->push.id, run->writer->begin.store);
 }
 
-/* Is the job there under a number of this store? */
+/* Is the job there under a number of this store? False: perhaps; its push will know. */
 static bool lives(const struct restore_run *run, const struct restore_row *row)
 {
     const struct journal *journal = &run->writer->journal;
@@ -489,7 +489,7 @@ static struct restore_row *take(struct restore_run *run)
         row->lives = lives(run, row);
         if (is_left_out(run, row))
             continue;
-        row->seq = run->writer->journal.lives ? 0 : number_of(run, row);
+        row->seq = number_of(run, row);
         run->current->unsettled++;
         return row;
     }

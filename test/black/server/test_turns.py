@@ -16,7 +16,7 @@ import time
 import pytest
 from beanstalk import Connection
 from process import Laterd
-from wire import Client, Wire, request_bytes
+from wire import Client, Wire, eventually, request_bytes
 
 pytestmark = [pytest.mark.serial,
               pytest.mark.embedded("scripts' share of Redis is bounded elsewhere")]
@@ -264,4 +264,23 @@ def test_a_reserve_of_a_thousand_bodies_that_are_on_the_disk_alone(laterd):
                     jobs = client.reserve("cold", most=1000)
                     assert jobs
                     left -= len(jobs)
+        turns_stay_short(server, play)
+
+
+def test_far_jobs_that_leave_the_log_some_of_them_large(laterd):
+    store = {"horizon": "1m", "checkpoint_bytes": "8M", "segment_bytes": "4M"}
+    small, large, body_bytes = 20_000, 48, 900_000
+
+    def far_jobs(client):
+        return int(re.search(r"^laterd_far_jobs (\d+)", client.get("/metrics").text, re.M).group(1))
+
+    config = {"server": {"turn_cpu": 1}, "store": store, "beanstalk": {"job_bytes": "1M"}}
+    with laterd(config, beanstalk=["127.0.0.1:0"]) as server:
+        def play():
+            with Client(server.port, seconds=60) as client:
+                before = far_jobs(client)
+                fill(server, "small", small, body=b"f" * 256, delay=86_400)
+                fill(server, "large", large, body=b"F" * body_bytes, delay=86_400)
+                fill(server, "small", small, body=b"f" * 256, delay=86_400)
+                assert eventually(lambda: far_jobs(client) > before + small + large // 2)
         turns_stay_short(server, play)

@@ -65,10 +65,12 @@ static void check_all(const struct far_index *index)
 
 static void toggle(struct far_index *index, uint32_t i)
 {
-    if (pairs[i].there)
+    if (pairs[i].there) {
+        assert_false(far_index_add(index, pairs[i].hash, pairs[i].where)); /* it is there */
         assert_true(far_index_remove(index, pairs[i].hash, pairs[i].where));
-    else
+    } else {
         assert_true(far_index_add(index, pairs[i].hash, pairs[i].where));
+    }
     pairs[i].there = !pairs[i].there;
 }
 

@@ -193,6 +193,23 @@ static void who_has_changed_or_has_a_note_or_is_due_does_not_depart(void **state
     assert_int_equal(ask(CMD_DELETE, 1), OK);
 }
 
+/* It was visited, written to the log meanwhile, and is about to leave that again. */
+static void who_has_another_record_does_not_go_back_to_the_old_one(void **state)
+{
+    (void)state;
+    assert_int_equal(push("a", START + SECOND), OK);
+    struct event event = depart(1, "a"), out;
+    assert_true(core_arrive(bed.core, &event));
+    assert_true(core_return(bed.core, 1, slice)); /* as it was */
+    assert_true(core_arrive(bed.core, &event));
+    assert_true(core_relocate(bed.core, &event, slice.where));
+    struct event again = record_of(1, "a");
+    assert_true(core_spill(bed.core, &again, 1, START, &out)); /* where the sink has put it */
+    assert_false(core_return(bed.core, 1, slice));
+    assert_int_equal(ask(CMD_GET, 1), OK);
+    assert_true(core_depart(bed.core, 1, (struct stored){.where = slice.where + 8}));
+}
+
 static struct far_job far_of(const struct event *event)
 {
     return (struct far_job){.seq = event->job.seq,
@@ -346,6 +363,7 @@ int main(void)
         TEST(p8_far_jobs_count_against_the_limit_of_jobs),
         TEST(p8_a_far_job_takes_at_most_24_bytes),
         TEST(a_topic_with_far_jobs_alone_is_not_forgotten),
+        TEST(who_has_another_record_does_not_go_back_to_the_old_one),
         TEST(who_has_changed_or_has_a_note_or_is_due_does_not_depart),
         TEST(a_restart_knows_far_jobs_from_those_that_came_back),
         TEST(what_a_store_reads_wrongly_does_not_arrive),

@@ -53,6 +53,7 @@ struct far_bed {
     struct engine *engine;
     struct loop loop;      /* its time alone */
     uint64_t memory_bytes; /* the limit; 0: none */
+    bool no_horizon, keeps_history;
     struct answer answer;
 };
 
@@ -192,8 +193,9 @@ static inline void open_engine(void)
         .limits = {.jobs = 1000000, .topics = 10, .waiters = 10, .memory_bytes = bed.memory_bytes},
         .store = {.disk = sim_disk_port(bed.disk),
                   .segment_bytes = SEGMENT_BYTES,
-                  .horizon_us = HORIZON_US,
+                  .horizon_us = bed.no_horizon ? 0 : HORIZON_US,
                   .checkpoint_bytes = 1,
+                  .history_us = bed.keeps_history ? 24 * HOUR_US : 0,
                   .recent_bytes = SEGMENT_BYTES,
                   .body_max = 100000,
                   .now_us = bed.loop.now_us,
@@ -234,7 +236,6 @@ static inline void grow_log(void)
 
 static inline int set_up(bool cold)
 {
-    memset(&bed, 0, sizeof(bed));
     bed.disk = sim_disk_new();
     sim_disk_cold(bed.disk, cold); /* the disk's threads read whatever is not in the process */
     bed.loop.now_us = START_US;
@@ -250,6 +251,7 @@ static inline int set_up(bool cold)
 static inline int setup_cold(void **state)
 {
     (void)state;
+    memset(&bed, 0, sizeof(bed));
     return set_up(true);
 }
 
@@ -257,6 +259,7 @@ static inline int setup_cold(void **state)
 static inline int setup_warm(void **state)
 {
     (void)state;
+    memset(&bed, 0, sizeof(bed));
     return set_up(false);
 }
 

@@ -4,6 +4,7 @@
  * embedded_far_topic_test.c.
  */
 #include "embedded_far_bed.h"
+#include "engine/embedded/parts.h"
 
 /* ---- one job ---- */
 
@@ -239,6 +240,126 @@ static void what_waits_at_the_end_is_told_so(void **state)
     assert_int_equal(bed.answer.reply.err, ERR_STORE_FAILED);
 }
 
+/* x with x * odd = 1. */
+static uint64_t inverse(uint64_t odd)
+{
+    uint64_t x = odd;
+    for (int i = 0; i < 6; i++)
+        x *= 2 - odd * x;
+    return x;
+}
+
+/* Another number, of which the core's index has the same place (core/far.c, hash_seq). */
+static uint64_t twin_of(uint64_t seq)
+{
+    const uint64_t first = UINT64_C(0x9e3779b97f4a7c15), second = UINT64_C(0xff51afd7ed558ccd),
+                   third = UINT64_C(0xc4ceb9fe1a85ec53);
+    uint64_t hash = seq * first;
+    hash = (hash ^ hash >> 33) * second;
+    hash = (hash ^ hash >> 33) * third;
+    hash ^= hash >> 33;
+    hash ^= 1; /* below what the index keeps of it */
+    hash = (hash ^ hash >> 33) * inverse(third);
+    hash = (hash ^ hash >> 33) * inverse(second);
+    return (hash ^ hash >> 33) * inverse(first);
+}
+
+static enum err bring_back(uint64_t number, const char *id)
+{
+    return ask(&(struct cmd){.kind = CMD_PUSH,
+                             .push = {.id = bytes_str(id),
+                                      .topic = BYTES("t"),
+                                      .due_us = START_US + 100 * HOUR_US,
+                                      .ttr_us = SECOND_US,
+                                      .if_exists = IF_EXISTS_KEEP,
+                                      .number = number,
+                                      .body = BYTES("from the journal")}});
+}
+
+/* A number that finds the place of another job's record is not that job's. */
+static void what_is_brought_back_is_left_out_only_if_its_number_lives(void **state)
+{
+    (void)state;
+    uint64_t places[FAR_CANDIDATES_MAX];
+    assert_int_equal(ask_job(CMD_GET, 70), OK);
+    uint64_t seq = bed.answer.job.ref.seq;
+    struct job_ref twin = {.seq = twin_of(seq)};
+    assert_int_equal(core_far_find(embedded_core(bed.embedded), &twin, places), 1);
+    assert_int_equal(bring_back(seq, "by-number"), OK);
+    assert_true(bed.answer.reply.kept);
+    assert_int_equal(totals().jobs[JOB_DELAYED], JOBS);
+    assert_int_equal(bring_back(twin.seq, "by-twin"), OK);
+    assert_false(bed.answer.reply.kept);
+    assert_int_equal(totals().jobs[JOB_DELAYED], JOBS + 1);
+    assert_int_equal(bring_back(1000000, "by-nobody"), OK);
+    assert_false(bed.answer.reply.kept);
+    assert_int_equal(bring_back(twin.seq, "by-twin"), OK); /* again: by its id */
+    assert_true(bed.answer.reply.kept);
+    assert_int_equal(totals().jobs[JOB_DELAYED], JOBS + 2);
+    assert_int_equal(totals().far, JOBS);
+}
+
+static int setup_history(void **state, bool cold)
+{
+    (void)state;
+    memset(&bed, 0, sizeof(bed));
+    bed.keeps_history = true;
+    return set_up(cold);
+}
+
+static int setup_cold_history(void **state)
+{
+    return setup_history(state, true);
+}
+
+static int setup_warm_history(void **state)
+{
+    return setup_history(state, false);
+}
+
+/* It is kept by the id that its client has chosen. */
+static void the_history_of_a_far_job_is_found_by_its_number(void **state)
+{
+    (void)state;
+    char id[32];
+    assert_int_equal(ask_job(CMD_GET, 70), OK);
+    struct cmd by_number = {.kind = CMD_GET,
+                            .job = {.ref.seq = bed.answer.job.ref.seq, .history = true}};
+    struct cmd by_id = {.kind = CMD_GET, .job = {.ref.id = id_of(70, id), .history = true}};
+    assert_int_equal(ask(&by_number), OK);
+    assert_int_equal(bed.answer.reply.happening_count, 1);
+    assert_int_equal(ask(&by_id), OK);
+    assert_int_equal(bed.answer.reply.happening_count, 1);
+    by_number.job.ref.seq = 1000000;
+    assert_int_equal(ask(&by_number), ERR_NOT_FOUND);
+    assert_int_equal(totals().far, JOBS);
+}
+
+static int setup_without_horizon(void **state)
+{
+    (void)state;
+    memset(&bed, 0, sizeof(bed));
+    bed.no_horizon = true;
+    bed.disk = sim_disk_new();
+    bed.loop.now_us = START_US;
+    open_engine();
+    return 0;
+}
+
+/* Cleaning tells of jobs that it relocates. Commands by id must not be looked up twice for that. */
+static void without_a_horizon_no_command_asks_for_far_jobs(void **state)
+{
+    (void)state;
+    struct store_stats stats;
+    for (unsigned number = 0; number < JOBS; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    grow_log();
+    store_stats(bed.embedded->store, &stats);
+    assert_true(stats.relocated_jobs > 0);
+    assert_false(bed.embedded->has_far);
+    assert_int_equal(ask_job(CMD_GET, 3), OK);
+}
+
 /* ---- time ---- */
 
 static void p3_far_jobs_come_when_they_are_due_and_not_before(void **state)
@@ -311,6 +432,13 @@ int main(void)
         WARM(commands_on_far_jobs_that_the_page_cache_has_are_done_at_once),
         COLD(p5_a_command_whose_client_has_gone_is_not_done_later),
         TEST(what_waits_at_the_end_is_told_so),
+        TEST(what_is_brought_back_is_left_out_only_if_its_number_lives),
+        cmocka_unit_test_setup_teardown(the_history_of_a_far_job_is_found_by_its_number,
+                                        setup_cold_history, teardown),
+        cmocka_unit_test_setup_teardown(the_history_of_a_far_job_is_found_by_its_number,
+                                        setup_warm_history, teardown),
+        cmocka_unit_test_setup_teardown(without_a_horizon_no_command_asks_for_far_jobs,
+                                        setup_without_horizon, teardown),
         TEST(p3_far_jobs_come_when_they_are_due_and_not_before),
         TEST(p8_far_jobs_do_not_come_beyond_the_limit_of_memory),
     };

@@ -3,7 +3,7 @@
  * goes, and jobs come back as there is memory for them.
  */
 #include "slice_bed.h"
-#include "store/internal.h"
+#include "store/cleaner_parts.h"
 
 /* ---- what the log must say of slices ---- */
 
@@ -70,6 +70,42 @@ static void far_jobs_that_come_fast_leave_the_log_as_fast(void **state)
         most = stats.segments > most ? stats.segments : most;
     }
     assert_in_range(most, 3, 5); /* at one step a turn it grows all the time */
+    model_fini(&model);
+}
+
+/* Few of them are as many bytes as thousands of small ones. */
+static void a_turn_copies_little_of_large_far_jobs(void **state)
+{
+    enum { ROUNDS = 200, AT_ONCE = 12, SEGMENT = 4 * 1024 * 1024, LARGE = 28 * 1024 };
+    enum { STEP_MAX = 256 * 1024 + 2 * LARGE, TURN_MAX = 512 * 1024 + 2 * STEP_MAX };
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    uint64_t step = 0, turn = 0;
+    far_model(&model, 5);
+    model.delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model.body_bytes = LARGE;
+    model.options.segment_bytes = SEGMENT;
+    model.options.checkpoint_bytes = 2 * SEGMENT;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < AT_ONCE; i++)
+            assert_int_equal(model_push(&model), OK);
+        store_turn(model.store, ++model.now_us);
+        model_disk_works(&model);
+        store_poll(model.store);
+        const struct cleaner *cleaner = model.store->cleaner;
+        if (cleaner->step == CLEAN_SPILL && cleaner->work.copied > step)
+            step = cleaner->work.copied;
+        turn = cleaner->turn.copied > turn ? cleaner->turn.copied : turn;
+    }
+    store_stats(model.store, &stats);
+    print_message("%llu jobs left; %llu bytes in a step, %llu in a turn\n",
+                  (unsigned long long)stats.spilled_jobs, (unsigned long long)step,
+                  (unsigned long long)turn);
+    assert_true(stats.spilled_jobs > ROUNDS * AT_ONCE / 4);
+    assert_true(step > 128 * 1024 && step <= STEP_MAX);
+    assert_true(turn > step && turn <= TURN_MAX);
     model_fini(&model);
 }
 
@@ -393,6 +429,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(far_jobs_that_come_fast_leave_the_log_as_fast),
+        cmocka_unit_test(a_turn_copies_little_of_large_far_jobs),
         cmocka_unit_test(the_cleaner_rests_when_changes_of_far_jobs_fill_segments),
         cmocka_unit_test(a_log_below_the_checkpoint_keeps_its_far_jobs),
         cmocka_unit_test(far_jobs_that_are_few_make_few_slices),

@@ -1,0 +1,86 @@
+/* The store that `later salvage` makes: what it says that it has kept. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "cli/salvage_target.h"
+#include "sim/disk.h"
+
+enum { TOLD_MAX = 400000, MIB = 1024 * 1024 };
+
+static void say(void *ctx, const char *line)
+{
+    (void)ctx;
+    print_message("%s\n", line);
+}
+
+/* Things that happened which a server finds in it. */
+static uint64_t found(struct sim_disk *disk)
+{
+    struct store_callbacks callbacks = store_idle_callbacks;
+    struct store_options options = {.disk = sim_disk_port(disk),
+                                    .segment_bytes = 16 * MIB,
+                                    .now_us = 2000000,
+                                    .history_us = INT64_C(30) * 86400 * 1000000};
+    struct store_error error;
+    struct store_stats stats;
+    struct store *store;
+    assert_int_equal(store_open(&options, &callbacks, &store, &error), OK);
+    store_stats(store, &stats);
+    store_close(store);
+    return stats.history_entries;
+}
+
+/* Tells of so much that happened, and closes. */
+static struct salvage_target filled(uint64_t room, uint64_t told)
+{
+    struct sim_disk *disk = sim_disk_new();
+    struct salvage_target target;
+    struct store_error error;
+    struct store_watcher watcher = {.say = say};
+    struct salvage_start start = {.disk = sim_disk_port(disk), .now_us = 1000000, .seq_first = 2};
+    sim_disk_eager(disk, true);
+    sim_disk_capacity(disk, room);
+    assert_int_equal(salvage_target_open(&target, &start, &error), OK);
+    for (uint64_t i = 0; i < told; i++) {
+        struct happening happening = {.what = HAPPENED_RESERVED,
+                                      .state = JOB_RESERVED,
+                                      .promised = true,
+                                      .seq = 1,
+                                      .at_us = 1000000,
+                                      .id = BYTES("an-id-of-a-client")};
+        assert_int_equal(salvage_target_history(&target, &happening, 1000000 + (int64_t)i), OK);
+    }
+    assert_int_equal(salvage_target_close(&target, 0, &watcher), OK);
+    assert_int_equal(found(disk), target.history_kept);
+    sim_disk_free(disk);
+    assert_int_equal(mem_used(), 0);
+    return target;
+}
+
+static void all_that_is_told_is_kept_where_there_is_room(void **state)
+{
+    (void)state;
+    assert_int_equal(filled(0, 1000).history_kept, 1000);
+}
+
+static void what_a_full_disk_has_not_kept_is_not_counted_as_kept(void **state)
+{
+    (void)state;
+    struct salvage_target target = filled(40 * MIB, TOLD_MAX);
+    print_message("%llu of %u kept\n", (unsigned long long)target.history_kept, TOLD_MAX);
+    assert_true(target.history_kept > 0 && target.history_kept < TOLD_MAX / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_that_is_told_is_kept_where_there_is_room),
+        cmocka_unit_test(what_a_full_disk_has_not_kept_is_not_counted_as_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
