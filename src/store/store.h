@@ -409,6 +409,24 @@ void store_far_page_end(struct store *store, struct far_page *page);
  */
 uint64_t store_far_due_until(const struct store *store, int64_t limit_us);
 
+enum { FAR_DUE_TIMES_MAX = 64 };
+
+/* How many far jobs are due by some times: the caller fills in what is above `next_slice`. */
+struct far_due {
+    const int64_t *until_us; /* these times, which rise, … */
+    uint32_t count;          /* … so many: at most FAR_DUE_TIMES_MAX */
+    uint64_t *jobs;          /* to each is added how many are due then or before */
+    uint32_t next_slice;     /* the store's; 0 at first */
+};
+
+/*
+ * Counts in up to `most` slices more. False: it has been through all of them. Exact, but that jobs
+ * are taken to be spread evenly over the time of a block (64 KiB) that one of the times falls into;
+ * and that those that come, go or come back to memory between the calls are counted or not.
+ * O(times) for a slice; O(its blocks and dead bits) if a time falls into it.
+ */
+bool store_far_due(struct store *store, struct far_due *due, uint32_t most);
+
 /* ---- history: what happened to jobs ---- */
 
 /* Keeps it, if options.history_us says so, with the events of the same command. O(1). */
