@@ -69,6 +69,12 @@ enum store_notice {
 
 enum { FAR_SOON_MAX = 16 };
 
+/* How far the opening of a store is. */
+struct store_opening {
+    bool indexes; /* the log has been replayed, and the indexes of slices are being read */
+    uint64_t done_bytes, all_bytes; /* of the one or the other */
+};
+
 struct store_callbacks {
     /* Set by store_open() before the first call of any: for store_died() while replaying. */
     struct store *store;
@@ -84,8 +90,8 @@ struct store_callbacks {
      * written; 0: not known. May be NULL.
      */
     void (*clock)(struct store_callbacks *callbacks, int64_t clock_us);
-    /* Recovery, now and then: bytes read so far of all. */
-    void (*progress)(struct store_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes);
+    /* Recovery, some times in each tenth of a second unless the disk is slow. */
+    void (*progress)(struct store_callbacks *callbacks, const struct store_opening *opening);
     /* Recovery: one line for each thing that is damaged, before store_open is ERR_CORRUPT. */
     void (*finding)(struct store_callbacks *callbacks, const char *line);
     /* All batches up to this number are as durable as asked for. */

@@ -439,6 +439,8 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->durability = options->durability;
     embedded->asked = options->durability;
     embedded->loop = options->loop;
+    embedded->opening = options->opening;
+    embedded->opening_owner = options->opening_owner;
     bodies_init(&embedded->bodies);
     reschedulings_init(&embedded->reschedulings);
     far_commands_init(&embedded->far_commands);

@@ -130,7 +130,10 @@ struct embedded {
     enum durability asked; /* by the command being applied; between commands the server's own */
     const struct cmd_topic *stats; /* the CMD_TOPICS with `stats` that is being applied; or NULL */
     const struct loop *loop;       /* its time is ours */
-    bool busy;                     /* the last slice of work left some over */
+    void (*opening)(void *owner, const struct store_opening *opening); /* or NULL */
+    void *opening_owner;
+    struct store_opening said; /* how far the opening was when that was logged last */
+    bool busy;                 /* the last slice of work left some over */
     bool draining;
     bool left;                     /* the store is closed: nothing but freeing is to be done */
     uint64_t durable, synced;      /* batches up to these are, as the store has told */
