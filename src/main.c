@@ -88,8 +88,7 @@ static int start(struct program *program)
         status = service_begin(&program->service);
     if (status)
         return status;
-    for (unsigned i = 0; i < program->listeners.count; i++)
-        os_loop_listen(program->loop, program->listeners.fds[i], i);
+    listeners_watch(&program->listeners, program->loop, false);
     listeners_log(&program->listeners);
     notify_manager("READY=1\nSTATUS=serving");
     return 0;

@@ -41,6 +41,7 @@ static const struct {
     [ERR_JOURNAL_BEHIND] = {"journal_behind",
                             "the journal's database is later than journal.max_lag; try again"},
     [ERR_NOT_LEADER] = {"not_leader", "this laterd waits for its turn to lead"},
+    [ERR_RECOVERING] = {"recovering", "this laterd reads its store, and serves then; try again"},
 };
 
 const char *err_name(enum err err)

@@ -37,6 +37,7 @@ enum err {
     ERR_JOURNAL_DOWN,   /* replies wait for the journal, and it writes nothing now */
     ERR_JOURNAL_BEHIND, /* it is later than it may be */
     ERR_NOT_LEADER,     /* this laterd waits: another one leads, or nobody */
+    ERR_RECOVERING,     /* it reads its store still, and serves then */
     ERR_COUNT
 };
 

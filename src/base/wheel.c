@@ -44,7 +44,7 @@ enum {
     AHEAD_PACE_US = 64,      /* … at this pace for each item … */
     AHEAD_STEPS = 128,       /* … in slices of so many */
     EMPTYING_STEPS = 8,      /* of so many steps one looks for what is due elsewhere */
-    COUNT_MAX = 1000,        /* items looked at to count those before a limit */
+    MILLE = 1000,
 };
 
 struct link {
@@ -534,15 +534,15 @@ int64_t wheel_next_us(const struct wheel *wheel)
 
 /* How many of a slot that straddles the limit are at or before it. */
 static uint64_t count_slot(const struct wheel *wheel, unsigned level, uint64_t number,
-                           int64_t limit_us)
+                           int64_t limit_us, uint32_t looks)
 {
     unsigned place = place_of(number);
     uint64_t count = wheel->slots[level][place].count;
-    if (count > COUNT_MAX) {
+    if (count > looks) {
         uint64_t start = start_of(number, level);
         uint64_t width = end_of(number, level) - start;
-        uint64_t part = (tick_of(limit_us) - start) / (width / COUNT_MAX + 1); /* per mille */
-        return count / COUNT_MAX * part;
+        uint64_t part = (tick_of(limit_us) - start) / (width / MILLE + 1); /* per mille */
+        return count * part / MILLE;
     }
     uint64_t below = 0;
     for (uint32_t item = wheel->slots[level][place].first; item != POOL_NONE;
@@ -553,7 +553,7 @@ static uint64_t count_slot(const struct wheel *wheel, unsigned level, uint64_t n
 
 /* Of one turn of a level. */
 static uint64_t count_turn(const struct wheel *wheel, unsigned level, uint64_t turn,
-                           int64_t limit_us)
+                           int64_t limit_us, uint32_t looks)
 {
     uint64_t count = 0, limit = tick_of(limit_us);
     for (uint64_t left = wheel->occupied[level][turn & 1]; left; left &= left - 1) {
@@ -563,18 +563,18 @@ static uint64_t count_turn(const struct wheel *wheel, unsigned level, uint64_t t
         if (end_of(number, level) <= limit)
             count += wheel->slots[level][place_of(number)].count;
         else
-            count += count_slot(wheel, level, number, limit_us);
+            count += count_slot(wheel, level, number, limit_us, looks);
     }
     return count;
 }
 
-uint64_t wheel_count_until(const struct wheel *wheel, int64_t limit_us)
+uint64_t wheel_count_until(const struct wheel *wheel, int64_t limit_us, uint32_t looks)
 {
     uint64_t count = limit_us >= wheel->now_us ? wheel->slots[DUE][0].count : 0;
     for (unsigned level = 0; level < WHEEL_LEVELS; level++) {
         uint64_t turn = number_of(tick_of(wheel->now_us), level) >> DIGIT_BITS;
-        count +=
-            count_turn(wheel, level, turn, limit_us) + count_turn(wheel, level, turn + 1, limit_us);
+        count += count_turn(wheel, level, turn, limit_us, looks);
+        count += count_turn(wheel, level, turn + 1, limit_us, looks);
     }
     return count;
 }

@@ -86,10 +86,11 @@ int64_t wheel_next_us(const struct wheel *wheel);
 
 /*
  * How many items have a time at or before the limit. O(levels * 64): slots know how many they
- * hold. At most one slot a level straddles the limit; up to 1,000 items of it are looked at, more
- * are taken to be spread evenly.
+ * hold. A slot that straddles the limit (one of a level, and of two levels at most unless the hand
+ * is late) is looked at item by item if it has no more than `looks`; more are taken to be spread
+ * evenly over its time.
  */
-uint64_t wheel_count_until(const struct wheel *wheel, int64_t limit_us);
+uint64_t wheel_count_until(const struct wheel *wheel, int64_t limit_us, uint32_t looks);
 
 void wheel_valid(const struct wheel *wheel); /* CHECKs every link and place. O(items) */
 

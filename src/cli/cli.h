@@ -38,7 +38,7 @@ extern const struct command command_cluster, command_journal, command_push, comm
     command_kick, command_run, command_reschedule, command_topics, command_list, command_pause,
     command_resume, command_stats, command_top, command_verify, command_salvage, command_bench,
     command_import, command_clear, command_delete_topic, command_topic, command_attempts,
-    command_replay, command_backup, command_restore, command_export, command_history;
+    command_replay, command_backup, command_restore, command_export, command_history, command_due;
 
 enum { GIVEN_ROOM = 128 /* options with a letter of ASCII */ };
 

@@ -15,7 +15,7 @@ static const struct command *const commands[] = {
     &command_pause,      &command_resume,  &command_stats,  &command_top,     &command_verify,
     &command_salvage,    &command_bench,   &command_import, &command_topic,   &command_attempts,
     &command_journal,    &command_replay,  &command_backup, &command_restore, &command_cluster,
-    &command_export,     &command_history,
+    &command_export,     &command_history, &command_due,
 };
 
 static const char examples[] =

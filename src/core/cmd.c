@@ -43,5 +43,6 @@ const struct cmd_traits cmd_table[CMD_KINDS] = {
     [CMD_TOPIC] = {"topic", CMD_ON_TOPICS},
     [CMD_LIST] = {"list", CMD_ON_TOPICS},
     [CMD_CONFIGURE_TOPIC] = {"configure_topic", CMD_ON_TOPICS, .changes = true},
+    [CMD_DUE] = {"due", CMD_ON_TOPICS},
 };
 /* clang-format on */

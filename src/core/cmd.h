@@ -38,15 +38,18 @@ enum cmd_kind {
     CMD_LIST,            /* one page of a topic's jobs in one state; delayed ones by due time,
                             or backwards */
     CMD_CONFIGURE_TOPIC, /* a topic's settings are replaced, or taken away */
+    CMD_DUE,             /* how many delayed jobs of all topics are due by some times */
 };
-enum { CMD_KINDS = CMD_CONFIGURE_TOPIC + 1 };
+enum { CMD_KINDS = CMD_DUE + 1 };
+
+enum { DUE_TIMES_MAX = 64 }; /* of a CMD_DUE */
 
 /* What a command is about, and so which member of struct cmd it has. */
 enum cmd_subject {
     CMD_ON_NEW_JOB,    /* cmd_push */
     CMD_ON_READY_JOBS, /* cmd_reserve */
     CMD_ON_JOB,        /* cmd_job: one job by name */
-    CMD_ON_TOPICS,     /* cmd_topic: one topic by name, or (TOPICS) all */
+    CMD_ON_TOPICS,     /* cmd_topic: one topic by name, or (TOPICS, DUE) all */
 };
 
 /* What is true of each command of a kind, whatever its arguments. */
@@ -167,8 +170,8 @@ struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GE
     struct bytes properties;
 };
 
-struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST */
-    struct bytes topic; /* of TOPICS: start after this name */
+struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST DUE */
+    struct bytes topic; /* of TOPICS: start after this name; of DUE: empty */
     uint32_t max;       /* KICK_TOPIC, CLEAR_TOPIC, TOPICS, LIST: at most so many; at least 1 */
     bool stats;         /* TOPICS: with statistics over all topics, see reply; an engine that
                            must look at all topics for them shows all, whatever `max` is */
@@ -190,6 +193,8 @@ struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST */
     bool if_version;  /* CONFIGURE_TOPIC: only if the settings have this version; else ERR_VERSION.
                          To take away what is not there is no change, and no error */
     uint64_t version; /* 0: only if it has none */
+    const int64_t *until_us; /* DUE: these times, none before the one in front of it … */
+    uint32_t until_count;    /* … so many: 1 … DUE_TIMES_MAX */
 };
 
 struct cmd {
@@ -291,7 +296,7 @@ struct reply {
     enum job_state state; /* ERR_WRONG_STATE: the job's */
     bool kept;            /* PUSH with IF_EXISTS_KEEP: the job was there already */
     bool replaced;        /* PUSH with IF_EXISTS_REPLACE: there was an older one */
-    uint32_t count;       /* jobs or topics shown; KICK_TOPIC, CLEAR_TOPIC: jobs changed */
+    uint32_t count;       /* jobs, topics or times shown; KICK_TOPIC, CLEAR_TOPIC: jobs changed */
     bool more; /* GET of a history; TOPICS, KICK_TOPIC, CLEAR_TOPIC: there is more after these;
                   REMOVE_TOPIC: it stays, for it holds jobs or waiters */
     struct job_view *jobs;     /* PUSH, RESERVE, GET, LIST and single-job commands */
@@ -306,6 +311,10 @@ struct reply {
     /* LIST: for the next page; empty: this was the last one. For the engine alone to read: see
        base/cursor.h. */
     struct bytes cursor;
+    /* DUE: the times that were asked for, and how many delayed jobs are due then or before; `count`
+       of them. Near enough for people: an engine says of its own how near. */
+    const int64_t *until_us;
+    const uint64_t *due;
     uint64_t version; /* CONFIGURE_TOPIC: of the settings that there are now; 0: none. The same
                          with ERR_VERSION */
     /* RESERVE with jobs: what it asked for, .wait_us being what is left of its wait. */

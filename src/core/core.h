@@ -309,11 +309,12 @@ struct core_totals {
 void core_totals(const struct core *core, struct core_totals *out_totals);
 
 /*
- * Delayed jobs in memory that are due within each of the spans after now. O(wheel slots), see
- * wheel_count_until: near enough for people, exact for small numbers.
+ * Delayed jobs in memory that are due at or before each of these times. O(times * wheel slots), and
+ * some thousand jobs at most are looked at: see wheel_count_until(). Near enough for people, exact
+ * for small numbers.
  */
-void core_due_within(const struct core *core, int64_t now_us, const int64_t *spans_us,
-                     uint64_t *out_counts, uint32_t span_count);
+void core_due_until(const struct core *core, const int64_t *until_us, uint64_t *out_counts,
+                    uint32_t count);
 
 /* Shows every job, in no order. O(jobs). The core must not be called from inside. */
 void core_each(const struct core *core, void (*each)(void *ctx, const struct job *job), void *ctx);

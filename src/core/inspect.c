@@ -16,11 +16,13 @@ void core_totals(const struct core *core, struct core_totals *out_totals)
     out_totals->lease_next = core->lease_next;
 }
 
-void core_due_within(const struct core *core, int64_t now_us, const int64_t *spans_us,
-                     uint64_t *out_counts, uint32_t span_count)
+void core_due_until(const struct core *core, const int64_t *until_us, uint64_t *out_counts,
+                    uint32_t count)
 {
-    for (uint32_t i = 0; i < span_count; i++)
-        out_counts[i] = wheel_count_until(&core->delays, time_add(now_us, spans_us[i]));
+    enum { LOOKS = 4096, SLOT_LOOKS = 1000 }; /* at jobs: for all times, and in one slot */
+    uint32_t looks = count * SLOT_LOOKS > LOOKS ? LOOKS / count : SLOT_LOOKS;
+    for (uint32_t i = 0; i < count; i++)
+        out_counts[i] = wheel_count_until(&core->delays, until_us[i], looks);
 }
 
 /* ---- validity ---- */

@@ -151,13 +151,35 @@ static enum err read_cursor(const struct cmd *cmd, struct cursor *out_after)
     return cursor_read(&listing, cmd->topic.cursor, out_after);
 }
 
+/* Of the jobs in memory: of far ones the engine knows. */
+static void count_due(struct core *core, const struct cmd_topic *cmd, void *ctx)
+{
+    uint64_t due[DUE_TIMES_MAX];
+    CHECK(cmd->until_count >= 1 && cmd->until_count <= DUE_TIMES_MAX);
+    core_due_until(core, cmd->until_us, due, cmd->until_count);
+    core_reply(
+        core, ctx,
+        &(struct reply){
+            .kind = CMD_DUE, .count = cmd->until_count, .until_us = cmd->until_us, .due = due});
+}
+
+/* Commands on all topics. False: it is on one. */
+static bool all_topics_cmd(struct core *core, const struct cmd *cmd, void *ctx)
+{
+    if (cmd->kind == CMD_TOPICS)
+        list_topics(core, &cmd->topic, ctx);
+    else if (cmd->kind == CMD_DUE)
+        count_due(core, &cmd->topic, ctx);
+    else
+        return false;
+    return true;
+}
+
 uint64_t core_topic_cmd(struct core *core, const struct cmd *cmd, void *ctx)
 {
     uint64_t parked = 0;
-    if (cmd->kind == CMD_TOPICS) {
-        list_topics(core, &cmd->topic, ctx);
+    if (all_topics_cmd(core, cmd, ctx))
         return 0;
-    }
     if (cmd->kind == CMD_CONFIGURE_TOPIC) {
         core_configure(core, &cmd->topic, ctx);
         return 0;

@@ -124,6 +124,8 @@ static int open_embedded(const struct command_line *line, struct platform *platf
     }
     platform->inline_commit_us = INLINE_COMMIT_US;
     struct embedded_options options = assemble_embedded(&line->config, platform);
+    options.opening = engine->progress;
+    options.opening_owner = engine->progress_owner;
     enum err err = embedded_open(&options, &engine->embedded, &error);
     if (err == ERR_LOCKED && engine->member) {
         engine->opening = OPENING_LOCKED;
@@ -212,5 +214,8 @@ void engine_close(struct laterd_engine *engine)
         os_loop_forget(engine->loop, os_disk_eventfd(engine->disk));
     fence_free(engine->fence);
     os_disk_free(engine->disk);
-    *engine = (struct laterd_engine){.member = engine->member, .journal = engine->journal};
+    *engine = (struct laterd_engine){.member = engine->member,
+                                     .journal = engine->journal,
+                                     .progress = engine->progress,
+                                     .progress_owner = engine->progress_owner};
 }

@@ -33,9 +33,12 @@ struct laterd_engine {
     struct journal_maker *journal; /* set before engine_open(): the Redis engine's; or NULL */
     struct tls *tls;               /* of connections to Redis; NULL: none */
     const struct member *member;   /* with an election, set before engine_open(): fences the disk */
-    struct fence *fence;           /* of it; NULL: none */
-    enum engine_opening opening;   /* why engine_open() has failed */
-    uint64_t led_epoch;            /* OPENING_LOWER_EPOCH: the store's */
+    /* embedded_options::opening, set before engine_open(), too. */
+    void (*progress)(void *owner, const struct store_opening *opening);
+    void *progress_owner;
+    struct fence *fence;         /* of it; NULL: none */
+    enum engine_opening opening; /* why engine_open() has failed */
+    uint64_t led_epoch;          /* OPENING_LOWER_EPOCH: the store's */
 };
 
 /* What can be told of the configuration without opening anything; says what is wrong. */

@@ -110,6 +110,16 @@ void listeners_http(const struct listeners *listeners, char out_address[LISTEN_A
     }
 }
 
+void listeners_watch(struct listeners *listeners, struct os_loop *loop, bool http_only)
+{
+    for (unsigned i = 0; i < listeners->count; i++) {
+        if (listeners->watched[i] || (http_only && !protocols[listeners->what[i].protocol].http))
+            continue;
+        listeners->watched[i] = true;
+        os_loop_listen(loop, listeners->fds[i], i);
+    }
+}
+
 void listeners_log(const struct listeners *listeners)
 {
     for (unsigned i = 0; i < listeners->count; i++) {

@@ -13,6 +13,7 @@
 struct listeners {
     struct server_listener what[LOOP_LISTENERS_MAX];
     int fds[LOOP_LISTENERS_MAX];
+    bool watched[LOOP_LISTENERS_MAX];
     unsigned count;
 };
 
@@ -25,6 +26,10 @@ int listeners_open(const struct command_line *line, struct listeners *out_listen
 
 /* The address of the first that speaks HTTP over TCP; "": there is none. */
 void listeners_http(const struct listeners *listeners, char out_address[LISTEN_ADDR_MAX]);
+
+/* From now on the loop accepts their connections: of those that speak HTTP, or of all. Until then
+   clients wait in the queues of the sockets. */
+void listeners_watch(struct listeners *listeners, struct os_loop *loop, bool http_only);
 
 /* A line in the log for each. */
 void listeners_log(const struct listeners *listeners);

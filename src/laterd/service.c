@@ -1,18 +1,25 @@
 #include "laterd/service.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "laterd/complain.h"
 #include "laterd/election.h"
 #include "os/notify.h"
+#include "os/signals.h"
 #include "sink/webhook/secrets.h"
 
 enum {
     LOCKED_AGAIN_US = 50 * 1000, /* until another process lets go of the store */
     RAISED_AGAIN_US = 20 * 1000, /* until the service has a higher epoch for us */
+    OPENING_US = 200 * 1000,     /* an opening that takes longer is told of, … */
+    OPENING_TURN_US = 10 * 1000, /* … in turns of the server, as often as that … */
+    OPENING_TURNS = 3, /* … of which a request takes that many: accepted, heard, answered … */
+    OPENING_TELL_US = 1000 * 1000, /* … and to the service manager */
     FAILED_REST_US = 10 * 1000 * 1000,
 };
 
@@ -55,9 +62,83 @@ static void make_server(struct service *service)
     service->server = server_new(&options);
 }
 
+/* ---- while a store is opened ---- */
+
+/* It refuses all. */
+static void make_waiting_server(struct service *service)
+{
+    const struct sink_table *brokers = service->platform->brokers;
+    service->epoch = 0;
+    service->platform->brokers = NULL;
+    struct server_options options = server_options(service);
+    service->platform->brokers = brokers;
+    waiting_init(&service->waiting, member_of(service));
+    options.engine = &service->waiting.engine;
+    options.waits = true;
+    service->server = server_new(&options);
+}
+
+/* What was read is read again by the next start; a kill -9 is no worse. */
+_Noreturn static void stop_opening(struct service *service)
+{
+    log_event(LOG_INFO, "stopped", "pid=%d while=\"%s\"", (int)getpid(), service->recovering.text);
+    notify_manager("STOPPING=1\nSTATUS=stopped while recovering");
+    election_close(&service->line->election);
+    exit(EXIT_SUCCESS);
+}
+
+static void tell_manager(struct service *service, int64_t now_us)
+{
+    char state[RECOVERING_ROOM + 64];
+    if (service->told_us && now_us - service->told_us < OPENING_TELL_US)
+        return;
+    service->told_us = now_us;
+    (void)snprintf(state, sizeof(state), "EXTEND_TIMEOUT_USEC=30000000\nSTATUS=%s",
+                   service->recovering.text);
+    notify_manager(state);
+}
+
+/* From now on HTTP is answered. */
+static void serve_opening(struct service *service)
+{
+    char http[LISTEN_ADDR_MAX] = "";
+    listeners_http(service->listeners, http);
+    log_event(LOG_INFO, "recovering_long", "http=%s hint=\"%s\"", http[0] ? http : "none",
+              "/readyz tells how far it is; all else is refused until it serves");
+    make_waiting_server(service);
+    listeners_watch(service->listeners, service->loop, true);
+}
+
+/* embedded_options::opening: called by what runs in this thread, and so between turns. */
+static void opening_goes_on(void *owner, const struct store_opening *opening)
+{
+    struct service *service = owner;
+    int64_t now_us = loop_look_at_clock(service->platform->loop);
+    recovering_note(&service->recovering, opening, now_us);
+    if (signals_count())
+        stop_opening(service);
+    if (now_us - service->recovering.begun_us < OPENING_US ||
+        now_us - service->turned_us < OPENING_TURN_US)
+        return;
+    service->turned_us = now_us;
+    if (!service->server)
+        serve_opening(service);
+    waiting_recovers(&service->waiting, service->recovering.text);
+    tell_manager(service, now_us);
+    for (int i = 0; i < OPENING_TURNS; i++) {
+        server_sleep(service->server, now_us); /* not at all, but for what has come */
+        (void)server_turn(service->server);
+    }
+}
+
+/* ---- all of it ---- */
+
 static int open_all(struct service *service)
 {
     struct command_line *line = service->line;
+    service->recovering = (struct recovering){0};
+    service->engine.progress = opening_goes_on;
+    service->engine.progress_owner = service;
     service->engine.journal =
         laterd_journal_maker(&line->journal, &line->config, service->platform->loop);
     int status = engine_open(line, service->platform, &service->engine);
@@ -103,23 +184,16 @@ static int begin_serving(struct service *service)
     int status = open_all(service);
     if (status)
         return status;
+    server_free(service->server); /* of a long opening */
     make_server(service);
     return brokers_open_intakes(&service->line->brokers, &service->line->config, service->server);
 }
 
 /* ---- an election ---- */
 
-static void make_waiting_server(struct service *service)
+static void wait_for_turn(struct service *service)
 {
-    const struct sink_table *brokers = service->platform->brokers;
-    service->epoch = 0;
-    service->platform->brokers = NULL;
-    struct server_options options = server_options(service);
-    service->platform->brokers = brokers;
-    waiting_init(&service->waiting, member_of(service));
-    options.engine = &service->waiting.engine;
-    options.waits = true;
-    service->server = server_new(&options);
+    make_waiting_server(service);
     notify_manager("STATUS=waiting for its turn to lead");
 }
 
@@ -137,6 +211,7 @@ static void log_locked(struct service *service)
 static void wait_on(struct service *service, struct member *member)
 {
     enum engine_opening opening = service->engine.opening;
+    waiting_recovers(&service->waiting, NULL);
     uint64_t led_epoch = service->engine.led_epoch;
     int64_t now_us = service->platform->loop->now_us;
     close_sinks(service);
@@ -190,7 +265,7 @@ static void stop_leading(struct service *service, struct member *member)
               "nothing, and waits");
     close_sinks(service);
     server_free(service->server);
-    make_waiting_server(service);
+    wait_for_turn(service);
     close_engine(service);
     close_journal(service);
 }
@@ -227,7 +302,7 @@ int service_begin(struct service *service)
     int status = election_open(election, &service->line->config, service->platform->loop,
                                service->platform->instance, http);
     if (!status)
-        make_waiting_server(service);
+        wait_for_turn(service);
     return status;
 }
 

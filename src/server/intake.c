@@ -109,6 +109,7 @@ static enum intake_verdict verdict_of(enum err err, bool cancel)
     case ERR_JOURNAL_DOWN:
     case ERR_JOURNAL_BEHIND:
     case ERR_NOT_LEADER:
+    case ERR_RECOVERING:
     case ERR_COUNT: break;
     }
     return INTAKE_LATER;

@@ -8,11 +8,10 @@ static enum err replay(struct store_callbacks *callbacks, const struct event *ev
     return OK;
 }
 
-static void progress(struct store_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes)
+static void progress(struct store_callbacks *callbacks, const struct store_opening *opening)
 {
     (void)callbacks;
-    (void)done_bytes;
-    (void)all_bytes;
+    (void)opening;
 }
 
 static void finding(struct store_callbacks *callbacks, const char *line)

@@ -58,12 +58,21 @@ struct store {
     uint64_t seq_first, lease_first;
     uint64_t cold_reads, recovered_events, dropped_tail_bytes;
     int64_t recovery_us;
+    struct store_opening opening; /* while it is being opened */
+    uint64_t unsaid_bytes;        /* looked at since the callbacks were told of that last */
 };
 
 /* Nothing will become durable any more (S5): tells the callbacks, once. */
 void store_fail(struct store *store, int sys_errno);
 /* Writes all that is gathered. False: there is no room for it, or the disk failed. */
 bool store_drain(struct store *store);
+
+/*
+ * recover.c, while it is being opened: so many bytes more of files have been looked at. Tells the
+ * callbacks for each MiB, which is looked at in some milliseconds. `counts`: they are of those in
+ * store_opening::all_bytes; the same bytes are looked at twice now and then.
+ */
+void store_opening_goes_on(struct store *store, uint64_t bytes, bool counts);
 
 /* recover.c: finds where the log ends, replays it, makes its end durable, and begins all parts. */
 enum err recover(struct store *store, struct store_error *out_error) MUST_USE;

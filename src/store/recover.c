@@ -22,9 +22,9 @@
 
 enum {
     WINDOW_BYTES = 1024 * 1024,
-    PROGRESS_BYTES = 64 * 1024 * 1024,
-    FINDINGS_MAX = 100, /* lines that tell of lost things, one by one */
-    LOOK_AHEAD = 12,    /* records: what is fetched meanwhile takes as long as some 3 replays */
+    PROGRESS_BYTES = 1024 * 1024, /* replayed in some milliseconds */
+    FINDINGS_MAX = 100,           /* lines that tell of lost things, one by one */
+    LOOK_AHEAD = 12, /* records: what is fetched meanwhile takes as long as some 3 replays */
 };
 
 /* Where of a batch's records it has been told that they come. */
@@ -125,7 +125,7 @@ static enum err take_segments(struct recovery *recovery)
         const struct found *found = &directory->found[at];
         (void)segments_take(store->segments, found->number, found->size_bytes,
                             found->head.batch_first);
-        recovery->all_bytes += found->size_bytes;
+        store->opening.all_bytes += found->size_bytes;
         if (found->head.batch_first - 1 > recovery->proven)
             recovery->proven = found->head.batch_first - 1;
         if (!recovery->clean && found->head.seq_mark > recovery->seq_mark)
@@ -274,13 +274,16 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
     return OK;
 }
 
-static void say_progress(struct recovery *recovery)
+void store_opening_goes_on(struct store *store, uint64_t bytes, bool counts)
 {
-    if (recovery->done_bytes - recovery->said_bytes < PROGRESS_BYTES)
+    struct store_opening *opening = &store->opening;
+    if (counts && bytes <= opening->all_bytes - opening->done_bytes)
+        opening->done_bytes += bytes;
+    store->unsaid_bytes += bytes;
+    if (store->unsaid_bytes < PROGRESS_BYTES)
         return;
-    recovery->said_bytes = recovery->done_bytes;
-    recovery->store->callbacks->progress(recovery->store->callbacks, recovery->done_bytes,
-                                         recovery->all_bytes);
+    store->unsaid_bytes = 0;
+    store->callbacks->progress(store->callbacks, opening);
 }
 
 /* ---- damage ---- */
@@ -422,10 +425,10 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment,
         if (err)
             return err;
         segments_grow(segment, walker->bytes);
-        recovery->done_bytes += walker->bytes;
+        uint64_t bytes = walker->bytes;
         walker_pass(walker);
         recovery->batch_next = walker->expected;
-        say_progress(recovery);
+        store_opening_goes_on(recovery->store, bytes, true);
     }
     return OK;
 }
@@ -459,6 +462,7 @@ static enum err survey_tail(struct recovery *recovery, const struct segment *seg
     recovery->dirty_first = recovery->dirty_end = segment->end;
     walker_go(walker, segment->end, recovery->batch_next);
     for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
+        store_opening_goes_on(recovery->store, walker->bytes, true);
         if (kind == PLACE_BLANK)
             continue;
         if (kind == PLACE_UNREAD)
@@ -478,6 +482,7 @@ static enum err find_unproven(struct recovery *recovery, const struct segment *s
 {
     walker_go(walker, BLOCK, segment->batch_first);
     while (walker->offset < segment->end && walker->expected <= recovery->proven) {
+        store_opening_goes_on(recovery->store, walker->bytes, false);
         const struct region *region =
             recovery->surveyed ? damage_region(&recovery->damage, segment->number, walker->offset)
                                : NULL;

@@ -13,7 +13,6 @@ struct recovery {
     struct directory directory;
     bool clean;       /* closed in order, and both slots of the manifest are whole */
     size_t leftovers; /* directory.found below this are behind the log's beginning: remove */
-    uint64_t done_bytes, all_bytes, said_bytes;
     uint64_t seq_mark;
     uint64_t batch_next; /* the number expected next */
     uint64_t proven;     /* the highest batch that something says was durable */

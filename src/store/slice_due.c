@@ -1,9 +1,14 @@
 /*
- * About how many far jobs are due before long: counted from the fences of the blocks that are not
- * loaded yet. A few slices are counted when somebody asks. Of many a survey is kept: every ten
+ * How many far jobs are due by some time: counted from the fences of the blocks that are not loaded
+ * yet and from the bits of the dead, so exact but for the blocks that a time falls into. A command
+ * that asks goes through the slices by their numbers, some in each turn. Statistics are answered at
+ * once: a few slices are counted when somebody asks. Of many a survey is kept: every ten
  * seconds it goes through them by their numbers, some in each turn, and answers are as of its
  * beginning.
  */
+#include <assert.h>
+
+#include "base/check.h"
 #include "store/slices_parts.h"
 
 enum {
@@ -22,15 +27,36 @@ static int64_t limit_of(int64_t at_us, unsigned span)
     return __builtin_add_overflow(at_us, spans_us[span], &limit_us) ? INT64_MAX : limit_us;
 }
 
-/*
- * Adds how many jobs of the slice are due by each of these times, which rise: blocks that end by
- * then, and the one that only begins for half. O(blocks + limits).
+/* How many records of the block are of jobs that live: the bits of `dead` from its first unit on.
  */
-static void add_slice(const struct slice *slice, const int64_t *limits_us, unsigned limits,
-                      uint64_t *jobs)
+static uint32_t live_in_block(const struct slice *slice, uint32_t block)
 {
-    uint64_t all = (uint64_t)slice->live_jobs + slice->dead_jobs;
-    uint64_t from[DUE_SPANS] = {0}; /* jobs that count from this limit on */
+    const struct slice_fence *fence = &slice->fences[block];
+    uint32_t unit = slice_unit((uint64_t)fence->offset * BLOCK), dead = 0;
+    uint32_t end = slice_unit(slice_block_end(slice, block)); /* units and words begin together */
+    for (; slice->dead && unit < end; unit += 64)
+        dead += (uint32_t)__builtin_popcountll(slice->dead[unit / 64]);
+    return fence->jobs > dead ? fence->jobs - dead : 0;
+}
+
+static_assert(BLOCK / SLICE_UNIT % 64 == 0, "a block's bits are whole words");
+
+/* Of those in a block that begins at or before the limit, and ends after it: spread evenly. */
+static uint32_t part_of(uint32_t jobs, int64_t begin_us, int64_t end_us, int64_t limit_us)
+{
+    uint64_t span = (uint64_t)end_us - (uint64_t)begin_us;
+    uint64_t part = (uint64_t)limit_us - (uint64_t)begin_us;
+    return (uint32_t)(jobs * (part / (span / 1024 + 1)) / 1024);
+}
+
+/*
+ * The same block by block, of those that are not loaded. `from`: jobs that count from this limit
+ * on; those in the blocks that limits fall into are added to `jobs` for these limits, too.
+ */
+static void add_blocks(const struct slice *slice, const int64_t *limits_us, unsigned limits,
+                       uint64_t *jobs)
+{
+    uint64_t from[FAR_DUE_TIMES_MAX] = {0}, due = 0;
     unsigned begun = 0, ended = 0;
     for (uint32_t i = slice->unread_count ? 0 : slice->loaded; i < slice->head.blocks; i++) {
         const struct slice_fence *fence = &slice->fences[i];
@@ -41,17 +67,38 @@ static void add_slice(const struct slice *slice, const int64_t *limits_us, unsig
             break;
         if (slice_is_loaded(slice, i))
             continue;
+        ended = ended < begun ? begun : ended;
         while (ended < limits && limits_us[ended] < end_us)
             ended++;
-        from[begun] += fence->jobs / 2;
+        uint32_t live = live_in_block(slice, i);
+        for (unsigned limit = begun; limit < ended; limit++)
+            jobs[limit] += part_of(live, fence->due_us, end_us, limits_us[limit]);
         if (ended < limits)
-            from[ended] += fence->jobs - fence->jobs / 2;
+            from[ended] += live;
     }
-    uint64_t due = 0;
-    for (unsigned i = 0; i < limits && all > 0; i++) {
+    for (unsigned i = 0; i < limits; i++) {
         due += from[i];
-        jobs[i] += due * slice->live_jobs / all;
+        jobs[i] += due;
     }
+}
+
+/*
+ * Adds how many jobs of the slice are due by each of these times, which rise. O(limits) if none of
+ * them falls into the slice's time and none of its blocks is loaded; else O(blocks + limits), and
+ * the words of `dead`.
+ */
+static void add_slice(const struct slice *slice, const int64_t *limits_us, unsigned limits,
+                      uint64_t *jobs)
+{
+    bool whole = slice->loaded == 0 && slice->unread_count == 0;
+    unsigned first = 0, end = limits;
+    CHECK(limits <= FAR_DUE_TIMES_MAX);
+    while (first < limits && limits_us[first] < slice->head.due_first_us)
+        first++;
+    while (whole && end > first && limits_us[end - 1] >= slice->head.due_last_us)
+        jobs[--end] += slice->live_jobs;
+    if (first < end)
+        add_blocks(slice, limits_us + first, end - first, jobs + first);
 }
 
 static uint64_t due_now(const struct slices *slices, int64_t limit_us)
@@ -153,4 +200,19 @@ uint64_t slices_far_due_until(const struct slices *slices, int64_t limit_us)
         limit_us - limit_of(due->at_us, nearest - 1) < limit_of(due->at_us, nearest) - limit_us)
         nearest--;
     return due->jobs[nearest];
+}
+
+bool slices_far_due(struct slices *slices, struct far_due *due, uint32_t most)
+{
+    for (uint32_t i = 0; i < most; i++) {
+        const struct segment *segment = segments_slice_from(slices->segments, due->next_slice);
+        if (!segment)
+            return false;
+        add_slice(segment->slice, due->until_us, due->count, due->jobs);
+        slices->looks++;
+        if (segment->number == UINT32_MAX)
+            return false;
+        due->next_slice = segment->number + 1;
+    }
+    return true;
 }

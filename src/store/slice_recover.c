@@ -374,11 +374,21 @@ static enum err settle(struct slices *slices, struct slice *slice, struct store_
     return err;
 }
 
+static uint64_t index_bytes(const struct slice *slice)
+{
+    return slice->head.topics_bytes + slice->head.index_bytes;
+}
+
 enum err slices_replayed(struct slices *slices, struct store_error *out_error)
 {
+    struct store_opening *opening = &slices->store->opening;
+    *opening = (struct store_opening){.indexes = true};
+    for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
+        opening->all_bytes += index_bytes(slice_of(link));
     for (struct list *link = slices->all.next; link != &slices->all;) {
         struct slice *slice = slice_of(link);
         link = link->next;
+        store_opening_goes_on(slices->store, index_bytes(slice), true);
         enum err err = settle(slices, slice, out_error);
         if (err)
             return err;

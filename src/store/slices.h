@@ -32,6 +32,7 @@
 #include "store/slice_format.h"
 #include "store/slice_moves.h"
 
+struct far_due;
 struct slices;
 struct record;
 
@@ -132,6 +133,8 @@ bool slices_busy(const struct slices *slices);       /* the disk reads or remove
 
 /* See store_far_due_until(). */
 uint64_t slices_far_due_until(const struct slices *slices, int64_t limit_us);
+/* See store_far_due(). */
+bool slices_far_due(struct slices *slices, struct far_due *due, uint32_t most);
 void slices_stats(const struct slices *slices, struct store_stats *out_stats);
 void slices_valid(const struct slices *slices); /* CHECKs the invariants. O(slices) */
 

@@ -286,6 +286,11 @@ uint64_t store_far_due_until(const struct store *store, int64_t limit_us)
     return slices_far_due_until(store->slices, limit_us);
 }
 
+bool store_far_due(struct store *store, struct far_due *due, uint32_t most)
+{
+    return slices_far_due(store->slices, due, most);
+}
+
 /* ---- a turn ---- */
 
 enum err store_admit(const struct store *store, size_t payload_bytes)

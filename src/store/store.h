@@ -69,6 +69,12 @@ enum store_notice {
 
 enum { FAR_SOON_MAX = 16 };
 
+/* How far the opening of a store is. */
+struct store_opening {
+    bool indexes; /* the log has been replayed, and the indexes of slices are being read */
+    uint64_t done_bytes, all_bytes; /* of the one or the other */
+};
+
 struct store_callbacks {
     /* Set by store_open() before the first call of any: for store_died() while replaying. */
     struct store *store;
@@ -84,8 +90,8 @@ struct store_callbacks {
      * written; 0: not known. May be NULL.
      */
     void (*clock)(struct store_callbacks *callbacks, int64_t clock_us);
-    /* Recovery, now and then: bytes read so far of all. */
-    void (*progress)(struct store_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes);
+    /* Recovery, some times in each tenth of a second unless the disk is slow. */
+    void (*progress)(struct store_callbacks *callbacks, const struct store_opening *opening);
     /* Recovery: one line for each thing that is damaged, before store_open is ERR_CORRUPT. */
     void (*finding)(struct store_callbacks *callbacks, const char *line);
     /* All batches up to this number are as durable as asked for. */
@@ -412,6 +418,24 @@ void store_far_page_end(struct store *store, struct far_page *page);
  * 5 min, in 1 h, in 1 d, ever. O(16 slices' blocks).
  */
 uint64_t store_far_due_until(const struct store *store, int64_t limit_us);
+
+enum { FAR_DUE_TIMES_MAX = 64 };
+
+/* How many far jobs are due by some times: the caller fills in what is above `next_slice`. */
+struct far_due {
+    const int64_t *until_us; /* these times, which rise, … */
+    uint32_t count;          /* … so many: at most FAR_DUE_TIMES_MAX */
+    uint64_t *jobs;          /* to each is added how many are due then or before */
+    uint32_t next_slice;     /* the store's; 0 at first */
+};
+
+/*
+ * Counts in up to `most` slices more. False: it has been through all of them. Exact, but that jobs
+ * are taken to be spread evenly over the time of a block (64 KiB) that one of the times falls into;
+ * and that those that come, go or come back to memory between the calls are counted or not.
+ * O(times) for a slice; O(its blocks and dead bits) if a time falls into it.
+ */
+bool store_far_due(struct store *store, struct far_due *due, uint32_t most);
 
 /* ---- history: what happened to jobs ---- */
 

@@ -130,10 +130,22 @@ static void add_log(const struct store *store, struct engine_log_stats *log)
     };
 }
 
+/* `store`: that of far jobs; NULL: there are none. */
+static void add_due(const struct core *core, const struct store *store, int64_t now_us,
+                    uint64_t counts[STATS_SPANS])
+{
+    static const int64_t spans_us[STATS_SPANS] = {60000000, 300000000, 3600000000, 86400000000};
+    int64_t until_us[STATS_SPANS];
+    for (unsigned i = 0; i < STATS_SPANS; i++)
+        until_us[i] = time_add(now_us, spans_us[i]);
+    core_due_until(core, until_us, counts, STATS_SPANS);
+    for (unsigned i = 0; store && i < STATS_SPANS; i++)
+        counts[i] += store_far_due_until(store, until_us[i]);
+}
+
 void embedded_stats(const struct core *core, const struct store *store, int64_t now_us,
                     bool due_within, struct engine_stats *out_stats)
 {
-    static const int64_t spans_us[STATS_SPANS] = {60000000, 300000000, 3600000000, 86400000000};
     struct core_totals totals;
     core_totals(core, &totals);
     *out_stats = (struct engine_stats){
@@ -153,9 +165,7 @@ void embedded_stats(const struct core *core, const struct store *store, int64_t 
     };
     memcpy(out_stats->jobs, totals.jobs, sizeof(totals.jobs));
     if (due_within)
-        core_due_within(core, now_us, spans_us, out_stats->due_within, STATS_SPANS);
-    for (unsigned i = 0; due_within && totals.far && i < STATS_SPANS; i++)
-        out_stats->due_within[i] += store_far_due_until(store, time_add(now_us, spans_us[i]));
+        add_due(core, totals.far ? store : NULL, now_us, out_stats->due_within);
     if (store)
         add_log(store, &out_stats->log);
 }

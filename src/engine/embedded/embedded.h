@@ -27,6 +27,10 @@ struct embedded_options {
     uint64_t lease_first;
     int64_t now_us;          /* when it is opened; later */
     const struct loop *loop; /* says what time it is; borrowed */
+    /* Called while the store is opened, as store_callbacks::progress; NULL: nobody is told. It may
+       run turns of the loop, but for those of this engine. */
+    void (*opening)(void *owner, const struct store_opening *opening);
+    void *opening_owner;
 };
 
 /* Opens the store and replays it. On failure out_error says why, for people. */

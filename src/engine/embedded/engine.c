@@ -126,6 +126,8 @@ static void core_replied(struct core_callbacks *callbacks, void *ctx, const stru
         return;
     if (cmd_traits(reply->kind)->shows_bodies && reply->err == OK)
         bodies_reply(embedded, ticket, reply);
+    else if (reply->due && embedded->has_far)
+        due_wait(embedded, ticket, reply);
     else if (embedded->stats)
         answer_with_stats(embedded, ticket, reply);
     else
@@ -167,6 +169,7 @@ static void engine_begin(struct engine *engine)
     far_turn(embedded);
     far_visit_turn(embedded);
     history_answer_turn(embedded);
+    due_turn(embedded);
     stop_serving(embedded);
     embedded->busy |= core_tick(embedded->core, embedded->loop->now_us, TICK_STEPS);
     embedded->busy |= blocks_trim(&embedded->bodies.memory);
@@ -440,11 +443,14 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->asked = options->durability;
     embedded->loop = options->loop;
     embedded->directory = options->directory;
+    embedded->opening = options->opening;
+    embedded->opening_owner = options->opening_owner;
     bodies_init(&embedded->bodies);
     reschedulings_init(&embedded->reschedulings);
     far_commands_init(&embedded->far_commands);
     far_visits_init(&embedded->far_visits);
     list_init(&embedded->questions);
+    list_init(&embedded->due_counts);
     if (options->store.disk && options->store.history_us > 0)
         embedded->sink.happened = history_tell;
     commit_waiters_init(&embedded->writing);
@@ -485,6 +491,7 @@ void embedded_leave(struct embedded *embedded)
         return;
     embedded->left = true;
     history_give_up_all(embedded);
+    due_give_up_all(embedded);
     far_visit_give_up_all(embedded);
     far_give_up_all(embedded);
     reschedule_give_up_all(embedded);
@@ -531,5 +538,6 @@ const struct store *embedded_store(const struct embedded *embedded)
 uint64_t embedded_waiting_replies(const struct embedded *embedded)
 {
     return embedded->commit_waiter_count + embedded->bodies.count + embedded->reschedulings.count +
-           embedded->far_commands.count + embedded->far_visits.count + embedded->question_count;
+           embedded->far_commands.count + embedded->far_visits.count + embedded->question_count +
+           embedded->due_count;
 }

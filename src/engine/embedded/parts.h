@@ -2,6 +2,7 @@
  * What the files of the embedded engine share. Nobody else includes this.
  *
  *     core ─reply▶ engine.c ─┬─▶ the ticket, at once
+ *                            ├─▶ due.c: until far jobs are counted, too
  *                            ├─▶ commit_waiters.c: until a change is durable (P1)
  *                            └─▶ bodies.c: until bodies that it shows are in memory
  *     command ─┬▶ reschedule.c: until what it keeps of the job is in memory
@@ -26,6 +27,7 @@ enum waits_for {
     WAITS_FOR_FAR,        /* struct far_command: the same */
     WAITS_FOR_VISIT,      /* struct far_visit: the same */
     WAITS_FOR_HISTORY,    /* struct history_question */
+    WAITS_FOR_DUE,        /* struct due_count */
 };
 
 /* What ticket::held points to: the reply's ticket, NULL when it was cancelled. */
@@ -129,7 +131,10 @@ struct embedded {
     enum durability asked; /* by the command being applied; between commands the server's own */
     const struct cmd_topic *stats; /* the CMD_TOPICS with `stats` that is being applied; or NULL */
     const struct loop *loop;       /* its time is ours */
-    bool busy;                     /* the last slice of work left some over */
+    void (*opening)(void *owner, const struct store_opening *opening); /* or NULL */
+    void *opening_owner;
+    struct store_opening said; /* how far the opening was when that was logged last */
+    bool busy;                 /* the last slice of work left some over */
     bool draining;
     bool left;                     /* the store is closed: nothing but freeing is to be done */
     uint64_t durable, synced;      /* batches up to these are, as the store has told */
@@ -143,6 +148,8 @@ struct embedded {
     struct far_visits far_visits;
     struct list questions; // history_question::link
     uint64_t question_count;
+    struct list due_counts; // due_count::link
+    uint64_t due_count;
     bool has_far; /* some job is far, or was */
     struct settings_observer *observers[OBSERVERS_MAX];
     unsigned observer_count;
@@ -253,6 +260,15 @@ enum submitted history_look(struct embedded *embedded, const struct cmd *cmd,
 void history_answer_turn(struct embedded *embedded);
 /* The end: those that wait have failed. */
 void history_give_up_all(struct embedded *embedded);
+
+/* ---- due.c ---- */
+
+/* A CMD_DUE is answered for what is in memory: waits until far jobs are counted. */
+void due_wait(struct embedded *embedded, struct ticket *ticket, const struct reply *reply);
+/* Goes on counting, as far as the budget goes, and answers. */
+void due_turn(struct embedded *embedded);
+/* The end: those that wait have failed. */
+void due_give_up_all(struct embedded *embedded);
 
 /* ---- engine.c ---- */
 

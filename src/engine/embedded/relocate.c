@@ -6,8 +6,9 @@
 #include "engine/embedded/parts.h"
 
 enum {
-    RELOCATE_BUDGET = 4096, /* jobs looked at a turn while cleaning a damaged segment */
-    TOPICS_BUDGET = 256,    /* topics looked at a turn while cleaning */
+    RELOCATE_BUDGET = 4096,       /* jobs looked at a turn while cleaning a damaged segment */
+    TOPICS_BUDGET = 256,          /* topics looked at a turn while cleaning */
+    LOG_BYTES = 64 * 1024 * 1024, /* read by an opening between two lines in the log */
 };
 
 static enum err replay(struct store_callbacks *callbacks, const struct event *event)
@@ -25,12 +26,22 @@ static void replay_clock(struct store_callbacks *callbacks, int64_t clock_us)
     core_replay_clock(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, clock_us);
 }
 
-static void replay_progress(struct store_callbacks *callbacks, uint64_t done_bytes,
-                            uint64_t all_bytes)
+/* Logged every 64 MB. */
+static void replay_progress(struct store_callbacks *callbacks, const struct store_opening *opening)
 {
-    (void)callbacks;
-    log_event(LOG_INFO, "recovering", "done_mb=%llu of_mb=%llu",
-              (unsigned long long)(done_bytes >> 20), (unsigned long long)(all_bytes >> 20));
+    struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, store_callbacks);
+    struct store_opening *said = &embedded->said;
+    if (said->indexes != opening->indexes)
+        *said = (struct store_opening){.indexes = opening->indexes};
+    if (opening->done_bytes - said->done_bytes >= LOG_BYTES) {
+        *said = *opening;
+        log_event(LOG_INFO, "recovering", "part=%s done_mb=%llu of_mb=%llu",
+                  opening->indexes ? "indexes" : "log",
+                  (unsigned long long)(opening->done_bytes >> 20),
+                  (unsigned long long)(opening->all_bytes >> 20));
+    }
+    if (embedded->opening)
+        embedded->opening(embedded->opening_owner, opening);
 }
 
 static void replay_finding(struct store_callbacks *callbacks, const char *line)

@@ -53,6 +53,7 @@ struct fanout {
     struct topic_view *topics;
     uint32_t topic_count, topic_cap;
     uint64_t due_within[STATS_SPANS]; /* TOPICS, all */
+    uint64_t *due;                    /* DUE: by each of cmd.topic.until_us, which is ours */
     struct bytes last; /* TOPICS: a partition has more after this name; empty: none has */
     struct part parts[];
 };
@@ -152,6 +153,14 @@ struct fanout *fanout_new(const struct script_space *space, const struct cmd *cm
     fanout->page_max = cmd->kind == CMD_PEEK ? 1 : least(cmd->topic.max, SCRIPT_HEADS_MAX);
     if (cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK)
         fanout->jobs = mem_alloc((fanout->page_max + 1) * sizeof(*fanout->jobs));
+    if (cmd->kind == CMD_DUE) {
+        size_t bytes = cmd->topic.until_count * sizeof(int64_t);
+        int64_t *until_us = arena_alloc(&fanout->arena, bytes);
+        fanout->due = arena_alloc(&fanout->arena, bytes);
+        memset(fanout->due, 0, bytes);
+        memcpy(until_us, cmd->topic.until_us, bytes);
+        fanout->cmd.topic.until_us = until_us;
+    }
     if (cmd->kind == CMD_LIST && cmd->topic.cursor.len)
         fanout->err = begin_at_cursor(fanout, cmd->topic.cursor);
     fanout->cmd.topic.cursor = (struct bytes){0}; /* borrowed for this call */
@@ -272,6 +281,21 @@ static void ask_topic(struct fanout *fanout, struct buf *out, const struct scrip
     script_add(out, option_of(fanout));
 }
 
+static void ask_due(struct fanout *fanout, struct buf *out, const struct script_call *call)
+{
+    const struct cmd_topic *cmd = &fanout->cmd.topic;
+    struct buf times = {0};
+    for (uint32_t i = 0; i < cmd->until_count; i++) {
+        int64_t until_us = script_time_in(fanout->space, call->partition, cmd->until_us[i]);
+        add_big_endian(&times, (uint64_t)until_us + 1, 8);
+    }
+    script_begin(out, fanout->space, call, SCRIPT_COUNT_DUE, 3);
+    script_add(out, buf_bytes(&fanout->parts[call->partition].from));
+    script_add_i64(out, SCRIPT_DUE_PAGE / cmd->until_count);
+    script_add(out, buf_bytes(&times));
+    buf_fini(&times);
+}
+
 void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call *call)
 {
     CHECK(fanout_wants(fanout, call->partition));
@@ -281,6 +305,8 @@ void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call
         ask_sweep(fanout, out, call);
     else if (fanout->jobs)
         ask_list(fanout, out, call);
+    else if (fanout->due)
+        ask_due(fanout, out, call);
     else
         ask_topic(fanout, out, call);
 }
@@ -551,6 +577,25 @@ static enum err take_topics(struct fanout *fanout, struct part *part,
     return OK;
 }
 
+static enum err take_due(struct fanout *fanout, struct part *part,
+                         const struct script_answer *answer, const struct bytes *parts,
+                         uint32_t count)
+{
+    uint32_t times = fanout->cmd.topic.until_count;
+    if (count != 3 || parts[2].len != 8 * (size_t)times)
+        return ERR_CORRUPT;
+    for (uint32_t i = 0; i < times; i++)
+        fanout->due[i] += get_u64(parts[2].at + 8 * (size_t)i);
+    if (!answer->more)
+        return OK;
+    if (parts[1].len == 0 || parts[1].len > TOPIC_NAME_MAX)
+        return ERR_CORRUPT;
+    part->from.len = 0;
+    buf_add_bytes(&part->from, parts[1]);
+    part->state = PART_IDLE;
+    return OK;
+}
+
 /* ---- kicking and clearing ---- */
 
 static enum err take_sweep(struct fanout *fanout, struct part *part,
@@ -618,6 +663,8 @@ enum err fanout_take(struct fanout *fanout, uint32_t partition, const struct byt
         err = take_sweep(fanout, part, &answer, parts, count);
     else if (!absent && fanout->jobs)
         err = take_jobs(fanout, part, &answer, parts, count);
+    else if (!answer.err && fanout->due)
+        err = take_due(fanout, part, &answer, parts, count);
     else if (!answer.err && (fanout->cmd.kind == CMD_TOPIC || fanout->cmd.kind == CMD_TOPICS))
         err = take_topics(fanout, part, &answer, parts, count);
     if (err)
@@ -675,6 +722,12 @@ void fanout_reply(struct fanout *fanout, struct reply *out_reply)
     *out_reply = (struct reply){.err = fanout->err, .kind = kind};
     if (fanout->err)
         return;
+    if (kind == CMD_DUE) {
+        out_reply->count = fanout->cmd.topic.until_count;
+        out_reply->until_us = fanout->cmd.topic.until_us;
+        out_reply->due = fanout->due;
+        return;
+    }
     if (!fanout->found && kind != CMD_TOPICS) {
         out_reply->err = ERR_NOT_FOUND;
         return;

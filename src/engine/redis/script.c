@@ -210,7 +210,9 @@ static enum script_route route_topic(const struct cmd *cmd, enum err *out_err)
     bool shows = cmd->kind == CMD_PEEK || cmd->kind == CMD_LIST || cmd->kind == CMD_CLEAR_TOPIC;
     if (shows && (state <= JOB_GONE || state >= JOB_STATES))
         return refuse(out_err);
-    if (cmd->kind != CMD_TOPICS && !is_topic(cmd->topic.topic))
+    if (cmd->kind == CMD_DUE && (!cmd->topic.until_count || cmd->topic.until_count > DUE_TIMES_MAX))
+        return refuse(out_err);
+    if (cmd->kind != CMD_TOPICS && cmd->kind != CMD_DUE && !is_topic(cmd->topic.topic))
         return refuse(out_err);
     return SCRIPT_ALL;
 }

@@ -61,9 +61,10 @@ enum script_kind {
     SCRIPT_END,    /* FINISH, DELETE */
     SCRIPT_CHANGE, /* RESERVE_JOB, RELEASE, TOUCH, BURY, KICK, RUN, RESCHEDULE */
     SCRIPT_GET,
-    SCRIPT_LIST,  /* LIST, PEEK */
-    SCRIPT_SWEEP, /* KICK_TOPIC, CLEAR_TOPIC */
-    SCRIPT_TOPIC, /* PAUSE, RESUME, TOPIC, TOPICS */
+    SCRIPT_LIST,      /* LIST, PEEK */
+    SCRIPT_SWEEP,     /* KICK_TOPIC, CLEAR_TOPIC */
+    SCRIPT_TOPIC,     /* PAUSE, RESUME, TOPIC, TOPICS */
+    SCRIPT_COUNT_DUE, /* DUE */
     SCRIPT_SET_CLOCK,
     SCRIPT_SETTINGS, /* CONFIGURE_TOPIC, and what others changed */
     SCRIPT_JOURNAL,  /* the journal's entries are taken */

@@ -22,6 +22,7 @@ enum {
     SCRIPT_FIGURES = 18,      /* of a topic */
     SCRIPT_HEADS_MAX = 1000,  /* jobs, and jobs kicked or cleared, in one call */
     SCRIPT_TOPICS_PAGE = 60,  /* each takes some twenty microseconds */
+    SCRIPT_DUE_PAGE = 1000,   /* topics times times: each takes about one */
 };
 
 /* A job as an answer has it; its times are Redis'. */

@@ -45,6 +45,7 @@ TEXT(get);
 TEXT(list);
 TEXT(sweep);
 TEXT(topic);
+TEXT(count_due);
 TEXT(set_clock);
 TEXT(settings);
 TEXT(journal);
@@ -195,6 +196,7 @@ static bool enters(enum script_kind kind)
     case SCRIPT_GET:
     case SCRIPT_LIST:
     case SCRIPT_TOPIC:
+    case SCRIPT_COUNT_DUE:
     case SCRIPT_SET_CLOCK:
     case SCRIPT_SETTINGS:
     case SCRIPT_JOURNAL:
@@ -237,6 +239,7 @@ void script_write(struct buf *out, enum script_kind kind)
     case SCRIPT_LIST: ADD(out, list); break;
     case SCRIPT_SWEEP: ADD(out, sweep); break;
     case SCRIPT_TOPIC: ADD(out, topic); break;
+    case SCRIPT_COUNT_DUE: ADD(out, count_due); break;
     case SCRIPT_SET_CLOCK: ADD(out, set_clock); break;
     case SCRIPT_SETTINGS: ADD(out, settings); break;
     case SCRIPT_JOURNAL: ADD(out, journal); break;

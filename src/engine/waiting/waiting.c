@@ -10,6 +10,8 @@ static struct waiting_engine *self(const struct engine *engine)
 const char *waiting_why(struct waiting_engine *waiting)
 {
     struct member_view view;
+    if (waiting->recovers)
+        return waiting->recovers;
     waiting->member->verbs->look(waiting->member, &view);
     const char *more = view.connected ? "nobody leads yet" : view.why;
     if (view.role == MEMBER_LEADING)
@@ -30,10 +32,15 @@ static void begin(struct engine *engine)
     (void)engine;
 }
 
+static enum err health(const struct engine *engine)
+{
+    return self(engine)->recovers ? ERR_RECOVERING : ERR_NOT_LEADER;
+}
+
 static enum submitted submit(struct engine *engine, const struct cmd *cmd, struct ticket *ticket)
 {
     struct reply reply = {
-        .err = ERR_NOT_LEADER, .kind = cmd->kind, .why = waiting_why(self(engine))};
+        .err = health(engine), .kind = cmd->kind, .why = waiting_why(self(engine))};
     if (ticket)
         ticket->answered(ticket, &reply);
     return SUBMIT_ANSWERED;
@@ -49,12 +56,6 @@ static int64_t end(struct engine *engine)
 {
     (void)engine;
     return INT64_MAX;
-}
-
-static enum err health(const struct engine *engine)
-{
-    (void)engine;
-    return ERR_NOT_LEADER;
 }
 
 static void observe_settings(struct engine *engine, struct settings_observer *observer)
@@ -87,4 +88,9 @@ static const struct engine_verbs verbs = {
 void waiting_init(struct waiting_engine *waiting, const struct member *member)
 {
     *waiting = (struct waiting_engine){.engine.verbs = &verbs, .member = member};
+}
+
+void waiting_recovers(struct waiting_engine *waiting, const char *how_far)
+{
+    waiting->recovers = how_far;
 }

@@ -49,6 +49,7 @@ int api_status(enum err err)
     case ERR_JOURNAL_DOWN:
     case ERR_JOURNAL_BEHIND:
     case ERR_NOT_LEADER:
+    case ERR_RECOVERING:
     case ERR_AGAIN: return 503;
     /* 507 and not 503: trying again soon does not help, an operator must make room. */
     case ERR_DISK_LIMIT:

@@ -26,6 +26,7 @@ static const struct route {
     {{"jobs", "{}", "history"}, HTTP_M_GET, CMD_GET, v1_decode_history},
     {{"jobs", "{}"}, HTTP_M_DELETE, CMD_DELETE, v1_decode_job},
     {{"jobs", "{}"}, HTTP_M_PATCH, CMD_RESCHEDULE, v1_decode_job},
+    {{"due"}, HTTP_M_GET, CMD_DUE, v1_decode_due},
     {{"topics"}, HTTP_M_GET, CMD_TOPICS, v1_decode_list},
     {{"topics", "{}"}, HTTP_M_GET, CMD_TOPIC, v1_decode_topic},
     {{"topics", "{}"}, HTTP_M_PUT, CMD_CONFIGURE_TOPIC, v1_decode_configure},
@@ -155,7 +156,7 @@ static bool may_answer(const struct v1_call *v1)
 static bool has_query_for(const struct v1_call *v1)
 {
     if (v1->request->query.len == 0 || v1->kind == CMD_TOPICS || v1->kind == CMD_LIST ||
-        v1->kind == CMD_REMOVE_TOPIC || v1->kind == CMD_CONFIGURE_TOPIC)
+        v1->kind == CMD_REMOVE_TOPIC || v1->kind == CMD_CONFIGURE_TOPIC || v1->kind == CMD_DUE)
         return true; /* their decoders look at it */
     struct bytes rest = v1->request->query, name = {0}, value;
     (void)http_query_next(&rest, &name, &value); /* without one it is refused as well */

@@ -146,6 +146,7 @@ bool v1_decode_job(const struct v1_call *v1);
 bool v1_decode_reserve(const struct v1_call *v1);
 bool v1_decode_topic(const struct v1_call *v1);
 bool v1_decode_list(const struct v1_call *v1);
+bool v1_decode_due(const struct v1_call *v1);
 bool v1_decode_configure(const struct v1_call *v1);
 bool v1_decode_attempts(const struct v1_call *v1);
 bool v1_decode_history(const struct v1_call *v1);

@@ -374,6 +374,20 @@ static void add_topics(struct buf *out, const struct reply *reply, int64_t now_u
     buf_add_char(out, '}');
 }
 
+static void add_due(struct buf *out, const struct reply *reply)
+{
+    buf_add_str(out, "{\"due\":[");
+    for (uint32_t i = 0; i < reply->count; i++) {
+        if (i)
+            buf_add_char(out, ',');
+        add_time(out, "{\"until\":\"", reply->until_us[i]);
+        add_number(out, ",\"until_ms\":", reply->until_us[i] / MILLISECOND_US);
+        add_number(out, ",\"jobs\":", (int64_t)reply->due[i]);
+        buf_add_char(out, '}');
+    }
+    buf_add_str(out, "]}");
+}
+
 /* ---- answers ---- */
 
 static void add_changed(struct buf *out, const struct reply *reply)
@@ -416,6 +430,7 @@ static void add_answer(struct buf *out, const struct reply *reply, enum cmd_kind
     case CMD_TOPICS: add_topics(out, reply, now_us); break;
     case CMD_TOPIC: add_topic(out, &reply->topics[0], now_us); break;
     case CMD_LIST: add_list(out, reply); break;
+    case CMD_DUE: add_due(out, reply); break;
     case CMD_CONFIGURE_TOPIC:
         add_number(out, "{\"version\":", (int64_t)reply->version);
         buf_add_char(out, '}');

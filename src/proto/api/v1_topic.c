@@ -1,4 +1,5 @@
 /* Commands on topics, and the two lists with their cursors. */
+#include "base/rfc3339.h"
 #include "proto/api/v1.h"
 #include "proto/base64.h"
 #include "proto/settings/topic_settings.h"
@@ -228,4 +229,53 @@ bool v1_decode_list(const struct v1_call *v1)
     }
     v1->call->cmd.topic = topic;
     return true;
+}
+
+/* ---- what is due by some times ---- */
+
+static bool bad_within(const struct v1_call *v1)
+{
+    return bad_parameter(v1, "within",
+                         "this must be 1 … 64 durations with commas between them, none shorter "
+                         "than the one in front of it, such as 1m,1h,30d");
+}
+
+static bool read_within(const struct v1_call *v1, struct bytes text, struct cmd_topic *topic)
+{
+    int64_t *until_us = arena_alloc(v1->input.scratch, DUE_TIMES_MAX * sizeof(*until_us));
+    topic->until_us = until_us;
+    topic->until_count = 0;
+    for (size_t at = 0; at <= text.len;) {
+        size_t end = at;
+        int64_t span_us;
+        while (end < text.len && text.at[end] != ',')
+            end++;
+        if (topic->until_count == DUE_TIMES_MAX ||
+            !duration_read(bytes_of(text.at + at, end - at), &span_us))
+            return bad_within(v1);
+        int64_t at_us = time_add(v1->input.now_us, span_us);
+        if (topic->until_count && at_us < until_us[topic->until_count - 1])
+            return bad_within(v1);
+        until_us[topic->until_count++] = at_us;
+        at = end + 1;
+    }
+    return true;
+}
+
+bool v1_decode_due(const struct v1_call *v1)
+{
+    struct bytes rest = v1->request->query, name, value;
+    struct cmd_topic *topic = &v1->call->cmd.topic;
+    struct v1_fields none;
+    *topic = (struct cmd_topic){0};
+    if (!v1_read_body(&v1->input, v1->request->body, 0, &none))
+        return false;
+    while (http_query_next(&rest, &name, &value)) {
+        if (!bytes_eq(name, BYTES("within")))
+            return api_refuse_name(v1->input.problem, name, "unknown_parameter",
+                                   "the parameter here is within");
+        if (!api_unescape(value, true, v1->input.scratch, &value) || !read_within(v1, value, topic))
+            return bad_within(v1);
+    }
+    return topic->until_count > 0 || bad_within(v1);
 }

@@ -38,6 +38,7 @@ enum beanstalk_word beanstalk_word_of(enum err err)
     case ERR_JOB_TARGET:
     case ERR_NOT_EMPTY:
     case ERR_NOT_LEADER:
+    case ERR_RECOVERING:
     case ERR_COUNT: break;
     }
     return BEANSTALK_INTERNAL_ERROR;
@@ -55,7 +56,7 @@ static void refused(const struct beanstalk_pending *pending, enum err err, struc
         beanstalk_encode(out, BEANSTALK_PAUSED); /* for no time: nor into this one */
     else if (waited && err == ERR_EMPTY && pending->deadline_soon)
         beanstalk_encode(out, BEANSTALK_DEADLINE_SOON);
-    else if (pending->cmd == BEANSTALK_PUT && err == ERR_NOT_LEADER)
+    else if (pending->cmd == BEANSTALK_PUT && (err == ERR_NOT_LEADER || err == ERR_RECOVERING))
         beanstalk_encode(out, BEANSTALK_DRAINING); /* "the client should try another server" */
     else if (waited && err == ERR_DRAINING)
         beanstalk_encode(out, BEANSTALK_TIMED_OUT); /* DRAINING is for put alone */

@@ -94,20 +94,26 @@ static void keep_reason(struct metric_sink *sink, const char *text)
     (void)snprintf(waiting->text, sizeof(waiting->text), "%s", text);
 }
 
-/* Who waits for its turn to lead answers a few pages and refuses all else, whatever the dialect. */
+/*
+ * Who waits for its turn to lead, or reads its store, answers a few pages and refuses all else,
+ * whatever the dialect. Connections do not outlive the reading, so each is closed.
+ */
 static void refuse_as_waiting(struct server *server, struct call *call)
 {
     bool page = call->kind == CALL_HEALTHZ || call->kind == CALL_READYZ ||
                 call->kind == CALL_METRICS || call->kind == CALL_CLUSTER;
     struct waiting_reason waiting = {.sink.reason = keep_reason};
-    if (!server->options.waits || page)
+    if (!server->options.waits)
+        return;
+    enum err err = server->engine->verbs->health(server->engine);
+    call->format.close |= err == ERR_RECOVERING;
+    if (page)
         return;
     server->engine->verbs->describe(server->engine, &waiting.sink);
     call->kind = CALL_PROBLEM;
-    call->problem =
-        (struct problem){.status = 503, .err = ERR_NOT_LEADER, .code = err_name(ERR_NOT_LEADER)};
-    (void)snprintf(call->problem.detail, sizeof(call->problem.detail), "%s: %.140s",
-                   err_text(ERR_NOT_LEADER), waiting.text);
+    call->problem = (struct problem){.status = 503, .err = err, .code = err_name(err)};
+    (void)snprintf(call->problem.detail, sizeof(call->problem.detail), "%s: %.140s", err_text(err),
+                   waiting.text);
 }
 
 /* Does what the request asks for. It may be answered and freed when this returns. */

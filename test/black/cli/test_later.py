@@ -57,6 +57,8 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["restore", "place"], "later restore: DIR is missing"),
     (["import", "beanstalkd"], "later import: DIR is missing"),
     (["verify", "a", "b"], "later verify: one word too many: 'b'"),
+    (["due", "soon"],
+     "later due: DURATION 'soon' is not a duration such as 250ms, 30s, 1h30m or 2d (us, ms, s, m, h, d, w)"),
     (["stats", "much"],
      "later stats: one word too many: 'much'; a topic's figures: later topics much"),
 ])

@@ -226,6 +226,8 @@ def test_every_reply_is_as_the_document_says(client, document, topic):
     call("DELETE", f"/v1/topics/{quoted}")
     call("POST", jobs)
     call("GET", "/v1/stats")
+    call("GET", "/v1/due?within=1m,30d")
+    call("GET", "/v1/due?within=now")
     call("GET", "/v1/limits")
     call("GET", "/v1/openapi.json")
     for path in ("/", "/healthz", "/readyz", "/metrics"):

@@ -453,6 +453,23 @@ def test_what_falls_due_is_counted_over_all_topics(client, topic):
     assert eventually(lambda: more() == [1, 2, 3, 4]), more()
 
 
+def test_what_falls_due_within_any_durations_is_counted(client, topic):
+    def due(within):
+        answer = client.get(f"/v1/due?within={within}")
+        assert answer.status == 200
+        return [time["jobs"] for time in answer.json()["due"]]
+    spans = "10m,100m,20d,3000d"
+    before = due(spans)
+    for at, delay in enumerate(["50s", "4m", "30m", "12h", "48h", "1000d"]):
+        client.push_id(f"{topic}-{at % 4}", body=1, delay=delay, id=f"{topic}-{at}")
+    client.push_id(topic, body=1)  # it is ready, not delayed
+    assert [after - was for was, after in zip(before, due(spans))] == [2, 3, 5, 6]
+    client.job(f"{topic}-5", method="DELETE")
+    assert [after - was for was, after in zip(before, due(spans))] == [2, 3, 5, 5]
+    assert len(due(",".join(["1m"] * 64))) == 64
+    assert client.get("/v1/due?within=1h,1m").status == 400
+
+
 def test_rates_are_seen_between_two_looks(client, topic):
     client.push_id(topic, body=1)
     assert client.counts(topic)["rates"]["pushed"] == 0

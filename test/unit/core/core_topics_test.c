@@ -163,9 +163,9 @@ static void what_falls_due_is_counted_by_span(void **state)
     (void)state;
     for (int i = 0; i < 500; i++)
         push_due(START + 1 + (int64_t)i * SECOND);
-    int64_t spans_us[] = {60 * SECOND, 300 * SECOND, INT64_MAX};
+    int64_t until_us[] = {START + 60 * SECOND, START + 300 * SECOND, INT64_MAX};
     uint64_t counts[3];
-    core_due_within(bed.core, START, spans_us, counts, 3);
+    core_due_until(bed.core, until_us, counts, 3);
     assert_int_equal(counts[0], 60);
     assert_int_equal(counts[1], 300);
     assert_int_equal(counts[2], 500);

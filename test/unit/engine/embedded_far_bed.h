@@ -36,6 +36,7 @@ struct answer {
     char cursor[CURSOR_BYTES];
     int64_t next_due_us;
     uint64_t delayed;
+    uint64_t due[DUE_TIMES_MAX];
 };
 
 /* A client that lists a topic again and again. */
@@ -89,6 +90,8 @@ static inline void hear(struct ticket *ticket, const struct reply *reply)
         answer->next_due_us = reply->topics->next_due_us;
         answer->delayed = reply->topics->jobs[JOB_DELAYED];
     }
+    if (reply->due)
+        memcpy(answer->due, reply->due, reply->count * sizeof(*reply->due));
     if (reply->cursor.len)
         memcpy(answer->cursor, reply->cursor.at, reply->cursor.len);
     answer->reply.cursor.at = answer->cursor;

@@ -226,6 +226,62 @@ static void p5_a_command_whose_client_has_gone_is_not_done_later(void **state)
     assert_int_equal(totals().far, JOBS);
 }
 
+/* Far ones of seven days, near ones, and some that were deleted. */
+static void jobs_near_and_far_that_are_due_by_some_times_are_counted(void **state)
+{
+    (void)state;
+    enum { TIMES = 9, NEAR = 40 };
+    int64_t until_us[TIMES] = {START_US, START_US + NEAR / 2 * SECOND_US};
+    struct cmd cmd = {.kind = CMD_DUE, .topic = {.until_us = until_us, .until_count = TIMES}};
+    for (unsigned day = 0; day < 7; day++)
+        until_us[2 + day] = START_US + (12 + day * 24) * HOUR_US;
+    for (unsigned i = 0; i < NEAR; i++)
+        assert_int_equal(push(JOBS + i, START_US + (i + 1) * SECOND_US, IF_EXISTS_REJECT), OK);
+    for (unsigned i = 0; i < JOBS; i += 5)
+        assert_int_equal(ask_job(CMD_DELETE, i), OK);
+    for (unsigned round = 0; round < 2; round++) {
+        assert_int_equal(ask(&cmd), OK);
+        assert_int_equal(bed.answer.reply.count, TIMES);
+        assert_int_equal(bed.answer.due[0], 0);
+        assert_int_equal(bed.answer.due[1], NEAR / 2);
+        for (unsigned day = 0; day < 7; day++) {
+            unsigned due = NEAR;
+            for (unsigned i = 0; i < JOBS; i++)
+                due += i % 5 && i % 7 <= day;
+            uint64_t counted = bed.answer.due[2 + day];
+            assert_true(counted + 60 >= due && counted <= due + 60); /* within a block */
+            assert_true(day < 6 || counted == due);
+        }
+        restart();
+    }
+}
+
+/* With a budget for one step a turn. */
+static void counting_takes_as_many_turns_as_it_must_and_can_be_cancelled(void **state)
+{
+    (void)state;
+    struct budget budget = {0};
+    int64_t until_us = INT64_MAX;
+    struct cmd cmd = {.kind = CMD_DUE, .topic = {.until_us = &until_us, .until_count = 1}};
+    struct ticket ticket = {.answered = hear};
+    bed.engine->verbs->use_budget(bed.engine, &budget);
+    for (unsigned cancels = 0; cancels < 2; cancels++) {
+        bed.answer.there = false;
+        assert_int_equal(bed.engine->verbs->submit(bed.engine, &cmd, &ticket), SUBMIT_PENDING);
+        rest(3); /* nothing is left of the budget */
+        assert_false(bed.answer.there);
+        assert_int_equal(embedded_waiting_replies(bed.embedded), 1);
+        if (cancels)
+            bed.engine->verbs->cancel(bed.engine, &ticket);
+        budget.left_ns = BUDGET_UNLIMITED;
+        rest(1);
+        assert_true(bed.answer.there == !cancels);
+        assert_int_equal(embedded_waiting_replies(bed.embedded), 0);
+        budget.left_ns = 0;
+    }
+    bed.engine->verbs->use_budget(bed.engine, NULL);
+}
+
 static void what_waits_at_the_end_is_told_so(void **state)
 {
     (void)state;
@@ -431,6 +487,8 @@ int main(void)
         TEST(two_commands_on_one_far_job_do_not_lose_each_other),
         WARM(commands_on_far_jobs_that_the_page_cache_has_are_done_at_once),
         COLD(p5_a_command_whose_client_has_gone_is_not_done_later),
+        TEST(jobs_near_and_far_that_are_due_by_some_times_are_counted),
+        TEST(counting_takes_as_many_turns_as_it_must_and_can_be_cancelled),
         TEST(what_waits_at_the_end_is_told_so),
         TEST(what_is_brought_back_is_left_out_only_if_its_number_lives),
         cmocka_unit_test_setup_teardown(the_history_of_a_far_job_is_found_by_its_number,

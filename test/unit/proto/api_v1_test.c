@@ -184,6 +184,14 @@ static void paths_and_methods_have_their_answers(void **state)
         {HTTP_M_GET, "/v1/topics?state=ready", 400, NULL},
         {HTTP_M_GET, "/v1/topics/a/jobs?state=gone", 400, NULL},
         {HTTP_M_GET, "/v1/topics/a/jobs?cursor=1", 400, NULL},
+        {HTTP_M_POST, "/v1/due", 405, "GET, HEAD"},
+        {HTTP_M_GET, "/v1/due", 400, NULL},
+        {HTTP_M_GET, "/v1/due?within=", 400, NULL},
+        {HTTP_M_GET, "/v1/due?within=1m,", 400, NULL},
+        {HTTP_M_GET, "/v1/due?within=60", 400, NULL},
+        {HTTP_M_GET, "/v1/due?within=1h,1m", 400, NULL},
+        {HTTP_M_GET, "/v1/due?until=1m", 400, NULL},
+        {HTTP_M_GET, "/v1/due?within=%zz", 400, NULL},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct call call = v1(cases[i].method, cases[i].target, NULL);
@@ -349,6 +357,32 @@ static void reserve_takes_topics_wait_and_max(void **state)
                                       "{\"topics\":[\"a\"],\"wait\":\"11m\"}"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_int_equal(v1(HTTP_M_POST, "/v1/reserve", bad[i]).kind, CALL_PROBLEM);
+}
+
+static void what_is_due_is_asked_for_by_durations(void **state)
+{
+    (void)state;
+    char target[400];
+    struct call call = v1(HTTP_M_GET, "/v1/due?within=0s,1m%2C1h30m,100000000d", NULL);
+    uint64_t due[] = {0, 1, 2, 3};
+    assert_int_equal(call.kind, CALL_CMD);
+    assert_int_equal(call.cmd.kind, CMD_DUE);
+    assert_int_equal(call.cmd.topic.until_count, 4);
+    assert_int_equal(call.cmd.topic.until_us[0], NOW_US);
+    assert_int_equal(call.cmd.topic.until_us[1], NOW_US + 60 * SECOND_US);
+    assert_int_equal(call.cmd.topic.until_us[2], NOW_US + 5400 * SECOND_US);
+    struct reply reply = {
+        .kind = CMD_DUE, .count = 1, .until_us = call.cmd.topic.until_us + 1, .due = due + 1};
+    const char *text = answer(&call, &reply);
+    assert_non_null(strstr(text, "{\"due\":[{\"until\":\"20"));
+    assert_non_null(strstr(text, "\"jobs\":1}]}"));
+    for (int times = DUE_TIMES_MAX; times <= DUE_TIMES_MAX + 1; times++) {
+        int len = snprintf(target, sizeof(target), "/v1/due?within=0s");
+        for (int i = 1; i < times; i++)
+            len += snprintf(target + len, sizeof(target) - (size_t)len, ",1m");
+        call = v1(HTTP_M_GET, target, NULL);
+        assert_int_equal(call.kind, times > DUE_TIMES_MAX ? CALL_PROBLEM : CALL_CMD);
+    }
 }
 
 static void lists_have_cursors(void **state)
@@ -713,6 +747,7 @@ int main(void)
         cmocka_unit_test(media_types_are_looked_at),
         cmocka_unit_test(jobs_are_named_in_the_path),
         cmocka_unit_test(reserve_takes_topics_wait_and_max),
+        cmocka_unit_test(what_is_due_is_asked_for_by_durations),
         cmocka_unit_test(lists_have_cursors),
         cmocka_unit_test(a_cursor_that_is_none_is_a_problem_that_says_to_begin_again),
         cmocka_unit_test(a_batch_is_an_array_or_lines),

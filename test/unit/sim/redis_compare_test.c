@@ -288,12 +288,15 @@ static struct bytes any_cursor(struct pair *pair, const struct cmd_topic *cmd, c
 
 static void ask_topics(struct pair *pair)
 {
-    static const enum cmd_kind kinds[] = {CMD_PEEK,   CMD_KICK_TOPIC, CMD_CLEAR_TOPIC,
-                                          CMD_PAUSE,  CMD_RESUME,     CMD_REMOVE_TOPIC,
-                                          CMD_TOPICS, CMD_TOPIC,      CMD_LIST};
+    static const enum cmd_kind kinds[] = {CMD_PEEK,   CMD_KICK_TOPIC,   CMD_CLEAR_TOPIC, CMD_PAUSE,
+                                          CMD_RESUME, CMD_REMOVE_TOPIC, CMD_TOPICS,      CMD_TOPIC,
+                                          CMD_LIST,   CMD_DUE};
     struct cmd cmd = {.kind = kinds[below(pair, sizeof(kinds) / sizeof(kinds[0]))]};
+    int64_t until_us[] = {pair->now_us, pair->now_us + (int64_t)below(pair, SECOND_US), INT64_MAX};
     cmd.topic =
         (struct cmd_topic){.topic = topic_name(pair),
+                           .until_us = until_us,
+                           .until_count = 3,
                            .max = 1 + (uint32_t)below(pair, 3),
                            .stats = chance(pair, 200),
                            .in_use = chance(pair, 300),

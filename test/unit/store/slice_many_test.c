@@ -331,6 +331,85 @@ static void jobs_that_are_due_are_counted_by_a_survey(void **state)
     model_fini(&model);
 }
 
+/* By the model: those that live and are due by then. */
+static uint64_t due_by(const struct model *model, int64_t until_us)
+{
+    uint64_t due = 0;
+    for (size_t i = 0; i < model->job_count; i++)
+        due += model->jobs[i].live && model->jobs[i].due_us <= until_us;
+    return due;
+}
+
+/* Jobs of the blocks that the time falls into: so many may be counted wrongly. */
+static uint64_t unsure(const struct model *model, int64_t until_us)
+{
+    uint64_t jobs = 0;
+    for (struct list *link = model->store->slices->all.next; link != &model->store->slices->all;
+         link = link->next) {
+        const struct slice *slice = LIST_ENTRY(link, struct slice, link);
+        for (uint32_t i = 0; i < slice->head.blocks; i++) {
+            bool last = i + 1 == slice->head.blocks;
+            int64_t end_us = last ? slice->head.due_last_us : slice->fences[i + 1].due_us;
+            if (slice->fences[i].due_us <= until_us && until_us < end_us)
+                jobs += slice->fences[i].jobs;
+        }
+    }
+    return jobs;
+}
+
+/* Counts in portions; no call looks at more slices than it may. */
+static void count_due(struct model *model, const int64_t *until_us, uint32_t times, uint64_t *jobs)
+{
+    struct far_due due = {.until_us = until_us, .count = times, .jobs = jobs};
+    struct slices *slices = model->store->slices;
+    memset(jobs, 0, times * sizeof(*jobs));
+    for (bool more = true; more;) {
+        uint64_t before = slices->looks;
+        more = store_far_due(model->store, &due, 7);
+        assert_true(slices->looks - before <= 7);
+    }
+}
+
+/* Slices that overlap, some of whose jobs have died: more of the early ones. */
+static void jobs_due_by_any_times_are_counted_to_a_block(void **state)
+{
+    enum { SLICES = 60, TIMES = FAR_DUE_TIMES_MAX };
+    (void)state;
+    struct model model;
+    int64_t until_us[TIMES];
+    uint64_t jobs[TIMES], wrong = 0, all = 0;
+    model_init(&model, 2);
+    model_use_slices(&model);
+    model.options.checkpoint_bytes = UINT64_C(1) << 40;
+    model.options.segment_bytes = UINT64_C(1) << 20;
+    assert_int_equal(model_open(&model), OK);
+    for (int i = 0; i < SLICES; i++)
+        (void)add_slice(&model, DAY_US + (i * 7 % SLICES) * INT64_C(100000000));
+    for (size_t i = 0; i < model.job_count; i++) {
+        model.jobs[i].far = false; /* what its end says of it is known: it need not be read */
+        if (i % JOBS < 5 && i % 3)
+            model_end(&model, &model.jobs[i]);
+    }
+    until_us[0] = 0;
+    for (unsigned i = 1; i < TIMES; i++)
+        until_us[i] = DAY_US + i * INT64_C(110000000);
+    until_us[TIMES - 1] = INT64_MAX;
+    count_due(&model, until_us, TIMES, jobs);
+    for (unsigned i = 0; i < TIMES; i++) {
+        uint64_t right = due_by(&model, until_us[i]);
+        uint64_t off = jobs[i] > right ? jobs[i] - right : right - jobs[i];
+        assert_true(off <= unsure(&model, until_us[i]));
+        assert_true(i == 0 || jobs[i] >= jobs[i - 1]);
+        wrong += off;
+        all += right;
+    }
+    assert_int_equal(jobs[0], 0);
+    assert_int_equal(jobs[TIMES - 1], due_by(&model, INT64_MAX));
+    print_message("%llu of %llu off\n", (unsigned long long)wrong, (unsigned long long)all);
+    assert_true(wrong * 50 <= all);
+    model_fini(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +418,7 @@ int main(void)
         cmocka_unit_test(a_page_looks_at_a_portion_of_the_slices_in_a_turn),
         cmocka_unit_test(pages_of_slices_that_overlap_have_each_job_once),
         cmocka_unit_test(jobs_that_are_due_are_counted_by_a_survey),
+        cmocka_unit_test(jobs_due_by_any_times_are_counted_to_a_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * way, wherever it is cut off. Tiny segments: each life writes, loads, empties and removes slices.
  */
 #include "slice_bed.h"
+#include "store/internal.h"
 #include "store_lives.h"
 #include "test/unit/support/every.h"
 
@@ -557,12 +558,34 @@ static void p8_a_full_disk_keeps_far_jobs(void **state)
     }
 }
 
+/* For each MiB of the log, then of the slices' indexes; never less than before (store_model.h). */
+static void an_opening_tells_how_far_it_is(void **state)
+{
+    (void)state;
+    struct model model;
+    begin_far(&model, 400);
+    model.body_bytes = 20000;
+    for (unsigned i = 0; i < 200; i++) {
+        assert_int_equal(model_push(&model), OK);
+        if (i % 8 == 0)
+            model_turn(&model);
+    }
+    model_settle(&model);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    assert_true(model.openings > 0);
+    assert_true(model.store->opening.indexes);
+    assert_int_equal(model.store->opening.done_bytes, model.store->opening.all_bytes);
+    model_fini(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_life_writes_loads_and_removes_slices),
         cmocka_unit_test(a_few_old_jobs_do_not_pin_dead_slices),
         cmocka_unit_test(slices_outlive_the_log_that_told_of_them),
+        cmocka_unit_test(an_opening_tells_how_far_it_is),
         cmocka_unit_test(a_store_with_slices_says_so),
         cmocka_unit_test(a_store_without_a_horizon_writes_no_slice),
         cmocka_unit_test(p1_p5_a_kill_and_then_a_cut_lose_no_far_job),

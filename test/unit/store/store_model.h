@@ -74,6 +74,8 @@ struct model {
     char findings[4096];   /* lines of the last opening */
     size_t findings_len;
     unsigned notices[STORE_FOLLOWER_DROPPED + 1];
+    struct store_opening opening; /* as told last, … */
+    unsigned openings;            /* … of so many times in the last opening */
     bool relocating;
     unsigned far_room; /* so many times there is memory for far jobs */
     void (*appended)(struct model *model, const struct event *event); /* or NULL */
@@ -167,10 +169,16 @@ static inline enum err model_replay(struct store_callbacks *callbacks, const str
     return OK;
 }
 
-static inline void model_progress(struct store_callbacks *callbacks, uint64_t done, uint64_t all)
+static inline void model_progress(struct store_callbacks *callbacks,
+                                  const struct store_opening *opening)
 {
-    (void)callbacks;
-    assert_true(done <= all);
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
+    assert_true(opening->done_bytes <= opening->all_bytes);
+    assert_true(opening->indexes || !model->opening.indexes);
+    assert_true(opening->indexes != model->opening.indexes ||
+                opening->done_bytes >= model->opening.done_bytes);
+    model->opening = *opening;
+    model->openings++;
 }
 
 static inline void model_finding(struct store_callbacks *callbacks, const char *line)
@@ -499,6 +507,8 @@ static inline enum err model_open(struct model *model)
     model->failed = false;
     model->findings_len = 0;
     model->findings[0] = '\0';
+    model->opening = (struct store_opening){0};
+    model->openings = 0;
     return store_open(&model->options, &model->callbacks, &model->store, &model->error);
 }
 

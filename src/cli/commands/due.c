@@ -1,0 +1,76 @@
+/*
+ * later due: how many delayed jobs are due within some durations.
+ */
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/show.h"
+#include "cli/text.h"
+
+static const char *const usual[] = {"1m", "10m", "1h", "6h", "1d", "7d", "30d"};
+enum { USUAL = sizeof(usual) / sizeof(usual[0]) };
+
+/* The last two columns: by then, and of those how many are not due by the one before. */
+static void show_due(const json_t *answer, const char *const *spans)
+{
+    static const char *const names[] = {"WITHIN", "UNTIL", "JOBS", "MORE"};
+    struct table table = {.columns = 4, .right = {true, false, true, true}};
+    struct buf out = {0};
+    uint64_t before = 0;
+    size_t i;
+    json_t *time;
+    char room[TEXT_ROOM];
+    for (size_t column = 0; column < table.columns; column++)
+        table_cell_str(&table, names[column]);
+    json_array_foreach(json_object_get(answer, "due"), i, time)
+    {
+        uint64_t jobs = show_count(time, "jobs");
+        table_cell_str(&table, spans[i]);
+        table_cell_str(&table, show_string(time, "until"));
+        table_cell_str(&table, count_text(jobs, room));
+        table_cell_str(&table, count_text(jobs > before ? jobs - before : 0, room));
+        before = jobs;
+    }
+    table_write(&table, &out);
+    cli_flush(&out);
+    buf_fini(&out);
+    table_fini(&table);
+}
+
+static int due_run(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {CLI_OPTIONS};
+    struct buf list = {0};
+    json_t *answer = NULL;
+    while (cli_option(cli, argc, argv, options) != -1)
+        continue; /* only the common ones */
+    const char *const *spans = optind < argc ? (const char *const *)(argv + optind) : usual;
+    int count = optind < argc ? argc - optind : USUAL;
+    for (int i = 0; i < count; i++) {
+        (void)cli_duration_us(cli, "DURATION", spans[i]); /* or it is bad usage */
+        buf_addf(&list, "%s%s", i ? "," : "", spans[i]);
+    }
+    buf_add_char(&list, '\0');
+    char *target = cli_target("/v1/due?within=", list.at, "");
+    cli->repeats = true;
+    int code = cli_call(cli, "GET", target, NULL, &answer);
+    if (code == EXIT_DONE && cli->json)
+        cli_print_json(answer);
+    else if (code == EXIT_DONE)
+        show_due(answer, spans);
+    mem_free(target);
+    buf_fini(&list);
+    json_decref(answer);
+    return code;
+}
+
+const struct command command_due = {
+    .name = "due",
+    .synopsis = "[DURATION …]",
+    .summary = "Show how many delayed jobs are due within some durations",
+    .help = "Of all topics. JOBS are due by then, MORE of them not by the time of the line above.\n"
+            "Without a DURATION: 1m 10m 1h 6h 1d 7d 30d. Up to 64, from short to long.\n"
+            "Examples:\n"
+            "  later due\n"
+            "  later due 5m 90d 3650d\n",
+    .run = due_run,
+};

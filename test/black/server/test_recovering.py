@@ -1,0 +1,104 @@
+"""While a store is read for longer than a moment: HTTP says how far it is, all else waits or is refused."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from process import ROOT
+from wire import Client, Closed
+
+pytestmark = pytest.mark.embedded("about the store on disk")
+
+JOBS, BODY_BYTES = 24, 512 * 1024  # a log of 12 MiB, read in steps of a MiB
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """The environment of a process whose disk is slow."""
+    library = str(tmp_path_factory.mktemp("slow") / "slow_reads.so")
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O", "-D_GNU_SOURCE", "-o", library,
+                    os.path.join(ROOT, "test", "harness", "slow_reads.c")], check=True)
+    return {"LD_PRELOAD": library, "SLOW_READ_MS": "15"}
+
+
+@pytest.fixture
+def full(laterd):
+    """A laterd that was killed with a long log."""
+    server = laterd(beanstalk=["127.0.0.1:0"])
+    with Client(server.port) as client:
+        for at in range(JOBS):
+            client.push("t", id=f"j{at}", body="x" * BODY_BYTES)
+    server.kill()
+    # Its clients find it where it was.
+    server.listeners, server.beanstalk = [f"127.0.0.1:{server.port}"], [f"127.0.0.1:{server.beanstalk_port}"]
+    return server
+
+
+def begin_slowly(server, slow):
+    server.environment.update(slow)
+    server.start(wait=False)
+    assert server.wait_log("recovering_long")
+    return int(re.search(r"http=\S+:(\d+)", server.events("recovering_long")[0][1]).group(1))
+
+
+def ask(port, method, path, **fields):
+    with Client(port) as client:
+        return client.request(method, path, **fields)
+
+
+def not_ready(port):
+    """What /readyz says; "" if laterd is ready."""
+    try:
+        answer = ask(port, "GET", "/readyz")
+    except (ConnectionError, Closed):
+        return "a connection that was there when it began to serve"
+    return answer.text if answer.status == 503 else ""
+
+
+def test_http_says_how_far_it_is_until_it_serves(full, slow, tmp_path):
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.settimeout(10)
+        port = begin_slowly(full, {**slow, "NOTIFY_SOCKET": path})
+        ready = ask(port, "GET", "/readyz")
+        assert ready.status == 503 and re.search(r"recovering: \d+ of \d+ MiB of the log are read", ready.text)
+        assert ask(port, "GET", "/healthz").status == 200
+        assert "laterd_ready 0\n" in ask(port, "GET", "/metrics").text
+        for method, path in (("GET", "/v1/topics/t"), ("POST", "/v1/topics/t/jobs"), ("GET", "/v1/stats")):
+            refused = ask(port, method, path)
+            assert (refused.status, refused.json()["code"]) == (503, "recovering"), refused
+            assert "of the log are read" in refused.json()["detail"]
+            assert refused.headers["retry-after"] == "1" and refused.headers["connection"] == "close"
+        with socket.create_connection(("127.0.0.1", int(full.beanstalk[0].split(":")[1]))) as waits:
+            waits.sendall(b"stats-tube t\r\n")  # it is heard when laterd serves
+            assert not full.events("listening")
+            texts = {ready.text}
+            while (text := not_ready(port)):
+                texts.add(text)
+                time.sleep(0.02)
+            assert len(texts) > 1 and any("s more" in text for text in texts)
+            assert waits.recv(100).startswith(b"OK ")
+        full.wait_listening()
+        assert ask(port, "GET", "/v1/topics/t").json()["ready"] == JOBS
+        said = []
+        while "READY=1" not in "".join(said):
+            said.append(manager.recv(1000).decode())
+        assert said[0].startswith("EXTEND_TIMEOUT_USEC=30000000\nSTATUS=recovering: ")
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_signal_ends_it_and_the_next_start_has_all(full, slow, number, code):
+    port = begin_slowly(full, slow)
+    assert ask(port, "GET", "/readyz").status == 503
+    begun = time.monotonic()
+    full.signal(number)
+    assert full.wait() == code
+    assert time.monotonic() - begun < 3 and not full.events("listening")
+    full.environment["SLOW_READ_MS"] = "0"
+    full.start()
+    assert ask(full.port, "GET", "/v1/topics/t").json()["ready"] == JOBS
