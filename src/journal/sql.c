@@ -274,6 +274,12 @@ void sql_add_cursor(struct buf *out, const struct sql_step *step, const struct s
              (unsigned long long)step->from);
 }
 
+void sql_add_probe(struct buf *out, const uint8_t store[JOURNAL_STORE_BYTES])
+{
+    buf_add_str(out, "UPDATE " JOURNAL_CURSORS " SET epoch=epoch WHERE store_id=");
+    sql_add_hex(out, store, JOURNAL_STORE_BYTES);
+}
+
 void sql_begin_streams(struct buf *out)
 {
     buf_add_str(out, "INSERT INTO " JOURNAL_STREAMS "(store_id,stream,entry,mark) VALUES");

@@ -64,6 +64,8 @@ struct sql_step {
 };
 /* It changes one row, or none. */
 void sql_add_cursor(struct buf *out, const struct sql_step *step, const struct sql_place *place);
+/* Leaves the cursor as it is; a server that is read-only refuses it all the same. */
+void sql_add_probe(struct buf *out, const uint8_t store[JOURNAL_STORE_BYTES]);
 
 /* Where the database stands in streams: rows, as above. */
 void sql_begin_streams(struct buf *out);

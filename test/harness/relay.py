@@ -22,6 +22,7 @@ class Relay:
         self.lock = threading.Lock()
         self.marker, self.cuts = None, 0
         self.muted = set()
+        self.hook = None
         self.delay = 0  # seconds by which each batch of replies is late
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port = self.listener.getsockname()[1]
@@ -31,6 +32,11 @@ class Relay:
         """Once: the next request that holds these bytes reaches the server and is done there, but
         its connection ends before the reply has passed. `cuts` counts."""
         self.marker = marker
+
+    def before(self, marker, act):
+        """Once: before the next request that holds these bytes passes, act() is called, and waited
+        for. The connection ends in place of the request if that returns False."""
+        self.hook = (marker, act)
 
     def mute(self, marker):
         """From now on nothing passes to clients that have asked for this; their connections stay,
@@ -92,6 +98,10 @@ class Relay:
                     self.marker = None
                     deaf.set()
                 before = data[-len(marker):] if marker else b""
+                if self.hook and self.hook[0] in data:
+                    act, self.hook = self.hook[1], None
+                    if act() is False:
+                        break
                 if len(self.asked.get(pair, b"")) < FIRST_WORDS:
                     self.asked[pair] = self.asked.get(pair, b"") + data
                 server.sendall(data)

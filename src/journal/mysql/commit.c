@@ -194,8 +194,9 @@ static enum link_result run_word(struct writer *writer, struct bytes sql)
 }
 
 /*
- * Who else has moved it? The transaction is over. LINK_ROW: somebody. LINK_AWAY: a COMMIT of our
- * own, which had been given up, has come to its end since: the cursor says how far.
+ * Who else has moved it? The transaction is over. LINK_ROW: somebody. LINK_AWAY: the connection was
+ * lost, or a COMMIT of our own, which had been given up, has come to its end since: on the next
+ * connection the cursor says how far, or whose it is.
  */
 static enum link_result set_fenced(struct writer *writer, char why[JOURNAL_WHY_MAX])
 {
@@ -209,8 +210,8 @@ static enum link_result set_fenced(struct writer *writer, char why[JOURNAL_WHY_M
         cursor.batch > writer->done)
         return LINK_AWAY;
     if (result != LINK_DONE)
-        (void)snprintf(why, JOURNAL_WHY_MAX, "the cursor was changed by somebody else");
-    else if (!there)
+        return result;
+    if (!there)
         (void)snprintf(why, JOURNAL_WHY_MAX,
                        "the cursor was taken away: another queue has taken "
                        "the tables over");
@@ -272,6 +273,18 @@ enum link_result writer_commit(struct writer *writer, char why[JOURNAL_WHY_MAX])
         result = move_streams(writer);
     if (result == LINK_DONE)
         result = move_cursor(writer, why);
+    if (result == LINK_DONE)
+        result = run_word(writer, BYTES("COMMIT"));
+    return result;
+}
+
+enum link_result writer_probe(struct writer *writer)
+{
+    enum link_result result = run_word(writer, BYTES("START TRANSACTION"));
+    writer->sql.len = 0;
+    sql_add_probe(&writer->sql, writer->begin.store);
+    if (result == LINK_DONE)
+        result = run_word(writer, buf_bytes(&writer->sql));
     if (result == LINK_DONE)
         result = run_word(writer, BYTES("COMMIT"));
     return result;

@@ -203,28 +203,54 @@ static bool is_closing(struct writer *writer)
     return closing;
 }
 
-/* Who ends must not take the cursor: somebody else may write by now, and would be fenced. */
-static enum link_result connect_once(struct writer *writer, struct session_refusal *refusal)
+/* A writer that ends must not take the cursor: another one may write by now, and would be fenced. */
+static bool ends_untaken(struct writer *writer)
 {
-    enum link_result result = link_open(&writer->link, &writer->link_options);
-    if (!writer->taken && is_closing(writer))
-        return LINK_AWAY;
-    if (result != LINK_DONE)
-        return result;
-    result = session_check_tables(&writer->link, writer->begin.streams > 0, refusal);
-    if (result == LINK_DONE)
-        result = writer->taken ? go_on(writer) : begin_cursor(writer, refusal);
-    if (result != LINK_DONE)
-        return result;
-    regroup(writer);
-    lock(writer);
-    writer->status.connections++;
-    unlock(writer);
+    return !writer->taken && is_closing(writer);
+}
+
+/* Something was written on this connection: a server that is read-only or full takes connections,
+ * too. */
+static void tell_writes(struct writer *writer)
+{
+    if (writer->writes)
+        return;
+    writer->writes = true;
     set_phase(writer, JOURNAL_WRITES, "");
     log_event(LOG_INFO, "journal_writes", "server=\"%s\" database=%s",
               mysql_get_server_info(&writer->link.mysql), writer->link_options.url.database);
     writer->said_us = 0;
-    return LINK_DONE;
+}
+
+/* The cursor is known. What is held is the best probe: its commit will tell, see committed(). */
+static enum link_result begin_writing(struct writer *writer, bool wrote)
+{
+    enum link_result result = LINK_DONE;
+    regroup(writer);
+    lock(writer);
+    writer->status.connections++;
+    unlock(writer);
+    if (writer->held.first)
+        return LINK_DONE;
+    if (!wrote)
+        result = writer_probe(writer);
+    if (result == LINK_DONE)
+        tell_writes(writer);
+    return result;
+}
+
+static enum link_result connect_once(struct writer *writer, struct session_refusal *refusal)
+{
+    bool taken = writer->taken;
+    writer->writes = false;
+    enum link_result result = link_open(&writer->link, &writer->link_options);
+    if (result == LINK_DONE && !ends_untaken(writer))
+        result = session_check_tables(&writer->link, writer->begin.streams > 0, refusal);
+    if (ends_untaken(writer)) /* asked last: each query before may have taken long */
+        return LINK_AWAY;
+    if (result == LINK_DONE)
+        result = taken ? go_on(writer) : begin_cursor(writer, refusal);
+    return result == LINK_DONE ? begin_writing(writer, !taken) : result;
 }
 
 /* ---- writing ---- */
@@ -279,6 +305,7 @@ static void committed(struct writer *writer)
     unlock(writer);
     drop_held(writer, writer->group.batch);
     reset_group(writer);
+    tell_writes(writer);
     lock(writer);
     post(writer);
     unlock(writer);
@@ -359,7 +386,7 @@ static void *run(void *arg)
         if (result == LINK_DONE)
             result = serve(writer, refusal.why, &backoff_us);
         on = result == LINK_AWAY || result == LINK_REFUSED;
-        if (on)
+        if (on && !ends_untaken(writer))
             tell_error(writer, result, &refusal);
         buf_fini(&refusal.facts);
         link_close(&writer->link);

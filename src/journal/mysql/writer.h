@@ -49,6 +49,7 @@ struct writer {
     struct group group; /* of what is held */
     bool taken;         /* the cursor is ours since the first connection */
     uint64_t epoch;     /* … by this number */
+    bool writes;        /* something was committed on this connection */
     uint64_t done;      /* journal_status::done */
     /* begin.streams: where the group ends in each, and the cursor when it became known. */
     struct writer_stream *streams;
@@ -103,5 +104,7 @@ void writer_release(struct writer *writer);
 /* Writes the group, its cursor last, and commits. Not DONE: nothing of it was written, or, if
    COMMIT itself failed, all of it. */
 enum link_result writer_commit(struct writer *writer, char why[JOURNAL_WHY_MAX]);
+/* Changes nothing, by writing the cursor: DONE: the server takes changes. */
+enum link_result writer_probe(struct writer *writer);
 
 #endif

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import pymysql
@@ -17,6 +18,7 @@ from journal import (BURIED, CURSORS, DELAYED, DELETED, FINISHED, JOBS, LOGS, RE
 from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
 from patience import soon
 from process import LATERD
+from relay import Relay
 from wire import Client, eventually
 
 pytestmark = [NEEDED]
@@ -223,8 +225,78 @@ def test_a_read_only_mysql_is_named_and_waited_for(writer, maria, base):
         client.push("t", id="b", body="x", delay="1h")
         assert server.wait_log("journal_away", 10)
         assert "read-only" in server.events("journal_away")[-1][1]
+        connections = gauge(client, "journal_connections_total")
+        while gauge(client, "journal_connections_total") < connections + 2:  # it takes connections
+            assert gauge(client, "journal_up") == 0
+            time.sleep(0.02)
+        assert len(server.events("journal_away")) == len(server.events("journal_writes")) == 1
         maria.run("SET GLOBAL read_only=0")
         caught_up(server, maria, base)
+        assert gauge(client, "journal_up") == 1
+
+
+def test_a_read_only_mysql_is_noticed_by_a_journal_that_has_nothing_to_write(writer, maria, base):
+    with Relay(maria.port) as relay:
+        server = writer(url=maria.url_of[base].replace(f":{maria.port}/", f":{relay.port}/"))
+        with Client(server.port) as client:
+            client.push("t", id="a", body="x", delay="1h")
+            caught_up(server, maria, base)
+            maria.run("SET GLOBAL read_only=1")
+            relay.cut_all()
+            assert server.wait_log("journal_away", 15)  # the idle connection is asked each 5 s
+            assert eventually(lambda: "read-only" in server.events("journal_away")[-1][1], 10)
+            assert gauge(client, "journal_up") == 0
+            maria.run("SET GLOBAL read_only=0")
+            assert eventually(lambda: gauge(client, "journal_up") == 1, 20)
+
+
+def test_a_connection_lost_while_it_looks_who_moved_the_cursor_is_no_fence(writer, maria, base):
+    with Relay(maria.port) as relay:
+        server = writer(url=maria.url_of[base].replace(f":{maria.port}/", f":{relay.port}/"))
+        with Client(server.port) as client:
+            client.push("t", id="a", body="x", delay="1h")
+            caught_up(server, maria, base)
+            maria.run(f"UPDATE {CURSORS} SET epoch=epoch+1", database=base)
+
+            def put_it_back():
+                maria.run(f"UPDATE {CURSORS} SET epoch=epoch-1", database=base)
+                return False
+
+            relay.before(b"SELECT epoch,batch FROM", put_it_back)
+            client.push("t", id="b", body="x", delay="1h")
+            caught_up(server, maria, base)
+            assert relay.hook is None and not server.events("journal_fenced")
+
+
+def closed(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.embedded("how a daemon that ends gives up its journal is the engine's")
+def test_a_daemon_that_ends_takes_no_cursor(writer, maria, base, tmp_path):
+    with Relay(maria.port) as relay:
+        url = maria.url_of[base].replace(f":{maria.port}/", f":{relay.port}/")
+        first = writer(url=url, data=tmp_path / "one")
+        assert first.wait_log("journal_writes", 20)
+        first.stop()
+        epochs = maria.run(f"SELECT epoch FROM {CURSORS}", database=base)
+        hangs, goes_on = threading.Event(), threading.Event()
+
+        def hang():
+            hangs.set()
+            return goes_on.wait(20)
+
+        relay.before(b"information_schema", hang)
+        server = writer(url=url, data=tmp_path / "one")
+        assert hangs.wait(20)
+        server.process.send_signal(signal.SIGTERM)
+        assert eventually(lambda: closed(server.port), 10)
+        time.sleep(0.4)  # the journal is closed right after, and waited for up to 3 s
+        goes_on.set()
+        assert server.process.wait(20) == 0
+        assert maria.run(f"SELECT epoch FROM {CURSORS}", database=base) == epochs
+        assert not server.events("journal_away")
 
 
 def test_sdmqs_own_tables_are_refused_with_what_to_run(writer, maria, base):
