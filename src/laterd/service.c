@@ -235,6 +235,6 @@ void service_end(struct service *service)
     server_free(service->server);
     engine_leave(&service->engine);
     election_close(&service->line->election); /* now another one may … */
-    close_engine(service);  /* … and waits neither until the jobs are freed … */
-    close_journal(service); /* … nor for MySQL: what that lacks is in the log */
+    close_engine(service);  /* … and waits neither until the jobs are freed nor for MySQL: */
+    close_journal(service); /* what that lacks is in the log, or in Redis */
 }

@@ -86,7 +86,7 @@ def test_a_leader_that_ends_in_order_is_taken_over_at_once(join):
     begun = boottime_us()
     leader.tell("close")
     until(lambda: other.holds, 5)
-    assert boottime_us() - begun < 500_000  # of it up to 0.1 s of polling; far below the time-out
+    soon((boottime_us() - begun) / 1e6, 0.2)  # of it up to 0.025 s of polling, on a row and on a key
 
 
 def test_who_resigns_rests(join):
