@@ -176,16 +176,20 @@ static void lead(struct service *service, struct member *member, uint64_t epoch)
     notify_manager("STATUS=serving");
 }
 
-/* Nothing of what was not sent yet is sent: it is dropped with its connections. */
-static void stop_leading(struct service *service, struct member *member)
+static void look_at_log(struct service *service, struct member *member)
 {
     struct member_view view;
     member->verbs->look(member, &view);
-    log_event(LOG_WARN, "leads_no_longer", "epoch=%llu why=\"%s\" hint=\"%s\"",
-              (unsigned long long)service->epoch,
-              view.why[0] ? view.why : "the deadline has passed",
-              "the deadline has passed, or somebody else leads: it hands out and acknowledges "
-              "nothing, and waits");
+    service->member_news = false;
+    service->log_at_us =
+        member_log_look(&service->member_log, &view, service->platform->loop->now_us);
+}
+
+/* Nothing of what was not sent yet is sent: it is dropped with its connections. */
+static void stop_leading(struct service *service, struct member *member)
+{
+    member_log_lost(&service->member_log, service->epoch);
+    look_at_log(service, member);
     close_sinks(service);
     server_free(service->server);
     make_waiting_server(service);
@@ -193,12 +197,10 @@ static void stop_leading(struct service *service, struct member *member)
     close_journal(service);
 }
 
-int64_t service_look(struct service *service)
+/* As service_look(). */
+static int64_t look_at_role(struct service *service, struct member *member)
 {
-    struct member *member = member_of(service);
     struct member_view view;
-    if (!member)
-        return INT64_MAX;
     if (service->epoch) {
         if (!member->verbs->holds(member, service->epoch))
             stop_leading(service, member);
@@ -213,6 +215,23 @@ int64_t service_look(struct service *service)
     return service->platform->loop->now_us; /* a turn of the new server; or see when it is next */
 }
 
+int64_t service_look(struct service *service)
+{
+    struct member *member = member_of(service);
+    if (!member)
+        return INT64_MAX;
+    if (service->member_news || service->platform->loop->now_us >= service->log_at_us)
+        look_at_log(service, member);
+    int64_t next_us = look_at_role(service, member);
+    return next_us < service->log_at_us ? next_us : service->log_at_us;
+}
+
+static void member_changed(struct member *member)
+{
+    struct service *service = member->user;
+    service->member_news = true;
+}
+
 /* ---- life ---- */
 
 int service_begin(struct service *service)
@@ -224,9 +243,14 @@ int service_begin(struct service *service)
     listeners_http(service->listeners, http);
     int status = election_open(election, &service->line->config, service->platform->loop,
                                service->platform->instance, http);
-    if (!status)
-        make_waiting_server(service);
-    return status;
+    if (status)
+        return status;
+    member_of(service)->user = service;
+    member_of(service)->changed = member_changed;
+    member_log_init(&service->member_log, election->plugin->scheme,
+                    service->platform->loop->now_us);
+    make_waiting_server(service);
+    return 0;
 }
 
 void service_end(struct service *service)

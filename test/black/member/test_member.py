@@ -66,6 +66,11 @@ def serves(laterd):
     return answer is not None and answer.status == 200
 
 
+def facts(laterd, event, number=0):
+    """What the log said with that event, the first time or another."""
+    return laterd.events(event)[number][1]
+
+
 def cluster(laterd):
     answer = ask(laterd, "/v1/cluster")
     return answer.json() if answer else {}
@@ -92,6 +97,7 @@ def test_one_serves_and_the_other_says_who(member):
     said = cluster(waits)
     assert (said["role"], said["serving"], said["election"]) == ("waiting", False, True)
     assert said["epoch"] == cluster(leader)["epoch"] > 0
+    assert f"leader=http://127.0.0.1:{leader.port} epoch={said['epoch']}" in facts(waits, "waits", -1)
     assert cluster(leader)["serving"] and cluster(leader)["role"] == "leading"
 
 
@@ -157,6 +163,7 @@ def test_a_stopped_leader_hands_out_and_acknowledges_nothing_when_it_wakes(membe
     consumer.join(30)
     assert answers == [None]
     until(lambda: leader.events("leads_no_longer"), 5)
+    assert "this process did not run" in facts(leader, "leads_no_longer")
     until(lambda: serves(waits), 5)
     until(lambda: cluster(leader).get("role") == "waiting", 5)
     with Client(waits.port) as client:
@@ -191,11 +198,14 @@ def test_without_the_service_nobody_leads_and_it_says_why(tmp_path):
             service.kill()
             until(lambda: laterd.events("leads_no_longer"), 5)
             until(lambda: cluster(laterd).get("connected") is False, 5)
+            assert "serves until two thirds" in facts(laterd, "member_away")
+            assert 'why="Redis is away' in facts(laterd, "leads_no_longer")
             ready = ask(laterd, "/readyz")
             assert ready.status == 503 and "Redis is away" in ready.text
             service.start()
-            until(lambda: serves(laterd), 10)
-            assert cluster(laterd)["epoch"] > 1
+            until(lambda: len(laterd.events("leads")) == 2, 10)
+            assert laterd.events("member_back")
+            assert serves(laterd) and cluster(laterd)["epoch"] > 1
         finally:
             laterd.kill()
 
@@ -207,11 +217,28 @@ def test_it_starts_while_the_service_is_away_and_leads_when_it_is_there(tmp_path
     try:
         laterd.start()
         until(lambda: "Redis is away" in (cluster(laterd).get("why") or ""), 5)
+        until(lambda: laterd.events("member_away"), 5)
+        assert "service=redis" in facts(laterd, "member_away")
+        assert "without it nobody begins to lead" in facts(laterd, "member_away")
         service.start()
         until(lambda: serves(laterd), 10)
     finally:
         laterd.kill()
         service.close()
+
+
+def test_a_row_that_was_deleted_or_written_by_hand_is_named_as_the_reason(member, service, request):
+    name = re.sub(r"\W", "-", request.node.name)[:60]
+    laterd = member(config={"member": {"url": service.url, "name": name, "timeout": "1s"}}).start()
+    until(lambda: serves(laterd), 5)
+    service.call("DEL", f"laterd:member:{name}")
+    until(lambda: laterd.events("leads_no_longer"), 5)
+    assert "was deleted by hand" in facts(laterd, "leads_no_longer")
+    until(lambda: len(laterd.events("leads")) == 2, 5)  # by itself: nobody connects meanwhile
+    service.call("HSET", f"laterd:member:{name}", "holder", "another", "epoch", "40")
+    until(lambda: len(laterd.events("leads_no_longer")) == 2, 5)
+    assert "newest_epoch=40" in facts(laterd, "leads_no_longer", 1)
+    assert "was written by another" in facts(laterd, "leads_no_longer", 1)
 
 
 def test_a_service_that_forgot_the_epoch_is_told_a_higher_one(member, service, request):
