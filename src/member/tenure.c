@@ -48,21 +48,23 @@ void tenure_end(struct tenure *tenure, enum member_loss loss, int64_t now_us)
     tenure->since_us = now_us;
 }
 
-bool tenure_expire(struct tenure *tenure, int64_t now_us)
+static bool expire(struct tenure *tenure, int64_t late_us, int64_t now_us)
 {
-    bool late = now_us - tenure->deadline_us > TENURE_LATE_US;
     if (!tenure->leading || now_us < tenure->deadline_us)
         return false;
+    bool late = now_us - tenure->deadline_us > late_us;
     tenure_end(tenure, late ? LOSS_PAUSED : LOSS_UNANSWERED, now_us);
     return true;
 }
 
+bool tenure_expire(struct tenure *tenure, int64_t now_us)
+{
+    return expire(tenure, TENURE_LATE_US, now_us);
+}
+
 bool tenure_expire_asked(struct tenure *tenure, int64_t now_us)
 {
-    if (!tenure->leading || now_us < tenure->deadline_us)
-        return false;
-    tenure_end(tenure, LOSS_UNANSWERED, now_us);
-    return true;
+    return expire(tenure, TENURE_LATE_ASKED_US, now_us);
 }
 
 void tenure_saw(struct tenure *tenure, uint64_t epoch)

@@ -27,8 +27,10 @@ struct tenure {
 
 enum { TENURE_PARTS = 3 }; /* ask each third of the time-out; lead for two thirds */
 
-/* Who notices the passing of a deadline so late was not running when it passed. */
-#define TENURE_LATE_US INT64_C(250000)
+/* Who notices the passing of a deadline so late was not running when it passed; or so late, if it
+   was waiting for an answer: MySQL is waited for up to a third of the time-out, or a second. */
+#define TENURE_LATE_US       INT64_C(250000)
+#define TENURE_LATE_ASKED_US INT64_C(1000000)
 
 /* `timeout_us`: of the session. */
 void tenure_init(struct tenure *tenure, int64_t timeout_us, int64_t now_us);

@@ -9,7 +9,7 @@ from coordination import SERVICES, Candidate, Ensemble, ZooKeeper, boottime_us, 
 from patience import soon
 from ports import free_port
 from process import Laterd
-from wire import Client
+from wire import Client, Closed
 
 TIMEOUT_MS = 2000
 
@@ -199,6 +199,14 @@ def test_of_two_who_start_at_the_same_moment_one_leads_and_the_other_knows_it(jo
             candidate.holds = 0
 
 
+def is_ready(laterd):
+    try:
+        with Client(laterd.port, seconds=5) as client:
+            return client.get("/readyz").status
+    except (Closed, OSError):
+        return 0
+
+
 def test_a_laterd_serves_again_after_its_service_was_away_longer_than_the_session(service, tmp_path):
     """Meanwhile it hands out and takes nothing, and says why."""
     if service.kind == "redis":
@@ -211,13 +219,14 @@ def test_a_laterd_serves_again_after_its_service_was_away_longer_than_the_sessio
         with Client(laterd.port) as client:
             assert client.push("t", body="x", id="before").status == 201
         service.freeze()
-        until(lambda: laterd.events("leads_no_longer"), 10)
         begun = boottime_us()
+        until(lambda: is_ready(laterd) == 503 and laterd.events("leads_no_longer"), 10)
+        assert not laterd.events("epoch_raised"), "it has opened the store with a term that had ended"
         until(lambda: laterd.events("member_away"), 10)
         assert f"service={service.kind}" in laterd.events("member_away")[0][1]
         with Client(laterd.port) as client:
             assert client.push("t", body="x", id="meanwhile").status == 503
-        until(lambda: boottime_us() - begun > 1_000_000, 10)
+        until(lambda: boottime_us() - begun > 1_500_000, 10)
         service.thaw()
         until(lambda: len(laterd.events("leads")) == 2, 20)
         assert laterd.events("member_back")
