@@ -350,24 +350,22 @@ def test_without_an_election_it_serves_and_says_so(laterd):
 # ---- behind a balancer ----
 
 
-@pytest.mark.skipif(not shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"),
-                    reason="nginx is not installed")
-def test_the_nginx_of_the_documentation_finds_the_leader(member, tmp_path):
+def program(name):
+    return shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin")
+
+
+def recipe(kind, leader, waits, port):
+    """The page's configuration of that kind, with our addresses; who waits is the first."""
     with open(os.path.join(ROOT, "docs", "high-availability.md"), encoding="utf-8") as page:
-        recipe = re.search(r"```nginx\n(.*?)```", page.read(), re.DOTALL).group(1)
-    leader, waits = two(member)
-    port = free_port()
-    recipe = (recipe.replace("10.0.0.1:9277", f"127.0.0.1:{waits.port}")
-              .replace("10.0.0.2:9277", f"127.0.0.1:{leader.port}")
-              .replace("listen 80;", f"listen 127.0.0.1:{port};"))
-    path = tmp_path / "nginx.conf"
-    path.write_text(f"pid {tmp_path}/nginx.pid;\nerror_log {tmp_path}/error.log;\ndaemon off;\n"
-                    "events {}\nhttp {\naccess_log off;\n"
-                    + "".join(f"{kind}_temp_path {tmp_path}/{kind};\n" for kind in
-                              ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-                    + recipe + "}\n", encoding="utf-8")
-    nginx = subprocess.Popen([shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"), "-c",
-                              str(path)], stderr=subprocess.DEVNULL)
+        found = re.search(rf"```{kind}\n(.*?)```", page.read(), re.DOTALL).group(1)
+    return (found.replace("10.0.0.1:9277", f"127.0.0.1:{waits.port}")
+            .replace("10.0.0.2:9277", f"127.0.0.1:{leader.port}")
+            .replace("listen 80;", f"listen 127.0.0.1:{port};").replace("bind :80", f"bind 127.0.0.1:{port}"))
+
+
+def finds_who_leads(command, port, leader):
+    """Jobs that are pushed through the balancer all reach the one that serves, before and after a takeover."""
+    balancer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         def push(number):
             try:
@@ -375,7 +373,7 @@ def test_the_nginx_of_the_documentation_finds_the_leader(member, tmp_path):
                     return client.push("t", body="x", id=f"n{number}", if_exists="keep").status
             except (Closed, OSError):
                 return 0
-        until(lambda: push(0) in (200, 201), 5)
+        until(lambda: all(push(0) in (200, 201) for _ in range(4)), 5)
         for number in range(1, 21):
             assert push(number) == 201
         leader.signal(signal.SIGTERM)
@@ -384,8 +382,32 @@ def test_the_nginx_of_the_documentation_finds_the_leader(member, tmp_path):
         with Client(port) as client:
             assert len(client.reserve("t", most=100)) == 22
     finally:
-        nginx.terminate()
-        nginx.wait()
+        balancer.terminate()
+        balancer.wait()
+
+
+@pytest.mark.skipif(not program("nginx"), reason="nginx is not installed")
+def test_the_nginx_of_the_documentation_finds_the_leader(member, tmp_path):
+    leader, waits = two(member)
+    port = free_port()
+    path = tmp_path / "nginx.conf"
+    path.write_text(f"pid {tmp_path}/nginx.pid;\nerror_log {tmp_path}/error.log;\ndaemon off;\n"
+                    "events {}\nhttp {\naccess_log off;\n"
+                    + "".join(f"{kind}_temp_path {tmp_path}/{kind};\n" for kind in
+                              ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+                    + recipe("nginx", leader, waits, port) + "}\n", encoding="utf-8")
+    finds_who_leads([program("nginx"), "-c", str(path)], port, leader)
+
+
+@pytest.mark.skipif(not program("haproxy"), reason="haproxy is not installed")
+def test_the_haproxy_of_the_documentation_finds_the_leader(member, tmp_path):
+    leader, waits = two(member)
+    port = free_port()
+    path = tmp_path / "haproxy.cfg"
+    path.write_text(recipe("haproxy", leader, waits, port), encoding="utf-8")
+    done = subprocess.run([program("haproxy"), "-c", "-f", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "[WARNING]" not in done.stderr, done.stderr
+    finds_who_leads([program("haproxy"), "-db", "-f", str(path)], port, leader)
 
 
 def test_later_cluster_asks_again_when_a_takeover_drops_its_connection():
