@@ -113,7 +113,7 @@ class ZooKeeper(Service):
         return self.says(b"ruok") == b"imok"
 
     def delete_node(self, folder, prefix=""):
-        """Deletes, by hand as it were, the nodes below a folder whose names begin so; their names."""
+        """Deletes, as somebody would by hand, the nodes below a folder whose names begin so; their names."""
         with ZooKeeperClient(self.port) as client:
             names = [name for name in client.children(folder) if name.startswith(prefix)]
             for name in names:
