@@ -27,6 +27,7 @@ $(BUILD)/laterd-member-mysql.so: $(patsubst %.c,$(BUILD)/plugin/%.o,$(sort $(wil
 	$(CC) $(filter-out -pie,$(LDFLAGS)) -shared -o $@ $^ $(LIBS_member-mysql)
 
 $(BUILD)/test/member/fence_test: $(BUILD)/src/laterd/fence.o
+$(BUILD)/test/member/member_log_test: $(BUILD)/src/laterd/member_log.o
 
 # For tests: takes part in an election without a queue.
 $(BUILD)/member_drive: $(BUILD)/test/harness/member_drive.o $(BUILD)/src/laterd/election.o \

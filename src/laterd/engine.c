@@ -200,15 +200,18 @@ void engine_watch(struct laterd_engine *engine, struct os_loop *loop)
 
 void engine_leave(struct laterd_engine *engine)
 {
+    if (engine->left)
+        return;
+    engine->left = true;
     embedded_leave(engine->embedded);
-    engine_redis_close(engine->redis);
-    engine->redis = NULL;
+    engine_redis_stop(engine->redis);
 }
 
 void engine_close(struct laterd_engine *engine)
 {
     engine_leave(engine);
     embedded_close(engine->embedded);
+    engine_redis_free(engine->redis);
     tls_free(engine->tls);
     if (engine->loop)
         os_loop_forget(engine->loop, os_disk_eventfd(engine->disk));

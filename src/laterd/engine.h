@@ -39,6 +39,7 @@ struct laterd_engine {
     struct fence *fence;         /* of it; NULL: none */
     enum engine_opening opening; /* why engine_open() has failed */
     uint64_t led_epoch;          /* OPENING_LOWER_EPOCH: the store's */
+    bool left;                   /* engine_leave() was called */
 };
 
 /* What can be told of the configuration without opening anything; says what is wrong. */
@@ -67,8 +68,9 @@ unsigned engine_descriptors(const struct command_line *line, const struct platfo
 /* Has the descriptors that the engine waits for watched. */
 void engine_watch(struct laterd_engine *engine, struct os_loop *loop);
 
-/* Gives up the jobs: another process may serve them. engine_close() frees what is left. After the
-   server, which gives back to it what did not reach its clients. */
+/* Gives up the jobs: another process may serve them. engine_close() frees what is left, and may
+   wait for a journal's thread. After the server, which gives back to it what did not reach its
+   clients. */
 void engine_leave(struct laterd_engine *engine);
 
 /* Zeroes it, after engine_leave() if that was not called; may be opened again then. Before the
@@ -80,7 +82,8 @@ void engine_close(struct laterd_engine *engine);
 enum err engine_redis_check(const struct config *config) MUST_USE;
 int engine_redis_open(const struct command_line *line, const struct platform *platform,
                       struct laterd_engine *engine) MUST_USE;
-void engine_redis_close(struct redis_engine *redis);
+void engine_redis_stop(struct redis_engine *redis);
+void engine_redis_free(struct redis_engine *redis);
 struct engine *engine_redis_port(struct redis_engine *redis);
 /* NULL: this daemon writes no journal. */
 struct restore *engine_redis_restore(struct redis_engine *redis);

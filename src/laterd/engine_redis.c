@@ -24,9 +24,14 @@ int engine_redis_open(const struct command_line *line, const struct platform *pl
     return command_line_failed(line, EXIT_FAILURE);
 }
 
-void engine_redis_close(struct redis_engine *redis)
+void engine_redis_stop(struct redis_engine *redis)
 {
     (void)redis; /* there is none */
+}
+
+void engine_redis_free(struct redis_engine *redis)
+{
+    (void)redis;
 }
 
 struct engine *engine_redis_port(struct redis_engine *redis)
@@ -100,9 +105,14 @@ int engine_redis_open(const struct command_line *line, const struct platform *pl
     return command_line_failed(line, EXIT_FAILURE);
 }
 
-void engine_redis_close(struct redis_engine *redis)
+void engine_redis_stop(struct redis_engine *redis)
 {
-    redis_engine_close(redis);
+    redis_engine_stop(redis);
+}
+
+void engine_redis_free(struct redis_engine *redis)
+{
+    redis_engine_free(redis);
 }
 
 struct engine *engine_redis_port(struct redis_engine *redis)

@@ -253,16 +253,20 @@ static void lead(struct service *service, struct member *member, uint64_t epoch)
     notify_manager("STATUS=serving");
 }
 
-/* Nothing of what was not sent yet is sent: it is dropped with its connections. */
-static void stop_leading(struct service *service, struct member *member)
+static void look_at_log(struct service *service, struct member *member)
 {
     struct member_view view;
     member->verbs->look(member, &view);
-    log_event(LOG_WARN, "leads_no_longer", "epoch=%llu why=\"%s\" hint=\"%s\"",
-              (unsigned long long)service->epoch,
-              view.why[0] ? view.why : "the deadline has passed",
-              "the deadline has passed, or somebody else leads: it hands out and acknowledges "
-              "nothing, and waits");
+    service->member_news = false;
+    service->log_at_us =
+        member_log_look(&service->member_log, &view, service->platform->loop->now_us);
+}
+
+/* Nothing of what was not sent yet is sent: it is dropped with its connections. */
+static void stop_leading(struct service *service, struct member *member)
+{
+    member_log_lost(&service->member_log, service->epoch);
+    look_at_log(service, member);
     close_sinks(service);
     server_free(service->server);
     wait_for_turn(service);
@@ -270,12 +274,10 @@ static void stop_leading(struct service *service, struct member *member)
     close_journal(service);
 }
 
-int64_t service_look(struct service *service)
+/* As service_look(). */
+static int64_t look_at_role(struct service *service, struct member *member)
 {
-    struct member *member = member_of(service);
     struct member_view view;
-    if (!member)
-        return INT64_MAX;
     if (service->epoch) {
         if (!member->verbs->holds(member, service->epoch))
             stop_leading(service, member);
@@ -284,10 +286,27 @@ int64_t service_look(struct service *service)
     if (service->open_at_us > service->platform->loop->now_us)
         return service->open_at_us;
     member->verbs->look(member, &view);
-    if (view.role != MEMBER_LEADING)
-        return INT64_MAX;
+    if (view.role != MEMBER_LEADING || !member->verbs->holds(member, view.epoch))
+        return INT64_MAX; /* a term that has ended, which its thread does not know yet */
     lead(service, member, view.epoch);
     return service->platform->loop->now_us; /* a turn of the new server; or see when it is next */
+}
+
+int64_t service_look(struct service *service)
+{
+    struct member *member = member_of(service);
+    if (!member)
+        return INT64_MAX;
+    if (service->member_news || service->platform->loop->now_us >= service->log_at_us)
+        look_at_log(service, member);
+    int64_t next_us = look_at_role(service, member);
+    return next_us < service->log_at_us ? next_us : service->log_at_us;
+}
+
+static void member_changed(struct member *member)
+{
+    struct service *service = member->user;
+    service->member_news = true;
 }
 
 /* ---- life ---- */
@@ -301,9 +320,14 @@ int service_begin(struct service *service)
     listeners_http(service->listeners, http);
     int status = election_open(election, &service->line->config, service->platform->loop,
                                service->platform->instance, http);
-    if (!status)
-        wait_for_turn(service);
-    return status;
+    if (status)
+        return status;
+    member_of(service)->user = service;
+    member_of(service)->changed = member_changed;
+    member_log_init(&service->member_log, election->plugin->scheme,
+                    service->platform->loop->now_us);
+    wait_for_turn(service);
+    return 0;
 }
 
 void service_end(struct service *service)
@@ -312,6 +336,6 @@ void service_end(struct service *service)
     server_free(service->server);
     engine_leave(&service->engine);
     election_close(&service->line->election); /* now another one may … */
-    close_engine(service);  /* … and waits neither until the jobs are freed … */
-    close_journal(service); /* … nor for MySQL: what that lacks is in the log */
+    close_engine(service);  /* … and waits neither until the jobs are freed nor for MySQL: */
+    close_journal(service); /* what that lacks is in the log, or in Redis */
 }

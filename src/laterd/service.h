@@ -17,6 +17,7 @@
 #include "laterd/command_line.h"
 #include "laterd/engine.h"
 #include "laterd/listeners.h"
+#include "laterd/member_log.h"
 #include "laterd/recovering.h"
 #include "os/loop.h"
 
@@ -33,6 +34,9 @@ struct service {
     uint64_t epoch;               /* SERVING in an election: with this one; else 0 */
     int64_t open_at_us;           /* WAITING: not before this */
     bool said_locked;             /* it was logged that the store is */
+    struct member_log member_log;
+    bool member_news;  /* since it was looked at last */
+    int64_t log_at_us; /* when it wants to look by itself */
 };
 
 /* Opens all there is to serve with, or begins to wait. 0, or the exit status of a start that

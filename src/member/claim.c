@@ -144,10 +144,12 @@ static void lead(struct claim *claim, int64_t now_us)
 static void look_at_row_while_leading(struct claim *claim, int64_t now_us)
 {
     bool ours = is_ours(claim, &claim->row) && claim->row.epoch >= claim->tenure.epoch;
-    if (!ours)
-        tenure_end(&claim->tenure, now_us);
-    else
+    if (ours) {
         claim->tenure.epoch = claim->tenure.led = claim->row.epoch;
+    } else {
+        tenure_end(&claim->tenure, claim->row.there ? LOSS_TAKEN : LOSS_DELETED, now_us);
+        tenure_saw(&claim->tenure, claim->row.epoch);
+    }
     claim->next_us = ours ? now_us : now_us + POLL_US;
 }
 
@@ -156,7 +158,7 @@ void claim_answered(struct claim *claim, const struct claim_answer *answer, int6
     CHECK(claim->asked);
     bool wrote = claim->ask.write && answer->done;
     claim->asked = false;
-    (void)tenure_expire(&claim->tenure, now_us);
+    (void)tenure_expire_asked(&claim->tenure, now_us);
     take_row(claim, wrote ? &claim->ask.to : &answer->row, now_us);
     claim->next_us = now_us + POLL_US;
     if (is_resting(claim, now_us)) {
@@ -175,7 +177,7 @@ void claim_lost(struct claim *claim, int64_t now_us)
 {
     CHECK(claim->asked);
     claim->asked = false;
-    (void)tenure_expire(&claim->tenure, now_us);
+    (void)tenure_expire_asked(&claim->tenure, now_us);
     if (!claim->row.there)
         claim->known = false; /* it may have come and gone: the wait begins again */
     claim->next_us = now_us + AGAIN_US;
@@ -198,7 +200,7 @@ void claim_raise(struct claim *claim, uint64_t above, int64_t now_us)
 
 void claim_resign(struct claim *claim, int64_t rest_us, int64_t now_us)
 {
-    tenure_end(&claim->tenure, now_us);
+    tenure_end(&claim->tenure, LOSS_RESIGNED, now_us);
     claim->rest_until_us = now_us + rest_us;
     if (claim_is_held(claim))
         claim->next_us = now_us;

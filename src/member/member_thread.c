@@ -205,7 +205,8 @@ void member_publish(struct member_thread *thread, const struct tenure *tenure, c
     struct member_view view = {.role = MEMBER_WAITING,
                                .connected = connected,
                                .epoch = tenure->epoch,
-                               .terms = tenure->terms};
+                               .terms = tenure->terms,
+                               .loss = tenure->loss};
     (void)snprintf(view.leader, sizeof(view.leader), "%s", leader);
     (void)snprintf(view.why, sizeof(view.why), "%s", why);
     lock(thread);

@@ -19,6 +19,7 @@ bool tenure_begin(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_
     if (deadline_of(tenure, sent_us) <= now_us || epoch <= tenure->led)
         return false;
     tenure->leading = true;
+    tenure->loss = LOSS_NONE;
     tenure->epoch = tenure->led = epoch;
     tenure->terms++;
     tenure->deadline_us = deadline_of(tenure, sent_us);
@@ -29,7 +30,7 @@ bool tenure_begin(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_
 bool tenure_extend(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_t now_us)
 {
     CHECK(tenure->leading && epoch >= tenure->epoch);
-    if (tenure_expire(tenure, now_us))
+    if (tenure_expire_asked(tenure, now_us))
         return false; /* between the deadline and now it did not lead, and others have seen that */
     tenure->epoch = tenure->led = epoch;
     if (deadline_of(tenure, sent_us) > tenure->deadline_us)
@@ -37,21 +38,33 @@ bool tenure_extend(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64
     return true;
 }
 
-void tenure_end(struct tenure *tenure, int64_t now_us)
+void tenure_end(struct tenure *tenure, enum member_loss loss, int64_t now_us)
 {
     if (!tenure->leading)
         return;
     tenure->leading = false;
+    tenure->loss = loss;
     tenure->deadline_us = 0;
     tenure->since_us = now_us;
 }
 
-bool tenure_expire(struct tenure *tenure, int64_t now_us)
+static bool expire(struct tenure *tenure, int64_t late_us, int64_t now_us)
 {
     if (!tenure->leading || now_us < tenure->deadline_us)
         return false;
-    tenure_end(tenure, now_us);
+    bool late = now_us - tenure->deadline_us > late_us;
+    tenure_end(tenure, late ? LOSS_PAUSED : LOSS_UNANSWERED, now_us);
     return true;
+}
+
+bool tenure_expire(struct tenure *tenure, int64_t now_us)
+{
+    return expire(tenure, TENURE_LATE_US, now_us);
+}
+
+bool tenure_expire_asked(struct tenure *tenure, int64_t now_us)
+{
+    return expire(tenure, TENURE_LATE_ASKED_US, now_us);
 }
 
 void tenure_saw(struct tenure *tenure, uint64_t epoch)

@@ -12,17 +12,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "port/member.h"
+
 struct tenure {
     bool leading;
-    uint64_t epoch; /* ours while leading, else the newest that was seen */
-    uint64_t led;   /* our last one */
-    uint64_t terms; /* how often it began */
+    enum member_loss loss; /* of the last term */
+    uint64_t epoch;        /* ours while leading, else the newest that was seen */
+    uint64_t led;          /* our last one */
+    uint64_t terms;        /* how often it began */
     int64_t deadline_us;
     int64_t since_us; /* when `leading` changed last */
     int64_t timeout_us;
 };
 
 enum { TENURE_PARTS = 3 }; /* ask each third of the time-out; lead for two thirds */
+
+/* Who notices the passing of a deadline so late was not running when it passed; or so late, if it
+   was waiting for an answer: MySQL is waited for up to a third of the time-out, or a second. */
+#define TENURE_LATE_US       INT64_C(250000)
+#define TENURE_LATE_ASKED_US INT64_C(1000000)
 
 /* `timeout_us`: of the session. */
 void tenure_init(struct tenure *tenure, int64_t timeout_us, int64_t now_us);
@@ -34,9 +42,12 @@ void tenure_init(struct tenure *tenure, int64_t timeout_us, int64_t now_us);
 bool tenure_begin(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_t now_us);
 /* The same of a later answer, while leading; `epoch` may have risen. False: too late, it ended. */
 bool tenure_extend(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_t now_us);
-void tenure_end(struct tenure *tenure, int64_t now_us);
+/* Nothing if it does not lead. */
+void tenure_end(struct tenure *tenure, enum member_loss loss, int64_t now_us);
 /* Ends it if the deadline has passed. True: it has just ended. */
 bool tenure_expire(struct tenure *tenure, int64_t now_us);
+/* The same, when an answer has come or was lost: until now it may have been waited for. */
+bool tenure_expire_asked(struct tenure *tenure, int64_t now_us);
 /* Somebody leads, or led, with this one. */
 void tenure_saw(struct tenure *tenure, uint64_t epoch);
 

@@ -264,7 +264,7 @@ static void own_is_there(struct zk_election *election, int64_t now_us)
 
 static void own_has_gone(struct zk_election *election, int64_t now_us)
 {
-    tenure_end(&election->tenure, now_us);
+    tenure_end(&election->tenure, LOSS_DELETED, now_us);
     election->own[0] = '\0';
     go(election, ZK_STATE_LIST, now_us);
 }
@@ -355,7 +355,7 @@ void zk_answered(struct zk_election *election, const struct zk_answer *answer, i
     CHECK(election->asked);
     bool led = election->tenure.leading;
     election->asked = false;
-    (void)tenure_expire(&election->tenure, now_us);
+    (void)tenure_expire_asked(&election->tenure, now_us);
     bool stopped = led && !election->tenure.leading; /* now: whatever it is, begin again */
     if (is_resting(election, now_us) && election->state != ZK_STATE_LIST &&
         election->state != ZK_STATE_LEAVE)
@@ -394,7 +394,8 @@ void zk_connecting(struct zk_election *election)
 
 void zk_expired(struct zk_election *election, int64_t now_us)
 {
-    tenure_end(&election->tenure, now_us);
+    (void)tenure_expire(&election->tenure, now_us);
+    tenure_end(&election->tenure, LOSS_EXPIRED, now_us);
     election->connected = false;
     election->asked = false;
     begin_session(election);
@@ -433,7 +434,7 @@ void zk_raise(struct zk_election *election, uint64_t above, int64_t now_us)
 
 void zk_resign(struct zk_election *election, int64_t rest_us, int64_t now_us)
 {
-    tenure_end(&election->tenure, now_us);
+    tenure_end(&election->tenure, LOSS_RESIGNED, now_us);
     election->rest_until_us = now_us + rest_us;
     if (!election->asked)
         go(election, election->own[0] ? ZK_STATE_LEAVE : ZK_STATE_LIST, now_us);

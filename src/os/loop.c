@@ -239,6 +239,14 @@ static int wait_for_events(struct os_loop *loop, const struct timespec *limit)
     return epoll_wait(loop->epoll, loop->events, EVENTS, (int)limit_ms);
 }
 
+/* A turn that ends before it gathers (its server does not lead any more) leaves what the last sleep
+ * brought. Connections are closed by then, and listeners say it again; the mailbox does not. */
+static void keep_mail(struct os_loop *loop)
+{
+    for (int i = 0; i < loop->event_count; i++)
+        loop->mail |= loop->events[i].data.ptr == &loop->mail_source;
+}
+
 static void sleep_until(struct loop *base, int64_t until_us)
 {
     struct os_loop *loop = self(base);
@@ -251,9 +259,11 @@ static void sleep_until(struct loop *base, int64_t until_us)
     }
     if (loop->accept_again_us && loop->accept_again_us < until_us)
         until_us = loop->accept_again_us;
-    if (until_us == INT64_MAX && list_empty(&loop->ready)) {
+    keep_mail(loop);
+    bool idle = list_empty(&loop->ready) && !loop->mail;
+    if (until_us == INT64_MAX && idle) {
         limit = NULL;
-    } else if (list_empty(&loop->ready) && until_us > 0) {
+    } else if (idle && until_us > 0) {
         int64_t left_us = until_us - read_clock(loop);
         if (left_us > SLEEP_MAX_US)
             left_us = SLEEP_MAX_US;

@@ -32,11 +32,23 @@
 
 enum member_role { MEMBER_WAITING, MEMBER_LEADING };
 
+/* Why the last term of ours ended: what there is to do depends on it. */
+enum member_loss {
+    LOSS_NONE,       /* we lead, or never did */
+    LOSS_UNANSWERED, /* the deadline passed: the service did not answer, or too late */
+    LOSS_PAUSED,     /* the same, and this process did not run when it passed */
+    LOSS_EXPIRED,    /* the service ended the session before the deadline */
+    LOSS_DELETED,    /* our node or row is gone, and the session lives: somebody deleted it */
+    LOSS_TAKEN,      /* the row has another's name, or an epoch that we did not write */
+    LOSS_RESIGNED,   /* we wished it */
+};
+
 enum { MEMBER_URL_MAX = 256, MEMBER_WHY_MAX = 240, MEMBER_NAME_MAX = 64 };
 
 /* What is known now. */
 struct member_view {
     enum member_role role;
+    enum member_loss loss;
     bool connected;              /* the coordination service answers */
     uint64_t epoch;              /* LEADING: ours; WAITING: the newest that was seen, 0: none */
     int64_t role_us;             /* for how long the role has been this */
@@ -85,7 +97,7 @@ struct member_error {
 };
 
 /* What a plugin (laterd-zookeeper.so, laterd-member-mysql.so) defines, and member/ for itself. */
-enum { MEMBER_PLUGIN_ABI = 1 };
+enum { MEMBER_PLUGIN_ABI = 2 };
 #define MEMBER_PLUGIN_SYMBOL "laterd_member_plugin"
 
 struct member_plugin {

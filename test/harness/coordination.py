@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
@@ -37,9 +38,12 @@ class Service(Started):
         self.port = free_port()
         self.process = None
 
-    def start(self, seconds=60):
+    def launch(self):
         self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def start(self, seconds=60):
+        self.launch()
         until(self.is_up, seconds)
         return self
 
@@ -65,33 +69,143 @@ class Service(Started):
 
 
 class ZooKeeper(Service):
-    """One server; ticks of 100 ms, so sessions of 0.2 to 2 s and, by its own setting, more."""
+    """One server; ticks of 100 ms, so sessions of 0.2 to 2 s and, by its own setting, more. Or, if `peers` has
+    the ports of an ensemble, its server number `number`."""
 
     needs = "zookeeper and default-jre-headless"
     installed = bool(JAVA and os.path.exists(ZOOKEEPER_JAR))
 
+    def __init__(self, number=0, peers=()):
+        super().__init__()
+        self.number, self.peers = number, peers
+
     def command(self):
-        path = os.path.join(self.folder, "zoo.cfg")
+        path, data = os.path.join(self.folder, "zoo.cfg"), os.path.join(self.folder, "data")
+        os.makedirs(data, exist_ok=True)
+        with open(os.path.join(data, "myid"), "w", encoding="utf-8") as file:
+            file.write(str(self.number))
         with open(path, "w", encoding="utf-8") as file:
-            file.write(f"tickTime=100\nmaxSessionTimeout=60000\ndataDir={self.folder}/data\n"
+            file.write(f"tickTime=100\nmaxSessionTimeout=60000\ndataDir={data}\n"
                        f"clientPort={self.port}\nclientPortAddress=127.0.0.1\n"
-                       "admin.enableServer=false\n4lw.commands.whitelist=ruok\n")
+                       "admin.enableServer=false\n4lw.commands.whitelist=ruok,srvr\n")
+            if self.peers:
+                file.write("initLimit=50\nsyncLimit=20\n")
+            for number, (follow, elect) in enumerate(self.peers):
+                file.write(f"server.{number}=127.0.0.1:{follow}:{elect}\n")
+        main = "quorum.QuorumPeerMain" if self.peers else "ZooKeeperServerMain"
         return [JAVA, "-Xmx64m", "-cp", f"/etc/zookeeper/conf:{ZOOKEEPER_JAR}",
-                "org.apache.zookeeper.server.ZooKeeperServerMain", path]
+                f"org.apache.zookeeper.server.{main}", path]
+
+    def says(self, word):
+        """The answer to one of its words of four letters."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+                connection.sendall(word)
+                return connection.makefile("rb").read()
+        except OSError:
+            return b""
 
     def is_up(self):
         if not super().is_up():
             return False
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
-                connection.sendall(b"ruok")
-                return connection.recv(4) == b"imok"
-        except OSError:
-            return False
+        if self.peers:
+            return b"Mode: " in self.says(b"srvr")  # it has found the others
+        return self.says(b"ruok") == b"imok"
+
+    def delete_node(self, folder, prefix=""):
+        """Deletes, as somebody would by hand, the nodes below a folder whose names begin so; their names."""
+        with ZooKeeperClient(self.port) as client:
+            names = [name for name in client.children(folder) if name.startswith(prefix)]
+            for name in names:
+                client.delete(f"{folder}/{name}")
+        return names
 
     @property
     def url(self):
         return f"zookeeper://127.0.0.1:{self.port}/test"
+
+
+class ZooKeeperClient:
+    """As much of a client as is needed to look at nodes and delete them: its protocol's numbers are big-endian,
+    a text has its length before it, and so has each message."""
+
+    CHILDREN, DELETE, CLOSE = 8, 2, -11
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), 10)
+        self.send(struct.pack(">iqiqi16s?", 0, 0, 10000, 0, 16, b"", False))
+        self.receive()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.call(self.CLOSE, b"")
+        self.socket.close()
+
+    def send(self, message):
+        self.socket.sendall(struct.pack(">i", len(message)) + message)
+
+    def take(self, count):
+        found = b""
+        while len(found) < count:
+            more = self.socket.recv(count - len(found))
+            assert more, "ZooKeeper has closed the connection"
+            found += more
+        return found
+
+    def receive(self):
+        return self.take(struct.unpack(">i", self.take(4))[0])
+
+    def call(self, what, payload):
+        self.send(struct.pack(">ii", 1, what) + payload)
+        answer = self.receive()
+        error = struct.unpack_from(">i", answer, 12)[0]
+        assert error == 0, f"ZooKeeper's error {error}"
+        return answer[16:]
+
+    @staticmethod
+    def text(text):
+        return struct.pack(">i", len(text)) + text.encode()
+
+    def children(self, path):
+        answer = self.call(self.CHILDREN, self.text(path) + b"\0")
+        names, at = [], 4
+        for _ in range(struct.unpack_from(">i", answer)[0]):
+            size = struct.unpack_from(">i", answer, at)[0]
+            names.append(answer[at + 4:at + 4 + size].decode())
+            at += 4 + size
+        return names
+
+    def delete(self, path):
+        self.call(self.DELETE, self.text(path) + struct.pack(">i", -1))
+
+
+class Ensemble:
+    """Three ZooKeeper servers."""
+
+    def __init__(self):
+        peers = [(free_port(), free_port()) for _ in range(3)]
+        self.servers = [ZooKeeper(number, peers) for number in range(3)]
+
+    def __enter__(self):
+        for server in self.servers:
+            server.launch()
+        for server in self.servers:
+            until(server.is_up, 60)
+        return self
+
+    def __exit__(self, *_):
+        for server in self.servers:
+            server.close()
+
+    @property
+    def url(self):
+        return "zookeeper://" + ",".join(f"127.0.0.1:{server.port}" for server in self.servers) + "/test"
+
+    def leader(self):
+        """The server that leads the others."""
+        return next(server for server in self.servers if b"Mode: leader" in server.says(b"srvr"))
 
 
 class MariaDb(Service):

@@ -660,13 +660,18 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
     return err;
 }
 
-void redis_engine_close(struct redis_engine *redis)
+void redis_engine_stop(struct redis_engine *redis)
 {
     if (!redis)
         return;
     redis_engine_leave(redis);
     while (!redis_engine_left(redis))
         turn_alone(redis);
+}
+
+void redis_engine_close(struct redis_engine *redis)
+{
+    redis_engine_stop(redis);
     redis_engine_free(redis);
 }
 

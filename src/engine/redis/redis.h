@@ -85,7 +85,10 @@ void redis_engine_free(struct redis_engine *redis);
 /* Makes it and waits until it has started, or cannot: as redis_engine_started. */
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
                            struct redis_error *out_error) MUST_USE;
-/* Leaves, and frees it. NULL does nothing. */
+/* Leaves, and returns when it has left: redis_engine_free() may take longer, as it waits for the
+   journal's thread. NULL does nothing. */
+void redis_engine_stop(struct redis_engine *redis);
+/* Stops, and frees it. NULL does nothing. */
 void redis_engine_close(struct redis_engine *redis);
 
 struct engine *redis_engine_port(struct redis_engine *redis);

@@ -210,9 +210,13 @@ static void open_handle(struct zookeeper *zookeeper)
     zookeeper->handle =
         zookeeper_init2(zookeeper->url.hosts, watched, (int)(options->timeout_us / 1000), NULL,
                         context, 0, be_silent);
-    if (zookeeper->handle)
-        return;
     char text[MEMBER_WHY_MAX];
+    if (zookeeper->handle) {
+        (void)snprintf(text, sizeof(text), "ZooKeeper at %.160s has not answered yet",
+                       zookeeper->url.hosts);
+        set_why(zookeeper, text);
+        return;
+    }
     (void)snprintf(text, sizeof(text), "ZooKeeper at %.120s cannot be used: %s",
                    zookeeper->url.hosts, errno == EINVAL ? "is the name right?" : strerror(errno));
     set_why(zookeeper, text);
@@ -272,7 +276,6 @@ static void take_state(struct zookeeper *zookeeper, int state)
         zk_connected(election, (int64_t)zoo_recv_timeout(zookeeper->handle) * 1000,
                      member_now_us());
     } else if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE) {
-        set_why(zookeeper, "the session with ZooKeeper has expired");
         zk_expired(election, member_now_us());
         close_handle(zookeeper);
         open_handle(zookeeper);

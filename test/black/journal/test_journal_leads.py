@@ -2,12 +2,14 @@
 
 import re
 import signal
+import time
 
 import pytest
 
 from coordination import RedisService, until
 from journal import CURSORS, DELETED, LOGS, agree, differences, rows
 from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
+from patience import soon
 from ports import free_port
 from process import Laterd
 from wire import Client, Closed, eventually
@@ -36,11 +38,11 @@ def a_member(service, tmp_path, request):
     """Starts laterds of one election on one directory, with this journal."""
     made = []
 
-    def start(url):
+    def start(url, **config):
         name = re.sub(r"\W", "-", request.node.name)[:60]
         made.append(Laterd(tmp_path / f"laterd{len(made)}",
                            {"member": {"url": service.url, "name": name, "timeout": f"{TIMEOUT_S}s"},
-                            "journal": {"url": url}},
+                            "journal": {"url": url}, **config},
                            listeners=(f"127.0.0.1:{free_port()}",), data=str(tmp_path / "data")).start())
         return made[-1]
 
@@ -70,6 +72,20 @@ def serves(laterd):
             return client.get("/readyz").status == 200
     except (Closed, OSError):
         return False
+
+
+def knows_leader(laterd):
+    with Client(laterd.port, seconds=5) as client:
+        return client.get("/v1/cluster").json().get("leader")
+
+
+def seconds_to_hand_over(leader, waits):
+    """A clean stop, from SIGTERM until the other is ready."""
+    until(lambda: knows_leader(waits), 10)
+    begun = time.monotonic()
+    leader.signal(signal.SIGTERM)
+    until(lambda: serves(waits), 30)
+    return soon(time.monotonic() - begun, 0.2)
 
 
 def some(client, round_):
@@ -107,8 +123,7 @@ def test_who_stops_lets_another_lead_before_mysql_has_all(member):
             assert first.wait_log("journal_writes", 20)
             maria.signal(signal.SIGSTOP)
             some(client, 1)
-        first.signal(signal.SIGTERM)
-        until(lambda: serves(second), 30)
+        seconds_to_hand_over(first, second)
         assert first.process.poll() is None  # it waits for MySQL still
         maria.signal(signal.SIGCONT)
         assert first.process.wait(timeout=30) == 0
@@ -118,6 +133,30 @@ def test_who_stops_lets_another_lead_before_mysql_has_all(member):
         assert not first.events("journal_fenced") and not second.events("journal_fenced")
     finally:
         maria.stop()
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_on_redis_who_stops_lets_another_lead_while_mysql_is_frozen(member, maria, service, base, connected):
+    """Also where the journal is still about to connect: nothing can end that before its time-out."""
+    redis = {"engine": {"engine": "redis"}, "redis": {"url": service.url, "prefix": f"frozen{connected}"}}
+    try:
+        if not connected:
+            maria.signal(signal.SIGSTOP)
+        first = member(base[0], **redis)
+        until(lambda: serves(first), 30)
+        second = member(base[0], **redis)
+        with Client(first.port) as client:
+            if connected:
+                assert first.wait_log("journal_writes", 20)
+                maria.signal(signal.SIGSTOP)
+            some(client, 0)
+            assert eventually(lambda: gauge(client, "journal_leads") == 1, 10)
+        seconds_to_hand_over(first, second)
+    finally:
+        maria.signal(signal.SIGCONT)
+    assert first.process.wait(timeout=30) == 0
+    with Client(second.port) as client:
+        assert len(client.get("/v1/topics/t/jobs?state=delayed&limit=1000").json()["jobs"]) == 199
 
 
 def test_far_jobs_are_in_the_journal(laterd, maria, base):

@@ -2,6 +2,8 @@
 what is past due; rows that laterd wrote and rows that sdmq wrote."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import threading
@@ -11,7 +13,7 @@ import pytest
 
 from journal import (CURSORS, DELAYED, FINISHED, JOBS, READY, differences, gauge, listed, rows, store_of)
 from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
-from process import LATER, Laterd
+from process import LATER, ROOT, Laterd
 from wire import Client, eventually
 
 pytestmark = [NEEDED]
@@ -194,6 +196,56 @@ def test_rows_that_sdmq_wrote_become_jobs(queue, maria, base):
         assert "old:5" in server.events("restore_row_unread")[0][1]
         restore(server)
         assert client.job("old:4", method="GET").json()["state"] == "ready"
+
+
+SDMQS_TABLES = """
+CREATE TABLE t_delay_queue_job(id varchar(128) NOT NULL, bizkey varchar(128), topic varchar(128),
+ subtopic varchar(250), delay bigint(20), create_time bigint(20), body text, status int(11), ttl int(11),
+ update_time datetime(3), extend_data varchar(2000), PRIMARY KEY(id), KEY a(id,status), KEY b(status))
+ ENGINE=InnoDB DEFAULT CHARSET=utf8;
+CREATE TABLE t_delay_queue_job_log(id varchar(128) NOT NULL, status int(11), thread varchar(60),
+ update_time datetime(3), host varchar(128), KEY a(id,status)) ENGINE=InnoDB DEFAULT CHARSET=utf8
+"""
+
+
+def of_the_page(name):
+    """The statements of docs/migrate-sdmq.md whose block begins with `-- NAME`."""
+    with open(os.path.join(ROOT, "docs", "migrate-sdmq.md"), encoding="utf-8") as file:
+        text = re.search(rf"```sql\n-- {name}.*?\n(.*?)```", file.read(), re.S).group(1)
+    return [" ".join(part.split()) for part in text.split(";") if part.strip()]
+
+
+def test_sdmqs_tables_are_taken_over_as_the_page_says(queue, maria, base):
+    """Step 4 of docs/migrate-sdmq.md: what laterd prints, sdmq's statements before and after, a restore."""
+    maria.run(*SDMQS_TABLES.split(";"), database=base)
+    maria.run(*of_the_page("as sdmq"), database=base)
+    for number in range(20):
+        sdmq_row(maria, base, f"old:{number}", [DELAYED, FINISHED][number % 2], bizkey=str(number), extend_data="{}")
+    before = maria.run(f"SELECT * FROM {JOBS} ORDER BY id", database=base)
+    server = queue("one")
+    assert server.wait_log("journal_tables_unfit", 10)
+    printed = server.events("journal_tables_unfit")[0][1]
+    said = [" ".join(part.split()) for part in printed[printed.index("ALTER"):].rstrip('"').split(";") if part.strip()]
+    assert said == of_the_page("alter")
+    maria.run(*said, database=base)
+    assert maria.run(f"SELECT * FROM {JOBS} ORDER BY id", database=base) == before
+    assert server.wait_log("journal_writes", 30)
+    with Client(server.port) as client, Client(server.sdmq_ports[0]) as sdmq:
+        answer = sdmq.request("POST", "/push", json.dumps({"topic": "pay", "id": "new", "body": "🎉", "delay": 7200000}),
+                              {"Content-Type": "application/json"})
+        assert answer.json()["success"]
+        restore(server)
+        assert len(list(listed(client, "old"))) == 10
+        job = client.job("pay:o7:10.0.0.1:7", method="GET").json()
+        assert (job["body"], job["biz_key"], job["subtopic"], job["ttr_ms"]) == ("text", "o7", "eu", 30000)
+        assert sdmq.get("/finish?jobId=old:0").json()["success"]
+        written(client, maria, base, ("pay", "old"))
+        # sdmq's statements, on the changed tables, with another id
+        maria.run(*[part.replace("10.0.0.1:7", "10.0.0.1:8") for part in of_the_page("as sdmq")], database=base)
+        unfinished = maria.run(of_the_page("as sdmq")[-1], database=base)
+        assert len(unfinished) == 12 and "pay:o7:10.0.0.1:8" in {row[0] for row in unfinished}
+        assert rows(maria, base, "id='old:0'")["old:0"]["status"] == FINISHED
+        assert [row[0] for row in maria.run(*of_the_page("left"), database=base)] == ["pay:o7:10.0.0.1:8"]
 
 
 def test_one_job_is_restored_by_its_id(queue, maria, base):

@@ -5,8 +5,11 @@ test/unit/member/election_test.c."""
 import signal
 
 import pytest
-from coordination import SERVICES, Candidate, boottime_us, until
+from coordination import SERVICES, Candidate, Ensemble, ZooKeeper, boottime_us, until
 from patience import soon
+from ports import free_port
+from process import Laterd
+from wire import Client, Closed
 
 TIMEOUT_MS = 2000
 
@@ -27,8 +30,7 @@ def join(service, request):
     candidates = []
 
     def start(number):
-        candidate = Candidate(service.url, f"http://node{number}",
-                              request.node.name.replace("[", "-").replace("]", "")[:60], TIMEOUT_MS)
+        candidate = Candidate(service.url, f"http://node{number}", name_of(request), TIMEOUT_MS)
         candidates.append(candidate)
         return candidate
 
@@ -40,6 +42,11 @@ def join(service, request):
     for (_, end, epoch), (begun, _, later) in zip(spans, spans[1:]):
         assert begun >= end, f"two held at the same time: {spans}"
         assert later > epoch
+
+
+def name_of(request):
+    """Of the test's own election."""
+    return request.node.name.replace("[", "-").replace("]", "")[:60]
 
 
 def leader_of(candidates):
@@ -86,7 +93,7 @@ def test_a_leader_that_ends_in_order_is_taken_over_at_once(join):
     begun = boottime_us()
     leader.tell("close")
     until(lambda: other.holds, 5)
-    assert boottime_us() - begun < 500_000  # of it up to 0.1 s of polling; far below the time-out
+    soon((boottime_us() - begun) / 1e6, 0.2)  # of it up to 0.025 s of polling, on a row and on a key
 
 
 def test_who_resigns_rests(join):
@@ -161,15 +168,89 @@ def test_the_epoch_is_raised_above_what_a_store_has_seen(join):
     until(lambda: leader.holds == 4712, 5)
 
 
-def test_the_row_is_deleted_by_hand(service, join, request):
-    if service.kind == "zookeeper":
-        pytest.skip("in the simulator: ZooKeeper has no client for the shell here")
-    name = request.node.name.replace("[", "-").replace("]", "")[:60]
+def delete_by_hand(service, name):
+    """The row, the key, or the nodes of all who take part: the leader's is one of them."""
+    if service.kind == "mysql":
+        service.run("DELETE FROM laterd_member")
+    elif service.kind == "redis":
+        service.call("DEL", f"laterd:member:{name}")
+    else:
+        assert len(service.delete_node(f"/test/laterd/{name}/elect")) == 2
+
+
+def test_the_row_or_node_is_deleted_by_hand(service, join, request):
     candidates = [join(i) for i in range(2)]
     epoch = wait_leader(candidates).holds
     until(lambda: all(candidate.epoch for candidate in candidates), 5)
-    if service.kind == "mysql":
-        service.run("DELETE FROM laterd_member")
-    else:
-        service.call("DEL", f"laterd:member:{name}")
+    delete_by_hand(service, name_of(request))
     until(lambda: any(candidate.holds > epoch for candidate in candidates), 10)
+
+
+def test_of_two_who_start_at_the_same_moment_one_leads_and_the_other_knows_it(join):
+    """Again and again, as each time another comes first. join() sees that never two held."""
+    for _ in range(3):
+        candidates = [join(i) for i in range(2)]
+        leader = wait_leader(candidates)
+        (other,) = [candidate for candidate in candidates if candidate is not leader]
+        until(lambda: other.leader == f"http://node{candidates.index(leader)}", 10)
+        assert not other.holds
+        for candidate in candidates:
+            candidate.close()
+            candidate.holds = 0
+
+
+def is_ready(laterd):
+    try:
+        with Client(laterd.port, seconds=5) as client:
+            return client.get("/readyz").status
+    except (Closed, OSError):
+        return 0
+
+
+def test_a_laterd_serves_again_after_its_service_was_away_longer_than_the_session(service, tmp_path):
+    """Meanwhile it hands out and takes nothing, and says why."""
+    if service.kind == "redis":
+        pytest.skip("in test_member.py")
+    laterd = Laterd(tmp_path, {"member": {"url": service.url, "name": f"away-{service.kind}", "timeout": "1s"}},
+                    listeners=(f"127.0.0.1:{free_port()}",))
+    try:
+        laterd.start()
+        until(lambda: laterd.events("leads"), 10)
+        with Client(laterd.port) as client:
+            assert client.push("t", body="x", id="before").status == 201
+        service.freeze()
+        begun = boottime_us()
+        until(lambda: is_ready(laterd) == 503 and laterd.events("leads_no_longer"), 10)
+        assert not laterd.events("epoch_raised"), "it has opened the store with a term that had ended"
+        until(lambda: laterd.events("member_away"), 10)
+        assert f"service={service.kind}" in laterd.events("member_away")[0][1]
+        with Client(laterd.port) as client:
+            assert client.push("t", body="x", id="meanwhile").status == 503
+        until(lambda: boottime_us() - begun > 1_500_000, 10)
+        service.thaw()
+        until(lambda: len(laterd.events("leads")) == 2, 20)
+        assert laterd.events("member_back")
+        with Client(laterd.port) as client:
+            assert [job["id"] for job in client.reserve("t", most=10)] == ["before"]
+    finally:
+        service.thaw()
+        laterd.kill()
+
+
+@pytest.mark.skipif(not ZooKeeper.installed, reason=f"{ZooKeeper.needs} is not installed")
+def test_an_ensemble_goes_on_without_one_server_and_stops_without_two():
+    with Ensemble() as service:
+        candidates = [Candidate(service.url, f"http://node{i}", "queue", TIMEOUT_MS) for i in range(2)]
+        try:
+            leader = wait_leader(candidates)
+            epoch = leader.holds
+            until(lambda: all(candidate.epoch for candidate in candidates), 5)
+            service.leader().kill()  # the two that are left elect another
+            until(lambda: sum(b"Mode: " in server.says(b"srvr") for server in service.servers) == 2, 20)
+            leader = wait_leader(candidates)
+            assert leader.holds >= epoch
+            service.leader().kill()
+            until(lambda: not leader_of(candidates), 10)
+        finally:
+            for candidate in candidates:
+                candidate.close()

@@ -68,6 +68,7 @@ static void who_is_paused_beyond_its_deadline_does_not_hold_when_it_wakes(void *
     unsigned next = bed_holder(&bed);
     bed_pass(&bed, 30 * SECOND_US); /* bed_check() looks at it before it does anything */
     assert_int_equal(bed_holder(&bed), next);
+    assert_int_equal(bed_tenure(&bed, &bed.nodes[paused])->loss, LOSS_PAUSED);
 }
 
 static void who_is_cut_off_stops_before_another_begins(void **state)
@@ -81,6 +82,7 @@ static void who_is_cut_off_stops_before_another_begins(void **state)
         bed_step(&bed);
     assert_true(bed.now_us - begun_us <= TIMEOUT_US * 2 / 3 + TIMEOUT_US / 10);
     (void)bed_until_holder(&bed, cut, TIMEOUT_US + SECOND_US);
+    assert_int_equal(bed_tenure(&bed, &bed.nodes[cut])->loss, LOSS_UNANSWERED);
     bed_pass(&bed, 40 * SECOND_US);
     assert_int_not_equal(bed_holder(&bed), BED_NODES);
 }
@@ -151,8 +153,28 @@ static void a_deleted_row_or_node_ends_a_tenure_and_begins_one(void **state)
         assert_true(bed.now_us - begun_us < TIMEOUT_US / 2);
         bed_step(&bed);
     }
+    assert_int_equal(bed_tenure(&bed, &bed.nodes[leader])->loss, LOSS_DELETED);
     (void)bed_until_holder(&bed, BED_NODES, TIMEOUT_US + SECOND_US);
     assert_true(bed_tenure(&bed, &bed.nodes[bed_holder(&bed)])->epoch > 1);
+}
+
+static void a_row_of_another_or_an_expired_session_ends_a_tenure_and_says_so(void **state)
+{
+    static struct bed bed;
+    begin(&bed, state);
+    unsigned leader = bed_holder(&bed);
+    struct bed_node *node = &bed.nodes[leader];
+    const struct tenure *tenure = bed_tenure(&bed, node);
+    bed_pass(&bed, SECOND_US);
+    if (bed.kind == BED_ROW) {
+        bed.row.epoch = 40;
+        (void)snprintf(bed.row.holder, sizeof(bed.row.holder), "somebody");
+        bed_pass(&bed, TIMEOUT_US / 2);
+    } else {
+        zk_expired(&node->zk, bed_clock(&bed, node));
+    }
+    assert_false(tenure->leading);
+    assert_int_equal(tenure->loss, bed.kind == BED_ROW ? LOSS_TAKEN : LOSS_EXPIRED);
 }
 
 static void all_that_is_deleted_by_hand_is_made_again(void **state)
@@ -256,6 +278,7 @@ int main(void)
         BOTH(a_short_cut_ends_no_tenure),
         BOTH(an_epoch_is_raised_above_what_a_store_has_seen),
         BOTH(a_deleted_row_or_node_ends_a_tenure_and_begins_one),
+        BOTH(a_row_of_another_or_an_expired_session_ends_a_tenure_and_says_so),
         BOTH(all_that_is_deleted_by_hand_is_made_again),
         BOTH(two_who_race_for_it_get_two_epochs),
         BOTH(who_waits_knows_where_the_leader_is),

@@ -8,6 +8,8 @@
 #include <poll.h>
 
 #include "base/list.h"
+#include "os/clock.h"
+#include "os/loop.h"
 #include "os/mailbox.h"
 #include "os/thread.h"
 
@@ -95,11 +97,38 @@ static void who_waits_is_told_that_it_was_closed(void **state)
     mailbox_fini(&mailbox);
 }
 
+static unsigned arrived;
+
+static void count(struct message *message)
+{
+    (void)message;
+    arrived++;
+}
+
+/* So it is when a server that does not lead any more ends its turn before it gathers. */
+static void what_came_before_a_sleep_that_nobody_gathered_after_arrives(void **state)
+{
+    (void)state;
+    struct os_clock clock;
+    struct message message = {.arrived = count};
+    os_clock_init(&clock);
+    struct os_loop *os_loop = os_loop_new(&clock.clock, 0);
+    assert_non_null(os_loop);
+    struct loop *loop = os_loop_port(os_loop);
+    loop->verbs->post(loop, &message);
+    loop_sleep(loop, INT64_MAX);
+    loop_sleep(loop, loop_look_at_clock(loop) + 1000 * 1000); /* not if it knows what has come */
+    (void)loop->verbs->gather(loop, NULL);
+    assert_int_equal(arrived, 1);
+    os_loop_free(os_loop);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_threads_post_is_taken_once_and_in_order),
         cmocka_unit_test(its_descriptor_tells_that_something_came),
+        cmocka_unit_test(what_came_before_a_sleep_that_nobody_gathered_after_arrives),
         cmocka_unit_test(who_waits_is_told_that_it_was_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

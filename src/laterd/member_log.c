@@ -1,0 +1,123 @@
+#include "laterd/member_log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+enum {
+    START_US = 1000 * 1000,      /* in which a connection may come, at the start */
+    AGAIN_US = 60 * 1000 * 1000, /* while it stays away */
+};
+
+void member_log_init(struct member_log *log, const char *service, int64_t now_us)
+{
+    *log = (struct member_log){.service = service, .begun_us = now_us};
+}
+
+void member_log_lost(struct member_log *log, uint64_t epoch)
+{
+    log->lost = epoch;
+}
+
+/* ---- the service is away ---- */
+
+static void say_away(const struct member_log *log, const struct member_view *view, int64_t now_us)
+{
+    const char *hint =
+        view->role == MEMBER_LEADING
+            ? "this laterd serves until two thirds of member.timeout have passed since the last "
+              "answer: look at the service, and at the network between"
+            : "without it nobody begins to lead: start it, look at the network between and at "
+              "member.url; the runbook in docs/high-availability.md says what to do if it is lost";
+    log_event(LOG_WARN, "member_away", "service=%s away_s=%lld why=\"%s\" hint=\"%s\"",
+              log->service, (long long)(now_us - log->away_us) / 1000000,
+              view->why[0] ? view->why : "it does not answer", hint);
+}
+
+static int64_t look_at_connection(struct member_log *log, const struct member_view *view,
+                                  int64_t now_us)
+{
+    if (view->connected) {
+        if (log->away_us)
+            log_event(LOG_INFO, "member_back", "service=%s away_s=%lld", log->service,
+                      (long long)(now_us - log->away_us) / 1000000);
+        log->was_connected = true;
+        log->away_us = 0;
+        return INT64_MAX;
+    }
+    if (!log->was_connected && now_us < log->begun_us + START_US)
+        return log->begun_us + START_US;
+    if (!log->away_us) {
+        log->away_us = log->was_connected ? now_us : log->begun_us;
+        log->say_us = now_us;
+    }
+    if (log->say_us <= now_us) {
+        say_away(log, view, now_us);
+        log->say_us = now_us + AGAIN_US;
+    }
+    return log->say_us;
+}
+
+/* ---- a term has ended ---- */
+
+static const struct loss_text {
+    const char *why, *hint;
+} losses[] = {
+    [LOSS_NONE] = {"this laterd has begun another term", "nothing is to be done"},
+    [LOSS_UNANSWERED] =
+        {"no answer came within two thirds of member.timeout",
+         "look at the coordination service, its disk and the network between; if it is slow or "
+         "away for as long now and then, raise member.timeout"},
+    [LOSS_PAUSED] =
+        {"this process did not run until the deadline had passed",
+         "look for what paused it: SIGSTOP, a suspended or migrated machine, swapping, a limit of "
+         "processor time; raise member.timeout if such pauses cannot be avoided"},
+    [LOSS_EXPIRED] =
+        {"the coordination service has ended the session",
+         "raise member.timeout, or the service's own limit of it (maxSessionTimeout), and look at "
+         "pauses of the service"},
+    [LOSS_DELETED] =
+        {"the node or row that says that this laterd leads was deleted by hand",
+         "another laterd leads next, or this one again; to move the lead, stop the leader "
+         "(SIGTERM) and delete nothing"},
+    [LOSS_TAKEN] =
+        {"the row that says that this laterd leads was written by another",
+         "the service has lost what it had acknowledged (a failover, a restored backup), or the "
+         "row was changed by hand; the laterd with the highest epoch is the one that leads"},
+    [LOSS_RESIGNED] = {"this laterd has resigned", "the reason is in a line before"},
+};
+
+static void say_lost(struct member_log *log, const struct member_view *view)
+{
+    const struct loss_text *text = &losses[view->loss];
+    bool away = view->loss == LOSS_UNANSWERED && !view->connected && view->why[0];
+    log_event(LOG_WARN, "leads_no_longer", "epoch=%llu newest_epoch=%llu why=\"%s\" hint=\"%s\"",
+              (unsigned long long)log->lost, (unsigned long long)view->epoch,
+              away ? view->why : text->why, text->hint);
+    log->lost = 0;
+}
+
+/* ---- another leads ---- */
+
+static void look_at_leader(struct member_log *log, const struct member_view *view)
+{
+    if (view->role == MEMBER_LEADING)
+        log->leader_epoch = 0;
+    if (view->role == MEMBER_LEADING || !view->leader[0] ||
+        (log->leader_epoch == view->epoch && strcmp(log->leader, view->leader) == 0))
+        return;
+    log->leader_epoch = view->epoch;
+    (void)snprintf(log->leader, sizeof(log->leader), "%s", view->leader);
+    log_event(LOG_INFO, "waits", "leader=%s epoch=%llu", view->leader,
+              (unsigned long long)view->epoch);
+}
+
+int64_t member_log_look(struct member_log *log, const struct member_view *view, int64_t now_us)
+{
+    /* That it leads still has been said before the deadline: the reason comes with the next. */
+    if (log->lost && (view->role != MEMBER_LEADING || view->epoch != log->lost))
+        say_lost(log, view);
+    look_at_leader(log, view);
+    return look_at_connection(log, view, now_us);
+}
