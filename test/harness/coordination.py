@@ -204,8 +204,11 @@ class Ensemble:
         return "zookeeper://" + ",".join(f"127.0.0.1:{server.port}" for server in self.servers) + "/test"
 
     def leader(self):
-        """The server that leads the others."""
-        return next(server for server in self.servers if b"Mode: leader" in server.says(b"srvr"))
+        """The server that leads the others, as soon as there is one."""
+        found = []
+        until(lambda: found or found.extend(server for server in self.servers
+                                            if b"Mode: leader" in server.says(b"srvr")), 20)
+        return found[0]
 
 
 class MariaDb(Service):
