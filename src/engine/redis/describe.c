@@ -57,6 +57,8 @@ static void add_reason(const struct redis_engine *redis, struct buf *out)
                  redis->space.partitions);
     else if (redis->preflight.evicts)
         buf_add_str(out, "Redis may evict keys: set its maxmemory-policy to noeviction");
+    else if (redis->settings.lost)
+        buf_add_str(out, "the settings of topics were lost: set them again");
     else if (redis->partition_init.rebuilding)
         buf_add_str(out, "a part of the queue that Redis lost is put back");
     else if (script_requests_lacks_replicas(&redis->calls, 0))

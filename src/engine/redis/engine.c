@@ -103,12 +103,25 @@ static void key_lost(void *owner, uint32_t partition, bool is_set)
         partition_init_missing(partition);
 }
 
+/* A heartbeat tells that of partition 0's server; a cluster's others are asked. */
+static void look_at_policies(struct redis_engine *redis, struct bytes policy)
+{
+    const struct node *first = script_requests_node(&redis->calls, 0);
+    if (first)
+        preflight_policy(&redis->preflight, &first->link.address, policy);
+    for (uint32_t i = 1; i < redis->space.partitions; i++) {
+        struct node *node = script_requests_node(&redis->calls, i);
+        if (node && node != first)
+            preflight_look(&redis->preflight, node);
+    }
+}
+
 static void beaten(void *owner, const struct bytes *policy, uint64_t settings_changes)
 {
     struct redis_engine *redis = owner;
     settings_sync_beat(&redis->settings, settings_changes);
     if (policy)
-        preflight_policy(&redis->preflight, *policy);
+        look_at_policies(redis, *policy);
     promoter_check(&redis->promoter);
 }
 
@@ -293,7 +306,8 @@ static enum err engine_health(const struct engine *engine)
     const struct redis_engine *redis = (const struct redis_engine *)engine;
     if (redis->draining)
         return ERR_DRAINING;
-    bool whole = redis->partition_init.rebuilding == 0 && !redis->preflight.evicts;
+    bool whole =
+        redis->partition_init.rebuilding == 0 && !redis->preflight.evicts && !redis->settings.lost;
     return whole && reaches_all(redis) && takes_changes(redis) ? OK : ERR_AGAIN;
 }
 

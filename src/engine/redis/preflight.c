@@ -252,6 +252,7 @@ static void ask(struct check *check, size_t which)
 void preflight_init(struct preflight *preflight, const struct preflight_options *options)
 {
     *preflight = (struct preflight){.options = *options};
+    list_init(&preflight->looks);
 }
 
 void preflight_ask(struct preflight *preflight, struct node *node)
@@ -272,6 +273,26 @@ void preflight_ask(struct preflight *preflight, struct node *node)
 
 /* ---- what happens without being asked for ---- */
 
+static uint32_t evicting_place(const struct preflight *preflight,
+                               const struct redis_address *address)
+{
+    uint32_t place = 0;
+    while (place < preflight->evicting_count &&
+           !redis_address_eq(&preflight->evicting[place], address))
+        place++;
+    return place;
+}
+
+/* It is asked again when it comes back. */
+static void forget_policy(struct preflight *preflight, const struct redis_address *address)
+{
+    uint32_t place = evicting_place(preflight, address);
+    if (place == preflight->evicting_count)
+        return;
+    preflight->evicting[place] = preflight->evicting[--preflight->evicting_count];
+    preflight->evicts = preflight->evicting_count > 0;
+}
+
 void preflight_lost(struct preflight *preflight, const struct link *link)
 {
     char rules[RULES_MAX] = "";
@@ -290,6 +311,7 @@ void preflight_lost(struct preflight *preflight, const struct link *link)
 void preflight_node_lost(struct preflight *preflight, const struct node *node)
 {
     bool lone = preflight->options.url->topology == REDIS_SINGLE;
+    forget_policy(preflight, &node->link.address);
     if (lone && node->replica && !preflight->serving)
         refuse(preflight, &node->link, ERR_UNSUPPORTED, "it is a replica");
     else
@@ -342,13 +364,60 @@ void preflight_accept_keys(struct preflight *preflight)
     preflight->stray = false;
 }
 
-void preflight_policy(struct preflight *preflight, struct bytes policy)
+/* ---- may it evict keys? ---- */
+
+struct policy_look {
+    struct list place; // preflight::looks
+    struct link_call call;
+    struct preflight *preflight;
+    struct node *node;
+};
+
+void preflight_policy(struct preflight *preflight, const struct redis_address *address,
+                      struct bytes policy)
 {
-    bool evicts = policy.len > 0;
-    if (evicts && !preflight->evicts)
-        log_event(LOG_ERROR, "redis_unfit", "reason=\"its maxmemory-policy, %.*s, may evict jobs\"",
-                  (int)policy.len, policy.at);
-    else if (!evicts && preflight->evicts)
-        log_event(LOG_INFO, "redis_fit", "reason=\"it may not evict jobs any more\"");
-    preflight->evicts = evicts;
+    uint32_t place = evicting_place(preflight, address);
+    bool evicts = policy.len > 0, did = place < preflight->evicting_count;
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = redis_address_text(address, room, sizeof(room));
+    if (evicts && !did && place < REDIS_NODES_MAX) {
+        log_event(LOG_ERROR, "redis_unfit",
+                  "node=%.*s reason=\"its maxmemory-policy, %.*s, may evict jobs\"", (int)name.len,
+                  name.at, (int)policy.len, policy.at);
+        preflight->evicting[preflight->evicting_count++] = *address;
+    } else if (!evicts && did) {
+        log_event(LOG_INFO, "redis_fit", "node=%.*s reason=\"it may not evict jobs any more\"",
+                  (int)name.len, name.at);
+        forget_policy(preflight, address);
+    }
+    preflight->evicts = preflight->evicting_count > 0;
+}
+
+static void policy_told(struct link_call *call, redisReply *reply)
+{
+    struct policy_look *look = LIST_ENTRY(call, struct policy_look, call);
+    if (reply && reply->type == REDIS_REPLY_STRING) {
+        struct bytes info = bytes_of(reply->str, (size_t)reply->len);
+        preflight_policy(look->preflight, &look->node->link.address, script_evicting_policy(info));
+    }
+    if (reply)
+        freeReplyObject(reply);
+    list_remove(&look->place);
+    mem_free(look);
+}
+
+void preflight_look(struct preflight *preflight, struct node *node)
+{
+    for (struct list *at = preflight->looks.next; at != &preflight->looks; at = at->next) {
+        if (LIST_ENTRY(at, struct policy_look, place)->node == node)
+            return;
+    }
+    struct policy_look *look = mem_alloc(sizeof(*look));
+    struct buf *out = link_out(&node->link);
+    *look = (struct policy_look){.call.done = policy_told, .preflight = preflight, .node = node};
+    list_add_tail(&preflight->looks, &look->place);
+    resp_begin(out, 2);
+    resp_add_str(out, "INFO");
+    resp_add_str(out, "memory");
+    link_expect(&node->link, &look->call);
 }

@@ -10,7 +10,7 @@
 #ifndef LATERD_ENGINE_REDIS_PREFLIGHT_H
 #define LATERD_ENGINE_REDIS_PREFLIGHT_H
 
-#include "client/redis/node.h"
+#include "client/redis/topology.h"
 #include "engine/redis/script.h"
 
 struct preflight_options {
@@ -28,7 +28,10 @@ struct preflight {
     enum err unfit; /* why the start must end, and `error` says it in words */
     struct redis_error error;
     bool stray;  /* a key that is none of ours was met, and is still there */
-    bool evicts; /* while we serve: the server may evict keys now */
+    bool evicts; /* while we serve: some server may evict keys now, */
+    struct redis_address evicting[REDIS_NODES_MAX]; /* these */
+    uint32_t evicting_count;
+    struct list looks; // policy_look::place, under way
 };
 
 void preflight_init(struct preflight *preflight, const struct preflight_options *options);
@@ -46,6 +49,9 @@ void preflight_refuse_key(struct preflight *preflight, struct bytes key);
 /* All partitions are open: their keys are of the types that ours have. */
 void preflight_accept_keys(struct preflight *preflight);
 /* While we serve: the policy by which the server may evict keys; empty: it may not. */
-void preflight_policy(struct preflight *preflight, struct bytes policy);
+void preflight_policy(struct preflight *preflight, const struct redis_address *address,
+                      struct bytes policy);
+/* Asks the server for it, unless that is under way. */
+void preflight_look(struct preflight *preflight, struct node *node);
 
 #endif

@@ -4,9 +4,10 @@
 #include "base/mem.h"
 
 enum {
-    AGAIN_US = 100 * 1000, /* after a call that failed */
-    STEPS = 150,           /* of one promote: a millisecond of Redis' time */
-    GIVEN_BACK = 20,       /* jobs by one reap_dead: less than a millisecond */
+    AGAIN_US = 100 * 1000,         /* after a call that failed */
+    STEPS = 150,                   /* of one promote: a millisecond of Redis' time */
+    GIVEN_BACK = 20,               /* jobs by one reap_dead: less than a millisecond */
+    BUCKETS_US = 10 * 1000 * 1000, /* so often it is looked whether all buckets are there */
 };
 
 static void time_to_promote(struct timer *timer);
@@ -122,7 +123,10 @@ static void promote(struct duty *duty)
     struct promoter *promoter = duty->promoter;
     struct script_request *call =
         script_requests_new_unkept(promoter->options.calls, duty->partition);
-    script_ask_promote(&call->request, promoter->options.space, &call->id, STEPS);
+    bool all_buckets = now_of(promoter) - duty->buckets_at_us >= BUCKETS_US;
+    if (all_buckets)
+        duty->buckets_at_us = now_of(promoter);
+    script_ask_promote(&call->request, promoter->options.space, &call->id, STEPS, all_buckets);
     duty->promote_asked = true;
     duty->promote_again = false;
     duty->checked = promoter->options.calls->partitions[duty->partition].used;

@@ -25,6 +25,7 @@ struct duty {
     uint64_t forget_from;  /* where that goes on; 0: at the start */
     int64_t young_at_us;   /* the first of those that were left alone since the start is old */
     uint64_t gone;         /* members::gone, when they were last */
+    int64_t buckets_at_us; /* all buckets were looked at, with promote */
     uint64_t checked; /* so many calls of clients had been made there when promote was asked last */
     struct timer promote, forget;
 };

@@ -169,10 +169,11 @@ void script_ask_reserve(struct buf *out, const struct script_space *space,
  * Makes what is due ready, ends leases whose ttr ran out or whose daemon is dead; up to `max`
  * steps. Any daemon may, at any time; the partition's owner should, when it is told to. The
  * answer: now_us; count (steps done); more (call again at once); next_us (INT64_MAX = nothing is
- * due: a notice comes when that changes).
+ * due: a notice comes when that changes); lost, missed: a key is gone. It looks whether one of the
+ * buckets of jobs is there, another one each time, or whether all are.
  */
 void script_ask_promote(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, uint32_t max);
+                        const struct script_call *call, uint32_t max, bool all_buckets);
 
 /*
  * The first call to each partition over a new connection: makes the partition, if need be, and
@@ -515,6 +516,8 @@ enum err script_notice(const struct script_space *space, struct bytes message,
  * they are opened (script_ask_open).
  */
 enum err script_judge(struct bytes info, struct bytes cluster, const char **out_reason) MUST_USE;
+/* The policy by which the server of this INFO may evict keys; empty: it may not. Within `info`. */
+struct bytes script_evicting_policy(struct bytes info);
 bool script_is_cluster(struct bytes info);
 /* Of INFO: may this server be written to (role:master)? */
 bool script_is_master(struct bytes info);

@@ -44,10 +44,11 @@ void script_ask_reserve(struct buf *out, const struct script_space *space,
 }
 
 void script_ask_promote(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, uint32_t max)
+                        const struct script_call *call, uint32_t max, bool all_buckets)
 {
-    script_begin(out, space, call, SCRIPT_PROMOTE, 1);
+    script_begin(out, space, call, SCRIPT_PROMOTE, 2);
     script_add_i64(out, max);
+    script_add(out, all_buckets ? BYTES("a") : BYTES(""));
 }
 
 void script_ask_open(struct buf *out, const struct script_space *space,

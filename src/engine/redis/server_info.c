@@ -28,6 +28,13 @@ static bool is_mode(struct bytes info, struct bytes mode)
            says(info, BYTES("server_mode"), mode); /* as Valkey names it */
 }
 
+struct bytes script_evicting_policy(struct bytes info)
+{
+    bool evicts = !says(info, BYTES("maxmemory"), BYTES("0")) &&
+                  !says(info, BYTES("maxmemory_policy"), BYTES("noeviction"));
+    return evicts ? redis_info_field(info, BYTES("maxmemory_policy")) : (struct bytes){0};
+}
+
 enum err script_judge(struct bytes info, struct bytes cluster, const char **out_reason)
 {
     const char *reason = NULL;

@@ -1,6 +1,7 @@
 #include "engine/redis/settings_sync.h"
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 struct known_settings {
@@ -229,10 +230,26 @@ bool settings_sync_has(const struct settings_sync *sync, struct bytes topic)
     return find(sync, topic) != NULL;
 }
 
+/* The key stays when the last settings are taken away, so where there were changes and are none any
+ * more it was deleted or evicted: nothing has been opened again, which would make all doubtful. */
+static void see_loss(struct settings_sync *sync, uint64_t changes)
+{
+    bool lost = changes == 0 && (sync->lost || (sync->changes > 0 && !sync->stale));
+    if (lost && !sync->lost)
+        log_event(LOG_ERROR, "redis_unfit", "key={%s:0}:s reason=\"%s\" hint=\"%s\"",
+                  sync->options.space->prefix, "the key with all topics' settings was lost",
+                  "set them again, set maxmemory-policy to noeviction, and let nobody else write "
+                  "to these keys");
+    else if (!lost && sync->lost)
+        log_event(LOG_INFO, "redis_fit", "reason=\"topics have settings again\"");
+    sync->lost = lost;
+}
+
 void settings_sync_beat(struct settings_sync *sync, uint64_t changes)
 {
     if (changes == (uint64_t)SCRIPT_FOREVER || sync->asked)
         return;
+    see_loss(sync, changes);
     if (changes == 0 && list_empty(&sync->all)) { /* there never were any */
         sync->loaded = true;
         sync->stale = false;
@@ -247,6 +264,7 @@ void settings_sync_beat(struct settings_sync *sync, uint64_t changes)
 void settings_sync_opened(struct settings_sync *sync)
 {
     sync->stale = true;
+    sync->lost = false; /* Redis has what it has */
 }
 
 void settings_sync_changed(struct settings_sync *sync, struct bytes topic, uint64_t version,

@@ -6,7 +6,8 @@
  * call, one call at a time. So nothing is asked while nothing changes.
  *
  * Whenever partition 0 has been opened again, Redis may have other settings (it was restored, a
- * replica has taken over): all are gone through, in pages, and what differs is told.
+ * replica has taken over): all are gone through, in pages, and what differs is told. So it is when
+ * the key is lost while all else is there; then `lost` is set until there are settings again.
  *
  * Invariants: a topic is in `all` and `by_name` exactly while it has settings, as far as is known;
  * its text is kept for an observer who comes later. One thread.
@@ -36,6 +37,7 @@ struct settings_sync {
     uint64_t asked_own;
     bool loaded;     /* all was seen once */
     bool stale;      /* all is to be gone through */
+    bool lost;       /* their key went from under us, and there are none since */
     bool asked;      /* a call is under way */
     bool walks;      /* it goes through all: */
     uint32_t round;  /* which time this is */

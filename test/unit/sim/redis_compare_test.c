@@ -361,7 +361,9 @@ static void ask_care(struct pair *pair)
                                                    .young_us = (int64_t)below(pair, 5 * SECOND_US),
                                                    .max = 10});
         break;
-    default: script_ask_promote(&pair->request, from, &call, 1 + (uint32_t)below(pair, 40)); break;
+    default:
+        script_ask_promote(&pair->request, from, &call, 1 + (uint32_t)below(pair, 40), false);
+        break;
     }
     buf_fini(&living);
     ask(pair);

@@ -9,7 +9,7 @@
 static struct script_answer promote(void)
 {
     struct script_call call = next_call();
-    script_ask_promote(&request, &spaces[0], &call, 200);
+    script_ask_promote(&request, &spaces[0], &call, 200, false);
     return ask(0);
 }
 

@@ -676,6 +676,32 @@ static void who_waits_for_very_many_topics_looks_at_some_in_each_turn(void **sta
 }
 
 /* Nobody waits, and no bus loses anything: a heartbeat, and no more. */
+static enum err health(void)
+{
+    struct engine *port = redis_engine_port(engine);
+    return port->verbs->health(port);
+}
+
+static void any_master_that_may_evict_makes_it_unfit_while_it_may(void **state)
+{
+    (void)state;
+    in_a_cluster();
+    assert_int_equal(start(), OK);
+    turns(2 * SECOND_US);
+    for (unsigned i = 0; i < MASTERS; i++) {
+        assert_int_equal(health(), i == 0 ? OK : ERR_AGAIN);
+        sim_redis_settings(servers[i])->evicts = true;
+        turns(11 * SECOND_US);
+        assert_int_equal(health(), ERR_AGAIN);
+    }
+    for (unsigned i = 0; i < MASTERS; i++) {
+        assert_int_equal(health(), ERR_AGAIN);
+        sim_redis_settings(servers[i])->evicts = false;
+        turns(11 * SECOND_US);
+    }
+    assert_int_equal(health(), OK);
+}
+
 static void an_idle_daemon_sends_one_command_a_second(void **state)
 {
     (void)state;
@@ -712,6 +738,7 @@ int main(void)
         STARTED(a_daemon_that_is_killed_is_replaced_within_two_seconds),
         STARTED(who_waits_does_not_ask_a_cluster_that_refuses_without_pause),
         STARTED(who_waits_for_very_many_topics_looks_at_some_in_each_turn),
+        STARTED(any_master_that_may_evict_makes_it_unfit_while_it_may),
         STARTED(an_idle_daemon_sends_one_command_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

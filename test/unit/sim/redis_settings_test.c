@@ -265,6 +265,13 @@ static void changes_that_are_not_listed_any_more_are_found_by_going_through_all(
     end_two();
 }
 
+static enum err health(void)
+{
+    struct engine *port = redis_engine_port(engine);
+    return port->verbs->health(port);
+}
+
+/* The key alone; while there are none again the engine says that it is unfit. */
 static void settings_that_were_lost_are_taken_away_and_later_ones_are_newer(void **state)
 {
     (void)state;
@@ -275,12 +282,18 @@ static void settings_that_were_lost_are_taken_away_and_later_ones_are_newer(void
     turns_of_both(HEARD_US + 200 * MS);
     assert_string_equal(here.topics[1].text, "");
     assert_string_equal(there.topics[1].text, "");
+    assert_true(engine->settings.lost && other_engine->settings.lost);
+    assert_int_equal(health(), ERR_AGAIN);
+    turns_of_both(3 * SECOND_US);
+    assert_int_equal(health(), ERR_AGAIN);
     assert_true(set("t1", "two") > version);
     for (int i = 0; i < 9; i++)
         (void)set("t2", i % 2 ? "a" : "b");
     turns_of_both(HEARD_US);
     assert_string_equal(there.topics[1].text, "two");
     assert_string_equal(there.topics[2].text, "b");
+    assert_false(engine->settings.lost || other_engine->settings.lost);
+    assert_int_equal(health(), OK);
     end_two();
 }
 

@@ -382,6 +382,26 @@ static void a_policy_that_evicts_makes_it_unfit_while_it_lasts(void **state)
     assert_int_equal(health(), OK);
 }
 
+/* Within some ten seconds all of them, not the one that a promote happens to look at. */
+static void buckets_that_are_lost_are_made_again(void **state)
+{
+    static const char *const buckets[] = {"{q:0}:b3", "{q:0}:b77", "{q:0}:b141", "{q:0}:b255"};
+    static const struct bytes topic = {"t", 1};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = SECOND_US}};
+    (void)state;
+    options.partitions = 1;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    turns(SECOND_US);
+    for (size_t i = 0; i < sizeof(buckets) / sizeof(buckets[0]); i++)
+        REDIS_DOES("DEL", buckets[i]);
+    turns(9 * SECOND_US);
+    (void)ask_for(&push, MS); /* where all is idle nothing is asked */
+    turns(3 * SECOND_US / 2);
+    for (size_t i = 0; i < sizeof(buckets) / sizeof(buckets[0]); i++)
+        REDIS_DOES("RENAME", buckets[i], buckets[i]); /* an error if it is not there */
+}
+
 /* Who has gone is shown nothing: Redis is not asked on. */
 static void a_listing_ends_with_its_asker(void **state)
 {
@@ -551,6 +571,7 @@ int main(void)
         STARTED(a_key_that_gets_another_type_makes_it_unfit_while_it_lasts),
         STARTED(p2_what_a_lost_set_held_is_put_back),
         STARTED(a_policy_that_evicts_makes_it_unfit_while_it_lasts),
+        STARTED(buckets_that_are_lost_are_made_again),
         STARTED(a_listing_ends_with_its_asker),
         STARTED(a_clear_or_a_kick_ends_with_its_client),
         STARTED(statistics_of_many_topics_are_renewed_while_they_are_asked_for),

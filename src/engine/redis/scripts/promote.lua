@@ -1,5 +1,5 @@
 -- What is due becomes ready; leases whose ttr ran out end.
--- ARGV: 2 steps at most. Answer: {it, topic, …}: count, more, next_us; lost: see open.lua;
+-- ARGV: 2 steps at most, 3 a: all buckets are looked at (a tenth of a millisecond). Answer: {it, topic, …}: count, more, next_us; lost: see open.lua;
 -- missed: a bucket of jobs was lost, and is made again; the
 -- topics that have ready jobs now where the caller's mark was the first: it needs no notice.
 -- Each topic that has something due gets its share of the steps, so none waits for another's burst.
@@ -162,11 +162,15 @@ local filler, flags = string.rep('\255', 65), next_us <= now and MORE or 0
 for i = 2, 4 do
     if not call('ZSCORE', KEYS[i], filler) then flags = flags % LOST + LOST end
 end
--- Each time another bucket is looked at. One that was lost has no such field, even if there have
--- been pushes into it since.
-local bucket = buckets .. math.floor(now / 1000) % BUCKETS
-if not importing and redis.pcall('HEXISTS', bucket, '!') == 0 then
-    call('HSET', bucket, '!', '')
-    flags = flags + MISSED
+-- Else each time another bucket. One that was lost has no such field, even if there have been pushes
+-- into it since. Where a slot is on its way the answer is an error, not 0.
+local missed, first, last_bucket = 0, 0, BUCKETS - 1
+if ARGV[3] ~= 'a' then first = math.floor(now / 1000) % BUCKETS last_bucket = first end
+for i = first, importing and -1 or last_bucket do
+    if redis.pcall('HEXISTS', buckets .. i, '!') == 0 then
+        call('HSET', buckets .. i, '!', '')
+        missed = MISSED
+    end
 end
+flags = flags + missed
 return { say(OK, 0, flags, most - left + #ended, now, next_us, 0), unpack(ours) }
