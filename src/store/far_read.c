@@ -246,6 +246,8 @@ enum err store_far_cached(struct store *store, uint64_t where, struct far_room *
     if (err)
         return err;
     *out_event = event_at(&record, where);
+    memcpy(room->retry_us, record.retry_us, out_event->retry_count * sizeof(room->retry_us[0]));
+    out_event->retry_us = room->retry_us; /* it was the record's */
     store->cold_reads++;
     return OK;
 }

@@ -355,6 +355,7 @@ enum { FAR_ROOM_BYTES = 4096 };
 
 struct far_room {
     _Alignas(8) char bytes[FAR_ROOM_BYTES];
+    int64_t retry_us[RETRY_STEPS_MAX];
 };
 
 /*
