@@ -63,6 +63,13 @@ class Server:
             if found:
                 return found.group(1)
 
+    def listens(self, protocol):
+        """Where laterd takes connections of this protocol, as it says."""
+        for _ in self._waits():
+            found = re.search(rf"listening.*?(127\.0\.0\.1:\d+) protocol={protocol}", self.text())
+            if found:
+                return found.group(1)
+
     def _answering(self, address):
         host, port = address.split(":")
         for _ in self._waits():

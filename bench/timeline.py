@@ -7,6 +7,8 @@ How to run it:
     bench/timeline.py --jobs 100000,1000000,10000000 --svg docs/timeline.svg
     bench/timeline.py --jobs 100000000          by hand: an hour, and the disk for it
     bench/timeline.py --config store.horizon=0  any keys of laterd.conf, to compare
+    bench/timeline.py --beanstalk               the jobs come by beanstalkd's protocol, which has no ids: no cancels
+    bench/timeline.py --only writes             bytes written for delays of up to 1 minute, 1 hour and 30 days
 
 What it does, for each number of jobs on a server of its own (durability sync, ids of 20 bytes, bodies of
 256, due at random times within 30 days; `later bench` makes the load):
@@ -16,10 +18,10 @@ What it does, for each number of jobs on a server of its own (durability sync, i
 - fill: puts a second until all jobs are there, checkpoints included, and the slowest puts;
 - then, with all of them waiting: memory, disk, bytes written to the disk by byte of payload, the same
   puts, cycles and due jobs, and cancels of random jobs among those that wait;
-- with a horizon: the lateness of 10,000 due jobs a second while far jobs come back and the log is cleaned. For that a
-  twentieth of the jobs is due within fifteen minutes, and puts go on beside the measurement; an empty server has the same
-  puts and is measured in turn, five times each, of which the best counts: others may use the machine (use a horizon of a
-  minute or two; `--only lateness` does this alone);
+- unless store.horizon is 0 (it is 2m here, if --config does not say: of jobs that are due within 30 days
+  that makes no difference to laterd's 1h): the lateness of 10,000 due jobs a second while far jobs come back and the log is cleaned. For that a
+  twentieth as many jobs more are put that are due within fifteen minutes, once memory and disk have been measured, and puts go on beside the measurement; an empty server has the same
+  puts and is measured in turn, five times each, of which the best counts: others may use the machine (`--only lateness` does this alone);
 - kill -9, then how long until the server listens again, beside reading its files once with `cat`
   from the page cache.
 
@@ -42,8 +44,11 @@ from suite import Suite
 
 MARK, MARK_SOON = "0000aa", "0000bb"
 DEEP = ["--connections", 16, "--depth", 16]
-ID_AND_BODY_BYTES = 20 + 256
+BODY_BYTES = 256
+ID_AND_BODY_BYTES = 20 + BODY_BYTES
 DUE = ["due", "--rate", 10000, "--jobs", 50000, "--keep"]
+HORIZON = "2m"  # so that far jobs come back while the bench runs
+DELAYS = (("1m", 2.3), ("1h", 2.3), ("30d", 3.5))  # and what may be written by byte of payload
 LEADS_S = (10, 40, 160)  # all jobs must be there before the first is due: the next one if they are not
 SOON, SOON_SHARE = "15m", 20
 BUSY_ROUNDS = 5
@@ -56,14 +61,16 @@ class Bench(Suite):
         self.counts = [int(word.replace("_", "")) for word in arguments.jobs.split(",")]
         self.settings = arguments.config
         self.svg = arguments.svg
-        self.lateness_only = arguments.only == "lateness"
+        self.only = arguments.only
+        self.beanstalk = arguments.beanstalk
         self.rows = []  # (count, {figure: value})
 
     # -- servers -------------------------------------------------------------------------
 
     def config(self, directory):
         sections = {"store": ["durability = sync"], "limits": ["jobs = 200000000"]}
-        for setting in self.settings:
+        short = [] if self.only == "writes" or self.horizon() is not None else [f"store.horizon={HORIZON}"]
+        for setting in [*self.settings, *short]:
             key, value = setting.split("=", 1)
             section, name = key.strip().split(".", 1)
             sections.setdefault(section, []).append(f"{name} = {value.strip()}")
@@ -72,12 +79,19 @@ class Bench(Suite):
                                 for section, lines in sections.items()))
         return path
 
+    def horizon(self):
+        """What --config says of it; None: nothing."""
+        said = [value.strip() for key, value in (setting.split("=", 1) for setting in self.settings)
+                if key.strip() == "store.horizon"]
+        return said[-1] if said else None
+
     def has_horizon(self):
-        return any(setting.startswith("store.horizon=") and setting != "store.horizon=0" for setting in self.settings)
+        return self.horizon() not in ("0", "0s")
 
     def start(self, directory, pinned=False):
         return Server("laterd", [self.build / "laterd", "-c", self.config(directory), "--data-dir",
-                                 directory / "data", "--http", "127.0.0.1:0", "--beanstalk", "none"],
+                                 directory / "data", "--http", "127.0.0.1:0", "--beanstalk",
+                                 "127.0.0.1:0" if self.beanstalk else "none"],
                       pinned)
 
     def bench(self, server, *words, pinned=False, seconds=100):
@@ -88,6 +102,14 @@ class Bench(Suite):
         if done.returncode != 0 or not done.stdout.startswith("{"):
             raise RuntimeError(f"later bench {' '.join(map(str, words))}: {done.stderr.strip()[-300:]}")
         return json.loads(done.stdout)
+
+    def fill(self, server, count, within="30d"):
+        words = ["put", *DEEP, "--jobs", count, "--within", within, "--keep"]
+        words += ["--beanstalk", server.listens("beanstalk")] if self.beanstalk else ["--mark", MARK]
+        return self.bench(server, *words, seconds=86400)
+
+    def payload(self, count):
+        return count * (BODY_BYTES if self.beanstalk else ID_AND_BODY_BYTES)
 
     # -- what is measured ----------------------------------------------------------------
 
@@ -142,6 +164,8 @@ class Bench(Suite):
         }
 
     def cancels(self, server, there, mark):
+        if self.beanstalk:
+            return {}
         jobs = min(50000, there // 2)
         result = self.bench(server, "cancel", *DEEP, "--jobs", jobs, "--there", there, "--mark", mark, "--keep")
         return {"cancel of random jobs, a second": result["per_second"],
@@ -156,7 +180,7 @@ class Bench(Suite):
         directory = self.directory()
         server = self.start(directory)
         try:
-            put = self.bench(server, "put", *DEEP, "--jobs", 100000, "--within", "30d", "--mark", MARK, "--keep")
+            put = self.fill(server, 100000)
             values = {"fill, puts a second": put["per_second"],
                       "fill, p99.9 of a put, ms": put["push_us"]["p99.9"] / 1000}
             values |= self.cancels(server, 100000, MARK)
@@ -170,20 +194,19 @@ class Bench(Suite):
         server = self.start(directory)
         try:
             before, bare = written(server.pid), server.memory_bytes()
-            put = self.bench(server, "put", *DEEP, "--jobs", count, "--within", "30d", "--mark", MARK, "--keep",
-                             seconds=86400)
-            payload = count * ID_AND_BODY_BYTES
+            put = self.fill(server, count)
             values = {"fill, puts a second": put["per_second"],
                       "fill, p99.9 of a put, ms": put["push_us"]["p99.9"] / 1000}
-            if self.has_horizon():
-                self.put_soon(server, count)
             settle(server)
             values |= {
                 "memory, MiB": server.memory_bytes() / 2**20,
                 "memory by job, bytes": (server.memory_bytes() - bare) / count,
-                "disk / payload": disk_bytes(directory / "data") / payload,
-                "written / payload": (written(server.pid) - before) / payload,
+                "disk / payload": disk_bytes(directory / "data") / self.payload(count),
+                "written / payload": (written(server.pid) - before) / self.payload(count),
             }
+            if self.has_horizon():
+                self.put_soon(server, count)
+                settle(server)
             values |= self.cancels(server, count, MARK)
             if self.has_horizon():  # first: those that are due soon must not have come yet
                 values |= self.busy(server)
@@ -192,7 +215,8 @@ class Bench(Suite):
             server.kill()  # the harder start: nothing was tidied up
         floor_s = read_all(directory / "data")
         server = self.start(directory)
-        values |= {"restart after kill -9, s": server.start_s, "cat of its files, s": floor_s}
+        values |= {"restart after kill -9, s": server.start_s, "cat of its files, s": floor_s,
+                   RESTART: server.start_s / count * 1e6}
         server.kill()
         shutil.rmtree(directory)
         return values
@@ -200,7 +224,7 @@ class Bench(Suite):
     def only_busy(self, count):
         server = self.start(self.directory())
         try:
-            self.bench(server, "put", *DEEP, "--jobs", count, "--within", "30d", "--mark", MARK, "--keep", seconds=86400)
+            self.fill(server, count)
             self.put_soon(server, count)
             settle(server)
             values = {"far jobs": metrics(server)["laterd_far_jobs"]} | self.busy(server)
@@ -209,10 +233,26 @@ class Bench(Suite):
         self.rows.append((f"{count:,}", values))
         self.judge_busy(count, values)
 
+    def only_writes(self, count):
+        """With laterd's own horizon, if --config has none: until nothing more is written."""
+        for within, wanted in DELAYS:
+            directory = self.directory()
+            server = self.start(directory)
+            try:
+                before = written(server.pid)
+                self.fill(server, count, within)
+                settle(server)
+                value = (written(server.pid) - before) / self.payload(count)
+            finally:
+                server.kill()
+            shutil.rmtree(directory)
+            self.rows.append((f"{count:,} within {within}", {"written / payload": value}))
+            self.bar(f"{count:,} within {within}: written / payload", f"≤ {wanted}", report.shown(value), value <= wanted)
+
     def run(self):
-        if self.lateness_only:
+        if self.only:
             for count in self.counts:
-                self.only_busy(count)
+                (self.only_busy if self.only == "lateness" else self.only_writes)(count)
             return
         empty = self.empty()
         self.rows.append(("empty", empty))
@@ -230,7 +270,8 @@ class Bench(Suite):
 
         ratio("puts a second while filling / empty", "fill, puts a second", 0.6, False)
         ratio("p99.9 of a put while filling / empty", "fill, p99.9 of a put, ms", 5, True)
-        ratio("random cancels a second / on 100,000", "cancel of random jobs, a second", 0.5, False)
+        if not self.beanstalk:
+            ratio("random cancels a second / on 100,000", "cancel of random jobs, a second", 0.5, False)
         ratio("CPU of a put / empty", "put, pinned, µs of CPU", 1.1, True)
         ratio("CPU of a cycle / empty", "cycle, pinned, µs of CPU", 1.1, True)
         ratio("lateness p99 / empty", "lateness at 10,000 due/s, p99, ms", 2, True)
@@ -249,9 +290,9 @@ class Bench(Suite):
         columns = [name for name, _ in self.rows]
         titles = list(dict.fromkeys(title for _, values in self.rows for title in values))
         self.figures = [(title, {name: values.get(title) for name, values in self.rows}) for title in titles]
-        self.print_table(f"{self.program()}, durability sync, ids of 20 bytes, bodies of 256, due within 30 days",
-                         columns)
-        if self.svg and len(self.rows) > 2:
+        ids = "no ids (beanstalkd's protocol)" if self.beanstalk else "ids of 20 bytes"
+        self.print_table(f"{self.program()}, durability sync, {ids}, bodies of 256, due within 30 days", columns)
+        if self.svg and not self.only and len(self.rows) > 2:
             pathlib.Path(self.svg).write_text(plot(self.rows[1:]))
 
 
@@ -270,7 +311,7 @@ def metrics(server):
             (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
 
-def settle(server, seconds=60):
+def settle(server, seconds=600):
     """Until the server has nothing more to write: checkpoints that were under way have ended."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -299,15 +340,16 @@ def read_all(directory):
 
 # -- the plot: one line by figure, each beside its smallest number of jobs ---------------------
 
+RESTART = "restart by job, µs"
 PLOTTED = [("put, pinned, µs of CPU", "#1f77b4"), ("cancel, µs of CPU", "#d62728"),
-           ("memory by job, bytes", "#2ca02c"), ("disk / payload", "#9467bd")]
+           ("memory by job, bytes", "#2ca02c"), ("disk / payload", "#9467bd"), (RESTART, "#ff7f0e")]
 WIDTH, HEIGHT, MARGIN = 640, 360, 60
 
 
 def plot(rows):
     """An SVG of how each figure grows, times its value at the smallest number of jobs."""
     series = [(title, colour, [values[title] / rows[0][1][title] for _, values in rows])
-              for title, colour in PLOTTED]
+              for title, colour in PLOTTED if all(title in values for _, values in rows)]
     top = max(2.0, max(max(values) for _, _, values in series) * 1.1)
     step = (WIDTH - 2 * MARGIN) / max(1, len(rows) - 1)
 
@@ -342,7 +384,9 @@ def main():
     parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
     parser.add_argument("--jobs", default="100000,1000000", help="numbers of waiting jobs")
     parser.add_argument("--config", action="append", default=[], metavar="SECTION.KEY=VALUE")
-    parser.add_argument("--only", choices=("lateness",), default="", help="lateness while far jobs come: this alone")
+    parser.add_argument("--only", choices=("lateness", "writes"), default="",
+                        help="lateness while far jobs come, or bytes written for three delays: this alone")
+    parser.add_argument("--beanstalk", action="store_true", help="fill by beanstalkd's protocol")
     parser.add_argument("--svg", default=None, help="write a plot here, of two numbers or more")
     arguments = parser.parse_args()
     arguments.repeats = 1

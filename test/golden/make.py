@@ -3,6 +3,7 @@ with a listing of every job and topic beside it as that laterd told of them.
 
     LATERD=…/build/laterd test/golden/make.py test/golden/0.1.0/COMMIT
     LATERD=…/build/laterd test/golden/make.py test/golden/history/COMMIT --history
+    LATERD=…/build/laterd test/golden/make.py test/golden/far/COMMIT --far
 
 They are made once, and never again: test/black/server/test_golden.py opens them with today's.
 """
@@ -133,9 +134,41 @@ def churn(client, server):
     assert "wal-00000002" not in os.listdir(server.data), "no checkpoint was made"
 
 
-def make(folder, target, durability, kill, history):
+def far_job(number):
+    """Two of three have an id of their client's."""
+    job = {"due": FAR if number % 2 else f"{2100 + number}-01-01T00:00:00Z", "priority": number}
+    if number % 3:
+        return {**job, "id": f"far-{number}", "body": {"n": number, "text": "x" * (number % 700)}}
+    return {**job, "body": "y" * (number % 900)}
+
+
+def fill_far(client, server):
+    """Jobs that lie in slices: some of them moved, replaced or ended since, some back in the log."""
+    client.push_many("far", [far_job(number) for number in range(600)])
+    end = time.monotonic() + 20
+    while far_jobs(client) < 500 and time.monotonic() < end:
+        client.job(client.push_id("large", due=FAR, body="z" * 50000), method="DELETE")
+    assert far_jobs(client) >= 500, "no slices were made"
+    assert any(name.startswith("slice-") for name in os.listdir(server.data))
+    for number in range(1, 300, 7):
+        if number % 3:
+            client.job(f"far-{number}", method="DELETE")
+    client.push_id("far", id="far-301", due=FAR, body="another one", if_exists="replace")
+    client.request("PATCH", "/v1/jobs/far-302", due="2200-01-01T00:00:00Z", priority=9)
+    client.job("far-304", "run")
+
+
+def far_jobs(client):
+    text = client.get("/metrics").text
+    return int(next(line for line in text.splitlines() if line.startswith("laterd_far_jobs ")).split()[1])
+
+
+def make(folder, target, durability, kill, kind):
+    history, far = kind == "--history", kind == "--far"
     config = {name: dict(keys) for name, keys in CONFIG.items()}
     config["store"]["durability"] = durability
+    if far:
+        config["store"] |= {"horizon": "1h", "checkpoint_bytes": "256K"}
     if history:
         config["store"]["history"] = "3660d"
     with Laterd(folder, config) as server:
@@ -143,6 +176,8 @@ def make(folder, target, durability, kill, history):
             fill(client)
             fill_for_delivery(client)
             told = fill_for_history(client) if history else []
+            if far:
+                fill_far(client, server)
             churn(client, server)
             if history:  # in memory, and in the log alone
                 client.push_id("told", id="young too", due=FAR)
@@ -169,10 +204,12 @@ def make(folder, target, durability, kill, history):
 
 
 def main():
+    kind = sys.argv[2] if len(sys.argv) > 2 else ""
     for name, durability in DURABILITIES.items():
+        if kind == "--far" and name == "os":
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            make(folder, f"{sys.argv[1]}-{name}", durability, kill=name != "closed",
-                 history="--history" in sys.argv)
+            make(folder, f"{sys.argv[1]}-{name}", durability, kill=name != "closed", kind=kind)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,11 @@ def history_text(archive):
         return file.read()
 
 
+def far_jobs(client):
+    text = client.get("/metrics").text
+    return int(next(line for line in text.splitlines() if line.startswith("laterd_far_jobs ")).split()[1])
+
+
 @pytest.fixture(params=GOLDEN, ids=lambda path: os.path.basename(path)[:-len(".tar.xz")])
 def golden(request, tmp_path):
     """(folder of the store, its listing, what happened to jobs)"""
@@ -39,8 +44,12 @@ def golden(request, tmp_path):
     return folder, golden_text(request.param), history_text(request.param)
 
 
+def has_slices(folder):
+    return any(name.startswith("slice-") for name in os.listdir(folder))
+
+
 def test_there_are_golden_directories():
-    assert len(GOLDEN) >= 12 and sum(bool(history_text(one)) for one in GOLDEN) >= 3
+    assert len(GOLDEN) >= 14 and sum(bool(history_text(one)) for one in GOLDEN) >= 3
 
 
 def check_history(client, history):
@@ -51,8 +60,10 @@ def check_history(client, history):
 def test_p2_a_store_of_a_released_version_opens_and_goes_on(laterd, golden):
     folder, expected, history = golden
     keep = {"history": "36600d"} if history else {}
+    slices = has_slices(folder)
     server = laterd({"store": {"segment_bytes": "256K", **keep}}, data=folder)
     with Client(server.port) as client:
+        assert (far_jobs(client) > 400) == slices
         check_history(client, history)
         assert text_of(listing(client)) == expected
         ready, = client.reserve("ready")

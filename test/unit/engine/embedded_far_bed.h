@@ -34,6 +34,7 @@ struct answer {
     char body[64], properties[64], id[64];
     uint64_t seqs[JOBS];
     char cursor[CURSOR_BYTES];
+    int64_t retry_us[2]; /* the first of its waits */
     int64_t next_due_us;
     uint64_t delayed;
     uint64_t due[DUE_TIMES_MAX];
@@ -81,6 +82,8 @@ static inline void hear(struct ticket *ticket, const struct reply *reply)
     if (reply->jobs && reply->count) {
         answer->job = reply->jobs[0];
         copy(answer->id, reply->jobs[0].ref.id);
+        for (unsigned i = 0; i < reply->jobs[0].retry_count && i < 2; i++)
+            answer->retry_us[i] = reply->jobs[0].retry_us[i];
         if (cmd_traits(reply->kind)->shows_bodies) {
             copy(answer->body, reply->jobs[0].body);
             copy(answer->properties, reply->jobs[0].properties);

@@ -29,6 +29,18 @@ static void a_far_job_is_shown_whole_and_stays_far(void **state)
     assert_int_equal(totals().far, JOBS);
 }
 
+static void a_far_job_keeps_its_waits(void **state)
+{
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(ask_job(CMD_GET, 200), OK);
+        assert_int_equal(bed.answer.job.retry_count, 2);
+        assert_true(bed.answer.retry_us[0] == 5 && bed.answer.retry_us[1] == 7);
+        assert_int_equal(again ? OK : ask_job(CMD_RUN, 200), OK); /* and is written again */
+        restart();
+    }
+}
+
 static void p5_a_far_job_that_was_deleted_stays_away_after_a_restart_too(void **state)
 {
     (void)state;
@@ -477,6 +489,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_far_job_is_shown_whole_and_stays_far),
+        TEST(a_far_job_keeps_its_waits),
         TEST(p5_a_far_job_that_was_deleted_stays_away_after_a_restart_too),
         TEST(what_is_not_allowed_on_a_delayed_job_is_refused_and_leaves_it_far),
         TEST(a_far_job_that_is_not_run_is_not_written_again),
