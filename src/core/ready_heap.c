@@ -9,8 +9,9 @@
 
 enum {
     FIRST_CAP = 16,
-    KEEP_CAP = 64,       /* an array for so many does not shrink */
-    CUT_MAX = 32 * 1024, /* entries given back at a time: 512 KiB */
+    KEEP_CAP = 64,          /* an array for so many does not shrink */
+    CUT_MAX = 32 * 1024,    /* entries given back at a time: 512 KiB */
+    DOUBLE_MAX = 64 * 1024, /* one for more grows by a quarter: it is mapped, and not copied */
 };
 
 static struct job *job_at(const struct pool *jobs, uint32_t number)
@@ -89,7 +90,7 @@ void ready_heap_add(struct ready_heap *heap, const struct pool *jobs, uint32_t n
 {
     const struct job *job = job_at(jobs, number);
     if (heap->count == heap->cap) {
-        heap->cap = heap->cap ? heap->cap * 2 : FIRST_CAP;
+        heap->cap += heap->cap >= DOUBLE_MAX ? heap->cap / 4 : heap->cap ? heap->cap : FIRST_CAP;
         heap->entries = mem_realloc(heap->entries, heap->cap * sizeof(*heap->entries));
     }
     heap->count++;
