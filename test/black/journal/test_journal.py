@@ -262,7 +262,7 @@ def test_a_connection_lost_while_it_looks_who_moved_the_cursor_is_no_fence(write
                 maria.run(f"UPDATE {CURSORS} SET epoch=epoch-1", database=base)
                 return False
 
-            relay.before(b"SELECT epoch,batch FROM", put_it_back)
+            relay.before(b"SELECT epoch,batch,", put_it_back)
             client.push("t", id="b", body="x", delay="1h")
             caught_up(server, maria, base)
             assert relay.hook is None and not server.events("journal_fenced")

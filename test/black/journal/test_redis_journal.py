@@ -45,6 +45,8 @@ def test_all_changes_are_written_whichever_daemon_made_them(daemon, maria, base)
     is_equal(servers[0], maria, base)
     assert sum(gauge(server, "journal_leads") or 0 for server in servers) == 1
     assert maria.run(f"SELECT COUNT(*) FROM {LOGS}", database=base)[0][0] == 301
+    threads = maria.run(f"SELECT DISTINCT thread FROM {LOGS} ORDER BY thread", database=base)
+    assert [thread for (thread,) in threads] == [f"laterd-{partition}" for partition in range(4)]
 
 
 def test_another_daemon_goes_on_when_the_one_is_killed_or_ends(daemon, maria, base):
