@@ -104,7 +104,7 @@ static void compare(struct bytes tuple, const struct event *event)
 
 static void try_row(struct bytes text)
 {
-    static const struct sql_place place = {.thread = "laterd-0", .host = "h/1"};
+    static const struct sql_place place = {.host = "h/1"};
     static const uint8_t store[JOURNAL_STORE_BYTES];
     size_t third = text.len / 3 < 200 ? text.len / 3 : 200;
     struct group group;

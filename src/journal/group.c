@@ -113,14 +113,14 @@ static struct group_job *job_of(struct group *group, struct bytes id)
     return job;
 }
 
-static void add_log(struct group *group, const struct group_job *job)
+static void add_log(struct group *group, const struct group_job *job, uint32_t stream)
 {
     if (group->log_count == group->log_cap) {
         group->log_cap = group->log_cap ? 2 * group->log_cap : SLOTS_FIRST;
         group->logs = mem_realloc(group->logs, group->log_cap * sizeof(*group->logs));
     }
-    group->logs[group->log_count++] =
-        (struct group_log){.id = job->id, .status = job->status, .at_us = job->at_us};
+    group->logs[group->log_count++] = (struct group_log){
+        .id = job->id, .stream = stream, .status = job->status, .at_us = job->at_us};
 }
 
 /* ---- events ---- */
@@ -178,7 +178,7 @@ static void take_event(struct group *group, const struct journal_batch *batch,
         take_move(job, &event->job);
     }
     if (group->log_all || ends)
-        add_log(group, job);
+        add_log(group, job, batch->stream);
 }
 
 enum err group_add(struct group *group, const struct journal_batch *batch)

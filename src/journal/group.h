@@ -43,6 +43,7 @@ struct group_job {
 
 struct group_log {
     struct bytes id;
+    uint32_t stream; /* journal_batch::stream: the partition of a queue in Redis; else 0 */
     enum journal_status_number status;
     int64_t at_us;
 };

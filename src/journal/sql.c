@@ -252,9 +252,7 @@ void sql_add_log(struct buf *out, const struct group_log *log, const struct sql_
     buf_add_char(out, '(');
     sql_add_text(out, log->id);
     add_number(out, ',', log->status);
-    buf_add_char(out, ',');
-    sql_add_text(out, bytes_str(place->thread));
-    buf_add_char(out, ',');
+    buf_addf(out, ",'laterd-%u',", log->stream);
     sql_add_time(out, log->at_us, place->east_s);
     buf_add_char(out, ',');
     sql_add_text(out, bytes_str(place->host));

@@ -21,9 +21,8 @@
 
 /* What is the same in all rows. */
 struct sql_place {
-    const char *thread; /* of the log table: which part of the queue */
-    const char *host;   /* … and where: name/address */
-    int32_t east_s;     /* of UTC, of the times */
+    const char *host; /* of the log table: name/address */
+    int32_t east_s;   /* of UTC, of the times */
 };
 
 /* 'text', with what has a meaning in it escaped. Any bytes. */

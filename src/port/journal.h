@@ -52,7 +52,8 @@ enum { JOURNAL_WHY_MAX = 200, JOURNAL_STORE_BYTES = 16 };
 struct journal_status {
     enum journal_phase phase;
     bool known;                /* its cursor has been read, so that `done` is one */
-    bool made;                 /* the cursor was not there: it was made, at journal_begin::batch */
+    bool made;                 /* the cursor was made, at journal_begin::batch, perhaps in an earlier
+                                  life, and nothing was committed since */
     uint64_t done;             /* batches up to this one are committed in the database */
     int64_t oldest_us;         /* clock of the oldest batch that it holds; 0: it holds none */
     uint64_t held_bytes;       /* of batches that it holds */
@@ -138,7 +139,7 @@ struct journal_maker {
 
 /* ---- the plugin ---- */
 
-enum { JOURNAL_PLUGIN_ABI = 4 };
+enum { JOURNAL_PLUGIN_ABI = 5 };
 #define JOURNAL_PLUGIN_SYMBOL "laterd_journal_plugin"
 
 /* [journal]. Strings are good for as long as the process runs. */

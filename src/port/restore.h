@@ -19,6 +19,14 @@ struct restore_query {
 /* Why a row has ended. */
 enum restore_end { RESTORE_LIVES, RESTORE_FINISHED, RESTORE_DELETED };
 
+/* What a row's push adds to what waits for the database, as far as the implementation counts that.
+ */
+struct restore_cost {
+    uint32_t place; /* its own words */
+    uint32_t look;
+    uint64_t bytes; /* 0: it does not */
+};
+
 /* The server's between take() and settle(). */
 struct restore_row {
     struct cmd_push push; /* all but if_exists and brief, which the server sets */
@@ -28,6 +36,7 @@ struct restore_row {
        is to be left out (of all; of one: `lives`). Only where journal::lives is not there to ask;
        else 0. */
     uint64_t seq;
+    struct restore_cost cost; /* set by take(), for unspent() */
 };
 
 struct restore_run; /* one query under way, the implementation's */
@@ -54,6 +63,9 @@ struct restore_verbs {
     struct restore_row *(*take)(struct restore_run *run); /* the next; NULL: there is none now */
     void (*settle)(struct restore_run *run,
                    struct restore_row *row); /* its memory is run's again */
+    /* The row's push, with the cost that take() had set, was answered, and changed nothing: its job
+       was there, or is not to come back. May be called after settle(). NULL: there are no costs. */
+    void (*unspent)(struct restore_run *run, const struct restore_cost *cost);
     /* Has every row been taken, or has it failed? *out_err: OK, or why not, with a clause. */
     bool (*ended)(const struct restore_run *run, enum err *out_err, const char **out_why);
     void (*close)(struct restore_run *run); /* at any time; rows that were taken are settled */

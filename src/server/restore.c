@@ -45,6 +45,7 @@ struct restore_push {
     struct ticket ticket;
     struct list place; // restoring::pushes
     struct restoring *owner;
+    struct restore_cost cost;
     char id[]; /* of the job, for the log */
 };
 
@@ -168,6 +169,8 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     list_remove(&push->place);
     restoring->waiting--;
     restoring->server->turn_again = true; /* the next rows, or the end */
+    if (push->cost.bytes && restoring->run && (reply->err || reply->kept))
+        restoring->server->options.restore->verbs->unspent(restoring->run, &push->cost);
     if (reply->err == OK) {
         restoring->kept += reply->kept;
         restoring->created += !reply->kept;
@@ -206,6 +209,7 @@ static void push_row(struct restoring *restoring, const struct restore_row *row)
     cmd.push.brief = true;
     *push =
         (struct restore_push){.ticket = {.answered = answered, .brief = true}, .owner = restoring};
+    push->cost = row->cost;
     if (id.len)
         memcpy(push->id, id.at, id.len);
     push->id[id.len] = '\0';

@@ -54,16 +54,39 @@ static void stop(struct journal_feed *feed, const char *why)
     feed->journal->verbs->stop(feed->journal, why);
 }
 
+/* A batch of no changes, which moves the cursor to the log's end. */
+static void give_empty(struct embedded *embedded)
+{
+    struct journal_feed *feed = &embedded->feed;
+    struct journal_batch *batch = mem_zalloc(sizeof(*batch) + BATCH_HEAD);
+    batch->number = store_synced(embedded->store);
+    batch->clock_us = embedded->loop->now_us;
+    batch->bytes = BATCH_HEAD;
+    CHECK(batch->number > feed->done); /* else the follower could go on there */
+    feed->held_bytes += batch->bytes;
+    feed->journal->verbs->give(feed->journal, batch);
+}
+
+/*
+ * The log behind the cursor was not kept. The follower stays dropped until the cursor has been
+ * moved: if either of us ends meanwhile, the next start begins again in the same way.
+ */
+static void begin_at_end(struct embedded *embedded)
+{
+    struct journal_feed *feed = &embedded->feed;
+    feed->begins = follower_state(feed->follower) == FOLLOWER_DROPPED &&
+                   !follower_resume(feed->follower, feed->done);
+    if (feed->begins)
+        give_empty(embedded);
+}
+
 /* The database had no cursor of this store, as of its beginning, or because an operator took it out
    to begin again: what is in the log no longer, and does not change, has no rows. */
 static void begin_without_cursor(struct embedded *embedded)
 {
-    struct journal_feed *feed = &embedded->feed;
     struct core_totals totals;
     uint64_t jobs = 0;
-    if (follower_state(feed->follower) == FOLLOWER_DROPPED &&
-        !follower_resume(feed->follower, feed->done))
-        follower_restart(feed->follower);
+    begin_at_end(embedded);
     core_totals(embedded->core, &totals);
     for (unsigned state = 0; state < JOB_STATES; state++)
         jobs += totals.jobs[state];
@@ -78,15 +101,15 @@ static void begin_without_cursor(struct embedded *embedded)
 static void join(struct embedded *embedded)
 {
     struct journal_feed *feed = &embedded->feed;
+    bool dropped = follower_state(feed->follower) == FOLLOWER_DROPPED;
     feed->joined = true;
-    if (feed->status.made)
-        begin_without_cursor(embedded);
-    else if (feed->done > store_synced(embedded->store))
+    if (feed->done > store_synced(embedded->store))
         stop(feed, "the database has batches that this log does not have: it is an older copy");
+    else if (feed->status.made && (dropped || feed->done >= follower_cursor(feed->follower)))
+        begin_without_cursor(embedded);
     else if (feed->done < follower_cursor(feed->follower))
         stop(feed, "the database has lost batches that it had committed");
-    else if (follower_state(feed->follower) == FOLLOWER_DROPPED &&
-             !follower_resume(feed->follower, feed->done))
+    else if (dropped && !follower_resume(feed->follower, feed->done))
         stop(feed, "the log was not kept for the journal any longer");
     else
         follower_ack(feed->follower, feed->done);
@@ -102,9 +125,12 @@ static void status_changed(struct journal *journal)
     feed->down = status->phase != JOURNAL_WRITES;
     if (!status->known)
         return;
+    bool moved = feed->done != status->done;
     feed->done = status->done;
     if (!feed->joined)
         join(embedded);
+    else if (feed->begins && moved && !feed->broken)
+        begin_at_end(embedded);
     else if (!feed->broken)
         follower_ack(feed->follower, feed->done);
 }
@@ -180,7 +206,7 @@ void journal_feed_turn(struct embedded *embedded)
     if (!feed->journal)
         return;
     look_at_lag(embedded);
-    if (!feed->joined || feed->broken)
+    if (!feed->joined || feed->begins || feed->broken)
         return;
     if (follower_state(feed->follower) == FOLLOWER_DROPPED) {
         stop(feed, "the log was not kept for the journal any longer");
@@ -295,11 +321,7 @@ enum err embedded_follow(struct embedded *embedded, const struct embedded_journa
     feed->journal->changed = status_changed;
     feed->journal->newest = newest;
     feed->journal->lives = lives;
-    /* A cursor that is made begins where the follower will, if that was dropped: were it behind,
-       the next start would take it for a database that has lost something. */
-    bool dropped = follower_state(feed->follower) == FOLLOWER_DROPPED;
-    struct journal_begin begin = {.batch = dropped ? store_synced(embedded->store)
-                                                   : follower_cursor(feed->follower)};
+    struct journal_begin begin = {.batch = follower_cursor(feed->follower)};
     memcpy(begin.store, store_identity(embedded->store), sizeof(begin.store));
     feed->journal->verbs->begin(feed->journal, &begin);
     return OK;

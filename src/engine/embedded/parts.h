@@ -108,6 +108,7 @@ struct journal_feed {
     size_t held_bytes;            /* that the journal has: as told, and what was given since */
     uint64_t done;                /* batches up to this one are committed in the database */
     bool joined;                  /* the database's cursor is known, and was compared */
+    bool begins;                  /* … and is being moved to where the log can be followed from */
     bool broken;                  /* … and does not fit, or it was too late */
     bool down;                    /* nothing is being written now */
     bool refuses;                 /* pushes: the lag is above its limit */

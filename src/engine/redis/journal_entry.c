@@ -93,6 +93,7 @@ static enum err read_job(const struct script_space *space, const struct journal_
         .topic = view->topic,
         .ttr_us = view->ttr_us,
         .created_us = view->created_us,
+        .order = head.order,
         .delay_s = view->delay_s,
         .retry_us = view->retry_us,
         .retry_count = view->retry_count,

@@ -34,7 +34,8 @@ struct feed_stream {
     uint64_t committed;   /* in MySQL; 0: nothing that we know of */
     uint64_t dropped;     /* all before this one are gone */
     uint64_t waiting_bytes, last;
-    uint64_t waiting; /* entries, while `committed` is not known */
+    uint64_t waiting; /* entries, while `committed` is not known, */
+    int64_t first_us; /* and when the first of them was; 0: none waits */
     uint32_t at_once; /* entries asked for */
     int64_t look_us;
     int64_t not_before_us; /* nothing is asked */
@@ -354,6 +355,7 @@ static void given_up(struct feed_stream *stream, bool more)
         "now on\"",
         stream->partition);
     stream->waiting = stream->waiting_bytes = 0;
+    stream->first_us = 0;
     stream->not_before_us = now_of(feed) + LOOK_US;
     feed->options.given_up(feed->options.owner, stream->partition);
 }
@@ -376,6 +378,8 @@ static void stream_told(struct feed_stream *stream, const struct script_answer *
     stream->last = field.last;
     stream->waiting_bytes = field.waiting_bytes;
     stream->waiting = answer->count;
+    if (stream->looks)
+        stream->first_us = answer->count ? answer->next_us : 0;
     if (stream->looks || !feed->joined || feed->broken)
         return;
     take_entries(stream, parts + 2, count - 2);
@@ -553,14 +557,17 @@ bool redis_journal_writes(const struct redis_journal_feed *feed)
 static void describe_lag(const struct redis_journal_feed *feed, struct metric_sink *sink)
 {
     uint64_t bytes = 0, entries = 0;
-    int64_t oldest_us = feed->status.oldest_us, now_us = now_of(feed);
+    int64_t oldest_us = feed->joined ? feed->status.oldest_us : 0, now_us = now_of(feed);
     for (uint32_t i = 0; i < feed->options.space->partitions; i++) {
         const struct feed_stream *stream = &feed->streams[i];
         bytes += stream->waiting_bytes;
-        if (!feed->joined)
+        if (!feed->joined) {
             entries += stream->waiting;
-        else if (stream->last > stream->committed)
+            if (stream->first_us && (!oldest_us || stream->first_us < oldest_us))
+                oldest_us = stream->first_us;
+        } else if (stream->last > stream->committed) {
             entries += stream->last - stream->committed;
+        }
     }
     metric_gauge(sink, "journal_lag_batches", "Changes that MySQL has not committed.", entries);
     metric_gauge(sink, "journal_lag_bytes", "Bytes of changes that are kept for MySQL.", bytes);

@@ -49,6 +49,7 @@ struct restore_stream {
     bool left;                      /* there may be what is to go, */
     uint64_t of;                    /* of this restore; 0: of any */
     uint64_t pushed, pushed_before; /* bytes, since the feed asked last, and before that */
+    uint32_t look;                  /* counts how often it has asked */
 };
 
 /* The journal's run is one of another kind, which only the journal knows. */
@@ -391,7 +392,9 @@ static struct restore_row *hand_out(struct restore_run *run, struct restore_row 
         return NULL;
     }
     run->next = NULL;
-    stream->pushed += entry_bytes(&row->push);
+    row->cost = (struct restore_cost){
+        .place = stream->partition, .look = stream->look, .bytes = entry_bytes(&row->push)};
+    stream->pushed += row->cost.bytes;
     row->push.restore = run->mark;
     return row;
 }
@@ -416,6 +419,7 @@ void redis_restore_looks(struct redis_restore *restore, uint32_t partition)
     struct restore_stream *stream = &restore->streams[partition];
     stream->pushed_before = stream->pushed;
     stream->pushed = 0;
+    stream->look++;
 }
 
 /* ---- restore_verbs ---- */
@@ -529,6 +533,18 @@ static void settle(struct restore_run *run, struct restore_row *row)
     run->journal->settle(run->journal_run, row);
 }
 
+/* It left no entry. What was pushed before the last look but one is counted no longer. */
+static void unspent(struct restore_run *run, const struct restore_cost *cost)
+{
+    struct restore_stream *stream = &run->owner->streams[cost->place];
+    if (cost->look == stream->look)
+        stream->pushed -= cost->bytes;
+    else if (cost->look + 1 == stream->look)
+        stream->pushed_before -= cost->bytes;
+    if (run->next && has_room(stream_of(run, run->next), run->next))
+        arrived(run);
+}
+
 static bool ended(const struct restore_run *run, enum err *out_err, const char **out_why)
 {
     *out_err = run->failed ? ERR_AGAIN : OK;
@@ -554,6 +570,7 @@ static const struct restore_verbs verbs = {
     .begin = begin,
     .take = take,
     .settle = settle,
+    .unspent = unspent,
     .ended = ended,
     .close = close_run,
 };

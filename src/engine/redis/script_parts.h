@@ -33,6 +33,7 @@ struct script_head {
     bool has_properties;
     struct bytes properties; /* the same: their sum, and they; empty if the answer has them not */
     struct bytes last_note, notes; /* as scripts/record.lua has them; or empty */
+    enum ready_order order;
     int64_t rank_us;               /* place among the ready, Redis' clock */
     int64_t since_us;              /* BURIED: since when, RESERVED: until when; Redis' clock */
 };

@@ -283,6 +283,7 @@ enum err script_read_head(const struct script_space *space, struct bytes part, b
         .properties = front.properties,
         .last_note = front.last_note,
         .notes = front.notes,
+        .order = record.form & JOB_IN_ARRIVAL ? ORDER_ARRIVAL : ORDER_DUE,
         .rank_us = record.form & JOB_IN_ARRIVAL ? created_us : due_us,
         .view =
             {

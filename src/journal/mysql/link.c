@@ -72,6 +72,11 @@ static const struct meaning meanings[] = {
     {CR_SSL_CONNECTION_ERROR, LINK_AWAY,
      "look at the tls of journal.url, at journal.ca, and at "
      "the server's certificate"},
+    {CR_SERVER_GONE_ERROR, LINK_AWAY,
+     "the connection ended: was MySQL restarted, or is wait_timeout short; it is made again"},
+    {CR_SERVER_LOST, LINK_AWAY,
+     "no answer, or the connection ended: is MySQL slow, frozen or down; look at its load and at "
+     "journal.timeout"},
     {CR_CONN_HOST_ERROR, LINK_AWAY, "is MySQL running, and is the host of journal.url right"},
     {CR_CONNECTION_ERROR, LINK_AWAY,
      "is MySQL running, and is the host or socket of journal.url right"},

@@ -109,7 +109,7 @@ enum link_result session_read_cursor(struct link *link, const uint8_t store[JOUR
 {
     struct buf sql = {0};
     enum link_result result;
-    buf_add_str(&sql, "SELECT epoch,batch FROM " JOURNAL_CURSORS);
+    buf_add_str(&sql, "SELECT epoch,batch,updated IS NULL FROM " JOURNAL_CURSORS);
     add_where(&sql, store);
     buf_add_char(&sql, '\0');
     MYSQL_RES *rows = link_query(link, sql.at, &result);
@@ -119,7 +119,8 @@ enum link_result session_read_cursor(struct link *link, const uint8_t store[JOUR
     MYSQL_ROW row = mysql_fetch_row(rows);
     *out_there = row != NULL;
     if (row)
-        *out_cursor = (struct session_cursor){.epoch = number(row, 0), .batch = number(row, 1)};
+        *out_cursor = (struct session_cursor){
+            .epoch = number(row, 0), .batch = number(row, 1), .made = number(row, 2) != 0};
     mysql_free_result(rows);
     return LINK_DONE;
 }

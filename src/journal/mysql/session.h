@@ -24,7 +24,7 @@ enum link_result session_check_tables(struct link *link, bool streams,
 
 struct session_cursor {
     uint64_t epoch, batch;
-    bool made; /* it was not there */
+    bool made; /* by session_take_cursor(), now or before, and it was not moved since */
 };
 
 /* Reads the cursor of the store. *out_there false: it has none. */

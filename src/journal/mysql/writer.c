@@ -591,8 +591,7 @@ struct journal *writer_new(const struct journal_options *options,
     writer->link_options = *link_options;
     writer->at_once = options->at_once;
     (void)snprintf(writer->host, sizeof(writer->host), "%s", host);
-    writer->place =
-        (struct sql_place){.thread = "laterd-0", .host = writer->host, .east_s = options->east_s};
+    writer->place = (struct sql_place){.host = writer->host, .east_s = options->east_s};
     group_init(&writer->group, nobody, options->log_all);
     link_init(&writer->link);
     restorer_init(&writer->restorer);

@@ -199,7 +199,7 @@ def test_a_frozen_mysql_holds_nobody_up(laterd):
     maria = MariaDb().make().start()
     try:
         url = maria.database("slow")
-        server = laterd({"journal": {"url": url}})
+        server = laterd({"journal": {"url": url, "timeout": "1s"}})
         with Client(server.port) as client:
             client.push("t", id="before", body="x", delay="1h")
             caught_up(server, maria, "slow")
@@ -208,6 +208,9 @@ def test_a_frozen_mysql_holds_nobody_up(laterd):
             for i in range(100):
                 assert client.push("t", id=f"j{i}", body="x", delay="1h").status == 201
             soon(time.monotonic() - begun, 5)
+            assert server.wait_log("journal_away", 15)  # after twice the time-out
+            said = server.events("journal_away")[0][1]
+            assert "2013" in said and "slow, frozen or down" in said, said
             maria.signal(signal.SIGCONT)
             caught_up(server, maria, "slow")
     finally:
@@ -262,7 +265,7 @@ def test_a_connection_lost_while_it_looks_who_moved_the_cursor_is_no_fence(write
                 maria.run(f"UPDATE {CURSORS} SET epoch=epoch-1", database=base)
                 return False
 
-            relay.before(b"SELECT epoch,batch FROM", put_it_back)
+            relay.before(b"SELECT epoch,batch,", put_it_back)
             client.push("t", id="b", body="x", delay="1h")
             caught_up(server, maria, base)
             assert relay.hook is None and not server.events("journal_fenced")
@@ -297,6 +300,32 @@ def test_a_daemon_that_ends_takes_no_cursor(writer, maria, base, tmp_path):
         assert server.process.wait(20) == 0
         assert maria.run(f"SELECT epoch FROM {CURSORS}", database=base) == epochs
         assert not server.events("journal_away")
+
+
+def test_a_full_mysql_is_named_and_waited_for(laterd):
+    maria = MariaDb(["--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M"]).make().start()
+    try:
+        url = maria.database("full")
+        server = laterd({"journal": {"url": url}})
+        with Client(server.port) as client:
+            for i in range(60):
+                assert client.push("t", id=f"j{i}", body="x" * 100000, delay="1h").status == 201
+            assert server.wait_log("journal_away", 20)
+            said = server.events("journal_away")[-1][1]
+            assert "1114" in said and "disk is full: make room there" in said, said
+            connections = gauge(client, "journal_connections_total")
+            while gauge(client, "journal_connections_total") < connections + 2:
+                assert gauge(client, "journal_up") == 0
+                time.sleep(0.02)
+            assert len(server.events("journal_away")) == len(server.events("journal_writes")) == 1
+            maria.kill()
+            maria.options = []  # its file may grow again
+            maria.start()
+            assert eventually(lambda: gauge(client, "journal_up") == 1, 30)
+            caught_up(server, maria, "full")
+            assert gauge(client, "journal_rejected_total") == 0
+    finally:
+        maria.stop()
 
 
 def test_sdmqs_own_tables_are_refused_with_what_to_run(writer, maria, base):

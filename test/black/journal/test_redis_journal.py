@@ -45,6 +45,28 @@ def test_all_changes_are_written_whichever_daemon_made_them(daemon, maria, base)
     is_equal(servers[0], maria, base)
     assert sum(gauge(server, "journal_leads") or 0 for server in servers) == 1
     assert maria.run(f"SELECT COUNT(*) FROM {LOGS}", database=base)[0][0] == 301
+    threads = maria.run(f"SELECT DISTINCT thread FROM {LOGS} ORDER BY thread", database=base)
+    assert [thread for (thread,) in threads] == [f"laterd-{partition}" for partition in range(4)]
+
+
+def test_how_old_the_oldest_change_is_is_known_before_mysql_is_there(redis, laterd):
+    maria = MariaDb().make().start()
+    try:
+        sections = {"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": 2},
+                    "journal": {"url": maria.database("late")}}
+        first = laterd(sections)
+        push(first, [f"a{i}" for i in range(20)])
+        assert eventually(lambda: gauge(first, "journal_lag_batches") == 0, 20)
+        maria.kill()
+        push(first, ["b0"])
+        pushed = time.monotonic()
+        first.stop()
+        second = laterd(sections)
+        assert eventually(lambda: gauge(second, "journal_lag_seconds"), 20)
+        assert 0 < gauge(second, "journal_lag_seconds") <= time.monotonic() - pushed + 1
+        assert gauge(second, "journal_lag_batches") == 1
+    finally:
+        maria.stop()
 
 
 def test_another_daemon_goes_on_when_the_one_is_killed_or_ends(daemon, maria, base):

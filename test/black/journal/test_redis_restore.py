@@ -10,6 +10,7 @@ import pytest
 
 from journal import CURSORS, JOBS, as_journal, differences, gauge, listed, queue, rows, store_of
 from mariadb import NEEDED, a_maria  # noqa: F401  (a fixture)
+from patience import soon
 from redis import Cluster, Connection, Redis
 from redis_journal import a_base, a_daemon, a_redis, is_equal  # noqa: F401  (fixtures)
 from wire import Client, eventually
@@ -213,6 +214,19 @@ def test_a_restore_waits_for_a_mysql_that_is_slower(daemon, maria, base, redis, 
     assert (answers[0].status, said["created"], said["refused"]) == (200, 6000, 0), answers
     assert not server.events("journal_given_up")
     has_the_same_jobs(server, maria, base)
+
+
+def test_a_restore_of_what_is_there_does_not_wait_for_mysql(daemon):
+    first = daemon(partitions=1)
+    for block in range(15):
+        push(first, [f"a{block}-{i}" for i in range(100)], body="x" * 16000)
+    is_equal_in_number(first)
+    first.stop()
+    server = daemon(partitions=1, max_lag="1M")  # half of it is filled by 32 rows
+    assert server.wait_log("journal_writes", 30)
+    begun = time.monotonic()
+    assert restore(server).json()["kept"] == 1500
+    soon(time.monotonic() - begun, 1.2)  # 0.3 s alone, and 2 to 10 s if it does
 
 
 def is_equal_in_number(server):

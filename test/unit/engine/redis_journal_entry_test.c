@@ -31,6 +31,8 @@ static int teardown(void **state)
     return 0;
 }
 
+enum { ENTRY_FORM = 25 + 8 }; /* behind the entry's head and the job's number */
+
 static void add_us(struct buf *out, int64_t us)
 {
     char room[8];
@@ -106,6 +108,22 @@ static enum err read_entry(struct bytes member, struct record *out_record,
     *out_record = walk.record;
     assert_int_equal((*out_batch)->clock_us, entry.at_us);
     return OK;
+}
+
+static void the_order_among_ready_jobs_is_read(void **state)
+{
+    struct buf out = {0};
+    struct record record;
+    struct journal_batch *batch;
+    (void)state;
+    for (int arrival = 0; arrival < 2; arrival++) {
+        add_job(&out);
+        out.at[ENTRY_FORM] = (char)(JOB_IS_RECORD | (arrival ? JOB_IN_ARRIVAL : 0));
+        assert_int_equal(read_entry(buf_bytes(&out), &record, &batch), OK);
+        assert_int_equal(record.event.order, arrival ? ORDER_ARRIVAL : ORDER_DUE);
+        mem_free(batch);
+    }
+    buf_fini(&out);
 }
 
 static void each_kind_is_read(void **state)
@@ -203,6 +221,7 @@ static void the_field_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_order_among_ready_jobs_is_read),
         cmocka_unit_test(each_kind_is_read),
         cmocka_unit_test(a_damaged_one_is_refused_or_can_be_written),
         cmocka_unit_test(the_field_is_read),

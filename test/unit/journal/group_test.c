@@ -184,7 +184,7 @@ static void test_many_jobs_are_found_again(void **state)
 
 static void test_a_row_has_all_of_the_job(void **state)
 {
-    static const struct sql_place place = {.thread = "laterd-0", .host = "h/1"};
+    static const struct sql_place place = {.host = "h/1"};
     struct bed *bed = *state;
     struct event image = job_event("a", 1, JOB_DELAYED);
     struct buf out = {0};

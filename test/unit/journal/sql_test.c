@@ -49,7 +49,7 @@ static void test_times_are_cut_to_milliseconds(void **state)
 
 static void test_the_cursor_moves_from_one_place_alone(void **state)
 {
-    static const struct sql_place place = {.thread = "laterd-0", .host = "h/1"};
+    static const struct sql_place place = {.host = "h/1"};
     static const uint8_t store[JOURNAL_STORE_BYTES] = {0xab, 1};
     struct buf out = {0};
     (void)state;
@@ -59,9 +59,19 @@ static void test_the_cursor_moves_from_one_place_alone(void **state)
                  "store_id=x'ab010000000000000000000000000000' AND epoch=3 AND batch=7");
 }
 
+static void test_a_change_names_its_partition(void **state)
+{
+    static const struct sql_place place = {.host = "h/1"};
+    struct group_log log = {.id = BYTES("a"), .stream = 3, .status = STATUS_READY, .at_us = 1000};
+    struct buf out = {0};
+    (void)state;
+    sql_add_log(&out, &log, &place);
+    expect(&out, "('a',2,'laterd-3','1970-01-01 00:00:00.001','h/1')");
+}
+
 static void test_a_move_computes_the_delay_in_the_table(void **state)
 {
-    static const struct sql_place place = {.thread = "laterd-0", .host = "h/1"};
+    static const struct sql_place place = {.host = "h/1"};
     struct group_job job = {.id = BYTES("a'b"),
                             .change = GROUP_MOVE,
                             .status = STATUS_DELAYED,
@@ -88,7 +98,7 @@ static void test_a_move_computes_the_delay_in_the_table(void **state)
 
 static void test_what_was_refused_is_kept_as_bytes(void **state)
 {
-    static const struct sql_place place = {.thread = "laterd-0", .host = "h/1"};
+    static const struct sql_place place = {.host = "h/1"};
     struct buf out = {0};
     (void)state;
     struct sql_rejected row = {
@@ -105,6 +115,7 @@ int main(void)
         cmocka_unit_test(test_text_is_escaped),
         cmocka_unit_test(test_times_are_cut_to_milliseconds),
         cmocka_unit_test(test_the_cursor_moves_from_one_place_alone),
+        cmocka_unit_test(test_a_change_names_its_partition),
         cmocka_unit_test(test_a_move_computes_the_delay_in_the_table),
         cmocka_unit_test(test_what_was_refused_is_kept_as_bytes),
     };

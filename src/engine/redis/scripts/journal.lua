@@ -8,7 +8,7 @@
 -- does not know them, and nothing goes. Answer: {it, the field, entry, …}, the one that it has read first, if it is
 -- there: so it knows that these are the ones that follow it; '' stands for one that begins so, as it
 -- may be long, and is asked for again and again. More; count: entries, without any of them how
--- many there are; state: 0 there is no journal here, 1 there is, 2 it was given up: then its
+-- many wait, and next: when the first of these was; state: 0 there is no journal here, 1 there is, 2 it was given up: then its
 -- entries go. Nothing that it says is believed of what MySQL
 -- has: there, two that both take themselves for the one cannot write both.
 local DROPPED = 1000 -- entries of a journal that was given up, in one call
@@ -64,7 +64,13 @@ if below > 0 and known ~= '' then
     end
 end
 if most == 0 then
-    return { say(OK, 1, 0, call('ZLEXCOUNT', order, '[j', '(k'), now, 0, last), field }
+    local taken = unpack_bytes('<I8', field, 17)
+    local firsts = call('ZRANGEBYLEX', order, '[j', '(k', 'LIMIT', 0, 2)
+    local count, first = call('ZLEXCOUNT', order, '[j', '(k'), firsts[1]
+    if first and unpack_bytes('<I8', first, 10) <= taken then -- MySQL has it: it is kept to compare
+        count, first = count - 1, firsts[2]
+    end
+    return { say(OK, 1, 0, count, now, first and unpack_bytes('<I7', first, 18) or 0, last), field }
 end
 local entries, count, size, next_one, more = {}, 0, 0, from, true
 while more and count < most and size < ANSWER_BYTES do
