@@ -31,6 +31,11 @@ void recovering_note(struct recovering *recovering, const struct store_opening *
         recovering->part_us = now_us;
         recovering->part = *opening;
     }
+    if (opening->indexes && opening->done_bytes == opening->all_bytes) {
+        (void)snprintf(recovering->text, sizeof(recovering->text),
+                       "recovering: all is read; files that are not in use are looked through");
+        return;
+    }
     int64_t left_s = seconds_left(recovering, opening, now_us);
     if (left_s >= 0)
         (void)snprintf(left, sizeof(left), ", about %lld s more", (long long)left_s);

@@ -285,6 +285,7 @@ static void ask_due(struct fanout *fanout, struct buf *out, const struct script_
 {
     const struct cmd_topic *cmd = &fanout->cmd.topic;
     struct buf times = {0};
+    CHECK(cmd->until_count > 0); /* script_route() */
     for (uint32_t i = 0; i < cmd->until_count; i++) {
         int64_t until_us = script_time_in(fanout->space, call->partition, cmd->until_us[i]);
         add_big_endian(&times, (uint64_t)until_us + 1, 8);

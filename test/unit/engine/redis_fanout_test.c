@@ -247,6 +247,39 @@ static void a_page_of_topics_ends_where_a_partitions_page_does(void **state)
     fanout_free(fanout);
 }
 
+/* A partition with more topics than a call counts is asked again, behind the last of them. */
+static void due_jobs_of_all_topics_of_all_partitions_are_added_up(void **state)
+{
+    int64_t until_us[] = {NOW_US, NOW_US + 5};
+    struct cmd cmd = {.kind = CMD_DUE, .topic = {.until_us = until_us, .until_count = 2}};
+    struct fanout *fanout = fanout_new(&space, &cmd);
+    char first[SCRIPT_ANSWER_BYTES], counts[16];
+    (void)state;
+    ask_all(fanout);
+    for (uint32_t call = 0; call < 5; call++) {
+        uint32_t partition = call < 4 ? call : 0;
+        put_u64(counts, call);
+        put_u64(counts + 8, 10 + call);
+        struct bytes parts[] = {first_part(first, 0, call == 0 ? 4 : 0, 0), BYTES("last"),
+                                bytes_of(counts, sizeof(counts))};
+        if (call == 4) {
+            struct buf out = {0};
+            assert_true(fanout_wants(fanout, 0) && !fanout_wants(fanout, 1));
+            fanout_ask(fanout, &out, &(struct script_call){.partition = 0, .number = 2});
+            assert_non_null(memmem(out.at, out.len, "$4\r\nlast\r\n", 10));
+            buf_fini(&out);
+        }
+        assert_int_equal(fanout_take(fanout, partition, parts, 3), OK);
+    }
+    struct reply reply;
+    fanout_reply(fanout, &reply);
+    assert_int_equal(reply.count, 2);
+    assert_int_equal(reply.due[0], 0 + 1 + 2 + 3 + 4);
+    assert_int_equal(reply.due[1], 50 + 10);
+    assert_int_equal(reply.until_us[1], NOW_US + 5);
+    fanout_free(fanout);
+}
+
 static void kicking_goes_from_partition_to_partition_up_to_max(void **state)
 {
     struct cmd cmd = {.kind = CMD_KICK_TOPIC,
@@ -347,6 +380,7 @@ int main(void)
         cmocka_unit_test(counts_are_added_up),
         cmocka_unit_test(a_topics_next_due_time_is_the_soonest_of_its_partitions),
         cmocka_unit_test(a_page_of_topics_ends_where_a_partitions_page_does),
+        cmocka_unit_test(due_jobs_of_all_topics_of_all_partitions_are_added_up),
         cmocka_unit_test(kicking_goes_from_partition_to_partition_up_to_max),
         cmocka_unit_test(a_topic_is_gone_when_no_partition_keeps_it),
         cmocka_unit_test(a_topic_that_one_partition_has_is_paused_in_all),
