@@ -59,6 +59,7 @@ struct cleaner {
     uint64_t idle_end;   /* batches up to this one may go for far jobs' sake all the same, … */
     uint64_t idle_bytes; /* … up to a later one when so many bytes have come, … */
     int64_t idle_us;     /* … a segment at this time, at the earliest */
+    bool opened;         /* they are those of this log */
     uint64_t appended;   /* cleaner_bytes_appended() of the last turn … */
     uint64_t owed; /* … and what has come since the log was too large, in bytes gone through */
     struct clean_work work; /* of a step, … */

@@ -6,6 +6,7 @@
 enum {
     SEGMENTS_LEAST = 4, /* below so many nothing is cleaned, unless wholly dead */
     SLACK_SEGMENTS = 2,
+    DISTANT_SHARE = 16, /* at opening: less than so much of the log is not worth a round */
     FOLLOWER_BYTES = 1024 * 1024 * 1024,  /* if options do not say */
     CHECKPOINT_BYTES = 256 * 1024 * 1024, /* the same */
 };
@@ -129,6 +130,19 @@ static bool in_idle_round(const struct cleaner *cleaner, const struct segment *o
 }
 
 /*
+ * After opening: were the log gone through in any case, what is near would be written once more at
+ * each start. So a first round comes at once only if many jobs of the log could leave it.
+ */
+static void begin_rounds(struct cleaner *cleaner)
+{
+    if (cleaner->opened)
+        return;
+    cleaner->opened = true;
+    if (cleaner->store->distant_bytes < log_bytes(cleaner) / DISTANT_SHARE)
+        cleaner->idle_bytes = log_new_bytes(cleaner->log) + log_bytes(cleaner) / 2;
+}
+
+/*
  * What is relocated at such a cleaning is written once more: so it goes no faster than new bytes
  * come, or than time passes.
  */
@@ -136,6 +150,7 @@ static bool worth_a_checkpoint(struct cleaner *cleaner, const struct segment *ol
 {
     if (!cleaner_wants_checkpoint(cleaner))
         return false;
+    begin_rounds(cleaner);
     if (log_bytes_written(cleaner->log) >= cleaner->checkpoint_from)
         return true;
     if (cleaner->store->now_us < cleaner->idle_us || !in_idle_round(cleaner, oldest))

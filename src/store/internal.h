@@ -56,6 +56,7 @@ struct store {
     struct far_pages *far_pages;
     struct history *history;
     uint64_t seq_first, lease_first;
+    uint64_t distant_bytes; /* at opening: the log's records of jobs that could be far, dead too */
     uint64_t cold_reads, recovered_events, dropped_tail_bytes;
     int64_t recovery_us;
     struct store_opening opening; /* while it is being opened */

@@ -139,6 +139,15 @@ static enum err take_segments(struct recovery *recovery)
 
 /* ---- replay ---- */
 
+/* It may leave the log when that is cleaned, unless it has changed since. */
+static bool is_distant(const struct store *store, const struct event *event)
+{
+    int64_t after_us;
+    return event->kind == EVENT_JOB && event->job.state == JOB_DELAYED &&
+           !__builtin_add_overflow(store->now_us, store->options.horizon_us, &after_us) &&
+           event->job.due_us > after_us;
+}
+
 /* A job that lies in a slice has changed: its record comes first. */
 static enum err replay_placed(struct recovery *recovery, struct segment *segment)
 {
@@ -167,6 +176,8 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
         event->record.where = where_of(segment->number, offset);
         event->record.bytes = (uint32_t)recovery->walk.record.len;
         segments_live(store->segments, segment, event->record);
+        if (is_distant(store, event))
+            store->distant_bytes += event->record.bytes;
     }
     bool numbered = event->kind == EVENT_JOB || event->kind == EVENT_SETTINGS;
     if (numbered && event->job.seq >= recovery->seq_mark)

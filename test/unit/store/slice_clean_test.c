@@ -385,6 +385,39 @@ static void far_jobs_leave_the_log_though_nothing_more_is_written(void **state)
     }
 }
 
+/* Of near jobs nothing leaves, and a start must not write all of them again. */
+static void a_log_of_near_jobs_is_not_written_again_at_each_start(void **state)
+{
+    enum { JOBS = 1500 };
+    (void)state;
+    struct model model;
+    struct store_stats before, after;
+    far_model(&model, 5);
+    model.body_bytes = 300;
+    model.options.horizon_us = MODEL_DELAY_US;
+    model.delay_us = 1;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < JOBS; i++) {
+        assert_int_equal(model_push(&model), OK);
+        if (i % 8 == 0)
+            model_turn(&model);
+    }
+    settle_for(&model, 30);
+    for (int start = 0; start < 3; start++) {
+        model_close(&model);
+        assert_int_equal(model_open(&model), OK);
+        model_check(&model);
+        store_stats(model.store, &before);
+        settle_for(&model, 30);
+        store_stats(model.store, &after);
+        print_message("%llu jobs relocated\n",
+                      (unsigned long long)(after.relocated_jobs - before.relocated_jobs));
+        assert_true(after.segments > 2);
+        assert_true(after.relocated_jobs - before.relocated_jobs < JOBS / 2);
+    }
+    model_fini(&model);
+}
+
 /* ---- memory ---- */
 
 static bool far_room(struct store_callbacks *callbacks)
@@ -436,6 +469,7 @@ int main(void)
         cmocka_unit_test(small_jobs_do_not_pin_large_dead_ones),
         cmocka_unit_test(p1_a_change_of_a_far_job_in_a_batch_that_cannot_be_read_is_kept),
         cmocka_unit_test(far_jobs_leave_the_log_though_nothing_more_is_written),
+        cmocka_unit_test(a_log_of_near_jobs_is_not_written_again_at_each_start),
         cmocka_unit_test(p8_far_jobs_wait_until_there_is_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
