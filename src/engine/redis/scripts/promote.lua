@@ -1,5 +1,5 @@
 -- What is due becomes ready; leases whose ttr ran out end.
--- ARGV: 2 steps at most, 3 a: all buckets are looked at (a tenth of a millisecond). Answer: {it, topic, …}: count, more, next_us; lost: see open.lua;
+-- ARGV: 2 steps at most, 3 a: all buckets are looked at (0.25 ms). Answer: {it, topic, …}: count, more, next_us; lost: see open.lua;
 -- missed: a bucket of jobs was lost, and is made again; the
 -- topics that have ready jobs now where the caller's mark was the first: it needs no notice.
 -- Each topic that has something due gets its share of the steps, so none waits for another's burst.
