@@ -467,6 +467,8 @@ void sim_lua_run(uint32_t script, struct sim_lua_words keys, struct sim_lua_word
     state.ledger.runs++;
     if (state.work > state.ledger.most_work)
         state.ledger.most_work = state.work;
+    if (state.bytes > state.ledger.most_bytes)
+        state.ledger.most_bytes = state.bytes;
 }
 
 uint64_t sim_lua_work(void)

@@ -47,7 +47,7 @@ uint64_t sim_lua_bytes(void);
 /* Of all scripts, on all servers, since the caller zeroed it. */
 struct sim_lua_ledger {
     uint64_t runs;
-    uint64_t most_work; /* of one run; see sim_lua_work */
+    uint64_t most_work, most_bytes; /* of one run; see sim_lua_work, sim_lua_bytes */
 };
 
 struct sim_lua_ledger *sim_lua_ledger(void);

@@ -7,8 +7,7 @@
 #define LATERD_TEST_REDIS_DAYS_BED_H
 
 #include "redis_client.h"
-#include "redis_life_world.h"
-#include "sim/redis/server_parts.h"
+#include "redis_life_keys.h"
 
 enum {
     ON_SINGLE = 1 << SHAPE_SINGLE,
@@ -113,29 +112,6 @@ static inline void day_begin(struct life *day, unsigned kinds, unsigned daemons,
 
 /* ---- servers ---- */
 
-static inline const char *tag_of(unsigned partition, char room[16])
-{
-    (void)snprintf(room, 16, "{q:%u}", partition);
-    return room;
-}
-
-/* Who has the partition now: its master. */
-static inline struct sim_redis *server_of(struct life *day, unsigned partition)
-{
-    char tag[16];
-    if (day->shape != SHAPE_CLUSTER)
-        return day->servers[day->master];
-    return day->servers[day->cluster.owner[sim_cluster_slot(bytes_str(tag_of(partition, tag)))]];
-}
-
-/* NULL: there is no such key. */
-static inline struct value *key_of(struct life *day, unsigned partition, const char *which)
-{
-    char tag[16], name[32];
-    int len = snprintf(name, sizeof(name), "%s:%s", tag_of(partition, tag), which);
-    return keyspace_find(&server_of(day, partition)->keys, 0, bytes_of(name, (size_t)len));
-}
-
 /* Somebody else's command: DEL or SET of one key of the partition. */
 static inline void spoil_key(struct life *day, unsigned partition, const char *which, bool set)
 {
@@ -152,18 +128,6 @@ static inline void spoil_key(struct life *day, unsigned partition, const char *w
         BROKEN(&day->oracle, "a command of the test was refused");
     buf_fini(&command);
     sim_redis_hang_up(conn);
-}
-
-/* How many fields of a partition's hash begin with these bytes. */
-static inline size_t fields_with(struct life *day, unsigned partition, const char *start)
-{
-    const struct value *hash = key_of(day, partition, "h");
-    size_t count = 0, len = strlen(start);
-    for (size_t i = 0; hash && i < hash->count; i++) {
-        struct bytes field = hash->items[i].member;
-        count += field.len >= len && memcmp(field.at, start, len) == 0;
-    }
-    return count;
 }
 
 /* ---- clients ---- */

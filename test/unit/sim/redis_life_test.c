@@ -6,6 +6,8 @@
  * acknowledged is lost (P2), nothing came early (P3), nothing was held twice (P4), nothing ended
  * came back (P5), no job is kept for a client that left (P6), no more jobs were there than may be,
  * only pushes are refused for it or for a full Redis (P8), and nobody waits without end.
+ * And Redis is tidy in the end: each job is in its bucket, nothing is left of topics that are not
+ * there and, unless Redis lost data, of daemons that have gone; no script did more than its share.
  *
  * SIM_SEEDS: how many, SIM_FIRST: from which on, SIM_JOBS: in how many processes; SIM_SEED: that
  * one alone, with the engine's log. In some lives servers' clocks leap by up to an hour:
@@ -23,6 +25,7 @@
 
 #include "base/log.h"
 #include "redis_life_actor.h"
+#include "redis_life_keys.h"
 
 enum {
     SEEDS = 500, /* script/test plays 10,000, without sanitizers */
@@ -36,7 +39,8 @@ enum {
     HEAL_GENTLE_US = 2500 * MS, /* connections are made again, at the latest after two */
     DRAIN_US = 8 * SECOND_US,   /* the longest ttr of what nobody holds, and some more */
     IN_VAIN_US = 1500 * MS,
-    HEARD_US = 2500 * MS, /* a consumer that waits is served within that time */
+    FORGOTTEN_US = 12 * SECOND_US, /* what a daemon had that has gone is forgotten by then */
+    HEARD_US = 2500 * MS,          /* a consumer that waits is served within that time */
 };
 
 /* ---- living ---- */
@@ -315,8 +319,22 @@ static struct life *life_new(uint64_t seed)
     return life;
 }
 
+/* What is left in Redis, and what the dearest script did. */
+static void redis_is_tidy(struct life *life)
+{
+    live(life, FORGOTTEN_US, 0);
+    no_script_did_too_much(life);
+    for (unsigned p = 0; p < life->partitions; p++) {
+        jobs_are_in_their_buckets(life, p);
+        marks_are_of_topics(life, p, topic_names, TOPICS);
+        if (!life->risky) /* else Redis may have forgotten a daemon that went on and then died */
+            the_dead_have_nothing(life, p);
+    }
+}
+
 static uint64_t one_life(uint64_t seed)
 {
+    *sim_lua_ledger() = (struct sim_lua_ledger){0};
     struct life *life = life_new(seed);
     int64_t live_us = life->slow || chance(life, 300) ? LIVE_US : SHORT_US;
     if (life->leap_us)
@@ -327,6 +345,7 @@ static uint64_t one_life(uint64_t seed)
     settings_are_known_to_all(life);
     drain(life);
     nobody_is_deaf(life);
+    redis_is_tidy(life);
     return life_free(life);
 }
 
