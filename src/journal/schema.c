@@ -45,8 +45,6 @@ static const struct need needs[] = {
     {2, "epoch", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
     {2, "batch", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
     {2, "updated", "datetime(3)", " datetime ", NO_TEXT, 0, 3, false},
-    {2, "image_batch", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
-    {2, "image_at", "datetime(3)", " datetime ", NO_TEXT, 0, 3, false},
     {3, "batch", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
     {3, "id", "varbinary(255)", " varbinary ", NO_TEXT, 255, 0, false},
     {3, "error", "text", TEXTS, ANY_TEXT, 0, 0, false},

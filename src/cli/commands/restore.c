@@ -144,12 +144,16 @@ static int restore(struct restoring *all, uint64_t rate)
     return code;
 }
 
+enum { JOURNAL = 256 }; /* an option without a letter: it only says where that is done */
+
 static int run(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {CLI_OPTIONS};
+    static const struct option options[] = {{"journal", no_argument, NULL, JOURNAL}, CLI_OPTIONS};
     struct restoring all = {.cli = cli};
-    while (cli_option(cli, argc, argv, options) != -1)
-        continue; /* only the common ones */
+    for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
+        if (c == JOURNAL)
+            cli_usage(cli, "jobs come back from the journal in MySQL by: later journal restore");
+    }
     cli_words(cli, argc, argv, 2, 2);
     const char *given = argv[optind];
     all.to = argv[optind + 1];
@@ -196,6 +200,7 @@ const struct command command_restore = {
         "no lease of what happened since is given again. Jobs that were finished since come "
         "again.\n"
         "Run it as laterd's user, or give DIR to that user.\n"
+        "Jobs come back from the journal in MySQL by `later journal restore`.\n"
         "\nExit 1: no whole backup there. 3: DIR is not empty, or in BACKUP. 4: it did not work,\n"
         "remove DIR. 6: the backup is damaged.\n"
         "\nExamples:\n"

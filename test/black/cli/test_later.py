@@ -55,6 +55,8 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["import", "redis", "-l", "sdmq"], "later import: URL is missing"),
     (["backup"], "later backup: PLACE is missing"),
     (["restore", "place"], "later restore: DIR is missing"),
+    (["restore", "--journal"],
+     "later restore: jobs come back from the journal in MySQL by: later journal restore"),
     (["import", "beanstalkd"], "later import: DIR is missing"),
     (["verify", "a", "b"], "later verify: one word too many: 'b'"),
     (["due", "soon"],

@@ -95,8 +95,7 @@ static void test_a_missing_table_is_made_whole(void **state)
     assert_string_equal(out.at,
                         "CREATE TABLE IF NOT EXISTS laterd_journal_cursor(`store_id` binary(16) "
                         "NOT NULL,`epoch` bigint unsigned NULL,`batch` bigint unsigned NULL,"
-                        "`updated` datetime(3) NULL,`image_batch` bigint unsigned NULL,"
-                        "`image_at` datetime(3) NULL,PRIMARY KEY(store_id)) ENGINE=InnoDB");
+                        "`updated` datetime(3) NULL,PRIMARY KEY(store_id)) ENGINE=InnoDB");
     buf_fini(&out);
 }
 
