@@ -11,7 +11,7 @@ static const struct {
     {"journal", "on_lag", "refuse detach"},
     {"journal", "log", "all ends"},
     {"push", "ordered", "auto on off"},
-    {"redis", "order", "auto topic spread"}, /* enum redis_order */
+    {"redis", "order", "auto topic spread"},
 };
 
 const char *config_choice(const struct config_key *key)
