@@ -152,8 +152,10 @@ static void play_lost_master(struct life *day)
     for (unsigned i = 0; hangs && i < day->daemon_count; i++)
         sim_network_cut(day->network, i, old, SIM_CUT_ALL);
     sim_cluster_cut_off(&day->cluster, old, true);
-    for (unsigned steps = between(day, 20, 80); steps; steps--) {
-        push_anywhere(day, (unsigned)below(day, day->daemon_count), NULL);
+    /* No replica takes over sooner from one that hangs; a request needs two seconds to tell. */
+    for (unsigned steps = hangs ? between(day, 60, 120) : between(day, 20, 80); steps; steps--) {
+        for (unsigned i = 0; i < day->daemon_count; i++)
+            push_anywhere(day, i, NULL);
         day_pass(day, 50 * MS);
     }
     sim_redis_catch_up(day->servers[old + 3]);
