@@ -100,5 +100,5 @@ $(CPP_OK): $(STAMPS)/cppcheck/%.c.ok: %.c $(BUILD)/%.o tools/cppcheck.txt
 SANITIZE_SEEDS ?= 20
 SANITIZE_EVERY ?= 23
 sanitize: ## unit tests under the address and undefined-behaviour sanitizers
-	ASAN_OPTIONS=detect_stack_use_after_return=1 SIM_SEEDS=$(SANITIZE_SEEDS) SIM_EVERY=$(SANITIZE_EVERY) \
-	    $(MAKE) BUILD=$(BUILD)/asan SAN=address,undefined OPT='-O1 -g1' unit-run
+	ASAN_OPTIONS=detect_stack_use_after_return=1 SIM_SEEDS=$(SANITIZE_SEEDS) DAY_SEEDS=1 \
+	    SIM_EVERY=$(SANITIZE_EVERY) $(MAKE) BUILD=$(BUILD)/asan SAN=address,undefined OPT='-O1 -g1' unit-run

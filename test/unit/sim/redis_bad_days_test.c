@@ -3,7 +3,7 @@
  * several seeds, which choose the kind of Redis, daemons, partitions and moments. docs/testing.md
  * has a table of them, and of the planted bug that each one finds. Time is simulated.
  *
- * SIM_SEEDS: how many seeds for each day, SIM_FIRST: from which on; SIM_SEED: that one alone, with
+ * DAY_SEEDS: how many seeds for each day, SIM_FIRST: from which on; SIM_SEED: that one alone, with
  * the engine's log. DAY: the number of the only day to play.
  */
 #include <setjmp.h>
@@ -26,7 +26,7 @@ static void each_seed(void (*play)(struct life *day))
 {
     const char *only = getenv("SIM_SEED");
     uint64_t first = env_number("SIM_SEED", env_number("SIM_FIRST", 1));
-    uint64_t count = only && *only ? 1 : env_number("SIM_SEEDS", SEEDS);
+    uint64_t count = only && *only ? 1 : env_number("DAY_SEEDS", SEEDS);
     if (!only || !*only)
         log_level_set((enum log_level)(LOG_ERROR + 1));
     for (uint64_t seed = first; seed < first + count; seed++) {
