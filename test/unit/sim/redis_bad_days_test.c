@@ -329,12 +329,13 @@ static void play_herd(struct life *day)
         day_pass(day, 20 * MS + span(day, 20 * MS));
     }
     uint64_t runs = sim_lua_ledger()->runs - before;
-    uint64_t beats = (1 + (uint64_t)((day->now_us - began_us) / SECOND_US)) * day->daemon_count;
+    uint64_t heartbeats =
+        (1 + (uint64_t)((day->now_us - began_us) / SECOND_US)) * day->daemon_count;
     for (unsigned i = 0; i < EACH * day->daemon_count; i++)
         served += clients[i / EACH][i % EACH].answers;
     if (served != JOBS)
         BROKEN(&day->oracle, "%u of %u jobs came", served, JOBS);
-    if (runs > JOBS * 4 + beats)
+    if (runs > JOBS * 4 + heartbeats)
         BROKEN(&day->oracle, "%llu scripts for %u jobs of %u daemons", (unsigned long long)runs,
                JOBS, day->daemon_count);
 }
