@@ -392,7 +392,7 @@ static void let_go(struct lane *lane)
         origin_wake(pump, origin); /* it may have been woken, and have asked for nothing yet */
         if (origin->users == 1)
             loop_cancel(pump->options.loop, &origin->timer);
-        origins_give(&pump->origins, origin);
+        origins_give(&pump->origins, origin, pump_now(pump));
     }
     registry_drop(pump->options.registry, lane->kept);
     lane->kept = NULL;

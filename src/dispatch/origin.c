@@ -140,7 +140,15 @@ struct origin *origins_take(struct origins *origins, struct bytes name)
     return origin;
 }
 
-void origins_give(struct origins *origins, struct origin *origin)
+/* A new one of that name would allow no more. */
+static bool is_as_new(struct origin *origin, int64_t now_us)
+{
+    bucket_fill(&origin->bucket, now_us);
+    return origin->bucket.filled >= origin->bucket.full && origin->breaker.failures == 0 &&
+           origin->hold_us <= now_us;
+}
+
+void origins_give(struct origins *origins, struct origin *origin, int64_t now_us)
 {
     if (!origin)
         return;
@@ -149,8 +157,13 @@ void origins_give(struct origins *origins, struct origin *origin)
         return;
     CHECK(origin->in_flight == 0 && !timer_is_armed(&origin->timer));
     list_add_tail(&origins->idle, &origin->idle);
-    if (++origins->idle_count > ORIGINS_IDLE)
-        origin_free(origins, LIST_ENTRY(origins->idle.next, struct origin, idle));
+    origins->idle_count++;
+    while (origins->idle_count > ORIGINS_IDLE) {
+        struct origin *oldest = LIST_ENTRY(origins->idle.next, struct origin, idle);
+        if (origins->idle_count <= ORIGINS_IDLE_MOST && !is_as_new(oldest, now_us))
+            break;
+        origin_free(origins, oldest);
+    }
 }
 
 /* ---- credit ---- */

@@ -3,8 +3,9 @@
  * here: how many deliveries are under way, the circuit breaker, how long it asked us to wait,
  * and at which rate. The same is kept for each key of a topic that has limits by key.
  *
- * An origin lives while a topic's target or a delivery is to it; the last ORIGINS_IDLE of those
- * that nobody uses are kept as well, so that a breaker outlives a single delivery. One thread.
+ * An origin lives while a topic's target or a delivery is to it. The last ORIGINS_IDLE of those
+ * that nobody uses are kept as well, and up to ORIGINS_IDLE_MOST while the oldest limits anything:
+ * so breaker and rate outlive a single delivery. One thread.
  */
 #ifndef LATERD_DISPATCH_ORIGIN_H
 #define LATERD_DISPATCH_ORIGIN_H
@@ -18,7 +19,7 @@
 #include "dispatch/breaker.h"
 #include "dispatch/bucket.h"
 
-enum { ORIGINS_IDLE = 1024, ORIGIN_NAME_MAX = TARGET_URL_MAX + 16 };
+enum { ORIGINS_IDLE = 1024, ORIGINS_IDLE_MOST = 8192, ORIGIN_NAME_MAX = TARGET_URL_MAX + 16 };
 
 struct origin {
     uint32_t number; /* in origins::pool */
@@ -55,8 +56,8 @@ bool origin_name(const struct target *target, struct bytes url, struct buf *out_
 
 /* The origin of this name, one user more; made if it is not there: then `most` is 0. */
 struct origin *origins_take(struct origins *origins, struct bytes name);
-/* One user less. Its timer must not be armed unless it has users. */
-void origins_give(struct origins *origins, struct origin *origin);
+/* One user less. Its timer must not be armed unless it has users. O(1) in the long run */
+void origins_give(struct origins *origins, struct origin *origin, int64_t now_us);
 
 /* How many more may be sent to it now. */
 uint32_t origin_credit(struct origin *origin, int64_t now_us);

@@ -30,7 +30,7 @@ static void release_origin(struct pump *pump, struct origin *origin)
         return;
     if (origin->users == 1)
         loop_cancel(pump->options.loop, &origin->timer);
-    origins_give(&pump->origins, origin);
+    origins_give(&pump->origins, origin, pump_now(pump));
 }
 
 static void free_slot(struct shipment *shipment)

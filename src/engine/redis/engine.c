@@ -208,15 +208,25 @@ static bool spreads(const struct redis_engine *redis, const struct cmd_push *pus
             !settings_sync_has(&redis->settings, push->topic));
 }
 
+/* From `first` on, the first partition that can be reached now: the others' turns are as good. */
+static uint32_t open_partition(const struct redis_engine *redis, uint32_t first)
+{
+    for (uint32_t i = 0; i < redis->space.partitions; i++) {
+        uint32_t partition = (first + i) % redis->space.partitions;
+        if (script_requests_is_open(&redis->calls, partition))
+            return partition;
+    }
+    return first;
+}
+
 /* Of a job whose number we make: the partition of its topic, unless they are spread. */
 static uint32_t partition_for(const struct redis_engine *redis, const struct cmd_push *push)
 {
     uint64_t hash = hash_of(push->topic.at, push->topic.len);
-    if (spreads(redis, push)) {
-        uint64_t turn[] = {hash, get_u64(redis->space.daemon), (uint64_t)now_of(redis) / SPREAD_US};
-        hash = hash_of(turn, sizeof(turn));
-    }
-    return (uint32_t)(hash % redis->space.partitions);
+    if (!spreads(redis, push))
+        return (uint32_t)(hash % redis->space.partitions);
+    uint64_t turn[] = {hash, get_u64(redis->space.daemon), (uint64_t)now_of(redis) / SPREAD_US};
+    return open_partition(redis, (uint32_t)(hash_of(turn, sizeof(turn)) % redis->space.partitions));
 }
 
 /* Nobody is there any more who would hear that it failed. */

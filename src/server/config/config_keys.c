@@ -169,8 +169,9 @@ const struct config_key config_keys[] = {
      "Parts of the queue that a cluster can spread. Set once: the queue remembers it."},
     {"redis", "order", KIND_CHOICE, NUMBER(redis_order), 0, 0, "auto",
      "Jobs whose ids laterd makes: those of a topic in one partition, in exact order (topic), or "
-     "in all partitions, in turns of 250 ms (spread). auto: spread in a cluster, where the topic "
-     "has no settings, else topic."},
+     "in "
+     "all partitions, in turns of 250 ms (spread). auto: spread in a cluster, where the topic has "
+     "no settings, else topic."},
     {"redis", "timeout", KIND_SECONDS, NUMBER(redis_timeout_us), 50000, 60000000, "2s",
      "A command that Redis has not answered by then is answered: not now."},
     {"redis", "wait_replicas", KIND_COUNT, NUMBER(redis_wait_replicas), 0, 100, "0",

@@ -138,13 +138,13 @@ static void jobs_that_are_given_back_come_as_fast_as_the_receiver_takes_them(voi
     origin->breaker.open_us = 1;
     origin->breaker.until_us = 500 * (int64_t)SECOND_US;
     assert_in_range(origin_slot(origin, 1), 500 * (int64_t)SECOND_US, 501 * (int64_t)SECOND_US);
-    origins_give(&origins, origin);
+    origins_give(&origins, origin, 0);
     assert_ptr_equal(origins_take(&origins, BYTES("http://a:80")), origin); /* its breaker lives */
-    origins_give(&origins, origin);
+    origins_give(&origins, origin, 0);
     char name[32];
     for (unsigned i = 0; i < 5000; i++) {
         int len = snprintf(name, sizeof(name), "http://h%u:80", i);
-        origins_give(&origins, origins_take(&origins, bytes_of(name, (size_t)len)));
+        origins_give(&origins, origins_take(&origins, bytes_of(name, (size_t)len)), 0);
     }
     assert_int_equal(origins.idle_count, ORIGINS_IDLE);
     origins_fini(&origins);
@@ -170,7 +170,7 @@ static void what_an_outage_has_taught_is_forgotten_when_the_breaker_closes(void 
     assert_int_equal(origin_outcome(origin, false, now_us, 1), BREAKER_CLOSED);
     assert_in_range(origin_slot(origin, now_us), now_us, now_us + SECOND_US);
     assert_in_range(origin_slot(origin, now_us), now_us, now_us + SECOND_US);
-    origins_give(&origins, origin);
+    origins_give(&origins, origin, 0);
     origins_fini(&origins);
 }
 

@@ -369,6 +369,30 @@ static void own_urls_and_ordered_jobs_keep_host_rate_too(void **state)
     assert_true(bed_counts(bed)->commands < 20 * 8);
 }
 
+/* However many others have had their turn since. */
+static void a_receiver_without_a_topic_keeps_its_rate(void **state)
+{
+    enum { OTHERS = 1100, AT_ONCE = 100 };
+    struct bed *bed = *state;
+    char properties[64];
+    bed_settings(bed, "own", "{\"target\":{\"type\":\"http\"}}");
+    for (unsigned i = 0; i < OTHERS; i++) {
+        (void)snprintf(properties, sizeof(properties), "{\"url\":\"https://h%u.example/\"}", i);
+        for (unsigned times = i == 0 ? 5 : 1; times; times--)
+            bed_push(bed, "own", "x", 0, properties);
+        if (i % AT_ONCE == 0)
+            bed_pass(bed, SECOND_US / 100);
+    }
+    bed_pass(bed, SECOND_US / 100);
+    assert_int_equal(bed->seen_count, OTHERS + 4);
+    for (unsigned i = 0; i < 5; i++)
+        bed_push(bed, "own", "x", 0, "{\"url\":\"https://h0.example/\"}");
+    bed_pass(bed, SECOND_US / 100);
+    assert_int_equal(bed->seen_count, OTHERS + 4);
+    bed_pass(bed, 2 * SECOND_US);
+    assert_int_equal(bed->seen_count, OTHERS + 9);
+}
+
 static void own_urls_of_jobs_are_limited_by_their_own_receivers(void **state)
 {
     struct bed *bed = *state;
@@ -584,6 +608,7 @@ int main(void)
         BED_TEST(a_failing_job_comes_again_however_many_wait_behind_it),
         BED_TEST_OF(a_receiver_gets_no_more_in_a_time_than_host_rate, &rated),
         BED_TEST_OF(own_urls_and_ordered_jobs_keep_host_rate_too, &rated),
+        BED_TEST_OF(a_receiver_without_a_topic_keeps_its_rate, &rated),
         BED_TEST_OF(own_urls_of_jobs_are_limited_by_their_own_receivers, &two_a_host),
         BED_TEST(gone_from_a_jobs_own_url_buries_that_job_alone),
         BED_TEST_OF(failures_of_own_urls_are_not_those_of_the_target, &disabled_soon),

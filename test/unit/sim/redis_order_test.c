@@ -128,6 +128,52 @@ static void by_itself_a_cluster_spreads_topics_without_settings(void **state)
     take_all(true);
 }
 
+/* Another partition is as good, and the client need not wait for the one whose turn it is. */
+static void jobs_are_not_spread_to_a_master_that_is_away(void **state)
+{
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = 60 * SECOND_US}};
+    (void)state;
+    start_with(REDIS_ORDER_SPREAD, true);
+    sim_network_down(network, 2, true);
+    turns(SECOND_US); /* which is noticed */
+    for (int i = 0; i < TURNS; i++) {
+        assert_int_equal(ask_for(&push, MS).err, OK);
+        turns(SPREAD_US);
+    }
+    sim_network_down(network, 2, false);
+    turns(5 * SECOND_US);
+}
+
+/* Wherever the job of a turn is, and whichever daemon pushes it: a consumer who waits gets it. */
+static void who_waits_gets_jobs_from_whatever_partition_at_once(void **state)
+{
+    struct cmd take = {
+        .kind = CMD_RESERVE,
+        .reserve = {
+            .topics = &topic, .topic_count = 1, .max = 1, .wait_us = 60 * INT64_C(1000000)}};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = 60 * SECOND_US}};
+    (void)state;
+    start_with(REDIS_ORDER_SPREAD, true);
+    start_second();
+    for (int i = 0; i < TURNS; i++) {
+        struct client taker = {.ticket.answered = client_answered, .clock_us = &now_us};
+        struct engine *port = redis_engine_port(engine);
+        (void)port->verbs->submit(port, &take, &taker.ticket); /* it waits */
+        turns_of_both(i * 7 * MS);
+        int64_t pushed_us = now_us;
+        change_daemon();
+        struct client pusher = {.ticket.answered = client_answered};
+        port = redis_engine_port(engine);
+        (void)port->verbs->submit(port, &push, &pusher.ticket); /* it is told */
+        change_daemon();
+        turns_of_both(SPREAD_US);
+        assert_int_equal(pusher.err, OK);
+        assert_int_equal(taker.answers, 1);
+        assert_true(taker.answered_us - pushed_us < 20 * MS);
+    }
+    stop_pair();
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -137,6 +183,8 @@ int main(void)
         STARTED(turns_are_as_long_as_they_should_be),
         STARTED(by_itself_a_single_server_keeps_the_order),
         STARTED(by_itself_a_cluster_spreads_topics_without_settings),
+        STARTED(jobs_are_not_spread_to_a_master_that_is_away),
+        STARTED(who_waits_gets_jobs_from_whatever_partition_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
