@@ -311,6 +311,11 @@ static void report(const struct importing *all)
         (void)printf("%llu imported, %llu there already, %llu refused\n",
                      (unsigned long long)push->created, (unsigned long long)push->kept,
                      (unsigned long long)push->refused);
+    if (all->bad)
+        (void)printf("%s bad line%s left out\n", count_text(all->bad, room), plural(all->bad));
+    if (all->topics_refused)
+        (void)printf("settings of %s topic%s refused\n", count_text(all->topics_refused, room),
+                     plural(all->topics_refused));
     if (all->renamed)
         (void)printf("%s had an id that the old server made, and %s one of its own now\n",
                      count_text(all->renamed, room), all->renamed == 1 ? "has" : "have");
