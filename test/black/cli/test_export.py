@@ -241,6 +241,19 @@ def test_other_settings_are_kept_and_said(servers):
         assert b.get("/v1/topics/t").json()["settings"] == {"retry": ["120s"]}
 
 
+def test_settings_that_another_laterd_has_just_set_are_compared(servers, laterd):
+    one = servers[1]
+    two = laterd({**one.config, "push": {"job_targets": "any"}})
+    start = exported(one).splitlines()[0]
+    for number in range(5):
+        topic = '{"topic":{"name":"t%d","settings":{"attempts":3}}}' % number
+        text = "\n".join([start, topic, '{"end":{"jobs":0}}', ""])
+        with Client(one.port) as client:
+            assert client.request("PUT", f"/v1/topics/t{number}", attempts=3).status == 200
+        told = imported(two, text)
+        assert told["topics_refused"] == told["other_settings"] == 0, told
+
+
 @pytest.mark.parametrize("which", [0, 1], ids=["embedded", "redis"])
 def test_an_export_under_load_has_every_job_that_stays(servers, which):
     server = servers[which]

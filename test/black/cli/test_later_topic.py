@@ -66,7 +66,7 @@ def test_a_version_may_be_asked_for(client, later, topic):
     version = json.loads(later("topic", "set", topic, "--attempts", "3", "--json").stdout)["version"]
     settings(client, topic, {"attempts": 3})
     stale = later("topic", "set", topic, "--attempts", "4", "--if-version", str(version - 1))
-    assert stale.returncode == CONFLICT and f"it is {version} now" in stale.stderr
+    assert stale.returncode == CONFLICT and f"version is {version} now" in stale.stderr
     assert later("topic", "unset", topic, "--if-version", str(version - 1)).returncode == CONFLICT
     assert later("topic", "set", topic, "--attempts", "4", "--if-version", str(version)).returncode == DONE
 

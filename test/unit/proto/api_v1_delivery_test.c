@@ -73,8 +73,14 @@ static void a_version_may_be_asked_for(void **state)
     assert_true(call.cmd.topic.if_version);
     assert_int_equal(call.cmd.topic.version, 0);
     struct reply reply = {.kind = CMD_CONFIGURE_TOPIC, .err = ERR_VERSION, .version = 18};
-    assert_non_null(strstr(answer(&call, &reply), "it is 18 now"));
+    assert_non_null(strstr(answer(&call, &reply), "the topic has settings already; their version "
+                                                  "is 18 now"));
     assert_int_equal(status(), 412);
+    call = put("{}", "\"17\"", NULL);
+    assert_non_null(strstr(answer(&call, &reply), "do not have the version that If-Match names; "
+                                                  "their version is 18 now"));
+    reply.version = 0;
+    assert_non_null(strstr(answer(&call, &reply), "the topic has no settings, and If-Match"));
     static const char *const bad[] = {"17", "\"\"", "\"x\"", "W/\"17\"", "*", "\"1\", \"2\""};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         call = put("{}", bad[i], NULL);
