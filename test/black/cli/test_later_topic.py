@@ -58,6 +58,13 @@ def test_set_from_a_file_replaces_all(client, later, topic, tmp_path):
     assert later("topic", "set", topic, "--file", "-", input='{"order":"key"}').returncode == DONE
     settings(client, topic, {"order": "key"})
     assert later("topic", "set", topic, "--file", "-", input="[]").returncode == USAGE
+    for text in ("[]", "no"):
+        said = later("topic", "set", topic, "--file", "-", input=text).stderr
+        assert "standard input: this is not an object of JSON" in said and not said.rstrip().endswith(":")
+    said = later("topic", "set", topic, "--file", "/nosuch").stderr
+    assert "cannot read /nosuch: No such file or directory" in said
+    assert "/nosuch: No such file or directory" in later("push", topic, "@/nosuch").stderr
+    assert later("list", topic, "--limit", "0").returncode == USAGE
     assert later("topic", "set", topic).returncode == USAGE
     assert later("topic", "mend", topic).returncode == USAGE
 

@@ -473,6 +473,8 @@ def test_p2_salvage_is_not_silent_about_files_that_are_not_whole(laterd, tmp_pat
     assert len(segments) > 2 if many else len(segments) == 1
     assert later("salvage", server.data, str(tmp_path / "whole")).returncode == 0
     harm(segments[0])
+    if word == "it was cut":
+        assert "later salvage DIR NEW" in later("verify", server.data).stderr
     done = later("salvage", server.data, str(tmp_path / "new"))
     assert done.returncode == 6 and word in done.stderr, done
     assert "MANIFEST" in done.stderr or "wal-" in done.stderr, done
