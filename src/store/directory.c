@@ -212,7 +212,8 @@ enum err directory_read(struct disk *disk, struct directory *out_directory,
     if (!err && !directory.manifest_there && directory.count > 0) {
         store_error_set(
             out_error, MANIFEST_NAME, 0,
-            "there is no manifest, and segments are there (%zu): restore the manifest from a backup, bring the "
+            "there is no manifest, and segments are there (%zu): restore the manifest from a "
+            "backup, bring the "
             "jobs over with: later salvage DIR NEW; or move the segments out to begin a new store",
             directory.count);
         err = ERR_CORRUPT;

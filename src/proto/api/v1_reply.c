@@ -467,7 +467,8 @@ static void add_version(struct problem *problem, bool first, uint64_t version)
                     : version ? "the settings do not have the version that If-Match names"
                               : "the topic has no settings, and If-Match names a version");
     if (version)
-        api_problem_addf(problem, "; their version is %llu now: read them, and send that in If-Match",
+        api_problem_addf(problem,
+                         "; their version is %llu now: read them, and send that in If-Match",
                          (unsigned long long)version);
 }
 
