@@ -608,19 +608,6 @@ static void an_item_that_is_no_object_is_named_by_its_place(void **state)
     }
 }
 
-static void an_unknown_field_is_told_the_known_ones(void **state)
-{
-    (void)state;
-    struct call call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"dleay\":1}");
-    assert_string_equal(call.problem.field, "dleay");
-    assert_string_equal(call.problem.detail,
-                        "there is no field of that name here, but delay, due, priority, body, "
-                        "body_base64, content_type");
-    call = push("{\"dleay\":1}");
-    assert_non_null(strstr(call.problem.detail, "here, but id, delay, due, ttr, "));
-    assert_string_equal(strrchr(call.problem.detail, ' '), " …");
-}
-
 static void a_time_beyond_the_last_is_told_it(void **state)
 {
     (void)state;
@@ -795,7 +782,6 @@ int main(void)
         cmocka_unit_test(a_batch_of_finishes_that_is_none_finishes_nothing),
         cmocka_unit_test(a_finish_in_a_batch_is_answered_with_its_status),
         cmocka_unit_test(an_item_that_is_no_object_is_named_by_its_place),
-        cmocka_unit_test(an_unknown_field_is_told_the_known_ones),
         cmocka_unit_test(a_time_beyond_the_last_is_told_it),
         cmocka_unit_test(a_job_is_shown_whole),
         cmocka_unit_test(errors_have_their_status),
