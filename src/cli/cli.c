@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -161,6 +162,22 @@ void cli_words(const struct cli *cli, int argc, char **argv, int min, int max)
         cli_usage(cli, "one word too many: '%s'", argv[optind + max]);
 }
 
+/* Is it a duration that only has too large a number? */
+static bool is_long_duration(const char *text)
+{
+    struct buf small = {0};
+    int64_t us;
+    for (const char *at = text; *at; at++) {
+        bool repeated = at > text && isdigit((unsigned char)*at) && isdigit((unsigned char)at[-1]);
+        if (!repeated)
+            buf_add_char(&small, *at);
+    }
+    buf_add_char(&small, '\0');
+    bool is = duration_parse(small.at, &us) == OK;
+    buf_fini(&small);
+    return is;
+}
+
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text)
 {
     int64_t us;
@@ -170,6 +187,8 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
     if (number_parse(text, 0, INT64_MAX, &bare) == OK)
         cli_usage(cli, "%s %s of what? write %ss, %sm, %sh or %sms", option, text, text, text, text,
                   text);
+    if (is_long_duration(text))
+        cli_usage(cli, "%s '%s' is too long", option, text);
     cli_usage(cli,
               "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 2d (us, ms, s, m, h, d, w)",
               option, text);

@@ -37,7 +37,7 @@ bool limits_body_over(struct cli *cli, uint64_t bytes)
     uint64_t most = bytes > SMALL_BODY ? show_count(answer_of(cli), "body_bytes") : 0;
     if (most == 0 || bytes <= most)
         return false;
-    cli_message(cli, "the body has %llu bytes; limits.body_bytes is %llu (body_too_large)",
+    cli_message(cli, "the body has %llu bytes; limits.body_bytes is %llu (too_large)",
                 (unsigned long long)bytes, (unsigned long long)most);
     return true;
 }

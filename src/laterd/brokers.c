@@ -10,6 +10,8 @@
 #include "laterd/complain.h"
 #include "laterd/plugin_file.h"
 
+enum { EXIT_WRONG_CONFIG = 2 };
+
 /* The Debian package of the library that each type's plugin is linked with; "": built in. */
 static const char *package_of(enum target_type type)
 {
@@ -91,6 +93,16 @@ static int complain_of(const struct config_broker *broker, const struct broker_e
     return EXIT_FAILURE;
 }
 
+/* The configuration is wrong, says the plugin; of a url the line is known. */
+static int complain_of_option(const struct config_broker *broker, const struct broker_error *error)
+{
+    struct config_broker named = *broker;
+    if (strncmp(error->text, "url: ", 5) == 0 && broker->url_line)
+        named.named.place.line = broker->url_line;
+    (void)complain_of(&named, error);
+    return EXIT_WRONG_CONFIG;
+}
+
 int brokers_load(const struct config *config, struct brokers *out_brokers)
 {
     int status = 0;
@@ -102,7 +114,7 @@ int brokers_load(const struct config *config, struct brokers *out_brokers)
         if (!out_brokers->plugins[broker->type])
             status = load(out_brokers, broker);
         if (!status && out_brokers->plugins[broker->type]->check(&options, &error))
-            status = complain_of(broker, &error);
+            status = complain_of_option(broker, &error);
     }
     return status;
 }

@@ -130,6 +130,7 @@ static struct api_limits api_limits(const struct config *config, const struct pl
         .reserve_topics = (uint32_t)config->reserve_topics,
         .wait_us = config->wait_us,
         .keeps_history = config->history_us > 0,
+        .no_history = config->engine == ENGINE_REDIS,
         .block_us = config->block_us,
         .ttr_us = config->ttr_us,
         .ttr_max_us = config->ttr_max_us,

@@ -103,7 +103,10 @@ static void answer(struct restoring *restoring)
     } else if (restoring->failed) {
         refuse(request, 503, "restore_failed", bytes_str(restoring->why));
     } else if (restoring->single && restoring->rows == 0) {
-        refuse(request, 404, "not_found", BYTES("Job不存在!"));
+        refuse(request, 404, "not_found",
+               request->format.dialect == DIALECT_SDMQ
+                   ? BYTES("Job不存在!")
+                   : BYTES("the journal has no job with this id"));
     } else {
         struct api_restored restored = {.took_us = server->loop->now_us - restoring->begun_us,
                                         .rows = restoring->rows,

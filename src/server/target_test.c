@@ -1,5 +1,7 @@
 #include "server/target_test.h"
 
+#include <stdio.h>
+
 #include "base/mem.h"
 
 struct target_test {
@@ -40,6 +42,28 @@ static void done(struct pump_test *pump_test, const struct outcome *outcome)
     api_test_reply(&request->format, &result, server_date(server), text.out);
     request_done(request, text, true); /* which frees the test */
     server->turn_again = true;
+}
+
+/* Nobody sends to the topic's target. Which section is missing, or of which type it is, is known
+ * here. */
+static void name_section(struct server *server, struct bytes topic, struct problem *problem)
+{
+    struct settings_kept *kept = registry_hold(server->registry, topic);
+    const struct target *target = kept ? &kept->settings.target : NULL;
+    const char *type = target ? config_broker_type(target->type) : NULL;
+    if (type) {
+        const struct config_broker *broker = config_broker(server->options.config, target->broker);
+        if (!broker)
+            (void)snprintf(problem->detail, sizeof(problem->detail),
+                           "there is no [broker.%.*s] in the configuration here",
+                           (int)target->broker.len, target->broker.at);
+        else if (broker->type != target->type)
+            (void)snprintf(problem->detail, sizeof(problem->detail),
+                           "[broker.%.*s] has the type %s here, and the target has the type %s",
+                           (int)target->broker.len, target->broker.at,
+                           config_broker_type(broker->type), type);
+    }
+    registry_drop(server->registry, kept);
 }
 
 static struct problem problem_of(enum err err)
@@ -85,5 +109,7 @@ void target_test_begin(struct request *request, const struct cmd_push *push)
         return;
     struct problem problem = problem_of(err);
     problem.err = err;
+    if (err == ERR_UNSUPPORTED)
+        name_section(server, push->topic, &problem);
     request_refuse(request, &problem);
 }

@@ -170,7 +170,7 @@ static enum err load_head(struct disk *disk, struct found *found, const struct m
         store_error_set(
             out_error, name, 0,
             "this is segment %u of %llu bytes, and the file has %llu: it was renamed or "
-            "cut; restore it from a backup",
+            "cut; restore it from a backup, or bring over what is intact: later salvage DIR NEW",
             found->head.number, (unsigned long long)found->head.size_bytes,
             (unsigned long long)found->size_bytes);
         return ERR_CORRUPT;
@@ -212,7 +212,8 @@ enum err directory_read(struct disk *disk, struct directory *out_directory,
     if (!err && !directory.manifest_there && directory.count > 0) {
         store_error_set(
             out_error, MANIFEST_NAME, 0,
-            "there are %zu segments and no manifest: restore the manifest from a backup, bring the "
+            "there is no manifest, and segments are there (%zu): restore the manifest from a "
+            "backup, bring the "
             "jobs over with: later salvage DIR NEW; or move the segments out to begin a new store",
             directory.count);
         err = ERR_CORRUPT;

@@ -141,6 +141,7 @@ static void judge_segments(struct salvage *salvage)
                            "it has %" PRIu64 " bytes and had %" PRIu64 ": it was cut, or has grown",
                            found->size_bytes, found->head.size_bytes);
             say_fault(salvage, name, fault);
+            salvage->counts.cut_files += found->size_bytes < found->head.size_bytes;
         }
     }
 }

@@ -41,6 +41,7 @@ struct salvage_counts {
     uint64_t segments, batches;
     uint64_t damaged_batches;
     uint64_t bad_files;      /* files that are missing, damaged or cut; told one by one */
+    uint64_t cut_files;      /* of these: segments that are shorter than they were made */
     uint64_t lost_jobs;      /* told one by one */
     uint64_t history;        /* things that happened, told so far */
     uint64_t opaque_regions; /* places of which nobody knows what was in them */

@@ -2,6 +2,7 @@
  * later push: one job from the command line, or many from a file, one a line. Many go in batches
  * (bulk.h); each line's own result counts, and a refused line does not stop the rest.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -135,7 +136,8 @@ static FILE *open_body(const struct push *push)
         return stdin;
     FILE *file = fopen(push->body + (push->body[0] == '@'), "re");
     if (!file)
-        cli_usage(push->cli, "cannot read %s", push->body + (push->body[0] == '@'));
+        cli_usage(push->cli, "cannot read %s: %s", push->body + (push->body[0] == '@'),
+                  strerror(errno));
     return file;
 }
 
@@ -152,8 +154,10 @@ static void read_body(const struct push *push, struct buf *out)
         count = fread(out->at + out->len, 1, 65536, file);
         out->len += count;
     } while (count > 0 && out->len < READ_MAX);
-    if (ferror(file) || out->len >= READ_MAX)
-        cli_usage(push->cli, "cannot read all of %s", push->body);
+    if (ferror(file))
+        cli_usage(push->cli, "cannot read all of %s: %s", push->body, strerror(errno));
+    if (out->len >= READ_MAX)
+        cli_usage(push->cli, "cannot read all of %s: it is too long for a body", push->body);
     if (file != stdin)
         (void)fclose(file); /* only read from */
 }
@@ -311,10 +315,11 @@ static int push_many(struct push *push)
         if (code == EXIT_DONE)
             add_line(&many, bytes_of(line, (size_t)len));
     }
+    int read_errno = errno; /* of the last line */
     if (code == EXIT_DONE)
         code = send_lines(&many);
     if (code == EXIT_DONE && ferror(file)) {
-        cli_message(push->cli, "cannot read all of %s", push->body);
+        cli_message(push->cli, "cannot read all of %s: %s", push->body, strerror(read_errno));
         code = EXIT_REFUSED;
     }
     if (many.progress)

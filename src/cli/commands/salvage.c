@@ -326,17 +326,18 @@ static void print_counts(struct salvaging *salvaging, const struct salvage_count
     uint64_t kept = salvaging->to.history_kept, left_out = counts->history - kept;
     if (salvaging->cli->json) {
         json_t *object = json_pack(
-            "{sI sI sI sI sI sI sI sI}", "carried", (json_int_t)salvaging->carried, "doubtful",
+            "{sI sI sI sI sI sI sI sI sI}", "carried", (json_int_t)salvaging->carried, "doubtful",
             (json_int_t)salvaging->doubtful_carried, "lost", (json_int_t)salvaging->lost,
-            "unknown_places", (json_int_t)counts->opaque_regions, "damaged_batches",
-            (json_int_t)counts->damaged_batches, "batches", (json_int_t)counts->batches, "history",
-            (json_int_t)kept, "history_lost", (json_int_t)left_out);
+            "unknown_places", (json_int_t)counts->opaque_regions, "cut_files",
+            (json_int_t)counts->cut_files, "damaged_batches", (json_int_t)counts->damaged_batches,
+            "batches", (json_int_t)counts->batches, "history", (json_int_t)kept, "history_lost",
+            (json_int_t)left_out);
         cli_print_json(object);
         json_decref(object);
         return;
     }
     (void)printf("%" PRIu64 " job%s carried over to %s, %" PRIu64 " of them doubtful\n"
-                 "%" PRIu64 " job%s lost\n",
+                 "%" PRIu64 " job%s known to be lost\n",
                  salvaging->carried, plural(salvaging->carried), directory,
                  salvaging->doubtful_carried, salvaging->lost, plural(salvaging->lost));
     if (counts->history)
@@ -349,6 +350,9 @@ static void print_counts(struct salvaging *salvaging, const struct salvage_count
         (void)printf("%" PRIu64
                      " place%s could not be read in full: more jobs may have been there\n",
                      counts->opaque_regions, plural(counts->opaque_regions));
+    if (counts->cut_files)
+        (void)printf("%" PRIu64 " file%s shorter than before: more jobs may have been there\n",
+                     counts->cut_files, counts->cut_files == 1 ? " is" : "s are");
 }
 
 /* All is read before anything is written: what NEW must know of numbers is known only then. */

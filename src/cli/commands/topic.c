@@ -3,6 +3,7 @@
  * reads the settings, and sends them back for the version that it has read, so that a change by
  * somebody else in between is not lost but told (exit 3).
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -182,12 +183,14 @@ static json_t *read_file(const struct topic *topic)
     FILE *file = standard ? stdin : fopen(topic->file, "re");
     json_error_t error;
     if (!file)
-        cli_usage(topic->cli, "cannot read %s", topic->file);
+        cli_usage(topic->cli, "cannot read %s: %s", topic->file, strerror(errno));
     json_t *settings = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
     if (!standard)
         (void)fclose(file); /* only read from */
     if (!json_is_object(settings))
-        cli_usage(topic->cli, "%s is not an object of JSON: %s", topic->file, error.text);
+        cli_usage(topic->cli, "%s: this is not an object of JSON%s%s",
+                  standard ? "standard input" : topic->file, settings ? "" : ": ",
+                  settings ? "" : error.text);
     return settings;
 }
 

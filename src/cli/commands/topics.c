@@ -308,6 +308,8 @@ static int list_run(struct cli *cli, int argc, char **argv)
         cli_usage(cli, "--state is delayed, ready, reserved or buried");
     if (strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
         cli_usage(cli, "--order is asc or desc");
+    if (listing.left == 0)
+        cli_usage(cli, "--limit is at least 1");
     struct buf query = {0};
     buf_addf(&query, "/jobs?state=%s&%s%s", state, labels ? "properties=true&" : "",
              strcmp(order, "desc") == 0 ? "order=desc&" : "");

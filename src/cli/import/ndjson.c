@@ -15,6 +15,7 @@
 enum {
     READ_BYTES = 256 * 1024,
     LINE_MAX_BYTES = 1 << 30, /* six times the largest body there can be, and some */
+    PRECONDITION_FAILED = 412,
 };
 
 struct importing {
@@ -56,34 +57,74 @@ static int topic_call(struct importing *all, const char *name, const char *after
     return code;
 }
 
-/* Settings that are there are kept, and said if they are others. */
-static int configure(struct importing *all, const char *name, struct bytes settings)
+/* The topic's settings as the server has them; not an object: it has none. An exit code. */
+static int find_settings(struct importing *all, const char *name, struct json_value *out_there)
 {
     struct client_request get = {.method = "GET"};
-    struct client_request put = {.method = "PUT", .body = settings, .header = "If-None-Match: *"};
     struct bytes answer = {0};
+    *out_there = (struct json_value){.kind = JSON_KIND_NULL};
     all->cli->expects = "not_found";
     int code = topic_call(all, name, "", &get, &answer);
     all->cli->expects = NULL;
-    struct json_value there = {.kind = JSON_KIND_NULL};
     if (code == EXIT_DONE)
-        there = json_find(answer, "settings");
-    if (there.kind == JSON_KIND_OBJECT) {
-        bool same = bytes_eq(there.text, settings);
-        all->differing += !same;
-        if (!same) {
-            all->cli->subject = name;
-            say(all, "the topic has other settings here, which are kept");
-            all->cli->subject = NULL;
-        }
-        return EXIT_DONE;
+        *out_there = json_find(answer, "settings");
+    return code == EXIT_NOTHING ? EXIT_DONE : code;
+}
+
+static void compare(struct importing *all, const char *name, struct bytes there,
+                    struct bytes settings)
+{
+    if (bytes_eq(there, settings))
+        return;
+    all->differing++;
+    all->cli->subject = name;
+    say(all, "the topic has other settings here, which are kept");
+    all->cli->subject = NULL;
+}
+
+/* The settings are there, the server says: it knows them a moment later if another laterd has set
+ * them. */
+static int await_settings(struct importing *all, const char *name, struct json_value *out_there)
+{
+    enum { TRIES = 30 };
+    const struct timespec nap = {.tv_nsec = 100000000};
+    int code = EXIT_DONE;
+    for (int i = 0; i < TRIES; i++) {
+        code = find_settings(all, name, out_there);
+        if (code != EXIT_DONE || out_there->kind == JSON_KIND_OBJECT)
+            break;
+        (void)nanosleep(&nap, NULL); /* interrupted: sooner */
     }
-    if (code != EXIT_DONE && code != EXIT_NOTHING)
+    return code;
+}
+
+/* Settings that are there are kept, and said if they are others. */
+static int configure(struct importing *all, const char *name, struct bytes settings)
+{
+    struct client_request put = {.method = "PUT", .body = settings, .header = "If-None-Match: *"};
+    struct bytes answer = {0};
+    struct json_value there;
+    int code = find_settings(all, name, &there);
+    if (code != EXIT_DONE)
         return code;
-    /* As they were: what they refer to may be put there later. */
-    code = topic_call(all, name, "?check_secrets=false", &put, &answer);
-    all->configured += code == EXIT_DONE;
-    if (code != EXIT_REFUSED && code != EXIT_CONFLICT)
+    if (there.kind != JSON_KIND_OBJECT) {
+        all->cli->expects = "version";
+        /* As they were: what they refer to may be put there later. */
+        code = topic_call(all, name, "?check_secrets=false", &put, &answer);
+        all->cli->expects = NULL;
+        all->configured += code == EXIT_DONE;
+        if (code == EXIT_DONE)
+            return code;
+        if (code == EXIT_CONFLICT && all->cli->refused_status == PRECONDITION_FAILED)
+            code = await_settings(all, name, &there);
+    }
+    if (code == EXIT_DONE && there.kind == JSON_KIND_OBJECT) {
+        compare(all, name, there.text, settings);
+        return code;
+    }
+    if (code == EXIT_DONE)
+        say(all, "the topic has settings here, and they could not be read");
+    else if (code != EXIT_REFUSED && code != EXIT_CONFLICT)
         return code;
     all->topics_refused++; /* which was said; its jobs are worth the try */
     return EXIT_DONE;
@@ -311,6 +352,11 @@ static void report(const struct importing *all)
         (void)printf("%llu imported, %llu there already, %llu refused\n",
                      (unsigned long long)push->created, (unsigned long long)push->kept,
                      (unsigned long long)push->refused);
+    if (all->bad)
+        (void)printf("%s bad line%s left out\n", count_text(all->bad, room), plural(all->bad));
+    if (all->topics_refused)
+        (void)printf("settings of %s topic%s refused\n", count_text(all->topics_refused, room),
+                     plural(all->topics_refused));
     if (all->renamed)
         (void)printf("%s had an id that the old server made, and %s one of its own now\n",
                      count_text(all->renamed, room), all->renamed == 1 ? "has" : "have");

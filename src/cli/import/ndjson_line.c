@@ -97,6 +97,15 @@ static bool choose_id(const struct members *members, const char *prefix, struct 
     return true;
 }
 
+static bool state_is_known(struct bytes text)
+{
+    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++) {
+        if (bytes_eq(text, bytes_str(job_state_name(state))))
+            return true;
+    }
+    return false;
+}
+
 enum err ndjson_push_line(struct bytes job, const char *prefix, struct arena *scratch,
                           struct buf *out_line, struct ndjson_job *out_job, const char **out_why)
 {
@@ -121,6 +130,8 @@ enum err ndjson_push_line(struct bytes job, const char *prefix, struct arena *sc
         (members.id.kind != JSON_KIND_STRING || members.topic.kind != JSON_KIND_STRING ||
          members.state.kind != JSON_KIND_STRING))
         *out_why = "the job has no id, topic or state";
+    if (!*out_why && !state_is_known(members.state.text))
+        *out_why = "the job's state is none of delayed, ready, reserved and buried";
     if (!*out_why && !choose_id(&members, prefix, scratch, &found))
         *out_why = "the job's id or the time of its making is none";
     if (!*out_why && members.ttr.kind == JSON_KIND_NUMBER && !add_ttr(&rest, members.ttr.text))

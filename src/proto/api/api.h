@@ -32,6 +32,7 @@ struct api_limits {
     /* How far local time is east of UTC at a time, for delayqueue-java's dates; NULL: UTC. */
     int64_t (*east_us)(int64_t at_us);
     bool keeps_history; /* of jobs: store.history */
+    bool no_history;    /* the engine cannot keep one */
     /* The engine's limits, for errors to name; 0: not named. */
     uint64_t jobs, topics, waiters, memory_bytes, disk_bytes;
 };

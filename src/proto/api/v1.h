@@ -127,8 +127,8 @@ bool v1_read_state(struct bytes text, enum job_state *out_state);
 /* The problem of a cursor that is not one of the listing that is asked for; false. */
 bool v1_refuse_cursor(struct problem *problem);
 
-/* What an answer shows, where one command has several. */
-enum v1_variant { V1_PLAIN, V1_ATTEMPTS, V1_HISTORY };
+/* What an answer shows, where one command has several. V1_FIRST: the request had If-None-Match. */
+enum v1_variant { V1_PLAIN, V1_ATTEMPTS, V1_HISTORY, V1_FIRST };
 
 /* The calls: a path's parts are decoded. False: the problem is filled in. */
 struct v1_call {

@@ -2,6 +2,8 @@
  * Batches of one command: a JSON array of items, or NDJSON. A whole batch is checked before its
  * first item is done, so that a broken array or too long a batch changes nothing.
  */
+#include <stdio.h>
+
 #include "proto/api/v1.h"
 
 /* False: a batch of so many items is too large. */
@@ -102,6 +104,17 @@ static void name_line(struct problem *problem, uint32_t line_number)
     buf_fini(&detail);
 }
 
+/* "jobs":[…] of a finish or a get: what is no object is told by its place. */
+static bool is_object(const struct api_batch *batch, struct bytes item, struct problem *problem)
+{
+    char field[sizeof(problem->field)];
+    if (batch->kind == CMD_PUSH || (item.len && item.at[0] == '{'))
+        return true;
+    (void)snprintf(field, sizeof(field), "jobs[%u]", batch->done - 1);
+    return api_refuse(problem, 400, "bad_field", field,
+                      "this must be an object such as {\"id\":\"a\"}");
+}
+
 bool api_batch_next(struct api_batch *batch, const struct api_limits *limits, int64_t now_us,
                     struct arena *scratch, struct cmd *out_cmd, struct problem *out_problem)
 {
@@ -112,6 +125,8 @@ bool api_batch_next(struct api_batch *batch, const struct api_limits *limits, in
     if (!(batch->ndjson ? next_line(&batch->rest, &item, &batch->line) : next_item(batch, &item)))
         return false;
     batch->done++;
+    if (!is_object(batch, item, out_problem))
+        return true;
     bool good = batch->kind == CMD_FINISH ? v1_read_finish(&input, item, out_cmd)
                 : batch->kind == CMD_GET  ? v1_read_get(&input, item, out_cmd)
                                           : v1_read_push(&input, batch->topic, item, out_cmd);

@@ -115,7 +115,7 @@ static bool read_time(const struct reader *reader, int64_t *out_us)
         return true;
     }
     return bad(reader, "this must be an RFC 3339 time such as \"2030-01-31T08:00:00Z\", or whole "
-                       "milliseconds since 1970");
+                       "milliseconds since 1970; the latest is the end of the year 9999");
 }
 
 static bool read_due(const struct reader *reader)
@@ -648,6 +648,29 @@ static const struct {
     [V1_FAILURES] = {"failures", read_failures},
 };
 
+/* Names the fields that there are, as many as the sentence has room for. */
+static bool refuse_unknown(const struct v1_input *input, struct bytes name, uint64_t allowed)
+{
+    static const char more[] = " …";
+    struct problem *problem = input->problem;
+    const char *before = " ";
+    (void)api_refuse_name(problem, name, "unknown_field",
+                          allowed ? "there is no field of that name here, but"
+                                  : "this call has no fields");
+    for (unsigned field = V1_ID; field < V1_FIELD_COUNT; field++) {
+        if (!(allowed & V1_BIT(field)))
+            continue;
+        const char *text = known[field].name;
+        size_t len = strlen(problem->detail) + strlen(before) + strlen(text) + sizeof(more);
+        bool fits = len < sizeof(problem->detail);
+        api_problem_addf(problem, "%s%s", fits ? before : more, fits ? text : "");
+        if (!fits)
+            return false;
+        before = ", ";
+    }
+    return false;
+}
+
 static bool read_field(const struct v1_input *input, struct bytes name,
                        const struct json_value *value, uint64_t allowed, struct v1_fields *fields)
 {
@@ -656,8 +679,7 @@ static bool read_field(const struct v1_input *input, struct bytes name,
            (!(allowed & V1_BIT(field)) || !bytes_eq(name, bytes_str(known[field].name))))
         field++;
     if (field == V1_FIELD_COUNT)
-        return api_refuse_name(input->problem, name, "unknown_field",
-                               "this call has no field of that name");
+        return refuse_unknown(input, name, allowed);
     if (v1_given(fields, field))
         return api_refuse_name(input->problem, name, "duplicate_field",
                                "this field was given twice");

@@ -72,8 +72,10 @@ bool v1_decode_history(const struct v1_call *v1)
 {
     if (!v1->input.limits->keeps_history)
         return api_refuse(v1->input.problem, 404, "history_off", "",
-                          "no history of jobs is kept: set store.history, to 30d for instance, and "
-                          "restart laterd");
+                          v1->input.limits->no_history
+                              ? "no history of jobs is kept: engine = redis keeps none"
+                              : "no history of jobs is kept: set store.history, to 30d for "
+                                "instance, and restart laterd");
     v1->call->format.variant = V1_HISTORY;
     if (!v1_decode_job(v1))
         return false;

@@ -458,6 +458,20 @@ static const char *wanted_state(enum cmd_kind kind)
     return texts[kind] ? texts[kind] : err_text(ERR_WRONG_STATE);
 }
 
+/* The settings are not the ones that the request named; the reply has the version of those that are
+ * there. */
+static void add_version(struct problem *problem, bool first, uint64_t version)
+{
+    api_problem_set(problem, problem->status, problem->code, "",
+                    first     ? "the topic has settings already"
+                    : version ? "the settings do not have the version that If-Match names"
+                              : "the topic has no settings, and If-Match names a version");
+    if (version)
+        api_problem_addf(problem,
+                         "; their version is %llu now: read them, and send that in If-Match",
+                         (unsigned long long)version);
+}
+
 static struct problem problem_of(const struct response_format *format, const struct reply *reply,
                                  enum cmd_kind kind)
 {
@@ -485,8 +499,8 @@ static struct problem problem_of(const struct response_format *format, const str
     if (err == ERR_NOT_EMPTY)
         api_problem_set(&problem, problem.status, problem.code, "",
                         "the topic holds jobs: leave out if_empty to delete them, too");
-    if (err == ERR_VERSION && reply->version)
-        api_problem_addf(&problem, "; it is %llu now", (unsigned long long)reply->version);
+    if (err == ERR_VERSION)
+        add_version(&problem, format->variant == V1_FIRST, reply->version);
     if (err == ERR_INVALID && kind == CMD_LIST) /* all else was checked before */
         (void)v1_refuse_cursor(&problem);
     problem.err = err;

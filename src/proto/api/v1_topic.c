@@ -22,6 +22,7 @@ static bool read_condition(const struct v1_call *v1, struct cmd_topic *topic)
     if (v1->request->if_none_match.len) {
         topic->if_version = true;
         topic->version = 0;
+        v1->call->format.variant = V1_FIRST;
         return bytes_eq(v1->request->if_none_match, BYTES("*")) || bad_header(v1, "If-None-Match");
     }
     if (match.len == 0)

@@ -192,7 +192,7 @@ static bool set_retry(struct config *config, const char *value, struct config_er
     const char *why = "it is too long";
     size_t len = strlen(value);
     if (len >= sizeof(config->retry) || !schedule_read_words(bytes_str(value), &schedule, &why)) {
-        (void)snprintf(error->text, sizeof(error->text), "%s", why);
+        (void)snprintf(error->text, sizeof(error->text), "retry = %.60s: %s", value, why);
         return false;
     }
     memcpy(config->retry, value, len + 1);

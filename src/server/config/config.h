@@ -74,6 +74,7 @@ struct config_named {
 /* [broker.NAME]: where targets of a type other than HTTP are. Numbers and words as in config. */
 struct config_broker {
     struct config_named named;
+    unsigned url_line; /* where its url is, in the file of named.place */
     enum target_type type;
     char url[CONFIG_WORD_MAX]; /* or $NAME, file:PATH; may hold a password: not for the log */
     char ca[CONFIG_WORD_MAX], certificate[CONFIG_WORD_MAX], key[CONFIG_WORD_MAX];

@@ -206,8 +206,11 @@ static int take_named_key(struct reading *reading, const char *name, const char 
         return 0;
     }
     reading->section_keys |= UINT64_C(1) << at;
-    if (config_section_set(reading->config, section, &section->key[at], value, &why))
+    if (config_section_set(reading->config, section, &section->key[at], value, &why)) {
+        if (strcmp(section->key[at].section, "broker") == 0 && strcmp(name, "url") == 0)
+            reading->config->brokers[reading->config->broker_count - 1].url_line = reading->line;
         return 1;
+    }
     complain_value(reading, &section->key[at], value, &why);
     return 0;
 }

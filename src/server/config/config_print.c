@@ -17,6 +17,8 @@ void config_add_range(struct buf *out, const struct config_key *key)
         config_add_number(out, KIND_BYTES, key->least);
         if (key->most == INT64_MAX) {
             buf_add_str(out, " up");
+            if (key->at == offsetof(struct config, journal_lag_bytes))
+                buf_add_str(out, ", and at least twice store.segment_bytes");
             break;
         }
         buf_add_str(out, " to ");

@@ -212,6 +212,24 @@ def test_what_is_no_export_is_refused_by_its_line(servers):
     assert "colour" in done.stderr
 
 
+def test_the_text_counts_what_was_left_out(servers):
+    first, *_ = servers
+    start = exported(first).splitlines()[0]
+    lines = [start, '{"topic":{"name":"t","settings":{"ttr":"soon"}}}',
+             '{"job":{"id":"a","topic":"t","state":"flying"}}', '{"job":{"id":"b","topic":"t","state":"ready"}}',
+             '{"end":{"jobs":2}}', ""]
+    done = later(first, "import", text="\n".join(lines))
+    assert done.returncode == REFUSED and "line 3: the job's state is none of" in done.stderr, done
+    assert "1 imported, 0 there already, 0 refused\n1 bad line left out\n" in done.stdout
+    assert "settings of 1 topic refused\n" in done.stdout
+
+
+def test_on_redis_no_setting_is_advised_for_history(servers):
+    for server, wanted in ((servers[0], "set store.history"), (servers[1], "engine = redis keeps none")):
+        done = later(server, "history", "a")
+        assert done.returncode == NOTHING and wanted in done.stderr, done
+
+
 def test_other_settings_are_kept_and_said(servers):
     first, second, _ = servers
     with Client(first.port) as a, Client(second.port) as b:
@@ -221,6 +239,19 @@ def test_other_settings_are_kept_and_said(servers):
         done = later(second, "import", text=text)
         assert done.returncode == DONE and "other settings" in done.stderr
         assert b.get("/v1/topics/t").json()["settings"] == {"retry": ["120s"]}
+
+
+def test_settings_that_another_laterd_has_just_set_are_compared(servers, laterd):
+    one = servers[1]
+    two = laterd({**one.config, "push": {"job_targets": "any"}})
+    start = exported(one).splitlines()[0]
+    for number in range(5):
+        topic = '{"topic":{"name":"t%d","settings":{"attempts":3}}}' % number
+        text = "\n".join([start, topic, '{"end":{"jobs":0}}', ""])
+        with Client(one.port) as client:
+            assert client.request("PUT", f"/v1/topics/t{number}", attempts=3).status == 200
+        told = imported(two, text)
+        assert told["topics_refused"] == told["other_settings"] == 0, told
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["embedded", "redis"])

@@ -58,6 +58,13 @@ def test_set_from_a_file_replaces_all(client, later, topic, tmp_path):
     assert later("topic", "set", topic, "--file", "-", input='{"order":"key"}').returncode == DONE
     settings(client, topic, {"order": "key"})
     assert later("topic", "set", topic, "--file", "-", input="[]").returncode == USAGE
+    for text in ("[]", "no"):
+        said = later("topic", "set", topic, "--file", "-", input=text).stderr
+        assert "standard input: this is not an object of JSON" in said and not said.rstrip().endswith(":")
+    said = later("topic", "set", topic, "--file", "/nosuch").stderr
+    assert "cannot read /nosuch: No such file or directory" in said
+    assert "/nosuch: No such file or directory" in later("push", topic, "@/nosuch").stderr
+    assert later("list", topic, "--limit", "0").returncode == USAGE
     assert later("topic", "set", topic).returncode == USAGE
     assert later("topic", "mend", topic).returncode == USAGE
 
@@ -66,7 +73,7 @@ def test_a_version_may_be_asked_for(client, later, topic):
     version = json.loads(later("topic", "set", topic, "--attempts", "3", "--json").stdout)["version"]
     settings(client, topic, {"attempts": 3})
     stale = later("topic", "set", topic, "--attempts", "4", "--if-version", str(version - 1))
-    assert stale.returncode == CONFLICT and f"it is {version} now" in stale.stderr
+    assert stale.returncode == CONFLICT and f"version is {version} now" in stale.stderr
     assert later("topic", "unset", topic, "--if-version", str(version - 1)).returncode == CONFLICT
     assert later("topic", "set", topic, "--attempts", "4", "--if-version", str(version)).returncode == DONE
 

@@ -94,6 +94,8 @@ static void what_is_no_job_says_why(void **state)
         "{}",
         "{\"id\":\"a\",\"topic\":\"t\"}",
         "{\"id\":7,\"topic\":\"t\",\"state\":\"ready\"}",
+        "{\"id\":\"a\",\"topic\":\"t\",\"state\":\"flying\"}",
+        "{\"id\":\"a\",\"topic\":\"t\",\"state\":\"gone\"}",
         "{\"id\":\"\",\"topic\":\"t\",\"state\":\"ready\"}",
         "{\"id\":\"@17\",\"topic\":\"t\",\"state\":\"ready\"}",
         "{\"id\":\"@17\",\"topic\":\"t\",\"state\":\"ready\",\"created\":\"today\"}",

@@ -63,6 +63,19 @@ static void settings_that_are_wrong_are_named_by_their_path(void **state)
     assert_string_equal(call.problem.field, "retyr");
 }
 
+static void an_unknown_field_is_told_the_known_ones(void **state)
+{
+    (void)state;
+    struct call call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"dleay\":1}");
+    assert_string_equal(call.problem.field, "dleay");
+    assert_string_equal(call.problem.detail,
+                        "there is no field of that name here, but delay, due, priority, body, "
+                        "body_base64, content_type");
+    call = push("{\"dleay\":1}");
+    assert_non_null(strstr(call.problem.detail, "here, but id, delay, due, ttr, "));
+    assert_string_equal(strrchr(call.problem.detail, ' '), " …");
+}
+
 static void a_version_may_be_asked_for(void **state)
 {
     struct call call = put("{}", "\"17\"", NULL);
@@ -73,8 +86,14 @@ static void a_version_may_be_asked_for(void **state)
     assert_true(call.cmd.topic.if_version);
     assert_int_equal(call.cmd.topic.version, 0);
     struct reply reply = {.kind = CMD_CONFIGURE_TOPIC, .err = ERR_VERSION, .version = 18};
-    assert_non_null(strstr(answer(&call, &reply), "it is 18 now"));
+    assert_non_null(strstr(answer(&call, &reply), "the topic has settings already; their version "
+                                                  "is 18 now"));
     assert_int_equal(status(), 412);
+    call = put("{}", "\"17\"", NULL);
+    assert_non_null(strstr(answer(&call, &reply), "do not have the version that If-Match names; "
+                                                  "their version is 18 now"));
+    reply.version = 0;
+    assert_non_null(strstr(answer(&call, &reply), "the topic has no settings, and If-Match"));
     static const char *const bad[] = {"17", "\"\"", "\"x\"", "W/\"17\"", "*", "\"1\", \"2\""};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         call = put("{}", bad[i], NULL);
@@ -441,6 +460,7 @@ int main(void)
         cmocka_unit_test(settings_are_kept_in_their_fixed_form),
         cmocka_unit_test(settings_that_say_nothing_are_taken_away),
         cmocka_unit_test(settings_that_are_wrong_are_named_by_their_path),
+        cmocka_unit_test(an_unknown_field_is_told_the_known_ones),
         cmocka_unit_test(a_version_may_be_asked_for),
         cmocka_unit_test(a_topic_is_shown_with_its_settings),
         cmocka_unit_test(a_topic_may_be_deleted_only_if_it_is_empty),

@@ -591,6 +591,30 @@ static void a_batch_of_finishes_that_is_none_finishes_nothing(void **state)
     assert_int_equal(v1(HTTP_M_GET, "/v1/finish", NULL).problem.status, 405);
 }
 
+static void an_item_that_is_no_object_is_named_by_its_place(void **state)
+{
+    (void)state;
+    static const char *const targets[] = {"/v1/get", "/v1/finish"};
+    for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
+        struct call call = v1(HTTP_M_POST, targets[i], "{\"jobs\":[{\"id\":\"a\"},\"x\",[]]}");
+        struct problem problem;
+        struct cmd cmd;
+        for (int at = 0; at < 3; at++) {
+            assert_true(api_batch_next(&call.batch, &fixture_limits, NOW_US, &fixture_arena, &cmd,
+                                       &problem));
+            assert_string_equal(problem.field, at == 0 ? "" : at == 1 ? "jobs[1]" : "jobs[2]");
+            assert_string_equal(at ? problem.code : "bad_field", "bad_field");
+        }
+    }
+}
+
+static void a_time_beyond_the_last_is_told_it(void **state)
+{
+    (void)state;
+    struct call call = push("{\"due\":\"10000-01-01T00:00:00Z\"}");
+    assert_non_null(strstr(call.problem.detail, "the latest is the end of the year 9999"));
+}
+
 static void a_finish_in_a_batch_is_answered_with_its_status(void **state)
 {
     (void)state;
@@ -757,6 +781,8 @@ int main(void)
         cmocka_unit_test(a_batch_of_finishes_names_each_job_and_its_lease),
         cmocka_unit_test(a_batch_of_finishes_that_is_none_finishes_nothing),
         cmocka_unit_test(a_finish_in_a_batch_is_answered_with_its_status),
+        cmocka_unit_test(an_item_that_is_no_object_is_named_by_its_place),
+        cmocka_unit_test(a_time_beyond_the_last_is_told_it),
         cmocka_unit_test(a_job_is_shown_whole),
         cmocka_unit_test(errors_have_their_status),
         cmocka_unit_test(what_the_engine_says_more_of_an_error_is_told),

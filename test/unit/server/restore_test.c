@@ -354,7 +354,7 @@ static void v1_restores_with_counts(void **state)
     } cases[] = {{"{}", "{\"rows\":2,\"created\":2,\"kept\":0,\"refused\":0,\"ms\":0}"},
                  {"{\"expire\":false}", "{\"rows\":1,\"created\":0,\"kept\":1,"},
                  {"{\"id\":\"past\"}", "{\"rows\":1,\"created\":0,\"kept\":1,"},
-                 {"{\"id\":\"nobody\"}", "\"status\":404,\"code\":\"not_found\""},
+                 {"{\"id\":\"nobody\"}", "\"detail\":\"the journal has no job with this id\""},
                  {"{\"expire\":1}", "\"code\":\"bad_field\",\"field\":\"expire\""},
                  {"{\"all\":true}", "\"code\":\"unknown_field\""}};
     add_row("a", soon(), RESTORE_LIVES);
