@@ -51,17 +51,17 @@ enum { JOURNAL_WHY_MAX = 200, JOURNAL_STORE_BYTES = 16 };
 
 struct journal_status {
     enum journal_phase phase;
-    bool known;                /* its cursor has been read, so that `done` is one */
-    bool made;                 /* the cursor was made, at journal_begin::batch, perhaps in an earlier
-                                  life, and nothing was committed since */
-    uint64_t done;             /* batches up to this one are committed in the database */
-    int64_t oldest_us;         /* clock of the oldest batch that it holds; 0: it holds none */
-    uint64_t held_bytes;       /* of batches that it holds */
-    uint64_t groups;           /* transactions committed */
-    uint64_t job_rows;         /* rows of jobs written */
-    uint64_t log_rows;         /* rows of changes written */
-    uint64_t rejected;         /* rows that the database refused, set aside */
-    uint64_t connections;      /* made so far */
+    bool known;           /* its cursor has been read, so that `done` is one */
+    bool made;            /* the cursor was made, at journal_begin::batch, perhaps in an earlier
+                             life, and nothing was committed since */
+    uint64_t done;        /* batches up to this one are committed in the database */
+    int64_t oldest_us;    /* clock of the oldest batch that it holds; 0: it holds none */
+    uint64_t held_bytes;  /* of batches that it holds */
+    uint64_t groups;      /* transactions committed */
+    uint64_t job_rows;    /* rows of jobs written */
+    uint64_t log_rows;    /* rows of changes written */
+    uint64_t rejected;    /* rows that the database refused, set aside */
+    uint64_t connections; /* made so far */
     char why[JOURNAL_WHY_MAX]; /* not WRITES: a clause for people, without passwords */
 };
 
@@ -123,9 +123,8 @@ struct journal {
     void (*changed)(struct journal *journal); /* the status has */
     /* The batch that has all changes so far. */
     uint64_t (*newest)(const struct journal *journal);
-    /* Is the job of that number there? A far one may be taken for there though it is not. NULL:
-       that cannot be said at once (restore_row::seq). */
-    /* Is a job of this number in memory? NULL: nobody knows. */
+    /* Is a job of this number in memory? False of a far one, too: restore_row::seq is asked for
+       when the row is pushed. NULL: that cannot be said at once. */
     bool (*lives)(const struct journal *journal, uint64_t seq);
     void *user; /* of these */
     /* Set by the journal: it reads rows back, and must not give back what ends meanwhile. */

@@ -34,8 +34,8 @@ struct script_head {
     struct bytes properties; /* the same: their sum, and they; empty if the answer has them not */
     struct bytes last_note, notes; /* as scripts/record.lua has them; or empty */
     enum ready_order order;
-    int64_t rank_us;               /* place among the ready, Redis' clock */
-    int64_t since_us;              /* BURIED: since when, RESERVED: until when; Redis' clock */
+    int64_t rank_us;  /* place among the ready, Redis' clock */
+    int64_t since_us; /* BURIED: since when, RESERVED: until when; Redis' clock */
 };
 
 void script_sha1(struct bytes text, char out_hex[SCRIPT_DIGEST]);

@@ -7,10 +7,8 @@ static const struct {
     const char *section, *name;
     const char *words; /* in the order of their numbers */
 } choices[] = {
-    {"journal", "mode", "after before"},
-    {"journal", "on_lag", "refuse detach"},
-    {"journal", "log", "all ends"},
-    {"push", "ordered", "auto on off"},
+    {"journal", "mode", "after before"},     {"journal", "on_lag", "refuse detach"},
+    {"journal", "log", "all ends"},          {"push", "ordered", "auto on off"},
     {"redis", "order", "auto topic spread"}, /* enum redis_order */
 };
 

@@ -168,9 +168,9 @@ const struct config_key config_keys[] = {
     {"redis", "partitions", KIND_COUNT, NUMBER(redis_partitions), 1, 1024, "16",
      "Parts of the queue that a cluster can spread. Set once: the queue remembers it."},
     {"redis", "order", KIND_CHOICE, NUMBER(redis_order), 0, 0, "auto",
-     "Jobs whose ids laterd makes: those of a topic in one partition, in exact order (topic), or in "
-     "all partitions, in turns of 250 ms (spread). auto: spread in a cluster, where the topic has "
-     "no settings, else topic."},
+     "Jobs whose ids laterd makes: those of a topic in one partition, in exact order (topic), or "
+     "in all partitions, in turns of 250 ms (spread). auto: spread in a cluster, where the topic "
+     "has no settings, else topic."},
     {"redis", "timeout", KIND_SECONDS, NUMBER(redis_timeout_us), 50000, 60000000, "2s",
      "A command that Redis has not answered by then is answered: not now."},
     {"redis", "wait_replicas", KIND_COUNT, NUMBER(redis_wait_replicas), 0, 100, "0",
