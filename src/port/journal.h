@@ -123,9 +123,8 @@ struct journal {
     void (*changed)(struct journal *journal); /* the status has */
     /* The batch that has all changes so far. */
     uint64_t (*newest)(const struct journal *journal);
-    /* Is the job of that number there? A far one may be taken for there though it is not. NULL:
-       that cannot be said at once (restore_row::seq). */
-    /* Is a job of this number in memory? NULL: nobody knows. */
+    /* Is a job of this number in memory? False of a far one, too: restore_row::seq is asked for
+       when the row is pushed. NULL: that cannot be said at once. */
     bool (*lives)(const struct journal *journal, uint64_t seq);
     void *user; /* of these */
     /* Set by the journal: it reads rows back, and must not give back what ends meanwhile. */

@@ -33,8 +33,8 @@ struct restore_row {
     enum restore_end end;
     bool lives; /* of a query for one id: the job is there, by its number; it is not to be pushed */
     /* Of a job that this very queue named by its number: if it lives, or has ended since, the row
-       is to be left out (of all; of one: `lives`). Only where journal::lives is not there to ask;
-       else 0. */
+       is to be left out (of all; of one: `lives`); cmd_push::number asks for that where
+       journal::lives cannot tell. 0: it has none. */
     uint64_t seq;
     struct restore_cost cost; /* set by take(), for unspent() */
 };

@@ -203,8 +203,7 @@ static bool is_closing(struct writer *writer)
     return closing;
 }
 
-/* A writer that ends must not take the cursor: another one may write by now, and would be fenced.
- */
+/* A writer that ends must not take the cursor: another one may write, and would be fenced. */
 static bool ends_untaken(struct writer *writer)
 {
     return !writer->taken && is_closing(writer);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -338,10 +339,27 @@ static void set_certificate(struct transfer *transfer, const char *path, struct 
     buf_fini(&text);
 }
 
-static void set_files(struct transfer *transfer, const struct target_http *http)
+/* Opening a pipe or a device may take forever, and the thread of all webhooks with it. What is not
+   there is libcurl's to complain of. */
+static bool is_no_file(struct bytes name)
 {
     char room[1024];
+    struct stat status;
+    const char *path = text_of(name, room);
+    return path && stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+}
+
+/* False: one of them is no file, and the exchange has ended. */
+static bool set_files(struct transfer *transfer, struct exchange *exchange)
+{
+    const struct target_http *http = &exchange->delivery->target->http;
+    char room[1024];
     const char *path;
+    if (is_no_file(http->ca) || is_no_file(http->certificate) || is_no_file(http->key)) {
+        end_as(exchange, OUTCOME_FAILED,
+               "ca, certificate or key of the target cannot be used: it is not a regular file");
+        return false;
+    }
     transfer->has_files = http->ca.len || http->certificate.len || http->key.len;
     if ((path = text_of(http->ca, room)))
         SET(transfer, CURLOPT_CAINFO, path);
@@ -349,6 +367,7 @@ static void set_files(struct transfer *transfer, const struct target_http *http)
         set_certificate(transfer, path, http->key);
     if ((path = text_of(http->key.len ? http->key : http->certificate, room)))
         SET(transfer, CURLOPT_SSLKEY, path);
+    return true;
 }
 
 /* NULL, or why it is not allowed. */
@@ -420,8 +439,7 @@ bool exchange_begin(struct sender *sender, struct exchange *exchange)
     } else if (request_make(&transfer->request, delivery, clock_us() / 1000000, &sender->secrets,
                             &secret)) {
         end_as(exchange, OUTCOME_FAILED, secret.text);
-    } else {
-        set_files(transfer, http);
+    } else if (set_files(transfer, exchange)) {
         set_request(transfer, delivery);
         exchange->transfer = transfer;
         atomic_fetch_add_explicit(&sender->counts->requests, 1, memory_order_relaxed);

@@ -152,18 +152,19 @@ static enum err probe_file(struct bytes path, char *why, size_t why_bytes)
     }
     memcpy(name, path.at, path.len);
     name[path.len] = '\0';
-    int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    bool there = stat(name, &status) == 0;
+    if (there && !S_ISREG(status.st_mode)) { /* to open a device may do something */
+        (void)snprintf(why, why_bytes, "%.*s is %s, not a file", shown, path.at,
+                       S_ISDIR(status.st_mode) ? "a directory" : "a pipe or a device");
+        return ERR_INVALID;
+    }
+    int fd = there ? open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1;
     if (fd < 0) {
         (void)snprintf(why, why_bytes, "the file %.*s cannot be read: %.40s", shown, path.at,
                        strerror(errno));
         return ERR_INVALID;
     }
-    bool is_directory = fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
     (void)close(fd); /* nothing was written */
-    if (is_directory) {
-        (void)snprintf(why, why_bytes, "%.*s is a directory, not a file", shown, path.at);
-        return ERR_INVALID;
-    }
     return OK;
 }
 

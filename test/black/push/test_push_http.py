@@ -179,6 +179,7 @@ def test_settings_whose_secrets_cannot_be_used_are_refused_with_the_field(pushin
             ({"sign": ["$SHORT"]}, "target.sign[0]", "$SHORT is malformed"),
             ({"sign": [f"file:{good}", f"file:{bad}"]}, "target.sign[1]", f"file:{bad} is malformed"),
             ({"ca": str(gone)}, "target.ca", f"the file {gone} cannot be read: No such"),
+            ({"ca": "/dev/null"}, "target.ca", "is a pipe or a device, not a file"),
             ({"certificate": str(good), "key": str(tmp_path)}, "target.key", "is a directory")):
         settings = {"target": {"type": "http", "url": receiver.url(), **target}}
         answer = pushing.request("PUT", "/v1/topics/tried", settings)
@@ -334,3 +335,21 @@ def test_push_job_targets_off_stops_urls_that_were_stored_before(laterd, receive
         assert note["reason"] == "the job has a URL of its own, and push.job_targets is off"
         assert receiver.wait(before + 1)[before].body == b"y"
         assert len(receiver.requests) == before + 1
+
+
+@pytest.mark.parametrize("field", ["ca", "certificate", "key"])
+def test_a_pipe_in_place_of_a_file_does_not_stop_all_webhooks(pushing, receiver, tmp_path, field):
+    """It would be opened when something is sent, which waits until somebody writes to the pipe."""
+    pipe, paths = str(tmp_path / "pipe"), make_certificates(str(tmp_path))
+    os.mkfifo(pipe)
+    with Receiver(tls=server_context(paths)) as safe:
+        files = {"ca": paths["ca.pem"], "certificate": paths["client.pem"], "key": paths["client.key"], field: pipe}
+        settings = {"target": {"type": "http", "url": safe.url(), **files}, "attempts": 1}
+        assert pushing.request("PUT", "/v1/topics/pipe?check_secrets=false", settings).status == 200
+        pushing.push_id("pipe", id="stuck")
+        failed = eventually(lambda: attempts(pushing, "stuck"))
+        assert "it is not a regular file" in failed[0]["reason"], failed
+        set_target(pushing, "others", receiver.url())
+        before = len(receiver.requests)
+        pushing.push_id("others", id="goes")
+        receiver.wait(before + 1)

@@ -79,7 +79,8 @@ def fake(folder, name, text):
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
-OTHERS = {"nats-server.service", "rabbitmq-server.service", "nginx.service", "mariadb.service"}
+OTHERS = {"nats-server.service", "rabbitmq-server.service", "nginx.service", "haproxy.service",
+          "mariadb.service"}
 
 
 @pytest.mark.parametrize("words, installed, disabled", [
