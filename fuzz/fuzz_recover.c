@@ -74,7 +74,7 @@ static void set_callbacks(void)
     callbacks.notice = notice;
 }
 
-static void say(void *ctx, const char *line)
+static void print_line(void *ctx, const char *line)
 {
     (void)ctx;
     CHECK(line[0]);
@@ -105,7 +105,7 @@ static void say_salvaged(struct salvage_callbacks *salvage_callbacks, const char
 static void salvage_store(struct sim_disk *disk)
 {
     struct salvage_callbacks salvage_callbacks = {
-        .replay = salvaged, .clock = clock_salvaged, .say = say_salvaged};
+        .replay = salvaged, .clock = clock_salvaged, .print_line = say_salvaged};
     struct salvage *salvage;
     struct store_error error;
     struct arena arena = {0};
@@ -197,7 +197,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     store_close(store);
     for (size_t at = 0; at + EDIT <= size && at < 32 * EDIT; at += EDIT)
         edit(disk, data + at);
-    struct store_watcher watcher = {.say = say};
+    struct store_watcher watcher = {.print_line = print_line};
     (void)store_verify(sim_disk_port(disk), &watcher, &counts); /* any verdict, no crash */
     salvage_store(disk);
     store = open_store(disk, &err);

@@ -51,7 +51,7 @@ static void process_leaves(struct sim_peer *peer, enum stream_close how)
 }
 
 /* Its handler hears of it for the last time. */
-static void tell_lost(struct sim_peer *peer, const char *error)
+static void notify_lost(struct sim_peer *peer, const char *error)
 {
     peer->stream.error = error;
     forget_timer(peer);
@@ -113,7 +113,7 @@ static void peer_show(struct sim_peer *peer)
     buf_fini(&now);
 }
 
-static void tell_end(struct sim_peer *peer)
+static void notify_end(struct sim_peer *peer)
 {
     if (peer->end_told || peer->shut_told)
         return;
@@ -122,17 +122,17 @@ static void tell_end(struct sim_peer *peer)
         peer->stream.handler->leaving(&peer->stream);
 }
 
-static void tell_leaving(struct sim_peer *peer)
+static void notify_leaving(struct sim_peer *peer)
 {
     peer->leaving_told = true;
-    tell_end(peer);
+    notify_end(peer);
 }
 
 static void take_arrived(struct sim_peer *peer)
 {
     struct way *way = &peer->to_process;
     for (struct flight *first = way_first(way);
-         first && first->at_us <= sim_now_us(peer->network) && peer_hears(peer);
+         first && first->at_us <= sim_now_us(peer->network) && peer_receives(peer);
          first = way_first(way)) {
         switch (first->kind) {
         case FLIGHT_BYTES: buf_add_bytes(&peer->to_server, buf_bytes(&first->bytes)); break;
@@ -144,14 +144,14 @@ static void take_arrived(struct sim_peer *peer)
 }
 
 /* Who has gone is known before others are answered (P6). */
-static void tell_end_if_over(struct sim_peer *peer)
+static void notify_end_if_over(struct sim_peer *peer)
 {
     if (!peer->opened || peer->process_closed)
         return;
     take_arrived(peer);
-    bool over = peer->shut || (peer->reset && peer_hears(peer));
+    bool over = peer->shut || (peer->reset && peer_receives(peer));
     if (over && peer->state == OPEN && !peer->broken)
-        tell_end(peer);
+        notify_end(peer);
 }
 
 static void serve_open(struct sim_peer *peer)
@@ -164,7 +164,7 @@ static void serve_open(struct sim_peer *peer)
         return;
     bool shown_all = peer->to_server.len == 0 && peer->shown.len == 0;
     if (!shown_all && peer->shown.len && !peer->leaving_told)
-        tell_leaving(peer);
+        notify_leaving(peer);
     if (shown_all && !peer->shut_told && !peer->process_closed) {
         peer->shut_told = true;
         peer->stream.handler->gone(&peer->stream, true);
@@ -194,14 +194,14 @@ static void serve_opening(struct sim_peer *peer)
         if (peer->address[0])
             begin_connecting(peer);
         else
-            tell_lost(peer, "Name or service not known");
+            notify_lost(peer, "Name or service not known");
         break;
     case CONNECTING: /* sim_net_run() has the host accept it */
         if (!peer_is_silent(peer) && peer_is_refused(peer))
-            tell_lost(peer, "Connection refused");
+            notify_lost(peer, "Connection refused");
         break;
     case ACCEPTED:
-        if (!peer_hears(peer))
+        if (!peer_receives(peer))
             break;
         peer->state = OPEN;
         forget_timer(peer);
@@ -222,11 +222,11 @@ static void peer_gather(struct sim_peer *peer)
             acceptor->accepted(acceptor, &peer->stream, peer->listener);
         }
     }
-    tell_end_if_over(peer);
+    notify_end_if_over(peer);
     if (peer->process_closed)
         return;
-    if (peer->broken || (peer->reset && peer_hears(peer))) {
-        tell_lost(peer, peer->broken ? peer->stream.error : "Connection reset by peer");
+    if (peer->broken || (peer->reset && peer_receives(peer))) {
+        notify_lost(peer, peer->broken ? peer->stream.error : "Connection reset by peer");
         return;
     }
     if (peer->state != OPEN)
@@ -304,7 +304,7 @@ static bool loop_verb_gather(struct loop *base, struct loop_share *share)
     struct list served;
     list_init(&served);
     for (struct list *node = loop->streams.next; node != &loop->streams; node = node->next)
-        tell_end_if_over(LIST_ENTRY(node, struct sim_peer, place));
+        notify_end_if_over(LIST_ENTRY(node, struct sim_peer, place));
     take_messages(loop);
     while (!list_empty(&loop->streams) && !(share && share->spent(share))) {
         struct sim_peer *peer = LIST_ENTRY(loop->streams.next, struct sim_peer, place);

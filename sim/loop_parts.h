@@ -104,7 +104,7 @@ struct flight *way_first(const struct way *way);
 void way_drop_first(struct way *way);
 void way_cut(struct way *way, uint64_t keep);
 uint64_t way_count(const struct way *way);
-bool peer_hears(const struct sim_peer *peer);
+bool peer_receives(const struct sim_peer *peer);
 bool peer_is_heard(const struct sim_peer *peer);
 void peer_tear(struct sim_peer *peer);
 struct sim_host *sim_host_at(const struct sim_net *network, const char *address);

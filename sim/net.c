@@ -104,7 +104,7 @@ static bool reaches(const struct sim_peer *peer, enum sim_cut least)
 }
 
 /* From host to process. */
-bool peer_hears(const struct sim_peer *peer)
+bool peer_receives(const struct sim_peer *peer)
 {
     return reaches(peer, SIM_CUT_ANSWERS);
 }
@@ -150,15 +150,15 @@ int64_t peer_gather_us(const struct sim_peer *peer)
     if (peer->broken)
         return INT64_MIN;
     if (peer->state != OPEN && peer->state != CONNECTING)
-        return peer_hears(peer) ? peer->state_at_us : INT64_MAX;
+        return peer_receives(peer) ? peer->state_at_us : INT64_MAX;
     if (peer->state == CONNECTING)
         return !peer_is_silent(peer) && peer_is_refused(peer) ? peer->state_at_us : INT64_MAX;
     bool waits = peer->shown.len && !peer->again; /* for the process to use what was shown */
     bool ends = peer->shut && !(waits ? peer->leaving_told : peer->shut_told);
-    if (!peer->opened || (peer->reset && peer_hears(peer)) || peer->again || flows || ends ||
+    if (!peer->opened || (peer->reset && peer_receives(peer)) || peer->again || flows || ends ||
         (peer->to_server.len && !waits))
         return INT64_MIN;
-    return first && peer_hears(peer) ? first->at_us : INT64_MAX;
+    return first && peer_receives(peer) ? first->at_us : INT64_MAX;
 }
 
 /* When sim_net_run() has something to do for it. */
@@ -351,7 +351,7 @@ void sim_host_add(struct sim_net *network, struct sim_host *host, const char *ad
 }
 
 /* Of one loop, or of all (NULL). */
-static void cut(struct sim_host *host, const struct sim_loop *loop, bool tell)
+static void cut(struct sim_host *host, const struct sim_loop *loop, bool report)
 {
     struct sim_net *network = host->network;
     bool was_running = network->running;
@@ -361,7 +361,7 @@ static void cut(struct sim_host *host, const struct sim_loop *loop, bool tell)
         if (peer->host != host || peer->peer_closed || (loop && peer->loop != loop))
             continue;
         sim_peer_reset(peer);
-        if (tell)
+        if (report)
             host->handler->closed(host, peer, true);
     }
     network->running = was_running;

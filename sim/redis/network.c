@@ -105,7 +105,7 @@ static const struct sim_host_handler handler = {
 
 /* ---- time ---- */
 
-static void tell_time(struct sim_network *network)
+static void report_time(struct sim_network *network)
 {
     for (unsigned i = 0; i < network->host_count; i++)
         sim_redis_time(network->hosts[i].server, network->clock.now_us);
@@ -114,9 +114,9 @@ static void tell_time(struct sim_network *network)
 void sim_network_run(struct sim_network *network, int64_t now_us)
 {
     network->clock.now_us = now_us;
-    tell_time(network);
+    report_time(network);
     sim_net_run(network->net);
-    tell_time(network); /* WAITs that can be answered at once */
+    report_time(network); /* WAITs that can be answered at once */
     collect(network);
 }
 

@@ -80,7 +80,7 @@ bool sim_redis_is_replica(const struct sim_redis *redis);
 void sim_redis_catch_up(struct sim_redis *redis);
 
 /* Of a sentinel: which server is the master; who has subscribed to it is told, if `tell`. */
-void sim_redis_name_master(struct sim_redis *sentinel, const struct sim_redis *master, bool tell);
+void sim_redis_name_master(struct sim_redis *sentinel, const struct sim_redis *master, bool report);
 
 /* Publishes to the connections of this server alone. Returns how many there are. */
 unsigned sim_redis_publish(struct sim_redis *redis, struct bytes channel, struct bytes message);

@@ -313,7 +313,7 @@ static void run_sentinel(struct command_run *run)
         buf_add_str(run->out, "*-1\r\n");
 }
 
-void sim_redis_name_master(struct sim_redis *sentinel, const struct sim_redis *master, bool tell)
+void sim_redis_name_master(struct sim_redis *sentinel, const struct sim_redis *master, bool report)
 {
     struct buf message = {0};
     buf_addf(&message, "%s %s %u %s %u", sentinel->options.service, sentinel->master_host,
@@ -321,7 +321,7 @@ void sim_redis_name_master(struct sim_redis *sentinel, const struct sim_redis *m
     (void)snprintf(sentinel->master_host, sizeof(sentinel->master_host), "%s",
                    master->options.host);
     sentinel->master_port = master->options.port;
-    if (tell)
+    if (report)
         (void)sim_redis_publish(sentinel, BYTES("+switch-master"), buf_bytes(&message));
     buf_fini(&message);
 }

@@ -475,7 +475,7 @@ void cli_print_json(const json_t *value)
     (void)putchar('\n');
 }
 
-void cli_print_figures(const json_t *value)
+void cli_print_stats(const json_t *value)
 {
     (void)json_dumpf(value, stdout, JSON_COMPACT | JSON_REAL_PRECISION(15));
     (void)putchar('\n');

@@ -127,7 +127,7 @@ int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, js
 void cli_print_json(const json_t *value);
 /* The same with 15 digits of a number, so that 3.2 is not 3.2000000000000002: for the server's own
  * figures. Bodies of jobs need every digit. */
-void cli_print_figures(const json_t *value);
+void cli_print_stats(const json_t *value);
 /* All of `out` to standard output, and `out` is empty again. */
 void cli_flush(struct buf *out);
 

@@ -19,7 +19,7 @@ static void clear_progress(struct watch *watch)
     watch->progress = false;
 }
 
-static void say(void *ctx, const char *line)
+static void print_line(void *ctx, const char *line)
 {
     struct watch *watch = ctx;
     clear_progress(watch);
@@ -72,7 +72,7 @@ int verifying_run(struct cli *cli, const char *directory, struct store_counts *o
     struct os_disk *disk;
     struct store_counts counts = {0};
     struct watch watch = {.cli = cli};
-    struct store_watcher watcher = {.say = say, .ctx = &watch};
+    struct store_watcher watcher = {.print_line = print_line, .ctx = &watch};
     if (isatty(STDERR_FILENO))
         watcher.progress = show_progress;
     if (os_disk_new(directory, &disk)) {

@@ -104,7 +104,7 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
     core_emit_job(core, job,
                   &(struct job_content){push->content_type, push->body, push->properties}, true);
     if (exists && core->sink->happened)
-        core_tell_replaced(core, old_seq, job);
+        core_emit_replaced(core, old_seq, job);
     core_happened(core, job, HAPPENED_PUSHED, NULL);
     budget_spend(core->budget, (int64_t)push->body.len / BODY_BYTES_PER_NS);
     struct job_view view;

@@ -225,7 +225,7 @@ static inline struct job_view *core_view_for(struct core *core, const struct job
 /* ---- history.c ---- */
 
 /* Tells of what has just happened to the job, after its event. See core_happened(). */
-void core_tell_happening(struct core *core, const struct job *job, enum happening_kind what,
+void core_emit_happening(struct core *core, const struct job *job, enum happening_kind what,
                          const struct job_note *why);
 /* The same, if somebody keeps the history of jobs: nothing but this branch if nobody does. `why`
    NULL: nobody said. */
@@ -233,10 +233,10 @@ static inline void core_happened(struct core *core, const struct job *job, enum 
                                  const struct job_note *why)
 {
     if (core->sink->happened)
-        core_tell_happening(core, job, what, why);
+        core_emit_happening(core, job, what, why);
 }
 /* A push took the id of the job of that number, which is no more. */
-void core_tell_replaced(struct core *core, uint64_t old_seq, const struct job *job);
+void core_emit_replaced(struct core *core, uint64_t old_seq, const struct job *job);
 
 /* ---- reserve.c ---- */
 

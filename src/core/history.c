@@ -10,7 +10,7 @@ static bool is_promised(enum happening_kind what)
     return what != HAPPENED_RESERVED && what != HAPPENED_TIMED_OUT;
 }
 
-void core_tell_happening(struct core *core, const struct job *job, enum happening_kind what,
+void core_emit_happening(struct core *core, const struct job *job, enum happening_kind what,
                          const struct job_note *why)
 {
     bool reserved = job->state == JOB_RESERVED;
@@ -36,7 +36,7 @@ void core_tell_happening(struct core *core, const struct job *job, enum happenin
     core->sink->happened(core->sink, &happening);
 }
 
-void core_tell_replaced(struct core *core, uint64_t old_seq, const struct job *job)
+void core_emit_replaced(struct core *core, uint64_t old_seq, const struct job *job)
 {
     core->sink->happened(core->sink, &(struct happening){.what = HAPPENED_REPLACED,
                                                          .state = JOB_GONE,

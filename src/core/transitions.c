@@ -67,7 +67,7 @@ void core_emit_move(struct core *core, const struct job *job, bool promised)
     /* a move has no place of its own */
 }
 
-static void say_gone(struct core *core, const struct job *job, enum event_end end)
+static void emit_gone(struct core *core, const struct job *job, enum event_end end)
 {
     (void)core->sink->emit(core->sink, &(struct event){
                                            .kind = EVENT_GONE,
@@ -277,7 +277,7 @@ struct stored core_displace(struct core *core, uint32_t number)
 void core_retire(struct core *core, uint32_t number, enum event_end end)
 {
     (void)core_displace(core, number); /* the event names the record */
-    say_gone(core, core_job(core, number), end);
+    emit_gone(core, core_job(core, number), end);
     core_happened(core, core_job(core, number),
                   end == END_FINISHED ? HAPPENED_FINISHED : HAPPENED_DELETED, NULL);
 }

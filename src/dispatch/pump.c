@@ -109,7 +109,7 @@ static void add_metric(struct metric_sink *sink, const struct metric *metric)
     told->at[told->count++].broker = told->broker;
 }
 
-static void tell_family(struct told *told, unsigned first, struct metric_sink *metrics)
+static void write_family(struct told *told, unsigned first, struct metric_sink *metrics)
 {
     const char *name = told->at[first].name;
     for (unsigned i = first; i < told->count; i++) {
@@ -133,7 +133,7 @@ void pump_describe_sinks(const struct pump *pump, struct metric_sink *metrics)
     }
     for (unsigned i = 0; metrics->metric && i < told.count; i++) {
         if (told.at[i].name)
-            tell_family(&told, i, metrics);
+            write_family(&told, i, metrics);
     }
 }
 

@@ -200,8 +200,8 @@ static void retry_or_bury(struct shipment *shipment, const struct outcome *outco
 }
 
 /* For the log: of receivers only, for keys are many; once, though probes fail and open it again. */
-static void tell_breaker(const struct shipment *shipment, const struct origin *origin,
-                         enum breaker_change change)
+static void update_breaker(const struct shipment *shipment, const struct origin *origin,
+                           enum breaker_change change)
 {
     bool probed = origin->breaker.open_us > BREAKER_FIRST_US;
     if (origin != shipment->origin || change == BREAKER_SAME || probed)
@@ -219,8 +219,8 @@ static void tell_breaker(const struct shipment *shipment, const struct origin *o
 }
 
 /* Of its receiver, or of its key. */
-static void tell_origin(struct shipment *shipment, struct origin *origin,
-                        const struct outcome *outcome)
+static void update_origin(struct shipment *shipment, struct origin *origin,
+                          const struct outcome *outcome)
 {
     struct pump *pump = shipment->pump;
     int64_t now_us = pump_now(pump);
@@ -230,7 +230,7 @@ static void tell_origin(struct shipment *shipment, struct origin *origin,
             origin_outcome(origin, outcome->unhealthy, now_us, pump->options.breaker_failures);
         origin_took(origin, outcome->took_us);
         pump->counts.opened += change == BREAKER_OPENED;
-        tell_breaker(shipment, origin, change);
+        update_breaker(shipment, origin, change);
         if (change == BREAKER_CLOSED && origin == shipment->origin && !shipment->own_url)
             shipment->lane->window = 1;
         bool busy = outcome->retry_after_us > 0 && (outcome->code == 429 || outcome->code == 503);
@@ -244,7 +244,7 @@ static void tell_origin(struct shipment *shipment, struct origin *origin,
 }
 
 /* What URLs of jobs answer neither pauses the topic's target nor holds the lane's window small. */
-static void tell_lane(struct shipment *shipment, const struct outcome *outcome)
+static void update_lane(struct shipment *shipment, const struct outcome *outcome)
 {
     struct pump *pump = shipment->pump;
     struct lane *lane = shipment->lane;
@@ -337,10 +337,10 @@ static void done(struct delivery *delivery, const struct outcome *outcome)
         return;
     }
     count_outcome(pump, outcome);
-    tell_origin(shipment, shipment->origin, outcome);
+    update_origin(shipment, shipment->origin, outcome);
     if (shipment->of_key)
-        tell_origin(shipment, shipment->of_key, outcome);
-    tell_lane(shipment, outcome);
+        update_origin(shipment, shipment->of_key, outcome);
+    update_lane(shipment, outcome);
     end_by_outcome(shipment, outcome);
     if (shipment->lane->state == LANE_ASKED)
         lane_visit(shipment->lane);

@@ -22,7 +22,8 @@ void member_log_lost(struct member_log *log, uint64_t epoch)
 
 /* ---- the service is away ---- */
 
-static void say_away(const struct member_log *log, const struct member_view *view, int64_t now_us)
+static void report_away(const struct member_log *log, const struct member_view *view,
+                        int64_t now_us)
 {
     const char *hint =
         view->role == MEMBER_LEADING
@@ -50,13 +51,13 @@ static int64_t look_at_connection(struct member_log *log, const struct member_vi
         return log->begun_us + START_US;
     if (!log->away_us) {
         log->away_us = log->was_connected ? now_us : log->begun_us;
-        log->say_us = now_us;
+        log->report_us = now_us;
     }
-    if (log->say_us <= now_us) {
-        say_away(log, view, now_us);
-        log->say_us = now_us + AGAIN_US;
+    if (log->report_us <= now_us) {
+        report_away(log, view, now_us);
+        log->report_us = now_us + AGAIN_US;
     }
-    return log->say_us;
+    return log->report_us;
 }
 
 /* ---- a term has ended ---- */
@@ -88,7 +89,7 @@ static const struct loss_text {
     [LOSS_RESIGNED] = {"this laterd has resigned", "the reason is in a line before"},
 };
 
-static void say_lost(struct member_log *log, const struct member_view *view)
+static void report_lost(struct member_log *log, const struct member_view *view)
 {
     const struct loss_text *text = &losses[view->loss];
     bool away = view->loss == LOSS_UNANSWERED && !view->connected && view->why[0];
@@ -117,7 +118,7 @@ int64_t member_log_look(struct member_log *log, const struct member_view *view, 
 {
     /* That it leads still has been said before the deadline: the reason comes with the next. */
     if (log->lost && (view->role != MEMBER_LEADING || view->epoch != log->lost))
-        say_lost(log, view);
+        report_lost(log, view);
     look_at_leader(log, view);
     return look_at_connection(log, view, now_us);
 }

@@ -12,7 +12,7 @@ struct member_log {
     int64_t begun_us;
     bool was_connected;    /* since then, at least once */
     int64_t away_us;       /* since when it has been away; 0: it is not, or that is not said */
-    int64_t say_us;        /* AWAY: that it still is */
+    int64_t report_us;     /* AWAY: that it still is */
     uint64_t lost;         /* a term whose end is to be told; 0: none */
     uint64_t leader_epoch; /* who leads was said with this epoch; 0: not said */
     char leader[MEMBER_URL_MAX]; /* and this URL */

@@ -87,7 +87,7 @@ _Noreturn static void stop_opening(struct service *service)
     exit(EXIT_SUCCESS);
 }
 
-static void tell_manager(struct service *service, int64_t now_us)
+static void notify_systemd(struct service *service, int64_t now_us)
 {
     char state[RECOVERING_ROOM + 64];
     if (service->told_us && now_us - service->told_us < OPENING_TELL_US)
@@ -124,7 +124,7 @@ static void opening_goes_on(void *owner, const struct store_opening *opening)
     if (!service->server)
         serve_opening(service);
     waiting_recovers(&service->waiting, service->recovering.text);
-    tell_manager(service, now_us);
+    notify_systemd(service, now_us);
     for (int i = 0; i < OPENING_TURNS; i++) {
         server_sleep(service->server, now_us); /* not at all, but for what has come */
         (void)server_turn(service->server);

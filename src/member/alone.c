@@ -8,8 +8,8 @@
 struct alone {
     struct member member; /* first, so that the verbs find the rest */
     struct loop *loop;
-    struct timer tell; /* that it leads, or with another epoch */
-    uint64_t epoch;    /* 0: it was told to rest, or has not begun */
+    struct timer notify; /* that it leads, or with another epoch */
+    uint64_t epoch;      /* 0: it was told to rest, or has not begun */
     uint64_t last, terms;
     int64_t since_us;
 };
@@ -19,9 +19,9 @@ static struct alone *self(const struct member *member)
     return (struct alone *)(void *)(uintptr_t)member; /* its first member */
 }
 
-static void begin_or_tell(struct timer *timer)
+static void begin_or_notify(struct timer *timer)
 {
-    struct alone *alone = (struct alone *)(void *)((char *)timer - offsetof(struct alone, tell));
+    struct alone *alone = (struct alone *)(void *)((char *)timer - offsetof(struct alone, notify));
     if (!alone->epoch) {
         alone->epoch = ++alone->last;
         alone->terms++;
@@ -52,7 +52,7 @@ static void raise_above(struct member *member, uint64_t above)
     if (!alone->epoch || alone->last > above)
         return;
     alone->epoch = alone->last = above + 1;
-    loop_arm(alone->loop, &alone->tell, alone->loop->now_us);
+    loop_arm(alone->loop, &alone->notify, alone->loop->now_us);
 }
 
 static void resign(struct member *member, int64_t rest_us)
@@ -60,13 +60,13 @@ static void resign(struct member *member, int64_t rest_us)
     struct alone *alone = self(member);
     alone->epoch = 0;
     alone->since_us = alone->loop->now_us;
-    loop_arm(alone->loop, &alone->tell, alone->loop->now_us + rest_us);
+    loop_arm(alone->loop, &alone->notify, alone->loop->now_us + rest_us);
 }
 
 static void close_alone(struct member *member)
 {
     struct alone *alone = self(member);
-    loop_cancel(alone->loop, &alone->tell);
+    loop_cancel(alone->loop, &alone->notify);
     mem_free(alone);
 }
 
@@ -93,9 +93,9 @@ static enum err open_alone(const struct member_options *options, struct member *
     struct alone *alone = mem_zalloc(sizeof(*alone));
     alone->member.verbs = &verbs;
     alone->loop = options->loop;
-    alone->tell.expired = begin_or_tell;
+    alone->notify.expired = begin_or_notify;
     alone->since_us = loop_look_at_clock(options->loop);
-    loop_arm(alone->loop, &alone->tell, alone->loop->now_us);
+    loop_arm(alone->loop, &alone->notify, alone->loop->now_us);
     *out_member = &alone->member;
     return OK;
 }

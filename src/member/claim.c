@@ -49,7 +49,7 @@ static bool is_resting(const struct claim *claim, int64_t now_us)
 }
 
 /* How long others must have waited: the holder's time-out, but not less than ours. */
-static int64_t patience_us(const struct claim *claim)
+static int64_t wait_us_of(const struct claim *claim)
 {
     int64_t theirs_us = claim->row.there ? claim->row.timeout_us : 0;
     return theirs_us > claim->tenure.timeout_us ? theirs_us : claim->tenure.timeout_us;
@@ -61,7 +61,7 @@ static bool may_claim(const struct claim *claim, int64_t now_us)
         return false;
     if (claim->row.there && (!claim->row.holder[0] || is_ours(claim, &claim->row)))
         return true;
-    return now_us - claim->seen_us >= patience_us(claim);
+    return now_us - claim->seen_us >= wait_us_of(claim);
 }
 
 static uint64_t above_all(const struct claim *claim)

@@ -288,7 +288,7 @@ static void note_events(struct os_loop *loop)
             stream->events |= what;
             stream_make_ready(stream, over);
             if (over)
-                stream_tell_end(stream);
+                stream_notify_end(stream);
             break;
         }
         case SOURCE_LISTENER: ((struct listener *)source)->waiting = true; break;

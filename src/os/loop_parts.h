@@ -127,7 +127,7 @@ void stream_bury(struct os_stream *stream);
 /* The next gather tells the handler that it is no more, and why. `error` stays as long as it. */
 void stream_break(struct os_stream *stream, const char *error);
 /* Its other side has ended its sending, or more: tells the handler, if nobody did. */
-void stream_tell_end(struct os_stream *stream);
+void stream_notify_end(struct os_stream *stream);
 /* Does what is to be done for the stream; it has just left `ready`. */
 void stream_serve(struct os_stream *stream);
 void streams_free_dead(struct os_loop *loop);

@@ -63,13 +63,13 @@ static size_t show(struct os_stream *stream, struct bytes bytes)
     return stream->stream.handler->input(&stream->stream, bytes);
 }
 
-static void tell_drained(struct os_stream *stream)
+static void notify_drained(struct os_stream *stream)
 {
     if (stream->stream.handler->drained)
         stream->stream.handler->drained(&stream->stream);
 }
 
-void stream_tell_end(struct os_stream *stream)
+void stream_notify_end(struct os_stream *stream)
 {
     bool open = !stream->opening && !stream->closing && !stream->broken && !stream->dead;
     if (!open || stream->ended || stream->end_told)
@@ -79,10 +79,10 @@ void stream_tell_end(struct os_stream *stream)
         stream->stream.handler->leaving(&stream->stream);
 }
 
-static void tell_leaving(struct os_stream *stream)
+static void notify_leaving(struct os_stream *stream)
 {
     stream->leaving = true;
-    stream_tell_end(stream);
+    stream_notify_end(stream);
 }
 
 static void count_moved(const struct os_stream *stream, size_t bytes)
@@ -242,7 +242,7 @@ static void stream_writable(struct os_stream *stream)
         if (stream->closing)
             end_sending(stream);
         else
-            tell_drained(stream);
+            notify_drained(stream);
     }
     if (!stream->dead)
         stream_update(stream);
@@ -334,7 +334,7 @@ static void stream_readable(struct os_stream *stream, bool ends)
         return;
     }
     if (ends && !stream->leaving)
-        tell_leaving(stream);
+        notify_leaving(stream);
     if (stream->dead || stream->closing)
         return;
     size_t used = show(stream, bytes_of(room, (size_t)got));
@@ -356,7 +356,7 @@ static void stream_wait(struct os_stream *stream, uint32_t what)
     if (lost) {
         stream_lost(stream);
     } else if (what & ((uint32_t)EPOLLRDHUP | EPOLLHUP) && !stream->leaving) {
-        tell_leaving(stream);
+        notify_leaving(stream);
     }
     if (!stream->dead)
         stream_update(stream);

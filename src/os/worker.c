@@ -15,7 +15,7 @@ struct os_worker {
     struct worker port;
     pthread_t thread;
     bool started;
-    unsigned owed;          /* submitted, and not done */
+    unsigned pending;       /* submitted, and not done */
     struct mailbox waiting; // work::place
     struct mailbox ran;     // work::place
 };
@@ -46,7 +46,7 @@ static void *thread_main(void *arg)
 static void worker_submit(struct worker *base, struct work *work)
 {
     struct os_worker *worker = self(base);
-    worker->owed++;
+    worker->pending++;
     if (!worker->started)
         worker->started = thread_start(&worker->thread, NULL, thread_main, worker) == 0;
     if (!worker->started)
@@ -57,14 +57,14 @@ static void worker_submit(struct worker *base, struct work *work)
 static void end_work(struct os_worker *worker, struct queue_node *place)
 {
     struct work *work = of_place(place);
-    worker->owed--;
+    worker->pending--;
     work->done(work);
 }
 
 static bool worker_poll(struct worker *base)
 {
     struct os_worker *worker = self(base);
-    struct queue_node *place = worker->owed ? mailbox_take(&worker->ran) : NULL;
+    struct queue_node *place = worker->pending ? mailbox_take(&worker->ran) : NULL;
     if (place)
         end_work(worker, place);
     return place;
@@ -73,7 +73,7 @@ static bool worker_poll(struct worker *base)
 static void worker_wait(struct worker *base)
 {
     struct os_worker *worker = self(base);
-    while (worker->owed)
+    while (worker->pending)
         end_work(worker, mailbox_wait(&worker->ran));
 }
 
@@ -99,7 +99,7 @@ void os_worker_free(struct os_worker *worker)
 {
     if (!worker)
         return;
-    CHECK(worker->owed == 0);
+    CHECK(worker->pending == 0);
     mailbox_close(&worker->waiting);
     if (worker->started)
         (void)pthread_join(worker->thread, NULL);

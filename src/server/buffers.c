@@ -71,7 +71,7 @@ void buffers_forget(struct session *session)
 
 /* ---- too much ---- */
 
-static void say_closed(struct server *server, size_t footprint)
+static void report_closed(struct server *server, size_t footprint)
 {
     struct buffers *buffers = &server->buffers;
     buffers->unsaid++;
@@ -98,7 +98,7 @@ static struct session *victim(const struct buffers *buffers)
 static void evict(struct session *session)
 {
     struct server *server = session->server;
-    say_closed(server, session->footprint);
+    report_closed(server, session->footprint);
     server->counts.evicted++;
     server->turn_again = true; /* its jobs go back, somebody may wait for them */
     bool answers = session->state != SESSION_CLOSING && session->kind->evict(session);

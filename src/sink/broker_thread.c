@@ -164,10 +164,10 @@ struct broker_item *broker_late(struct broker_thread *thread, int64_t now_us)
 void broker_set_ready(struct broker_thread *thread, bool ready, const char *why)
 {
     lock(thread);
-    bool news = thread->ready != ready || (!ready && strcmp(thread->said, why) != 0);
+    bool differs = thread->ready != ready || (!ready && strcmp(thread->said, why) != 0);
     thread->ready = ready;
     (void)snprintf(thread->said, sizeof(thread->said), "%s", why);
-    if (news)
+    if (differs)
         post(thread);
     unlock(thread);
 }
@@ -191,7 +191,7 @@ static void *thread_main(void *arg)
 
 /* ---- the loop's ---- */
 
-static void tell(struct broker_thread *thread, struct broker_item *item)
+static void report(struct broker_thread *thread, struct broker_item *item)
 {
     struct outcome outcome = {.kind = item->kind,
                               .unhealthy = item->unhealthy,
@@ -205,7 +205,7 @@ static void tell(struct broker_thread *thread, struct broker_item *item)
 }
 
 /* A bounded number. True: there are more. */
-static bool tell_some(struct broker_thread *thread, unsigned most)
+static bool report_some(struct broker_thread *thread, unsigned most)
 {
     for (unsigned i = 0; i < most; i++) {
         lock(thread);
@@ -213,7 +213,7 @@ static bool tell_some(struct broker_thread *thread, unsigned most)
         unlock(thread);
         if (!node)
             return false;
-        tell(thread, LIST_ENTRY(node, struct broker_item, place));
+        report(thread, LIST_ENTRY(node, struct broker_item, place));
     }
     return true;
 }
@@ -244,7 +244,7 @@ static void free_thread(struct broker_thread *thread)
     mem_free(thread);
 }
 
-static void news_arrived(struct message *message)
+static void message_arrived(struct message *message)
 {
     struct broker_thread *thread = LIST_ENTRY(message, struct broker_thread, message);
     lock(thread);
@@ -255,7 +255,7 @@ static void news_arrived(struct message *message)
         return;
     }
     look_whether_ready(thread);
-    if (tell_some(thread, TELL_MAX)) {
+    if (report_some(thread, TELL_MAX)) {
         lock(thread);
         post(thread);
         unlock(thread);
@@ -329,7 +329,7 @@ static void sink_close(struct sink *sink, int64_t grace_us)
     unlock(thread);
     wake(thread);
     join(thread, grace_us);
-    (void)tell_some(thread, UINT32_MAX);
+    (void)report_some(thread, UINT32_MAX);
     CHECK(thread->in_flight == 0);
     thread->options.ended(thread->options.user);
     thread->closed = true;
@@ -354,7 +354,7 @@ struct sink *broker_thread_open(const struct broker_thread_options *options)
     thread->options = *options;
     (void)snprintf(thread->name, sizeof(thread->name), "%s", options->name);
     thread->wake_fd = wake_fd;
-    thread->message.arrived = news_arrived;
+    thread->message.arrived = message_arrived;
     list_init(&thread->pending);
     (void)pthread_mutex_init(&thread->mutex, NULL); /* cannot fail on Linux */
     int failed = thread_start(&thread->thread, NULL, thread_main, thread);

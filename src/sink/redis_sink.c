@@ -124,7 +124,7 @@ static void free_push(struct push *push)
     mem_free(push);
 }
 
-static void tell(struct push *push, enum outcome_kind kind, bool unhealthy, const char *reason)
+static void report(struct push *push, enum outcome_kind kind, bool unhealthy, const char *reason)
 {
     struct redis_sink *redis = push->owner;
     struct delivery *delivery = push->delivery;
@@ -147,8 +147,8 @@ static void be_late(struct timer *timer)
     struct push *push = LIST_ENTRY(timer, struct push, late);
     struct redis_sink *redis = push->owner;
     bool sent = push->node != NULL;
-    tell(push, OUTCOME_FAILED, true,
-         sent ? "Redis did not answer in time" : "it could not be sent to Redis in time");
+    report(push, OUTCOME_FAILED, true,
+           sent ? "Redis did not answer in time" : "it could not be sent to Redis in time");
     if (!sent)
         free_push(push);
     look_whether_ready(redis);
@@ -158,7 +158,7 @@ static void wait_again(struct push *push, int64_t after_us)
 {
     struct redis_sink *redis = push->owner;
     if (redis->closing || !push->delivery) {
-        tell(push, OUTCOME_UNSENT, false, "laterd is ending");
+        report(push, OUTCOME_UNSENT, false, "laterd is ending");
         free_push(push);
         return;
     }
@@ -201,7 +201,7 @@ static void refused_for_now(struct push *push, struct node *node, const struct f
     else if (failure->kind == FAILURE_CLUSTER_DOWN)
         topology_suspect(&redis->topology, node);
     rest(redis, error);
-    tell(push, OUTCOME_UNSENT, false, redis->rest_why);
+    report(push, OUTCOME_UNSENT, false, redis->rest_why);
     free_push(push);
 }
 
@@ -247,8 +247,8 @@ static void refused(struct push *push, struct node *node, const char *error)
                    failure.kind == FAILURE_MOVED || failure.kind == FAILURE_ASK
                        ? ": it is a cluster, write redis+cluster:// in the broker's url"
                        : "");
-    tell(push, failure.kind == FAILURE_WRONG_TYPE || too_large ? OUTCOME_REFUSED : OUTCOME_FAILED,
-         false, reason);
+    report(push, failure.kind == FAILURE_WRONG_TYPE || too_large ? OUTCOME_REFUSED : OUTCOME_FAILED,
+           false, reason);
     free_push(push);
 }
 
@@ -263,13 +263,13 @@ static void answered(struct link_call *call, redisReply *reply)
         char reason[OUTCOME_REASON_MAX];
         (void)snprintf(reason, sizeof(reason), "the connection to Redis ended: %s",
                        node->link.error);
-        tell(push, OUTCOME_UNSENT, false, redis->closing ? "laterd is ending" : reason);
+        report(push, OUTCOME_UNSENT, false, redis->closing ? "laterd is ending" : reason);
         free_push(push);
     } else if (reply->type == REDIS_REPLY_ERROR) {
         refused(push, node, reply->str);
     } else {
         redis->rest_us = REST_US;
-        tell(push, OUTCOME_DELIVERED, false, "");
+        report(push, OUTCOME_DELIVERED, false, "");
         free_push(push);
     }
     if (reply)
@@ -419,7 +419,7 @@ static void send_waiting(struct timer *timer)
             list_add_tail(&redis->waiting, &push->place);
             loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us + AGAIN_US);
         } else {
-            tell(push, OUTCOME_UNSENT, false, why_not(redis));
+            report(push, OUTCOME_UNSENT, false, why_not(redis));
             free_push(push);
         }
     }
@@ -504,11 +504,11 @@ static void describe(const struct sink *sink, struct metric_sink *metrics)
         metrics->metric(metrics, &all[i]);
 }
 
-static void tell_all(struct list *pushes)
+static void notify_all(struct list *pushes)
 {
     while (!list_empty(pushes)) {
         struct push *push = LIST_ENTRY(pushes->next, struct push, place);
-        tell(push, OUTCOME_UNSENT, false, "laterd is ending");
+        report(push, OUTCOME_UNSENT, false, "laterd is ending");
         free_push(push);
     }
 }
@@ -520,7 +520,7 @@ static void sink_close(struct sink *sink, int64_t grace_us)
     (void)grace_us;
     redis->closing = true;
     topology_fini(&redis->topology); /* tells `sent` */
-    tell_all(&redis->waiting);
+    notify_all(&redis->waiting);
     CHECK(list_empty(&redis->sent) && redis->in_flight == 0);
     loop_cancel(loop_of(redis), &redis->work);
     loop_cancel(loop_of(redis), &redis->rest);

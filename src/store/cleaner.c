@@ -128,7 +128,7 @@ static enum err look(struct cleaner *cleaner, enum format_verdict *out_verdict,
     return scan_batch(&cleaner->scan, cleaner->offset, out_verdict, out_head, out_batch);
 }
 
-static void tell_unread(struct cleaner *cleaner, enum err err)
+static void report_unread(struct cleaner *cleaner, enum err err)
 {
     struct store_error error;
     char name[DISK_NAME_MAX];
@@ -151,7 +151,7 @@ static void put_off(struct cleaner *cleaner, enum err err)
         return;
     }
     if (cleaner->tries == 0)
-        tell_unread(cleaner, err);
+        report_unread(cleaner, err);
     if (++cleaner->tries < tries_max) {
         cleaner->retry_at_us =
             cleaner->store->now_us + ((int64_t)TRY_AGAIN_US << (cleaner->tries - 1));
@@ -246,7 +246,7 @@ static void relocate_record(struct cleaner *cleaner)
 }
 
 /* Tells of the jobs that the record just told of and those behind it are of. */
-static void tell_soon(const struct cleaner *cleaner)
+static void announce_soon(const struct cleaner *cleaner)
 {
     struct store_callbacks *callbacks = cleaner->store->callbacks;
     const struct batch_walk *walk = &cleaner->walk;
@@ -281,7 +281,7 @@ static void relocate_some(struct cleaner *cleaner, unsigned *budget)
     enum err err = OK;
     for (unsigned i = 0; *budget > 0 && (err = batch_walk_next(walk)) == OK; --*budget, i++) {
         if (i % FAR_SOON_MAX == 0)
-            tell_soon(cleaner);
+            announce_soon(cleaner);
         relocate_one(cleaner);
     }
     if (err == OK)
@@ -340,10 +340,10 @@ bool cleaner_wants_move(const struct cleaner *cleaner, uint64_t where)
 static void relocate_rest(struct cleaner *cleaner);
 
 /* What batches of the segment told of slices must be in the log without it. */
-static void tell_slices(struct cleaner *cleaner)
+static void write_slices(struct cleaner *cleaner)
 {
     uint64_t batch = segments_after(cleaner->segments, cleaner->segment)->batch_first;
-    if (slices_tell_again(cleaner->store->slices, batch))
+    if (slices_write_again(cleaner->store->slices, batch))
         return;
     cleaner->step = CLEAN_REST;
     relocate_rest(cleaner);
@@ -354,7 +354,7 @@ static void begin_rest(struct cleaner *cleaner)
 {
     cleaner->step = cleaner->segment->live_jobs > 0 ? CLEAN_UNREAD : after_unread(cleaner);
     if (cleaner->step == CLEAN_SLICES)
-        tell_slices(cleaner); /* it is little, mostly: one batch takes all */
+        write_slices(cleaner); /* it is little, mostly: one batch takes all */
 }
 
 /* Far jobs go to slices. What has changed meanwhile is relocated: another walk finds it. */
@@ -435,7 +435,7 @@ static bool keeps_file(const struct cleaner *cleaner)
     return cleaner->lost_jobs > 0 || cleaner->segment->live_jobs > 0;
 }
 
-static void tell_set_aside(struct cleaner *cleaner)
+static void report_set_aside(struct cleaner *cleaner)
 {
     struct store_error error;
     store_error_set(&error, cleaner->aside_name, 0,
@@ -458,7 +458,7 @@ static void removed(struct disk_op *op)
     }
     if (op->verb == DISK_RENAME) {
         segments_set_aside(cleaner->segments, 1);
-        tell_set_aside(cleaner);
+        report_set_aside(cleaner);
     }
     segments_drop_first(cleaner->segments);
     cleaner->segment = NULL;
@@ -496,7 +496,7 @@ static void work(struct cleaner *cleaner)
     case CLEAN_SPILL: spill(cleaner); return;
     case CLEAN_UNREAD: relocate_unread(cleaner); return;
     case CLEAN_MOVES: relocate_moves(cleaner); return;
-    case CLEAN_SLICES: tell_slices(cleaner); return;
+    case CLEAN_SLICES: write_slices(cleaner); return;
     case CLEAN_REST: relocate_rest(cleaner); return;
     case CLEAN_IDLE:
     case CLEAN_DURABLE:
@@ -510,19 +510,20 @@ static void work(struct cleaner *cleaner)
  * is too large, as much is cleaned as has come since then. What steps could not do while the disk
  * wrote, and what is appended by cleaning, is owed, too.
  */
-static void owe(struct cleaner *cleaner)
+static void count_behind(struct cleaner *cleaner)
 {
     uint64_t appended = cleaner_bytes_appended(cleaner), before = cleaner->appended;
     cleaner->appended = appended;
     if (!cleaner_is_behind(cleaner))
-        cleaner->owed = 0;
+        cleaner->behind_bytes = 0;
     else if (appended > before)
-        cleaner->owed += PHASES * (appended - before);
+        cleaner->behind_bytes += PHASES * (appended - before);
 }
 
 static bool goes_on(const struct cleaner *cleaner)
 {
-    return cleaner->owed > 0 && (cleaner->step == CLEAN_WALK || cleaner->step == CLEAN_SPILL) &&
+    return cleaner->behind_bytes > 0 &&
+           (cleaner->step == CLEAN_WALK || cleaner->step == CLEAN_SPILL) &&
            cleaner_next_us(cleaner) <= cleaner->store->now_us;
 }
 
@@ -540,7 +541,7 @@ static void work_some(struct cleaner *cleaner)
         turn->copied += cleaner->work.copied;
         cleaner->segment_jobs += cleaner->work.jobs;
         uint64_t done = cleaner->work.bytes;
-        cleaner->owed = done < cleaner->owed ? cleaner->owed - done : 0;
+        cleaner->behind_bytes = done < cleaner->behind_bytes ? cleaner->behind_bytes - done : 0;
     } while (jobs < TURN_JOBS && turn->copied < TURN_COPIES && goes_on(cleaner));
 }
 
@@ -548,7 +549,7 @@ void cleaner_turn(struct cleaner *cleaner)
 {
     if (cleaner->store->failed || cleaner->store->closing)
         return;
-    owe(cleaner);
+    count_behind(cleaner);
     switch (cleaner->step) {
     case CLEAN_IDLE: start(cleaner); break;
     case CLEAN_WALK:

@@ -61,7 +61,8 @@ struct cleaner {
     int64_t idle_us;     /* … a segment at this time, at the earliest */
     bool opened;         /* they are those of this log */
     uint64_t appended;   /* cleaner_bytes_appended() of the last turn … */
-    uint64_t owed; /* … and what has come since the log was too large, in bytes gone through */
+    uint64_t
+        behind_bytes; /* … and what has come since the log was too large, in bytes gone through */
     struct clean_work work; /* of a step, … */
     struct clean_work turn; /* … of all steps of the last turn that had one, … */
     uint64_t segment_jobs;  /* … and of all steps of this segment */

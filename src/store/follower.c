@@ -193,8 +193,8 @@ static void leave_segment(struct follower *follower, const struct segment *segme
     follower->number = 0;
 }
 
-static void tell_batch(struct follower *follower, struct follower_callbacks *callbacks,
-                       const struct batch_head *head, const char *batch)
+static void notify_batch(struct follower *follower, struct follower_callbacks *callbacks,
+                         const struct batch_head *head, const char *batch)
 {
     struct batch_walk walk;
     uint64_t records = log_records(follower->all->store->log);
@@ -253,7 +253,7 @@ static enum err step(struct follower *follower, struct follower_callbacks *callb
         return OK;
     }
     if (head.number > follower->read)
-        tell_batch(follower, callbacks, &head, at);
+        notify_batch(follower, callbacks, &head, at);
     follower->offset += whole;
     follower->batch = head.number + 1;
     *out_bytes = whole;

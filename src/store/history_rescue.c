@@ -276,7 +276,7 @@ bool history_rescue_covers(const struct history_rescue *rescue, uint64_t batch)
     return false;
 }
 
-bool history_rescue_doubts(const struct history_rescue *rescue)
+bool history_rescue_is_incomplete(const struct history_rescue *rescue)
 {
     size_t count;
     const struct rescued *files = files_of(rescue, &count);

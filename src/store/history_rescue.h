@@ -28,7 +28,7 @@ void history_rescue_free(struct history_rescue *rescue); /* NULL does nothing */
 /* Has an intact file what happened in this batch of the log? */
 bool history_rescue_covers(const struct history_rescue *rescue, uint64_t batch);
 /* Is there a damaged file, so that what the log has must be noted before the replay? */
-bool history_rescue_doubts(const struct history_rescue *rescue);
+bool history_rescue_is_incomplete(const struct history_rescue *rescue);
 /* An entry of the log, of a batch that is not covered. Takes 8 bytes. */
 void history_rescue_note(struct history_rescue *rescue, struct bytes entry);
 

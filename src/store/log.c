@@ -154,7 +154,7 @@ static char *add_record(struct log *log, size_t len, uint64_t *out_offset)
 }
 
 /* Its record says where, in a slice, the job's is. */
-static bool says_place(const struct event *event)
+static bool writes_place(const struct event *event)
 {
     return event->kind == EVENT_MOVE && event->record.where;
 }
@@ -162,7 +162,7 @@ static bool says_place(const struct event *event)
 static uint32_t features_of(const struct event *event)
 {
     uint32_t features = event->properties.len || event->kind > EVENT_TOPIC ? FEATURE_DELIVERY : 0;
-    return features | (says_place(event) ? FEATURE_SLICES : 0);
+    return features | (writes_place(event) ? FEATURE_SLICES : 0);
 }
 
 static struct stored append(struct log *log, const struct event *event)
@@ -184,7 +184,7 @@ static struct stored append(struct log *log, const struct event *event)
     else
         log->new_bytes += len;
     batch->features |= features_of(event);
-    if (says_place(event))
+    if (writes_place(event))
         slices_moved(log->store->slices, event->record.where, batch->segment->number, len);
     if (event->promised) {
         batch->wanted = true;
@@ -209,10 +209,10 @@ static struct stored append(struct log *log, const struct event *event)
  */
 struct stored log_append(struct log *log, const struct event *event)
 {
-    bool says_job = event->kind == EVENT_MOVE || event->kind == EVENT_GONE;
+    bool is_of_job = event->kind == EVENT_MOVE || event->kind == EVENT_GONE;
     bool names = event->id.len > 0 && !log->marks_copies;
-    bool places = says_place(event) && !segments_is_slice(log->segments, event->record.where);
-    if (!says_job || (!names && !places))
+    bool places = writes_place(event) && !segments_is_slice(log->segments, event->record.where);
+    if (!is_of_job || (!names && !places))
         return append(log, event);
     struct event brief = *event;
     if (names)

@@ -71,7 +71,7 @@ static void count_sync(struct log *log)
  * The manifest proves that the log's last segment was in use: were its file lost, header and all,
  * nothing else would tell of its batches.
  */
-static void tell_of_last_segment(struct log *log)
+static void report_last_segment(struct log *log)
 {
     uint64_t first = log->written_segment->batch_first;
     if (log->synced >= first && manifest_durable(log->store->manifest) < first)
@@ -102,7 +102,7 @@ static void batch_done(struct log *log)
     log->last_commit_us = log->store->now_us;
     mem_free(batch);
     write_buffers_trim(&log->buffers, log->options->recent_bytes, log->written);
-    tell_of_last_segment(log);
+    report_last_segment(log);
     log->store->callbacks->durable(log->store->callbacks, log->written);
     log_start_next(log); /* last: it may fail the store, after which nothing becomes durable (S5) */
 }
@@ -116,7 +116,7 @@ static void sync_done(struct log *log)
     log->seq_mark = log->sync_mark;
     log->last_sync_us = log->store->now_us;
     count_sync(log);
-    tell_of_last_segment(log);
+    report_last_segment(log);
     log->store->callbacks->synced(log->store->callbacks, log->synced);
     log_start_next(log);
 }
@@ -194,7 +194,7 @@ static void start_header(struct log *log, struct segment *segment)
 static void start_batch(struct log *log, struct batch *batch)
 {
     struct disk_file *file;
-    if (!manifest_says(log->store->manifest, batch->features) ||
+    if (!manifest_has(log->store->manifest, batch->features) ||
         !commit_file(log, batch->segment, &file))
         return;
     CHECK(batch->number > log->written && batch->segment->state == SEGMENT_HEADED);

@@ -166,7 +166,7 @@ void manifest_use(struct manifest_writer *writer, enum feature feature)
     writer->now.incompatible |= feature;
 }
 
-bool manifest_says(struct manifest_writer *writer, uint32_t features)
+bool manifest_has(struct manifest_writer *writer, uint32_t features)
 {
     if (!(features & ~writer->durable_features))
         return true;

@@ -39,7 +39,7 @@ void manifest_use(struct manifest_writer *writer, enum feature feature);
  * Does the manifest on disk say that the store uses these features? If not, it will soon: then
  * log_start_next() is called.
  */
-bool manifest_says(struct manifest_writer *writer, uint32_t features);
+bool manifest_has(struct manifest_writer *writer, uint32_t features);
 /* The core's next lease; writes the manifest when the mark on disk comes near. */
 void manifest_lease_note(struct manifest_writer *writer, uint64_t lease_next);
 

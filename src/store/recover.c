@@ -313,7 +313,7 @@ static enum err rot(struct recovery *recovery, const struct segment *segment, ui
     return ERR_CORRUPT;
 }
 
-static void tell_of_region(struct recovery *recovery, const struct region *region, unsigned *left)
+static void report_region(struct recovery *recovery, const struct region *region, unsigned *left)
 {
     const struct damage *damage = &recovery->damage;
     struct store_callbacks *callbacks = recovery->store->callbacks;
@@ -353,7 +353,7 @@ static enum err survey(struct recovery *recovery)
     for (size_t i = 0; i < recovery->damage.region_count; i++)
         harmless = harmless && recovery->damage.regions[i].harmless;
     for (size_t i = 0; i < recovery->damage.region_count && !harmless; i++)
-        tell_of_region(recovery, &recovery->damage.regions[i], &left);
+        report_region(recovery, &recovery->damage.regions[i], &left);
     return OK;
 }
 

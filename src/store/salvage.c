@@ -54,19 +54,19 @@ struct salvage {
     size_t aside_job_count, aside_job_cap;
 };
 
-static void say(struct salvage *salvage, const char *line)
+static void print_line(struct salvage *salvage, const char *line)
 {
-    salvage->callbacks->say(salvage->callbacks, line);
+    salvage->callbacks->print_line(salvage->callbacks, line);
 }
 
 /* ---- opening ---- */
 
 /* A file is not there, or not as it should be. */
-static void say_fault(struct salvage *salvage, const char *file, const char *fault)
+static void report_fault(struct salvage *salvage, const char *file, const char *fault)
 {
     char line[DISK_NAME_MAX + 200];
     (void)snprintf(line, sizeof(line), "%s: %s", file, fault);
-    say(salvage, line);
+    print_line(salvage, line);
     salvage->counts.bad_files++;
 }
 
@@ -80,7 +80,7 @@ static void identify(struct salvage *salvage, struct found *found)
                                      store_tag(&salvage->directory.manifest.id), true))
         found->fault = "it cannot be opened; it is not read";
     if (found->fault) {
-        say_fault(salvage, name, found->fault);
+        report_fault(salvage, name, found->fault);
         return;
     }
     if (walker_seek(&walker, 0, UINT64_MAX)) {
@@ -89,11 +89,11 @@ static void identify(struct salvage *salvage, struct found *found)
                                             .batch_first = walker.head.number - (first ? 0 : 1),
                                             .size_bytes = found->size_bytes};
         found->verdict = FORMAT_GOOD;
-        say_fault(salvage, name, "its header is damaged; its batches are read");
+        report_fault(salvage, name, "its header is damaged; its batches are read");
     } else {
         walker_go(&walker, 0, 0);
         if (walker_blank_from(&walker, NULL) > 0)
-            say_fault(salvage, name, "its header is damaged, and no batch can be found in it");
+            report_fault(salvage, name, "its header is damaged, and no batch can be found in it");
     }
     walker_close(&walker);
 }
@@ -102,11 +102,12 @@ static void judge_manifest(struct salvage *salvage)
 {
     struct directory *directory = &salvage->directory;
     if (!directory->manifest_there) {
-        say_fault(salvage, MANIFEST_NAME,
-                  "it is damaged or missing; all segments are taken, so jobs that ended long ago "
-                  "may be among them, and segments may be missing at either end of the log");
+        report_fault(
+            salvage, MANIFEST_NAME,
+            "it is damaged or missing; all segments are taken, so jobs that ended long ago "
+            "may be among them, and segments may be missing at either end of the log");
     } else if (directory->slot_damaged) {
-        say_fault(salvage, MANIFEST_NAME, "one of its two copies is damaged; the other is used");
+        report_fault(salvage, MANIFEST_NAME, "one of its two copies is damaged; the other is used");
     }
 }
 
@@ -122,7 +123,7 @@ static void judge_segments(struct salvage *salvage)
                        "batches %" PRIu64 " to %" PRIu64 " are missing: no segment that had them "
                        "is here",
                        manifest->batch_first, manifest->durable);
-        say_fault(salvage, "wal-*", fault);
+        report_fault(salvage, "wal-*", fault);
     }
     for (size_t i = salvage->first_segment; i < directory->used; i++) {
         const struct found *found = &directory->found[i];
@@ -134,13 +135,13 @@ static void judge_segments(struct salvage *salvage)
                            "batches %" PRIu64 " to %" PRIu64 " are missing: this segment is the "
                            "first that is here, and another one was",
                            manifest->batch_first, found->head.batch_first - 1);
-            say_fault(salvage, name, fault);
+            report_fault(salvage, name, fault);
         }
         if (found->head.size_bytes != found->size_bytes) {
             (void)snprintf(fault, sizeof(fault),
                            "it has %" PRIu64 " bytes and had %" PRIu64 ": it was cut, or has grown",
                            found->size_bytes, found->head.size_bytes);
-            say_fault(salvage, name, fault);
+            report_fault(salvage, name, fault);
             salvage->counts.cut_files += found->size_bytes < found->head.size_bytes;
         }
     }
@@ -267,7 +268,7 @@ static enum err replay_stray(struct salvage *salvage, const struct suspect *susp
     (void)snprintf(line, sizeof(line),
                    "job @%" PRIu64 ": what the damaged batch says of it is not believed",
                    suspect->seq);
-    say(salvage, line);
+    print_line(salvage, line);
     return OK;
 }
 
@@ -285,7 +286,7 @@ static enum err replay_suspect(struct salvage *salvage, const struct suspect *su
     if (err || (done && !is_note) || record_decode(suspect->at, suspect->len, &record))
         return err;
     damage_describe(suspect, line, sizeof(line));
-    say(salvage, line);
+    print_line(salvage, line);
     if (suspect->kind == EVENT_GONE)
         return OK; /* it cannot be proven: better a job twice than not at all */
     bool summed = event_has_place(&record.event);
@@ -316,7 +317,7 @@ static enum err replay_region(void *ctx, struct region *region)
                    region->harmless ? "; nothing that lives was there"
                    : region->opaque ? "; not all that was there can be told"
                                     : "");
-    say(salvage, line);
+    print_line(salvage, line);
     salvage->counts.damaged_batches += region->batch_last - region->batch_first + 1;
     salvage->counts.opaque_regions += region->opaque;
     salvage->callbacks->clock(salvage->callbacks, 0); /* a header that is damaged tells no time */
@@ -371,7 +372,7 @@ static void lose_far(void *ctx, uint64_t seq, uint64_t where)
                    SLICE_NAME ": offset %" PRIu64 ": the record of job @%" PRIu64
                               " is damaged; it is lost",
                    where_segment(where), where_offset(where), seq);
-    say(salvage, line);
+    print_line(salvage, line);
     salvage->counts.lost_jobs++;
 }
 
@@ -380,7 +381,7 @@ static void fault_far(void *ctx, const char *name, uint64_t offset, const char *
     struct salvage *salvage = ctx;
     char fault[200];
     (void)snprintf(fault, sizeof(fault), "offset %" PRIu64 ": %s", offset, text);
-    say_fault(salvage, name, fault);
+    report_fault(salvage, name, fault);
     salvage->counts.opaque_regions += !whole;
 }
 
@@ -406,7 +407,7 @@ static enum err replay_slices(struct salvage *salvage)
         (void)snprintf(fault, sizeof(fault), "it %s; %" PRIu64 " jobs were in it",
                        there ? "cannot be opened" : "is missing", fate->live);
         slice_name(fate->number, name);
-        say_fault(salvage, name, fault);
+        report_fault(salvage, name, fault);
         salvage->counts.lost_jobs += fate->live;
         err = OK;
     }
@@ -447,10 +448,10 @@ static void fault_history(void *ctx, const char *name, uint64_t offset, const ch
     struct salvage *salvage = ctx;
     char fault[200];
     (void)snprintf(fault, sizeof(fault), "offset %" PRIu64 ": %s", offset, text);
-    say_fault(salvage, name, fault);
+    report_fault(salvage, name, fault);
 }
 
-static enum err tell_happening(void *ctx, const struct happening *happening)
+static enum err notify_happening(void *ctx, const struct happening *happening)
 {
     struct salvage *salvage = ctx;
     salvage->counts.history++;
@@ -475,7 +476,7 @@ static enum err read_history(void *ctx, const struct good_batch *batch)
         if (reading->notes)
             history_rescue_note(reading->rescue, entry);
         else
-            err = tell_happening(reading->salvage, &happening);
+            err = notify_happening(reading->salvage, &happening);
     }
     return err;
 }
@@ -493,11 +494,11 @@ enum err salvage_history(struct salvage *salvage)
     if (err)
         return err;
     reading.notes = true;
-    if (salvage->has_history && history_rescue_doubts(reading.rescue))
+    if (salvage->has_history && history_rescue_is_incomplete(reading.rescue))
         err = damage_read(&salvage->damage, &reader);
     reading.notes = false;
     if (!err)
-        err = history_rescue_replay(reading.rescue, tell_happening, salvage);
+        err = history_rescue_replay(reading.rescue, notify_happening, salvage);
     if (!err && salvage->has_history)
         err = damage_read(&salvage->damage, &reader);
     history_rescue_free(reading.rescue);

@@ -32,7 +32,7 @@ struct salvage_callbacks {
        if that is not called. */
     enum err (*happened)(struct salvage_callbacks *callbacks, const struct happening *happening);
     /* A line for people: what is damaged, lost or doubtful. */
-    void (*say)(struct salvage_callbacks *callbacks, const char *line);
+    void (*print_line)(struct salvage_callbacks *callbacks, const char *line);
     /* Now and then: bytes read so far of all. May be NULL. */
     void (*progress)(struct salvage_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes);
 };

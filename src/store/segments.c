@@ -369,7 +369,8 @@ bool segments_leave(struct segments *segments, uint32_t number, uint64_t jobs, u
     return true;
 }
 
-void segments_tell(struct segments *segments, uint32_t number, uint64_t bytes, uint64_t moves)
+void segments_add_slice_bytes(struct segments *segments, uint32_t number, uint64_t bytes,
+                              uint64_t moves)
 {
     struct segment *segment = segments_find(segments, number);
     if (!segment || segment->slice)

@@ -206,7 +206,8 @@ bool segments_leave(struct segments *segments, uint32_t number, uint64_t jobs,
 
 /* The segment of that number has so many bytes more, or fewer, that tell of slices: the newest word
    on that matter. Nothing if it has gone. */
-void segments_tell(struct segments *segments, uint32_t number, uint64_t bytes, uint64_t moves);
+void segments_add_slice_bytes(struct segments *segments, uint32_t number, uint64_t bytes,
+                              uint64_t moves);
 void segments_untell(struct segments *segments, uint32_t number, uint64_t bytes, uint64_t moves);
 
 void segments_stats(const struct segments *segments, struct store_stats *out_stats);

@@ -156,10 +156,10 @@ static uint64_t kept_bytes(const struct segments *segments)
 }
 
 /* Bytes of files that are being made, and bytes that are placed in files not made yet. */
-static uint64_t unmade_bytes(const struct segments *segments, uint64_t *out_owed)
+static uint64_t unmade_bytes(const struct segments *segments, uint64_t *out_pending)
 {
     uint64_t making = 0;
-    *out_owed = 0;
+    *out_pending = 0;
     for (struct list *link = segments->spares.next; link != &segments->spares; link = link->next)
         if (segment_of_link(link)->state == SEGMENT_MAKING)
             making += segment_of_link(link)->size_bytes;
@@ -169,7 +169,7 @@ static uint64_t unmade_bytes(const struct segments *segments, uint64_t *out_owed
             break; /* so are all before it */
         if (segment->state == SEGMENT_MAKING)
             making += segment->size_bytes;
-        *out_owed += segment->end + log_open_bytes(segments->store->log, segment);
+        *out_pending += segment->end + log_open_bytes(segments->store->log, segment);
     }
     return making;
 }
@@ -179,17 +179,17 @@ bool segments_scarce(const struct segments *segments)
     uint64_t room = segments_room(segments);
     uint64_t max_bytes = segments->options->max_bytes;
     uint64_t more = segments->free_bytes;
-    uint64_t owed;
+    uint64_t pending;
     if (room >= kept_bytes(segments))
         return false;
-    uint64_t making = unmade_bytes(segments, &owed);
+    uint64_t making = unmade_bytes(segments, &pending);
     if (max_bytes) {
         uint64_t used = segments->disk_bytes - making + segments->slice_bytes +
                         segments->history_bytes + MANIFEST_BYTES;
         uint64_t left = max_bytes > used ? max_bytes - used : 0;
         more = left < more ? left : more;
     }
-    return more < kept_bytes(segments) + owed - room;
+    return more < kept_bytes(segments) + pending - room;
 }
 
 /* The disk counts as full before it is: while it still has room enough to clean. It is asked only

@@ -346,7 +346,7 @@ static void relocate(struct slices *slices, const struct record *record)
     log_relocating(log, RELOCATING_NOTHING);
 }
 
-static void tell_record(struct slices *slices)
+static void notify_record(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
     struct store_callbacks *callbacks = slices->store->callbacks;
@@ -362,7 +362,7 @@ static void tell_record(struct slices *slices)
         relocate(slices, record);
 }
 
-static void tell_some(struct slices *slices)
+static void report_some(struct slices *slices)
 {
     struct slice_load *load = &slices->load;
     struct batch_walk *walk = &load->walk;
@@ -370,7 +370,7 @@ static void tell_some(struct slices *slices)
     for (unsigned i = 0; i < LOAD_RECORDS && !err; i++) {
         err = batch_walk_next(walk);
         if (!err) {
-            tell_record(slices);
+            notify_record(slices);
         } else if (err == ERR_CORRUPT && load->damaged && walk->end - walk->at > 8) {
             walk->at += 8; /* the core knows which place is a far job's */
             err = OK;
@@ -389,9 +389,9 @@ static void wait_for_room(struct slices *slices)
     char name[DISK_NAME_MAX];
     load->retry_at_us = store->now_us + ROOM_US;
     load->waits = load->waits || !load->emptying;
-    if (load->emptying || store->now_us < load->say_waits_us)
+    if (load->emptying || store->now_us < load->report_waits_us)
         return;
-    load->say_waits_us = store->now_us + SAY_WAITS_US;
+    load->report_waits_us = store->now_us + SAY_WAITS_US;
     segments_file_name(load->slice->segment, name);
     store_error_set(&error, name, (uint64_t)load->slice->fences[load->block].offset * BLOCK,
                     "jobs draw near, and limits.memory_bytes is reached: they wait on disk, and "
@@ -411,7 +411,7 @@ void slice_load_turn(struct slices *slices)
     if (!has_room(slices))
         wait_for_room(slices);
     else if (load->there)
-        tell_some(slices);
+        report_some(slices);
     else
         start_read(slices);
 }
@@ -434,7 +434,7 @@ int64_t slice_load_next_us(const struct slices *slices)
 void slice_load_init(struct slices *slices)
 {
     slices->load.retry_at_us = slices->load.sparse_us = INT64_MIN;
-    slices->load.say_waits_us = INT64_MIN;
+    slices->load.report_waits_us = INT64_MIN;
 }
 
 void slice_load_forget(struct slices *slices, struct slice *slice)

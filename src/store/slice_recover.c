@@ -267,8 +267,8 @@ static void count_bytes(struct slices *slices, struct slice *slice, uint64_t off
 }
 
 /* Each is looked for in several places of memory: that is waited for once for all of them. */
-static enum err tell_some(struct store_callbacks *callbacks, const struct far_job *jobs,
-                          uint32_t count)
+static enum err report_some(struct store_callbacks *callbacks, const struct far_job *jobs,
+                            uint32_t count)
 {
     if (callbacks->far_soon)
         callbacks->far_soon(callbacks, jobs, count);
@@ -281,8 +281,8 @@ static enum err tell_some(struct store_callbacks *callbacks, const struct far_jo
 }
 
 /* Tells of each that lives. ERR_CORRUPT: they are not as many as the log says. */
-static enum err tell_jobs(struct slices *slices, struct slice *slice, const char *section,
-                          const struct bytes *topics)
+static enum err replay_jobs(struct slices *slices, struct slice *slice, const char *section,
+                            const struct bytes *topics)
 {
     uint64_t named_end = (uint64_t)slice->named * BLOCK, last = 0;
     struct store_callbacks *callbacks = slices->store->callbacks;
@@ -308,11 +308,11 @@ static enum err tell_jobs(struct slices *slices, struct slice *slice, const char
         };
         if (count < FAR_SOON_MAX)
             continue;
-        told = tell_some(callbacks, jobs, count);
+        told = report_some(callbacks, jobs, count);
         count = 0;
     }
     if (!told)
-        told = tell_some(callbacks, jobs, count);
+        told = report_some(callbacks, jobs, count);
     if (told)
         return told;
     if (last)
@@ -341,7 +341,7 @@ static enum err read_index(struct slices *slices, struct slice *slice)
     for (uint32_t i = 0; i < head->topics && !err; i++)
         slice_note_topic(slice, topics[i]);
     if (!err)
-        err = tell_jobs(slices, slice, index, topics);
+        err = replay_jobs(slices, slice, index, topics);
     mem_free(topics);
     mem_free(sections);
     return err;

@@ -210,7 +210,7 @@ static bool decode_at(const struct survey *survey, uint64_t offset, uint64_t end
 }
 
 /* Each record has sums of its own: where the index says it is, it is good or not. */
-static enum err tell_by_index(const struct survey *survey)
+static enum err report_by_index(const struct survey *survey)
 {
     const struct slice_reader *reader = survey->reader;
     struct slice_index index;
@@ -229,8 +229,8 @@ static enum err tell_by_index(const struct survey *survey)
     return err;
 }
 
-static enum err tell_block(const struct survey *survey, uint64_t offset,
-                           const struct batch_head *head)
+static enum err report_block(const struct survey *survey, uint64_t offset,
+                             const struct batch_head *head)
 {
     const struct slice_reader *reader = survey->reader;
     struct batch_walk walk;
@@ -265,14 +265,14 @@ static bool is_block(const struct survey *survey, uint64_t at, uint64_t data_end
 }
 
 /* Blocks one behind another; `tells`: of the jobs in good ones. */
-static enum err look_at_blocks(const struct survey *survey, uint64_t data_end, bool tells)
+static enum err look_at_blocks(const struct survey *survey, uint64_t data_end, bool reports)
 {
     enum err err = OK;
     uint64_t number = 1;
     struct batch_head head;
     for (uint64_t at = BLOCK; at < data_end && !err;) {
         if (is_block(survey, at, data_end, &head) && head.number == number) {
-            err = tells ? tell_block(survey, at, &head) : OK;
+            err = reports ? report_block(survey, at, &head) : OK;
             at += batch_bytes(head.payload_bytes);
             number++;
             continue;
@@ -302,7 +302,7 @@ enum err slice_survey(struct disk *disk, const struct store_id *id, uint32_t num
     uint64_t data_end = head_good ? survey.head.data_end : survey.len / BLOCK * BLOCK;
     err = look_at_blocks(&survey, data_end, !survey.index_good);
     if (!err && survey.index_good)
-        err = tell_by_index(&survey);
+        err = report_by_index(&survey);
     mem_free(survey.bytes);
     return err;
 }

@@ -60,7 +60,7 @@ bool slice_may_have(const struct slice *slice, struct bytes topic)
 void slice_told_more(struct slices *slices, struct slice *slice, size_t bytes)
 {
     slice->told_bytes += bytes;
-    segments_tell(slices->segments, slice->told_segment, bytes, 0);
+    segments_add_slice_bytes(slices->segments, slice->told_segment, bytes, 0);
 }
 
 void slice_told_first(struct slices *slices, struct slice *slice, struct told_at at, size_t bytes)
@@ -111,7 +111,7 @@ void slices_moved(struct slices *slices, uint64_t where, uint32_t segment, size_
     forget_move(slices, slice, slice_unit(offset));
     slice_moves_set(&slice->moves, slice_unit(offset),
                     (struct slice_move){.segment = segment, .bytes = (uint32_t)bytes});
-    segments_tell(slices->segments, segment, bytes, 1);
+    segments_add_slice_bytes(slices->segments, segment, bytes, 1);
 }
 
 bool slices_move_lives(const struct slices *slices, uint64_t where, uint32_t segment)
@@ -273,7 +273,7 @@ void slices_made(struct slices *slices, struct slice *slice)
 /* ---- cleaning the log ---- */
 
 /* Tells all of a slice again. Returns the bytes of the record. */
-static size_t tell(struct slices *slices, struct slice *slice)
+static size_t write_slice(struct slices *slices, struct slice *slice)
 {
     struct buf dead = {0};
     uint32_t last = slice_unit(BLOCK), end = slice_unit((uint64_t)slice->named * BLOCK);
@@ -308,7 +308,7 @@ static void move_back(struct slices *slices, struct slice *slice)
     list_add_tail(&slices->all, &slice->link);
 }
 
-bool slices_tell_again(struct slices *slices, uint64_t batch)
+bool slices_write_again(struct slices *slices, uint64_t batch)
 {
     size_t bytes = 0;
     /* They are in the order in which they were told of. */
@@ -320,7 +320,7 @@ bool slices_tell_again(struct slices *slices, uint64_t batch)
         if (bytes >= TELL_BYTES || steps >= TELL_STEPS)
             return true;
         if (slice->live_jobs > 0 || slice->making)
-            bytes += untold ? 0 : tell(slices, slice);
+            bytes += untold ? 0 : write_slice(slices, slice);
         else
             slice_told_first(slices, slice, told_now(slices, log_batch(slices->store->log)),
                              0); /* nothing need be told: it goes */

@@ -15,7 +15,7 @@
  *    lives and the batch that told of the last death is on disk.
  *    Which records of the log say so is known, too: slice::told_bytes of its SLICE records, and the
  *    last MOVE of each of its jobs (slice::moves). They live as long as what they tell of, and are
- *    counted in their segments (segments_tell()).
+ *    counted in their segments (segments_add_slice_bytes()).
  * T3 No slice is removed that somebody reads from.
  * T4 A turn looks at few slices, however many there are: those that something is to be done with
  * are in heaps, by when a block is to be loaded and by how much of them is dead; who goes through
@@ -123,7 +123,7 @@ void slices_made(struct slices *slices, struct slice *slice);
  * Batches before this one are to go: what they told of slices is told again, a bounded piece of the
  * work. True: there is more.
  */
-bool slices_tell_again(struct slices *slices, uint64_t batch);
+bool slices_write_again(struct slices *slices, uint64_t batch);
 
 /* ---- the turn ---- */
 

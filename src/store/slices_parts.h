@@ -26,9 +26,9 @@ struct slice_load {
     int64_t retry_at_us;
     struct slice *sparse; /* is being emptied; NULL: none … */
     uint32_t sparse_block;
-    bool waits;           /* blocks whose time has come wait for memory … */
-    int64_t say_waits_us; /* … and that may be said again then */
-    int64_t sparse_us;    /* … and when it goes on, or one may be chosen */
+    bool waits;              /* blocks whose time has come wait for memory … */
+    int64_t report_waits_us; /* … and that may be said again then */
+    int64_t sparse_us;       /* … and when it goes on, or one may be chosen */
 };
 
 enum { DUE_SPANS = 6 };

@@ -305,7 +305,7 @@ static void written(struct disk_op *op)
 static void write_slice(struct spill *spill)
 {
     struct store *store = spill->store;
-    if (!manifest_says(store->manifest, FEATURE_SLICES))
+    if (!manifest_has(store->manifest, FEATURE_SLICES))
         return; /* its write makes a turn */
     spill->op = (struct disk_op){
         .verb = DISK_REPLACE,
@@ -375,7 +375,7 @@ static const struct spilled *built_at(const struct spill *spill, size_t number)
 }
 
 /* The next ones of so many will be asked for. */
-static void tell_soon(const struct spill *spill, uint32_t left)
+static void announce_soon(const struct spill *spill, uint32_t left)
 {
     struct store_callbacks *callbacks = spill->store->callbacks;
     uint64_t seqs[FAR_SOON_MAX];
@@ -405,7 +405,7 @@ static void depart_block(struct spill *spill, struct clean_work *work)
     for (uint32_t i = 0; i < fence->jobs; i++, spill->departing++) {
         const struct spilled *job = built_at(spill, spill->departing);
         if (i % FAR_SOON_MAX == 0)
-            tell_soon(spill, fence->jobs - i);
+            announce_soon(spill, fence->jobs - i);
         struct stored record = {.where = job->where, .bytes = job->len};
         if (store->callbacks->depart(store->callbacks, job->seq, record)) {
             part.jobs++;

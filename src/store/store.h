@@ -519,7 +519,7 @@ struct store_counts {
     uint64_t history_files, history_entries;
 };
 struct store_watcher {
-    void (*say)(void *ctx, const char *line);
+    void (*print_line)(void *ctx, const char *line);
     /* Now and then: bytes read so far of all. NULL: nobody wants to know. */
     void (*progress)(void *ctx, uint64_t done_bytes, uint64_t all_bytes);
     void *ctx;

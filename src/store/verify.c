@@ -37,20 +37,20 @@ struct verify {
     struct batch_walk walk;
 };
 
-static void tell(struct verify *verify, const char *format, ...)
+static void report(struct verify *verify, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void tell(struct verify *verify, const char *format, ...)
+static void report(struct verify *verify, const char *format, ...)
 {
     char line[512];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(line, sizeof(line), format, args); /* cut if too long */
     va_end(args);
-    verify->watcher->say(verify->watcher->ctx, line);
+    verify->watcher->print_line(verify->watcher->ctx, line);
 }
 
-static void say_progress(struct verify *verify, uint64_t done_bytes)
+static void report_progress(struct verify *verify, uint64_t done_bytes)
 {
     if (!verify->watcher->progress || done_bytes < verify->said_bytes + PROGRESS_BYTES)
         return;
@@ -103,8 +103,8 @@ static void verify_job(struct verify *verify, const char *name, uint64_t offset,
     live_add(&verify->live, where);
     if (record_body_good(record))
         return;
-    tell(verify, "%s: offset %llu: the body of job %llu is damaged", name,
-         (unsigned long long)offset, (unsigned long long)record->event.job.seq);
+    report(verify, "%s: offset %llu: the body of job %llu is damaged", name,
+           (unsigned long long)offset, (unsigned long long)record->event.job.seq);
     verify->counts.bad++;
 }
 
@@ -151,17 +151,17 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
             verify_job(verify, name, offset + walk->record_at,
                        where_of(head->segment, offset + walk->record_at));
         if (record->event.kind >= EVENT_NOTE && !record_body_good(record)) {
-            tell(verify, "%s: offset %llu: %s damaged", name,
-                 (unsigned long long)(offset + walk->record_at),
-                 record->event.kind == EVENT_NOTE ? "the note of an attempt is"
-                                                  : "settings of a topic are");
+            report(verify, "%s: offset %llu: %s damaged", name,
+                   (unsigned long long)(offset + walk->record_at),
+                   record->event.kind == EVENT_NOTE ? "the note of an attempt is"
+                                                    : "settings of a topic are");
             verify->counts.bad++;
         }
         verify_death(verify, record);
     }
     if (err == ERR_CORRUPT) {
-        tell(verify, "%s: offset %llu: a record of batch %llu cannot be", name,
-             (unsigned long long)(offset + walk->at), (unsigned long long)head->number);
+        report(verify, "%s: offset %llu: a record of batch %llu cannot be", name,
+               (unsigned long long)(offset + walk->at), (unsigned long long)head->number);
         verify->counts.bad++;
         return;
     }
@@ -170,11 +170,11 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
     verify->counts.records += count;
     if (count != head->record_count ||
         !bytes_all_zero(batch + end, batch_bytes(end - BATCH_HEAD) - end)) {
-        tell(verify,
-             "%s: offset %llu: batch %llu has %u records, says %u, or its padding is not "
-             "zero",
-             name, (unsigned long long)offset, (unsigned long long)head->number, count,
-             head->record_count);
+        report(verify,
+               "%s: offset %llu: batch %llu has %u records, says %u, or its padding is not "
+               "zero",
+               name, (unsigned long long)offset, (unsigned long long)head->number, count,
+               head->record_count);
         verify->counts.bad++;
     }
 }
@@ -202,24 +202,24 @@ static void judge_end(struct verify *verify, const char *name, uint64_t offset, 
 {
     bool last = batch_end == UINT64_MAX;
     if (!last && verify->batch_next != batch_end) {
-        tell(verify, "%s: offset %llu: batch %llu is damaged; batches up to %llu are lost", name,
-             (unsigned long long)offset, (unsigned long long)verify->batch_next,
-             (unsigned long long)(batch_end - 1));
+        report(verify, "%s: offset %llu: batch %llu is damaged; batches up to %llu are lost", name,
+               (unsigned long long)offset, (unsigned long long)verify->batch_next,
+               (unsigned long long)(batch_end - 1));
         verify->counts.bad++;
         verify->batch_next = batch_end;
     } else if (last && verify->batch_next <= verify->proven) {
-        tell(verify,
-             "%s: offset %llu: batch %llu was durable and is damaged; batches up to %llu "
-             "at least are lost",
-             name, (unsigned long long)offset, (unsigned long long)verify->batch_next,
-             (unsigned long long)verify->proven);
+        report(verify,
+               "%s: offset %llu: batch %llu was durable and is damaged; batches up to %llu "
+               "at least are lost",
+               name, (unsigned long long)offset, (unsigned long long)verify->batch_next,
+               (unsigned long long)verify->proven);
         verify->counts.bad++;
     } else if (dirty && last) {
-        tell(verify, "%s: offset %llu: %llu bytes of a torn tail, never acknowledged", name,
-             (unsigned long long)offset, (unsigned long long)dirty);
+        report(verify, "%s: offset %llu: %llu bytes of a torn tail, never acknowledged", name,
+               (unsigned long long)offset, (unsigned long long)dirty);
     } else if (dirty) {
-        tell(verify, "%s: offset %llu: %llu bytes behind the segment's end are not zero", name,
-             (unsigned long long)offset, (unsigned long long)dirty);
+        report(verify, "%s: offset %llu: %llu bytes behind the segment's end are not zero", name,
+               (unsigned long long)offset, (unsigned long long)dirty);
         verify->counts.bad++;
     }
 }
@@ -236,10 +236,10 @@ static bool skip_damage(struct verify *verify, const char *name, struct walker *
     if (!walker_seek(walker, verify->batch_next, last ? verify->proven + 2 : batch_end))
         return false;
     uint64_t number = walker->head.number;
-    tell(verify, "%s: offset %llu to %llu: %s %s damaged", name, (unsigned long long)offset,
-         (unsigned long long)walker->offset,
-         damage_batches(verify->batch_next, number - 1, batches),
-         verify->batch_next == number - 1 ? "is" : "are");
+    report(verify, "%s: offset %llu to %llu: %s %s damaged", name, (unsigned long long)offset,
+           (unsigned long long)walker->offset,
+           damage_batches(verify->batch_next, number - 1, batches),
+           verify->batch_next == number - 1 ? "is" : "are");
     verify->counts.bad++;
     verify->batch_next = number;
     return true;
@@ -257,7 +257,7 @@ static void verify_good(struct verify *verify, const char *name, struct walker *
             verify->proven = walker->head.durable;
         verify->counts.batches++;
         walker_pass(walker);
-        say_progress(verify, before + walker->offset);
+        report_progress(verify, before + walker->offset);
     }
     verify->batch_next = walker->expected;
 }
@@ -300,7 +300,7 @@ static enum err verify_segment(struct verify *verify, const struct found *found,
     verify->counts.segments++;
     err = verify_batches(verify, name, &walker, batch_end);
     if (err) {
-        tell(verify, "%s: the disk cannot read it", name);
+        report(verify, "%s: the disk cannot read it", name);
         verify->counts.bad++;
     }
     walker_close(&walker);
@@ -319,8 +319,8 @@ static enum err verify_unused(struct verify *verify, const struct found *found)
     walker_go(&walker, 0, 0);
     err = verify_rest(verify, &walker, &dirty);
     if (err || dirty) {
-        tell(verify, "%s: %s", name,
-             err ? "the disk cannot read it" : "it has no header, and is not empty");
+        report(verify, "%s: %s", name,
+               err ? "the disk cannot read it" : "it has no header, and is not empty");
         verify->counts.bad++;
     }
     walker_close(&walker);
@@ -343,8 +343,8 @@ static void slice_lost(void *ctx, uint64_t seq, uint64_t where)
     struct verify *verify = ctx;
     if (!slice_fates_alive(&verify->fates, where))
         return;
-    tell(verify, SLICE_NAME ": offset %llu: the record of job @%llu is damaged",
-         where_segment(where), (unsigned long long)where_offset(where), (unsigned long long)seq);
+    report(verify, SLICE_NAME ": offset %llu: the record of job @%llu is damaged",
+           where_segment(where), (unsigned long long)where_offset(where), (unsigned long long)seq);
     verify->counts.bad++;
 }
 
@@ -352,7 +352,7 @@ static void slice_fault(void *ctx, const char *name, uint64_t offset, const char
 {
     struct verify *verify = ctx;
     (void)whole;
-    tell(verify, "%s: offset %llu: %s", name, (unsigned long long)offset, text);
+    report(verify, "%s: offset %llu: %s", name, (unsigned long long)offset, text);
     verify->counts.bad++;
 }
 
@@ -369,7 +369,7 @@ static void verify_slices(struct verify *verify)
             continue; /* the next opening removes it */
         verify->counts.slices++;
         if (slice_survey(verify->disk, &directory->manifest.id, number, &reader, &bytes)) {
-            tell(verify, SLICE_NAME ": the disk cannot read it", number);
+            report(verify, SLICE_NAME ": the disk cannot read it", number);
             verify->counts.bad++;
         }
         verify->counts.bytes += bytes;
@@ -378,8 +378,8 @@ static void verify_slices(struct verify *verify)
         const struct slice_fate *fate = &verify->fates.at[i];
         if (fate->live == 0 || directory_has_slice(directory, fate->number))
             continue;
-        tell(verify, SLICE_NAME ": it is missing; %llu jobs that live were in it", fate->number,
-             (unsigned long long)fate->live);
+        report(verify, SLICE_NAME ": it is missing; %llu jobs that live were in it", fate->number,
+               (unsigned long long)fate->live);
         verify->counts.bad++;
     }
 }
@@ -387,8 +387,8 @@ static void verify_slices(struct verify *verify)
 static void history_fault(void *ctx, const char *name, uint64_t offset, const char *text)
 {
     struct verify *verify = ctx;
-    tell(verify, "%s: offset %llu: %s; it holds what happened to jobs, and no job is concerned",
-         name, (unsigned long long)offset, text);
+    report(verify, "%s: offset %llu: %s; it holds what happened to jobs, and no job is concerned",
+           name, (unsigned long long)offset, text);
     verify->counts.bad++;
 }
 
@@ -403,14 +403,14 @@ static enum err verify_history(struct verify *verify)
     return err;
 }
 
-static void tell_followers(struct verify *verify)
+static void report_followers(struct verify *verify)
 {
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
         const struct manifest_follower *follower = &verify->directory.manifest.followers[i];
         if (follower->name[0])
-            tell(verify, "follower %.*s: has read up to batch %llu%s", FOLLOWER_NAME_MAX,
-                 follower->name, (unsigned long long)follower->cursor,
-                 follower->dropped ? "; it was dropped: the log is not kept for it" : "");
+            report(verify, "follower %.*s: has read up to batch %llu%s", FOLLOWER_NAME_MAX,
+                   follower->name, (unsigned long long)follower->cursor,
+                   follower->dropped ? "; it was dropped: the log is not kept for it" : "");
     }
 }
 
@@ -427,7 +427,7 @@ static enum err verify_directory(struct verify *verify)
     for (size_t i = 0; i < directory->count; i++)
         verify->all_bytes += directory->found[i].size_bytes;
     if (directory->slot_damaged) {
-        tell(verify, "%s: one of its two copies is damaged; the other is used", MANIFEST_NAME);
+        report(verify, "%s: one of its two copies is damaged; the other is used", MANIFEST_NAME);
         verify->counts.bad++;
     }
     for (size_t i = 0; i < directory->used && !err; i++) {
@@ -437,9 +437,9 @@ static enum err verify_directory(struct verify *verify)
         if (found->head.batch_first > verify->batch_next) {
             char batches[DAMAGE_BATCHES_ROOM];
             uint64_t last_missing = found->head.batch_first - 1;
-            tell(verify, "%s %s missing with the segment",
-                 damage_batches(verify->batch_next, last_missing, batches),
-                 verify->batch_next == last_missing ? "is" : "are");
+            report(verify, "%s %s missing with the segment",
+                   damage_batches(verify->batch_next, last_missing, batches),
+                   verify->batch_next == last_missing ? "is" : "are");
             verify->counts.bad++;
             verify->batch_next = found->head.batch_first;
         }
@@ -448,15 +448,16 @@ static enum err verify_directory(struct verify *verify)
                              last ? UINT64_MAX : directory->found[i + 1].head.batch_first);
     }
     if (!err && directory->used == 0 && verify->batch_next <= verify->proven) {
-        tell(verify, "all segments are missing");
+        report(verify, "all segments are missing");
         verify->counts.bad++;
     }
     verify_slices(verify);
     if (!err)
         err = verify_history(verify);
-    tell_followers(verify);
+    report_followers(verify);
     if (directory->set_aside)
-        tell(verify, "%u damaged segments were set aside, as wal-….damaged", directory->set_aside);
+        report(verify, "%u damaged segments were set aside, as wal-….damaged",
+               directory->set_aside);
     for (size_t i = directory->used; i < directory->count && !err; i++)
         err = verify_unused(verify, &directory->found[i]);
     return err;
@@ -477,10 +478,10 @@ enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
     map_init(&verify->live.map, place_eq, &verify->live);
     err = directory_read(disk, &verify->directory, &error);
     if (err) {
-        tell(verify, "%s: offset %llu: %s", error.file, (unsigned long long)error.offset,
-             error.text[0] ? error.text : err_text(err));
+        report(verify, "%s: offset %llu: %s", error.file, (unsigned long long)error.offset,
+               error.text[0] ? error.text : err_text(err));
     } else if (!verify->directory.manifest_there) {
-        tell(verify, "there is no store in this directory");
+        report(verify, "there is no store in this directory");
         err = ERR_NOT_FOUND;
     } else {
         err = verify_directory(verify);

@@ -136,7 +136,7 @@ void bench_script_drain(struct bench *bench, void (*wake)(struct load_script *, 
 void bench_script_idle(struct bench *bench);
 /* beanstalkd: each connection says bench->hello; the first one alone says `hello`. */
 void bench_script_hello(struct bench *bench);
-void bench_script_say(struct bench *bench);
+void bench_script_hello_once(struct bench *bench);
 void bench_script_clear(struct bench *bench); /* takes and deletes until nothing is ready */
 
 /* Goes through the phases of the scenario; the exit code, of which all but a report was told. */

@@ -193,7 +193,7 @@ static bool run_burst_beanstalk(struct bench *bench, struct load *load)
         bench->hello.len = 0;
         buf_addf(&bench->hello, "pause-tube %s %lld\r\n", o->topic,
                  (long long)(held_us / SECOND_US));
-        bench_script_say(bench);
+        bench_script_hello_once(bench);
     }
     int64_t first_due_us = load_clock(load) + held_us;
     if (!o->stop)
@@ -299,7 +299,7 @@ static void clean_up_beanstalk(struct bench *bench)
         buf_add_str(&bench->hello, "kick 1000000\r\n");
         for (unsigned round = 0; left && !load.failed && round < KICK_ROUNDS; round++) {
             phase(bench, "clean up", 0);
-            bench_script_say(bench);
+            bench_script_hello_once(bench);
             load_run(&load, &bench->script, load_clock(&load) + GRACE_US);
             left = !bench->nothing_kicked;
             phase(bench, "clean up", 0);

@@ -11,7 +11,7 @@ static struct bench *bench_of(struct load_script *script)
     return (struct bench *)(void *)script; /* its first member */
 }
 
-static void tell(struct load_script *script, struct load *load)
+static void show_progress(struct load_script *script, struct load *load)
 {
     struct bench *bench = bench_of(script);
     if (!bench->progress || load->now_us - bench->told_us < 500000)
@@ -77,7 +77,8 @@ static void put_answer(struct load_script *script, struct load *load, struct loa
 
 void bench_script_put(struct bench *bench)
 {
-    bench->script = (struct load_script){.begin = begin_pushes, .answer = put_answer, .tick = tell};
+    bench->script =
+        (struct load_script){.begin = begin_pushes, .answer = put_answer, .tick = show_progress};
 }
 
 /*
@@ -125,7 +126,7 @@ static void paced_answer(struct load_script *script, struct load *load, struct l
 void bench_script_paced(struct bench *bench)
 {
     bench->script = (struct load_script){
-        .begin = begin_paced, .answer = paced_answer, .tick = tell, .wake = paced_wake};
+        .begin = begin_paced, .answer = paced_answer, .tick = show_progress, .wake = paced_wake};
 }
 
 /*
@@ -161,7 +162,7 @@ static void cycle_answer(struct load_script *script, struct load *load, struct l
 void bench_script_cycle(struct bench *bench)
 {
     bench->script =
-        (struct load_script){.begin = begin_pushes, .answer = cycle_answer, .tick = tell};
+        (struct load_script){.begin = begin_pushes, .answer = cycle_answer, .tick = show_progress};
 }
 
 /* A job of DUE or BURST has come: on time, late, early, twice? */
@@ -221,7 +222,7 @@ static void drain_answer(struct load_script *script, struct load *load, struct l
 void bench_script_drain(struct bench *bench, void (*wake)(struct load_script *, struct load *))
 {
     bench->script = (struct load_script){
-        .begin = begin_drain, .answer = drain_answer, .tick = tell, .wake = wake};
+        .begin = begin_drain, .answer = drain_answer, .tick = show_progress, .wake = wake};
 }
 
 /* cancel: the jobs put before are deleted by id, in the order of the puts or in a random one. */
@@ -252,7 +253,7 @@ static void cancel_answer(struct load_script *script, struct load *load, struct 
 void bench_script_cancel(struct bench *bench)
 {
     bench->script =
-        (struct load_script){.begin = begin_cancel, .answer = cancel_answer, .tick = tell};
+        (struct load_script){.begin = begin_cancel, .answer = cancel_answer, .tick = show_progress};
 }
 
 /* idle: each connection has one reserve parked, again and again, until the time is over. */
@@ -267,11 +268,12 @@ static void idle_answer(struct load_script *script, struct load *load, struct lo
 
 void bench_script_idle(struct bench *bench)
 {
-    bench->script = (struct load_script){.begin = begin_drain, .answer = idle_answer, .tick = tell};
+    bench->script =
+        (struct load_script){.begin = begin_drain, .answer = idle_answer, .tick = show_progress};
 }
 
 /* Says bench->hello; its lines are answered one by one. */
-static void begin_say(struct load_script *script, struct load *load, struct load_conn *conn)
+static void begin_hello(struct load_script *script, struct load *load, struct load_conn *conn)
 {
     struct bench *bench = bench_of(script);
     buf_add_bytes(&conn->out, buf_bytes(&bench->hello));
@@ -283,14 +285,14 @@ static void begin_say(struct load_script *script, struct load *load, struct load
     }
 }
 
-static void begin_say_once(struct load_script *script, struct load *load, struct load_conn *conn)
+static void begin_hello_once(struct load_script *script, struct load *load, struct load_conn *conn)
 {
     if (conn == load->conns)
-        begin_say(script, load, conn);
+        begin_hello(script, load, conn);
 }
 
-static void say_answer(struct load_script *script, struct load *load, struct load_conn *conn,
-                       const struct load_answer *answer)
+static void hello_answer(struct load_script *script, struct load *load, struct load_conn *conn,
+                         const struct load_answer *answer)
 {
     struct bench *bench = bench_of(script);
     (void)conn;
@@ -301,13 +303,14 @@ static void say_answer(struct load_script *script, struct load *load, struct loa
 
 void bench_script_hello(struct bench *bench)
 {
-    bench->script = (struct load_script){.begin = begin_say, .answer = say_answer, .tick = tell};
+    bench->script =
+        (struct load_script){.begin = begin_hello, .answer = hello_answer, .tick = show_progress};
 }
 
-void bench_script_say(struct bench *bench)
+void bench_script_hello_once(struct bench *bench)
 {
-    bench->script =
-        (struct load_script){.begin = begin_say_once, .answer = say_answer, .tick = tell};
+    bench->script = (struct load_script){
+        .begin = begin_hello_once, .answer = hello_answer, .tick = show_progress};
 }
 
 /* The target of clear is its lanes: each ends when it finds nothing. */
@@ -343,5 +346,5 @@ static void clear_answer(struct load_script *script, struct load *load, struct l
 void bench_script_clear(struct bench *bench)
 {
     bench->script =
-        (struct load_script){.begin = begin_clear, .answer = clear_answer, .tick = tell};
+        (struct load_script){.begin = begin_clear, .answer = clear_answer, .tick = show_progress};
 }

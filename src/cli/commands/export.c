@@ -117,7 +117,7 @@ static int ask(struct exporting *all, const char *method, const char *target, st
 
 /* ---- jobs ---- */
 
-static void say_damaged(struct exporting *all, struct bytes id, const char *why)
+static void report_damaged(struct exporting *all, struct bytes id, const char *why)
 {
     struct buf line = {0};
     clear_progress(all);
@@ -154,7 +154,7 @@ static int get_alone(struct exporting *all, struct bytes id)
         return EXIT_DONE;
     }
     if (code == EXIT_REFUSED && all->cli->refused_status == 500) {
-        say_damaged(all, id, "its body is damaged");
+        report_damaged(all, id, "its body is damaged");
         return EXIT_DONE;
     }
     if (code == EXIT_REFUSED)

@@ -30,7 +30,7 @@ struct import {
     struct buf id; /* the new one */
 };
 
-static void say_line(void *ctx, const char *line)
+static void print_line(void *ctx, const char *line)
 {
     cli_message(ctx, "%s", line);
 }
@@ -59,8 +59,8 @@ static int push_job(struct import *import, const struct import_job *job)
         .buried = job->state == BINLOG_BURIED,
     };
     if (err) {
-        import_push_say(&import->push, item.old_id, item.topic,
-                        BYTES("its body is torn; it is left out"));
+        import_push_report(&import->push, item.old_id, item.topic,
+                           BYTES("its body is torn; it is left out"));
         import->push.left_out++;
         return EXIT_DONE;
     }
@@ -205,7 +205,7 @@ static int import_beanstalkd(struct import *import, const char *directory)
 {
     import->push.place = "tube";
     import->push.old_numbers = true;
-    import->log.say = say_line;
+    import->log.print_line = print_line;
     import->log.ctx = import->cli;
     int code = read_log(import, directory);
     if (code == EXIT_DONE) {

@@ -166,7 +166,7 @@ const struct command command_rm = {
     .run = run_rm,
 };
 
-static void say_finished(const char *id)
+static void print_finished(const char *id)
 {
     struct buf out = {0};
     buf_add_str(&out, "finished ");
@@ -195,7 +195,7 @@ static int run_finish(struct cli *cli, int argc, char **argv)
     }
     for (int i = 0; i < count; i++)
         jobs[i].id = argv[optind + i];
-    int code = finish_jobs(cli, jobs, (size_t)count, cli->json ? NULL : say_finished);
+    int code = finish_jobs(cli, jobs, (size_t)count, cli->json ? NULL : print_finished);
     mem_free(jobs);
     return code;
 }

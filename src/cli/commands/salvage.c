@@ -73,7 +73,7 @@ static void show_progress(struct salvaging *salvaging, const char *what, uint64_
     (void)fprintf(stderr, "\r%s: %" PRIu64 " of %" PRIu64 " ", what, done, all);
 }
 
-static void say_line(struct salvage_callbacks *callbacks, const char *line)
+static void print_line(struct salvage_callbacks *callbacks, const char *line)
 {
     struct salvaging *salvaging = LIST_ENTRY(callbacks, struct salvaging, callbacks);
     clear_progress(salvaging);
@@ -81,7 +81,7 @@ static void say_line(struct salvage_callbacks *callbacks, const char *line)
     salvaging->damaged = true; /* nothing else is told on the way */
 }
 
-static void say_of_new(void *ctx, const char *line)
+static void print_line_of_new(void *ctx, const char *line)
 {
     struct salvaging *salvaging = ctx;
     clear_progress(salvaging);
@@ -241,7 +241,7 @@ static void add_file(const struct salvaging *salvaging, uint64_t where, struct b
     buf_fini(&path);
 }
 
-static void tell_lost(void *ctx, const struct job *job)
+static void notify_lost(void *ctx, const struct job *job)
 {
     struct salvaging *salvaging = ctx;
     struct found_job wanted = {.seq = job->seq};
@@ -263,13 +263,13 @@ static void tell_lost(void *ctx, const struct job *job)
     buf_fini(&line);
 }
 
-static void tell_all_lost(struct salvaging *salvaging)
+static void report_all_lost(struct salvaging *salvaging)
 {
     size_t count = salvaging->lost_jobs.len / sizeof(struct found_job);
     if (count == 0)
         return;
     qsort(salvaging->lost_jobs.at, count, sizeof(struct found_job), by_seq);
-    core_each(salvaging->core, tell_lost, salvaging);
+    core_each(salvaging->core, notify_lost, salvaging);
 }
 
 static enum err relocate_all(struct salvaging *salvaging)
@@ -290,7 +290,7 @@ static enum err relocate_all(struct salvaging *salvaging)
         if (i % PROGRESS_JOBS == 0)
             show_progress(salvaging, "jobs written", i, count);
     }
-    tell_all_lost(salvaging);
+    report_all_lost(salvaging);
     uint32_t cursor = 0;
     while (!err && core_relocate_topics(salvaging->core, 0, UINT64_MAX, &cursor, TOPICS_STEPS))
         err = salvage_target_room(&salvaging->to, TOPICS_BYTES, now_us());
@@ -360,7 +360,7 @@ static int relocate_over(struct salvaging *salvaging, char **directories, struct
 {
     struct store_error error = {.text = ""};
     struct salvage_counts counts;
-    struct store_watcher watcher = {.say = say_of_new, .ctx = salvaging};
+    struct store_watcher watcher = {.print_line = print_line_of_new, .ctx = salvaging};
     enum err err = salvage_replay(salvaging->from);
     clear_progress(salvaging);
     if (err)
@@ -417,7 +417,7 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
         .callbacks = {.replay = replay,
                       .clock = replay_clock,
                       .happened = keep_happening,
-                      .say = say_line,
+                      .print_line = print_line,
                       .progress = read_progress},
         .sink.emit = append,
         .core_callbacks.reply = no_reply,

@@ -173,7 +173,7 @@ static int run_stats(struct cli *cli, int argc, char **argv)
                   argv[optind]);
     int code = cli_call(cli, "GET", "/v1/stats", NULL, &stats);
     if (code == EXIT_DONE && cli->json)
-        cli_print_figures(stats);
+        cli_print_stats(stats);
     else if (code == EXIT_DONE)
         stats_add(&out, stats, &none, cli->terminal ? screen_size().columns : 0);
     cli_flush(&out);

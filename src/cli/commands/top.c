@@ -149,7 +149,7 @@ static void print_json(const struct top *top)
     for (size_t i = 0; i < top->shown.count; i++)
         json_array_append(list, top->shown.topics[i]);
     json_object_set_new(top->stats, "topic_list", list);
-    cli_print_figures(top->stats);
+    cli_print_stats(top->stats);
 }
 
 /* For a script: two looks a moment apart, so that there are rates; the second is shown. */

@@ -212,7 +212,7 @@ static void set_condition(struct topic *topic, json_int_t version)
     topic->cli->header = topic->header;
 }
 
-static int say_version(struct topic *topic, json_t *answer)
+static int print_version(struct topic *topic, json_t *answer)
 {
     long long version = json_integer_value(json_object_get(answer, "version"));
     if (topic->cli->json)
@@ -231,7 +231,7 @@ static int put(struct topic *topic, json_t *settings, json_int_t version)
     set_condition(topic, version);
     int code = call(topic, "PUT", "", settings, &answer);
     topic->cli->header = NULL;
-    return code == EXIT_DONE ? say_version(topic, answer) : code;
+    return code == EXIT_DONE ? print_version(topic, answer) : code;
 }
 
 static void apply(struct topic *topic, json_t *settings)
@@ -274,7 +274,7 @@ static int unset_run(struct topic *topic)
         set_condition(topic, 0);
     int code = call(topic, "PUT", "", json_object(), &answer);
     topic->cli->header = NULL;
-    return code == EXIT_DONE ? say_version(topic, answer) : code;
+    return code == EXIT_DONE ? print_version(topic, answer) : code;
 }
 
 static int show_run(struct topic *topic)
@@ -285,7 +285,7 @@ static int show_run(struct topic *topic)
         return code;
     json_t *settings = json_object_get(answer, "settings");
     if (topic->cli->json) {
-        cli_print_figures(answer);
+        cli_print_stats(answer);
     } else if (settings) {
         (void)printf("version %lld\n",
                      (long long)json_integer_value(json_object_get(answer, "version")));

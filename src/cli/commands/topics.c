@@ -204,7 +204,7 @@ static int topics_run(struct cli *cli, int argc, char **argv)
                                   .left = UINT64_MAX,
                                   .table = &table,
                                   .row = topic_row,
-                                  .print = cli_print_figures};
+                                  .print = cli_print_stats};
         return listing_run(&listing);
     }
     json_t *answer = NULL;
@@ -215,7 +215,7 @@ static int topics_run(struct cli *cli, int argc, char **argv)
     mem_free(target);
     struct buf out = {0};
     if (code == EXIT_DONE && cli->json) {
-        cli_print_figures(answer);
+        cli_print_stats(answer);
     } else if (code == EXIT_DONE) {
         topic_show(answer, &out);
     }

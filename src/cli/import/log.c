@@ -145,7 +145,7 @@ static void skip_rest(struct reader *reader, const char *why)
                    (unsigned long long)log->files[reader->file], why,
                    (unsigned long long)reader->at,
                    (unsigned long long)(reader->size_bytes - reader->at)); /* it fits */
-    log->say(log->ctx, line);
+    log->print_line(log->ctx, line);
     reader->at = reader->size_bytes;
 }
 
@@ -327,14 +327,14 @@ static enum err read_file(struct import_log *log, uint32_t file, struct buf *win
 }
 
 /* beanstalkd takes files away only at the front. */
-static void say_gap(struct import_log *log, uint32_t file)
+static void report_gap(struct import_log *log, uint32_t file)
 {
     char line[100];
     log->bad++;
     (void)snprintf(line, sizeof(line), "the files between binlog.%llu and binlog.%llu are missing",
                    (unsigned long long)log->files[file - 1],
                    (unsigned long long)log->files[file]); /* it fits */
-    log->say(log->ctx, line);
+    log->print_line(log->ctx, line);
 }
 
 static int by_id(const void *a, const void *b)
@@ -369,7 +369,7 @@ enum err import_log_read(struct import_log *log)
     enum err err = OK;
     for (uint32_t i = 0; !err && i < log->file_count; i++) {
         if (i > 0 && log->files[i] != log->files[i - 1] + 1)
-            say_gap(log, i);
+            report_gap(log, i);
         err = read_file(log, i, &window);
     }
     buf_fini(&window);

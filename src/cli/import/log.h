@@ -31,7 +31,7 @@ struct import_job {
 };
 
 struct import_log {
-    void (*say)(void *ctx, const char *line); /* a damaged place, for people */
+    void (*print_line)(void *ctx, const char *line); /* a damaged place, for people */
     void *ctx;
     const char *directory;
     int lock;        /* -1: the directory has no lock file */

@@ -35,7 +35,7 @@ struct importing {
     uint64_t jobs, renamed, reserved, noted, bad, said_jobs;
 };
 
-static void say(const struct importing *all, const char *why)
+static void print_line(const struct importing *all, const char *why)
 {
     import_push_end_progress(all->push);
     cli_message(all->cli, "line %llu: %s", (unsigned long long)all->line, why);
@@ -78,7 +78,7 @@ static void compare(struct importing *all, const char *name, struct bytes there,
         return;
     all->differing++;
     all->cli->subject = name;
-    say(all, "the topic has other settings here, which are kept");
+    print_line(all, "the topic has other settings here, which are kept");
     all->cli->subject = NULL;
 }
 
@@ -123,7 +123,7 @@ static int configure(struct importing *all, const char *name, struct bytes setti
         return code;
     }
     if (code == EXIT_DONE)
-        say(all, "the topic has settings here, and they could not be read");
+        print_line(all, "the topic has settings here, and they could not be read");
     else if (code != EXIT_REFUSED && code != EXIT_CONFLICT)
         return code;
     all->topics_refused++; /* which was said; its jobs are worth the try */
@@ -162,7 +162,7 @@ static int take_topic(struct importing *all, struct bytes topic)
     struct buf text = {0};
     int code = EXIT_DONE;
     if (name.kind != JSON_KIND_STRING) {
-        say(all, "the topic has no name");
+        print_line(all, "the topic has no name");
         all->bad++;
         return EXIT_DONE;
     }
@@ -186,7 +186,7 @@ static int take_job(struct importing *all, struct bytes job)
     const char *why;
     all->text.len = 0;
     if (ndjson_push_line(job, all->options->prefix, &all->scratch, &all->text, &found, &why)) {
-        say(all, why);
+        print_line(all, why);
         all->bad++;
         return EXIT_DONE;
     }
@@ -249,10 +249,10 @@ static int take_line(struct importing *all, struct bytes line)
         return EXIT_DONE;
     }
     if (format.text.len) {
-        say(all, "a newer `later` wrote this: take that one to import it");
+        print_line(all, "a newer `later` wrote this: take that one to import it");
         return EXIT_REFUSED;
     }
-    say(all, json.wrong ? json.wrong : "this is no line of an export");
+    print_line(all, json.wrong ? json.wrong : "this is no line of an export");
     all->bad++;
     return all->started ? EXIT_DONE : EXIT_WRONG;
 }
@@ -273,7 +273,8 @@ static int next_line(struct importing *all, struct bytes *out_line)
             return EXIT_NOTHING;
         if (all->at_end || all->input.len > LINE_MAX_BYTES) {
             all->line++;
-            say(all, all->at_end ? "the file ends within this line" : "the line is too long");
+            print_line(all,
+                       all->at_end ? "the file ends within this line" : "the line is too long");
             return EXIT_WRONG;
         }
         buf_reserve(&all->input, READ_BYTES);

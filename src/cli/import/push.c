@@ -29,8 +29,8 @@ static void show_progress(const struct import_push *push)
         (void)fprintf(stderr, "\r%s jobs ", done);
 }
 
-void import_push_say(const struct import_push *push, struct bytes old_id, struct bytes topic,
-                     struct bytes why)
+void import_push_report(const struct import_push *push, struct bytes old_id, struct bytes topic,
+                        struct bytes why)
 {
     struct buf line = {0};
     import_push_end_progress(push);
@@ -88,7 +88,7 @@ static void add_line(struct import_push *push, const struct import_item *item)
 }
 
 /* A job that the server has: its old id and the new one, for programs and for the map. */
-static void tell(const struct import_push *push, struct bytes old, const json_t *answer)
+static void report(const struct import_push *push, struct bytes old, const json_t *answer)
 {
     const char *id = show_string(answer, "id");
     uint64_t number = 0;
@@ -116,13 +116,13 @@ static void take_result(void *ctx, unsigned line, const json_t *result)
         bool kept = strcmp(show_string(answer, "result"), "kept") == 0;
         push->kept += kept;
         push->created += !kept;
-        tell(push, old, answer);
+        report(push, old, answer);
         return;
     }
     struct buf why = {0};
     push->refused++;
     show_line_problem(problem, &why);
-    import_push_say(push, old, push->topic, buf_bytes(&why));
+    import_push_report(push, old, push->topic, buf_bytes(&why));
     buf_fini(&why);
     if (show_count(result, "status") >= 429) /* 429, 503, 507: a limit of the whole server */
         push->refused_all = true;
@@ -161,7 +161,7 @@ int import_push_add(struct import_push *push, const struct import_item *item)
     int code = EXIT_DONE;
     if (impossible(item, &why)) {
         push->refused++;
-        import_push_say(push, item->old_id, item->topic, buf_bytes(&why));
+        import_push_report(push, item->old_id, item->topic, buf_bytes(&why));
         buf_fini(&why);
         return EXIT_DONE;
     }

@@ -50,8 +50,8 @@ int import_push_send(struct import_push *push); /* the open batch, though it is 
 int import_push_close(struct import_push *push, int code); /* `code`, if all went well here */
 
 /* "job 7 of tube mail: WHY" on standard error. */
-void import_push_say(const struct import_push *push, struct bytes old_id, struct bytes topic,
-                     struct bytes why);
+void import_push_report(const struct import_push *push, struct bytes old_id, struct bytes topic,
+                        struct bytes why);
 void import_push_end_progress(const struct import_push *push);
 
 #endif

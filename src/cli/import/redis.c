@@ -224,7 +224,7 @@ static void report(const struct import *import)
 
 /* ---- all of it ---- */
 
-static void say_line(void *ctx, const char *line)
+static void print_line(void *ctx, const char *line)
 {
     const struct import *import = ctx;
     import_push_end_progress(import->push);
@@ -278,7 +278,7 @@ int import_redis(struct import_push *push, const struct import_redis_options *op
     struct import import = {
         .push = push,
         .options = options,
-        .source = {.say = say_line, .job = take_job, .names = options->names},
+        .source = {.print_line = print_line, .job = take_job, .names = options->names},
         .window = mem_alloc(WINDOW_JOBS * sizeof(*import.window)),
     };
     struct redis_url url;

@@ -50,35 +50,36 @@ static struct place *place_of(struct redis_source *source, struct bytes id)
 }
 
 /* Names what cannot be used, the first ones of it. */
-static void say(struct redis_source *source, const char *what, struct bytes name, const char *why)
+static void print_line(struct redis_source *source, const char *what, struct bytes name,
+                       const char *why)
 {
     uint64_t count = source->foreign + source->broken;
     struct buf line = {0};
     if (count > SAID_MAX + 1)
         return;
     if (count == SAID_MAX + 1) {
-        source->say(source->ctx, "… and more of them: the end has the counts");
+        source->print_line(source->ctx, "… and more of them: the end has the counts");
         return;
     }
     buf_addf(&line, "%s ", what);
     text_add_safe(&line, bytes_of(name.at, name.len < 200 ? name.len : 200), false);
     buf_addf(&line, ": %s", why);
     buf_add_char(&line, '\0');
-    source->say(source->ctx, line.at);
+    source->print_line(source->ctx, line.at);
     buf_fini(&line);
 }
 
-static void say_foreign(struct redis_source *source, struct bytes key, const char *why)
+static void report_foreign(struct redis_source *source, struct bytes key, const char *why)
 {
     source->foreign++;
-    say(source, "key", key, why);
+    print_line(source, "key", key, why);
 }
 
-static void say_broken(struct redis_source *source, const char *what, struct bytes name,
-                       const char *why)
+static void report_broken(struct redis_source *source, const char *what, struct bytes name,
+                          const char *why)
 {
     source->broken++;
-    say(source, what, name, why);
+    print_line(source, what, name, why);
 }
 
 /* ---- asking ---- */
@@ -182,7 +183,7 @@ static void note_key(struct redis_source *source, struct bytes name, struct byte
         return; /* it went away after SCAN showed it */
     enum redis_role role = redis_role_of(&source->names, name, type_of(type));
     switch (role) {
-    case ROLE_FOREIGN: say_foreign(source, name, "not of this layout"); break;
+    case ROLE_FOREIGN: report_foreign(source, name, "not of this layout"); break;
     case ROLE_JOB:
     case ROLE_LOCK: break;
     case ROLE_POOL:
@@ -218,9 +219,9 @@ static enum err look_at_bucket(struct redis_source *source, const redisReply *pa
         struct bytes member = text_of(page->element[i]), id;
         int64_t us;
         if (redis_member_id(source->names.layout, member, &source->scratch, &id)) {
-            say_broken(source, "bucket entry", member, "it is no id");
+            report_broken(source, "bucket entry", member, "it is no id");
         } else if (redis_score_us(source->names.layout, text_of(page->element[i + 1]), &us)) {
-            say_broken(source, "bucket entry", member, "its time is out of range");
+            report_broken(source, "bucket entry", member, "its time is out of range");
         } else {
             struct place *place = place_of(source, id);
             place->bucket_us = us < place->bucket_us ? us : place->bucket_us;
@@ -246,7 +247,7 @@ static enum err look_at_list(struct redis_source *source, struct bytes key)
         for (size_t i = 0; i < got; i++) {
             struct bytes member = text_of(page->element[i]), id;
             if (redis_member_id(source->names.layout, member, &source->scratch, &id)) {
-                say_broken(source, "entry of a ready list", member, "it is no id");
+                report_broken(source, "entry of a ready list", member, "it is no id");
                 continue;
             }
             struct place *place = place_of(source, id);
@@ -306,16 +307,16 @@ static enum err take_value(struct redis_source *source, struct bytes field, stru
     if (!err)
         err = redis_job_read(layout, id, value, &source->scratch, &job, &why);
     if (err == ERR_INVALID) {
-        say_foreign(source, field, "not of this layout");
+        report_foreign(source, field, "not of this layout");
         return OK;
     }
     if (err) {
-        say_broken(source, "job", field, why);
+        report_broken(source, "job", field, why);
         return OK;
     }
     struct place *place = place_of(source, id);
     if (place->pool && place->pool != source->pool)
-        say_broken(source, "job", field, "its id is in two pools; the first is taken");
+        report_broken(source, "job", field, "its id is in two pools; the first is taken");
     if (place->pool)
         return OK; /* SCAN may show a key twice */
     place->pool = source->pool;
@@ -382,7 +383,7 @@ enum err redis_source_read(struct redis_source *source)
 
 /* ---- the connection ---- */
 
-static enum err say_hello(struct redis_source *source, const struct redis_url *url)
+static enum err send_hello(struct redis_source *source, const struct redis_url *url)
 {
     char db[16];
     redisReply *reply;
@@ -418,7 +419,7 @@ enum err redis_source_open(struct redis_source *source, const struct redis_url *
         return fail(source, source->redis ? source->redis->errstr : "no memory");
     if (redisSetTimeout(source->redis, timeout) != REDIS_OK)
         return fail(source, source->redis->errstr);
-    return say_hello(source, url);
+    return send_hello(source, url);
 }
 
 void redis_source_close(struct redis_source *source)

@@ -23,7 +23,7 @@ enum redis_place {
 };
 
 struct redis_source {
-    void (*say)(void *ctx, const char *line); /* what cannot be used, for people */
+    void (*print_line)(void *ctx, const char *line); /* what cannot be used, for people */
     /* A job, borrowed for the call. Not OK: reading stops, with that as its result. */
     enum err (*job)(void *ctx, const struct redis_job *job, enum redis_place place);
     void *ctx;

@@ -153,7 +153,7 @@ const char *failure_hint(struct bytes text)
     return "";
 }
 
-void failure_say(const char *error, char *room, size_t room_bytes)
+void failure_write(const char *error, char *room, size_t room_bytes)
 {
     const char *hint = failure_hint(bytes_str(error));
     size_t len = strlen(error);

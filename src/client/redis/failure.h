@@ -33,6 +33,6 @@ struct failure failure_read(struct bytes text);
 const char *failure_hint(struct bytes text);
 /* The text, and behind a colon the hint, if there is one, cut to the room and ended by NUL: for who
    reads no more than one line. */
-void failure_say(const char *error, char *room, size_t room_bytes);
+void failure_write(const char *error, char *room, size_t room_bytes);
 
 #endif

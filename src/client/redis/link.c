@@ -58,17 +58,17 @@ static void forget_stream(struct link *link)
     link->state = LINK_DOWN;
 }
 
-static void tell_calls(struct link *link)
+static void notify_calls(struct link *link)
 {
-    struct list owed;
-    list_init(&owed); /* `done` may send again, to another link or to this one when it is back */
+    struct list pending;
+    list_init(&pending); /* `done` may send again, to another link or to this one when it is back */
     while (!list_empty(&link->calls)) {
         struct list *node = link->calls.next;
         list_remove(node);
-        list_add_tail(&owed, node);
+        list_add_tail(&pending, node);
     }
-    while (!list_empty(&owed)) {
-        struct link_call *call = LIST_ENTRY(owed.next, struct link_call, place);
+    while (!list_empty(&pending)) {
+        struct link_call *call = LIST_ENTRY(pending.next, struct link_call, place);
         list_remove(&call->place);
         call->done(call, NULL);
     }
@@ -97,7 +97,7 @@ static void end(struct link *link)
     }
     if (was_open)
         link->options.callbacks->down(link->options.callbacks, link);
-    tell_calls(link);
+    notify_calls(link);
 }
 
 void link_fail(struct link *link, const char *why)
@@ -131,7 +131,7 @@ void link_fini(struct link *link)
     want_no_more(link);
     if (link->state != LINK_DOWN)
         forget_stream(link);
-    tell_calls(link);
+    notify_calls(link);
     buf_fini(&link->out);
 }
 
@@ -144,7 +144,7 @@ static int64_t look_after_us(const struct link *link)
 }
 
 /* Its answer is waited for. */
-static void owe(struct link *link, struct link_call *call)
+static void add_pending(struct link *link, struct link_call *call)
 {
     struct loop *loop = link->options.loop;
     call->sent_us = loop->now_us;
@@ -175,7 +175,7 @@ static void greet(struct link *link)
     resp_begin(out, 1);
     resp_add_str(out, "PING"); /* there is an answer to wait for, whatever the settings */
     link->greetings++;
-    owe(link, &link->greeting);
+    add_pending(link, &link->greeting);
     link_flush(link);
 }
 
@@ -303,7 +303,7 @@ struct buf *link_out(struct link *link)
 void link_expect(struct link *link, struct link_call *call)
 {
     CHECK(link->state == LINK_UP);
-    owe(link, call);
+    add_pending(link, call);
 }
 
 void link_flush_early(struct link *link)

@@ -28,7 +28,7 @@ static void name_of(const struct node *node, char *room, size_t room_bytes)
 
 /* Once when it goes, and once more when it has words of its own: it is loading, or denies us; and
  * once when it is back, however often it is tried in between. */
-static void say_away(struct node *node)
+static void report_away(struct node *node)
 {
     char name[REDIS_HOST_MAX + 8];
     const char *error = node->link.error;
@@ -45,7 +45,7 @@ static void say_away(struct node *node)
               failure_hint(bytes_str(error)));
 }
 
-static void say_here(struct node *node)
+static void report_here(struct node *node)
 {
     char name[REDIS_HOST_MAX + 8];
     name_of(node, name, sizeof(name));
@@ -64,7 +64,7 @@ void node_suspect(struct node *node, const char *why)
 void node_accept(struct node *node)
 {
     if (node->suspect)
-        say_here(node);
+        report_here(node);
     node->suspect = false;
 }
 
@@ -164,7 +164,7 @@ static void role_told(struct link_call *call, redisReply *reply)
             node->link.options.counts->connects++;
         link_good(&node->link);
         if (!node->suspect)
-            say_here(node);
+            report_here(node);
         node->callbacks->ready(node->callbacks, node);
     } else if (is_sentinel(reply)) {
         link_fail(&node->link, "it is a sentinel");
@@ -194,7 +194,7 @@ static void link_down(struct link_callbacks *callbacks, struct link *link)
         node->link.options.counts->losses++;
     node->ready = false;
     end_stall(node);
-    say_away(node);
+    report_away(node);
     node->callbacks->lost(node->callbacks, node);
 }
 

@@ -86,7 +86,7 @@ static void take_switch(struct sentinel *sentinel, struct bytes text)
 }
 
 /* It is back when it has answered as a sentinel does: another server can be connected to, too. */
-static void say_back(struct sentinel *sentinel)
+static void report_back(struct sentinel *sentinel)
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&sentinel->link.address, room, sizeof(room));
@@ -109,7 +109,7 @@ static void sentinel_message(struct link_callbacks *callbacks, struct link *link
                          &sentinel->answer)) {
             sentinel->fresh = true;
             link_good(link);
-            say_back(sentinel);
+            report_back(sentinel);
             count_soon(sentinel->sentinels);
         }
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3) {
@@ -191,7 +191,7 @@ static const struct redis_address *most_named(const struct sentinels *sentinels)
     return best;
 }
 
-static void tell_refusal(struct sentinels *sentinels)
+static void report_refusal(struct sentinels *sentinels)
 {
     for (unsigned i = 0; i < sentinels->count; i++) {
         const struct link *link = &sentinels->all[i].link;
@@ -211,7 +211,7 @@ static void decide(struct sentinels *sentinels)
     if (master)
         sentinels->options.named(sentinels->options.owner, master);
     else
-        tell_refusal(sentinels);
+        report_refusal(sentinels);
 }
 
 static void go_on(struct timer *timer)

@@ -135,15 +135,15 @@ static bool is_well(const struct topology *topology)
 /* The longer something is wrong, the more rarely. */
 static int64_t map_again_us(const struct topology *topology)
 {
-    int64_t quarter_us = (loop_of(topology)->now_us - topology->trouble_us) / 4;
+    int64_t quarter_us = (loop_of(topology)->now_us - topology->error_since_us) / 4;
     quarter_us = quarter_us < MAP_RARELY_US ? quarter_us : MAP_RARELY_US;
     return topology->asked_us + (quarter_us > MAP_AGAIN_US ? quarter_us : MAP_AGAIN_US);
 }
 
 static void want_map(struct topology *topology)
 {
-    if (!topology->trouble_us)
-        topology->trouble_us = loop_of(topology)->now_us;
+    if (!topology->error_since_us)
+        topology->error_since_us = loop_of(topology)->now_us;
     loop_arm_by(loop_of(topology), &topology->map_again, map_again_us(topology));
 }
 
@@ -257,7 +257,7 @@ static void map_told(struct link_call *call, redisReply *reply)
         take_map(topology, reply, &asked);
     }
     if (is_well(topology)) {
-        topology->trouble_us = 0;
+        topology->error_since_us = 0;
         loop_cancel(loop_of(topology), &topology->map_again);
     } else {
         want_map(topology);

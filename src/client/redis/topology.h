@@ -64,7 +64,7 @@ struct topology {
     unsigned map_place;                             /* in nodes, of the one that was asked last */
     struct timer map_again; /* when to ask next: armed while something is wrong */
     int64_t asked_us;       /* when one was asked last */
-    int64_t trouble_us;     /* since when something is wrong; 0: nothing is */
+    int64_t error_since_us; /* since when something is wrong; 0: nothing is */
     bool whole;             /* the map has all slots */
     bool map_ok;            /* it is from a node that said cluster_state:ok, … */
     uint64_t epoch;         /* … of this epoch */

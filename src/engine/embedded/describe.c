@@ -73,7 +73,7 @@ static void describe_metrics(const struct store *store, const struct store_stats
 
 /* ---- facts ---- */
 
-static void say_kind(struct metric_sink *sink, const char *kind)
+static void describe_kind(struct metric_sink *sink, const char *kind)
 {
     sink->fact(sink, &(struct fact){.name = "kind", .type = FACT_TEXT, .text = kind});
 }
@@ -91,7 +91,7 @@ static void describe_facts(const struct store *store, const struct store_stats *
         {.name = "syncs", .type = FACT_COUNT, .value = stats->syncs},
         {.name = "sync_ms_avg", .type = FACT_DURATION, .value = sync_us_avg},
     };
-    say_kind(sink, "embedded");
+    describe_kind(sink, "embedded");
     for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++)
         sink->fact(sink, &facts[i]);
 }
@@ -102,7 +102,7 @@ void embedded_describe(const struct core *core, const struct store *store, struc
     struct core_totals totals;
     if (!store) {
         if (sink->fact)
-            say_kind(sink, "memory");
+            describe_kind(sink, "memory");
         return;
     }
     store_stats(store, &stats);

@@ -64,7 +64,7 @@ static void store_broke(struct store_callbacks *callbacks, int sys_errno)
  * Once when the store has no room and once when it has had some for a while: it may come and go
  * with each segment. Returns when to look again.
  */
-static int64_t say_full(struct embedded *embedded)
+static int64_t report_full(struct embedded *embedded)
 {
     int64_t now_us = embedded->loop->now_us;
     bool full = store_full(embedded->store);
@@ -93,10 +93,10 @@ static int64_t say_full(struct embedded *embedded)
  * a client that asks a second time they say that the job is gone, or kept, and the change that made
  * it so may not be durable yet.
  */
-static bool tells_of_change(const struct embedded *embedded, const struct reply *reply)
+static bool is_of_change(const struct embedded *embedded, const struct reply *reply)
 {
-    bool tells = reply->err == OK || reply->err == ERR_NOT_FOUND || reply->err == ERR_EXISTS;
-    return embedded->store && cmd_traits(reply->kind)->changes && tells;
+    bool of_change = reply->err == OK || reply->err == ERR_NOT_FOUND || reply->err == ERR_EXISTS;
+    return embedded->store && cmd_traits(reply->kind)->changes && of_change;
 }
 
 static void answer_with_stats(struct embedded *embedded, struct ticket *ticket,
@@ -114,15 +114,16 @@ static void core_replied(struct core_callbacks *callbacks, void *ctx, const stru
 {
     struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, core_callbacks);
     struct ticket *ticket = ctx;
-    bool tells = tells_of_change(embedded, reply);
+    bool of_change = is_of_change(embedded, reply);
     if (!ticket)
         return; /* nobody asks */
     ticket->parked = 0;
-    if (tells && store_failed(embedded->store)) { /* a long search that began before the failure */
+    if (of_change &&
+        store_failed(embedded->store)) { /* a long search that began before the failure */
         ticket->answered(ticket, &(struct reply){.err = ERR_STORE_FAILED, .kind = reply->kind});
         return;
     }
-    if (tells && commit_wait(embedded, ticket, reply))
+    if (of_change && commit_wait(embedded, ticket, reply))
         return;
     if (cmd_traits(reply->kind)->shows_bodies && reply->err == OK)
         bodies_reply(embedded, ticket, reply);
@@ -345,7 +346,7 @@ static int64_t engine_end(struct engine *engine)
     }
     int64_t next_us = embedded->busy ? embedded->loop->now_us : core_next_us(embedded->core);
     if (embedded->store) {
-        int64_t store_us = store_next_us(embedded->store), look_us = say_full(embedded);
+        int64_t store_us = store_next_us(embedded->store), look_us = report_full(embedded);
         store_us = look_us < store_us ? look_us : store_us;
         if (store_us < next_us)
             next_us = store_us;
@@ -388,7 +389,7 @@ static void settings_changed(struct core_callbacks *callbacks, struct bytes topi
         embedded->observers[i]->changed(embedded->observers[i], topic, version, settings);
 }
 
-static void tell_settings(void *ctx, struct bytes topic, uint64_t version, struct bytes settings)
+static void notify_settings(void *ctx, struct bytes topic, uint64_t version, struct bytes settings)
 {
     struct settings_observer *observer = ctx;
     observer->changed(observer, topic, version, settings);
@@ -403,7 +404,7 @@ static void engine_observe_settings(struct engine *engine, struct settings_obser
     }
     CHECK(embedded->observer_count < OBSERVERS_MAX);
     embedded->observers[embedded->observer_count++] = observer;
-    core_each_settings(embedded->core, tell_settings, observer);
+    core_each_settings(embedded->core, notify_settings, observer);
 }
 
 static const struct engine_verbs verbs = {
@@ -452,7 +453,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     list_init(&embedded->questions);
     list_init(&embedded->due_counts);
     if (options->store.disk && options->store.history_us > 0)
-        embedded->sink.happened = history_tell;
+        embedded->sink.happened = history_record;
     commit_waiters_init(&embedded->writing);
     commit_waiters_init(&embedded->syncing);
     embedded->core = core_new(&(struct core_options){

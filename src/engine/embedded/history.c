@@ -17,7 +17,7 @@ struct history_question {
     bool whole;
 };
 
-void history_tell(struct event_sink *sink, const struct happening *happening)
+void history_record(struct event_sink *sink, const struct happening *happening)
 {
     store_history_add(LIST_ENTRY(sink, struct embedded, sink)->store, happening);
 }

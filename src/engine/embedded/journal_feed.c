@@ -173,8 +173,8 @@ static void look_at_lag(struct embedded *embedded)
     feed->refuses = late && feed->options.refuse;
     if (feed->broken)
         return; /* that has been told */
-    if (feed->refuses && (!was || now_us >= feed->say_us)) {
-        feed->say_us = now_us + LAG_LOG_US;
+    if (feed->refuses && (!was || now_us >= feed->report_us)) {
+        feed->report_us = now_us + LAG_LOG_US;
         log_event(LOG_ERROR, "journal_behind",
                   "lag_bytes=%llu reason=\"%s\" hint=\"pushes are refused until MySQL has caught "
                   "up; bring it back, or raise journal.max_lag\"",

@@ -115,7 +115,7 @@ struct journal_feed {
     bool unread;                  /* the disk could not read the log the last time */
     int64_t lacking_us;           /* since when it lacks something, as long as its cursor is not
                                      known; 0: it does not */
-    int64_t look_us, say_us;      /* when the lag is looked at, and told of again */
+    int64_t look_us, report_us;   /* when the lag is looked at, and told of again */
 };
 
 struct embedded {
@@ -251,7 +251,7 @@ void far_visit_give_up_all(struct embedded *embedded);
 /* ---- history.c ---- */
 
 /* event_sink::happened */
-void history_tell(struct event_sink *sink, const struct happening *happening);
+void history_record(struct event_sink *sink, const struct happening *happening);
 /* A GET of a history. */
 enum submitted history_ask(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket);
 /* The same, once the job is in memory if it lives. */

@@ -41,8 +41,8 @@ static struct bytes name_of(const struct node *node, char room[REDIS_HOST_MAX + 
     return redis_address_text(&node->link.address, room, REDIS_HOST_MAX + 8);
 }
 
-static void say_leapt(struct script_requests *calls, const struct node *node, int64_t by_us,
-                      bool ours)
+static void report_leap(struct script_requests *calls, const struct node *node, int64_t by_us,
+                        bool ours)
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = name_of(node, room);
@@ -58,8 +58,8 @@ static void say_leapt(struct script_requests *calls, const struct node *node, in
 }
 
 /* Of a server that has many partitions, once. */
-static void say_far(const struct script_requests *calls, const struct partition *partition,
-                    int64_t ahead_us)
+static void report_far_clock(const struct script_requests *calls, const struct partition *partition,
+                             int64_t ahead_us)
 {
     char room[REDIS_HOST_MAX + 8];
     const struct node *node = script_requests_node(calls, number_of(partition));
@@ -130,7 +130,7 @@ static void settle(const struct partition *partition)
         return;
     *ahead_us = is_far(clock->most_us, QUEUE_CLOCK_CLOSE_US) ? clock->most_us : 0;
     calls->options.space->behind_us[number_of(partition)] = 0;
-    say_far(calls, partition, *ahead_us);
+    report_far_clock(calls, partition, *ahead_us);
 }
 
 /* At `sent_us`, or later, the queue's clock showed this. */
@@ -221,12 +221,12 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
         settle(partition);
         see_behind(partition, reading.sent_us, reading.told.queue_us);
         if (known && is_far(by_us, LEAP_US)) {
-            say_leapt(calls, call->answered_by, by_us, false);
+            report_leap(calls, call->answered_by, by_us, false);
             calls->options.clock_leapt(calls->options.owner);
         }
         break;
     case CLOCK_TO_SET:
-        say_leapt(calls, call->answered_by, -by_us, true);
+        report_leap(calls, call->answered_by, -by_us, true);
         if (reading.told.set_count > before)
             before = reading.told.set_count;
         set_by(partition, by_us, reading.told.set_count, before + 1);

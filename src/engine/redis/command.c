@@ -108,7 +108,7 @@ void command_bury_damaged(void *owner, const struct job_view *job)
 static void see_job(struct redis_engine *redis, const struct reply *reply, uint32_t partition)
 {
     if (cmd_traits(reply->kind)->takes_jobs && reply->count)
-        consumers_handed(&redis->consumers, reply->jobs);
+        consumers_delivered(&redis->consumers, reply->jobs);
     else if (reply->jobs && reply->jobs->state == JOB_READY)
         consumers_see(&redis->consumers, reply->jobs, partition);
 }

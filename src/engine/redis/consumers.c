@@ -19,7 +19,7 @@ const struct topic *consumers_topic(const struct consumers *consumers, struct by
     return topic_cache_find(&consumers->topic_cache, name);
 }
 
-void consumers_handed(struct consumers *consumers, const struct job_view *job)
+void consumers_delivered(struct consumers *consumers, const struct job_view *job)
 {
     struct topic *topic = topic_cache_find(&consumers->topic_cache, job->topic);
     int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
@@ -346,7 +346,7 @@ void wait_group_hand_out(struct wait_group *group, struct job_view *jobs, uint32
 {
     uint32_t next = 0;
     for (uint32_t i = 0; i < count; i++)
-        consumers_handed(group->consumers, &jobs[i]);
+        consumers_delivered(group->consumers, &jobs[i]);
     while (next < count && !list_empty(&group->waiters)) {
         struct waiter *waiter = LIST_ENTRY(group->waiters.next, struct waiter, place);
         uint32_t wants = waiter->max - waiter->job_count;
@@ -588,7 +588,7 @@ static void verify(struct timer *timer)
         group->verify_round = consumers->verify_round;
         list_remove(&group->place);
         list_add_tail(&consumers->groups, &group->place);
-        if (wait_group_doubts(group))
+        if (wait_group_is_suspect(group))
             wait_group_touch(group);
     }
     if (!list_empty(&consumers->groups))

@@ -111,6 +111,6 @@ uint64_t consumers_count(const struct consumers *consumers);
 /* NULL: nobody has asked for it lately. */
 const struct topic *consumers_topic(const struct consumers *consumers, struct bytes name);
 /* A job was handed out. */
-void consumers_handed(struct consumers *consumers, const struct job_view *job);
+void consumers_delivered(struct consumers *consumers, const struct job_view *job);
 
 #endif

@@ -30,9 +30,9 @@ struct wait_group {
     uint64_t asked;    /* jobs, by calls under way */
     bool *asking;      /* for each partition: a call is under way, */
     int64_t *asked_us; /* since then */
-    int64_t doubts_us; /* when wait_group_nothing() was found out; 0: no more so */
-    enum err nothing;  /* and what it was */
-    uint32_t looking;  /* calls under way that nothing is asked for before, until: */
+    int64_t suspect_since_us; /* when wait_group_nothing() was found out; 0: no more so */
+    enum err nothing;         /* and what it was */
+    uint32_t looking;         /* calls under way that nothing is asked for before, until: */
     int64_t probe_deadline_us;
     struct timer probe;    /* armed for that time, or it is over */
     uint64_t verify_round; /* in which it was looked at last: see consumers::verify */
@@ -50,7 +50,7 @@ void wait_group_touch(struct wait_group *group);
 void wait_group_step(struct wait_group *group);
 /* That a partition is empty, where that may be wrong, was believed for so long that it is to look.
  */
-bool wait_group_doubts(const struct wait_group *group);
+bool wait_group_is_suspect(const struct wait_group *group);
 /* What is told who has got no job: ERR_EMPTY, or ERR_AGAIN where a partition could not be asked, or
  * has not answered for so long that it may have some. */
 enum err wait_group_nothing(struct wait_group *group);

@@ -116,10 +116,10 @@ static void look_at_policies(struct redis_engine *redis, struct bytes policy)
     }
 }
 
-static void beaten(void *owner, const struct bytes *policy, uint64_t settings_changes)
+static void heartbeat_answered(void *owner, const struct bytes *policy, uint64_t settings_changes)
 {
     struct redis_engine *redis = owner;
-    settings_sync_beat(&redis->settings, settings_changes);
+    settings_sync_heartbeat(&redis->settings, settings_changes);
     if (policy)
         look_at_policies(redis, *policy);
     promoter_check(&redis->promoter);
@@ -437,15 +437,16 @@ static void make_owners(struct redis_engine *redis)
                                                          .opened = partition_opened,
                                                          .forgotten = partition_forgot_us,
                                                          .owner = redis});
-    members_init(&redis->members, &(struct members_options){.space = &redis->space,
-                                                            .calls = &redis->calls,
-                                                            .loop = redis->options.loop,
-                                                            .alive_us = alive_us(&redis->options),
-                                                            .serves = we_reach_all,
-                                                            .beaten = beaten,
-                                                            .missed = we_were_silent,
-                                                            .changed = members_changed,
-                                                            .owner = redis});
+    members_init(&redis->members,
+                 &(struct members_options){.space = &redis->space,
+                                           .calls = &redis->calls,
+                                           .loop = redis->options.loop,
+                                           .alive_us = alive_us(&redis->options),
+                                           .serves = we_reach_all,
+                                           .heartbeat_answered = heartbeat_answered,
+                                           .missed = we_were_silent,
+                                           .changed = members_changed,
+                                           .owner = redis});
     promoter_init(&redis->promoter, &(struct promoter_options){.space = &redis->space,
                                                                .calls = &redis->calls,
                                                                .loop = redis->options.loop,
@@ -521,14 +522,14 @@ static void why_not(const struct redis_engine *redis, struct redis_error *out_er
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
     char said[REDIS_TROUBLE_MAX];
     const char *silent = redis->options.url.tls ? STREAM_TLS_SLOW : "it does not answer";
-    failure_say(link->error[0] ? link->error : silent, said, sizeof(said));
+    failure_write(link->error[0] ? link->error : silent, said, sizeof(said));
     (void)snprintf(out_error->text, sizeof(out_error->text), "%.*s: %.300s", (int)name.len, name.at,
                    said);
 }
 
-static void say_waiting(struct timer *timer)
+static void report_waiting(struct timer *timer)
 {
-    const struct redis_engine *redis = LIST_ENTRY(timer, struct redis_engine, say);
+    const struct redis_engine *redis = LIST_ENTRY(timer, struct redis_engine, report);
     struct redis_error error = {.text = ""};
     if (redis->preflight.serving || redis->preflight.unfit)
         return;
@@ -572,7 +573,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     redis->engine.verbs = &verbs;
     redis->options = *options;
     redis->give_up.expired = give_up;
-    redis->say.expired = say_waiting;
+    redis->report.expired = report_waiting;
     bool random = getrandom(daemon, sizeof(daemon), 0) == sizeof(daemon);
     enum err err = !random ? ERR_IO
                            : script_space_init(&redis->space, bytes_str(options->prefix),
@@ -593,13 +594,13 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     int64_t now_us = loop_look_at_clock(options->loop);
     make_parts(redis);
     loop_arm(options->loop, &redis->give_up, now_us + OPEN_US);
-    loop_arm(options->loop, &redis->say, now_us + OPEN_SAY_US);
+    loop_arm(options->loop, &redis->report, now_us + OPEN_SAY_US);
     *out_redis = redis;
     return OK;
 }
 
 /* What its connections hold goes back now, and others take over its partitions. */
-static void tell_that_we_leave(struct redis_engine *redis)
+static void announce_leaving(struct redis_engine *redis)
 {
     if (redis->preflight.fit && !redis->preflight.unfit) {
         redis_journal_leave(&redis->journal);
@@ -628,9 +629,10 @@ void redis_engine_leave(struct redis_engine *redis)
 bool redis_engine_left(struct redis_engine *redis)
 {
     bool fit = redis->preflight.fit && !redis->preflight.unfit;
-    bool owes = fit && (script_requests_owe(&redis->calls) || redis_requeue_owes(&redis->requeue));
-    if (!redis->told && (!owes || redis->late)) {
-        tell_that_we_leave(redis);
+    bool is_pending = fit && (script_requests_pending(&redis->calls) ||
+                              redis_requeue_is_pending(&redis->requeue));
+    if (!redis->told && (!is_pending || redis->late)) {
+        announce_leaving(redis);
         leave_until(redis, redis->options.timeout_us / 4);
     }
     return redis->told && (!(redis->promoter.leaving || redis->members.asked) || redis->late);
@@ -651,7 +653,7 @@ void redis_engine_free(struct redis_engine *redis)
     members_fini(&redis->members);
     partition_init_fini(&redis->partition_init);
     loop_cancel(redis->options.loop, &redis->give_up);
-    loop_cancel(redis->options.loop, &redis->say);
+    loop_cancel(redis->options.loop, &redis->report);
     script_space_fini(&redis->space);
     arena_fini(&redis->scratch);
     command_forget_stats(redis);

@@ -47,7 +47,7 @@ struct redis_engine {
     struct arena scratch;
     struct budget *budget; /* see engine_verbs::use_budget; or NULL */
     struct timer give_up;  /* starting, leaving: not beyond this */
-    struct timer say;      /* starting: to say that it takes long */
+    struct timer report;   /* starting: to say that it takes long */
     bool late;             /* it has been given up */
     bool draining, leaving;
     bool told; /* leaving: Redis was told so */

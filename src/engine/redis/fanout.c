@@ -507,12 +507,12 @@ static int64_t time_of(const struct fanout *fanout, const struct part *part, uin
 }
 
 /* Adds one partition's figures of a topic, in the order of scripts/topic.lua. */
-static void add_figures(const struct fanout *fanout, const struct part *part,
-                        struct topic_view *topic, struct bytes figures, int64_t now_us)
+static void add_stats(const struct fanout *fanout, const struct part *part,
+                      struct topic_view *topic, struct bytes sums, int64_t now_us)
 {
     uint64_t of[SCRIPT_FIGURES];
     for (size_t i = 0; i < SCRIPT_FIGURES; i++) {
-        of[i] = get_u64(figures.at + 8 * i);
+        of[i] = get_u64(sums.at + 8 * i);
         if (of[i] > INT64_MAX)
             of[i] = 0; /* below 0: the hash was lost, and with it how many there had been */
     }
@@ -563,7 +563,7 @@ static enum err take_topics(struct fanout *fanout, struct part *part,
         if (parts[i].len == 0 || parts[i].len > TOPIC_NAME_MAX ||
             parts[i + 1].len != 8 * SCRIPT_FIGURES)
             return ERR_CORRUPT;
-        add_figures(fanout, part, topic_of(fanout, parts[i]), parts[i + 1], answer->now_us);
+        add_stats(fanout, part, topic_of(fanout, parts[i]), parts[i + 1], answer->now_us);
     }
     if (!answer->more || count < 3)
         return OK;

@@ -220,7 +220,7 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
     group->silent -= ask->silent;
     group->asked -= ask->silent ? 0 : ask->max;
     group->asking[said.partition] = false;
-    group->doubts_us = 0;
+    group->suspect_since_us = 0;
     if (!err)
         err =
             script_read(consumers->options.space, CMD_RESERVE, &said, &consumers->scratch, &answer);
@@ -397,7 +397,7 @@ static void ask_taken(struct wait_group *group)
         look_at_all(group, taken, true);
 }
 
-bool wait_group_doubts(const struct wait_group *group)
+bool wait_group_is_suspect(const struct wait_group *group)
 {
     for (uint32_t i = 0; i < group->consumers->options.space->partitions; i++) {
         if (look_up(group, 0, group->topic_count, i).empty_long)
@@ -428,7 +428,7 @@ static void wait_group_ask(struct wait_group *group)
     look_at_all(group, find_candidates(group, 0, group->topic_count, is_empty_long), false);
 }
 
-static bool is_in_doubt(const struct wait_group *group)
+static bool is_suspect_now(const struct wait_group *group)
 {
     int64_t silent_us = consumers_now_us(group->consumers) - SILENT_US;
     uint32_t partitions = group->consumers->options.space->partitions;
@@ -448,9 +448,9 @@ static bool is_in_doubt(const struct wait_group *group)
 /* Very many may ask in one turn. */
 enum err wait_group_nothing(struct wait_group *group)
 {
-    if (group->doubts_us != consumers_now_us(group->consumers))
-        group->nothing = is_in_doubt(group) ? ERR_AGAIN : ERR_EMPTY;
-    group->doubts_us = consumers_now_us(group->consumers);
+    if (group->suspect_since_us != consumers_now_us(group->consumers))
+        group->nothing = is_suspect_now(group) ? ERR_AGAIN : ERR_EMPTY;
+    group->suspect_since_us = consumers_now_us(group->consumers);
     return group->nothing;
 }
 

@@ -252,7 +252,7 @@ static enum err read_rows(struct restore_run *run, const char **out_why)
                                  out_why);
 }
 
-static void say_not_written(const struct redis_journal_feed *feed, char *room, size_t bytes)
+static void describe_not_written(const struct redis_journal_feed *feed, char *room, size_t bytes)
 {
     const char *why = feed->broken ? "it is out of step with Redis, and has to begin again: "
                                      "docs/journal.md says how"
@@ -281,7 +281,7 @@ static void look_at_run(struct restore_run *run)
         if (read_rows(run, &why))
             fail(run, why);
     } else if (now_us - run->wrote_us > AWAY_US) {
-        say_not_written(restore->feed, room, sizeof(room));
+        describe_not_written(restore->feed, room, sizeof(room));
         fail(run, room);
     } else if (now_us - run->begun_us > CATCH_UP_US) {
         fail(run, "the journal is too far behind: wait until laterd_journal_lag_batches is small");
@@ -442,7 +442,7 @@ static enum err may_begin(struct redis_restore *restore, bool all)
         return ERR_AGAIN;
     }
     if (!leads || feed->broken || (!all && !feed->journal)) {
-        say_not_written(feed, restore->why, sizeof(restore->why));
+        describe_not_written(feed, restore->why, sizeof(restore->why));
         return ERR_AGAIN;
     }
     return OK;

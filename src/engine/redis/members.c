@@ -194,8 +194,8 @@ static bool is_ours(const struct members *members, const struct script_member *s
 
 /* It surely lived at `heard_us`, by our clock, and that is how it was at `as_of_us`. NULL: it is
  * not, or not to be, known. */
-static struct member *hear(struct members *members, const struct script_member *said,
-                           int64_t heard_us, int64_t as_of_us)
+static struct member *add_heard(struct members *members, const struct script_member *said,
+                                int64_t heard_us, int64_t as_of_us)
 {
     struct member *known = find(members, said->name);
     look_soon(members);
@@ -232,7 +232,7 @@ static struct member *hear(struct members *members, const struct script_member *
 void members_heard(struct members *members, const struct script_member *said, bool to_us)
 {
     int64_t ago_us = said->how == SCRIPT_SILENT ? SCRIPT_FRESH_US : 0;
-    struct member *known = hear(members, said, now_of(members) - ago_us, now_of(members));
+    struct member *known = add_heard(members, said, now_of(members) - ago_us, now_of(members));
     if (known && to_us)
         known->watched = true;
 }
@@ -347,8 +347,8 @@ static void watch(struct members *members, const struct script_member *all, uint
 static void take_all(struct members *members, const struct script_member *all, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        (void)hear(members, &all[i], members->heartbeat_sent_us - all[i].age_us,
-                   members->heartbeat_sent_us);
+        (void)add_heard(members, &all[i], members->heartbeat_sent_us - all[i].age_us,
+                        members->heartbeat_sent_us);
     for (uint32_t i = members->count; i-- > 0;) {
         struct member *member = &members->others[i];
         uint32_t at = 0;
@@ -381,8 +381,8 @@ static void answered(void *owner, struct script_request *call, enum err err,
     }
     have_contact(members, heard > 0);
     clock_sync_heartbeat(members->options.calls, parts, count);
-    members->options.beaten(members->options.owner, count > 2 ? &parts[2] : NULL,
-                            script_settings_mark(parts, count));
+    members->options.heartbeat_answered(members->options.owner, count > 2 ? &parts[2] : NULL,
+                                        script_settings_mark(parts, count));
     if (heard)
         take_all(members, others, heard);
     look_soon(members);

@@ -47,7 +47,7 @@ struct members_options {
     bool (*serves)(void *owner);
     /* A heartbeat of ours was answered. `policy`, now and then: by which Redis may evict keys,
        empty if it may not; else NULL. `settings_changes`: see script_settings_mark(). */
-    void (*beaten)(void *owner, const struct bytes *policy, uint64_t settings_changes);
+    void (*heartbeat_answered)(void *owner, const struct bytes *policy, uint64_t settings_changes);
     /* We were silent for so long that others may have taken us for dead. */
     void (*missed)(void *owner);
     /* What members_own(), members_know() and `gone` say may have changed; `heartbeats` has. */

@@ -57,8 +57,8 @@ bool script_channel_is(const struct script_space *space, struct bytes channel,
 }
 
 /* What follows the partition's number, each after a space. */
-static enum err read_news(const struct script_space *space, struct bytes rest,
-                          struct script_notice *notice)
+static enum err read_change(const struct script_space *space, struct bytes rest,
+                            struct script_notice *notice)
 {
     uint64_t due_us;
     if (rest.len < 2 || rest.at[0] != ' ')
@@ -102,7 +102,7 @@ enum err script_notice(const struct script_space *space, struct bytes message,
         err = read_member(rest, &notice.member);
     } else if (script_take_number(&rest, &partition) && partition < space->partitions) {
         notice.partition = (uint32_t)partition;
-        err = read_news(space, rest, &notice);
+        err = read_change(space, rest, &notice);
     } else {
         err = ERR_CORRUPT;
     }

@@ -36,7 +36,7 @@ static void look(struct opening *opening)
 }
 
 /* It was there, and had to be made again: Redis came back without its data, or was emptied. */
-static void say_lost(struct partition_init *partition_init)
+static void report_lost(struct partition_init *partition_init)
 {
     int64_t now_us = now_of(partition_init);
     if (partition_init->said_us && now_us - partition_init->said_us < SAY_EVERY_US)
@@ -196,7 +196,7 @@ static void opened(void *owner, struct script_request *call, enum err err,
         return;
     }
     if (answer.replaced && opening->was_there)
-        say_lost(partition_init);
+        report_lost(partition_init);
     if (!opening->was_there)
         opening->since_us = now_of(partition_init);
     opening->was_there = true;
@@ -249,7 +249,7 @@ void partition_init_lost(struct partition_init *partition_init, uint32_t partiti
     const struct opening *opening = &partition_init->openings[partition];
     /* Else we may have opened what was made for the first time before we heard that it was. */
     if (opening->was_there && now_of(partition_init) - opening->since_us >= NEW_US)
-        say_lost(partition_init);
+        report_lost(partition_init);
     partition_init_again(partition_init, partition);
 }
 

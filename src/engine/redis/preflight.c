@@ -71,7 +71,7 @@ struct check {
     struct preflight *preflight;
     struct node *node;
     struct question questions[TRIALS];
-    unsigned owed;                 /* answers */
+    unsigned pending;              /* answers */
     redisReply *info, *cluster;    /* NULL: not told */
     char obstacle[160];            /* an error that is no lack of rights; empty: none */
     char missing_rules[RULES_MAX]; /* as ACL SETUSER wants them; empty: none */
@@ -94,7 +94,7 @@ static void refuse(struct preflight *preflight, const struct link *link, enum er
         return; /* the first reason is the nearest to the cause */
     preflight->unfit = err;
     char said[REDIS_TROUBLE_MAX];
-    failure_say(reason, said, sizeof(said));
+    failure_write(reason, said, sizeof(said));
     (void)snprintf(preflight->error.text, sizeof(preflight->error.text), "%.*s: %.300s",
                    (int)name.len, name.at, said);
 }
@@ -201,7 +201,7 @@ static void told(struct link_call *call, redisReply *reply)
     struct question *question = LIST_ENTRY(call, struct question, call);
     struct check *check = question->check;
     size_t which = (size_t)(question - check->questions);
-    check->owed--;
+    check->pending--;
     if (!reply) {
         check->left = true;
     } else if (reply->type == REDIS_REPLY_ERROR) {
@@ -212,7 +212,7 @@ static void told(struct link_call *call, redisReply *reply)
     }
     if (reply && !keep(check, which, reply))
         freeReplyObject(reply);
-    if (check->owed)
+    if (check->pending)
         return;
     conclude(check);
     check_free(check);
@@ -245,7 +245,7 @@ static void ask(struct check *check, size_t which)
         add_word(out, check->preflight->options.space, words[i]);
     question->check = check;
     question->call.done = told;
-    check->owed++;
+    check->pending++;
     link_expect(&check->node->link, &question->call);
 }
 

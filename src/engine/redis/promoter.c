@@ -83,7 +83,7 @@ static int64_t believed_until_us(const struct duty *duty)
     return now_us + most_us - (int64_t)(dice % ((uint64_t)most_us / 4 + 1));
 }
 
-static void tell_missed(struct duty *duty)
+static void report_missed(struct duty *duty)
 {
     struct promoter *promoter = duty->promoter;
     if (duty->unheard)
@@ -104,7 +104,7 @@ static void promoted(void *owner, struct script_request *call, enum err err,
         promoter->options.lost(promoter->options.owner, duty->partition, answer.lost);
     duty->unheard = duty->unheard || err || call->resent;
     if (!err || !duty->owner) /* no other will be asked for */
-        tell_missed(duty);
+        report_missed(duty);
     for (uint32_t i = 1; i < count && !err; i++)
         promoter->options.promoted(promoter->options.owner, parts[i], duty->partition);
     if (err)
@@ -251,7 +251,7 @@ static void look(struct duty *duty)
     if (owns && !duty->owner)
         take_over(duty);
     if (!owns)
-        tell_missed(duty);
+        report_missed(duty);
     duty->owner = owns;
     if (duty->gone != members->gone)
         duty->forget_at_us = now_of(duty->promoter);

@@ -42,15 +42,16 @@ struct queue_clock {
 void queue_clock_bound(const struct queue_clock *clock, int64_t now_us, struct script_call *call);
 
 /* How sure an answer makes it that the queue's clock is not where we believe it. */
-enum queue_clock_doubt { CLOCK_AGREES, CLOCK_DRIFTS, CLOCK_LEAPT };
+enum queue_clock_suspect { CLOCK_AGREES, CLOCK_DRIFTS, CLOCK_LEAPT };
 
 /*
  * An answer to `call`, that is not one kept from before: it was made at `queue_us`, between when
  * the call was sent and when the answer was read, both by our clock. DRIFTS: the clock should be
  * asked for sometime; LEAPT: now.
  */
-enum queue_clock_doubt queue_clock_heard(struct queue_clock *clock, const struct script_call *call,
-                                         int64_t queue_us, int64_t sent_us, int64_t read_us);
+enum queue_clock_suspect queue_clock_heard(struct queue_clock *clock,
+                                           const struct script_call *call, int64_t queue_us,
+                                           int64_t sent_us, int64_t read_us);
 
 /* The answer of a script that does not hold its time between bounds. */
 struct queue_clock_reading {

@@ -18,15 +18,15 @@ struct replicas *script_requests_replicas(struct script_requests *calls, const s
 /* What the WAIT was for is on enough replicas, or nobody will be told that it is done. */
 void replicas_release(struct list *waiting, enum err err)
 {
-    struct list owed;
-    list_init(&owed);
+    struct list pending;
+    list_init(&pending);
     while (!list_empty(waiting)) {
         struct list *node = waiting->next;
         list_remove(node);
-        list_add_tail(&owed, node);
+        list_add_tail(&pending, node);
     }
-    while (!list_empty(&owed)) {
-        struct script_request *call = LIST_ENTRY(owed.next, struct script_request, held);
+    while (!list_empty(&pending)) {
+        struct script_request *call = LIST_ENTRY(pending.next, struct script_request, held);
         list_remove(&call->held);
         if (!call->reply)
             continue; /* refused, or lost: dealt with there */
@@ -41,7 +41,7 @@ void replicas_release(struct list *waiting, enum err err)
 }
 
 /* Once when it begins and once when it is over: Redis itself finds nothing wrong with it. */
-static void say_replicas(struct replicas *replicas, long long have)
+static void report_replicas(struct replicas *replicas, long long have)
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&replicas->node->link.address, room, sizeof(room));
@@ -67,7 +67,7 @@ static void waited(struct link_call *on_link, redisReply *reply)
     bool enough = told && reply->integer >= (long long)calls->options.wait_replicas;
     replicas->asked = false;
     if (told)
-        say_replicas(replicas, reply->integer);
+        report_replicas(replicas, reply->integer);
     replicas_release(&replicas->waiting, enough ? OK : ERR_AGAIN);
     if (reply)
         freeReplyObject(reply);

@@ -135,14 +135,14 @@ void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job)
     set_timer(returning);
 }
 
-bool redis_requeue_owes(const struct redis_requeue *requeue)
+bool redis_requeue_is_pending(const struct redis_requeue *requeue)
 {
-    bool owes = false;
+    bool is_pending = false;
     for (uint32_t i = 0; i < requeue->options.space->partitions; i++) {
         const struct returning *returning = &requeue->partitions[i];
-        owes = owes || returning->under_way || !list_empty(&returning->waiting);
+        is_pending = is_pending || returning->under_way || !list_empty(&returning->waiting);
     }
-    return owes;
+    return is_pending;
 }
 
 void redis_requeue_init(struct redis_requeue *requeue, const struct redis_requeue_options *options)

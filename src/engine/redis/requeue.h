@@ -33,7 +33,7 @@ void redis_requeue_fini(struct redis_requeue *requeue);
 
 /* A release by number and lease. */
 /* Some jobs are not back yet, as far as we know. */
-bool redis_requeue_owes(const struct redis_requeue *requeue);
+bool redis_requeue_is_pending(const struct redis_requeue *requeue);
 void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job);
 
 #endif

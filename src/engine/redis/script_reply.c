@@ -73,11 +73,11 @@ void script_request_answer(struct script_request *call, const redisReply *reply)
         return;
     }
     clock_sync_heard(call, parts, count);
-    script_request_tell(call, OK, parts, count);
+    script_request_finish(call, OK, parts, count);
     script_request_free(call);
 }
 
-static void say(struct script_requests *calls, const char *text)
+static void report(struct script_requests *calls, const char *text)
 {
     if (calls->said_us && calls->options.loop->now_us - calls->said_us < SAY_EVERY_US)
         return;
@@ -156,23 +156,23 @@ static void refused(struct script_request *call, struct node *node, struct bytes
         script_request_wait(call, RETRY_US);
         break;
     case FAILURE_FULL:
-        say(calls, text.at);
+        report(calls, text.at);
         script_request_fail(call, ERR_MEMORY_LIMIT);
         break;
     case FAILURE_WRONG_TYPE:
-        say(calls, text.at);
+        report(calls, text.at);
         script_requests_halfway(calls, call->id.partition);
         if (script_request_now(call) - script_request_partition(call)->opened_us >= REOPEN_US)
             script_requests_close(calls, call->id.partition); /* `open` names the key */
         script_request_fail(call, ERR_AGAIN);
         break;
     case FAILURE_DENIED: /* until somebody gives the right back */
-        say(calls, text.at);
+        report(calls, text.at);
         script_requests_halfway(calls, call->id.partition);
         script_request_fail(call, ERR_AGAIN);
         break;
     case FAILURE_OTHER:
-        say(calls, text.at);
+        report(calls, text.at);
         script_requests_halfway(calls, call->id.partition);
         script_request_fail(call, ERR_IO);
         break;

@@ -22,7 +22,7 @@ enum {
 
 /* ---- calls ---- */
 
-static void tell_to_open(const struct partition *partition)
+static void request_open(const struct partition *partition)
 {
     const struct script_requests *calls = partition->requests;
     calls->options.to_open(calls->options.owner, (uint32_t)(partition - calls->partitions));
@@ -44,7 +44,7 @@ static bool ring_take(struct partition *partition, uint32_t *out_place)
     }
     if (partition->places < SCRIPT_RING && partition->places_wanted == partition->places) {
         partition->places_wanted = 4 * partition->places;
-        tell_to_open(partition);
+        request_open(partition);
     }
     return false;
 }
@@ -118,8 +118,8 @@ static struct script_request *script_request_take(struct script_requests *calls)
     return call;
 }
 
-void script_request_tell(struct script_request *call, enum err err, const struct bytes *parts,
-                         uint32_t count)
+void script_request_finish(struct script_request *call, enum err err, const struct bytes *parts,
+                           uint32_t count)
 {
     void *owner = call->owner;
     call->owner = NULL;
@@ -139,7 +139,7 @@ void script_request_fail(struct script_request *call, enum err err)
 {
     call->calls->failed += err != OK;
     leave_place(call);
-    script_request_tell(call, err, NULL, 0);
+    script_request_finish(call, err, NULL, 0);
     script_request_free(call);
 }
 
@@ -343,7 +343,7 @@ static void give_up_old(struct timer *timer)
             continue;
         }
         if (call->sent_to || call->reply)
-            script_request_tell(call, ERR_AGAIN, NULL, 0);
+            script_request_finish(call, ERR_AGAIN, NULL, 0);
         else
             script_request_fail(call, ERR_AGAIN);
     }
@@ -528,7 +528,7 @@ void script_requests_give_up(struct script_requests *calls, uint32_t partition)
 void script_requests_close(struct script_requests *calls, uint32_t partition)
 {
     calls->partitions[partition].open_at = NULL;
-    tell_to_open(&calls->partitions[partition]);
+    request_open(&calls->partitions[partition]);
 }
 
 void script_requests_moved(struct script_requests *calls)
@@ -537,7 +537,7 @@ void script_requests_moved(struct script_requests *calls)
         send_waiting(&calls->partitions[i]);
 }
 
-bool script_requests_owe(const struct script_requests *calls)
+bool script_requests_pending(const struct script_requests *calls)
 {
     for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
         const struct list *all = &calls->partitions[i].calls;

@@ -189,7 +189,7 @@ void script_requests_halfway(struct script_requests *calls, uint32_t partition);
 /* Partitions may have other nodes now: sends what waits and can go. */
 void script_requests_moved(struct script_requests *calls);
 /* Reserves or changes are not answered yet. */
-bool script_requests_owe(const struct script_requests *calls);
+bool script_requests_pending(const struct script_requests *calls);
 /* From now on only what is new is sent, once. */
 void script_requests_leave(struct script_requests *calls);
 

@@ -30,8 +30,8 @@ static inline struct partition *script_request_partition(const struct script_req
  */
 void script_request_wait(struct script_request *call, int64_t for_us);
 /* Tells the owner, if nobody has yet. */
-void script_request_tell(struct script_request *call, enum err err, const struct bytes *parts,
-                         uint32_t count);
+void script_request_finish(struct script_request *call, enum err err, const struct bytes *parts,
+                           uint32_t count);
 void script_request_free(struct script_request *call);
 /* It goes to a node that its slot is on its way to, or not any more. */
 void script_request_mark_asked(struct script_request *call, bool asked);

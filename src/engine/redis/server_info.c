@@ -16,7 +16,7 @@ static bool is_at_least_6_2(struct bytes version)
     return major > 6 || (major == 6 && minor >= 2);
 }
 
-static bool says(struct bytes text, struct bytes name, struct bytes value)
+static bool has(struct bytes text, struct bytes name, struct bytes value)
 {
     return bytes_eq(redis_info_field(text, name), value);
 }
@@ -24,14 +24,14 @@ static bool says(struct bytes text, struct bytes name, struct bytes value)
 /* What the server is: "standalone", "cluster" or "sentinel". */
 static bool is_mode(struct bytes info, struct bytes mode)
 {
-    return says(info, BYTES("redis_mode"), mode) ||
-           says(info, BYTES("server_mode"), mode); /* as Valkey names it */
+    return has(info, BYTES("redis_mode"), mode) ||
+           has(info, BYTES("server_mode"), mode); /* as Valkey names it */
 }
 
 struct bytes script_evicting_policy(struct bytes info)
 {
-    bool evicts = !says(info, BYTES("maxmemory"), BYTES("0")) &&
-                  !says(info, BYTES("maxmemory_policy"), BYTES("noeviction"));
+    bool evicts = !has(info, BYTES("maxmemory"), BYTES("0")) &&
+                  !has(info, BYTES("maxmemory_policy"), BYTES("noeviction"));
     return evicts ? redis_info_field(info, BYTES("maxmemory_policy")) : (struct bytes){0};
 }
 
@@ -40,21 +40,21 @@ enum err script_judge(struct bytes info, struct bytes cluster, const char **out_
     const char *reason = NULL;
     bool member = script_is_cluster(info);
     /* Not yet taken into the cluster, or taken out of it: another may know more. */
-    bool alone = member && says(cluster, BYTES("cluster_slots_assigned"), BYTES("0"));
+    bool alone = member && has(cluster, BYTES("cluster_slots_assigned"), BYTES("0"));
     if (!is_at_least_6_2(redis_info_field(info, BYTES("redis_version"))))
         reason = "the server is older than Redis 6.2";
     else if (is_mode(info, BYTES("sentinel")))
         reason = "the server is a Sentinel: use a redis+sentinel:// address";
-    else if (!says(info, BYTES("maxmemory"), BYTES("0")) &&
-             !says(info, BYTES("maxmemory_policy"), BYTES("noeviction")))
+    else if (!has(info, BYTES("maxmemory"), BYTES("0")) &&
+             !has(info, BYTES("maxmemory_policy"), BYTES("noeviction")))
         reason = "its maxmemory-policy may evict jobs: set it to noeviction";
-    else if (member && !alone && !says(cluster, BYTES("cluster_slots_assigned"), BYTES("16384")))
+    else if (member && !alone && !has(cluster, BYTES("cluster_slots_assigned"), BYTES("16384")))
         reason = "not all slots of the cluster are assigned";
     if (reason) {
         *out_reason = reason;
         return ERR_UNSUPPORTED;
     }
-    if (member && (alone || !says(cluster, BYTES("cluster_state"), BYTES("ok")))) {
+    if (member && (alone || !has(cluster, BYTES("cluster_state"), BYTES("ok")))) {
         *out_reason = alone ? "it knows of no slots" : "its cluster_state is not ok";
         return ERR_AGAIN;
     }
@@ -68,5 +68,5 @@ bool script_is_cluster(struct bytes info)
 
 bool script_is_master(struct bytes info)
 {
-    return says(info, BYTES("role"), BYTES("master"));
+    return has(info, BYTES("role"), BYTES("master"));
 }

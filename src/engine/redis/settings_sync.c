@@ -53,8 +53,8 @@ static void drop(struct settings_sync *sync, struct known_settings *known)
     pool_give(&sync->topics, known->number);
 }
 
-static void tell(const struct settings_sync *sync, struct bytes topic, uint64_t version,
-                 struct bytes settings)
+static void notify(const struct settings_sync *sync, struct bytes topic, uint64_t version,
+                   struct bytes settings)
 {
     if (sync->observer)
         sync->observer->changed(sync->observer, topic, version, settings);
@@ -71,12 +71,12 @@ static void set(struct settings_sync *sync, struct bytes topic, uint64_t version
     known->own = 0;
     known->text.len = 0;
     buf_add_bytes(&known->text, settings);
-    tell(sync, topic, version, settings);
+    notify(sync, topic, version, settings);
 }
 
 static void take_away(struct settings_sync *sync, struct known_settings *known, uint64_t version)
 {
-    tell(sync, buf_bytes(&known->topic), version, (struct bytes){0});
+    notify(sync, buf_bytes(&known->topic), version, (struct bytes){0});
     drop(sync, known);
 }
 
@@ -221,7 +221,7 @@ void settings_sync_observe(struct settings_sync *sync, struct settings_observer 
     sync->observer = observer;
     for (struct list *at = sync->all.next; at != &sync->all; at = at->next) {
         struct known_settings *known = LIST_ENTRY(at, struct known_settings, place);
-        tell(sync, buf_bytes(&known->topic), known->version, buf_bytes(&known->text));
+        notify(sync, buf_bytes(&known->topic), known->version, buf_bytes(&known->text));
     }
 }
 
@@ -245,7 +245,7 @@ static void see_loss(struct settings_sync *sync, uint64_t changes)
     sync->lost = lost;
 }
 
-void settings_sync_beat(struct settings_sync *sync, uint64_t changes)
+void settings_sync_heartbeat(struct settings_sync *sync, uint64_t changes)
 {
     if (changes == (uint64_t)SCRIPT_FOREVER || sync->asked)
         return;

@@ -57,7 +57,7 @@ void settings_sync_observe(struct settings_sync *sync, struct settings_observer 
 /* As far as we know, the topic has settings. */
 bool settings_sync_has(const struct settings_sync *sync, struct bytes topic);
 /* A heartbeat's answer says how many changes there were. */
-void settings_sync_beat(struct settings_sync *sync, uint64_t changes);
+void settings_sync_heartbeat(struct settings_sync *sync, uint64_t changes);
 
 /* Partition 0 was opened. */
 void settings_sync_opened(struct settings_sync *sync);

@@ -24,7 +24,7 @@ static bool is_heard(const struct subscription *subscription, uint32_t partition
 }
 
 /* Whatever was believed is looked at. */
-static void tell_heard(struct subscription *subscription, uint32_t partition, bool heard)
+static void notify_heard(struct subscription *subscription, uint32_t partition, bool heard)
 {
     const struct subscription_options *options = &subscription->options;
     consumers_heard(options->consumers, partition, heard);
@@ -35,7 +35,7 @@ static void stop_hearing(struct subscription *subscription, uint32_t partition)
 {
     subscription->hearings[partition] = (struct hearing){0};
     if (is_heard(subscription, partition))
-        tell_heard(subscription, partition, false);
+        notify_heard(subscription, partition, false);
 }
 
 static void confirmed(struct listener *listener, uint32_t partition)
@@ -49,7 +49,7 @@ static void confirmed(struct listener *listener, uint32_t partition)
         subscription->heartbeats = subscription->options.members->heartbeats;
         members_look(subscription->options.members);
     }
-    tell_heard(subscription, partition, true);
+    notify_heard(subscription, partition, true);
 }
 
 /* ---- asking ---- */

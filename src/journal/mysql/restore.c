@@ -360,7 +360,7 @@ static void free_run(struct restore_run *run)
     writer_release(writer);
 }
 
-static void news_arrived(struct message *message)
+static void message_arrived(struct message *message)
 {
     struct restore_run *run = LIST_ENTRY(message, struct restore_run, message);
     lock(run);
@@ -385,7 +385,7 @@ static struct restore_run *new_run(struct writer *writer, const struct restore_q
     run->all = id.len == 0;
     run->leave_past = query->leave_past;
     run->now_us = query->now_us;
-    run->message.arrived = news_arrived;
+    run->message.arrived = message_arrived;
     if (id.len && job_ref_parse(id, &ref) && !ref.id.len) /* "@7" of this store */
         id = bytes_of(room, journal_id_write(ref.seq, writer->begin.store, room));
     buf_add_bytes(&run->id, id);

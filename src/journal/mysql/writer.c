@@ -211,7 +211,7 @@ static bool ends_untaken(struct writer *writer)
 
 /* Something was written on this connection: a server that is read-only or full takes connections,
  * too. */
-static void tell_writes(struct writer *writer)
+static void report_writes(struct writer *writer)
 {
     if (writer->writes)
         return;
@@ -235,7 +235,7 @@ static enum link_result begin_writing(struct writer *writer, bool wrote)
     if (!wrote)
         result = writer_probe(writer);
     if (result == LINK_DONE)
-        tell_writes(writer);
+        report_writes(writer);
     return result;
 }
 
@@ -305,7 +305,7 @@ static void committed(struct writer *writer)
     unlock(writer);
     drop_held(writer, writer->group.batch);
     reset_group(writer);
-    tell_writes(writer);
+    report_writes(writer);
     lock(writer);
     post(writer);
     unlock(writer);
@@ -337,8 +337,8 @@ static enum link_result serve(struct writer *writer, char why[JOURNAL_WHY_MAX], 
 /* ---- when it does not go ---- */
 
 /* For the status each time; for the log if it is another error than last time, or long ago. */
-static void tell_error(struct writer *writer, enum link_result result,
-                       const struct session_refusal *refusal)
+static void report_error(struct writer *writer, enum link_result result,
+                         const struct session_refusal *refusal)
 {
     const struct link *link = &writer->link;
     int64_t now_us = writer_now_us();
@@ -387,7 +387,7 @@ static void *run(void *arg)
             result = serve(writer, refusal.why, &backoff_us);
         on = result == LINK_AWAY || result == LINK_REFUSED;
         if (on && !ends_untaken(writer))
-            tell_error(writer, result, &refusal);
+            report_error(writer, result, &refusal);
         buf_fini(&refusal.facts);
         link_close(&writer->link);
         on = on && pause(writer, backoff_us);
@@ -515,7 +515,7 @@ static void join(struct writer *writer, int64_t grace_us)
 }
 
 /* Returns whether the thread is over. */
-static bool tell_to_end(struct writer *writer, int64_t grace_us)
+static bool request_end(struct writer *writer, int64_t grace_us)
 {
     lock(writer);
     writer->closing = true;
@@ -529,7 +529,7 @@ static bool tell_to_end(struct writer *writer, int64_t grace_us)
 static bool journal_leave(struct journal *journal, bool at_once)
 {
     struct writer *writer = self(journal);
-    bool over = tell_to_end(writer, 0), read = restorer_leave(&writer->restorer);
+    bool over = request_end(writer, 0), read = restorer_leave(&writer->restorer);
     if (at_once && !over)
         link_interrupt(&writer->link);
     return over && read;
@@ -538,7 +538,7 @@ static bool journal_leave(struct journal *journal, bool at_once)
 static void journal_close(struct journal *journal, int64_t grace_us)
 {
     struct writer *writer = self(journal);
-    (void)tell_to_end(writer, grace_us);
+    (void)request_end(writer, grace_us);
     restorer_stop(&writer->restorer);
     join(writer, grace_us);
     writer->closed = true;

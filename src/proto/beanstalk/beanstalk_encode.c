@@ -76,7 +76,7 @@ static inline char *write_bytes(char *at, struct bytes bytes)
 }
 
 /* Inlined, so that the word's length is known where it is copied. */
-static inline void say_number(struct buf *out, struct bytes word, uint64_t number)
+static inline void add_number_line(struct buf *out, struct bytes word, uint64_t number)
 {
     buf_reserve(out, word.len + DIGITS_MAX + 2);
     char *at = write_bytes(out->at + out->len, word);
@@ -85,7 +85,7 @@ static inline void say_number(struct buf *out, struct bytes word, uint64_t numbe
     out->len = (size_t)(at - out->at);
 }
 
-static inline void say_job(struct buf *out, struct bytes word, uint64_t id, struct bytes body)
+static inline void add_job_line(struct buf *out, struct bytes word, uint64_t id, struct bytes body)
 {
     buf_reserve(out, word.len + DIGITS_MAX + 1 + DIGITS_MAX + 2 + body.len + 2);
     char *at = write_bytes(out->at + out->len, word);
@@ -116,27 +116,27 @@ void beanstalk_encode(struct buf *out, enum beanstalk_word word)
 
 void beanstalk_encode_inserted(struct buf *out, uint64_t id)
 {
-    say_number(out, BYTES("INSERTED "), id);
+    add_number_line(out, BYTES("INSERTED "), id);
 }
 
 void beanstalk_encode_reserved(struct buf *out, uint64_t id, struct bytes body)
 {
-    say_job(out, BYTES("RESERVED "), id, body);
+    add_job_line(out, BYTES("RESERVED "), id, body);
 }
 
 void beanstalk_encode_found(struct buf *out, uint64_t id, struct bytes body)
 {
-    say_job(out, BYTES("FOUND "), id, body);
+    add_job_line(out, BYTES("FOUND "), id, body);
 }
 
 void beanstalk_encode_kicked(struct buf *out, uint32_t count)
 {
-    say_number(out, BYTES("KICKED "), count);
+    add_number_line(out, BYTES("KICKED "), count);
 }
 
 void beanstalk_encode_watching(struct buf *out, uint32_t count)
 {
-    say_number(out, BYTES("WATCHING "), count);
+    add_number_line(out, BYTES("WATCHING "), count);
 }
 
 void beanstalk_encode_using(struct buf *out, struct bytes tube)
@@ -148,7 +148,7 @@ void beanstalk_encode_using(struct buf *out, struct bytes tube)
 
 void beanstalk_encode_ok(struct buf *out, struct bytes yaml)
 {
-    say_number(out, BYTES("OK "), yaml.len);
+    add_number_line(out, BYTES("OK "), yaml.len);
     buf_add_bytes(out, yaml);
     buf_add_bytes(out, BYTES("\r\n"));
 }

@@ -83,7 +83,7 @@ static void use(struct beanstalk_session *beanstalk, struct bytes name)
 
 /* ---- the watch list ---- */
 
-static void say_watching(struct beanstalk_session *beanstalk)
+static void answer_watching(struct beanstalk_session *beanstalk)
 {
     struct pipeline_text text = pipeline_begin_now(&beanstalk->pipeline);
     beanstalk_encode_watching(text.out, beanstalk->watch_count);
@@ -129,7 +129,7 @@ static void watch(struct beanstalk_session *beanstalk, struct bytes name)
     if (err)
         beanstalk_word(beanstalk, beanstalk_word_of(err));
     else
-        say_watching(beanstalk);
+        answer_watching(beanstalk);
 }
 
 static void ignore(struct beanstalk_session *beanstalk, struct bytes name)
@@ -145,7 +145,7 @@ static void ignore(struct beanstalk_session *beanstalk, struct bytes name)
         tube->watchers--;
         beanstalk_tubes_settle(tubes_of(beanstalk), tube);
     }
-    say_watching(beanstalk);
+    answer_watching(beanstalk);
 }
 
 void beanstalk_forget_tubes(struct beanstalk_session *beanstalk)

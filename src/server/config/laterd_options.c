@@ -86,7 +86,7 @@ static enum err refuse(struct config_error *error, const char *text)
     return ERR_INVALID;
 }
 
-static void say_address(struct said *said, enum protocol_kind kind, const char *address)
+static void add_address(struct said *said, enum protocol_kind kind, const char *address)
 {
     if (said->addresses[kind].count <= CONFIG_LISTENERS_MAX)
         said->addresses[kind].at[said->addresses[kind].count++] = address;
@@ -129,7 +129,7 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
 
     while ((option = getopt_long(argc, argv, "c:", long_options, NULL)) != -1) {
         if (option >= LISTEN && option < LISTEN + PROTOCOL_KINDS) {
-            say_address(&said, (enum protocol_kind)(option - LISTEN), optarg);
+            add_address(&said, (enum protocol_kind)(option - LISTEN), optarg);
             continue;
         }
         switch (option) {

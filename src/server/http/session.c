@@ -217,9 +217,9 @@ static void refuse_with(struct http_session *http, enum err err, int status, con
 static void send_continue(struct http_session *http)
 {
     struct pipeline *pipeline = &http->pipeline;
-    if (!http->owes_continue || pipeline->count > 0)
+    if (!http->continue_pending || pipeline->count > 0)
         return;
-    http->owes_continue = false;
+    http->continue_pending = false;
     buf_add_str(&pipeline->session.out, "HTTP/1.1 100 Continue\r\n\r\n");
     session_touch(&pipeline->session);
 }
@@ -252,18 +252,18 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
     case HTTP_MORE: session_fed(session, step, http1_midway(&http->http)); return false;
     case HTTP_CONTINUE:
         session_fed(session, step, true);
-        http->owes_continue = true;
+        http->continue_pending = true;
         send_continue(http);
         return true;
     case HTTP_READY:
-        http->owes_continue = false; /* its body has come without */
+        http->continue_pending = false; /* its body has come without */
         take_request(http);
         http1_next(&http->http);
         session_fed(session, 0, false);
         return true;
     case HTTP_BAD: break;
     }
-    http->owes_continue = false;
+    http->continue_pending = false;
     session_fed(session, 0, false);
     if (http->http.beanstalk)
         misdirected_note(session->server, MISDIRECTED_BEANSTALK, bytes);

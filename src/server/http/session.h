@@ -10,7 +10,7 @@
 struct http_session {
     struct pipeline pipeline;
     struct http1 http;
-    bool owes_continue;    /* 100 Continue, as soon as nothing is pending before it */
+    bool continue_pending; /* 100 Continue, as soon as nothing is pending before it */
     int64_t active_us;     /* the last time bytes came or an answer went */
     struct buf deliveries; // struct unsent_job: reservations in bytes that may not have arrived
 };

@@ -279,8 +279,8 @@ static bool is_of_the_producer(struct kafka *kafka, rd_kafka_resp_err_t err)
            err == RD_KAFKA_RESP_ERR_PRODUCER_FENCED || is_broken(kafka, ignored);
 }
 
-static void tell(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_err_t err,
-                 const char *text)
+static void report(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_err_t err,
+                   const char *text)
 {
     const struct delivery *delivery = item->delivery;
     enum outcome_kind kind = OUTCOME_FAILED;
@@ -349,8 +349,8 @@ static void take_report(struct kafka *kafka, const rd_kafka_message_t *message)
         if (persisted)
             broker_finish(kafka->thread, item, OUTCOME_DELIVERED, false, "");
         else
-            tell(kafka, item, message->err,
-                 message->err ? rd_kafka_err2str(message->err) : "it was not persisted");
+            report(kafka, item, message->err,
+                   message->err ? rd_kafka_err2str(message->err) : "it was not persisted");
     }
     free_push(kafka, push);
 }
@@ -499,7 +499,7 @@ static void produce(struct kafka *kafka, struct broker_item *item)
     free_push(kafka, push);
     if (rd_kafka_error_code(error) == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
         forget_topic(kafka, delivery);
-    tell(kafka, item, rd_kafka_error_code(error), rd_kafka_error_string(error));
+    report(kafka, item, rd_kafka_error_code(error), rd_kafka_error_string(error));
     rd_kafka_error_destroy(error);
 }
 
@@ -516,14 +516,14 @@ static void take_items(struct kafka *kafka)
 }
 
 /* The report will come, to nobody. */
-static void tell_late(struct kafka *kafka)
+static void report_late(struct kafka *kafka)
 {
     struct broker_item *item;
     while ((item = broker_late(kafka->thread, broker_now_us()))) {
         struct push *push = item->user;
         if (push)
             push->item = NULL;
-        tell(kafka, item, RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, "");
+        report(kafka, item, RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, "");
     }
 }
 
@@ -552,7 +552,7 @@ static void turn(struct kafka *kafka)
     take_items(kafka);
     while (kafka->producer && take_event(kafka)) {
     }
-    tell_late(kafka);
+    report_late(kafka);
     if (is_broken(kafka, error))
         start_again(kafka, error);
 }
@@ -569,7 +569,7 @@ static void run(struct broker_thread *thread, void *user)
     while (kafka->producer && broker_pending(thread) && broker_now_us() < until_us) {
         while (take_event(kafka)) {
         }
-        tell_late(kafka);
+        report_late(kafka);
         wait(kafka);
     }
     broker_finish_all(thread, OUTCOME_UNSENT, "laterd is ending");

@@ -47,7 +47,7 @@ static void turn(struct nats *nats)
         jetstream_look_at_connection(nats);
     jetstream_take_answers(nats);
     jetstream_take_items(nats);
-    jetstream_tell_late(nats);
+    jetstream_report_late(nats);
 }
 
 static void run(struct broker_thread *thread, void *user)
@@ -61,7 +61,7 @@ static void run(struct broker_thread *thread, void *user)
     }
     while (nats->connection && broker_pending(thread) && broker_now_us() < until_us) {
         jetstream_take_answers(nats);
-        jetstream_tell_late(nats);
+        jetstream_report_late(nats);
         wait(nats);
     }
     jetstream_unsend_all(nats, "laterd is ending");

@@ -78,7 +78,7 @@ void jetstream_take_answers(struct nats *nats);
 /* Publishes what waits, as long as there is room in the window. */
 void jetstream_take_items(struct nats *nats);
 /* Finishes the items whose deadline has passed. */
-void jetstream_tell_late(struct nats *nats);
+void jetstream_report_late(struct nats *nats);
 /* All items under way are OUTCOME_UNSENT. Their messages stay until libnats has answered. */
 void jetstream_unsend_all(struct nats *nats, const char *why);
 /* libnats keeps what was not answered; nobody here waits for it any more. */

@@ -72,7 +72,7 @@ void jetstream_forget_pushes(struct nats *nats)
 
 /* ---- what became of a message ---- */
 
-static void tell_no_stream(struct nats *nats, struct broker_item *item)
+static void report_no_stream(struct nats *nats, struct broker_item *item)
 {
     char reason[OUTCOME_REASON_MAX];
     char subject[SUBJECT_BYTES] = "";
@@ -84,14 +84,14 @@ static void tell_no_stream(struct nats *nats, struct broker_item *item)
     broker_finish(nats->thread, item, OUTCOME_FAILED, false, reason);
 }
 
-static void tell(struct nats *nats, struct broker_item *item, natsStatus status, int code,
-                 const char *text)
+static void report(struct nats *nats, struct broker_item *item, natsStatus status, int code,
+                   const char *text)
 {
     enum outcome_kind kind = OUTCOME_FAILED;
     bool unhealthy = false;
     char reason[OUTCOME_REASON_MAX];
     if (status == NATS_NO_RESPONDERS) {
-        tell_no_stream(nats, item);
+        report_no_stream(nats, item);
         return;
     }
     (void)snprintf(reason, sizeof(reason), "NATS refused it: %.200s", text);
@@ -134,7 +134,7 @@ static void take_answer(struct nats *nats, struct answer *answer)
         if (answer->acknowledged)
             broker_finish(nats->thread, item, OUTCOME_DELIVERED, false, "");
         else
-            tell(nats, item, answer->status, answer->code, answer->text);
+            report(nats, item, answer->status, answer->code, answer->text);
     }
     if (push) {
         nats->lost -= !item;
@@ -251,7 +251,7 @@ static void publish(struct nats *nats, struct broker_item *item, natsMsg *messag
     item->user = NULL;
     free_push(nats, push);
     natsMsg_Destroy(message);
-    tell(nats, item, status, 0, natsStatus_GetText(status));
+    report(nats, item, status, 0, natsStatus_GetText(status));
 }
 
 /* A job's key must not make it a command to NATS ($JS.API…), or one for many subjects. */
@@ -280,7 +280,7 @@ static void send_item(struct nats *nats, struct broker_item *item)
     natsStatus status =
         natsMsg_Create(&message, name, NULL, delivery->body.at, (int)delivery->body.len);
     if (status != NATS_OK) {
-        tell(nats, item, status, 0, natsStatus_GetText(status));
+        report(nats, item, status, 0, natsStatus_GetText(status));
         return;
     }
     if (add_headers(message, delivery, &bad)) {
@@ -306,7 +306,7 @@ void jetstream_take_items(struct nats *nats)
     }
 }
 
-void jetstream_tell_late(struct nats *nats)
+void jetstream_report_late(struct nats *nats)
 {
     struct broker_item *item;
     while ((item = broker_late(nats->thread, broker_now_us()))) {
@@ -314,7 +314,7 @@ void jetstream_tell_late(struct nats *nats)
         nats->lost += push != NULL;
         if (push)
             push->item = NULL;
-        tell(nats, item, NATS_TIMEOUT, 0, "");
+        report(nats, item, NATS_TIMEOUT, 0, "");
     }
     if (nats->lost > LOST_MAX)
         jetstream_unsend_all(nats, "NATS answers too few messages");

@@ -12,7 +12,7 @@
 
 enum { TOLD_MAX = 400000, MIB = 1024 * 1024 };
 
-static void say(void *ctx, const char *line)
+static void print_line(void *ctx, const char *line)
 {
     (void)ctx;
     print_message("%s\n", line);
@@ -41,7 +41,7 @@ static struct salvage_target filled(uint64_t room, uint64_t told)
     struct sim_disk *disk = sim_disk_new();
     struct salvage_target target;
     struct store_error error;
-    struct store_watcher watcher = {.say = say};
+    struct store_watcher watcher = {.print_line = print_line};
     struct salvage_start start = {.disk = sim_disk_port(disk), .now_us = 1000000, .seq_first = 2};
     sim_disk_eager(disk, true);
     sim_disk_capacity(disk, room);

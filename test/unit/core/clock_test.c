@@ -41,7 +41,7 @@ static struct stored keep_event(struct event_sink *sink, const struct event *eve
     return (struct stored){.where = 1000 + bed.event_count, .bytes = 10};
 }
 
-static void hear(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
+static void receive(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {
     (void)callbacks;
     (void)ctx;
@@ -53,7 +53,7 @@ static void hear(struct core_callbacks *callbacks, void *ctx, const struct reply
 /* A core that begins at this time; what is replayed was logged before. */
 static void begin(int64_t now_us)
 {
-    bed = (struct bed){.sink.emit = keep_event, .callbacks.reply = hear, .now_us = now_us};
+    bed = (struct bed){.sink.emit = keep_event, .callbacks.reply = receive, .now_us = now_us};
     bed.core = core_new(&(struct core_options){
         .limits = {.jobs = 100, .topics = 10, .waiters = 10},
         .sink = &bed.sink,

@@ -140,7 +140,7 @@ static void waiter_answered(struct model_waiter *waiter, const struct reply *rep
     waiter->parked = false;
 }
 
-static void hear(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
+static void receive(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {
     (void)callbacks;
     if (ctx != life) {

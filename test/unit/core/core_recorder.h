@@ -43,7 +43,7 @@ static inline struct stored keep_event(struct event_sink *sink, const struct eve
     return (struct stored){.where = ++bed.where, .bytes = 10};
 }
 
-static inline void hear(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
+static inline void receive(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {
     (void)callbacks;
     unsigned place = bed.replies++ % REPLIES_MAX;
@@ -59,7 +59,7 @@ static inline int setup_limits(struct core_limits limits)
 {
     memset(&bed, 0, sizeof(bed));
     bed.sink.emit = keep_event;
-    bed.callbacks.reply = hear;
+    bed.callbacks.reply = receive;
     bed.now_us = START;
     bed.core = core_new(&(struct core_options){
         .limits = limits,

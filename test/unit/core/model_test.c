@@ -415,7 +415,7 @@ static void p9_random_lives_agree_with_the_model_and_replay_to_the_same_state(vo
     life->events = mem_alloc(EVENTS_MAX * sizeof(*life->events));
     life->sink.emit = keep_event;
     life->sink.died = place_died;
-    life->callbacks.reply = hear;
+    life->callbacks.reply = receive;
     for (uint64_t seed = 1; seed <= LIVES; seed++)
         live(seed);
     mem_free(life->events);

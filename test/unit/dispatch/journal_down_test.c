@@ -35,7 +35,7 @@ static void take(struct journal *journal, struct journal_batch *batch)
     mem_free(batch);
 }
 
-static void tell(struct journal *journal, struct journal_status *out_status)
+static void report(struct journal *journal, struct journal_status *out_status)
 {
     struct database *database = (struct database *)journal;
     database->known |= !database->away;
@@ -66,7 +66,7 @@ static void ended(struct journal *journal, struct bytes id, uint64_t seq)
 }
 
 static const struct journal_verbs verbs = {
-    .begin = nothing_begins, .give = take, .status = tell, .stop = stopped, .ended = ended};
+    .begin = nothing_begins, .give = take, .status = report, .stop = stopped, .ended = ended};
 
 static void follow(struct bed *bed, struct database *database, struct embedded_journal options)
 {

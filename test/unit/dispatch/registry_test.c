@@ -34,7 +34,7 @@ static void begin(struct seen *seen)
     registry_listen(seen->registry, &seen->listener);
 }
 
-static void tell(struct seen *seen, const char *topic, uint64_t version, const char *text)
+static void report(struct seen *seen, const char *topic, uint64_t version, const char *text)
 {
     struct settings_observer *observer = registry_observer(seen->registry);
     observer->changed(observer, bytes_str(topic), version, bytes_str(text));
@@ -48,7 +48,7 @@ static void settings_are_found_at_once_and_told_by_the_step(void **state)
     size_t before = mem_used();
     begin(&seen);
     assert_null(registry_find(seen.registry, BYTES("orders"), NULL));
-    tell(&seen, "orders", 3, "http://a/ retry=5000 concurrency=4");
+    report(&seen, "orders", 3, "http://a/ retry=5000 concurrency=4");
     const struct topic_settings *found = registry_find(seen.registry, BYTES("orders"), &version);
     assert_non_null(found);
     assert_int_equal(version, 3);
@@ -60,7 +60,7 @@ static void settings_are_found_at_once_and_told_by_the_step(void **state)
     assert_false(registry_step(seen.registry, NULL));
     assert_int_equal(seen.calls, 1);
     assert_int_equal(seen.version, 3);
-    tell(&seen, "orders", 3, "http://a/ retry=5000 concurrency=4"); /* nothing new */
+    report(&seen, "orders", 3, "http://a/ retry=5000 concurrency=4"); /* nothing new */
     assert_false(registry_wants_step(seen.registry));
     registry_free(seen.registry);
     assert_int_equal(mem_used(), before);
@@ -73,11 +73,11 @@ static void settings_that_are_taken_away_are_gone(void **state)
     struct bytes text;
     uint64_t version;
     begin(&seen);
-    tell(&seen, "orders", 1, "http://a/");
+    report(&seen, "orders", 1, "http://a/");
     (void)registry_step(seen.registry, NULL);
     assert_true(registry_text(seen.registry, BYTES("orders"), &text, &version));
     assert_true(bytes_eq(text, BYTES("http://a/")));
-    tell(&seen, "orders", 2, "");
+    report(&seen, "orders", 2, "");
     assert_null(registry_find(seen.registry, BYTES("orders"), NULL));
     assert_false(registry_is_pushed(seen.registry, BYTES("orders")));
     assert_false(registry_text(seen.registry, BYTES("orders"), &text, &version));
@@ -95,15 +95,15 @@ static void a_change_that_was_lost_is_taken_back(void **state)
     (void)state;
     struct seen seen;
     begin(&seen);
-    tell(&seen, "orders", 1, "http://a/");
-    tell(&seen, "orders", 5, "http://b/");
+    report(&seen, "orders", 1, "http://a/");
+    report(&seen, "orders", 5, "http://b/");
     (void)registry_step(seen.registry, NULL);
-    tell(&seen, "orders", 1, "http://a/");
+    report(&seen, "orders", 1, "http://a/");
     const struct topic_settings *found = registry_find(seen.registry, BYTES("orders"), NULL);
     assert_true(bytes_eq(found->target.http.url, BYTES("http://a/")));
     (void)registry_step(seen.registry, NULL);
     assert_int_equal(seen.version, 1);
-    tell(&seen, "orders", 0, ""); /* all is lost */
+    report(&seen, "orders", 0, ""); /* all is lost */
     assert_false(registry_is_pushed(seen.registry, BYTES("orders")));
     (void)registry_step(seen.registry, NULL);
     assert_int_equal(seen.calls, 3);
@@ -118,7 +118,7 @@ static void what_cannot_be_read_counts_as_none_and_is_shown_as_it_is(void **stat
     struct bytes text;
     uint64_t version;
     begin(&seen);
-    tell(&seen, "orders", 1, "http://a/ nonsense");
+    report(&seen, "orders", 1, "http://a/ nonsense");
     assert_null(registry_find(seen.registry, BYTES("orders"), NULL));
     assert_false(registry_is_pushed(seen.registry, BYTES("orders")));
     assert_true(registry_text(seen.registry, BYTES("orders"), &text, &version));
@@ -135,9 +135,9 @@ static void held_settings_outlive_a_change(void **state)
     struct seen seen;
     size_t before = mem_used();
     begin(&seen);
-    tell(&seen, "orders", 1, "http://a/");
+    report(&seen, "orders", 1, "http://a/");
     struct settings_kept *kept = registry_hold(seen.registry, BYTES("orders"));
-    tell(&seen, "orders", 2, "http://b/");
+    report(&seen, "orders", 2, "http://b/");
     (void)registry_step(seen.registry, NULL);
     assert_true(bytes_eq(kept->settings.target.http.url, BYTES("http://a/")));
     registry_drop(seen.registry, kept);
@@ -156,7 +156,7 @@ static void many_topics_make_no_turn_long(void **state)
     size_t before = mem_used();
     for (unsigned i = 0; i < TOPICS; i++) {
         (void)snprintf(name, sizeof(name), "topic-%u", i);
-        tell(&seen, name, i + 1, "http://example.com/hook concurrency=5");
+        report(&seen, name, i + 1, "http://example.com/hook concurrency=5");
     }
     unsigned turns = 0;
     bool more = true;

@@ -84,8 +84,8 @@ static void damage(const char *text)
 static void salvage(struct salvage **out_salvage)
 {
     struct store_error error;
-    salvaged =
-        (struct salvaged){.callbacks = {.replay = replay, .clock = no_clock, .say = no_line}};
+    salvaged = (struct salvaged){
+        .callbacks = {.replay = replay, .clock = no_clock, .print_line = no_line}};
     assert_int_equal(
         salvage_open(sim_disk_port(bed.disk), true, &salvaged.callbacks, out_salvage, &error), OK);
     assert_int_equal(salvage_replay(*out_salvage), OK);

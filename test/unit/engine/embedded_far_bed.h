@@ -71,7 +71,7 @@ static inline void copy(char *room, struct bytes from)
     room[from.len] = 0;
 }
 
-static inline void hear(struct ticket *ticket, const struct reply *reply)
+static inline void receive(struct ticket *ticket, const struct reply *reply)
 {
     struct answer *answer = &bed.answer;
     (void)ticket;
@@ -137,7 +137,7 @@ static inline void turn(const struct cmd *cmd, struct ticket *ticket)
 
 static inline enum err ask(const struct cmd *cmd)
 {
-    struct ticket ticket = {.answered = hear};
+    struct ticket ticket = {.answered = receive};
     bed.answer.there = false;
     turn(cmd, &ticket);
     for (int i = 0; !bed.answer.there; i++) {

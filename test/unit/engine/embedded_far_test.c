@@ -177,7 +177,7 @@ static void two_commands_on_one_far_job_do_not_lose_each_other(void **state)
     char id[32];
     struct cmd look = {.kind = CMD_GET, .job.ref.id = id_of(50, id)};
     struct cmd end = {.kind = CMD_DELETE, .job.ref.id = id_of(50, id)};
-    struct ticket ticket = {.answered = hear};
+    struct ticket ticket = {.answered = receive};
     bed.engine->verbs->begin(bed.engine);
     (void)bed.engine->verbs->submit(bed.engine, &end, NULL);
     bed.answer.there = false;
@@ -200,7 +200,7 @@ static void commands_on_far_jobs_that_the_page_cache_has_are_done_at_once(void *
     for (unsigned number = 52; number < 60; number++) {
         char id[32];
         struct cmd end = {.kind = CMD_DELETE, .job.ref.id = id_of(number, id)};
-        struct ticket ticket = {.answered = hear};
+        struct ticket ticket = {.answered = receive};
         bed.answer.there = false;
         assert_int_equal(bed.engine->verbs->submit(bed.engine, &end, &ticket), SUBMIT_PENDING);
         bed.engine->verbs->cancel(bed.engine, &ticket);
@@ -224,7 +224,7 @@ static void p5_a_command_whose_client_has_gone_is_not_done_later(void **state)
         struct cmd cmd = {.kind = kinds[i], .job.ref.id = id_of(60, id)};
         if (i >= 3)
             cmd.topic = (struct cmd_topic){.topic = BYTES("t"), .state = JOB_DELAYED, .max = 5};
-        struct ticket ticket = {.answered = hear};
+        struct ticket ticket = {.answered = receive};
         bed.engine->verbs->begin(bed.engine);
         assert_int_equal(bed.engine->verbs->submit(bed.engine, &cmd, &ticket), SUBMIT_PARKED);
         bed.answer.there = false;
@@ -275,7 +275,7 @@ static void counting_takes_as_many_turns_as_it_must_and_can_be_cancelled(void **
     struct budget budget = {0};
     int64_t until_us = INT64_MAX;
     struct cmd cmd = {.kind = CMD_DUE, .topic = {.until_us = &until_us, .until_count = 1}};
-    struct ticket ticket = {.answered = hear};
+    struct ticket ticket = {.answered = receive};
     bed.engine->verbs->use_budget(bed.engine, &budget);
     for (unsigned cancels = 0; cancels < 2; cancels++) {
         bed.answer.there = false;
@@ -299,7 +299,7 @@ static void what_waits_at_the_end_is_told_so(void **state)
     (void)state;
     char id[32];
     struct cmd look = {.kind = CMD_GET, .job.ref.id = id_of(70, id)};
-    struct ticket ticket = {.answered = hear};
+    struct ticket ticket = {.answered = receive};
     bed.answer.there = false;
     bed.engine->verbs->begin(bed.engine);
     (void)bed.engine->verbs->submit(bed.engine, &look, &ticket);

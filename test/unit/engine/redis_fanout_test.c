@@ -165,7 +165,7 @@ static void a_partition_goes_on_while_jobs_of_one_instant_may_be_missing(void **
     fanout_free(fanout);
 }
 
-static struct bytes figures(char *room, uint64_t pushed, uint64_t ready, uint64_t held)
+static struct bytes sums(char *room, uint64_t pushed, uint64_t ready, uint64_t held)
 {
     memset(room, 0, 8 * SCRIPT_FIGURES);
     put_u64(room, ready);
@@ -183,8 +183,7 @@ static void counts_are_added_up(void **state)
     (void)state;
     ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
-        struct bytes parts[] = {first_part(first, i == 3, 0, 1), BYTES("t"),
-                                figures(room, 10, 2, 1)};
+        struct bytes parts[] = {first_part(first, i == 3, 0, 1), BYTES("t"), sums(room, 10, 2, 1)};
         assert_int_equal(fanout_take(fanout, i, parts, i == 3 ? 1 : 3), OK);
     }
     struct reply reply;
@@ -210,8 +209,7 @@ static void a_topics_next_due_time_is_the_soonest_of_its_partitions(void **state
         struct fanout *fanout = fanout_new(&space, &cmd);
         ask_all(fanout);
         for (uint32_t i = 0; i < 4; i++) {
-            struct bytes parts[] = {first_part(first, 0, 0, 1), BYTES("t"),
-                                    figures(room, 10, 2, 1)};
+            struct bytes parts[] = {first_part(first, 0, 0, 1), BYTES("t"), sums(room, 10, 2, 1)};
             put_u64(room + 17 * 8, due_us[i]);
             assert_int_equal(fanout_take(fanout, i, parts, 3), OK);
         }
@@ -232,7 +230,7 @@ static void a_page_of_topics_ends_where_a_partitions_page_does(void **state)
     (void)state;
     ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
-        struct bytes of = figures(room, 1, 0, 0);
+        struct bytes of = sums(room, 1, 0, 0);
         struct bytes parts[] = {first_part(first, 0, i == 0 ? 4 : 0, 2), bytes_str(names[i][0]), of,
                                 bytes_str(names[i][1]), of};
         assert_int_equal(fanout_take(fanout, i, parts, 5), OK);

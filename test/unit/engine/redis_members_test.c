@@ -80,7 +80,7 @@ static int tear_down(void **state)
 }
 
 /* All are told. */
-static void say(int who, enum script_how how)
+static void report(int who, enum script_how how)
 {
     struct script_member said = {.how = how};
     memcpy(said.name, spaces[who].daemon, SCRIPT_NAME);
@@ -117,7 +117,7 @@ static size_t living(int who)
 static void all_say(enum script_how how)
 {
     for (int i = 0; i < 3; i++)
-        say(i, how);
+        report(i, how);
     pass(0);
 }
 
@@ -140,12 +140,12 @@ static void one_that_is_silent_loses_its_partitions(void **state)
     (void)state;
     all_say(SCRIPT_SERVES);
     pass(SECOND_US);
-    say(2, SCRIPT_SILENT);
+    report(2, SCRIPT_SILENT);
     pass(0);
     assert_int_equal(owned(0) + owned(1), PARTITIONS);
     assert_int_equal(living(0), 3);
     assert_int_equal(members[0].gone, 0);
-    say(2, SCRIPT_SERVES);
+    report(2, SCRIPT_SERVES);
     pass(0);
     assert_int_equal(owned(0) + owned(1) + owned(2), PARTITIONS);
     assert_true(owned(2) > 0);
@@ -157,7 +157,7 @@ static void one_that_is_silent_for_long_is_dead(void **state)
     all_say(SCRIPT_SERVES);
     pass(ALIVE_US);
     assert_int_equal(living(0), 3); /* nobody has said anything of it */
-    say(2, SCRIPT_SILENT);
+    report(2, SCRIPT_SILENT);
     pass(ALIVE_US - SCRIPT_FRESH_US - 1);
     assert_int_equal(living(0), 3);
     assert_int_equal(timers_next_us(&loop.timers), loop.now_us + 1);
@@ -173,7 +173,7 @@ static void one_that_leaves_is_gone_at_once(void **state)
 {
     (void)state;
     all_say(SCRIPT_SERVES);
-    say(2, SCRIPT_LEAVES);
+    report(2, SCRIPT_LEAVES);
     pass(0);
     assert_int_equal(living(0), 2);
     assert_int_equal(owned(0) + owned(1), PARTITIONS);
@@ -184,7 +184,7 @@ static void who_does_not_reach_all_owns_nothing_unless_nobody_does(void **state)
 {
     (void)state;
     all_say(SCRIPT_SERVES);
-    say(2, SCRIPT_LIVES);
+    report(2, SCRIPT_LIVES);
     pass(0);
     assert_int_equal(owned(0) + owned(1), PARTITIONS);
     assert_int_equal(owned(2), 0);
@@ -283,7 +283,7 @@ static void make_bed(struct bed *bed)
                                                      .alive_us = ALIVE_US,
                                                      .serves = serves,
                                                      .missed = leave_word,
-                                                     .beaten = ignore_beat,
+                                                     .heartbeat_answered = ignore_beat,
                                                      .changed = note_change});
     words_left = 0;
     members_start(&bed->us);

@@ -27,9 +27,10 @@ static void p8_limits_have_their_words(void **state)
     settle(world);
     expect(cid, "OUT_OF_MEMORY\r\n");
     assert_true(sim_peer_closed(cid));
-    tell(world, ann, "watch a\r\nwatch b\r\nuse c\r\nuse d\r\nwatch d\r\nlist-tube-used\r\n",
-         "WATCHING 2\r\nWATCHING 3\r\nUSING c\r\nOUT_OF_MEMORY\r\nOUT_OF_MEMORY\r\nUSING c\r\n");
-    tell(world, bob, "use c\r\nwatch c\r\n", "USING c\r\nWATCHING 2\r\n");
+    send_line(
+        world, ann, "watch a\r\nwatch b\r\nuse c\r\nuse d\r\nwatch d\r\nlist-tube-used\r\n",
+        "WATCHING 2\r\nWATCHING 3\r\nUSING c\r\nOUT_OF_MEMORY\r\nOUT_OF_MEMORY\r\nUSING c\r\n");
+    send_line(world, bob, "use c\r\nwatch c\r\n", "USING c\r\nWATCHING 2\r\n");
     buf_addf(&big, "put 0 0 60 60000\r\n%060000d\r\n", 0);
     bool full = false;
     for (int i = 0; i < 30 && !full; i++) {
@@ -56,8 +57,8 @@ static void p8_a_connection_watches_so_many_tubes_and_no_more(void **state)
     sim_peer_send(ann, buf_bytes(&asked));
     settle(world);
     sim_peer_take(ann, sim_peer_received(ann).len);
-    tell(world, ann, "watch one-more\r\nwatch t1\r\nignore t1\r\nwatch one-more\r\n",
-         "OUT_OF_MEMORY\r\nWATCHING 4000\r\nWATCHING 3999\r\nWATCHING 4000\r\n");
+    send_line(world, ann, "watch one-more\r\nwatch t1\r\nignore t1\r\nwatch one-more\r\n",
+              "OUT_OF_MEMORY\r\nWATCHING 4000\r\nWATCHING 3999\r\nWATCHING 4000\r\n");
     sim_peer_free(ann);
     settle(world);
     expect_figure(world, "stats\r\n", "current-tubes", "1");
@@ -70,18 +71,18 @@ static void silence_is_no_fault_but_half_a_command_is(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world), *bob = join(world), *cid = join(world);
     (void)state;
-    tell(world, ann, "use t\r\n", "USING t\r\n");
-    tell(world, bob, "put 0 0 60 5\r\nab", "");
-    tell(world, cid, "reserve\r\n", "");
+    send_line(world, ann, "use t\r\n", "USING t\r\n");
+    send_line(world, bob, "put 0 0 60 5\r\nab", "");
+    send_line(world, cid, "reserve\r\n", "");
     pass(world, 29 * SECOND_US);
-    tell(world, bob, "c", "");
+    send_line(world, bob, "c", "");
     assert_false(sim_peer_closed(bob));
     pass(world, 10 * SECOND_US); /* a byte now and then does not help */
     assert_true(sim_peer_closed(bob));
     pass(world, (int64_t)86400 * SECOND_US);
     assert_false(sim_peer_closed(ann));
     assert_false(sim_peer_closed(cid));
-    tell(world, ann, "use default\r\nput 0 0 60 0\r\n\r\n", "USING default\r\nINSERTED 1\r\n");
+    send_line(world, ann, "use default\r\nput 0 0 60 0\r\n\r\n", "USING default\r\nINSERTED 1\r\n");
     expect(cid, "RESERVED 1 0\r\n\r\n");
     world_free(world);
 }

@@ -51,8 +51,8 @@ static inline void expect(struct sim_peer *peer, const char *want)
     sim_peer_take(peer, have.len);
 }
 
-static inline void tell(struct world *world, struct sim_peer *peer, const char *text,
-                        const char *want)
+static inline void send_line(struct world *world, struct sim_peer *peer, const char *text,
+                             const char *want)
 {
     send_text(peer, text);
     settle(world);

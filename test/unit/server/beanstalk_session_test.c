@@ -77,7 +77,7 @@ static void http_behind_commands_ends_the_connection_when_they_are_answered(void
 static void every_command_answers_in_its_words(void **state)
 {
     static const struct {
-        const char *say, *hear;
+        const char *expect_line, *receive;
     } story[] = {
         {"put 7 0 10 3\r\none\r\n", "INSERTED 1\r\n"},
         {"put 5 0 0 0\r\n\r\n", "INSERTED 2\r\n"},
@@ -137,7 +137,7 @@ static void every_command_answers_in_its_words(void **state)
     struct sim_peer *ann = join(world);
     (void)state;
     for (size_t i = 0; i < sizeof(story) / sizeof(story[0]); i++)
-        tell(world, ann, story[i].say, story[i].hear);
+        send_line(world, ann, story[i].expect_line, story[i].receive);
     assert_false(sim_peer_closed(ann));
     core_valid(world_core(world));
     world_free(world);
@@ -148,9 +148,9 @@ static void a_refused_line_does_not_end_the_connection(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world);
     (void)state;
-    tell(world, ann, "hello\r\n", "UNKNOWN_COMMAND\r\n");
-    tell(world, ann, "peek x\r\n", "BAD_FORMAT\r\n");
-    tell(world, ann, "put 0 0 1 1\r\na\r\n", "INSERTED 1\r\n");
+    send_line(world, ann, "hello\r\n", "UNKNOWN_COMMAND\r\n");
+    send_line(world, ann, "peek x\r\n", "BAD_FORMAT\r\n");
+    send_line(world, ann, "put 0 0 1 1\r\na\r\n", "INSERTED 1\r\n");
     world_free(world);
 }
 
@@ -159,16 +159,16 @@ static void jobs_come_by_priority_then_id_across_tubes(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world);
     (void)state;
-    tell(world, ann,
-         "use a\r\nput 5 1 60 1\r\n1\r\nuse b\r\nput 5 0 60 1\r\n2\r\nput 4 0 60 1\r\n3\r\n"
-         "use c\r\nput 1 0 60 1\r\n4\r\nwatch a\r\nwatch b\r\nignore default\r\n",
-         "USING a\r\nINSERTED 1\r\nUSING b\r\nINSERTED 2\r\nINSERTED 3\r\nUSING c\r\n"
-         "INSERTED 4\r\nWATCHING 2\r\nWATCHING 3\r\nWATCHING 2\r\n");
+    send_line(world, ann,
+              "use a\r\nput 5 1 60 1\r\n1\r\nuse b\r\nput 5 0 60 1\r\n2\r\nput 4 0 60 1\r\n3\r\n"
+              "use c\r\nput 1 0 60 1\r\n4\r\nwatch a\r\nwatch b\r\nignore default\r\n",
+              "USING a\r\nINSERTED 1\r\nUSING b\r\nINSERTED 2\r\nINSERTED 3\r\nUSING c\r\n"
+              "INSERTED 4\r\nWATCHING 2\r\nWATCHING 3\r\nWATCHING 2\r\n");
     pass(world, SECOND_US); /* job 1 was due last and comes before 2: its id is lower */
-    tell(world, ann, "reserve\r\nreserve\r\nreserve\r\nreserve-with-timeout 0\r\n",
-         "RESERVED 3 1\r\n3\r\nRESERVED 1 1\r\n1\r\nRESERVED 2 1\r\n2\r\nTIMED_OUT\r\n");
-    tell(world, ann, "release 2 5 0\r\nrelease 1 5 0\r\nreserve\r\n",
-         "RELEASED\r\nRELEASED\r\nRESERVED 1 1\r\n1\r\n");
+    send_line(world, ann, "reserve\r\nreserve\r\nreserve\r\nreserve-with-timeout 0\r\n",
+              "RESERVED 3 1\r\n3\r\nRESERVED 1 1\r\n1\r\nRESERVED 2 1\r\n2\r\nTIMED_OUT\r\n");
+    send_line(world, ann, "release 2 5 0\r\nrelease 1 5 0\r\nreserve\r\n",
+              "RELEASED\r\nRELEASED\r\nRESERVED 1 1\r\n1\r\n");
     world_free(world);
 }
 
@@ -177,19 +177,19 @@ static void tubes_live_while_somebody_needs_them(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world), *bob = join(world);
     (void)state;
-    tell(world, ann, "use jobs\r\nput 0 0 1 0\r\n\r\nuse other\r\n",
-         "USING jobs\r\nINSERTED 1\r\nUSING other\r\n");
-    tell(world, bob, "watch seen\r\nlist-tubes\r\n",
-         "WATCHING 2\r\nOK 36\r\n---\n- default\n- seen\n- other\n- jobs\n\r\n");
+    send_line(world, ann, "use jobs\r\nput 0 0 1 0\r\n\r\nuse other\r\n",
+              "USING jobs\r\nINSERTED 1\r\nUSING other\r\n");
+    send_line(world, bob, "watch seen\r\nlist-tubes\r\n",
+              "WATCHING 2\r\nOK 36\r\n---\n- default\n- seen\n- other\n- jobs\n\r\n");
     assert_string_equal(figure(world, bob, "stats-tube seen\r\n", "current-watching"), "1");
     assert_string_equal(figure(world, bob, "stats-tube other\r\n", "current-using"), "1");
     assert_string_equal(figure(world, bob, "stats-tube jobs\r\n", "current-jobs-ready"), "1");
     assert_string_equal(figure(world, bob, "stats\r\n", "current-tubes"), "4");
     sim_peer_free(ann);
-    tell(world, bob, "delete 1\r\nignore seen\r\nlist-tubes\r\n",
-         "DELETED\r\nWATCHING 1\r\nOK 14\r\n---\n- default\n\r\n");
-    tell(world, bob, "stats-tube jobs\r\n", "NOT_FOUND\r\n");
-    tell(world, bob, "pause-tube jobs 1\r\n", "NOT_FOUND\r\n");
+    send_line(world, bob, "delete 1\r\nignore seen\r\nlist-tubes\r\n",
+              "DELETED\r\nWATCHING 1\r\nOK 14\r\n---\n- default\n\r\n");
+    send_line(world, bob, "stats-tube jobs\r\n", "NOT_FOUND\r\n");
+    send_line(world, bob, "pause-tube jobs 1\r\n", "NOT_FOUND\r\n");
     world_free(world);
 }
 
@@ -198,8 +198,8 @@ static void a_paused_tube_gives_nothing_until_its_time(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world);
     (void)state;
-    tell(world, ann, "put 0 0 60 0\r\n\r\npause-tube default 5\r\nreserve\r\n",
-         "INSERTED 1\r\nPAUSED\r\n");
+    send_line(world, ann, "put 0 0 60 0\r\n\r\npause-tube default 5\r\nreserve\r\n",
+              "INSERTED 1\r\nPAUSED\r\n");
     pass(world, 5 * SECOND_US - 1);
     expect(ann, "");
     pass(world, 1);
@@ -212,8 +212,8 @@ static void statistics_count_what_clients_do(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1, .beanstalk_body_bytes = 8});
     struct sim_peer *ann = join(world), *bob = join(world);
     (void)state;
-    tell(world, ann, "put 3 0 9 1\r\na\r\nput 2000 0 9 1\r\nb\r\nput 0 0 1 9\r\n123456789\r\n",
-         "INSERTED 1\r\nINSERTED 2\r\nJOB_TOO_BIG\r\n");
+    send_line(world, ann, "put 3 0 9 1\r\na\r\nput 2000 0 9 1\r\nb\r\nput 0 0 1 9\r\n123456789\r\n",
+              "INSERTED 1\r\nINSERTED 2\r\nJOB_TOO_BIG\r\n");
     send_text(bob, "watch none\r\nignore default\r\nreserve\r\n");
     expect_figure(world, "stats\r\n", "cmd-put", "3");
     expect_figure(world, "stats\r\n", "current-producers", "1");
@@ -282,11 +282,11 @@ static void p6_what_a_connection_held_goes_back_at_once(void **state)
         send_text(ann, "put 0 0 60 1\r\na\r\nput 0 0 60 1\r\nb\r\nreserve\r\nreserve\r\n");
         pass(world, 3 * SECOND_US);
         expect(ann, "INSERTED 1\r\nINSERTED 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 1\r\nb\r\n");
-        tell(world, bob, "reserve\r\n", "");
+        send_line(world, bob, "reserve\r\n", "");
         end_connection(ann, (enum ending)how);
         settle(world); /* not later: nobody else makes turns */
         expect(bob, "RESERVED 1 1\r\na\r\n");
-        tell(world, bob, "reserve\r\n", "RESERVED 2 1\r\nb\r\n");
+        send_line(world, bob, "reserve\r\n", "RESERVED 2 1\r\nb\r\n");
         assert_string_equal(figure(world, bob, "stats-job 1\r\n", "reserves"), "2");
         core_valid(world_core(world));
         world_free(world);
@@ -299,12 +299,12 @@ static void p6_a_crash_gives_back_what_connections_held(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world);
     (void)state;
-    tell(world, ann, "put 0 0 600 1\r\na\r\n", "INSERTED 1\r\n");
-    tell(world, ann, "reserve\r\n", "RESERVED 1 1\r\na\r\n");
-    tell(world, ann, "touch 1\r\n", "TOUCHED\r\n");
+    send_line(world, ann, "put 0 0 600 1\r\na\r\n", "INSERTED 1\r\n");
+    send_line(world, ann, "reserve\r\n", "RESERVED 1 1\r\na\r\n");
+    send_line(world, ann, "touch 1\r\n", "TOUCHED\r\n");
     world_crash(world, WORLD_KILL);
     assert_int_equal(world_boot(world), OK);
-    tell(world, join(world), "reserve-with-timeout 0\r\n", "RESERVED 1 1\r\na\r\n");
+    send_line(world, join(world), "reserve-with-timeout 0\r\n", "RESERVED 1 1\r\na\r\n");
     sim_peer_free(ann);
     world_free(world);
 }
@@ -314,9 +314,9 @@ static void p6_a_job_that_did_not_arrive_counts_no_attempt(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world), *bob = join(world);
     (void)state;
-    tell(world, ann, "put 0 0 60 1\r\na\r\n", "INSERTED 1\r\n");
+    send_line(world, ann, "put 0 0 60 1\r\na\r\n", "INSERTED 1\r\n");
     sim_peer_window(ann, 4);
-    tell(world, ann, "reserve\r\n", "RESE");
+    send_line(world, ann, "reserve\r\n", "RESE");
     assert_string_equal(figure(world, bob, "stats-job 1\r\n", "reserves"), "1");
     sim_peer_free(ann);
     settle(world);
@@ -330,7 +330,7 @@ static void p6_who_has_gone_while_waiting_gets_no_job(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world), *bob = join(world);
     (void)state;
-    tell(world, ann, "reserve\r\n", "");
+    send_line(world, ann, "reserve\r\n", "");
     send_text(bob, "put 0 0 60 1\r\na\r\n"); /* both in one turn */
     sim_peer_free(ann);
     settle(world);
@@ -344,7 +344,7 @@ static void p6_a_half_closed_client_that_waits_times_out(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world), *bob = join(world);
     (void)state;
-    tell(world, ann, "reserve\r\nput 0 0 60 1\r\na\r\n", "");
+    send_line(world, ann, "reserve\r\nput 0 0 60 1\r\na\r\n", "");
     sim_peer_shut(ann);
     settle(world); /* what it had asked behind the wait is done yet */
     expect(ann, "TIMED_OUT\r\nINSERTED 1\r\n");
@@ -366,16 +366,16 @@ static void p4_a_job_belongs_to_who_reserved_it(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world), *bob = join(world);
     (void)state;
-    tell(world, ann, "put 0 0 2 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
-    tell(world, bob, "delete 1\r\nrelease 1 0 0\r\nbury 1 0\r\ntouch 1\r\nreserve-job 1\r\n",
-         "NOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\n");
+    send_line(world, ann, "put 0 0 2 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+    send_line(world, bob, "delete 1\r\nrelease 1 0 0\r\nbury 1 0\r\ntouch 1\r\nreserve-job 1\r\n",
+              "NOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\n");
     pass(world, 2 * SECOND_US); /* its ttr is over */
-    tell(world, bob, "reserve\r\n", "RESERVED 1 1\r\na\r\n");
-    tell(world, ann, "touch 1\r\nrelease 1 0 0\r\nbury 1 0\r\ndelete 1\r\n",
-         "NOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\n");
+    send_line(world, bob, "reserve\r\n", "RESERVED 1 1\r\na\r\n");
+    send_line(world, ann, "touch 1\r\nrelease 1 0 0\r\nbury 1 0\r\ndelete 1\r\n",
+              "NOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\n");
     sim_peer_free(ann); /* and has nothing to give back */
     settle(world);
-    tell(world, bob, "touch 1\r\ndelete 1\r\n", "TOUCHED\r\nDELETED\r\n");
+    send_line(world, bob, "touch 1\r\ndelete 1\r\n", "TOUCHED\r\nDELETED\r\n");
     world_free(world);
 }
 
@@ -384,10 +384,10 @@ static void a_job_whose_ttr_is_over_may_be_deleted_by_anybody(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world);
     (void)state;
-    tell(world, ann, "put 0 0 1 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+    send_line(world, ann, "put 0 0 1 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
     pass(world, SECOND_US);
     assert_string_equal(figure(world, ann, "stats-job 1\r\n", "timeouts"), "1");
-    tell(world, ann, "delete 1\r\n", "DELETED\r\n");
+    send_line(world, ann, "delete 1\r\n", "DELETED\r\n");
     world_free(world);
 }
 
@@ -398,24 +398,25 @@ static void in_the_last_second_of_a_hold_nobody_waits(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world);
     (void)state;
-    tell(world, ann, "put 0 0 3 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
-    tell(world, ann, "reserve-with-timeout 0\r\n", "TIMED_OUT\r\n");
-    tell(world, ann, "reserve-with-timeout 1\r\n", "");
+    send_line(world, ann, "put 0 0 3 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+    send_line(world, ann, "reserve-with-timeout 0\r\n", "TIMED_OUT\r\n");
+    send_line(world, ann, "reserve-with-timeout 1\r\n", "");
     pass(world, SECOND_US);
     expect(ann, "TIMED_OUT\r\n");
-    tell(world, ann, "reserve\r\n", "");
+    send_line(world, ann, "reserve\r\n", "");
     pass(world, SECOND_US - 1);
     expect(ann, "");
     pass(world, 1);
     expect(ann, "DEADLINE_SOON\r\n");
-    tell(world, ann, "reserve-with-timeout 0\r\nreserve\r\n", "DEADLINE_SOON\r\nDEADLINE_SOON\r\n");
-    tell(world, ann, "put 0 0 3 1\r\nb\r\nreserve\r\n", "INSERTED 2\r\nRESERVED 2 1\r\nb\r\n");
-    tell(world, ann, "touch 1\r\nreserve-with-timeout 1\r\n", "TOUCHED\r\n");
+    send_line(world, ann, "reserve-with-timeout 0\r\nreserve\r\n",
+              "DEADLINE_SOON\r\nDEADLINE_SOON\r\n");
+    send_line(world, ann, "put 0 0 3 1\r\nb\r\nreserve\r\n", "INSERTED 2\r\nRESERVED 2 1\r\nb\r\n");
+    send_line(world, ann, "touch 1\r\nreserve-with-timeout 1\r\n", "TOUCHED\r\n");
     pass(world, SECOND_US);
     expect(ann, "TIMED_OUT\r\n");
     pass(world, 2 * SECOND_US); /* both are over: nothing is held */
-    tell(world, ann, "reserve\r\nreserve\r\nreserve-with-timeout 0\r\n",
-         "RESERVED 1 1\r\na\r\nRESERVED 2 1\r\nb\r\nTIMED_OUT\r\n");
+    send_line(world, ann, "reserve\r\nreserve\r\nreserve-with-timeout 0\r\n",
+              "RESERVED 1 1\r\na\r\nRESERVED 2 1\r\nb\r\nTIMED_OUT\r\n");
     world_free(world);
 }
 
@@ -424,8 +425,8 @@ static void a_ttr_of_one_second_is_soon_at_once(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world);
     (void)state;
-    tell(world, ann, "put 0 0 0 1\r\na\r\nreserve\r\nreserve\r\n",
-         "INSERTED 1\r\nRESERVED 1 1\r\na\r\nDEADLINE_SOON\r\n");
+    send_line(world, ann, "put 0 0 0 1\r\na\r\nreserve\r\nreserve\r\n",
+              "INSERTED 1\r\nRESERVED 1 1\r\na\r\nDEADLINE_SOON\r\n");
     world_free(world);
 }
 
@@ -462,8 +463,8 @@ static void behind_a_reserve_that_waits_nothing_is_done(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world), *bob = join(world);
     (void)state;
-    tell(world, ann, "reserve-with-timeout 5\r\nput 0 0 60 1\r\na\r\nhm\r\n", "");
-    tell(world, bob, "peek-ready\r\n", "NOT_FOUND\r\n");
+    send_line(world, ann, "reserve-with-timeout 5\r\nput 0 0 60 1\r\na\r\nhm\r\n", "");
+    send_line(world, bob, "peek-ready\r\n", "NOT_FOUND\r\n");
     pass(world, 5 * SECOND_US);
     expect(ann, "TIMED_OUT\r\nINSERTED 1\r\nUNKNOWN_COMMAND\r\n");
     world_free(world);
@@ -483,8 +484,8 @@ static void behind_a_long_search_nothing_is_done(void **state)
     struct bytes have = sim_peer_received(ann);
     assert_true(bytes_starts(have, BYTES("INSERTED 1\r\n")));
     sim_peer_take(ann, have.len);
-    tell(world, ann, "kick 2\r\nreserve-with-timeout 0\r\npeek-delayed\r\nreserve\r\n",
-         "KICKED 2\r\nRESERVED 1 0\r\n\r\nFOUND 3 0\r\n\r\nRESERVED 2 0\r\n\r\n");
+    send_line(world, ann, "kick 2\r\nreserve-with-timeout 0\r\npeek-delayed\r\nreserve\r\n",
+              "KICKED 2\r\nRESERVED 1 0\r\n\r\nFOUND 3 0\r\n\r\nRESERVED 2 0\r\n\r\n");
     buf_fini(&asked);
     world_free(world);
 }
@@ -495,15 +496,15 @@ static void p1_inserted_and_deleted_mean_durable(void **state)
     struct sim_peer *ann = join(world);
     (void)state;
     world_hold_disk(world, true);
-    tell(world, ann, "put 0 0 60 1\r\na\r\nreserve\r\nuse t\r\ndelete 1\r\nput 0 0 60 1\r\nb\r\n",
-         "");
+    send_line(world, ann,
+              "put 0 0 60 1\r\na\r\nreserve\r\nuse t\r\ndelete 1\r\nput 0 0 60 1\r\nb\r\n", "");
     world_hold_disk(world, false);
     settle(world);
     expect(ann, "INSERTED 1\r\nRESERVED 1 1\r\na\r\nUSING t\r\nDELETED\r\nINSERTED 2\r\n");
     world_crash(world, WORLD_POWER);
     assert_int_equal(world_boot(world), OK);
     struct sim_peer *bob = join(world);
-    tell(world, bob, "peek 1\r\npeek 2\r\n", "NOT_FOUND\r\nFOUND 2 1\r\nb\r\n");
+    send_line(world, bob, "peek 1\r\npeek 2\r\n", "NOT_FOUND\r\nFOUND 2 1\r\nb\r\n");
     world_free(world);
 }
 
@@ -512,14 +513,16 @@ static void p7_a_failed_disk_is_said_in_words(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world), *bob = join(world);
     (void)state;
-    tell(world, ann, "put 0 0 60 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
-    tell(world, bob, "watch t\r\nignore default\r\nreserve\r\n", "WATCHING 2\r\nWATCHING 1\r\n");
+    send_line(world, ann, "put 0 0 60 1\r\na\r\nreserve\r\n",
+              "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+    send_line(world, bob, "watch t\r\nignore default\r\nreserve\r\n",
+              "WATCHING 2\r\nWATCHING 1\r\n");
     sim_disk_fail_at(world_disk(world), sim_disk_points(world_disk(world)), EIO);
-    tell(world, ann, "touch 1\r\nput 0 0 60 1\r\nb\r\npeek 1\r\n",
-         "INTERNAL_ERROR\r\nINTERNAL_ERROR\r\nFOUND 1 1\r\na\r\n");
+    send_line(world, ann, "touch 1\r\nput 0 0 60 1\r\nb\r\npeek 1\r\n",
+              "INTERNAL_ERROR\r\nINTERNAL_ERROR\r\nFOUND 1 1\r\na\r\n");
     expect(bob, "INTERNAL_ERROR\r\n");
-    tell(world, ann, "put 0 0 60 1\r\nc\r\ndelete 1\r\nreserve\r\n",
-         "INTERNAL_ERROR\r\nINTERNAL_ERROR\r\nINTERNAL_ERROR\r\n");
+    send_line(world, ann, "put 0 0 60 1\r\nc\r\ndelete 1\r\nreserve\r\n",
+              "INTERNAL_ERROR\r\nINTERNAL_ERROR\r\nINTERNAL_ERROR\r\n");
     world_free(world);
 }
 
@@ -528,11 +531,11 @@ static void in_drain_mode_puts_are_refused_and_all_else_goes_on(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world);
     (void)state;
-    tell(world, ann, "put 0 0 60 1\r\na\r\n", "INSERTED 1\r\n");
+    send_line(world, ann, "put 0 0 60 1\r\na\r\n", "INSERTED 1\r\n");
     world_refuse_pushes(world);
-    tell(world, ann, "put 0 0 60 1\r\nb\r\nreserve\r\ndelete 1\r\n",
-         "DRAINING\r\nRESERVED 1 1\r\na\r\nDELETED\r\n");
-    tell(world, ann, "reserve-with-timeout 1\r\n", "");
+    send_line(world, ann, "put 0 0 60 1\r\nb\r\nreserve\r\ndelete 1\r\n",
+              "DRAINING\r\nRESERVED 1 1\r\na\r\nDELETED\r\n");
+    send_line(world, ann, "reserve-with-timeout 1\r\n", "");
     pass(world, SECOND_US);
     expect(ann, "TIMED_OUT\r\n");
     expect_figure(world, "stats\r\n", "draining", "true");
@@ -544,15 +547,16 @@ static void at_the_end_waits_are_answered_and_holds_go_back(void **state)
     struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world), *bob = join(world), *cid = join(world);
     (void)state;
-    tell(world, ann, "put 0 0 60 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
-    tell(world, bob, "reserve\r\n", "");
-    tell(world, cid, "put 0 0 60 1\r\n", "");
+    send_line(world, ann, "put 0 0 60 1\r\na\r\nreserve\r\n",
+              "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+    send_line(world, bob, "reserve\r\n", "");
+    send_line(world, cid, "put 0 0 60 1\r\n", "");
     world_drain(world);
     settle(world);
     assert_true(sim_peer_closed(ann));
     expect(bob, "TIMED_OUT\r\n");
     assert_true(sim_peer_closed(bob));
-    tell(world, cid, "b\r\npeek 1\r\n", "INSERTED 2\r\n"); /* it had begun before */
+    send_line(world, cid, "b\r\npeek 1\r\n", "INSERTED 2\r\n"); /* it had begun before */
     assert_true(sim_peer_closed(cid));
     settle(world);
     assert_false(world_is_up(world));

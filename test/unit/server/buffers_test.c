@@ -133,7 +133,7 @@ static bool is_served_at(bool http, size_t bytes_per_s)
     struct sim_peer *ann = http ? join_http(world) : join(world), *bob = join(world);
     begin_push(bob, false, BODY);
     send_some_of(bob, BODY);
-    tell(world, bob, "\r\n", "INSERTED 1\r\n");
+    send_line(world, bob, "\r\n", "INSERTED 1\r\n");
     sim_peer_window(ann, bytes_per_s);
     send_text(ann, http ? "GET /v1/jobs/@1 HTTP/1.1\r\nHost: localhost\r\n\r\n" : "peek 1\r\n");
     for (int second = 0; second < 200 && !sim_peer_closed(ann); second++) {

@@ -174,7 +174,7 @@ static void what_is_in_memory_overtakes_what_is_read(void **state)
     send_text(cold, "reserve\r\n");
     send_text(warm, "reserve\r\n");
     settle(world);
-    tell(world, join(world), "put 0 0 60 8\r\n00000001\r\n", "INSERTED 2\r\n");
+    send_line(world, join(world), "put 0 0 60 8\r\n00000001\r\n", "INSERTED 2\r\n");
     pass(world, 1000);
     assert_int_equal(take_jobs(warm, 8, NULL), 1);
     assert_int_equal(sim_peer_received(cold).len, 0);
@@ -265,7 +265,7 @@ static void p6_who_leaves_after_its_job_was_deleted_is_handed_no_other(void **st
     sim_peer_shut(ended);
     pass(world, 1000);
     expect(ended, "TIMED_OUT\r\n");
-    tell(world, other, "put 0 0 60 8\r\n00000001\r\n", "INSERTED 2\r\n");
+    send_line(world, other, "put 0 0 60 8\r\n00000001\r\n", "INSERTED 2\r\n");
     send_text(other, "reserve-with-timeout 0\r\n");
     pass(world, 1000);
     assert_int_equal(take_jobs(other, 8, NULL), 1);
@@ -283,7 +283,7 @@ static void a_long_poll_waits_on_when_its_job_is_deleted(void **state)
     delete_first(world, 1);
     pass(world, SECOND_US);
     expect(poller, "");
-    tell(world, join(world), "put 0 0 60 8\r\n00000001\r\n", "INSERTED 2\r\n");
+    send_line(world, join(world), "put 0 0 60 8\r\n00000001\r\n", "INSERTED 2\r\n");
     pass(world, 1000);
     assert_true(bytes_starts(sim_peer_received(poller), BYTES("HTTP/1.1 200")));
     world_free(world);
@@ -295,7 +295,7 @@ static void the_whole_ttr_is_left_when_a_job_is_handed_out_late(void **state)
     struct world_options options = {.seed = 6, .read_us = READ_US};
     struct world *world = begin(&options);
     struct sim_peer *peer = join(world);
-    tell(world, peer, "put 0 0 1 8\r\n00000000\r\n", "INSERTED 1\r\n");
+    send_line(world, peer, "put 0 0 1 8\r\n00000000\r\n", "INSERTED 1\r\n");
     pass(world, SECOND_US);
     assert_true(world_stop(world));
     assert_int_equal(world_boot(world), OK);
@@ -311,7 +311,7 @@ static void the_whole_ttr_is_left_when_a_job_is_handed_out_late(void **state)
     assert_int_equal(take_jobs(peer, 8, NULL), 1);
     assert_string_equal(figure(world, peer, "stats-job 1\r\n", "timeouts"), "0");
     pass(world, SECOND_US * 9 / 10);
-    tell(world, peer, "touch 1\r\n", "TOUCHED\r\n");
+    send_line(world, peer, "touch 1\r\n", "TOUCHED\r\n");
     world_free(world);
 }
 
@@ -366,7 +366,7 @@ static void p8_no_turn_waits_while_cold_segments_are_cleaned(void **state)
         assert_int_equal(sscanf(sim_peer_received(peer).at, "INSERTED %llu", &id), 1);
         sim_peer_take(peer, sim_peer_received(peer).len);
         (void)snprintf(text, sizeof(text), "delete %llu\r\n", id);
-        tell(world, peer, text, "DELETED\r\n");
+        send_line(world, peer, text, "DELETED\r\n");
     }
     buf_fini(&puts);
     struct store_stats stats;

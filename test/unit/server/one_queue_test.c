@@ -87,7 +87,7 @@ static void hear_beanstalk(struct teller *teller)
     sim_peer_take(teller->peer, have.len);
 }
 
-static struct world *tell(bool http)
+static struct world *send_line(bool http)
 {
     struct teller teller = {.world = world_new(&(struct world_options){.seed = 1})};
     struct buf bytes = {0};
@@ -154,7 +154,7 @@ static void expect_same_job(const struct job *a, const struct job *b)
 
 static void a_story_ends_the_same_over_both_protocols(void **state)
 {
-    struct world *http = tell(true), *beanstalk = tell(false);
+    struct world *http = send_line(true), *beanstalk = send_line(false);
     struct album a = {.count = 0}, b = {.count = 0};
     struct core_totals ours, theirs;
     (void)state;

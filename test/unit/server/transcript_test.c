@@ -410,7 +410,7 @@ static void tell_line(struct story *story, struct bytes line)
         tell_client(story, first, rest);
 }
 
-static void tell(const char *path, struct bytes text, uint64_t seed)
+static void send_line(const char *path, struct bytes text, uint64_t seed)
 {
     struct story story = {.path = path, .seed = seed};
     story.world = world_new(
@@ -450,7 +450,7 @@ static void transcript_is_what_happens(void **state)
     struct buf text = {0};
     read_file(path, &text);
     for (uint64_t seed = 0; seed <= SPLIT_SEEDS; seed++)
-        tell(path, buf_bytes(&text), seed);
+        send_line(path, buf_bytes(&text), seed);
     buf_fini(&text);
 }
 

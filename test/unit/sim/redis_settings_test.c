@@ -33,8 +33,8 @@ static unsigned number_of(struct bytes topic)
     return (unsigned)strtoul(text + 1, NULL, 10);
 }
 
-static void hear(struct settings_observer *observer, struct bytes topic, uint64_t version,
-                 struct bytes settings)
+static void receive(struct settings_observer *observer, struct bytes topic, uint64_t version,
+                    struct bytes settings)
 {
     struct told_settings *told = (struct told_settings *)observer; /* its first member */
     unsigned number = number_of(topic);
@@ -51,7 +51,7 @@ static void observe(struct told_settings *told)
 {
     struct engine *port = redis_engine_port(engine);
     memset(told, 0, sizeof(*told));
-    told->observer.changed = hear;
+    told->observer.changed = receive;
     port->verbs->observe_settings(port, &told->observer);
 }
 

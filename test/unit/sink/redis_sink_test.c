@@ -42,7 +42,7 @@ static void accepted(struct sim_host *host, struct sim_peer *peer)
     fake->peer = peer;
 }
 
-static void say(struct sim_peer *peer, const char *text)
+static void report(struct sim_peer *peer, const char *text)
 {
     sim_peer_send(peer, bytes_str(text));
 }
@@ -51,14 +51,14 @@ static void answer(struct fake *fake, const redisReply *words)
 {
     const char *verb = words->element[0]->str;
     if (strcmp(verb, "PING") == 0) {
-        say(fake->peer, "+PONG\r\n");
+        report(fake->peer, "+PONG\r\n");
     } else if (strcmp(verb, "ROLE") == 0) {
-        say(fake->peer, fake->role);
+        report(fake->peer, fake->role);
     } else if (strcmp(verb, "CLUSTER") == 0) {
         if (strcmp(words->element[1]->str, "INFO") == 0)
-            say(fake->peer, "$41\r\ncluster_state:ok\r\ncluster_current_epoch:1\r\n");
+            report(fake->peer, "$41\r\ncluster_state:ok\r\ncluster_current_epoch:1\r\n");
         else
-            say(fake->peer, fake->slots);
+            report(fake->peer, fake->slots);
     } else {
         for (size_t i = 0; i < words->elements; i++) {
             buf_add(&fake->seen, words->element[i]->str, (size_t)words->element[i]->len);
@@ -66,7 +66,7 @@ static void answer(struct fake *fake, const redisReply *words)
         }
         fake->commands++;
         unsigned which = fake->next < fake->answer_count ? fake->next++ : fake->answer_count - 1;
-        say(fake->peer, fake->answers[which]);
+        report(fake->peer, fake->answers[which]);
     }
 }
 

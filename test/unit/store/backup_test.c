@@ -151,7 +151,7 @@ static void say_nothing(void *ctx, const char *line)
 
 static void verifies(struct model *model)
 {
-    struct store_watcher watcher = {.say = say_nothing};
+    struct store_watcher watcher = {.print_line = say_nothing};
     struct store_counts counts;
     assert_int_equal(store_verify(sim_disk_port(model->disk), &watcher, &counts), OK);
     assert_int_equal(counts.bad, 0);

@@ -232,7 +232,7 @@ static inline void note_line(void *ctx, const char *line)
 static inline struct findings verify(struct past *past, struct store_counts *out_counts)
 {
     struct findings findings = {0};
-    struct store_watcher watcher = {.say = note_line, .ctx = &findings};
+    struct store_watcher watcher = {.print_line = note_line, .ctx = &findings};
     assert_int_equal(store_verify(past->model.options.disk, &watcher, out_counts), OK);
     assert_int_equal(out_counts->bad > 0, findings.lines > 0);
     return findings;

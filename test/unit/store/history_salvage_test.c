@@ -55,7 +55,7 @@ static unsigned salvage(struct past *past, struct salvage_counts *out_counts)
     struct rescued rescued = {
         .callbacks = {.replay = ignore_event,
                       .clock = ignore_clock,
-                      .say = count_line,
+                      .print_line = count_line,
                       .happened = take},
         .past = past,
     };

@@ -87,8 +87,8 @@ static void flip_and_open(const struct model *whole, const struct file_list *lis
     unsigned lines = 0;
     copy_disk(&model, whole, list);
     assert_true(sim_disk_flip(model.disk, list->names[file], bit));
-    enum err verified = store_verify(model.options.disk,
-                                     &(struct store_watcher){.say = quiet, .ctx = &lines}, &counts);
+    enum err verified = store_verify(
+        model.options.disk, &(struct store_watcher){.print_line = quiet, .ctx = &lines}, &counts);
     tally->seen_by_verify += lines > 0;
     assert_true(verified == OK || lines > 0);
     assert_true(lines > 0); /* verify reads every byte: no flip escapes it */
@@ -370,7 +370,7 @@ static void salvage_line(struct salvage_callbacks *callbacks, const char *line)
 static unsigned salvage_all(struct model *model)
 {
     struct salvaged salvaged = {
-        .callbacks = {.replay = salvage_event, .clock = salvage_clock, .say = salvage_line},
+        .callbacks = {.replay = salvage_event, .clock = salvage_clock, .print_line = salvage_line},
         .model = model};
     struct salvage *salvage;
     char room[MODEL_ROOM];

@@ -179,7 +179,7 @@ static void a_log_below_the_checkpoint_keeps_its_far_jobs(void **state)
     store_stats(model.store, &stats);
     assert_true(stats.checkpoints > 5 && stats.relocated_jobs > 50);
     assert_true(stats.spilled_jobs == 0 && stats.slices == 0);
-    assert_false(manifest_says(model.store->manifest, FEATURE_SLICES));
+    assert_false(manifest_has(model.store->manifest, FEATURE_SLICES));
     model_fini(&model);
 }
 

@@ -55,7 +55,7 @@ static void flip_and_open(const struct model *whole, const struct file_list *lis
     unsigned lines = 0;
     copy_model(&model, whole, list);
     assert_true(sim_disk_flip(model.disk, name, bit));
-    struct store_watcher watcher = {.say = count_line, .ctx = &lines};
+    struct store_watcher watcher = {.print_line = count_line, .ctx = &lines};
     assert_int_equal(store_verify(model.options.disk, &watcher, &counts), OK);
     assert_true(counts.bad > 0 && lines > 0); /* verify reads every byte */
     if (model_open(&model)) {
@@ -190,7 +190,7 @@ static unsigned salvage_all(struct model *model, const struct model *whole,
                             struct salvage_counts *out_counts, unsigned *out_lines)
 {
     struct salvaged salvaged = {
-        .callbacks = {.replay = salvage_event, .clock = salvage_clock, .say = salvage_say},
+        .callbacks = {.replay = salvage_event, .clock = salvage_clock, .print_line = salvage_say},
         .jobs = mem_zalloc(whole->job_count * sizeof(struct model_job)),
     };
     struct salvage *salvage;
@@ -278,7 +278,7 @@ static void a_missing_slice_is_told_of(void **state)
     list_files(&whole, &list);
     for (size_t i = 0; i < list.count; i++) {
         struct store_counts counts = {0};
-        struct store_watcher watcher = {.say = count_line, .ctx = &lines};
+        struct store_watcher watcher = {.print_line = count_line, .ctx = &lines};
         if (memcmp(list.names[i], "slice-", 6) != 0)
             continue;
         copy_model(&model, &whole, &list);

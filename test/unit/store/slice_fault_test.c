@@ -245,8 +245,9 @@ static void flip_and_open(const struct model *whole, const char *name, uint64_t 
     unsigned lines = 0;
     copy_model(&model, whole, 1);
     assert_true(sim_disk_flip(model.disk, name, bit));
-    enum err err = store_verify(model.options.disk,
-                                &(struct store_watcher){.say = count_line, .ctx = &lines}, &counts);
+    enum err err =
+        store_verify(model.options.disk,
+                     &(struct store_watcher){.print_line = count_line, .ctx = &lines}, &counts);
     assert_true(lines > 0); /* verify reads every byte */
     (void)err;
     if (model_open(&model)) {

@@ -88,7 +88,7 @@ local function place(job, state, now)
         call('ZADD', order, 0, buried_place(job))
     elseif job.due <= now then
         call('ZADD', order, 0, 'r' .. place_of(job))
-        tell_ready(job.topic)
+        notify_ready(job.topic)
     else
         link_delayed(job)
         tell_due(job.due)

@@ -45,13 +45,13 @@ local function tell_marked(topic, mark)
 end
 
 -- The topic has one more ready job.
-local function tell_ready(topic)
+local function notify_ready(topic)
     local mark = call('HGET', hash, '#w' .. topic)
     if mark then tell_marked(topic, mark) end
 end
 
 -- Whoever waits for the topic, or knows something of it, has to look again.
-local function tell_all(topic)
+local function notify_all(topic)
     if call('HDEL', hash, '#w' .. topic) == 1 then publish('r' .. which(topic)) end
 end
 

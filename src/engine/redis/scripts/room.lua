@@ -3,7 +3,7 @@ local LOOK_AT = 64 -- topics looked at for one that is idle; the next call goes 
 
 -- All that is known of a topic that holds nothing goes.
 local function forget_topic(topic)
-    tell_all(topic) -- whoever left a mark asks again, and leaves another
+    notify_all(topic) -- whoever left a mark asks again, and leaves another
     local fields = {}
     for letter in string.gmatch('prfdxtlbkzhuswc', '.') do
         fields[#fields + 1] = '#' .. letter .. topic

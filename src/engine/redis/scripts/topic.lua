@@ -91,5 +91,5 @@ if till <= now then till = 0 end -- over already
 local seconds = math.floor((till - now) / 1000000 + 0.5)
 call('HSET', hash, '#u' .. topic, till, '#s' .. topic, till > 0 and seconds * 1000000 or 0)
 if what == 'p' then call('HINCRBY', hash, '#z' .. topic, 1) end
-tell_all(topic) -- who waits asks again, and learns when the pause ends now
+notify_all(topic) -- who waits asks again, and learns when the pause ends now
 return { keep('', say(OK, 0, what == 'x' and jobs > 0 and MORE or 0, 0, now, 0, 0))[1] }
