@@ -47,7 +47,7 @@ def as_journal(row):
     """What of a row must be as in the queue. Whether a job is delayed or fell due nobody writes down."""
     extend = json.loads(row["extend_data"])
     return {"topic": row["topic"], "due_ms": row["create_time"] + row["delay"],
-            "priority": extend["priority"], "buried": row["status"] == BURIED, "body": body_of(row)}
+            "priority": extend.get("priority", 0), "buried": row["status"] == BURIED, "body": body_of(row)}
 
 
 def as_queue(job):
