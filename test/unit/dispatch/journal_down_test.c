@@ -103,7 +103,7 @@ static void answer_in_5s(struct bed *bed, const struct delivery *delivery,
 static void p3_what_was_delivered_while_the_journal_is_away_is_not_sent_again(void **state)
 {
     struct bed *bed = *state;
-    struct database database = {.away = false};
+    static struct database database = {.away = false}; /* the bed ends after the test */
     follow(bed, &database, before);
     pass(bed, &database, SECOND_US);
     bed->answer = answer_in_5s;
@@ -125,7 +125,7 @@ static void p3_what_was_delivered_while_the_journal_is_away_is_not_sent_again(vo
 static void p3_nothing_is_sent_while_the_journal_is_away_and_no_attempt_counts(void **state)
 {
     struct bed *bed = *state;
-    struct database database = {.away = false};
+    static struct database database = {.away = false}; /* the bed ends after the test */
     follow(bed, &database, before);
     pass(bed, &database, SECOND_US);
     bed_settings(bed, "orders", HOOK);
@@ -172,7 +172,7 @@ static void reserve(struct bed *bed, struct consumer *consumer)
 static void who_waits_for_a_job_is_told_that_the_journal_is_away(void **state)
 {
     struct bed *bed = *state;
-    struct database database = {.away = false};
+    static struct database database = {.away = false}; /* the bed ends after the test */
     struct consumer waits, comes;
     follow(bed, &database, before);
     pass(bed, &database, SECOND_US);
@@ -191,7 +191,7 @@ static void who_waits_for_a_job_is_told_that_the_journal_is_away(void **state)
 static void the_time_of_its_lag_runs_before_its_first_connection(void **state)
 {
     struct bed *bed = *state;
-    struct database database = {.away = true};
+    static struct database database = {.away = true}; /* the bed ends after the test */
     struct embedded_journal options = before;
     struct engine *engine = embedded_engine(world_embedded(bed->world));
     options.before = false;
@@ -228,7 +228,8 @@ static uint64_t warned_unread(struct bed *bed)
 static void a_log_that_cannot_be_read_is_told_of_and_read_when_it_can_be(void **state)
 {
     struct bed *bed = *state;
-    struct database database = {.away = true}, again = {.away = true};
+    static struct database database = {.away = true},
+                           again = {.away = true}; /* the bed ends after the test */
     struct embedded_journal options = before;
     options.before = false;
     follow(bed, &database, options);
