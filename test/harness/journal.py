@@ -86,6 +86,9 @@ def queue(client, topics, store):
 
 def differences(client, topics, maria, database):
     """Sentences; none: they are equal."""
+    if not maria.run(f"SELECT 1 FROM information_schema.tables WHERE table_schema='{database}' AND table_name='{CURSORS}'") \
+            or not maria.run(f"SELECT 1 FROM {CURSORS}", database=database):
+        return ["the journal has not begun: it has no cursor"]
     store = store_of(maria, database)
     ours = queue(client, topics, store)
     theirs = {name: as_journal(row)
