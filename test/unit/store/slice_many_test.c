@@ -289,6 +289,18 @@ static uint64_t read_pages(struct model *model, bool backwards, uint32_t max, st
     return seen;
 }
 
+/* So many slices that overlap, not in the order of their times. */
+static void open_overlapping(struct model *model, int slices)
+{
+    model_init(model, 2);
+    model_use_slices(model);
+    model->options.checkpoint_bytes = UINT64_C(1) << 40;
+    model->options.segment_bytes = UINT64_C(1) << 20;
+    assert_int_equal(model_open(model), OK);
+    for (int i = 0; i < slices; i++)
+        (void)add_slice(model, DAY_US + (i * 7 % slices) * INT64_C(100000000));
+}
+
 /* For the large page more blocks are read than are remembered at a time. */
 static void pages_of_slices_that_overlap_have_each_job_once(void **state)
 {
@@ -297,13 +309,7 @@ static void pages_of_slices_that_overlap_have_each_job_once(void **state)
     (void)state;
     struct model model;
     struct turns turns = {0};
-    model_init(&model, 2);
-    model_use_slices(&model);
-    model.options.checkpoint_bytes = UINT64_C(1) << 40;
-    model.options.segment_bytes = UINT64_C(1) << 20;
-    assert_int_equal(model_open(&model), OK);
-    for (int i = 0; i < SLICES; i++)
-        (void)add_slice(&model, DAY_US + (i * 7 % SLICES) * INT64_C(100000000));
+    open_overlapping(&model, SLICES);
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(read_pages(&model, i % 2, sizes[i / 2], &turns), SLICES * JOBS);
     assert_true(turns.steps_max <= PORTION + SURVEY + DEPTH);
@@ -378,13 +384,7 @@ static void jobs_due_by_any_times_are_counted_to_a_block(void **state)
     struct model model;
     int64_t until_us[TIMES];
     uint64_t jobs[TIMES], wrong = 0, all = 0;
-    model_init(&model, 2);
-    model_use_slices(&model);
-    model.options.checkpoint_bytes = UINT64_C(1) << 40;
-    model.options.segment_bytes = UINT64_C(1) << 20;
-    assert_int_equal(model_open(&model), OK);
-    for (int i = 0; i < SLICES; i++)
-        (void)add_slice(&model, DAY_US + (i * 7 % SLICES) * INT64_C(100000000));
+    open_overlapping(&model, SLICES);
     for (size_t i = 0; i < model.job_count; i++) {
         model.jobs[i].far = false; /* what its end says of it is known: it need not be read */
         if (i % JOBS < 5 && i % 3)
