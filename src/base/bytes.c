@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "base/decimal.h"
 #include "base/mem.h"
 
 enum { LARGE_BYTES = 1024 * 1024 };
@@ -141,15 +142,8 @@ static size_t grown(size_t cap)
     return cap == 0 ? 256 : cap < LARGE_BYTES ? cap * 2 : cap + cap / 4;
 }
 
-void buf_reserve(struct buf *buf, size_t more)
+void buf_grow(struct buf *buf, size_t more, size_t most)
 {
-    buf_reserve_to(buf, more, SIZE_MAX);
-}
-
-void buf_reserve_to(struct buf *buf, size_t more, size_t most)
-{
-    if (buf->cap - buf->len >= more)
-        return;
     size_t cap = buf->cap;
     while (cap - buf->len < more)
         cap = grown(cap);
@@ -186,13 +180,9 @@ void buf_add_char(struct buf *buf, char c)
 
 void buf_add_u64(struct buf *buf, uint64_t number)
 {
-    char digits[20];
-    size_t i = sizeof(digits);
-    do {
-        digits[--i] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number);
-    buf_add(buf, digits + i, sizeof(digits) - i);
+    char digits[DECIMAL_U64_DIGITS], *end = digits + sizeof(digits);
+    const char *first = decimal_put_before(end, number);
+    buf_add(buf, first, (size_t)(end - first));
 }
 
 void buf_add_i64(struct buf *buf, int64_t number)

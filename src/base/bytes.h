@@ -60,9 +60,7 @@ struct buf {
 };
 
 void buf_fini(struct buf *buf);
-void buf_reserve(struct buf *buf, size_t more); /* make room for `more` further bytes */
-/* The same, but when it must grow it grows to at most `most` bytes in all, if they are enough. */
-void buf_reserve_to(struct buf *buf, size_t more, size_t most);
+void buf_grow(struct buf *buf, size_t more, size_t most); /* see buf_reserve_to, which asks first */
 void buf_add(struct buf *buf, const void *at, size_t len); /* not bytes of the buffer itself */
 void buf_add_bytes(struct buf *buf, struct bytes bytes);
 void buf_add_str(struct buf *buf, const char *text);
@@ -73,6 +71,19 @@ void buf_addf(struct buf *buf, const char *format, ...) __attribute__((format(pr
 void buf_drop(struct buf *buf, size_t count); /* forget the first `count` bytes (moves the rest) */
 void buf_shrink(struct buf *buf, size_t keep_bytes); /* give memory back if empty and larger */
 void buf_reset(struct buf *buf, size_t keep_bytes);  /* empty it, and do that */
+
+/* Makes room for `more` further bytes; when it must grow it grows to at most `most` bytes in all,
+ * if they are enough. Usually there is room. */
+static inline void buf_reserve_to(struct buf *buf, size_t more, size_t most)
+{
+    if (buf->cap - buf->len < more)
+        buf_grow(buf, more, most);
+}
+
+static inline void buf_reserve(struct buf *buf, size_t more)
+{
+    buf_reserve_to(buf, more, SIZE_MAX);
+}
 
 static inline struct bytes buf_bytes(const struct buf *buf)
 {

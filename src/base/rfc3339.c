@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "base/decimal.h"
 
 enum { DAY_S = 86400 };
 
@@ -155,12 +156,36 @@ bool rfc3339_read_local(struct bytes text, int64_t (*east_us)(int64_t at_us), in
     return take_us(east_us ? utc_of(local_us, east_us) : local_us, out_us);
 }
 
-/* `digits` decimal digits of a number that fits, with leading zeros. */
-static char *put_digits(char *to, int64_t number, unsigned digits)
+/* Two digits of a number up to 99. */
+static char *put_two(char *to, int64_t number)
 {
-    for (unsigned i = digits; i-- > 0; number /= 10)
-        to[i] = (char)('0' + number % 10);
-    return to + digits;
+    return decimal_put_two(to, (unsigned)number);
+}
+
+static char *put_year(char *to, int64_t year)
+{
+    return put_two(put_two(to, year / 100), year % 100);
+}
+
+/* "HH:mm:ss" */
+static char *put_time(char *to, unsigned second_of_day)
+{
+    to = decimal_put_two(to, second_of_day / 3600);
+    *to++ = ':';
+    to = decimal_put_two(to, second_of_day / 60 % 60);
+    *to++ = ':';
+    return decimal_put_two(to, second_of_day % 60);
+}
+
+/* Three digits, or six if there are microseconds. */
+static char *put_fraction(char *to, unsigned us)
+{
+    *to++ = (char)('0' + us / 100000);
+    to = decimal_put_two(to, us / 1000 % 100);
+    if (us % 1000 == 0)
+        return to;
+    *to++ = (char)('0' + us / 100 % 10);
+    return decimal_put_two(to, us % 100);
 }
 
 void rfc3339_add(struct buf *out, int64_t us)
@@ -172,23 +197,15 @@ void rfc3339_add(struct buf *out, int64_t us)
         us = MOMENT_MAX_US;
     int64_t seconds = us / SECOND_US, fraction_us = us % SECOND_US;
     struct civil date = civil_of(seconds / DAY_S);
-    int64_t of_day = seconds % DAY_S;
-    to = put_digits(to, date.year, 4);
+    to = put_year(to, date.year);
     *to++ = '-';
-    to = put_digits(to, date.month, 2);
+    to = put_two(to, date.month);
     *to++ = '-';
-    to = put_digits(to, date.day, 2);
+    to = put_two(to, date.day);
     *to++ = 'T';
-    to = put_digits(to, of_day / 3600, 2);
-    *to++ = ':';
-    to = put_digits(to, of_day / 60 % 60, 2);
-    *to++ = ':';
-    to = put_digits(to, of_day % 60, 2);
+    to = put_time(to, (unsigned)(seconds % DAY_S));
     *to++ = '.';
-    if (fraction_us % 1000)
-        to = put_digits(to, fraction_us, 6);
-    else
-        to = put_digits(to, fraction_us / 1000, 3);
+    to = put_fraction(to, (unsigned)fraction_us);
     *to++ = 'Z';
     buf_add(out, text, (size_t)(to - text));
 }
@@ -199,21 +216,16 @@ struct bytes http_date(int64_t unix_seconds, char *room)
     static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
     CHECK(unix_seconds >= 0 && unix_seconds <= MOMENT_MAX_US / SECOND_US);
     struct civil date = civil_of(unix_seconds / DAY_S);
-    int64_t of_day = unix_seconds % DAY_S;
     char *to = room;
     memcpy(to, days + unix_seconds / DAY_S % 7 * 3, 3);
     memcpy(to + 3, ", ", 2);
-    to = put_digits(to + 5, date.day, 2);
+    to = put_two(to + 5, date.day);
     *to++ = ' ';
     memcpy(to, months + (date.month - 1) * 3, 3);
     to[3] = ' ';
-    to = put_digits(to + 4, date.year, 4);
+    to = put_year(to + 4, date.year);
     *to++ = ' ';
-    to = put_digits(to, of_day / 3600, 2);
-    *to++ = ':';
-    to = put_digits(to, of_day / 60 % 60, 2);
-    *to++ = ':';
-    to = put_digits(to, of_day % 60, 2);
+    to = put_time(to, (unsigned)(unix_seconds % DAY_S));
     memcpy(to, " GMT", 5); /* with its NUL: 30 bytes in all */
     return bytes_of(room, 29);
 }

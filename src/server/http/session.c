@@ -103,8 +103,6 @@ static void refuse_as_waiting(struct server *server, struct call *call)
     bool page = call->kind == CALL_HEALTHZ || call->kind == CALL_READYZ ||
                 call->kind == CALL_METRICS || call->kind == CALL_CLUSTER;
     struct waiting_reason waiting = {.sink.reason = keep_reason};
-    if (!server->options.waits)
-        return;
     enum err err = server->engine->verbs->health(server->engine);
     call->format.close |= err == ERR_RECOVERING;
     if (page)
@@ -121,7 +119,8 @@ static void submit(struct request *request, struct call *call, struct bytes host
 {
     struct http_session *http = request->http;
     struct server *server = http_server(http);
-    refuse_as_waiting(server, call);
+    if (server->options.waits)
+        refuse_as_waiting(server, call);
     call->format.close |= request->format.close || server->draining;
     request->format = call->format;
     request->format.limits = &server->options.api; /* those of a decoding end with it */

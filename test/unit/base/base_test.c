@@ -1,12 +1,15 @@
 /*
  * The words that everything is written in: bytes, buffers, arenas, pools.
  */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -17,6 +20,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/rfc3339.h"
 
 static void numbers_must_be_digits_and_fit(void **state)
 {
@@ -102,6 +106,46 @@ static void every_two_byte_sequence_is_judged_right(void **state)
             assert_int_equal(bytes_is_utf8(bytes_of(text, 2)), ascii || pair);
         }
     }
+}
+
+/* Around each power of ten, where a number gets another digit. */
+static void numbers_are_written_as_printf_writes_them(void **state)
+{
+    (void)state;
+    uint64_t power = 1;
+    for (int digits = 1; digits <= 20; digits++, power *= 10) {
+        for (uint64_t number = power - 1; number <= power + 1; number++) {
+            char expected[24];
+            struct buf buf = {0};
+            buf_add_u64(&buf, number);
+            (void)snprintf(expected, sizeof(expected), "%" PRIu64, number);
+            assert_true(bytes_eq(buf_bytes(&buf), bytes_str(expected)));
+            buf_fini(&buf);
+        }
+    }
+}
+
+/* Every 86,413 s: all hours, minutes, seconds, days of the year, leap years. */
+static void moments_are_written_as_strftime_writes_them(void **state)
+{
+    (void)state;
+    static const int64_t fractions_us[] = {0, 7000, 120000, 999000, 1, 10, 100, 999999};
+    struct buf buf = {0};
+    int64_t count = 0;
+    for (int64_t second = 0; second < INT64_C(4102444800); second += 86413, count++) {
+        char text[24], expected[40];
+        struct tm date;
+        time_t at = second;
+        int64_t fraction_us = fractions_us[count % 8];
+        assert_true(strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", gmtime_r(&at, &date)) == 19);
+        bool whole_ms = fraction_us % 1000 == 0;
+        (void)snprintf(expected, sizeof(expected), "%s.%0*dZ", text, whole_ms ? 3 : 6,
+                       (int)(whole_ms ? fraction_us / 1000 : fraction_us));
+        buf.len = 0;
+        rfc3339_add(&buf, second * 1000000 + fraction_us);
+        assert_true(bytes_eq(buf_bytes(&buf), bytes_str(expected)));
+    }
+    buf_fini(&buf);
 }
 
 static void a_buffer_grows_and_forgets(void **state)
@@ -381,6 +425,8 @@ int main(void)
         cmocka_unit_test(bytes_compare_as_unsigned_and_shorter_first),
         cmocka_unit_test(utf8_is_what_rfc_3629_says),
         cmocka_unit_test(every_two_byte_sequence_is_judged_right),
+        cmocka_unit_test(numbers_are_written_as_printf_writes_them),
+        cmocka_unit_test(moments_are_written_as_strftime_writes_them),
         cmocka_unit_test(a_buffer_grows_and_forgets),
         cmocka_unit_test(an_arena_gives_aligned_rooms_that_do_not_overlap),
         cmocka_unit_test(pages_are_zeroed_counted_and_given_back),
