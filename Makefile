@@ -132,7 +132,7 @@ clean: ## forget everything that was built
 # What people want first; all others follow in the order in which they are read.
 HELP_FIRST := all run test check install uninstall man clean help unit black clients lint lint-fast lint-deep \
               fmt fmt-check sanitize sim sim-life sim-redis crash soak crash-push fuzz fuzz-smoke mutate diff-beanstalkd \
-              connections cover bench bench-full bench-instructions bench-timeline bench-beanstalkd bench-beanstalkd-exact bench-push \
+              connections cover bench bench-full bench-instructions bench-against bench-timeline bench-beanstalkd bench-beanstalkd-exact bench-push \
               bench-push-fairness
 
 .PHONY: help

@@ -2,7 +2,7 @@
 
 BENCH_PROGRAMS := $(BUILD)/laterd $(BUILD)/later $(BUILD)/bench/echo
 
-.PHONY: bench bench-full bench-instructions bench-timeline bench-beanstalkd bench-beanstalkd-exact bench-redis
+.PHONY: bench bench-full bench-instructions bench-against bench-timeline bench-beanstalkd bench-beanstalkd-exact bench-redis
 bench: $(BENCH_PROGRAMS) $(BUILD)/bench/crowd_bench ## measure laterd beside an empty echo server, about 3 minutes
 	$(PYTHON) bench/run.py --build $(BUILD)
 bench-full: $(BENCH_PROGRAMS) $(BUILD)/bench/crowd_bench ## the same with four times the jobs
@@ -12,6 +12,8 @@ AGAINST    ?=
 BENCH_ARGS ?=
 bench-instructions: $(BENCH_PROGRAMS) ## user instructions of put, cycle, cancel, beside those of AGAINST
 	$(PYTHON) bench/instructions.py --build $(BUILD) $(AGAINST:%=--against %) $(BENCH_ARGS)
+bench-against: $(BENCH_PROGRAMS) ## CPU of put, cycle, cancel and memory, beside those of AGAINST in one run, about 4 minutes
+	$(PYTHON) bench/against.py --build $(BUILD) --against $(firstword $(AGAINST)) $(BENCH_ARGS)
 bench-timeline: $(BENCH_PROGRAMS) ## how cost grows with the jobs that wait, up to a million, about 3 minutes
 	$(PYTHON) bench/timeline.py --build $(BUILD)
 bench-beanstalkd: $(BENCH_PROGRAMS) ## laterd beside Debian's beanstalkd, with the bars, under 5 minutes
