@@ -1,5 +1,7 @@
 """A MariaDB of the tests' own: Debian's, on a port and socket of its own, in a folder of its own. Its data
-directory takes some seconds to make, so one serves a whole file; each test has a database of its own."""
+directory takes some seconds to make, so one serves a whole file; each test has a database of its own.
+
+TEST_MYSQLD=/path/to/mysqld plays the same tests with Oracle's MySQL, which Debian 12 does not have."""
 
 import os
 import shutil
@@ -14,8 +16,9 @@ import pytest
 from ports import free_port
 from process import LATERD
 
-SERVER = shutil.which("mariadbd") or "/usr/sbin/mariadbd"
-INSTALL = shutil.which("mariadb-install-db")
+MYSQLD = os.environ.get("TEST_MYSQLD")
+SERVER = MYSQLD or shutil.which("mariadbd") or "/usr/sbin/mariadbd"
+INSTALL = MYSQLD or shutil.which("mariadb-install-db")
 PLUGIN = os.path.join(os.path.dirname(LATERD), "laterd-journal-mysql.so")
 
 # Marks a file of tests.
@@ -28,12 +31,16 @@ USER, PASSWORD = "laterd", "a pass:word@%"
 USER_OPTION = ["--user=root"] if os.geteuid() == 0 else []
 
 
+# What makes a data directory in which root needs no password.
+MAKE_OPTIONS = ["--initialize-insecure"] if MYSQLD else \
+    ["--skip-test-db", "--auth-root-authentication-method=normal"]
+
+
 def make_data(folder):
     """Makes a data directory. That fails now and then where several are made at once: tried again."""
     for _ in range(3):
-        done = subprocess.run([INSTALL, "--no-defaults", f"--datadir={folder}", "--skip-test-db",
-                               "--auth-root-authentication-method=normal", *USER_OPTION], check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+        done = subprocess.run([INSTALL, "--no-defaults", f"--datadir={folder}", *MAKE_OPTIONS, *USER_OPTION],
+                              check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
         if done.returncode == 0:
             return
         shutil.rmtree(folder, ignore_errors=True)
@@ -94,9 +101,9 @@ class MariaDb:
 
     def database(self, name, grants="ALL"):
         """A new database and a user for it; the URL for [journal]."""
-        self.run(f"CREATE DATABASE {name}",
+        self.run(f"CREATE DATABASE `{name}`",
                  f"CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}'",
-                 f"GRANT {grants} ON {name}.* TO '{USER}'@'%'")
+                 f"GRANT {grants} ON `{name}`.* TO '{USER}'@'%'")
         return self.url(name)
 
     def url(self, name, password="a%20pass:word%40%25"):
