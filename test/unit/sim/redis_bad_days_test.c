@@ -558,6 +558,7 @@ static void play_lost_keys(struct life *day)
         if (is_well(&day->daemons[i]))
             BROKEN(&day->oracle, "Redis may evict keys, and daemon %u says that all is well", i);
     }
+    evicts_while_servers_come_and_go(day);
     for (unsigned i = 0; i < day->server_count; i++)
         sim_redis_settings(day->servers[i])->evicts = false;
     day_serve(day, 11 * SECOND_US);

@@ -86,8 +86,10 @@ local policy = nil
 if string.find(ARGV[4], 'm', 1, true) then
     local info = redis.pcall('INFO', 'memory')
     info = type(info) == 'string' and info or info.verbatim_string or ''
-    policy = string.match(info, 'maxmemory_policy:([%w-]+)') or ''
-    if policy == 'noeviction' or string.find(info, 'maxmemory:0\r', 1, true) then policy = '' end
+    policy = string.match(info, 'maxmemory_policy:([%w-]+)') -- nil: it could not be read now
+    if policy == 'noeviction' or policy and string.find(info, 'maxmemory:0\r', 1, true) then
+        policy = ''
+    end
 end
 local set_count = tonumber(string.match(found[3] or '0', '^%d+'))
 local settings, changes = redis.pcall('HGET', sub(hash, 1, -2) .. 's', '!'), FOREVER
