@@ -215,6 +215,7 @@ static void p2_p3_p5_a_partition_of_layout_3_is_served_on(void **state)
     assert_int_equal(key_type_count("b"), 256);
     now_us += SECOND_US;
     assert_int_equal(open_as(1, 256).err, OK); /* the first daemon of this version */
+    (void)REDIS("HSET", "{laterd:0}:h", "u", "old-name", "mold-name", "it still runs");
     assert_int_equal(open_as(2, 256).err, OK);
     assert_int_equal(key_type_count("b"), 0);
     assert_int_equal(key_type_count("j"), 256);

@@ -67,10 +67,8 @@ if older and found[2] == '3' and ARGV[5] == '4' then
     for i = 1, BUCKETS do
         if there[i] then call('RENAME', was .. (i - 1), names[i]) end
     end
-    local former = call('HMGET', hash, 'l', 'u')
-    for at = 1, #(former[2] or ''), 8 do call('HDEL', hash, 'm' .. sub(former[2], at, at + 7)) end
-    call('HDEL', hash, 'u')
-    call('HSET', hash, 'p', older, unpack(former[1] and { 'k', former[1] } or {}))
+    local moved_upto = call('HGET', hash, 'l')
+    call('HSET', hash, 'p', older, unpack(moved_upto and { 'k', moved_upto } or {}))
     turn_away(of)
     found[2] = ARGV[5]
 end
@@ -167,6 +165,12 @@ end
 local shown = redis_now + ahead
 if unpack_bytes('<I8', ARGV[1], 37) == 0 then held = shown end -- the daemon knows no bounds yet
 even_if_full()
+-- Records of daemons of layout 3, which nobody reads. One that still runs writes another.
+local former = call('HGET', hash, 'u')
+if former then
+    for at = 1, #former, 8 do call('HDEL', hash, 'm' .. sub(former, at, at + 7)) end
+    call('HDEL', hash, 'u')
+end
 if lost then
     make_buckets()
     flags = flags + MISSED
