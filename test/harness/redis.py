@@ -316,10 +316,11 @@ class Cluster(Group):
 
     def cli(self, verb, *words):
         """redis-cli --cluster VERB, once all servers are of one mind: it refuses otherwise. A master
-        that has no slots any more copies another's data, and does not answer meanwhile."""
+        that has no slots any more copies another's data, and does not answer meanwhile. valkey-cli takes a
+        third of a second for each slot on a busy machine."""
         for _ in range(5):
             wait_until(self.agreed, 30)
-            done = subprocess.run([REDIS_CLI, "--cluster", verb, *map(str, words)], timeout=100,
+            done = subprocess.run([REDIS_CLI, "--cluster", verb, *map(str, words)], timeout=400,
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   check=False)
             if "Unable to load info" not in done.stdout + done.stderr:

@@ -42,6 +42,7 @@ HEAD = struct.Struct("<BBHQQ8sHHHHHIIQ")
 FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks "
           "priority delay_s due").split()
 INLINE_MAX = 1024
+COMPACT, AHEAD_BASE = 32, 1024  # of a record: docs/redis-layout.md
 
 
 class RedisError(Exception):
@@ -108,7 +109,7 @@ def script_text(name):
             continue
         with open(os.path.join(SCRIPTS, part + ".lua"), "rb") as file:
             text += file.read()
-    return re.sub(rb"(HEAD|SHORT|LONG)\.([A-Z_]+)",
+    return re.sub(rb"(HEAD|COMPACT|SHORT|LONG)\.([A-Z_]+)",
                   lambda found: head_word(found[1].decode(), found[2].decode()), text)
 
 
@@ -121,7 +122,7 @@ def head_fields(which):
     for name, form, size in re.findall(r'FIELD\((\w+), "(\w+)", (\d)\)', table):
         fields[name] = (form, at, int(size))
         at += int(size)
-    assert at == {"HEAD": 54, "SHORT": 33, "LONG": 46}[which]  # docs/redis-layout.md
+    assert at == {"HEAD": 54, "COMPACT": 28, "SHORT": 33, "LONG": 46}[which]  # docs/redis-layout.md
     return fields, at
 
 
@@ -198,9 +199,14 @@ class Job:
             self.priority, ttr = struct.unpack("<HH", record[4:8])
             self.ttr, self.type_len = ttr * 1000000, 0
             self.delay_s = int.from_bytes(record[8:11], "little")
-            self.due, self.created = (int.from_bytes(record[at:at + 7], "little") for at in (11, 18))
-            self.sum, = struct.unpack("<Q", record[25:33])
-            at = 33
+            self.due = int.from_bytes(record[11:18], "little")
+            if self.form & COMPACT:
+                self.created = self.seq + AHEAD_BASE - int.from_bytes(record[18:20], "little")
+                at = 28
+            else:
+                self.created = int.from_bytes(record[18:25], "little")
+                at = 33
+            self.sum, = struct.unpack("<Q", record[at - 8:at])
         if head:
             vars(self).update(zip(FIELDS, HEAD.unpack(head)))
         self.topic = record[at:at + self.topic_len].decode()
@@ -222,7 +228,7 @@ def record_of(topic, id, body, due, priority, ttr, delay_s, waits=(), arrival=Fa
     names = topic.encode() + id.encode() + struct.pack("<%dQ" % len(waits), *waits)
     form, apart = 128 | (2 if arrival else 0), b""
     if len(body) <= INLINE_MAX and priority < 1 << 16 and ttr % 1000000 == 0 and ttr < 65536000000:
-        start = struct.pack("<BBBBHH", form, len(id), len(topic), len(waits), priority, ttr // 1000000)
+        start = struct.pack("<BBBBHH", form | COMPACT, len(id), len(topic), len(waits), priority, ttr // 1000000)
         return start + small(delay_s, 3) + small(due, 7), struct.pack("<Q", 77) + names + body, apart
     start = struct.pack("<BBBBI", form | 1, len(id), len(topic), len(waits), priority)
     start += small(ttr, 7) + small(delay_s, 4) + small(due, 7)
@@ -246,7 +252,7 @@ class Queue:
         self.redis = Connection(port)
         self.partition, self.partitions, self.daemon = partition, partitions, daemon
         self.keys = ["{%s:%d}:%s" % (prefix, partition, end) for end in "hdlo"]
-        self.buckets = [f"{self.keys[0][:-1]}b{n}" for n in range(256)]
+        self.buckets = [f"{self.keys[0][:-1]}j{n}" for n in range(256)]
         self.digests = {}
         self.asks = False  # the slot is on its way to this server
         self.number = 0
@@ -265,7 +271,8 @@ class Queue:
             parts = [parts]
         answer = Answer(parts[0])
         if script == "push" and answer.err == "ok" and len(parts) == 1:  # the head is what was sent
-            parts.append(struct.pack(">Q", answer.seq) + args[0] + small(answer.now, 7) + args[1] + args[2])
+            start = bytes([args[0][0] & ~COMPACT]) + args[0][1:]
+            parts.append(struct.pack(">Q", answer.seq) + start + small(answer.now, 7) + args[1] + args[2])
         return answer, parts[1:]
 
     def request(self, number, again=False, place=None):
@@ -299,7 +306,7 @@ class Queue:
         seconds, micros = self.redis.call("TIME")
         return int(seconds) * 1000000 + int(micros)
 
-    def open(self, partitions=None, places=4096, layout=3, journal=""):
+    def open(self, partitions=None, places=4096, layout=4, journal=""):
         return self.ask("open", self.partition, partitions or self.partitions,
                         "{laterd:%d}:notice" % self.partition, layout, places, 0, 0, journal, "r")
 
@@ -467,7 +474,7 @@ def valid(queue):
     assert not where and not holds and set(firsts) <= topics
     assert not any(field[:1] in (b"j", b"b") and len(field) == 9 for field in fields)
     assert sum(1 for field in fields if field[:1] == b"i") == sum(1 for job in jobs.values() if job.id)
-    pushed = struct.unpack("<Q", fields[b"s"][8:16])[0]
+    pushed = struct.unpack("<Q", fields[b"p"][8:16])[0]
     assert pushed - int(fields.get(b"g", 0)) == len(jobs)
     for topic in topics:
         figures = queue.topic(topic)

@@ -246,10 +246,8 @@ static void ask_behind(const struct wait_group *group)
         if (list_empty(&options->calls->partitions[i].calls))
             continue;
         for (uint32_t topic = 0; topic < group->topic_count; topic++) {
-            struct hint *hint = &group->topics[topic].topic->hints[i];
-            if (hint->what == EMPTY)
-                *hint =
-                    (struct hint){.what = UNKNOWN, .stale_answer = true, .failed = hint->failed};
+            if (group->topics[topic].topic->hints[i].what == EMPTY)
+                topic_forget_at(group->topics[topic].topic, i);
         }
     }
 }

@@ -106,14 +106,24 @@ static void key_lost(void *owner, uint32_t partition, bool is_set)
 /* A heartbeat tells that of partition 0's server; a cluster's others are asked. */
 static void look_at_policies(struct redis_engine *redis, struct bytes policy)
 {
+    struct node *nodes[REDIS_NODES_MAX];
     const struct node *first = script_requests_node(&redis->calls, 0);
+    uint32_t count = 0;
+    bool all = true;
     if (first)
         preflight_policy(&redis->preflight, &first->link.address, policy);
-    for (uint32_t i = 1; i < redis->space.partitions; i++) {
+    for (uint32_t i = 0; i < redis->space.partitions; i++) {
         struct node *node = script_requests_node(&redis->calls, i);
+        all = all && node;
         if (node && node != first)
             preflight_look(&redis->preflight, node);
+        for (uint32_t n = 0; node && n < count; n++)
+            node = nodes[n] == node ? NULL : node;
+        if (node)
+            nodes[count++] = node;
     }
+    if (all)
+        preflight_keep_policies(&redis->preflight, nodes, count);
 }
 
 static void heartbeat_answered(void *owner, const struct bytes *policy, uint64_t settings_changes)

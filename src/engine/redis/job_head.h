@@ -3,14 +3,14 @@
  * and the words in the scripts are made. Numbers are little-endian; there are no gaps. Whoever
  * changes it changes what is stored, and raises SCRIPT_LAYOUT.
  *
- * The record is written when the job is pushed, and again only if its body is replaced: one of two
- * forms, of which the short one, for ordinary jobs, has 33 bytes; behind it topic, id, the waits of
- * the schedule (8 bytes each), content type and body. A body beyond JOB_INLINE_MAX is apart, in a
- * field of its own; properties always are. The head is what changes; it exists from the first
- * change on, and what it says goes before what the record says.
+ * The record is written when the job is pushed, and again only if its body is replaced: one of
+ * three forms, of which the compact one, for ordinary jobs, has 28 bytes; behind it topic, id, the
+ * waits of the schedule (8 bytes each), content type and body. A body beyond JOB_INLINE_MAX is
+ * apart, in a field of its own; properties always are. The head is what changes; it exists from the
+ * first change on, and what it says goes before what the record says.
  *
  * In a script (script_text.c replaces them when the text is made, so they cost nothing there), with
- * HEAD, SHORT or LONG in front of the point:
+ * HEAD, COMPACT, SHORT or LONG in front of the point:
  *     HEAD.DUE              where the field begins, as string.sub and struct.unpack count: from 1
  *     HEAD.DUE_END          its last byte
  *     HEAD.STATE_TO_LEASE   the format of these fields for struct.pack and struct.unpack, quoted
@@ -40,7 +40,22 @@
     FIELD(DUE, "I8", 8)
 
 /* For who has no content type, a body of JOB_INLINE_MAX bytes at most, a ttr in whole seconds, and
- * numbers that fit. The body's length is what is left of the record. TTR: in seconds. */
+ * numbers that fit. The body's length is what is left of the record. TTR: in seconds. AHEAD: by how
+ * much the job's number, which is a time, is ahead of when it was made, and JOB_AHEAD_BASE. */
+#define JOB_COMPACT_FIELDS(FIELD)                                                                  \
+    FIELD(FORM, "B", 1)                                                                            \
+    FIELD(ID_LEN, "B", 1)                                                                          \
+    FIELD(TOPIC_LEN, "B", 1)                                                                       \
+    FIELD(RETRIES, "B", 1)                                                                         \
+    FIELD(PRIORITY, "H", 2)                                                                        \
+    FIELD(TTR, "H", 2)                                                                             \
+    FIELD(DELAY_S, "I3", 3)                                                                        \
+    FIELD(DUE, "I7", 7)                                                                            \
+    FIELD(AHEAD, "H", 2)                                                                           \
+    FIELD(CONTENT_SUM, "c8", 8)
+
+/* The same, up to DUE, for who was made elsewhere, or got a number that is too far ahead: so it is
+ * for a while after Redis has started again, and where there are very many numbers. */
 #define JOB_SHORT_FIELDS(FIELD)                                                                    \
     FIELD(FORM, "B", 1)                                                                            \
     FIELD(ID_LEN, "B", 1)                                                                          \
@@ -72,6 +87,9 @@
 struct job_head_bytes {
     JOB_HEAD_FIELDS(JOB_MEMBER)
 };
+struct job_compact_bytes {
+    JOB_COMPACT_FIELDS(JOB_MEMBER)
+};
 struct job_short_bytes {
     JOB_SHORT_FIELDS(JOB_MEMBER)
 };
@@ -83,14 +101,20 @@ struct job_long_bytes {
 /* JOB_HEAD_DUE and the like: offsets, from 0. */
 #define JOB_HEAD_OFFSET(name, format, bytes)                                                       \
     JOB_HEAD_##name = offsetof(struct job_head_bytes, name),
+#define JOB_COMPACT_OFFSET(name, format, bytes)                                                    \
+    JOB_COMPACT_##name = offsetof(struct job_compact_bytes, name),
 #define JOB_SHORT_OFFSET(name, format, bytes)                                                      \
     JOB_SHORT_##name = offsetof(struct job_short_bytes, name),
 #define JOB_LONG_OFFSET(name, format, bytes)                                                       \
     JOB_LONG_##name = offsetof(struct job_long_bytes, name),
 enum { JOB_HEAD_FIELDS(JOB_HEAD_OFFSET) JOB_HEAD_BYTES = sizeof(struct job_head_bytes) };
+enum {
+    JOB_COMPACT_FIELDS(JOB_COMPACT_OFFSET) JOB_COMPACT_BYTES = sizeof(struct job_compact_bytes)
+};
 enum { JOB_SHORT_FIELDS(JOB_SHORT_OFFSET) JOB_SHORT_BYTES = sizeof(struct job_short_bytes) };
 enum { JOB_LONG_FIELDS(JOB_LONG_OFFSET) JOB_LONG_BYTES = sizeof(struct job_long_bytes) };
 #undef JOB_HEAD_OFFSET
+#undef JOB_COMPACT_OFFSET
 #undef JOB_SHORT_OFFSET
 #undef JOB_LONG_OFFSET
 
@@ -101,11 +125,13 @@ enum {
     JOB_IS_JSON = 4,
     JOB_IS_APART = 8,        /* content type and body are in a field of their own */
     JOB_HAS_PROPERTIES = 16, /* the same of its properties */
+    JOB_IS_COMPACT = 32,     /* never with JOB_IS_LONG */
     JOB_IS_RECORD = 128,
 };
 
 enum {
     JOB_INLINE_MAX = 1024, /* bytes of content type and body */
+    JOB_AHEAD_BASE = 1024, /* no number is that far behind: see SCRIPT_PARTITIONS_MAX */
     JOB_SUM_BYTES = 8,     /* in front of properties: XXH3-64 of them */
 };
 

@@ -150,10 +150,13 @@ static void judge(struct check *check)
                             : "it is part of a cluster: use redis+cluster://");
         return;
     }
+    struct bytes policy = script_evicting_policy(info);
     enum err err = script_judge(info, cluster, &reason);
+    if (preflight->serving)
+        preflight_policy(preflight, &link->address, policy);
     if (err == ERR_AGAIN) {
         wait_for(preflight, check->node, reason);
-    } else if (err) {
+    } else if (err && !(preflight->serving && policy.len)) { /* that has been told */
         refuse(preflight, link, err, reason);
     } else {
         node_accept(check->node);
@@ -283,12 +286,8 @@ static uint32_t evicting_place(const struct preflight *preflight,
     return place;
 }
 
-/* It is asked again when it comes back. */
-static void forget_policy(struct preflight *preflight, const struct redis_address *address)
+static void forget_policy(struct preflight *preflight, uint32_t place)
 {
-    uint32_t place = evicting_place(preflight, address);
-    if (place == preflight->evicting_count)
-        return;
     preflight->evicting[place] = preflight->evicting[--preflight->evicting_count];
     preflight->evicts = preflight->evicting_count > 0;
 }
@@ -311,7 +310,6 @@ void preflight_lost(struct preflight *preflight, const struct link *link)
 void preflight_node_lost(struct preflight *preflight, const struct node *node)
 {
     bool lone = preflight->options.url->topology == REDIS_SINGLE;
-    forget_policy(preflight, &node->link.address);
     if (lone && node->replica && !preflight->serving)
         refuse(preflight, &node->link, ERR_UNSUPPORTED, "it is a replica");
     else
@@ -388,9 +386,26 @@ void preflight_policy(struct preflight *preflight, const struct redis_address *a
     } else if (!evicts && did) {
         log_event(LOG_INFO, "redis_fit", "node=%.*s reason=\"it may not evict jobs any more\"",
                   (int)name.len, name.at);
-        forget_policy(preflight, address);
+        forget_policy(preflight, place);
     }
     preflight->evicts = preflight->evicting_count > 0;
+}
+
+void preflight_keep_policies(struct preflight *preflight, struct node *const *nodes, uint32_t count)
+{
+    for (uint32_t place = preflight->evicting_count; place > 0; place--) {
+        uint32_t i = 0;
+        while (i < count &&
+               !redis_address_eq(&nodes[i]->link.address, &preflight->evicting[place - 1]))
+            i++;
+        if (i < count)
+            continue;
+        char room[REDIS_HOST_MAX + 8];
+        struct bytes name = redis_address_text(&preflight->evicting[place - 1], room, sizeof(room));
+        log_event(LOG_INFO, "redis_fit", "node=%.*s reason=\"it has no jobs of ours any more\"",
+                  (int)name.len, name.at);
+        forget_policy(preflight, place - 1);
+    }
 }
 
 static void policy_told(struct link_call *call, redisReply *reply)

@@ -48,9 +48,14 @@ void preflight_refuse_queue(struct preflight *preflight, uint32_t stored_partiti
 void preflight_refuse_key(struct preflight *preflight, struct bytes key);
 /* All partitions are open: their keys are of the types that ours have. */
 void preflight_accept_keys(struct preflight *preflight);
-/* While we serve: the policy by which the server may evict keys; empty: it may not. */
+/* While we serve: the policy by which the server may evict keys; empty: it may not. Believed until
+ * another one is read: by INFO when it comes back after it was away, before it serves a partition,
+ * and each ten seconds. */
 void preflight_policy(struct preflight *preflight, const struct redis_address *address,
                       struct bytes policy);
+/* All partitions are at these servers: what is believed of others is forgotten. O(count). */
+void preflight_keep_policies(struct preflight *preflight, struct node *const *nodes,
+                             uint32_t count);
 /* Asks the server for it, unless that is under way. */
 void preflight_look(struct preflight *preflight, struct node *node);
 

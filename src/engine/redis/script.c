@@ -462,8 +462,9 @@ enum {
         JOB_LONG_BYTES + TOPIC_NAME_MAX + JOB_ID_MAX + RETRY_STEPS_MAX * 8 + CONTENT_TYPE_MAX
 };
 
-/* What does not change, of a job that is pushed: its two forms have the same in their first bytes.
- * Returns how many bytes come before the time of making. */
+/* What does not change, of a job that is pushed: its forms have the same in their first bytes, the
+ * compact and the short one in all before the time of making. Returns how many bytes these are.
+ * Which of those two it is the script sees when it knows the number. */
 static size_t put_fixed(char *at, const struct cmd_push *push, int64_t due_us, int64_t now_us,
                         bool is_apart, size_t *out_len)
 {
@@ -472,7 +473,8 @@ static size_t put_fixed(char *at, const struct cmd_push *push, int64_t due_us, i
     uint32_t delay_s = seconds_until(now_us, push->due_us);
     bool is_short = !push->content_type.len && !is_apart && push->priority <= UINT16_MAX &&
                     ttr_us % 1000000 == 0 && ttr_us / 1000000 <= UINT16_MAX && delay_s < 1U << 24;
-    unsigned form = JOB_IS_RECORD | (is_short ? 0 : JOB_IS_LONG) | (is_apart ? JOB_IS_APART : 0) |
+    unsigned form = JOB_IS_RECORD | (is_short ? JOB_IS_COMPACT : JOB_IS_LONG) |
+                    (is_apart ? JOB_IS_APART : 0) |
                     (push->order == ORDER_ARRIVAL ? JOB_IN_ARRIVAL : 0) |
                     (push->properties.len ? JOB_HAS_PROPERTIES : 0) |
                     (push->body_kind == BODY_JSON ? JOB_IS_JSON : 0);

@@ -11,7 +11,7 @@
 #include "engine/redis/script.h"
 
 enum {
-    SCRIPT_LAYOUT = 3,     /* raise it when what lies in Redis changes */
+    SCRIPT_LAYOUT = 4,     /* raise it when what lies in Redis changes */
     SCRIPT_BUCKETS = 256,  /* of a partition: scripts/common.lua has it, too */
     SCRIPT_MADE_BYTES = 7, /* of the time of making in a record, which only the script knows */
     /* A head's flags, as scripts/common.lua has them: the lease is a connection's; */

@@ -105,12 +105,23 @@ struct record {
     const char *names; /* topic, id, waits; `part` ends with what is behind them */
 };
 
-static void read_short(const char *at, struct record *record)
+static void read_compact(const char *at, uint64_t seq, struct record *record)
+{
+    record->created_us = seq + JOB_AHEAD_BASE - get_u16(at + JOB_COMPACT_AHEAD);
+    record->content_sum = get_u64(at + JOB_COMPACT_CONTENT_SUM);
+    record->names = at + JOB_COMPACT_BYTES;
+}
+
+static void read_short(const char *at, uint64_t seq, struct record *record)
 {
     record->priority = get_u16(at + JOB_SHORT_PRIORITY);
     record->ttr_us = get_u16(at + JOB_SHORT_TTR) * UINT64_C(1000000);
     record->delay_s = (uint32_t)get_small(at + JOB_SHORT_DELAY_S, 3);
     record->due_us = get_small(at + JOB_SHORT_DUE, 7);
+    if (record->form & JOB_IS_COMPACT) {
+        read_compact(at, seq, record);
+        return;
+    }
     record->created_us = get_small(at + JOB_SHORT_CREATED, 7);
     record->content_sum = get_u64(at + JOB_SHORT_CONTENT_SUM);
     record->names = at + JOB_SHORT_BYTES;
@@ -129,13 +140,22 @@ static void read_long(const char *at, struct record *record)
     record->names = at + JOB_LONG_BYTES;
 }
 
-/* Takes the record off the part; what is left is its content, or says how long that is. */
-static enum err take_record(struct bytes *part, bool whole, struct record *out_record)
+static size_t form_bytes(uint8_t form)
+{
+    if (form & JOB_IS_LONG)
+        return JOB_LONG_BYTES;
+    return form & JOB_IS_COMPACT ? JOB_COMPACT_BYTES : JOB_SHORT_BYTES;
+}
+
+/* Takes the record of the job of that number off the part; what is left is its content, or says how
+ * long that is. */
+static enum err take_record(struct bytes *part, uint64_t seq, bool whole, struct record *out_record)
 {
     struct record record = {.form = part->len ? get_u8(part->at) : 0};
     bool is_long = record.form & JOB_IS_LONG;
-    size_t bytes = is_long ? JOB_LONG_BYTES : JOB_SHORT_BYTES;
-    if (!(record.form & JOB_IS_RECORD) || part->len < bytes)
+    size_t bytes = form_bytes(record.form);
+    if (!(record.form & JOB_IS_RECORD) || part->len < bytes ||
+        (is_long && (record.form & JOB_IS_COMPACT)))
         return ERR_CORRUPT;
     record.id_len = get_u8(part->at + JOB_LONG_ID_LEN);
     record.topic_len = get_u8(part->at + JOB_LONG_TOPIC_LEN);
@@ -146,7 +166,7 @@ static enum err take_record(struct bytes *part, bool whole, struct record *out_r
     if (is_long)
         read_long(part->at, &record);
     else
-        read_short(part->at, &record);
+        read_short(part->at, seq, &record);
     *part = bytes_of(part->at + bytes, part->len - bytes);
     if (!whole && part->len != (is_long ? 0 : 2))
         return ERR_CORRUPT;
@@ -268,7 +288,7 @@ enum err script_read_head(const struct script_space *space, struct bytes part, b
         changed = part.at;
         part = bytes_of(part.at + JOB_HEAD_BYTES, part.len - JOB_HEAD_BYTES);
     }
-    err = take_record(&part, whole, &record);
+    err = take_record(&part, seq, whole, &record);
     if (err)
         return err;
     const char *id = record.names + record.topic_len, *retries = id + record.id_len;
@@ -415,6 +435,8 @@ static enum err read_pushed(const struct script_space *space, const struct scrip
     char *text = arena_alloc(arena, len);
     put_u64(text, __builtin_bswap64(get_u64(parts->at[0].at + 16)));
     memcpy(text + 8, start.at, start.len);
+    if (start.len) /* whichever of the two forms is stored, this one says when it was made */
+        text[8] = (char)(text[8] & ~JOB_IS_COMPACT);
     memcpy(text + 8 + start.len, parts->at[0].at + 24, SCRIPT_MADE_BYTES);
     memcpy(text + len - rest.len, rest.at, rest.len);
     struct script_head head;

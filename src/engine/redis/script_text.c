@@ -4,7 +4,7 @@
  * marks.lua, job.lua (all but reserve), entry.lua if it changes jobs, walk.lua if it goes through a
  * topic, room.lua if it makes them, its own file. The common cases of push, reserve and end come
  * before all that they do not need: to make functions takes time, too. Where they say HEAD.…,
- * SHORT.… or LONG.…, the text has the number or the format from job_head.h instead.
+ * COMPACT.…, SHORT.… or LONG.…, the text has the number or the format from job_head.h instead.
  */
 #include <string.h>
 
@@ -51,20 +51,23 @@ TEXT(settings);
 TEXT(journal);
 TEXT(restore);
 
-/* ---- HEAD.…, SHORT.…, LONG.… ---- */
+/* ---- HEAD.…, COMPACT.…, SHORT.…, LONG.… ---- */
 
 struct head_field {
     const char *name, *format;
     size_t at, bytes;
 };
 
-#define HEAD_ROW(name, format, bytes)  {#name, format, JOB_HEAD_##name, bytes},
-#define SHORT_ROW(name, format, bytes) {#name, format, JOB_SHORT_##name, bytes},
-#define LONG_ROW(name, format, bytes)  {#name, format, JOB_LONG_##name, bytes},
+#define HEAD_ROW(name, format, bytes)    {#name, format, JOB_HEAD_##name, bytes},
+#define COMPACT_ROW(name, format, bytes) {#name, format, JOB_COMPACT_##name, bytes},
+#define SHORT_ROW(name, format, bytes)   {#name, format, JOB_SHORT_##name, bytes},
+#define LONG_ROW(name, format, bytes)    {#name, format, JOB_LONG_##name, bytes},
 static const struct head_field head_fields[] = {JOB_HEAD_FIELDS(HEAD_ROW)};
+static const struct head_field compact_fields[] = {JOB_COMPACT_FIELDS(COMPACT_ROW)};
 static const struct head_field short_fields[] = {JOB_SHORT_FIELDS(SHORT_ROW)};
 static const struct head_field long_fields[] = {JOB_LONG_FIELDS(LONG_ROW)};
 #undef HEAD_ROW
+#undef COMPACT_ROW
 #undef SHORT_ROW
 #undef LONG_ROW
 
@@ -76,6 +79,8 @@ struct head_list {
 
 static const struct head_list lists[] = {
     {"HEAD.", head_fields, sizeof(head_fields) / sizeof(head_fields[0]), JOB_HEAD_BYTES},
+    {"COMPACT.", compact_fields, sizeof(compact_fields) / sizeof(compact_fields[0]),
+     JOB_COMPACT_BYTES},
     {"SHORT.", short_fields, sizeof(short_fields) / sizeof(short_fields[0]), JOB_SHORT_BYTES},
     {"LONG.", long_fields, sizeof(long_fields) / sizeof(long_fields[0]), JOB_LONG_BYTES},
 };

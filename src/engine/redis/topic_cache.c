@@ -119,7 +119,9 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
     struct hint *hint = &topic->hints[partition];
     switch ((enum hint_kind)hint->what) {
     case EMPTY:
-    case TAKEN: *hint = (struct hint){.what = READY, .first = rank, .at_us = now_us}; break;
+    case TAKEN:
+        *hint = (struct hint){.what = READY, .first = rank, .at_us = now_us, .told = hint->told};
+        break;
     case UNKNOWN:
     case NOTICED: break; /* there may be better ones */
     case READY:
@@ -132,7 +134,8 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
 void topic_forget_at(struct topic *topic, uint32_t partition)
 {
     struct hint *hint = &topic->hints[partition];
-    *hint = (struct hint){.what = UNKNOWN, .stale_answer = true, .failed = hint->failed};
+    *hint = (struct hint){
+        .what = UNKNOWN, .stale_answer = true, .told = hint->told, .failed = hint->failed};
 }
 
 void topic_forget(struct topic *topic, uint32_t partitions)

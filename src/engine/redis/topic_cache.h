@@ -72,7 +72,8 @@ void topic_notice(struct topic *topic, uint32_t partition);
 void topic_promoted(struct topic *topic, uint32_t partition);
 /* A ready job was seen there. It is no stale_answer to a reserve that is answered after this. */
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us);
-/* What we know is worth nothing: our marks may be gone. Which calls failed stays known. */
+/* What we know is worth nothing: our marks may be gone. Which calls failed stays known, and that we
+ * alone were told of a job: nobody else takes it before we have passed that on. */
 void topic_forget(struct topic *topic, uint32_t partitions);
 void topic_forget_at(struct topic *topic, uint32_t partition);
 

@@ -151,7 +151,7 @@ def lose_buckets(connection, partitions=4):
     """So that all rows are to be pushed again."""
     for p in range(partitions):
         for bucket in range(256):
-            connection.call("DEL", f"{{laterd:{p}}}:b{bucket}")
+            connection.call("DEL", f"{{laterd:{p}}}:j{bucket}")
 
 
 def test_one_that_lost_the_lease_does_not_send_to_itself(daemon, redis):

@@ -47,7 +47,7 @@ def test_what_layout_2_left_is_converted_while_others_go_on(queue):
     assert queue.open(layout=2).err == "ok"  # an older laterd is refused from the first newer one on
     assert queue.open().err == "ok"
     refused = queue.open(layout=2)
-    assert refused.err == "invalid" and refused.seq == 3
+    assert refused.err == "invalid" and refused.seq == 4
     assert queue.delete("arrival").err == "ok"  # it is where it was
     queue.push("orders", due=queue.now() + HOUR, id="new")
     assert queue.open().err == "ok"
@@ -56,7 +56,7 @@ def test_what_layout_2_left_is_converted_while_others_go_on(queue):
             break
     convert(queue)
     jobs = valid(queue).values()
-    assert queue.redis.call("HEXISTS", queue.keys[0], "l") == 0
+    assert queue.redis.call("HEXISTS", queue.keys[0], "k") == 0
     states = sorted((job.topic, job.place) for job in jobs)
     assert states.count(("orders", DELAYED)) == 22 and states.count(("mail", DELAYED)) == 20
     assert states.count(("a" * 200, DELAYED)) == 1 and states.count(("soon", READY)) == 2
@@ -83,7 +83,7 @@ def test_a_crash_amid_the_conversion_does_no_harm(queue):
     assert len(old_places(queue)) == 345
     queue.promote()
     assert 200 < len(old_places(queue)) < 345
-    queue.redis.call("HSET", queue.keys[0], "l", "+inf")  # begun again, as from an older save
+    queue.redis.call("HSET", queue.keys[0], "k", "+inf")  # begun again, as from an older save
     for _ in range(20):
         queue.promote()
     assert old_places(queue) == [] and len(queue.list("later", DELAYED)) == 300

@@ -52,7 +52,7 @@ def test_p4_a_slot_that_is_stuck_makes_no_daemon_look_dead(laterd):
 
 
 def wake_us(redis, name):
-    return int.from_bytes(redis.call("HGET", name, "s")[24:], "little")
+    return int.from_bytes(redis.call("HGET", name, "p")[24:], "little")
 
 
 def test_a_server_that_means_to_be_looked_at_sooner_than_we_do_is(laterd):
@@ -63,12 +63,12 @@ def test_a_server_that_means_to_be_looked_at_sooner_than_we_do_is(laterd):
         client.push_id("t", id="a", body="x")  # we are subscribed, and all is open
         other = cluster.servers[1]
         names = [f"{{laterd:{p}}}:h" for p in range(8)]
-        names = [name for name in names if succeeds(other, "HGET", name, "s")]
+        names = [name for name in names if succeeds(other, "HGET", name, "p")]
         assert names
         wait_until(lambda: all(wake_us(other, name) == FOREVER for name in names))
         for name in names:
-            state = other.call("HGET", name, "s")
-            other.call("HSET", name, "s", state[:24] + (1).to_bytes(7, "little"))
+            state = other.call("HGET", name, "p")
+            other.call("HSET", name, "p", state[:24] + (1).to_bytes(7, "little"))
         cut_commands(other)
         assert eventually(lambda: client.get("/v1/topics/none").status == 404, 5)
         ids = {client.push_id("later", id=f"{i}", body="x", delay="1s") for i in range(40)}

@@ -350,7 +350,7 @@ def test_the_quick_way_through_a_push_does_what_the_long_one_does(queue, later, 
         assert queue.push(topic, id=id).err == "exists"
         assert queue.push(topic, id=id, exists="k").jobs[0].seq == answer.seq
         jobs.append(queue.get(id).jobs[0])
-        assert vars(answer.jobs[0]) | {"content": b"some"} == vars(jobs[-1])
+        assert vars(answer.jobs[0]) | {"content": b"some", "form": jobs[-1].form} == vars(jobs[-1])
     unlike = {"topic", "id", "id_len", "due", "seq", "created"}
     long, quick = ({key: value for key, value in vars(job).items() if key not in unlike} for job in jobs)
     assert long == quick
@@ -543,7 +543,7 @@ def test_a_record_from_the_future_is_dropped(queue, script_port):
     """A master with a slower clock took over: the dead would live for as long as it is behind."""
     other = Queue(script_port, daemon=b"daemon-2")
     other.beat()
-    queue.redis.call("HSET", queue.keys[0], "mdaemon-2", b"y" + struct.pack("<Q", other.now() + HOUR))
+    queue.redis.call("HSET", queue.keys[0], "hdaemon-2", b"y" + struct.pack("<Q", other.now() + HOUR))
     assert set(queue.beat()) == {b"daemon-1"}
     other.close()
 
@@ -639,8 +639,8 @@ def test_p8_a_full_redis_refuses_pushes_but_the_rest_goes_on(queue):
 
 def test_numbers_grow_even_if_the_clock_goes_back(queue):
     last = (queue.now() + HOUR) // 16 * 16 + 3
-    state = queue.redis.call("HGET", queue.keys[0], "s")
-    queue.redis.call("HSET", queue.keys[0], "s", struct.pack("<Q", last) + state[8:])
+    state = queue.redis.call("HGET", queue.keys[0], "p")
+    queue.redis.call("HSET", queue.keys[0], "p", struct.pack("<Q", last) + state[8:])
     assert [queue.push().seq for _ in range(3)] == [last + 16, last + 32, last + 48]
     assert queue.reserve("t").jobs[0].lease == last + 64
 

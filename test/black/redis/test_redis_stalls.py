@@ -72,7 +72,7 @@ def test_a_script_of_somebody_else(laterd):
             laterd(config(redis.url, timeout="3s")),
             lambda: other.socket.sendall(
                 b"*3\r\n$4\r\nEVAL\r\n$17\r\nwhile true do end\r\n$1\r\n0\r\n"),
-            lambda: redis.call("SCRIPT", "KILL"), "BUSY Redis is busy", "SCRIPT KILL")
+            lambda: redis.call("SCRIPT", "KILL"), " is busy running a script", "SCRIPT KILL")
 
 
 def test_what_passes_at_once_is_no_news(laterd, redis):
@@ -148,7 +148,7 @@ def test_a_slot_that_is_stuck_half_moved(laterd, cluster):
     source = next(one for one in cluster.servers if one.port == row[2][1])
     target = next(one for one in cluster.servers if one is not source)
     names = {one: one.call("CLUSTER", "MYID") for one in (source, target)}
-    keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, 1000)
+    keys = sorted(source.call("CLUSTER", "GETKEYSINSLOT", slot, 1000), key=len)  # no buckets first
     target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", names[source])
     source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", names[target])
     source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys[:2])

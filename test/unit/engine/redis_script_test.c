@@ -516,6 +516,10 @@ static void valkey_is_judged_as_redis_is(void **state)
 
 /* What lies in Redis may not change: docs/redis-layout.md. */
 _Static_assert(JOB_HEAD_BYTES == 54 && JOB_SHORT_BYTES == 33 && JOB_LONG_BYTES == 46, "stored");
+_Static_assert(JOB_COMPACT_BYTES == 28 && JOB_COMPACT_DUE == 11 && JOB_COMPACT_AHEAD == 18 &&
+                   JOB_COMPACT_CONTENT_SUM == 20,
+               "stored");
+_Static_assert((int)JOB_AHEAD_BASE >= (int)SCRIPT_PARTITIONS_MAX, "no number is behind by more");
 _Static_assert(JOB_HEAD_STATE == 0 && JOB_HEAD_FLAGS == 1 && JOB_HEAD_RESERVES == 2, "stored");
 _Static_assert(JOB_HEAD_UNTIL == 4 && JOB_HEAD_LEASE == 12 && JOB_HEAD_HOLDER == 20, "stored");
 _Static_assert(JOB_HEAD_FAILURES == 28 && JOB_HEAD_PRIORITY == 38 && JOB_HEAD_DUE == 46, "stored");
@@ -542,7 +546,10 @@ static void scripts_have_the_places_of_the_job_head_as_literals(void **state)
         assert_false(text_has(kind, "HEAD.") || text_has(kind, "SHORT.") ||
                      text_has(kind, "LONG."));
     assert_true(text_has(SCRIPT_CHANGE, "'<BBHI8I8c8HHHHHI4I4I8', head)"));
-    assert_true(text_has(SCRIPT_CHANGE, "'<BBBBHHI3I7I7', record)"));
+    assert_true(text_has(SCRIPT_CHANGE, "'<BBBBHHI3I7', record)"));
+    assert_true(text_has(SCRIPT_CHANGE, "unpack_bytes('<H', record, 19)"));
+    assert_true(text_has(SCRIPT_CHANGE, "AHEAD = 1024 ") && JOB_AHEAD_BASE == 1024);
+    assert_true(text_has(SCRIPT_PUSH, "seq - now + 1024\n"));
     assert_true(text_has(SCRIPT_CHANGE, "INLINE_MAX = 1024 ") && JOB_INLINE_MAX == 1024);
     assert_true(text_has(SCRIPT_OPEN, "BUCKETS = 256\n") && SCRIPT_BUCKETS == 256);
     assert_true(text_has(SCRIPT_END, "sub(head, 21, 28)"));

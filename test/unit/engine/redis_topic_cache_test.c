@@ -67,6 +67,27 @@ static void a_notice_is_news_and_an_answer_of_ours_is_not(void **state)
     topic_cache_rest(*state, topic);
 }
 
+/* Whoever forgot it would never pass it on: the next daemon learns of the job when it looks. */
+static void that_we_alone_were_told_of_a_job_is_never_forgotten(void **state)
+{
+    struct topic *topic = topic_cache_need(*state, BYTES("t"));
+    for (uint32_t i = 0; i < PARTITIONS; i++)
+        topic->hints[i] = (struct hint){.what = EMPTY, .told = i > 0, .failed = i > 1};
+    topic_see(topic, 1, rank(5, 7), 10);
+    assert_int_equal(topic->hints[1].what, READY);
+    assert_true(topic->hints[1].told);
+    topic_notice(topic, 2);
+    topic_promoted(topic, 3);
+    assert_true(topic->hints[2].told && topic->hints[3].told);
+    topic_forget(topic, PARTITIONS);
+    for (uint32_t i = 0; i < PARTITIONS; i++) {
+        assert_int_equal(topic->hints[i].what, UNKNOWN);
+        assert_int_equal(topic->hints[i].told, i > 0);
+        assert_int_equal(topic->hints[i].failed, i > 1);
+    }
+    topic_cache_rest(*state, topic);
+}
+
 static void the_first_job_is_the_best_that_was_seen(void **state)
 {
     struct topic *topic = topic_cache_need(*state, BYTES("t"));
@@ -88,6 +109,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_topic_is_kept_while_nobody_asks_for_it, setup, teardown),
         cmocka_unit_test_setup_teardown(a_notice_is_news_and_an_answer_of_ours_is_not, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(that_we_alone_were_told_of_a_job_is_never_forgotten, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(the_first_job_is_the_best_that_was_seen, setup, teardown),
     };

@@ -295,7 +295,7 @@ static void play_buckets(struct life *day)
     size_t most = 0, all = 0;
     for (unsigned i = 0; i < 256; i++) {
         char which[8];
-        (void)snprintf(which, sizeof(which), "b%u", i);
+        (void)snprintf(which, sizeof(which), "j%u", i);
         const struct value *bucket = key_of(day, 0, which);
         size_t count = bucket ? bucket->count : 0;
         most = count > most ? count : most;
@@ -558,6 +558,7 @@ static void play_lost_keys(struct life *day)
         if (is_well(&day->daemons[i]))
             BROKEN(&day->oracle, "Redis may evict keys, and daemon %u says that all is well", i);
     }
+    evicts_while_servers_come_and_go(day);
     for (unsigned i = 0; i < day->server_count; i++)
         sim_redis_settings(day->servers[i])->evicts = false;
     day_serve(day, 11 * SECOND_US);

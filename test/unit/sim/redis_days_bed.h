@@ -65,6 +65,19 @@ static inline bool all_are_well(const struct life *day)
     return well;
 }
 
+/* Who has lost a server, and found it again, has not read yet whether its policy is another. */
+static inline void evicts_while_servers_come_and_go(struct life *day)
+{
+    for (unsigned i = 0; i < day->server_count; i++) {
+        sim_redis_restart(day->servers[i], SIM_REDIS_KEEPS_ALL);
+        for (unsigned steps = 0; steps < 200; steps++) {
+            day_pass(day, 10 * MS);
+            if (is_well(&day->daemons[0]))
+                BROKEN(&day->oracle, "Redis has started again, may evict keys, and all is well");
+        }
+    }
+}
+
 /* Until all daemons serve. */
 static inline void day_serve(struct life *day, int64_t most_us)
 {

@@ -185,7 +185,8 @@ static void give_layout_2(void)
         "    redis.call('ZADD', KEYS[1], struct.unpack('>I8', due),\n"
         "        string.sub(at, 2, 2 + len) .. priority .. due .. name)\n"
         "end\n"
-        "redis.call('HSET', KEYS[3], 'v', '2')\n",
+        "redis.call('HSET', KEYS[3], 'v', '2', 's', redis.call('HGET', KEYS[3], 'p'))\n"
+        "redis.call('HDEL', KEYS[3], 'p', 'l')\n",
         "3", "{laterd:0}:d", "{laterd:0}:o", "{laterd:0}:h");
 }
 
@@ -233,7 +234,7 @@ static void p8_what_layout_2_left_is_moved_in_small_steps(void **state)
     assert_in_range(calls, 1400 / 60, 1400 / 60 + 10);
     assert_in_range(most_work, 1, WORK_MAX);
     assert_int_equal(old_places(), 0);
-    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "l"), 0);
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "k"), 0);
     now_us = due_us + 1000;
     while (promote().more)
         ;

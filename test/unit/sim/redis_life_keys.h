@@ -56,7 +56,7 @@ static inline void jobs_are_in_their_buckets(const struct life *life, unsigned p
 {
     for (unsigned number = 0; number < BUCKETS; number++) {
         char which[8];
-        (void)snprintf(which, sizeof(which), "b%u", number);
+        (void)snprintf(which, sizeof(which), "j%u", number);
         const struct value *bucket = key_of(life, partition, which);
         for (size_t i = 0; bucket && i < bucket->count; i++) {
             struct bytes field = bucket->items[i].member; /* '!', or ends with the job's name */

@@ -28,7 +28,7 @@ static uint64_t fields_of_jobs(void)
     uint64_t count = 0;
     for (unsigned i = 0; i < SCRIPT_BUCKETS; i++) {
         char key[32];
-        (void)snprintf(key, sizeof(key), "{laterd:0}:b%u", i);
+        (void)snprintf(key, sizeof(key), "{laterd:0}:j%u", i);
         count += REDIS("HLEN", key);
     }
     return count;
@@ -75,7 +75,7 @@ static void begin_on_field(const char *command, unsigned words, uint64_t seq, co
 {
     char key[32], field[9];
     size_t before = strlen(mark);
-    (void)snprintf(key, sizeof(key), "{laterd:0}:b%u", (unsigned)(seq >> 16 & 255));
+    (void)snprintf(key, sizeof(key), "{laterd:0}:j%u", (unsigned)(seq >> 16 & 255));
     memcpy(field, mark, before);
     put_u64(field + before, __builtin_bswap64(seq));
     request.len = 0;

@@ -385,7 +385,7 @@ static void a_policy_that_evicts_makes_it_unfit_while_it_lasts(void **state)
 /* Within some ten seconds all of them, not the one that a promote happens to look at. */
 static void buckets_that_are_lost_are_made_again(void **state)
 {
-    static const char *const buckets[] = {"{q:0}:b3", "{q:0}:b77", "{q:0}:b141", "{q:0}:b255"};
+    static const char *const buckets[] = {"{q:0}:j3", "{q:0}:j77", "{q:0}:j141", "{q:0}:j255"};
     static const struct bytes topic = {"t", 1};
     struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = SECOND_US}};
     (void)state;

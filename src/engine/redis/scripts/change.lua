@@ -55,7 +55,7 @@ local function reserve()
     lift(job)
     if state == BURIED then job.failures = 0 end -- as after a kick
     job.lease = number_after(last, partitions, now)
-    call('HSET', hash, 's', pack('<I8I8I8I7', job.lease, pushed, partitions, wake))
+    call('HSET', hash, 'p', pack('<I8I8I8I7', job.lease, pushed, partitions, wake))
     job.till, job.reserves = after(now, job.ttr), up(job.reserves)
     if options == 'b' then
         job.flags, job.holder = job.flags + BOUND, sub(slot, 2, 9)

@@ -5,9 +5,9 @@
 -- ready, 't' topics, 'w' waiting until they are due. Jobs are in buckets, hashes beside these four: the job's name (its number, 8
 -- bytes) is the field of its record, '+' and the name that of its head, '*' and the name that of a
 -- body that is apart, '=' and the name that of its properties, '-' and '~' those of its notes; '!' is always in each bucket.
--- docs/redis-layout.md has every byte, and what each field with a short name is ('s', 'v', 'c', 'o',
--- '#h' and the topic, …); places and formats in heads and records, HEAD, SHORT and LONG
--- with a point and a name behind it, are put in from job_head.h when the text is made. Numbers are
+-- docs/redis-layout.md has every byte, and what each field with a short name is ('p', 'v', 'c', 'o',
+-- '#h' and the topic, …); places and formats in heads and records, HEAD, COMPACT, SHORT and
+-- LONG with a point and a name behind it, are put in from job_head.h when the text is made. Numbers are
 -- doubles: exact up to FOREVER, in 2255.
 -- A bucket that a cluster has moved away already is an error here. So a script looks into each
 -- bucket that it needs before it writes, or between two jobs, when all that was written is whole.
@@ -37,7 +37,7 @@ local slot, request = sub(ARGV[1], 2, 12), sub(ARGV[1], 13, 20)
 
 -- Jobs of the same 65 milliseconds share a bucket: batches are read and written together. In 17
 -- seconds all buckets have had their turn.
-local buckets = sub(hash, 1, -2) .. 'b'
+local buckets = sub(hash, 1, -2) .. 'j'
 local function bucket_of(name)
     return buckets .. byte(name, 6)
 end

@@ -34,7 +34,7 @@ while answered < count do
     if journal then alike = 1 end -- its entries are written in end_other.lua
     if alike > 1 then seen = {} end
     -- Records and heads, of all that lie side by side in one bucket at once.
-    local buckets = sub(hash, 1, -2) .. 'b' -- as bucket_of() has it
+    local buckets = sub(hash, 1, -2) .. 'j' -- as bucket_of() has it
     local jobs, from = nil, 1
     while from <= alike do
         local bucket, wanted, upto = byte(names[from], 6), { names[from], '+' .. names[from] }, from
@@ -65,10 +65,13 @@ while answered < count do
         if state ~= 3 or (ARGV[at + 5] ~= '0' and lease ~= tonumber(ARGV[at + 5])) then break end
         local form, id_len, topic_len, retries = unpack_bytes(SHORT.FORM_TO_RETRIES, record)
         local long = form % 2 == 1
-        local topic_at = long and LONG.TOPIC or SHORT.TOPIC
+        local topic_at = long and LONG.TOPIC or form % 64 >= 32 and COMPACT.TOPIC or SHORT.TOPIC
         local topic = sub(record, topic_at, topic_at + topic_len - 1)
         local priority, _, rank = unpack_bytes(HEAD.PRIORITY_TO_DUE, head, HEAD.PRIORITY)
-        if flags >= 2 then -- by arrival
+        if flags >= 2 and form % 64 >= 32 then -- by arrival; as created_of() has it
+            rank = unpack_bytes('>I8', name) + 1024 -
+                unpack_bytes(COMPACT.AHEAD_FORMAT, record, COMPACT.AHEAD)
+        elseif flags >= 2 then
             rank = unpack_bytes(LONG.CREATED_FORMAT, record, long and LONG.CREATED or SHORT.CREATED)
         end
         -- As shown_job() has it.

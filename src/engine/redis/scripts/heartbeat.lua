@@ -1,5 +1,5 @@
--- A daemon lives: said once a second, in partition 0, for all partitions. The field 'u' has the
--- names of all, in the order in which they came; 'm' and a name: how it is (y it serves, n it lives
+-- A daemon lives: said once a second, in partition 0, for all partitions. The field 'r' has the
+-- names of all, in the order in which they came; 'h' and a name: how it is (y it serves, n it lives
 -- but cannot serve now, s it was silent), and when it said so. What changes is told to all. A
 -- heartbeat that changes nothing is told to the next one in that order that lives and can be told;
 -- who misses one looks (l), and tells all who is silent.
@@ -12,7 +12,7 @@
 local TRIES = 16 -- daemons that cannot be told
 local AT_ONCE = 500 -- records that a look reads
 local daemon, how, kept_us, now = sub(slot, 2, 9), ARGV[2], tonumber(ARGV[3]), clock()
-local found = call('HMGET', hash, 's', 'u', 'n', 'c', 'm' .. daemon)
+local found = call('HMGET', hash, 'p', 'r', 'n', 'c', 'h' .. daemon)
 if not found[1] then return redis.error_reply(CLOSED) end
 local names, channel, before = found[2] or '', found[4], found[5]
 
@@ -25,7 +25,7 @@ end
 local function drop_name(name)
     local at = place_of_name(name)
     if at then names = sub(names, 1, at - 1) .. sub(names, at + 8) end
-    call('HDEL', hash, 'm' .. name)
+    call('HDEL', hash, 'h' .. name)
 end
 
 -- False: none of the next ones can be told.
@@ -34,7 +34,7 @@ local function tell_next()
     for step = 1, math.min(#names / 8, TRIES) do
         local at = (ours + 8 * step - 1) % #names + 1
         local name = sub(names, at, at + 7)
-        local record = name == daemon and before or call('HGET', hash, 'm' .. name)
+        local record = name == daemon and before or call('HGET', hash, 'h' .. name)
         if record and sub(record, 1, 1) ~= 's' and
             redis.pcall(PUBLISH, channel .. ':' .. name, 'b' .. how .. daemon) ~= 0 then
             return true
@@ -48,7 +48,7 @@ local function look()
     for from = 1, #all, 8 * AT_ONCE do
         local fields = {}
         for at = from, math.min(#all, from + 8 * AT_ONCE - 1), 8 do
-            fields[#fields + 1] = 'm' .. sub(all, at, at + 7)
+            fields[#fields + 1] = 'h' .. sub(all, at, at + 7)
         end
         local found = call('HMGET', hash, unpack(fields))
         for i = 1, #fields do
@@ -59,7 +59,7 @@ local function look()
             else
                 if age_us > fresh_us and byte(record) ~= 115 then -- 115: s
                     record = 's' .. sub(record, 2)
-                    call('HSET', hash, 'm' .. name, record)
+                    call('HSET', hash, 'h' .. name, record)
                     publish('bs' .. name)
                 end
                 records[#records + 1] = name .. record
@@ -75,19 +75,21 @@ if how == 'x' then
     drop_name(daemon)
     publish('bx' .. daemon)
 else
-    call('HSET', hash, 'm' .. daemon, how .. pack('<I8', now))
+    call('HSET', hash, 'h' .. daemon, how .. pack('<I8', now))
     if not place_of_name(daemon) then names = names .. daemon end
     local same = before and sub(before, 1, 1) == how
     if not (same and tell_next()) then publish('b' .. how .. daemon) end
 end
 if string.find(ARGV[4], 'l', 1, true) then records = look() end
-if names ~= listed then call('HSET', hash, 'u', names) end
+if names ~= listed then call('HSET', hash, 'r', names) end
 local policy = nil
 if string.find(ARGV[4], 'm', 1, true) then
     local info = redis.pcall('INFO', 'memory')
     info = type(info) == 'string' and info or info.verbatim_string or ''
-    policy = string.match(info, 'maxmemory_policy:([%w-]+)') or ''
-    if policy == 'noeviction' or string.find(info, 'maxmemory:0\r', 1, true) then policy = '' end
+    policy = string.match(info, 'maxmemory_policy:([%w-]+)') -- nil: it could not be read now
+    if policy == 'noeviction' or policy and string.find(info, 'maxmemory:0\r', 1, true) then
+        policy = ''
+    end
 end
 local set_count = tonumber(string.match(found[3] or '0', '^%d+'))
 local settings, changes = redis.pcall('HGET', sub(hash, 1, -2) .. 's', '!'), FOREVER

@@ -37,7 +37,7 @@ end
 -- The partition's numbers: the last one given, jobs pushed ever, partitions, and when the timer's
 -- owner means to look next.
 local function state_of_all()
-    local state = call('HGET', hash, 's')
+    local state = call('HGET', hash, 'p')
     return unpack_bytes('<I8I8I8I7', state)
 end
 
@@ -45,7 +45,7 @@ end
 local function tell_due(at)
     local last, pushed, partitions, wake = state_of_all()
     if at < wake then
-        call('HSET', hash, 's', pack('<I8I8I8I7', last, pushed, partitions, at))
+        call('HSET', hash, 'p', pack('<I8I8I8I7', last, pushed, partitions, at))
         publish(string.format('w%.0f %.0f', last % partitions, at))
     end
 end

@@ -16,7 +16,7 @@ local HEAD = 25
 local LOOK_AT = 8 -- entries looked at together: each may have a body
 local ANSWER_BYTES = 262144 -- beyond them no more entries follow
 local now, what = clock(), ARGV[2]
-if call('HEXISTS', hash, 's') == 0 then return redis.error_reply(CLOSED) end
+if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 even_if_full()
 
 if what == 'l' then

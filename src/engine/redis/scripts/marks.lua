@@ -18,7 +18,7 @@ end
 
 -- What notices of the topic end with.
 local function which(topic)
-    local last, _, partitions = unpack_bytes('<I8I8I8', call('HGET', hash, 's'))
+    local last, _, partitions = unpack_bytes('<I8I8I8', call('HGET', hash, 'p'))
     return string.format('%.0f ', last % partitions) .. topic
 end
 

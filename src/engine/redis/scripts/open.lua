@@ -22,25 +22,55 @@ local function make_buckets()
 end
 
 -- Nothing is written before all four were looked at.
-local found, stray = redis.pcall('HMGET', hash, 's', 'v', 'o', 'n', 'y'), nil
+local found, stray = redis.pcall('HMGET', hash, 'p', 'v', 'o', 'n', 'y', 's'), nil
 if found.err then stray = hash end
+
+-- What older daemons find that still run, or start. They see how many partitions there are, and that
+-- the layout is another: so they refuse the queue. Their scripts fail before they write: in `s` are
+-- less numbers than they read, `l` is no time up to which promote.lua could have come, and the buckets
+-- have other names.
+local function turn_away(of)
+    call('HSET', hash, 's', pack('<I8I8I8', 0, 0, of), 'v', ARGV[5], 'l', 'layout ' .. ARGV[5])
+end
+
+local older = not found.err and found[2] ~= '4' and found[6]
+if older then found[1] = older end
 -- Layout 2: two keys of the same names, jobs in the hash, the reserved ones under another name, so
 -- that a daemon which knows no other layout ends no lease of a job that it cannot find. Its
 -- scripts do not take a number of seven bytes either. Delayed jobs go behind their topics, step by
 -- step: promote.lua moves those that are elsewhere.
-if not stray and found[1] and found[2] == '2' and ARGV[5] == '3' then
+if older and found[2] == '2' and ARGV[5] == '4' then
     local last, pushed, of, wake =
         unpack_bytes(#found[1] == 32 and '<I8I8I8I8' or '<I8I8I8I7', found[1])
     if of ~= partitions then return { say(INVALID, 0, 0, of, held, 0, 2) } end
     if importing then error(MISSING) end
-    local older = sub(hash, 1, -2) .. 'r'
+    local was = sub(hash, 1, -2) .. 'r'
     make_buckets() -- if the slot is on its way to another node, this fails, and nothing is done
-    if call('EXISTS', older) == 1 and call('EXISTS', reserved) == 0 then
-        call('RENAME', older, reserved)
+    if call('EXISTS', was) == 1 and call('EXISTS', reserved) == 0 then
+        call('RENAME', was, reserved)
     end
     found[1], found[2] = pack('<I8I8I8I7', last, pushed, of, wake), ARGV[5]
     call('HDEL', hash, 'm') -- the daemons that were there: these of now have records
-    call('HSET', hash, 's', found[1], 'v', found[2], 'x', '', 'l', '+inf')
+    call('HSET', hash, 'p', found[1], 'x', '', 'k', '+inf')
+    turn_away(of)
+end
+-- Layout 3: the same jobs under other names of buckets. New records may have a form that it did not
+-- know (COMPACT); those that are there stay as they are.
+if older and found[2] == '3' and ARGV[5] == '4' then
+    local of = unpack_bytes('<I8', older, 17)
+    if of ~= partitions then return { say(INVALID, 0, 0, of, held, 0, 3) } end
+    if importing then error(MISSING) end
+    local was, there = sub(hash, 1, -2) .. 'b', {}
+    for i = 1, BUCKETS do -- if the slot is on its way, one of these fails, and nothing is done
+        there[i] = call('EXISTS', was .. (i - 1)) == 1 and call('EXISTS', names[i]) == 0
+    end
+    for i = 1, BUCKETS do
+        if there[i] then call('RENAME', was .. (i - 1), names[i]) end
+    end
+    local moved_upto = call('HGET', hash, 'l')
+    call('HSET', hash, 'p', older, unpack(moved_upto and { 'k', moved_upto } or {}))
+    turn_away(of)
+    found[2] = ARGV[5]
 end
 for i = 2, 4 do
     local score = redis.pcall('ZSCORE', KEYS[i], filler)
@@ -117,8 +147,9 @@ if not found[1] then
     -- which would be slower. The first number is about now: see number_after().
     found = { pack('<I8I8I8I7', first_after(held), 0, partitions, FOREVER), ARGV[5] }
     make_buckets()
-    call('HSET', hash, filler, filler, 's', found[1], 'v', found[2], 'c', ARGV[4],
+    call('HSET', hash, filler, filler, 'p', found[1], 'c', ARGV[4],
         'o', string.format('%.0f', ahead), 'n', set, 'y', run)
+    turn_away(partitions)
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
@@ -134,6 +165,12 @@ end
 local shown = redis_now + ahead
 if unpack_bytes('<I8', ARGV[1], 37) == 0 then held = shown end -- the daemon knows no bounds yet
 even_if_full()
+-- Records of daemons of layout 3, which nobody reads. One that still runs writes another.
+local former = call('HGET', hash, 'u')
+if former then
+    for at = 1, #former, 8 do call('HDEL', hash, 'm' .. sub(former, at, at + 7)) end
+    call('HDEL', hash, 'u')
+end
 if lost then
     make_buckets()
     flags = flags + MISSED
@@ -145,7 +182,7 @@ if restarted and (flags % 4 < REPLACED or seen > 0) then
     call('HSET', hash, 'y', run)
 end
 if seen > last then
-    call('HSET', hash, 's', pack('<I8', first_after(seen)) .. sub(found[1], 9))
+    call('HSET', hash, 'p', pack('<I8', first_after(seen)) .. sub(found[1], 9))
 end
 call('ZADD', order, 0, 'd' .. daemon)
 if ARGV[9] ~= '' then begin_journal() end

@@ -8,12 +8,12 @@ local TOPICS = 50 -- looked at in one call
 local LEASES, LEASES_LEAST = 10, 3 -- that end in one call: each costs as much as ten jobs or more
 local OLD, LOOK_AT, PAUSE_US = 60, 300, 2000 -- places of layout 2 moved, looked at; until the next
 local most, now = tonumber(ARGV[2]), clock()
-local found = call('HMGET', hash, 's', 'l', 'q')
+local found = call('HMGET', hash, 'p', 'k', 'q')
 if not found[1] then return redis.error_reply(CLOSED) end
 even_if_full()
 
 -- Layout 2 had the places of delayed jobs in `delayed`, by their due times. They are moved, the last
--- ones first: the field `l` says which times are done, until all are. Of what has the same score
+-- ones first: the field `k` says which times are done, until all are. Of what has the same score
 -- the topics ('\0') come behind the places then.
 local function is_old(member)
     return string.byte(member) > 0
@@ -49,9 +49,9 @@ local function move_last_old(upto)
     if away then return true end -- the same ones again
     local done = at > #members and #members < 2 * LOOK_AT
     if done then
-        call('HDEL', hash, 'l')
+        call('HDEL', hash, 'k')
     else
-        call('HSET', hash, 'l', upto)
+        call('HSET', hash, 'k', upto)
     end
     return not done
 end
@@ -157,7 +157,7 @@ local next_us = math.min(tonumber(next_delayed or FOREVER), tonumber(next_reserv
 if away then next_us = math.max(next_us, now + 20000) end
 if has_old then next_us = math.min(next_us, now + PAUSE_US) end
 local last, pushed, partitions = state_of_all()
-call('HSET', hash, 's', pack('<I8I8I8I7', last, pushed, partitions, next_us))
+call('HSET', hash, 'p', pack('<I8I8I8I7', last, pushed, partitions, next_us))
 local filler, flags = string.rep('\255', 65), next_us <= now and MORE or 0
 for i = 2, 4 do
     if not call('ZSCORE', KEYS[i], filler) then flags = flags % LOST + LOST end

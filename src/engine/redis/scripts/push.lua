@@ -1,5 +1,6 @@
 -- Push, of one job, or of several, each as if it came by itself. ARGV, PER_JOB for each: 1 the
--- request; 2 and 3 the record, what comes before the time of its making and what after that; 4 what
+-- request; 2 and 3 the record, what comes before the time of its making and what after that (of a
+-- compact one before and after AHEAD: record.lua); 4 what
 -- is not in the record: the properties' length (2 bytes) and the properties, if it has some, then
 -- content type and body, if they are apart; 5 due, 6 the start of its place (topic's length, topic, priority, and
 -- due unless a), 7 '#p' and the topic, 8 'i' and the id, or '', 9 its order (d due, a arrival) or b
@@ -20,7 +21,7 @@ while answered < count do
     local base, keys = answered * PER_JOB, answered * keys_each
     local hash, topic, now = KEYS[keys + 1], ARGV[base + 7], clock_of(ARGV[base + 1])
     local ready = tonumber(ARGV[base + 5]) <= now
-    local fields = { 's', topic, ready and '#w' .. sub(topic, 3) or '', ARGV[base + 8] }
+    local fields = { 'p', topic, ready and '#w' .. sub(topic, 3) or '', ARGV[base + 8] }
     local alike, at, done, seen = 1, base + PER_JOB, 0, nil
     while answered + alike < count and ARGV[at + 7] == topic and
         KEYS[keys + alike * keys_each + 1] == hash and (tonumber(ARGV[at + 5]) <= now) == ready do
@@ -40,7 +41,7 @@ while answered < count do
         sub(mark, 2, 9) == sub(request, 3, 10) and
         struct.unpack('<I8', mark, 10) < struct.unpack('<I8', request, 13)) then
         local last, pushed, partitions, wake = struct.unpack('<I8I8I8I7', found[1])
-        local sets = { 's', '', topic, '', '', '', '', '' }
+        local sets = { 'p', '', topic, '', '', '', '', '' }
         local places, n, soonest = { '', '' }, 4, math.huge
         local records, m, p, bucket = { '', '' }, 0, 0, nil
         at = base
@@ -71,11 +72,18 @@ while answered < count do
             done, last, pushed = done + 1, seq, pushed + 1
             places[p + 1], places[p + 2], p = '0', place, p + 2
             answers[answered + done] = answer
-            records[m + 1] = name
-            records[m + 2] = ARGV[at + 2] .. sub(made, 9, 15) .. ARGV[at + 3]
-            m = m + 2
-            local apart, record, front = ARGV[at + 4], records[m], ''
-            if byte(ARGV[at + 2]) % 32 >= 16 then
+            -- As record_made() has it: 1024 is AHEAD, and no number of ours is that far behind.
+            local start, form, ahead = ARGV[at + 2], byte(ARGV[at + 2]), seq - now + 1024
+            if form % 64 < 32 then
+                start = start .. sub(made, 9, 15)
+            elseif ahead < 65536 then
+                start = start .. pack('<H', ahead)
+            else
+                start = string.char(form - 32) .. sub(start, 2) .. sub(made, 9, 15)
+            end
+            local apart, record, front = ARGV[at + 4], start .. ARGV[at + 3], ''
+            records[m + 1], records[m + 2], m = name, record, m + 2
+            if form % 32 >= 16 then
                 local behind = struct.unpack('<H', apart) + 3
                 records[m + 1], records[m + 2], m = '=' .. name, sub(apart, 3, behind - 1), m + 2
                 if journal then front = 'p' .. sub(apart, 1, behind - 1) end -- as in_front()
@@ -104,7 +112,7 @@ while answered < count do
             end
             sets[2], sets[4] = pack('<I8I8I8I7', last, pushed, partitions, wake), found[2] + done
             -- As bucket_of() has it.
-            call('HSET', sub(hash, 1, -2) .. 'b' .. bucket, unpack(records, 1, m))
+            call('HSET', sub(hash, 1, -2) .. 'j' .. bucket, unpack(records, 1, m))
             call('ZADD', KEYS[keys + 4], unpack(places))
             if not ready then
                 call('ZADD', KEYS[keys + 2], 'LT', soonest, '\0' .. sub(topic, 3))

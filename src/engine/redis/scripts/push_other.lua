@@ -3,7 +3,7 @@ local id, exists, topic, most = ARGV[8], ARGV[10], sub(ARGV[7], 3), tonumber(ARG
 local now = clock()
 local first = answered()
 if first then return { first } end
-local found = call('HMGET', hash, 's', ARGV[7], id)
+local found = call('HMGET', hash, 'p', ARGV[7], id)
 if not found[1] then return redis.error_reply(CLOSED) end
 if too_many_entries() then return { say(BEHIND, 0, 0, 0, now, 0, 0) } end
 
@@ -30,7 +30,7 @@ local name = pack('>I8', seq)
 -- A job that is moved here from another queue brings when it was made and its attempts so far.
 local made, reserves, failures
 if #ARGV[9] > 11 then made, reserves, failures = unpack_bytes('<I7HH', ARGV[9], 2) end
-local record, bucket = ARGV[2] .. pack('<I7', made or now) .. ARGV[3], bucket_of(name)
+local record, bucket = record_made(ARGV[2], ARGV[3], seq, made or now), bucket_of(name)
 if call('HEXISTS', bucket, '!') == 0 then error(MISSING) end
 if not old and pushed >= most then
     -- Some of these have gone. They are taken off both numbers, so that it is long until the next
@@ -38,7 +38,7 @@ if not old and pushed >= most then
     local gone = call('HGET', hash, 'g') or 0
     pushed = pushed - gone
     if pushed >= most then return { say(JOBS_LIMIT, 0, 0, 0, now, 0, 0) } end
-    call('HSET', hash, 'g', 0, 's', pack('<I8I8I8I7', last, pushed, partitions, wake))
+    call('HSET', hash, 'g', 0, 'p', pack('<I8I8I8I7', last, pushed, partitions, wake))
 end
 if not found[2] then -- the first job of its topic
     if not call('ZSCORE', order, 't' .. topic) and not room_for_topic(tonumber(ARGV[12]), now) then
@@ -56,7 +56,7 @@ end
 
 local job = read(name, record)
 if made then job.reserves, job.failures = reserves, failures else job.is_new = true end
-call('HSET', hash, 's', pack('<I8I8I8I7', seq, pushed + 1, partitions, wake))
+call('HSET', hash, 'p', pack('<I8I8I8I7', seq, pushed + 1, partitions, wake))
 if id ~= '' then call('HSET', hash, id, name) end
 call('HINCRBY', hash, ARGV[7], 1)
 place(job, byte(ARGV[9]) == 98 and BURIED or WAITING, now) -- 98: b

@@ -7,7 +7,7 @@
 local NAMES, PLACES = 64, 512 -- daemons looked at, and places of rings emptied, in one call
 local most, living, young_us, now = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), clock()
 local from, places, forgotten, next_us = ARGV[5], PLACES, 0, FOREVER
-if call('HEXISTS', hash, 's') == 0 then return redis.error_reply(CLOSED) end
+if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 
 -- False: there is more.
 local function give_back(daemon)

@@ -3,20 +3,41 @@
 local INLINE_MAX = 1024 -- bytes of content type and body: JOB_INLINE_MAX
 local NOBODY = '\0\0\0\0\0\0\0\0'
 
+local AHEAD = 1024 -- JOB_AHEAD_BASE
+
+-- A compact record has no time of its making, but by how much the number was ahead of that.
+local function created_of(record, seq)
+    local form = byte(record)
+    if form % 64 >= 32 then
+        return seq + AHEAD - unpack_bytes(COMPACT.AHEAD_FORMAT, record, COMPACT.AHEAD)
+    end
+    return unpack_bytes(LONG.CREATED_FORMAT, record, form % 2 == 1 and LONG.CREATED or SHORT.CREATED)
+end
+
+-- Its beginning and its end as the daemon sends them. One that is to be compact, and whose number is
+-- too far ahead, or that was made elsewhere, gets the short form instead.
+local function record_made(start, rest, seq, made)
+    local form, ahead = byte(start), seq - made + AHEAD
+    if form % 64 < 32 then return start .. pack('<I7', made) .. rest end
+    if ahead >= 0 and ahead < 65536 then return start .. pack('<H', ahead) .. rest end
+    return char(form - 32) .. sub(start, 2) .. pack('<I7', made) .. rest
+end
+
 local function read(name, record, head)
-    local form, id_len, topic_len, retries, priority, ttr, delay_s, due, created, from
+    local form, id_len, topic_len, retries, priority, ttr, delay_s, due, from
+    local seq = unpack_bytes('>I8', name)
     if byte(record) % 2 == 1 then
-        form, id_len, topic_len, retries, priority, ttr, delay_s, due, created =
-            unpack_bytes(LONG.FORM_TO_CREATED, record)
+        form, id_len, topic_len, retries, priority, ttr, delay_s, due =
+            unpack_bytes(LONG.FORM_TO_DUE, record)
         from = LONG.TOPIC
     else
-        form, id_len, topic_len, retries, priority, ttr, delay_s, due, created =
-            unpack_bytes(SHORT.FORM_TO_CREATED, record)
-        from, ttr = SHORT.TOPIC, ttr * 1000000
+        form, id_len, topic_len, retries, priority, ttr, delay_s, due =
+            unpack_bytes(SHORT.FORM_TO_DUE, record)
+        from, ttr = form % 64 >= 32 and COMPACT.TOPIC or SHORT.TOPIC, ttr * 1000000
     end
     local job = {
         name = name, record = record, head = head or '', form = form, id_len = id_len,
-        retries = retries, ttr = ttr, created = created, seq = unpack_bytes('>I8', name),
+        retries = retries, ttr = ttr, created = created_of(record, seq), seq = seq,
         topic = sub(record, from, from + topic_len - 1), id_at = from + topic_len,
         waits_at = from + topic_len + id_len, names_len = topic_len + id_len + 8 * retries,
         content_at = from + topic_len + id_len + 8 * retries,
@@ -112,7 +133,7 @@ local function whole_job(job)
     return is_apart(job) and text .. content_of(job) or text
 end
 
--- A record of a job: in `job` flags, id_len, retries, priority, ttr, delay_s, due and created; with
+-- A record of a job: in `job` seq, flags, id_len, retries, priority, ttr, delay_s, due and created; with
 -- that content, whose length and sum `about` has (kind, length of the type, length of the body,
 -- sum). `names`: topic, id and waits. Properties stay as they are. Returns what is apart, too.
 local function record_of(job, topic_len, about, names, content)
@@ -122,9 +143,9 @@ local function record_of(job, topic_len, about, names, content)
     if job.form and has_properties(job) then form = form + 16 end
     if type_len == 0 and #content <= INLINE_MAX and job.priority < 65536 and
         job.ttr % 1000000 == 0 and job.ttr < 65536000000 and job.delay_s < 16777216 then
-        return pack(SHORT.FORM_TO_CONTENT_SUM, form, job.id_len, topic_len, job.retries,
-            job.priority, job.ttr / 1000000, job.delay_s, job.due, job.created, content_sum) ..
-            names .. content
+        return record_made(pack(SHORT.FORM_TO_DUE, form + 32, job.id_len, topic_len, job.retries,
+            job.priority, job.ttr / 1000000, job.delay_s, job.due), content_sum .. names .. content,
+            job.seq, job.created)
     end
     local record = pack(LONG.FORM_TO_BODY_LEN, form + 1, job.id_len, topic_len, job.retries,
         job.priority, job.ttr, job.delay_s, job.due, job.created, content_sum, type_len,
@@ -143,7 +164,7 @@ local function convert(name)
         unpack_bytes('<BBHI8I8c8c10BBI4I4I8I8I8I8BBBBI4c8', head)
     local job = {
         flags = flags - flags % 2, id_len = id_len, retries = retries, priority = priority,
-        ttr = ttr, delay_s = delay_s, due = due, created = created,
+        ttr = ttr, delay_s = delay_s, due = due, created = created, seq = unpack_bytes('>I8', name),
     }
     local record, apart = record_of(job, topic_len,
         pack('<BBI4c8', kind, type_len, body_len, content_sum), sub(head, 97), old[2] or '')

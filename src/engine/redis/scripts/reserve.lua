@@ -26,7 +26,7 @@ for at = 1, count do
         ARGV[base + 4] - bytes >= JOBS_BYTES then
         local hash, order, topic = KEYS[keys + 1], KEYS[keys + 4], ARGV[base + 5]
         local now, daemon = clock_of(request), sub(request, 3, 10)
-        local found = call('HMGET', hash, 's', '#u' .. topic, '#r' .. topic, '#h' .. topic, 'j')
+        local found = call('HMGET', hash, 'p', '#u' .. topic, '#r' .. topic, '#h' .. topic, 'j')
         local ready, taken, flags, mark = nil, 0, 0, nil
         -- It is not paused, and the journal has no entries to be written (entry.lua).
         local fits = found[1] and tonumber(found[2] or 0) <= now and is_first(hash, request)
@@ -55,7 +55,7 @@ for at = 1, count do
             flags = 16
         end
         if fits then
-            local buckets = sub(hash, 1, -2) .. 'b' -- as bucket_of() has it
+            local buckets = sub(hash, 1, -2) .. 'j' -- as bucket_of() has it
             local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I7', found[1])
             local own_ttr = (byte(options, -1) or 58) < 58 and tonumber(string.match(options, '%d+'))
             local bound = string.find(options, 'b', 1, true)
@@ -152,7 +152,7 @@ for at = 1, count do
                 end
                 call('HSET', hash, '#r' .. topic, (found[3] or 0) + taken,
                     '#h' .. topic, (found[4] or 0) + taken,
-                    's', pack('<I8I8I8I7', last, pushed, partitions, soonest),
+                    'p', pack('<I8I8I8I7', last, pushed, partitions, soonest),
                     sub(request, 2, 12), sub(request, 13, 20) .. kept,
                     unpack(mark and { '#w' .. topic, mark } or NOTHING))
                 if soonest < wake then -- as publish() has it

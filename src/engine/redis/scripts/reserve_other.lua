@@ -30,7 +30,7 @@ if first then
     return reply(jobs, MORE, FOREVER, '')
 end
 
-local fields, topics, seen = { 's' }, {}, {}
+local fields, topics, seen = { 'p' }, {}, {}
 for i = 5, #ARGV do
     local topic = ARGV[i]
     if not seen[topic] then
@@ -212,7 +212,7 @@ if count > 0 then
     end
     local n, sooner = #sets, soonest < wake
     if sooner then wake = soonest end
-    sets[n + 1], sets[n + 2] = 's', pack('<I8I8I8I7', last, pushed, partitions, wake)
+    sets[n + 1], sets[n + 2] = 'p', pack('<I8I8I8I7', last, pushed, partitions, wake)
     sets[n + 3], sets[n + 4] = slot, request .. table.concat(kept)
     if sooner then publish(string.format('w%.0f %.0f', last % partitions, wake)) end
 end

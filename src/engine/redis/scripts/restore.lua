@@ -15,7 +15,7 @@ local what, run = ARGV[2], ARGV[3]
 local first = what == 'b' and answered()
 if first then return { first } end
 local now = clock()
-local found = call('HMGET', hash, 's', 'j', 'jr')
+local found = call('HMGET', hash, 'p', 'j', 'jr')
 if not found[1] then return redis.error_reply(CLOSED) end
 local field, restore = found[2], found[3]
 local ours = restore and sub(restore, 1, 8) == run

@@ -2,7 +2,7 @@
 -- has leapt. ARGV: 2 by so much (0: only shows it), 3 if it was set so often, 4 how often it was set
 -- from now on. Answer: {it, `o` and `n`}: by how much it is ahead of Redis', how often it was set, and
 -- what it showed then, at the least, as who set it believed.
-local found = call('HMGET', hash, 's', 'o', 'n')
+local found = call('HMGET', hash, 'p', 'o', 'n')
 if not found[1] then return redis.error_reply(CLOSED) end
 local ahead, set = tonumber(found[2] or 0), found[3] or '0 0'
 local since_1970 = call('TIME')

@@ -18,7 +18,7 @@ if first then return { first } end
 local now, state = clock(), call('HGET', key, '!')
 -- It may be on its way here, or the partition is not opened yet.
 if importing and not state then error(MISSING) end
-if call('HEXISTS', hash, 's') == 0 then return redis.error_reply(CLOSED) end
+if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 local index, version = 0, 0
 if state then index, version = unpack_bytes('<I8I8', state) end
 
