@@ -59,112 +59,145 @@ static void group_replied(struct link_call *on_link, redisReply *reply)
 
 /* ---- sending ---- */
 
-static void send_together(struct node *node, struct script_request **requests, uint32_t count)
+/* Requests that go in one call, in the order in which they are done. */
+struct together {
+    struct script_request *requests[GROUP_TOGETHER_MAX];
+    uint32_t counts[GROUP_KINDS];
+    uint32_t count;
+    bool one_partition;
+};
+
+static void send_together(const struct script_requests *calls, struct node *node,
+                          const struct together *together)
 {
+    uint32_t count = together->count;
     struct group_call *group = mem_alloc(sizeof(*group) + count * sizeof(struct script_request *));
-    struct bytes texts[GROUP_MAX];
-    bool one_partition = true;
+    struct bytes texts[GROUP_TOGETHER_MAX];
     *group = (struct group_call){.on_link.done = group_replied, .count = count};
     list_init(&group->on_link.place);
     for (uint32_t i = 0; i < count; i++) {
-        struct script_request *request = requests[i];
+        struct script_request *request = together->requests[i];
         group->requests[i] = request;
         texts[i] = buf_bytes(&request->request);
-        one_partition = one_partition && request->joins != SCRIPT_RESERVE &&
-                        request->id.partition == requests[0]->id.partition;
         script_request_is_sent(request, node);
     }
-    script_join(link_out(&node->link), texts, count, one_partition);
+    script_join(link_out(&node->link), calls->options.space,
+                &(struct script_joined){.requests = texts,
+                                        .ends = together->counts[GROUP_ENDS],
+                                        .pushes = together->counts[GROUP_PUSHES],
+                                        .reserves = together->counts[GROUP_RESERVES],
+                                        .one_partition = together->one_partition});
     link_expect(&node->link, &group->on_link);
     link_flush_early(&node->link);
 }
 
-/* Takes up to GROUP_MAX requests off the list that may go in one call: those to one partition stand
- * together. */
-static uint32_t take_together(struct script_requests *calls, struct node *node, struct list *list,
-                              struct script_request **out_requests)
+/* Takes those of the partition off the list, as many as the call has room for. */
+static void take_of_partition(struct node *node, struct list *list, enum group_kind kind,
+                              uint32_t partition, struct together *together)
 {
-    uint32_t count = 0;
-    while (!list_empty(list) && count < GROUP_MAX && (count == 0 || !calls->apart)) {
-        uint32_t partition = LIST_ENTRY(list->next, struct script_request, unsent)->id.partition;
-        struct list *next;
-        for (struct list *at = list->next; at != list && count < GROUP_MAX; at = next) {
-            struct script_request *request = LIST_ENTRY(at, struct script_request, unsent);
-            next = at->next;
-            if (request->id.partition != partition)
-                continue;
-            list_remove(&request->unsent);
-            if (script_request_may_go(request, node)) /* else it waits in its partition */
-                out_requests[count++] = request;
-        }
+    struct list *next;
+    for (struct list *at = list->next; at != list && together->count < GROUP_TOGETHER_MAX;
+         at = next) {
+        struct script_request *request = LIST_ENTRY(at, struct script_request, unsent);
+        next = at->next;
+        if (request->id.partition != partition)
+            continue;
+        list_remove(&request->unsent);
+        if (!script_request_may_go(request, node)) /* it waits in its partition */
+            continue;
+        together->one_partition =
+            together->count == 0 ||
+            (together->one_partition && together->requests[0]->id.partition == partition);
+        together->requests[together->count++] = request;
+        together->counts[kind]++;
     }
-    return count;
 }
 
-static void send_list(struct script_requests *calls, struct node *node, struct list *list)
+static uint32_t first_partition(const struct list *list)
 {
-    struct script_request *requests[GROUP_MAX];
-    while (!list_empty(list)) {
-        uint32_t count = take_together(calls, node, list, requests);
-        if (count == 1)
-            script_request_send_to(requests[0], node);
-        else if (count > 1)
-            send_together(node, requests, count);
+    return LIST_ENTRY(list->next, struct script_request, unsent)->id.partition;
+}
+
+/* Takes up to GROUP_TOGETHER_MAX requests that may go in one call: of each kind, those to one
+ * partition stand together. False: nothing is left. */
+static bool take_together(struct script_requests *calls, struct node *node,
+                          struct request_group *group, struct together *together)
+{
+    struct list *lists = group->lists;
+    bool apart = calls->apart;
+    enum group_kind first = 0;
+    *together = (struct together){.count = 0};
+    while (first < GROUP_KINDS && list_empty(&lists[first]))
+        first++;
+    if (first == GROUP_KINDS)
+        return false;
+    uint32_t partition = first_partition(&lists[first]);
+    for (enum group_kind kind = first; kind < GROUP_KINDS; kind++) {
+        if (apart)
+            take_of_partition(node, &lists[kind], kind, partition, together);
+        while (!apart && !list_empty(&lists[kind]) && together->count < GROUP_TOGETHER_MAX)
+            take_of_partition(node, &lists[kind], kind, first_partition(&lists[kind]), together);
     }
+    return true;
 }
 
 void request_group_send(struct script_requests *calls, struct node *node)
 {
     struct request_group *group = script_requests_group(calls, node);
-    group->end_count = group->push_count = group->reserve_count = 0;
+    struct together together;
+    for (enum group_kind kind = 0; kind < GROUP_KINDS; kind++)
+        group->counts[kind] = 0;
     group->jobs = 0;
     group->bytes = 0;
-    send_list(calls, node, &group->ends);
-    send_list(calls, node, &group->pushes);
-    send_list(calls, node, &group->reserves);
+    while (take_together(calls, node, group, &together)) {
+        if (together.count == 1)
+            script_request_send_to(together.requests[0], node);
+        else if (together.count > 1)
+            send_together(calls, node, &together);
+    }
 }
 
 /* ---- gathering ---- */
 
 static bool has_push_of(const struct request_group *group, uint64_t id_hash)
 {
-    for (uint32_t i = 0; i < group->push_count && id_hash; i++) {
+    for (uint32_t i = 0; i < group->counts[GROUP_PUSHES] && id_hash; i++) {
         if (group->push_ids[i] == id_hash)
             return true;
     }
     return false;
 }
 
+static enum group_kind kind_of(const struct script_request *request)
+{
+    return request->joins == SCRIPT_END    ? GROUP_ENDS
+           : request->joins == SCRIPT_PUSH ? GROUP_PUSHES
+                                           : GROUP_RESERVES;
+}
+
 void request_group_add(struct script_requests *calls, struct node *node,
                        struct script_request *call)
 {
     struct request_group *group = script_requests_group(calls, node);
+    enum group_kind kind = kind_of(call);
+    uint32_t jobs = kind == GROUP_RESERVES ? 1 + call->jobs : 0;
     list_remove(&call->unsent);
-    if (call->joins == SCRIPT_END && has_push_of(group, call->id_hash))
+    if (kind == GROUP_ENDS && has_push_of(group, call->id_hash))
         request_group_send(calls, node);
-    if (call->joins == SCRIPT_RESERVE && group->jobs + 1 + call->jobs > GROUP_JOBS_MAX)
+    if (kind == GROUP_RESERVES && group->jobs + jobs > GROUP_JOBS_MAX)
         request_group_send(calls, node);
-    if (call->joins == SCRIPT_END) {
-        group->end_count++;
-        list_add_tail(&group->ends, &call->unsent);
-    } else if (call->joins == SCRIPT_RESERVE) {
-        group->reserve_count++;
-        group->jobs += 1 + call->jobs;
-        list_add_tail(&group->reserves, &call->unsent);
-    } else {
-        group->push_ids[group->push_count++] = call->id_hash;
-        list_add_tail(&group->pushes, &call->unsent);
-    }
+    if (kind == GROUP_PUSHES)
+        group->push_ids[group->counts[kind]] = call->id_hash;
+    list_add_tail(&group->lists[kind], &call->unsent);
+    group->jobs += jobs;
     group->bytes += call->request.len;
-    if (group->end_count == GROUP_MAX || group->push_count == GROUP_MAX ||
-        group->reserve_count == GROUP_MAX || group->bytes >= GROUP_BYTES_MAX)
+    if (++group->counts[kind] == GROUP_MAX || group->bytes >= GROUP_BYTES_MAX)
         request_group_send(calls, node);
 }
 
 void request_group_init(struct request_group *group)
 {
     *group = (struct request_group){.bytes = 0};
-    list_init(&group->ends);
-    list_init(&group->pushes);
-    list_init(&group->reserves);
+    for (enum group_kind kind = 0; kind < GROUP_KINDS; kind++)
+        list_init(&group->lists[kind]);
 }

@@ -374,26 +374,54 @@ struct bytes script_argument(struct bytes request, uint32_t index)
     return bytes_of(at, len);
 }
 
-void script_join(struct buf *out, const struct bytes *requests, uint32_t count, bool one_partition)
+enum { JOINED_KINDS = 3 };
+
+static enum script_kind kind_of(const struct script_joined *join)
 {
-    const char *at = requests[0].at;
-    size_t words = take_length(&at, requests[0].at + requests[0].len);
-    struct bytes digest = from_word(requests[0], 1);
-    uint32_t keys_of = one_partition ? 1 : count;
-    digest.len -= from_word(requests[0], 2).len;
-    buf_reserve(out, 16);
-    out->len = put_length(out->at, out->len, '*',
-                          KEYS_AT + KEYS * keys_of + count * (words - ARGUMENTS_AT));
-    script_add(out, BYTES("EVALSHA"));
-    buf_add_bytes(out, digest);
-    script_add_i64(out, KEYS * (int64_t)keys_of);
-    for (uint32_t i = 0; i < keys_of; i++) {
-        struct bytes keys = from_word(requests[i], KEYS_AT);
-        keys.len -= from_word(requests[i], ARGUMENTS_AT).len;
-        buf_add_bytes(out, keys);
+    return join->ends ? SCRIPT_END : join->pushes ? SCRIPT_PUSH : SCRIPT_RESERVE;
+}
+
+/* Its own ones, behind the keys. */
+static uint32_t arguments_of(struct bytes request)
+{
+    const char *at = request.at;
+    return (uint32_t)take_length(&at, request.at + request.len) - ARGUMENTS_AT;
+}
+
+static void add_keys(struct buf *out, struct bytes request)
+{
+    struct bytes keys = from_word(request, KEYS_AT);
+    keys.len -= from_word(request, ARGUMENTS_AT).len;
+    buf_add_bytes(out, keys);
+}
+
+void script_join(struct buf *out, const struct script_space *space,
+                 const struct script_joined *join)
+{
+    const uint32_t counts[JOINED_KINDS] = {join->ends, join->pushes, join->reserves};
+    uint32_t count = counts[0] + counts[1] + counts[2], arguments = 0, first = 0;
+    bool one_kind = counts[0] == count || counts[1] == count || counts[2] == count;
+    /* The script of reserves knows by the keys how many these are; turn.lua knows it. */
+    uint32_t keys_of = join->one_partition && !(one_kind && join->reserves) ? 1 : count;
+    char kinds[2 * JOINED_KINDS] = {0};
+    for (uint32_t kind = 0; kind < JOINED_KINDS; first += counts[kind++]) {
+        uint32_t each = counts[kind] ? arguments_of(join->requests[first]) : 0;
+        kinds[kind] = (char)counts[kind];
+        kinds[JOINED_KINDS + kind] = (char)each;
+        arguments += counts[kind] * each;
     }
+    buf_reserve(out, 16);
+    out->len = put_length(out->at, out->len, '*', KEYS_AT + KEYS * keys_of + !one_kind + arguments);
+    script_add(out, BYTES("EVALSHA"));
+    script_add(
+        out, bytes_of(script_digest(space, one_kind ? kind_of(join) : SCRIPT_TURN), SCRIPT_DIGEST));
+    script_add_i64(out, KEYS * (int64_t)keys_of);
+    for (uint32_t i = 0; i < keys_of; i++)
+        add_keys(out, join->requests[i]);
+    if (!one_kind)
+        script_add(out, bytes_of(kinds, sizeof(kinds)));
     for (uint32_t i = 0; i < count; i++)
-        buf_add_bytes(out, from_word(requests[i], ARGUMENTS_AT));
+        buf_add_bytes(out, from_word(join->requests[i], ARGUMENTS_AT));
 }
 
 struct bytes script_pushed_topic(struct bytes request)

@@ -69,6 +69,7 @@ enum script_kind {
     SCRIPT_SETTINGS, /* CONFIGURE_TOPIC, and what others changed */
     SCRIPT_JOURNAL,  /* the journal's entries are taken */
     SCRIPT_RESTORE,  /* jobs come back from the journal */
+    SCRIPT_TURN,     /* ends, pushes and reserves in one call: see script_join() */
     SCRIPT_COUNT
 };
 
@@ -306,14 +307,22 @@ struct script_reap {
 void script_ask_reap_dead(struct buf *out, const struct script_space *space,
                           const struct script_call *call, const struct script_reap *reap);
 
+/* Requests of script_ask() and script_ask_reserve() that go in one call. */
+struct script_joined {
+    const struct bytes
+        *requests; /* finishes and deletes, then pushes, then reserves of one topic */
+    uint32_t ends, pushes, reserves; /* at most 127 each, more than one in all */
+    /* All are for the same one. Else those that are should stand together: they cost less then; and
+       the partitions must be on one server, which is no cluster's. */
+    bool one_partition;
+};
+
 /*
- * Appends one request out of `count` > 1 of script_ask(), all pushes, or all finishes and deletes,
- * or all reserves of one topic: the script does them in this order. Its answer is an array with
- * that of each, or with an error in its place. `one_partition`: all are for the same one, and no
- * reserves. (Else those that are should stand together: they cost less then; and the partitions
- * must be on one server, which is no cluster's.)
+ * Appends one request out of these: the script does them in this order. Its answer is an array with
+ * that of each, or with an error in its place.
  */
-void script_join(struct buf *out, const struct bytes *requests, uint32_t count, bool one_partition);
+void script_join(struct buf *out, const struct script_space *space,
+                 const struct script_joined *join);
 
 /* Of a push, as made by script_ask(): borrowed. */
 struct bytes script_pushed_topic(struct bytes request);

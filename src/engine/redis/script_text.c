@@ -3,8 +3,9 @@
  * (mk/redis.mk names them as its sources). Each script is clock.lua, common.lua, record.lua,
  * marks.lua, job.lua (all but reserve), entry.lua if it changes jobs, walk.lua if it goes through a
  * topic, room.lua if it makes them, its own file. The common cases of push, reserve and end come
- * before all that they do not need: to make functions takes time, too. Where they say HEAD.…,
- * COMPACT.…, SHORT.… or LONG.…, the text has the number or the format from job_head.h instead.
+ * before all that they do not need: to make functions takes time, too. turn.lua has these three,
+ * with all that they need, as functions. Where they say HEAD.…, COMPACT.…, SHORT.… or LONG.…, the
+ * text has the number or the format from job_head.h instead.
  */
 #include <string.h>
 
@@ -40,6 +41,7 @@ TEXT(reserve);
 TEXT(reserve_other);
 TEXT(end);
 TEXT(end_other);
+TEXT(turn);
 TEXT(change);
 TEXT(get);
 TEXT(list);
@@ -206,15 +208,16 @@ static bool enters(enum script_kind kind)
     case SCRIPT_SETTINGS:
     case SCRIPT_JOURNAL:
     case SCRIPT_RESTORE:
+    case SCRIPT_TURN: /* it consists of others */
     case SCRIPT_COUNT: break;
     }
     return false;
 }
 
-void script_write(struct buf *out, enum script_kind kind)
+/* What a script needs behind clock.lua, and what it does. */
+static void add_body(struct buf *out, enum script_kind kind)
 {
     bool hot = kind == SCRIPT_PUSH || kind == SCRIPT_RESERVE || kind == SCRIPT_END;
-    ADD(out, clock);
     if (hot)
         buf_add_str(out, begin_other);
     ADD(out, common);
@@ -249,6 +252,7 @@ void script_write(struct buf *out, enum script_kind kind)
     case SCRIPT_SETTINGS: ADD(out, settings); break;
     case SCRIPT_JOURNAL: ADD(out, journal); break;
     case SCRIPT_RESTORE: ADD(out, restore); break;
+    case SCRIPT_TURN:
     case SCRIPT_COUNT: break;
     }
     if (hot)
@@ -259,4 +263,26 @@ void script_write(struct buf *out, enum script_kind kind)
         ADD(out, reserve);
     if (kind == SCRIPT_END)
         ADD(out, end);
+}
+
+/* A function of turn.lua: the script of that kind, for the keys and the arguments that it is given.
+ */
+static void add_part(struct buf *out, const char *name, enum script_kind kind)
+{
+    buf_addf(out, "local function %s(KEYS, ARGV)\n", name);
+    add_body(out, kind);
+    buf_add_str(out, "end\n");
+}
+
+void script_write(struct buf *out, enum script_kind kind)
+{
+    ADD(out, clock);
+    if (kind != SCRIPT_TURN) {
+        add_body(out, kind);
+        return;
+    }
+    add_part(out, "ends", SCRIPT_END);
+    add_part(out, "pushes", SCRIPT_PUSH);
+    add_part(out, "reserves", SCRIPT_RESERVE);
+    ADD(out, turn);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "redis_bed.h"
+#include "sim/redis/lua_run.h"
 
 enum { MANY = 40 };
 
@@ -77,6 +78,13 @@ static void push_names(unsigned from, unsigned upto)
         struct cmd push = push_of(names[i]);
         (void)begin(i, &push);
     }
+}
+
+/* The number of the job of names[number]; 0: there is none. */
+static uint64_t seq_of(unsigned number)
+{
+    struct cmd look = {.kind = CMD_GET, .job.ref.id = bytes_str(names[number])};
+    return ask_for(&look, MS).seq;
 }
 
 /* The first job of a topic, one whose id is known, one of the same turn: they are not the common
@@ -181,6 +189,131 @@ static void a_turns_requests_about_one_job_keep_their_order(void **state)
     assert_int_equal(jobs_there(), 2);
 }
 
+/* One of one topic is in one partition, one of the other in the other: each changes the counts of
+ * its own, whatever was read for the one before. */
+static void ends_of_one_call_are_counted_in_their_topics(void **state)
+{
+    enum { JOBS = 16, FIRST = 4 };
+    const struct bytes topics[] = {BYTES("v"), BYTES("w")};
+    uint64_t held[2] = {FIRST, JOBS - FIRST};
+    (void)state;
+    start_on_one_server(2);
+    for (unsigned i = 0; i < JOBS; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "id-%u", i);
+        struct cmd push = push_of(names[i]);
+        push.push.topic = topics[i >= FIRST];
+        assert_int_equal(ask_for(&push, MS).err, OK);
+    }
+    struct cmd ends[2];
+    unsigned ended = 0;
+    for (unsigned i = 0; i < JOBS; i++) {
+        struct cmd take = {.kind = CMD_RESERVE,
+                           .reserve = {.topics = &topics[i >= FIRST], .topic_count = 1, .max = 1}};
+        struct client taker = ask_for(&take, MS);
+        assert_int_equal(taker.count, 1);
+        if (taker.seq % 2 != (i >= FIRST) || ended > (i >= FIRST))
+            continue; /* others of its topic stay reserved there */
+        ends[ended++] =
+            (struct cmd){.kind = CMD_FINISH, .job = {.ref.seq = taker.seq, .lease = taker.lease}};
+        held[i >= FIRST]--;
+    }
+    assert_int_equal(ended, 2);
+    turns(SECOND_US);
+    for (unsigned i = 0; i < ended; i++)
+        (void)begin(i, &ends[i]);
+    assert_int_equal(calls_sent(0), 1);
+    turns(20 * MS);
+    for (unsigned i = 0; i < ended; i++)
+        is_answered(i, OK);
+    for (unsigned i = 0; i < 2; i++) {
+        struct cmd look = {.kind = CMD_TOPIC, .topic = {.topic = topics[i]}};
+        struct client seen = ask_for(&look, MS);
+        assert_int_equal(seen.jobs[JOB_RESERVED], held[i]);
+        assert_int_equal(seen.jobs[JOB_READY] + seen.jobs[JOB_DELAYED], 0);
+    }
+}
+
+/* ---- several kinds ---- */
+
+/* A turn's finishes of the first `ends` jobs, pushes of as many others and two reserves: two jobs
+ * are ready, none of which is ended. */
+static void begin_all_kinds(uint32_t partitions, unsigned ends)
+{
+    uint64_t leases[MANY], seqs[MANY];
+    struct cmd take = {.kind = CMD_RESERVE,
+                       .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    start_on_one_server(partitions);
+    push_names(0, ends + 2);
+    turns(20 * MS);
+    take_jobs(ends, leases, seqs);
+    turns(SECOND_US);
+    for (unsigned i = 0; i < ends; i++) {
+        struct cmd end = {.kind = CMD_FINISH, .job = {.ref.seq = seqs[i], .lease = leases[i]}};
+        (void)begin(i, &end);
+    }
+    push_names(ends + 2, 2 * ends + 2);
+    for (unsigned i = ends; i < ends + 2; i++)
+        (void)begin(i, &take);
+    struct engine *port = redis_engine_port(engine);
+    port->verbs->match(port);
+}
+
+static void each_kind_is_done(uint32_t partitions)
+{
+    enum { ENDS = 5 };
+    begin_all_kinds(partitions, ENDS);
+    assert_int_equal(calls_sent(0), 1);
+    turns(50 * MS);
+    for (unsigned i = 0; i < 2 * ENDS + 2; i++)
+        is_answered(i, OK);
+    assert_int_equal(clients[ENDS].count + clients[ENDS + 1].count, 2);
+    assert_int_not_equal(clients[ENDS].seq, clients[ENDS + 1].seq);
+    assert_int_equal(jobs_there(), ENDS + 2);
+    for (unsigned i = ENDS + 2; i < 2 * ENDS + 2; i++)
+        assert_int_equal(seq_of(i), clients[i].seq);
+}
+
+static void p4_a_turns_ends_pushes_and_reserves_are_one_call(void **state)
+{
+    (void)state;
+    each_kind_is_done(1);
+}
+
+static void p4_requests_of_all_kinds_to_several_partitions_are_one_call(void **state)
+{
+    (void)state;
+    each_kind_is_done(16);
+}
+
+static void a_call_of_all_kinds_does_no_more_than_its_share(void **state)
+{
+    enum { ENDS = 18, WORK_MAX = 4000 }; /* words: see redis_scripts_bed.h */
+    (void)state;
+    begin_all_kinds(16, ENDS);
+    assert_int_equal(calls_sent(0), 1);
+    *sim_lua_ledger() = (struct sim_lua_ledger){0};
+    turns(50 * MS);
+    for (unsigned i = 0; i < 2 * ENDS + 2; i++)
+        is_answered(i, OK);
+    assert_in_range(sim_lua_ledger()->most_work, WORK_MAX / 10, WORK_MAX);
+}
+
+/* Redis refuses only a script's first write: what is behind that one has to be refused here. */
+static void p8_a_full_redis_refuses_pushes_that_go_behind_ends(void **state)
+{
+    enum { ENDS = 5 };
+    (void)state;
+    begin_all_kinds(1, ENDS);
+    sim_redis_settings(servers[0])->full = true;
+    assert_int_equal(calls_sent(0), 1);
+    turns(50 * MS);
+    for (unsigned i = 0; i < ENDS + 2; i++)
+        is_answered(i, OK);
+    for (unsigned i = ENDS + 2; i < 2 * ENDS + 2; i++)
+        is_answered(i, ERR_MEMORY_LIMIT);
+    assert_int_equal(jobs_there(), 2);
+}
+
 /* ---- answers that are lost ---- */
 
 /* Each is sent again, and the answer that was kept for it comes. */
@@ -207,10 +340,8 @@ static void p2_p5_a_call_whose_answer_is_lost_is_done_once_for_each(void **state
         is_answered(i, OK);
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(clients[i].seq, seqs[i]);
-    for (unsigned i = 4; i < 12; i++) {
-        struct cmd look = {.kind = CMD_GET, .job.ref.id = bytes_str(names[i])};
-        assert_int_equal(ask_for(&look, MS).seq, clients[i].seq);
-    }
+    for (unsigned i = 4; i < 12; i++)
+        assert_int_equal(seq_of(i), clients[i].seq);
     assert_int_equal(jobs_there(), 8);
 }
 
@@ -337,6 +468,11 @@ int main(void)
         STARTED(a_call_takes_no_more_than_its_share),
         STARTED(p4_ends_of_one_turn_are_one_call_and_a_stale_lease_ends_nothing),
         STARTED(a_turns_requests_about_one_job_keep_their_order),
+        STARTED(ends_of_one_call_are_counted_in_their_topics),
+        STARTED(p4_a_turns_ends_pushes_and_reserves_are_one_call),
+        STARTED(p4_requests_of_all_kinds_to_several_partitions_are_one_call),
+        STARTED(a_call_of_all_kinds_does_no_more_than_its_share),
+        STARTED(p8_a_full_redis_refuses_pushes_that_go_behind_ends),
         STARTED(p2_p5_a_call_whose_answer_is_lost_is_done_once_for_each),
         STARTED(what_was_gathered_for_a_lost_connection_is_sent_over_the_next),
         STARTED(requests_to_partitions_of_one_server_are_one_call),

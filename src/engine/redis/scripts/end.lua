@@ -8,6 +8,7 @@ local call, sub, byte, unpack_bytes = redis.call, string.sub, string.byte, struc
 local PER_JOB = 6
 local count, keys_each = #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
 local answers, answered, journal = { '' }, 0, nil
+local last = nil -- the counts that changed in the partition before: read with the rest, most are the same
 while answered < count do
     local base, keys = answered * PER_JOB, answered * keys_each
     local hash, alike, at, names, ids, by_id, seen = KEYS[keys + 1], 0, base, { '' }, nil, nil, nil
@@ -21,14 +22,19 @@ while answered < count do
         end
         at = at + PER_JOB
     until journal or answered + alike >= count or KEYS[keys + alike * keys_each + 1] ~= hash
-    if ids then
-        ids[#ids + 1] = 'j'
-        local found = call('HMGET', hash, unpack(ids))
-        for i = 1, #ids - 1 do names[by_id[i]] = found[i] or '' end
-        journal = found[#ids]
-        clock_of(ARGV[base + 1]) -- a late one must not end the next job of that id
+    local n, found = ids and #ids or 0, nil
+    if ids or last then
+        ids = ids or {}
+        ids[n + 1] = 'j'
+        if last then ids[n + 2], ids[n + 3], ids[n + 4] = 'g', last[2], last[3] end
+        found = call('HMGET', hash, unpack(ids))
+        journal = found[n + 1]
     else
         journal = call('HGET', hash, 'j')
+    end
+    if n > 0 then
+        for i = 1, n do names[by_id[i]] = found[i] or '' end
+        clock_of(ARGV[base + 1]) -- a late one must not end the next job of that id
     end
     if journal and byte(journal, 33) == 120 then journal = nil end -- 120: x, it was given up
     if journal then alike = 1 end -- its entries are written in end_other.lua
@@ -50,7 +56,7 @@ while answered < count do
         end
         from = upto + 1
     end
-    local done, n, places, held, gone, gone_ids = 0, 0, { '' }, nil, {}, nil
+    local done, places, held, gone, gone_ids = 0, { '' }, nil, {}, nil
     local fields, sums, sets = { 'g', '', '' }, { 0, 0, 0 }, { '', '', '', '', '', '', '', '' }
     local sum_of = nil -- where a field stands in `fields`, if there are several jobs
     at = base
@@ -124,10 +130,16 @@ while answered < count do
         if held then call('ZREM', KEYS[keys + 4], unpack(held)) end
         for bucket, of in pairs(gone) do call('HDEL', buckets .. bucket, unpack(of)) end
         if gone_ids then call('HDEL', hash, unpack(gone_ids)) end
-        local counts = call('HMGET', hash, unpack(fields))
+        local counts, at_count = found, n + 1
+        if not last or fields[4] or fields[2] ~= last[2] or fields[3] ~= last[3] then
+            counts, at_count = call('HMGET', hash, unpack(fields)), 0
+        end
+        last = not fields[4] and fields
         n, sums[1] = 2 * done, done
         for i = 1, #fields do
-            sets[n + 1], sets[n + 2], n = fields[i], (counts[i] or 0) + sums[i], n + 2
+            sets[n + 1] = fields[i]
+            sets[n + 2] = string.format('%d', (counts[at_count + i] or 0) + sums[i])
+            n = n + 2
         end
         call('HSET', hash, unpack(sets, 1, n))
     else

@@ -110,7 +110,8 @@ while answered < count do
                 sets[n + 1], n = 'j', n + 2
                 sets[n] = pack('<I8I8', entry, bytes) .. sub(journal, 17)
             end
-            sets[2], sets[4] = pack('<I8I8I8I7', last, pushed, partitions, wake), found[2] + done
+            sets[2] = pack('<I8I8I8I7', last, pushed, partitions, wake)
+            sets[4] = string.format('%d', found[2] + done)
             -- As bucket_of() has it.
             call('HSET', sub(hash, 1, -2) .. 'j' .. bucket, unpack(records, 1, m))
             call('ZADD', KEYS[keys + 4], unpack(places))

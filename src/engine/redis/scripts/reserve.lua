@@ -11,7 +11,7 @@
 -- their records, and a mark that names nobody else. The others are in reserve_other.lua, which is
 -- other().
 local call, sub, byte = redis.call, string.sub, string.byte
-local pack, unpack_bytes = struct.pack, struct.unpack
+local pack, unpack_bytes, format = struct.pack, struct.unpack, string.format
 -- Behind every place in a topic: 21 bytes.
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
@@ -26,7 +26,8 @@ for at = 1, count do
         ARGV[base + 4] - bytes >= JOBS_BYTES then
         local hash, order, topic = KEYS[keys + 1], KEYS[keys + 4], ARGV[base + 5]
         local now, daemon = clock_of(request), sub(request, 3, 10)
-        local found = call('HMGET', hash, 'p', '#u' .. topic, '#r' .. topic, '#h' .. topic, 'j')
+        local found = call('HMGET', hash, 'p', '#u' .. topic, '#r' .. topic, '#h' .. topic, 'j',
+            '#w' .. topic)
         local ready, taken, flags, mark = nil, 0, 0, nil
         -- It is not paused, and the journal has no entries to be written (entry.lua).
         local fits = found[1] and tonumber(found[2] or 0) <= now and is_first(hash, request)
@@ -41,15 +42,15 @@ for at = 1, count do
             taken, flags = most, 4
         elseif fits and taken < most and string.find(options, '[wh]') then
             local waits = string.find(options, 'w', 1, true)
-            local marks = call('HMGET', hash, '#w' .. topic, '#p' .. topic)
-            local old = marks[1]
+            local old = found[6]
             -- As with_mark() has it, if it names nobody, or this daemon alone.
             if waits then
                 fits = not old or #old == 17 and byte(old) == 48 and sub(old, 2, 9) == daemon
             else
                 fits = not old or old == '1'
             end
-            if old or marks[2] then -- something was pushed there, once
+            -- Something was pushed there, once.
+            if old or found[3] or call('HEXISTS', hash, '#p' .. topic) == 1 then
                 mark = waits and '0' .. daemon .. sub(request, 13, 20) or '1'
             end
             flags = 16
@@ -128,7 +129,7 @@ for at = 1, count do
                     local head = pack(HEAD.STATE_TO_HOLDER, 3, job_flags, reserves, till, lease,
                         holder) .. rest
                     done = done + 1
-                    held[2 * done - 1], held[2 * done] = till, sub(ready[done], 2)
+                    held[2 * done - 1], held[2 * done] = format('%d', till), sub(ready[done], 2)
                     set[n], set[n + 1] = wanted[n + 1], head
                     answer[done + 1] = note .. name .. head .. record
                     kept = kept .. name .. pack('<I8', lease)
@@ -150,8 +151,8 @@ for at = 1, count do
                 if heads then
                     for i = 1, #heads do call('HSET', heads_in[i], unpack(heads[i])) end
                 end
-                call('HSET', hash, '#r' .. topic, (found[3] or 0) + taken,
-                    '#h' .. topic, (found[4] or 0) + taken,
+                call('HSET', hash, '#r' .. topic, format('%d', (found[3] or 0) + taken),
+                    '#h' .. topic, format('%d', (found[4] or 0) + taken),
                     'p', pack('<I8I8I8I7', last, pushed, partitions, soonest),
                     sub(request, 2, 12), sub(request, 13, 20) .. kept,
                     unpack(mark and { '#w' .. topic, mark } or NOTHING))
