@@ -97,6 +97,11 @@ static void complain_store(const char *dir, enum err err, const struct store_err
                  error->text);
 }
 
+static bool term_ended(const struct laterd_engine *engine, const struct platform *platform)
+{
+    return engine->member && !engine->member->verbs->holds(engine->member, platform->epoch);
+}
+
 static int open_embedded(const struct command_line *line, struct platform *platform,
                          struct laterd_engine *engine)
 {
@@ -129,6 +134,10 @@ static int open_embedded(const struct command_line *line, struct platform *platf
     enum err err = embedded_open(&options, &engine->embedded, &error);
     if (err == ERR_LOCKED && engine->member) {
         engine->opening = OPENING_LOCKED;
+        return EXIT_FAILURE;
+    }
+    if (err && term_ended(engine, platform)) { /* the fence may have refused a write: no disk did */
+        engine->opening = OPENING_TERM_ENDED;
         return EXIT_FAILURE;
     }
     if (err) {

@@ -22,6 +22,7 @@ enum engine_opening {
     OPENING_FAILED,      /* said on standard error */
     OPENING_LOCKED,      /* another process has the store open still */
     OPENING_LOWER_EPOCH, /* the store was led with our epoch or a higher one: led_epoch */
+    OPENING_TERM_ENDED,  /* we lead no longer: nothing is wrong with what was being opened */
 };
 
 struct laterd_engine {
@@ -34,7 +35,7 @@ struct laterd_engine {
     struct tls *tls;               /* of connections to Redis; NULL: none */
     const struct member *member;   /* with an election, set before engine_open(): fences the disk */
     /* embedded_options::opening, set before engine_open(), too. */
-    void (*progress)(void *owner, const struct store_opening *opening);
+    enum err (*progress)(void *owner, const struct store_opening *opening);
     void *progress_owner;
     struct fence *fence;         /* of it; NULL: none */
     enum engine_opening opening; /* why engine_open() has failed */

@@ -188,6 +188,19 @@ def test_on_redis_a_stopped_leader_is_replaced_while_it_is_stopped(member, servi
     assert serves(waits)
 
 
+def test_an_earlier_life_that_leads_still_is_named(member):
+    laterd = member().start()
+    until(lambda: serves(laterd), 5)
+    laterd.listeners = [f"127.0.0.1:{laterd.port}"]
+    laterd.kill()
+    laterd.start()
+    assert laterd.wait_log("waits", 10)
+    assert "an earlier life of this laterd" in facts(laterd, "waits")
+    ready = ask(laterd, "/readyz")
+    assert ready.status == 503 and "an earlier life of this laterd" in ready.text
+    until(lambda: serves(laterd), 3 * TIMEOUT_S)
+
+
 def test_without_the_service_nobody_leads_and_it_says_why(tmp_path):
     with RedisService() as service:
         laterd = Laterd(tmp_path, {"member": {"url": service.url, "timeout": "1s"}},
