@@ -116,12 +116,13 @@ static void look_at_policies(struct redis_engine *redis, struct bytes policy)
     }
 }
 
-static void heartbeat_answered(void *owner, const struct bytes *policy, uint64_t settings_changes)
+static void heartbeat_answered(void *owner, const struct members_told *told)
 {
     struct redis_engine *redis = owner;
-    settings_sync_heartbeat(&redis->settings, settings_changes);
-    if (policy)
-        look_at_policies(redis, *policy);
+    redis->journal_behind = told->journal_behind;
+    settings_sync_heartbeat(&redis->settings, told->settings_changes);
+    if (told->policy)
+        look_at_policies(redis, *told->policy);
     promoter_check(&redis->promoter);
 }
 
@@ -318,7 +319,10 @@ static enum err engine_health(const struct engine *engine)
         return ERR_DRAINING;
     bool whole =
         redis->partition_init.rebuilding == 0 && !redis->preflight.evicts && !redis->settings.lost;
-    return whole && reaches_all(redis) && takes_changes(redis) ? OK : ERR_AGAIN;
+    if (!whole || !reaches_all(redis) || !takes_changes(redis))
+        return ERR_AGAIN;
+    return redis->journal_behind || redis_journal_refuses(&redis->journal) ? ERR_JOURNAL_BEHIND
+                                                                           : OK;
 }
 
 static void engine_describe(const struct engine *engine, struct metric_sink *sink)
@@ -529,7 +533,7 @@ static void why_not(const struct redis_engine *redis, struct redis_error *out_er
 
 static void report_waiting(struct timer *timer)
 {
-    const struct redis_engine *redis = LIST_ENTRY(timer, struct redis_engine, report);
+    struct redis_engine *redis = LIST_ENTRY(timer, struct redis_engine, report);
     struct redis_error error = {.text = ""};
     if (redis->preflight.serving || redis->preflight.unfit)
         return;
@@ -590,6 +594,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     redis->space.jobs_max = share_of(options->jobs_max, options->partitions);
     redis->space.topics_max = options->topics_max; /* a topic may be in all of them */
     redis->space.journal_bytes = options->journal_bytes;
+    redis->space.journal_lag_us = options->journal_lag_us;
     redis->space.journal_detaches = options->journal_detaches;
     int64_t now_us = loop_look_at_clock(options->loop);
     make_parts(redis);

@@ -36,6 +36,7 @@ struct redis_engine {
     struct preflight preflight;
     struct rates rates;
     struct redis_journal_feed journal;
+    bool journal_behind; /* as the last heartbeat's answer says: pushes are refused somewhere */
     struct gathering *kept_stats; /* of command.c: the last ones that took many calls; NULL: none */
     struct gathering *renewed_stats; /* the next ones, which are being gathered; NULL: none */
     int64_t kept_stats_us, renew_stats_at_us;

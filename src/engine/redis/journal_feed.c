@@ -19,12 +19,14 @@ enum {
     ENTRIES_LEAST = 2,   /* the one that was read last, and another */
     DROPPED_MOST = 1000, /* entries that go by one call */
     HEAD_BYTES = 25,
+    LAG_LOG_US = 10 * 1000 * 1000, /* that pushes are refused is told so often */
 };
 
 /* How journal.lua answers a read: its state. */
 enum {
     JOURNAL_THERE = 1,
     JOURNAL_GIVEN_UP = 2,
+    JOURNAL_BEHIND = 3, /* it is there, and pushes are refused */
 };
 
 struct feed_stream {
@@ -43,6 +45,7 @@ struct feed_stream {
     char head[HEAD_BYTES]; /* of the last entry that was read, */
     bool has_head;         /* if it is known */
     bool looks;            /* asked without reading */
+    bool refuses;          /* pushes, as it said last: the journal is too far behind */
     uint64_t used;         /* the partition's, when it was looked at */
     uint64_t handover;     /* in which it was asked */
     bool asked;
@@ -246,8 +249,9 @@ static void ask_lease(struct redis_journal_feed *feed, int64_t span_us)
     struct script_request *call = script_requests_new_unkept(feed->options.calls, 0);
     script_ask_journal_lease(&call->request, feed->options.space, &call->id, span_us,
                              bytes_of((const char *)identity, sizeof(identity)),
-                             bytes_str(feed->options.label));
+                             bytes_str(feed->options.label), feed->refuses);
     feed->lease_asked = true;
+    feed->tells_lag = false;
     feed->lease_asked_us = now_of(feed);
     script_requests_send(call, feed, lease_answered);
 }
@@ -356,6 +360,7 @@ static void given_up(struct feed_stream *stream, bool more)
         stream->partition);
     stream->waiting = stream->waiting_bytes = 0;
     stream->first_us = 0;
+    stream->refuses = false;
     stream->not_before_us = now_of(feed) + LOOK_US;
     feed->options.given_up(feed->options.owner, stream->partition);
 }
@@ -370,11 +375,13 @@ static void stream_told(struct feed_stream *stream, const struct script_answer *
         given_up(stream, answer->more);
         return;
     }
-    if (state != JOURNAL_THERE || journal_field_read(parts[1], &field)) {
+    bool there = state == JOURNAL_THERE || state == JOURNAL_BEHIND;
+    if (!there || journal_field_read(parts[1], &field)) {
         if (feed->joined && !feed->broken)
             stop(feed, stream, "Redis has lost the partition's journal");
         return;
     }
+    stream->refuses = state == JOURNAL_BEHIND;
     stream->last = field.last;
     stream->waiting_bytes = field.waiting_bytes;
     stream->waiting = answer->count;
@@ -455,11 +462,58 @@ static void look_at_stream(struct feed_stream *stream)
         ask_stream(stream, 0);
 }
 
+/* ---- the lag ---- */
+
+/* When the oldest change was that MySQL lacks, by our clock; 0: it has all. */
+static int64_t oldest_lacking_us(const struct redis_journal_feed *feed)
+{
+    int64_t oldest_us = feed->joined ? feed->status.oldest_us : 0;
+    for (uint32_t i = 0; !feed->joined && i < feed->options.space->partitions; i++) {
+        const struct feed_stream *stream = &feed->streams[i];
+        if (stream->first_us && (!oldest_us || stream->first_us < oldest_us))
+            oldest_us = stream->first_us;
+    }
+    return oldest_us;
+}
+
+static uint64_t lag_seconds(const struct redis_journal_feed *feed)
+{
+    int64_t oldest_us = oldest_lacking_us(feed), now_us = now_of(feed);
+    return oldest_us && now_us > oldest_us ? (uint64_t)(now_us - oldest_us) / 1000000 : 0;
+}
+
+static void report_lag(struct redis_journal_feed *feed, bool was)
+{
+    if (feed->refuses && (!was || now_of(feed) >= feed->report_us)) {
+        feed->report_us = now_of(feed) + LAG_LOG_US;
+        log_event(LOG_ERROR, "journal_behind",
+                  "lag_s=%llu reason=\"%s\" hint=\"pushes are refused until MySQL has caught up; "
+                  "bring it back, or raise journal.max_lag or journal.max_lag_time\"",
+                  (unsigned long long)lag_seconds(feed), feed->status.why);
+    } else if (was && !feed->refuses && feed->journal) {
+        log_event(LOG_INFO, "journal_caught_up", "hint=\"pushes are taken again\"");
+    }
+}
+
+/* The scripts refuse pushes by themselves. Here it is seen, and told to all daemons. */
+static void look_at_lag(struct redis_journal_feed *feed)
+{
+    bool was = feed->refuses;
+    feed->refuses = false;
+    for (uint32_t i = 0; feed->journal && i < feed->options.space->partitions; i++)
+        feed->refuses = feed->refuses || feed->streams[i].refuses;
+    if (feed->refuses != was && feed->journal)
+        feed->tells_lag = true;
+    if (!feed->broken) /* that has been told */
+        report_lag(feed, was);
+}
+
 /* ---- the timer ---- */
 
 static void look_at_lease(struct redis_journal_feed *feed)
 {
-    if (!feed->lease_asked && now_of(feed) - feed->lease_asked_us >= RENEW_US)
+    bool due = feed->tells_lag || now_of(feed) - feed->lease_asked_us >= RENEW_US;
+    if (!feed->lease_asked && due)
         ask_lease(feed, LEASE_US);
     bool fenced = feed->journal && feed->status.phase == JOURNAL_FENCED;
     if (feed->journal && (fenced || !leads(feed)))
@@ -477,6 +531,7 @@ static void tick(struct timer *timer)
             loop_arm(feed->options.loop, &feed->tick, now_of(feed) + TICK_US);
         return;
     }
+    look_at_lag(feed);
     look_at_lease(feed);
     for (uint32_t i = 0; feed->journal && i < feed->options.space->partitions; i++)
         look_at_stream(&feed->streams[i]);
@@ -549,6 +604,11 @@ bool redis_journal_leads(const struct redis_journal_feed *feed)
     return leads(feed);
 }
 
+bool redis_journal_refuses(const struct redis_journal_feed *feed)
+{
+    return feed->refuses;
+}
+
 bool redis_journal_writes(const struct redis_journal_feed *feed)
 {
     return feed->joined && !feed->broken && feed->status.phase == JOURNAL_WRITES;
@@ -557,22 +617,18 @@ bool redis_journal_writes(const struct redis_journal_feed *feed)
 static void describe_lag(const struct redis_journal_feed *feed, struct metric_sink *sink)
 {
     uint64_t bytes = 0, entries = 0;
-    int64_t oldest_us = feed->joined ? feed->status.oldest_us : 0, now_us = now_of(feed);
     for (uint32_t i = 0; i < feed->options.space->partitions; i++) {
         const struct feed_stream *stream = &feed->streams[i];
         bytes += stream->waiting_bytes;
-        if (!feed->joined) {
+        if (!feed->joined)
             entries += stream->waiting;
-            if (stream->first_us && (!oldest_us || stream->first_us < oldest_us))
-                oldest_us = stream->first_us;
-        } else if (stream->last > stream->committed) {
+        else if (stream->last > stream->committed)
             entries += stream->last - stream->committed;
-        }
     }
     metric_gauge(sink, "journal_lag_batches", "Changes that MySQL has not committed.", entries);
     metric_gauge(sink, "journal_lag_bytes", "Bytes of changes that are kept for MySQL.", bytes);
     metric_gauge(sink, "journal_lag_seconds", "Age of the oldest change that MySQL lacks.",
-                 oldest_us && now_us > oldest_us ? (uint64_t)(now_us - oldest_us) / 1000000 : 0);
+                 lag_seconds(feed));
 }
 
 void redis_journal_describe(const struct redis_journal_feed *feed, struct metric_sink *sink)

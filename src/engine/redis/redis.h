@@ -56,7 +56,8 @@ struct redis_options {
     uint64_t jobs_max; /* in all partitions together */
     uint32_t topics_max, waiters_max;
     uint64_t journal_bytes; /* changes leave entries for the journal, so many bytes; 0: none */
-    bool journal_detaches;  /* if there are more, it is given up; else pushes are refused */
+    int64_t journal_lag_us; /* … of which the oldest is no older; 0: as old as it likes */
+    bool journal_detaches;  /* beyond these it is given up; else pushes are refused */
     struct journal_maker *journal; /* borrowed; NULL: this daemon writes none */
     const char *label;             /* by which people know this daemon; borrowed; NULL: none */
     struct loop *loop; /* borrowed; while there is no server, its turns are the owner's to make */

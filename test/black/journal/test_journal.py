@@ -518,7 +518,6 @@ def refused(client, code):
     return answer.status == 503 and answer.json()["code"] == code
 
 
-@pytest.mark.embedded("max_lag_time is the log's")
 def test_beyond_the_lag_pushes_are_refused_until_it_has_caught_up(laterd):
     maria = MariaDb().make().start()
     try:
@@ -541,7 +540,7 @@ def test_beyond_the_lag_pushes_are_refused_until_it_has_caught_up(laterd):
         maria.stop()
 
 
-@pytest.mark.embedded("max_lag_time is the log's")
+@pytest.mark.embedded("the log has it still; on Redis entries go: test_redis_journal.py")
 def test_or_it_is_given_up(laterd):
     maria = MariaDb().make().start()
     try:

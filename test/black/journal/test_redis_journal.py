@@ -159,6 +159,49 @@ def test_or_it_is_given_up_and_begun_again(daemon, redis):
         maria.stop()
 
 
+def ready(server):
+    with Client(server.port) as client:
+        return client.get("/readyz").status == 200
+
+
+def test_beyond_the_lags_time_no_daemon_is_ready_whoever_writes(daemon):
+    maria = MariaDb().make().start()
+    try:
+        url = maria.database("old")
+        servers = [daemon(url=url, max_lag_time="2s"), daemon(url=url, max_lag_time="2s"), daemon(url="")]
+        push(servers[0], ["a"])
+        is_equal(servers[0], maria, "old")
+        maria.kill()
+        push(servers[1], ["b"])
+        assert eventually(lambda: not any(ready(server) for server in servers), 20)
+        assert all(refused(server, "b") for server in servers)
+        first = the_one(servers)
+        assert first.wait_log("journal_behind", 5)
+        first.kill()  # the limit is Redis' own
+        left = [server for server in servers if server is not first]
+        assert all(refused(server, "b") for server in left)
+        maria.start()
+        assert eventually(lambda: all(ready(server) and not refused(server, "b") for server in left), 40)
+        is_equal(left[0], maria, "old")
+    finally:
+        maria.stop()
+
+
+def test_or_it_is_given_up_though_nothing_changes_any_more(daemon):
+    maria = MariaDb().make().start()
+    try:
+        server = daemon(partitions=1, url=maria.database("old"), max_lag_time="2s", on_lag="detach")
+        push(server, ["a"])
+        is_equal(server, maria, "old")
+        maria.kill()
+        push(server, ["b"])
+        assert server.wait_log("journal_out_of_step", 20)
+        assert server.wait_log("journal_given_up", 20)
+        assert ready(server) and not refused(server, "c")
+    finally:
+        maria.stop()
+
+
 def take_lease(connection):
     """As a daemon would whose clock is right when the others' are not."""
     connection.call("HSET", "{laterd:0}:h", "jl", b"AAAAAAAA" + (1 << 52).to_bytes(8, "little") + b"another")
