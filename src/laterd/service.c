@@ -166,6 +166,7 @@ static int open_all(struct service *service)
         status = brokers_open(&line->brokers, &line->config, service->platform->loop);
     if (!status)
         status = make_webhook(service);
+    laterd_journal_led(&line->journal, service->engine.member, service->epoch);
     if (!status)
         status = laterd_journal_open(&line->journal, &line->config, service->engine.embedded,
                                      service->platform->loop);
@@ -371,6 +372,7 @@ void service_end(struct service *service)
     close_sinks(service);
     server_free(service->server);
     engine_leave(&service->engine);
+    laterd_journal_led(&service->line->journal, NULL, 0);
     election_close(&service->line->election); /* now another one may … */
     close_engine(service);  /* … and waits neither until the jobs are freed nor for MySQL: */
     close_journal(service); /* what that lacks is in the log, or in Redis */

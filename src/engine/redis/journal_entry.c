@@ -171,3 +171,15 @@ enum err journal_entry_batch(const struct script_space *space, uint32_t partitio
     *out_batch = batch;
     return OK;
 }
+
+struct journal_batch *journal_entry_place(uint32_t partition, uint64_t entry, uint64_t mark,
+                                          int64_t now_us)
+{
+    struct journal_batch *batch = mem_zalloc(sizeof(*batch) + BATCH_HEAD);
+    batch->clock_us = now_us;
+    batch->bytes = BATCH_HEAD;
+    batch->stream = partition;
+    batch->entry = entry;
+    batch->mark = mark;
+    return batch;
+}

@@ -34,7 +34,8 @@ struct feed_stream {
     uint32_t partition;
     uint64_t entry, mark; /* read so far; 0: nothing */
     uint64_t committed;   /* in MySQL; 0: nothing that we know of */
-    uint64_t dropped;     /* all before this one are gone */
+    uint64_t committed_mark;
+    uint64_t dropped; /* all before this one are gone */
     uint64_t waiting_bytes, last;
     uint64_t waiting; /* entries, while `committed` is not known, */
     int64_t first_us; /* and when the first of them was; 0: none waits */
@@ -54,7 +55,7 @@ struct feed_stream {
 /* Up to this batch, the partition is committed up to that entry. */
 struct given {
     struct queue_node place; // redis_journal_feed::given
-    uint64_t number, entry;
+    uint64_t number, entry, mark;
     uint32_t partition;
 };
 
@@ -138,24 +139,67 @@ static void stop(struct redis_journal_feed *feed, const struct feed_stream *stre
     feed->journal->verbs->stop(feed->journal, why);
 }
 
-/* Its cursor is known: reading begins where MySQL stands. */
+static void note_given(struct feed_stream *stream)
+{
+    struct redis_journal_feed *feed = stream->feed;
+    struct given *given = mem_zalloc(sizeof(*given));
+    given->number = feed->number;
+    given->entry = stream->entry;
+    given->mark = stream->mark;
+    given->partition = stream->partition;
+    queue_add(&feed->given, &given->place);
+}
+
+/* A batch of no changes: MySQL is told where it stands in this stream. */
+static void give_place(struct feed_stream *stream)
+{
+    struct redis_journal_feed *feed = stream->feed;
+    struct journal_batch *batch =
+        journal_entry_place(stream->partition, stream->entry, stream->mark, now_of(feed));
+    batch->number = ++feed->number;
+    feed->held_bytes += batch->bytes;
+    feed->journal->verbs->give(feed->journal, batch);
+    note_given(stream);
+}
+
+static void begin_at(struct feed_stream *stream, const struct journal_stream *at)
+{
+    stream->entry = stream->committed = at->entry;
+    stream->mark = stream->committed_mark = at->mark;
+    stream->dropped = 0;
+    stream->look_us = 0;
+    stream->has_head = false;
+}
+
+/*
+ * Its cursor is known: reading begins where MySQL stands. Where the cursor's row was taken away
+ * under us, who have written all the time, that is known here alone: the new one is told.
+ */
 static void join(struct redis_journal_feed *feed)
 {
     uint32_t count = feed->options.space->partitions;
     struct journal_stream *at = mem_zalloc(count * sizeof(*at));
+    bool goes_on = feed->status.made && feed->knows_places;
     feed->journal->verbs->streams(feed->journal, at);
-    for (uint32_t i = 0; i < count; i++) {
-        struct feed_stream *stream = &feed->streams[i];
-        stream->entry = stream->committed = at[i].entry;
-        stream->mark = at[i].mark;
-        stream->dropped = 0;
-        stream->look_us = 0;
-        stream->has_head = false;
-    }
-    mem_free(at);
     feed->number = feed->status.done;
     feed->joined = true;
-    if (feed->status.made)
+    for (uint32_t i = 0; i < count; i++) {
+        struct feed_stream *stream = &feed->streams[i];
+        if (goes_on)
+            at[i] =
+                (struct journal_stream){.entry = stream->committed, .mark = stream->committed_mark};
+        begin_at(stream, &at[i]);
+        if (goes_on && stream->entry)
+            give_place(stream);
+    }
+    mem_free(at);
+    feed->knows_places = false;
+    if (goes_on)
+        log_event(
+            LOG_WARN, "journal_cursor_made",
+            "hint=\"the cursor's row was deleted while this laterd wrote; it goes on where it "
+            "was. To begin again, end laterd before\"");
+    else if (feed->status.made)
         log_event(LOG_WARN, "journal_begins",
                   "hint=\"jobs that were pushed before the journal have no row until they change; "
                   "docs/journal.md says how they get one\"");
@@ -169,6 +213,7 @@ static void take_done(struct redis_journal_feed *feed)
         if (given->number > feed->status.done)
             return;
         feed->streams[given->partition].committed = given->entry;
+        feed->streams[given->partition].committed_mark = given->mark;
         (void)queue_take(&feed->given);
         mem_free(given);
     }
@@ -235,8 +280,10 @@ static void lease_answered(void *owner, struct script_request *call, enum err er
     take_leader(feed, parts[2], answer.state != 0);
     bool same = memcmp(feed->identity, parts[1].at, JOURNAL_STORE_BYTES) == 0;
     memcpy(feed->identity, parts[1].at, JOURNAL_STORE_BYTES);
-    if (!same)
-        close_journal(feed); /* Redis has lost the queue: this is another */
+    if (!same) { /* Redis has lost the queue: this is another */
+        close_journal(feed);
+        feed->knows_places = false;
+    }
     feed->lease_until_us = answer.state ? feed->lease_asked_us + LEASE_US : 0;
 }
 
@@ -312,13 +359,8 @@ static void take_entries(struct feed_stream *stream, const struct bytes *parts, 
         else if (give(stream, &entry))
             why = "Redis has an entry that cannot be read";
     }
-    if (feed->number != before) {
-        struct given *given = mem_zalloc(sizeof(*given));
-        given->number = feed->number;
-        given->entry = stream->entry;
-        given->partition = stream->partition;
-        queue_add(&feed->given, &given->place);
-    }
+    if (feed->number != before)
+        note_given(stream);
     if (why)
         stop(feed, stream, why);
     else if (count && parts[count - 1].len >= HEAD_BYTES) {
@@ -516,6 +558,10 @@ static void look_at_lease(struct redis_journal_feed *feed)
     if (!feed->lease_asked && due)
         ask_lease(feed, LEASE_US);
     bool fenced = feed->journal && feed->status.phase == JOURNAL_FENCED;
+    if (!leads(feed))
+        feed->knows_places = false; /* another one may write meanwhile */
+    else if (fenced && feed->joined)
+        feed->knows_places = !feed->broken;
     if (feed->journal && (fenced || !leads(feed)))
         close_journal(feed);
     else if (!feed->journal && leads(feed) && now_of(feed) >= feed->open_us)

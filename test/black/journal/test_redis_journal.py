@@ -95,6 +95,26 @@ def test_who_is_fenced_off_goes_on_if_it_is_its_turn_still(daemon, maria, base):
     assert maria.run(f"SELECT COUNT(*) FROM {LOGS}", database=base)[0][0] == 2
 
 
+def test_a_cursor_that_was_taken_or_deleted_is_had_again_and_nothing_is_there_twice(daemon, maria, base):
+    server, expected = daemon(), 0
+    for number, loss in enumerate((f"UPDATE {CURSORS} SET epoch=epoch+1", f"DELETE FROM {CURSORS}") * 2):
+        push(server, [f"{number}-{i}" for i in range(40)])
+        expected += 41
+        with Client(server.port) as client:
+            assert client.job(f"{number}-0", method="DELETE").status == 204
+        is_equal(server, maria, base)
+        maria.run(loss, database=base)
+        if number == 1:  # and the connection is lost
+            for (thread,) in maria.run("SELECT id FROM information_schema.processlist "
+                                       f"WHERE db='{base}' AND id<>CONNECTION_ID()"):
+                maria.run(f"KILL {thread}")
+    push(server, ["last"])
+    is_equal(server, maria, base)
+    assert maria.run(f"SELECT COUNT(*),COUNT(DISTINCT id,status) FROM {LOGS}", database=base)[0] == \
+        (expected + 1, expected + 1)
+    assert len(server.events("journal_cursor_made")) == 2 and not server.events("journal_out_of_step")
+
+
 def test_what_was_written_is_gone_from_redis(daemon, maria, base, redis):
     server = daemon(partitions=1)
     for block in range(5):

@@ -12,6 +12,14 @@ static uint64_t entries_left(void)
     return database.at[0].entry + database.at[1].entry - PARTITIONS; /* each begins with one */
 }
 
+static void turns_and_work(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        turn();
+        work(1000);
+    }
+}
+
 /* A database of nobody, and a journal that may be so far behind. */
 static void set_journal(uint64_t seed, uint64_t bytes)
 {
@@ -25,12 +33,14 @@ static void set_journal(uint64_t seed, uint64_t bytes)
     options.journal_bytes = bytes;
 }
 
-static void one_life(uint64_t seed)
+static void one_life(uint64_t seed, unsigned taken_per_mille)
 {
     set_journal(seed, 1 << 30);
     start_pair();
     paired = second = true;
     for (unsigned step = 0; step < STEPS; step++) {
+        if (sim_random_chance(&chance, taken_per_mille))
+            database.epoch++; /* another one has taken the cursor, late, and written nothing */
         if (sim_random_chance(&chance, 500)) {
             change_daemon();
             second = !second;
@@ -52,10 +62,39 @@ static void one_life(uint64_t seed)
 static void rows_are_the_queue_whoever_was_killed(void **state)
 {
     for (uint64_t seed = 1; seed <= LIVES; seed++) {
-        one_life(seed);
+        one_life(seed, 0);
         end_pair(state);
         setup(state);
     }
+}
+
+static void a_cursor_that_another_one_took_is_taken_again(void **state)
+{
+    for (uint64_t seed = 1; seed <= LIVES; seed++) {
+        one_life(seed, 20);
+        end_pair(state);
+        setup(state);
+    }
+}
+
+/* By hand, under the daemon that writes, which goes on where it was: each change is there once. */
+static void a_cursor_that_was_deleted_is_made_again_where_it_was(void **state)
+{
+    (void)state;
+    set_journal(5, 1 << 30);
+    assert_int_equal(start(), OK);
+    for (unsigned step = 0; step < 2000; step++) {
+        if (database.has_cursor && sim_random_chance(&chance, 5))
+            database.has_cursor = false;
+        if (sim_random_chance(&chance, 300))
+            some_command();
+        turn();
+        work(200);
+    }
+    turns_and_work(4000);
+    assert_true(database.has_cursor && database.changes > 100);
+    assert_int_equal(database.changes, entries_left());
+    assert_int_equal(stopped, 0);
 }
 
 /* The database is away. */
@@ -77,14 +116,6 @@ static void push_many(unsigned count, struct bytes body)
                asked);
     }
     turns(SECOND_US);
-}
-
-static void turns_and_work(unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        turn();
-        work(1000);
-    }
 }
 
 static void an_answer_has_a_bound(void **state)
@@ -302,6 +333,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_answer_has_a_bound, setup, teardown),
         cmocka_unit_test_setup_teardown(one_that_was_given_up_can_begin_again, setup, teardown),
         cmocka_unit_test_setup_teardown(rows_are_the_queue_whoever_was_killed, setup, end_pair),
+        cmocka_unit_test_setup_teardown(a_cursor_that_another_one_took_is_taken_again, setup,
+                                        end_pair),
+        cmocka_unit_test_setup_teardown(a_cursor_that_was_deleted_is_made_again_where_it_was, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
