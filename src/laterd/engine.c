@@ -177,6 +177,14 @@ int engine_open(const struct command_line *line, struct platform *platform,
     return open_embedded(line, platform, out_engine);
 }
 
+int64_t engine_stand_by(const struct command_line *line, const struct platform *platform,
+                        struct laterd_engine *engine)
+{
+    if (line->config.engine != ENGINE_REDIS)
+        return INT64_MAX;
+    return engine_redis_stand_by(line, platform, engine);
+}
+
 void engine_log(const struct laterd_engine *engine, const struct command_line *line)
 {
     const struct config *config = &line->config;

@@ -323,8 +323,11 @@ static int64_t look_at_role(struct service *service, struct member *member)
     if (service->open_at_us > service->platform->loop->now_us)
         return service->open_at_us;
     member->verbs->look(member, &view);
-    if (view.role != MEMBER_LEADING || !member->verbs->holds(member, view.epoch))
-        return INT64_MAX; /* a term that has ended, which its thread does not know yet */
+    /* It may be a term that has ended, which its thread does not know yet. */
+    if (view.role != MEMBER_LEADING || !member->verbs->holds(member, view.epoch)) {
+        prepare_engine(service);
+        return engine_stand_by(service->line, service->platform, &service->engine);
+    }
     lead(service, member, view.epoch);
     return service->platform->loop->now_us; /* a turn of the new server; or see when it is next */
 }

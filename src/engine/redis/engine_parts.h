@@ -50,6 +50,8 @@ struct redis_engine {
     struct timer give_up;  /* starting, leaving: not beyond this */
     struct timer report;   /* starting: to say that it takes long */
     bool late;             /* it has been given up */
+    bool standby;          /* see redis_engine_serve() */
+    uint64_t serves_after; /* members::heartbeats, above which all is known that was before it */
     bool draining, leaving;
     bool told; /* leaving: Redis was told so */
 };

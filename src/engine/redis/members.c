@@ -439,6 +439,12 @@ void members_start(struct members *members)
     loop_arm(members->options.loop, &members->heartbeat, now_of(members));
 }
 
+void members_heartbeat(struct members *members)
+{
+    if (members->started && !members->leaving)
+        heartbeat(members);
+}
+
 void members_leave(struct members *members)
 {
     members->leaving = true;

@@ -96,6 +96,8 @@ void members_start(struct members *members);
 void members_heard(struct members *members, const struct script_member *said, bool to_us);
 /* Notices may have been missed: asks for all with the next heartbeat. */
 void members_look(struct members *members);
+/* Says how we are at once; nothing before members_start(). */
+void members_heartbeat(struct members *members);
 /* Tells the other daemons that this one leaves. */
 void members_leave(struct members *members);
 
