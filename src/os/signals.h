@@ -21,7 +21,7 @@ unsigned signals_count(void);
  * From now on the second stop signal logs `stopped_at_once` with these facts and ends the process
  * in its handler, with that exit status; at once if it has come already. For the end of the
  * program, when nobody looks at signals_count(): it frees memory, and waits for threads. `facts`
- * is borrowed for ever.
+ * is borrowed forever.
  */
 void signals_end_at_second(const char *facts, int status);
 

@@ -294,11 +294,15 @@ static void ask_lease(struct redis_journal_feed *feed, int64_t span_us)
     if (getrandom(identity, sizeof(identity), 0) != sizeof(identity))
         return;
     struct script_request *call = script_requests_new_unkept(feed->options.calls, 0);
-    script_ask_journal_lease(&call->request, feed->options.space, &call->id, span_us,
-                             bytes_of((const char *)identity, sizeof(identity)),
-                             bytes_str(feed->options.label), feed->refuses);
+    struct script_lease lease = {
+        .span_us = span_us,
+        .identity = bytes_of((const char *)identity, sizeof(identity)),
+        .label = bytes_str(feed->options.label),
+        .refuses = feed->refuses,
+    };
+    script_ask_journal_lease(&call->request, feed->options.space, &call->id, &lease);
     feed->lease_asked = true;
-    feed->tells_lag = false;
+    feed->reports_lag = false;
     feed->lease_asked_us = now_of(feed);
     script_requests_send(call, feed, lease_answered);
 }
@@ -545,7 +549,7 @@ static void look_at_lag(struct redis_journal_feed *feed)
     for (uint32_t i = 0; feed->journal && i < feed->options.space->partitions; i++)
         feed->refuses = feed->refuses || feed->streams[i].refuses;
     if (feed->refuses != was && feed->journal)
-        feed->tells_lag = true;
+        feed->reports_lag = true;
     if (!feed->broken) /* that has been told */
         report_lag(feed, was);
 }
@@ -554,7 +558,7 @@ static void look_at_lag(struct redis_journal_feed *feed)
 
 static void look_at_lease(struct redis_journal_feed *feed)
 {
-    bool due = feed->tells_lag || now_of(feed) - feed->lease_asked_us >= RENEW_US;
+    bool due = feed->reports_lag || now_of(feed) - feed->lease_asked_us >= RENEW_US;
     if (!feed->lease_asked && due)
         ask_lease(feed, LEASE_US);
     bool fenced = feed->journal && feed->status.phase == JOURNAL_FENCED;

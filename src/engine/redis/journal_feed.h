@@ -54,7 +54,7 @@ struct redis_journal_feed {
                           lease since: each stream has what was committed */
     bool broken;       /* it and Redis do not fit: told, and nothing is read any more */
     bool refuses;      /* a partition refuses pushes: MySQL is too far behind */
-    bool tells_lag;    /* that has changed: the lease is asked for at once, and says so */
+    bool reports_lag;  /* that has changed: the lease is asked for at once, and says so */
     int64_t report_us; /* then that is told again */
     char leader[REDIS_LABEL_MAX]; /* the label of another that writes it, as far as we know */
     struct redis_restore restore;

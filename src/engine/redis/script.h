@@ -244,14 +244,18 @@ struct script_member {
 
 /*
  * The journal's entries, which changes leave (scripts/entry.lua), are taken by the one daemon that
- * has the lease: partition 0 is asked for it, for so long (0: it is given back). The answer: state
- * (not 0: it is ours), in its second part the queue's identity, which is the given one if it had
- * none, in its third the label of who has it. `refuses`: the one has seen that pushes are refused,
- * as the journal is too far behind; heartbeats tell all of it until the lease ends.
+ * has the lease: partition 0 is asked for it. The answer: state (not 0: it is ours), in its second
+ * part the queue's identity, in its third the label of who has it.
  */
+struct script_lease {
+    int64_t span_us;       /* for so long; 0: it is given back */
+    struct bytes identity; /* the queue's, if it has none */
+    struct bytes label;    /* of who asks */
+    bool refuses;          /* it has seen that pushes are refused, as the journal is too far behind:
+                              heartbeats          tell all daemons until the lease ends */
+};
 void script_ask_journal_lease(struct buf *out, const struct script_space *space,
-                              const struct script_call *call, int64_t span_us,
-                              struct bytes identity, struct bytes label, bool refuses);
+                              const struct script_call *call, const struct script_lease *lease);
 struct script_entries {
     uint64_t from;     /* the last one that was read, 0: none */
     uint64_t below;    /* all before this one go */

@@ -72,15 +72,14 @@ void script_ask_open(struct buf *out, const struct script_space *space,
 }
 
 void script_ask_journal_lease(struct buf *out, const struct script_space *space,
-                              const struct script_call *call, int64_t span_us,
-                              struct bytes identity, struct bytes label, bool refuses)
+                              const struct script_call *call, const struct script_lease *lease)
 {
     script_begin(out, space, call, SCRIPT_JOURNAL, 5);
     script_add(out, BYTES("l"));
-    script_add_i64(out, span_us);
-    script_add(out, identity);
-    script_add(out, label);
-    script_add(out, refuses ? BYTES("r") : (struct bytes){0});
+    script_add_i64(out, lease->span_us);
+    script_add(out, lease->identity);
+    script_add(out, lease->label);
+    script_add(out, lease->refuses ? BYTES("r") : (struct bytes){0});
 }
 
 void script_ask_restore(struct buf *out, const struct script_space *space,
