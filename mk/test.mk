@@ -24,7 +24,7 @@ BLACK_WORKERS ?= 4
 BLACK_ARGS    ?=
 black: all ## the real process, over the wire, in Python
 	$(PYTEST) -q -m "not serial and not deadline" -n $(BLACK_WORKERS) --dist loadgroup $(BLACK_ARGS) test/black
-	$(PYTEST) -q -m deadline -n $(BLACK_WORKERS) --dist loadgroup $(BLACK_ARGS) test/black/redis
+	$(PYTEST) -q -m deadline -n $(BLACK_WORKERS) --dist loadgroup $(BLACK_ARGS) test/black
 	$(PYTEST) -q -m serial $(BLACK_ARGS) test/black
 
 CRASH_ROUNDS ?= 500

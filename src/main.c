@@ -151,8 +151,13 @@ static bool run(struct program *program)
     return true;
 }
 
+#define AT_ONCE "hint=\"a second stop signal; the next start recovers the log\""
+
+/* It frees, and waits for a disk, a journal's MySQL, the election's service: nobody looks at
+ * signals meanwhile. */
 static void finish(struct program *program)
 {
+    signals_end_at_second(AT_ONCE, EXIT_FAILURE);
     service_end(&program->service);
     os_loop_free(program->loop);
     os_worker_free(program->worker);
@@ -181,8 +186,7 @@ int main(int argc, char **argv)
         return status;
     }
     if (!run(&program)) {
-        log_event(LOG_WARN, "stopped_at_once",
-                  "hint=\"a second stop signal; the next start recovers the log\"");
+        log_event(LOG_WARN, "stopped_at_once", AT_ONCE);
         return EXIT_FAILURE;
     }
     finish(&program);

@@ -9,6 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/rfc3339.h"
+
+static const char *const level_names[] = {"debug", "info", "warn", "error"};
+
 static _Atomic(enum log_level) least_level = LOG_INFO;
 
 void log_level_set(enum log_level least)
@@ -131,7 +135,6 @@ static void put_facts(struct line *line, const char *format, va_list *args)
 
 void log_event(enum log_level level, const char *event, const char *format, ...)
 {
-    static const char *const names[] = {"debug", "info", "warn", "error"};
     struct line line = {.len = 0};
     char start[64];
     struct timespec now;
@@ -143,13 +146,31 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
     (void)clock_gettime(CLOCK_REALTIME, &now);
     (void)gmtime_r(&now.tv_sec, &parts);
     put(&line, start, strftime(start, sizeof(start), "%Y-%m-%dT%H:%M:%S", &parts));
-    (void)snprintf(start, sizeof(start), ".%03ldZ %s ", now.tv_nsec / 1000000, names[level]);
+    (void)snprintf(start, sizeof(start), ".%03ldZ %s ", now.tv_nsec / 1000000, level_names[level]);
     put(&line, start, strlen(start));
     put_text(&line, event, strlen(event), false);
     put(&line, " ", 1);
     va_start(args, format);
     put_facts(&line, format, &args);
     va_end(args);
+    line.text[line.len++] = '\n';
+    ssize_t written = write(STDERR_FILENO, line.text, line.len);
+    (void)written; /* there is nowhere to report it */
+}
+
+void log_event_in_handler(enum log_level level, const char *event, const char *facts)
+{
+    const char *parts[] = {" ", level_names[level], " ", event, " ", facts};
+    struct line line = {.len = 0};
+    char start[RFC3339_ROOM];
+    struct timespec now;
+    if (level < atomic_load_explicit(&least_level, memory_order_relaxed))
+        return;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    int64_t now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    put(&line, start, rfc3339_print(now_ms * 1000, start));
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        put(&line, parts[i], strlen(parts[i]));
     line.text[line.len++] = '\n';
     ssize_t written = write(STDERR_FILENO, line.text, line.len);
     (void)written; /* there is nowhere to report it */

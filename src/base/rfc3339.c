@@ -188,9 +188,9 @@ static char *put_fraction(char *to, unsigned us)
     return decimal_put_two(to, us % 100);
 }
 
-void rfc3339_add(struct buf *out, int64_t us)
+size_t rfc3339_print(int64_t us, char room[static RFC3339_ROOM])
 {
-    char text[40], *to = text;
+    char *to = room;
     if (us < 0)
         us = 0;
     if (us > MOMENT_MAX_US)
@@ -207,7 +207,13 @@ void rfc3339_add(struct buf *out, int64_t us)
     *to++ = '.';
     to = put_fraction(to, (unsigned)fraction_us);
     *to++ = 'Z';
-    buf_add(out, text, (size_t)(to - text));
+    return (size_t)(to - room);
+}
+
+void rfc3339_add(struct buf *out, int64_t us)
+{
+    char text[RFC3339_ROOM];
+    buf_add(out, text, rfc3339_print(us, text));
 }
 
 struct bytes http_date(int64_t unix_seconds, char *room)

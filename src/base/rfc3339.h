@@ -28,7 +28,12 @@ bool rfc3339_read(struct bytes text, int64_t *out_us);
  */
 bool rfc3339_read_local(struct bytes text, int64_t (*east_us)(int64_t at_us), int64_t *out_us);
 
-/* Writes "2026-11-21T05:00:00.123Z", with six digits when there are microseconds. */
+enum { RFC3339_ROOM = 40 };
+
+/* Writes "2026-11-21T05:00:00.123Z", with six digits when there are microseconds, and returns its
+   length; no zero follows. Allocates nothing and takes no lock: a signal handler may call it. */
+size_t rfc3339_print(int64_t us, char room[static RFC3339_ROOM]);
+/* The same, behind what is there. */
 void rfc3339_add(struct buf *out, int64_t us);
 
 /* As HTTP writes it (RFC 9110, 5.6.7): "Sun, 06 Nov 1994 08:49:37 GMT" into room[30]. */

@@ -97,6 +97,11 @@ static void complain_store(const char *dir, enum err err, const struct store_err
                  error->text);
 }
 
+static bool term_ended(const struct laterd_engine *engine, const struct platform *platform)
+{
+    return engine->member && !engine->member->verbs->holds(engine->member, platform->epoch);
+}
+
 static int open_embedded(const struct command_line *line, struct platform *platform,
                          struct laterd_engine *engine)
 {
@@ -129,6 +134,10 @@ static int open_embedded(const struct command_line *line, struct platform *platf
     enum err err = embedded_open(&options, &engine->embedded, &error);
     if (err == ERR_LOCKED && engine->member) {
         engine->opening = OPENING_LOCKED;
+        return EXIT_FAILURE;
+    }
+    if (err && term_ended(engine, platform)) { /* the fence may have refused a write: no disk did */
+        engine->opening = OPENING_TERM_ENDED;
         return EXIT_FAILURE;
     }
     if (err) {
@@ -166,6 +175,14 @@ int engine_open(const struct command_line *line, struct platform *platform,
     if (line->config.engine == ENGINE_REDIS)
         return engine_redis_open(line, platform, out_engine);
     return open_embedded(line, platform, out_engine);
+}
+
+int64_t engine_stand_by(const struct command_line *line, const struct platform *platform,
+                        struct laterd_engine *engine)
+{
+    if (line->config.engine != ENGINE_REDIS)
+        return INT64_MAX;
+    return engine_redis_stand_by(line, platform, engine);
 }
 
 void engine_log(const struct laterd_engine *engine, const struct command_line *line)

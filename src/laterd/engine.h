@@ -22,6 +22,7 @@ enum engine_opening {
     OPENING_FAILED,      /* said on standard error */
     OPENING_LOCKED,      /* another process has the store open still */
     OPENING_LOWER_EPOCH, /* the store was led with our epoch or a higher one: led_epoch */
+    OPENING_TERM_ENDED,  /* we lead no longer: nothing is wrong with what was being opened */
 };
 
 struct laterd_engine {
@@ -34,12 +35,15 @@ struct laterd_engine {
     struct tls *tls;               /* of connections to Redis; NULL: none */
     const struct member *member;   /* with an election, set before engine_open(): fences the disk */
     /* embedded_options::opening, set before engine_open(), too. */
-    void (*progress)(void *owner, const struct store_opening *opening);
+    enum err (*progress)(void *owner, const struct store_opening *opening);
     void *progress_owner;
     struct fence *fence;         /* of it; NULL: none */
     enum engine_opening opening; /* why engine_open() has failed */
     uint64_t led_epoch;          /* OPENING_LOWER_EPOCH: the store's */
     bool left;                   /* engine_leave() was called */
+    bool standby;                /* `redis` does not serve yet: see engine_stand_by() */
+    bool standby_said;           /* that it is ready was logged */
+    int64_t standby_at_us;       /* none is made before this, after one that could not be */
 };
 
 /* What can be told of the configuration without opening anything; says what is wrong. */
@@ -55,6 +59,15 @@ int engine_refuse_binlog(const struct command_line *line) MUST_USE;
  */
 int engine_open(const struct command_line *line, struct platform *platform,
                 struct laterd_engine *out_engine) MUST_USE;
+
+/*
+ * Of one that waits to lead, with engine = redis: has connections, scripts and partitions ready, so
+ * that engine_open() takes one round trip. What would keep it from serving is logged. To be called
+ * after each turn of the server that waits; waits for nothing. Returns when it wants to be called
+ * next; INT64_MAX: after the next turn.
+ */
+int64_t engine_stand_by(const struct command_line *line, const struct platform *platform,
+                        struct laterd_engine *engine);
 
 /* A line in the log: what was found there. */
 void engine_log(const struct laterd_engine *engine, const struct command_line *line);
@@ -82,6 +95,8 @@ void engine_close(struct laterd_engine *engine);
 enum err engine_redis_check(const struct config *config) MUST_USE;
 int engine_redis_open(const struct command_line *line, const struct platform *platform,
                       struct laterd_engine *engine) MUST_USE;
+int64_t engine_redis_stand_by(const struct command_line *line, const struct platform *platform,
+                              struct laterd_engine *engine);
 void engine_redis_stop(struct redis_engine *redis);
 void engine_redis_free(struct redis_engine *redis);
 struct engine *engine_redis_port(struct redis_engine *redis);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "laterd/complain.h"
 #include "laterd/engine.h"
 #include "os/tls.h"
@@ -22,6 +23,15 @@ int engine_redis_open(const struct command_line *line, const struct platform *pl
     (void)engine;
     complain("engine = redis: this laterd was built without Redis");
     return command_line_failed(line, EXIT_FAILURE);
+}
+
+int64_t engine_redis_stand_by(const struct command_line *line, const struct platform *platform,
+                              struct laterd_engine *engine)
+{
+    (void)line;
+    (void)platform;
+    (void)engine;
+    return INT64_MAX;
 }
 
 void engine_redis_stop(struct redis_engine *redis)
@@ -82,27 +92,96 @@ static enum err make_tls(const struct config *config, struct tls **out_tls,
     return err;
 }
 
+/* What to open it with. */
+static enum err prepare(const struct command_line *line, const struct platform *platform,
+                        struct laterd_engine *engine, struct redis_options *out_options,
+                        struct redis_error *out_error)
+{
+    struct redis_options *options = out_options;
+    enum err err = assemble_redis(&line->config, platform, options, out_error);
+    (void)snprintf(engine->label, sizeof(engine->label), "%s, process %d", platform->host,
+                   (int)getpid());
+    if (!err && options->url.tls && !engine->tls)
+        err = make_tls(&line->config, &engine->tls, out_error);
+    if (err)
+        return err;
+    take_passwords(options);
+    options->tls = engine->tls;
+    options->journal = engine->journal;
+    options->label = engine->label;
+    return OK;
+}
+
 int engine_redis_open(const struct command_line *line, const struct platform *platform,
                       struct laterd_engine *engine)
 {
     struct redis_options options;
     struct redis_error error = {.text = ""};
-    enum err err = assemble_redis(&line->config, platform, &options, &error);
-    (void)snprintf(engine->label, sizeof(engine->label), "%s, process %d", platform->host,
-                   (int)getpid());
-    if (!err && options.url.tls)
-        err = make_tls(&line->config, &engine->tls, &error);
-    if (!err) {
-        take_passwords(&options);
-        options.tls = engine->tls;
-        options.journal = engine->journal;
-        options.label = engine->label;
-        err = redis_engine_open(&options, &engine->redis, &error);
+    enum err err = OK;
+    if (engine->redis) {
+        engine->standby = false;
+        err = redis_engine_take_over(engine->redis, &error);
+    } else {
+        err = prepare(line, platform, engine, &options, &error);
+        if (!err)
+            err = redis_engine_open(&options, &engine->redis, &error);
     }
     if (!err)
         return 0;
     complain("cannot use Redis: %s", error.text);
     return command_line_failed(line, EXIT_FAILURE);
+}
+
+/* ---- of one that waits to lead ---- */
+
+enum { STANDBY_AGAIN_US = 30 * 1000 * 1000 };
+
+static void give_standby_up(struct laterd_engine *engine, const char *why, int64_t now_us)
+{
+    log_event(LOG_ERROR, "standby_unfit", "reason=\"%s\" hint=\"%s\"", why,
+              "this laterd waits to lead, and could not serve with that Redis: correct it; it is "
+              "tried again twice a minute");
+    redis_engine_free(engine->redis);
+    engine->redis = NULL;
+    engine->standby = engine->standby_said = false;
+    engine->standby_at_us = now_us + STANDBY_AGAIN_US;
+}
+
+static enum err make_standby(const struct command_line *line, const struct platform *platform,
+                             struct laterd_engine *engine, struct redis_error *out_error)
+{
+    struct redis_options options;
+    enum err err = prepare(line, platform, engine, &options, out_error);
+    if (err)
+        return err;
+    options.standby = true;
+    err = redis_engine_new(&options, &engine->redis, out_error);
+    engine->standby = !err;
+    return err;
+}
+
+int64_t engine_redis_stand_by(const struct command_line *line, const struct platform *platform,
+                              struct laterd_engine *engine)
+{
+    struct redis_error error = {.text = ""};
+    int64_t now_us = platform->loop->now_us;
+    enum err err = OK;
+    if (!engine->redis && now_us < engine->standby_at_us)
+        return engine->standby_at_us;
+    if (!engine->redis)
+        err = make_standby(line, platform, engine, &error);
+    if (!err)
+        err = redis_engine_started(engine->redis, &error);
+    if (err && err != ERR_AGAIN) {
+        give_standby_up(engine, error.text, now_us);
+        return engine->standby_at_us;
+    }
+    if (!err && !engine->standby_said)
+        log_event(LOG_INFO, "standby_ready", "prefix=%s partitions=%lld", line->config.redis_prefix,
+                  (long long)line->config.redis_partitions);
+    engine->standby_said = engine->standby_said || !err;
+    struct engine *port = redis_engine_port(engine->redis);
+    return port->verbs->end(port); /* sends what the turn has brought */
 }
 
 void engine_redis_stop(struct redis_engine *redis)

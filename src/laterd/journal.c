@@ -1,6 +1,7 @@
 #include "laterd/journal.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -100,10 +101,34 @@ struct journal_maker *laterd_journal_maker(struct laterd_journal *journal,
     return &journal->maker;
 }
 
+/* The member may be closed while the journal's thread ends: so they do not ask it meanwhile. */
+static pthread_mutex_t led_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void laterd_journal_led(struct laterd_journal *journal, const struct member *member, uint64_t epoch)
+{
+    (void)pthread_mutex_lock(&led_mutex); /* cannot fail: it is ours and not recursive */
+    journal->member = member;
+    journal->epoch = epoch;
+    (void)pthread_mutex_unlock(&led_mutex);
+}
+
+/* journal_options::alone. */
+static bool is_alone(void *owner)
+{
+    struct laterd_journal *journal = owner;
+    (void)pthread_mutex_lock(&led_mutex);
+    const struct member *member = journal->member;
+    bool alone = member && member->verbs->holds(member, journal->epoch);
+    (void)pthread_mutex_unlock(&led_mutex);
+    return alone;
+}
+
 int laterd_journal_open(struct laterd_journal *journal, const struct config *config,
                         struct embedded *embedded, struct loop *loop)
 {
     struct journal_options options = options_of(config, loop);
+    options.alone = is_alone;
+    options.owner = journal;
     struct embedded_journal follow = assemble_journal(config);
     struct journal_error error = {.text = ""};
     if (!journal->plugin || config->engine == ENGINE_REDIS)

@@ -7,6 +7,7 @@
 
 #include "engine/embedded/embedded.h"
 #include "port/journal.h"
+#include "port/member.h"
 #include "server/config/config.h"
 
 struct laterd_journal {
@@ -16,6 +17,10 @@ struct laterd_journal {
     struct journal_maker maker;
     const struct config *config;
     struct loop *loop;
+    /* In an election, with the embedded engine: we lead with this epoch. The journal's thread asks:
+       see journal.c. */
+    const struct member *member;
+    uint64_t epoch;
 };
 
 /* Before the engine is opened: who makes the Redis engine's journal; NULL: it has none. */
@@ -27,6 +32,11 @@ struct journal_maker *laterd_journal_maker(struct laterd_journal *journal,
  * nothing. 0, or the exit status: the reason is on standard error.
  */
 int laterd_journal_load(const struct config *config, struct laterd_journal *out_journal);
+
+/* Before laterd_journal_open() in an election, whose epoch this is; NULL: there is none, or it is
+   about to be closed. */
+void laterd_journal_led(struct laterd_journal *journal, const struct member *member,
+                        uint64_t epoch);
 
 /* Opens it, if it was loaded, for an engine that has a store (that in Redis opens its own). 0, or
    the exit status. */

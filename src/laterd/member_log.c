@@ -10,9 +10,9 @@ enum {
     AGAIN_US = 60 * 1000 * 1000, /* while it stays away */
 };
 
-void member_log_init(struct member_log *log, const char *service, int64_t now_us)
+void member_log_init(struct member_log *log, const char *service, const char *own, int64_t now_us)
 {
-    *log = (struct member_log){.service = service, .begun_us = now_us};
+    *log = (struct member_log){.service = service, .own = own, .begun_us = now_us};
 }
 
 void member_log_lost(struct member_log *log, uint64_t epoch)
@@ -110,8 +110,18 @@ static void look_at_leader(struct member_log *log, const struct member_view *vie
         return;
     log->leader_epoch = view->epoch;
     (void)snprintf(log->leader, sizeof(log->leader), "%s", view->leader);
-    log_event(LOG_INFO, "waits", "leader=%s epoch=%llu", view->leader,
-              (unsigned long long)view->epoch);
+    if (strcmp(view->leader, log->own) == 0)
+        log_event(
+            LOG_INFO, "waits", "leader=%s epoch=%llu why=\"%s\" hint=\"%s\"", view->leader,
+            (unsigned long long)view->epoch,
+            "this is our own URL: an earlier life of this laterd led, and ended without "
+            "giving the lead back (kill -9, a crash, a power cut)",
+            "nothing is to be done: its session ends member.timeout after its last sign of "
+            "life, then this one or another begins to lead. If epoch goes on growing, another "
+            "laterd has the same member.advertise: give each its own");
+    else
+        log_event(LOG_INFO, "waits", "leader=%s epoch=%llu", view->leader,
+                  (unsigned long long)view->epoch);
 }
 
 int64_t member_log_look(struct member_log *log, const struct member_view *view, int64_t now_us)

@@ -9,6 +9,7 @@
 
 struct member_log {
     const char *service; /* "zookeeper", "mysql" or "redis"; borrowed */
+    const char *own;     /* our URL, or ""; borrowed */
     int64_t begun_us;
     bool was_connected;    /* since then, at least once */
     int64_t away_us;       /* since when it has been away; 0: it is not, or that is not said */
@@ -18,8 +19,8 @@ struct member_log {
     char leader[MEMBER_URL_MAX]; /* and this URL */
 };
 
-/* Times are the loop's. */
-void member_log_init(struct member_log *log, const char *service, int64_t now_us);
+/* Times are the loop's. `own`: where clients reach us, as the service is told, or "". */
+void member_log_init(struct member_log *log, const char *service, const char *own, int64_t now_us);
 
 /* Our term of this epoch is over. Told by member_log_look() when the member's view says why. */
 void member_log_lost(struct member_log *log, uint64_t epoch);

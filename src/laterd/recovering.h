@@ -1,6 +1,6 @@
 /*
  * How far the opening of a store is, and how long it will still take, in words: for /readyz, the
- * refusals meanwhile, and the service manager. Told the time.
+ * refusals meanwhile, and the service manager. Told the time, by a clock that nobody sets.
  */
 #ifndef LATERD_LATERD_RECOVERING_H
 #define LATERD_LATERD_RECOVERING_H

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "laterd/complain.h"
 #include "laterd/election.h"
+#include "os/clock.h"
 #include "os/notify.h"
 #include "os/signals.h"
 #include "sink/webhook/secrets.h"
@@ -72,7 +73,7 @@ static void make_waiting_server(struct service *service)
     service->platform->brokers = NULL;
     struct server_options options = server_options(service);
     service->platform->brokers = brokers;
-    waiting_init(&service->waiting, member_of(service));
+    waiting_init(&service->waiting, member_of(service), service->line->election.advertise);
     options.engine = &service->waiting.engine;
     options.waits = true;
     service->server = server_new(&options);
@@ -109,43 +110,63 @@ static void serve_opening(struct service *service)
     listeners_watch(service->listeners, service->loop, true);
 }
 
+/* In an election: may the opening still end in serving? */
+static bool term_goes_on(const struct service *service)
+{
+    const struct member *member = service->engine.member;
+    return !member || member->verbs->holds(member, service->epoch);
+}
+
 /* embedded_options::opening: called by what runs in this thread, and so between turns. */
-static void opening_goes_on(void *owner, const struct store_opening *opening)
+static enum err opening_goes_on(void *owner, const struct store_opening *opening)
 {
     struct service *service = owner;
-    int64_t now_us = loop_look_at_clock(service->platform->loop);
+    int64_t now_us = os_boot_us();
     recovering_note(&service->recovering, opening, now_us);
     if (signals_count())
         stop_opening(service);
+    if (!term_goes_on(service))
+        return ERR_NOT_LEADER;
     if (now_us - service->recovering.begun_us < OPENING_US ||
         now_us - service->turned_us < OPENING_TURN_US)
-        return;
+        return OK;
     service->turned_us = now_us;
     if (!service->server)
         serve_opening(service);
     waiting_recovers(&service->waiting, service->recovering.text);
     notify_systemd(service, now_us);
     for (int i = 0; i < OPENING_TURNS; i++) {
-        server_sleep(service->server, now_us); /* not at all, but for what has come */
+        /* not at all, but for what has come */
+        server_sleep(service->server, loop_look_at_clock(service->platform->loop));
         (void)server_turn(service->server);
     }
+    return OK;
 }
 
 /* ---- all of it ---- */
 
-static int open_all(struct service *service)
+/* What the engine is told before it is opened, or stands by. */
+static void prepare_engine(struct service *service)
 {
     struct command_line *line = service->line;
-    service->recovering = (struct recovering){0};
     service->engine.progress = opening_goes_on;
     service->engine.progress_owner = service;
     service->engine.journal =
         laterd_journal_maker(&line->journal, &line->config, service->platform->loop);
+}
+
+static int open_all(struct service *service)
+{
+    struct command_line *line = service->line;
+    prepare_engine(service);
+    service->recovering = (struct recovering){0};
+    service->turned_us = service->told_us = 0;
     int status = engine_open(line, service->platform, &service->engine);
     if (!status)
         status = brokers_open(&line->brokers, &line->config, service->platform->loop);
     if (!status)
         status = make_webhook(service);
+    laterd_journal_led(&line->journal, service->engine.member, service->epoch);
     if (!status)
         status = laterd_journal_open(&line->journal, &line->config, service->engine.embedded,
                                      service->platform->loop);
@@ -207,16 +228,32 @@ static void log_locked(struct service *service)
     service->said_locked = true;
 }
 
+/* Our term of this epoch is over: the reason is told when the member's view has it. */
+static void log_term_ended(struct service *service)
+{
+    log_event(
+        LOG_WARN, "opening_given_up", "epoch=%llu while=\"%s\" hint=\"%s\"",
+        (unsigned long long)service->epoch,
+        service->recovering.text[0] ? service->recovering.text : "opening",
+        "the term ended before all was opened: leads_no_longer says why. Nothing is wrong with "
+        "what was being opened, and whoever leads next opens it");
+    member_log_lost(&service->member_log, service->epoch);
+    service->member_news = true;
+}
+
 /* It could not be opened: why decides what comes next. */
 static void wait_on(struct service *service, struct member *member)
 {
-    enum engine_opening opening = service->engine.opening;
+    bool ended = !member->verbs->holds(member, service->epoch);
+    enum engine_opening opening = ended ? OPENING_TERM_ENDED : service->engine.opening;
     waiting_recovers(&service->waiting, NULL);
     uint64_t led_epoch = service->engine.led_epoch;
     int64_t now_us = service->platform->loop->now_us;
     close_sinks(service);
     close_engine(service);
     close_journal(service);
+    if (opening == OPENING_TERM_ENDED)
+        log_term_ended(service);
     service->epoch = 0;
     if (opening == OPENING_LOCKED) {
         log_locked(service);
@@ -225,7 +262,7 @@ static void wait_on(struct service *service, struct member *member)
         log_event(LOG_INFO, "epoch_raised", "store_epoch=%llu", (unsigned long long)led_epoch);
         member->verbs->raise(member, led_epoch);
         service->open_at_us = now_us + RAISED_AGAIN_US;
-    } else {
+    } else if (opening == OPENING_FAILED) {
         log_event(LOG_ERROR, "cannot_lead", "rest_s=%d hint=\"%s\"", FAILED_REST_US / 1000000,
                   "the reason is in the line before; another laterd may try meanwhile");
         member->verbs->resign(member, FAILED_REST_US);
@@ -236,7 +273,7 @@ static void wait_on(struct service *service, struct member *member)
 static void lead(struct service *service, struct member *member, uint64_t epoch)
 {
     struct server *waiting = service->server;
-    int64_t begun_us = loop_look_at_clock(service->platform->loop);
+    int64_t begun_us = os_boot_us();
     service->epoch = service->platform->epoch = epoch;
     service->engine.member = member;
     if (open_all(service)) {
@@ -249,7 +286,7 @@ static void lead(struct service *service, struct member *member, uint64_t epoch)
         log_event(LOG_ERROR, "intake_failed", "hint=\"the reason is in the line before\"");
     service->said_locked = false;
     log_event(LOG_INFO, "leads", "epoch=%llu opened_ms=%lld", (unsigned long long)epoch,
-              (long long)(loop_look_at_clock(service->platform->loop) - begun_us) / 1000);
+              (long long)(os_boot_us() - begun_us) / 1000);
     notify_manager("STATUS=serving");
 }
 
@@ -286,8 +323,11 @@ static int64_t look_at_role(struct service *service, struct member *member)
     if (service->open_at_us > service->platform->loop->now_us)
         return service->open_at_us;
     member->verbs->look(member, &view);
-    if (view.role != MEMBER_LEADING || !member->verbs->holds(member, view.epoch))
-        return INT64_MAX; /* a term that has ended, which its thread does not know yet */
+    /* It may be a term that has ended, which its thread does not know yet. */
+    if (view.role != MEMBER_LEADING || !member->verbs->holds(member, view.epoch)) {
+        prepare_engine(service);
+        return engine_stand_by(service->line, service->platform, &service->engine);
+    }
     lead(service, member, view.epoch);
     return service->platform->loop->now_us; /* a turn of the new server; or see when it is next */
 }
@@ -324,7 +364,7 @@ int service_begin(struct service *service)
         return status;
     member_of(service)->user = service;
     member_of(service)->changed = member_changed;
-    member_log_init(&service->member_log, election->plugin->scheme,
+    member_log_init(&service->member_log, election->plugin->scheme, election->advertise,
                     service->platform->loop->now_us);
     wait_for_turn(service);
     return 0;
@@ -335,6 +375,7 @@ void service_end(struct service *service)
     close_sinks(service);
     server_free(service->server);
     engine_leave(&service->engine);
+    laterd_journal_led(&service->line->journal, NULL, 0);
     election_close(&service->line->election); /* now another one may … */
     close_engine(service);  /* … and waits neither until the jobs are freed nor for MySQL: */
     close_journal(service); /* what that lacks is in the log, or in Redis */

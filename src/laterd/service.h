@@ -30,7 +30,8 @@ struct service {
     struct waiting_engine waiting;
     struct server *server;        /* NULL: not yet */
     struct recovering recovering; /* of the store that is being opened */
-    int64_t turned_us, told_us;   /* while it is: the last turn, and word to the manager */
+    int64_t turned_us, told_us;   /* while it is: the last turn, and word to the manager; times of
+                                     os_boot_us() */
     uint64_t epoch;               /* SERVING in an election: with this one; else 0 */
     int64_t open_at_us;           /* WAITING: not before this */
     bool said_locked;             /* it was logged that the store is */

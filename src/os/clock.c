@@ -19,6 +19,11 @@ static int64_t read_us(clockid_t id)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+int64_t os_boot_us(void)
+{
+    return read_us(CLOCK_BOOTTIME);
+}
+
 static bool agree(int64_t apart_us)
 {
     return llabs(apart_us) < STEP_LOGGED_US;

@@ -22,6 +22,10 @@ struct os_clock {
     bool stepped;         /* a step was logged, and not yet that the clocks agree again */
 };
 
+/* For durations: CLOCK_BOOTTIME in microseconds, which nobody sets, and which goes on while the
+ * machine is suspended. Its zero means nothing. Any thread. */
+int64_t os_boot_us(void);
+
 void os_clock_init(struct os_clock *clock);
 
 /* The rule alone, for tests: our clock's next reading from both of the system's. */

@@ -3,15 +3,29 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "base/log.h"
 
 /* A signal handler can reach nothing else. */
 static volatile sig_atomic_t stops;
 static volatile sig_atomic_t refuse;
 static volatile sig_atomic_t reloads;
 static int wake_fd = -1;
+/* Of signals_end_at_second(); the facts are set last. */
+static volatile int last_status;
+static const char *volatile last_facts;
+
+/* Nothing but what a handler may call. */
+static void end_if_second(void)
+{
+    const char *facts = last_facts;
+    if (!facts || stops < 2)
+        return;
+    log_event_in_handler(LOG_WARN, "stopped_at_once", facts);
+    _exit(last_status);
+}
 
 static void on_signal(int signal)
 {
@@ -23,6 +37,7 @@ static void on_signal(int signal)
         reloads++;
     else
         stops++;
+    end_if_second();
     ssize_t written = write(wake_fd, &one, sizeof(one));
     (void)written; /* full means that the loop is woken already */
     errno = kept;
@@ -46,6 +61,13 @@ int signals_catch(void)
 unsigned signals_count(void)
 {
     return (unsigned)stops;
+}
+
+void signals_end_at_second(const char *facts, int status)
+{
+    last_status = status;
+    last_facts = facts;
+    end_if_second();
 }
 
 unsigned signals_reloads(void)

@@ -17,6 +17,14 @@ int signals_catch(void);
 /* How many stop signals have come. */
 unsigned signals_count(void);
 
+/*
+ * From now on the second stop signal logs `stopped_at_once` with these facts and ends the process
+ * in its handler, with that exit status; at once if it has come already. For the end of the
+ * program, when nobody looks at signals_count(): it frees memory, and waits for threads. `facts`
+ * is borrowed forever.
+ */
+void signals_end_at_second(const char *facts, int status);
+
 /* How many SIGHUPs have come. */
 unsigned signals_reloads(void);
 

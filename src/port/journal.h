@@ -138,7 +138,7 @@ struct journal_maker {
 
 /* ---- the plugin ---- */
 
-enum { JOURNAL_PLUGIN_ABI = 5 };
+enum { JOURNAL_PLUGIN_ABI = 6 };
 #define JOURNAL_PLUGIN_SYMBOL "laterd_journal_plugin"
 
 /* [journal]. Strings are good for as long as the process runs. */
@@ -151,6 +151,11 @@ struct journal_options {
     int32_t east_s;       /* of UTC, of the times in the tables */
     int64_t timeout_us;
     struct loop *loop;
+    /* Does an election say that nobody else may write for this store now? Then the cursor is taken
+       again from one who took it, late, and has written nothing. Waits for nothing; from any
+       thread. NULL: nobody can say that. */
+    bool (*alone)(void *owner);
+    void *owner;
 };
 
 struct journal_error {

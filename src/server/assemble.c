@@ -93,6 +93,7 @@ enum err assemble_redis(const struct config *config, const struct platform *plat
         .topics_max = (uint32_t)config->topics,
         .waiters_max = (uint32_t)config->waiters,
         .journal_bytes = config->journal_url[0] ? (uint64_t)config->journal_lag_bytes : 0,
+        .journal_lag_us = config->journal_lag_us,
         .journal_detaches = config->journal_on_lag == JOURNAL_ON_LAG_DETACH,
         .loop = platform->loop,
     };

@@ -8,10 +8,11 @@ static enum err replay(struct store_callbacks *callbacks, const struct event *ev
     return OK;
 }
 
-static void progress(struct store_callbacks *callbacks, const struct store_opening *opening)
+static enum err progress(struct store_callbacks *callbacks, const struct store_opening *opening)
 {
     (void)callbacks;
     (void)opening;
+    return OK;
 }
 
 static void finding(struct store_callbacks *callbacks, const char *line)

@@ -285,16 +285,16 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
     return OK;
 }
 
-void store_opening_goes_on(struct store *store, uint64_t bytes, bool counts)
+enum err store_opening_goes_on(struct store *store, uint64_t bytes, bool counts)
 {
     struct store_opening *opening = &store->opening;
     if (counts && bytes <= opening->all_bytes - opening->done_bytes)
         opening->done_bytes += bytes;
     store->unsaid_bytes += bytes;
     if (store->unsaid_bytes < PROGRESS_BYTES)
-        return;
+        return OK;
     store->unsaid_bytes = 0;
-    store->callbacks->progress(store->callbacks, opening);
+    return store->callbacks->progress(store->callbacks, opening);
 }
 
 /* ---- damage ---- */
@@ -439,7 +439,9 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment,
         uint64_t bytes = walker->bytes;
         walker_pass(walker);
         recovery->batch_next = walker->expected;
-        store_opening_goes_on(recovery->store, bytes, true);
+        err = store_opening_goes_on(recovery->store, bytes, true);
+        if (err)
+            return err;
     }
     return OK;
 }
@@ -473,7 +475,9 @@ static enum err survey_tail(struct recovery *recovery, const struct segment *seg
     recovery->dirty_first = recovery->dirty_end = segment->end;
     walker_go(walker, segment->end, recovery->batch_next);
     for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
-        store_opening_goes_on(recovery->store, walker->bytes, true);
+        enum err err = store_opening_goes_on(recovery->store, walker->bytes, true);
+        if (err)
+            return err;
         if (kind == PLACE_BLANK)
             continue;
         if (kind == PLACE_UNREAD)
@@ -493,7 +497,9 @@ static enum err find_unproven(struct recovery *recovery, const struct segment *s
 {
     walker_go(walker, BLOCK, segment->batch_first);
     while (walker->offset < segment->end && walker->expected <= recovery->proven) {
-        store_opening_goes_on(recovery->store, walker->bytes, false);
+        enum err err = store_opening_goes_on(recovery->store, walker->bytes, false);
+        if (err)
+            return err;
         const struct region *region =
             recovery->surveyed ? damage_region(&recovery->damage, segment->number, walker->offset)
                                : NULL;

@@ -388,8 +388,9 @@ enum err slices_replayed(struct slices *slices, struct store_error *out_error)
     for (struct list *link = slices->all.next; link != &slices->all;) {
         struct slice *slice = slice_of(link);
         link = link->next;
-        store_opening_goes_on(slices->store, index_bytes(slice), true);
-        enum err err = settle(slices, slice, out_error);
+        enum err err = store_opening_goes_on(slices->store, index_bytes(slice), true);
+        if (!err)
+            err = settle(slices, slice, out_error);
         if (err)
             return err;
         if (slice->live_jobs == 0 || !slice->told)

@@ -90,8 +90,9 @@ struct store_callbacks {
      * written; 0: not known. May be NULL.
      */
     void (*clock)(struct store_callbacks *callbacks, int64_t clock_us);
-    /* Recovery, some times in each tenth of a second unless the disk is slow. */
-    void (*progress)(struct store_callbacks *callbacks, const struct store_opening *opening);
+    /* Recovery, some times in each tenth of a second unless the disk is slow. An error ends the
+       opening with it: what is on disk then is what a kill -9 would have left. */
+    enum err (*progress)(struct store_callbacks *callbacks, const struct store_opening *opening);
     /* Recovery: one line for each thing that is damaged, before store_open is ERR_CORRUPT. */
     void (*finding)(struct store_callbacks *callbacks, const char *line);
     /* All batches up to this number are as durable as asked for. */

@@ -48,6 +48,7 @@ class Leaders:
     def __init__(self, daemons):
         self.daemons, self.lock = daemons, threading.Lock()
         self.timeline = []  # (heard at, daemon)
+        self.opened_ms = []  # from when it had the lead until it served, of each term
         self.faults = []
         self.stopping = False
         self.thread = threading.Thread(target=self.watch, daemon=True)
@@ -62,6 +63,8 @@ class Leaders:
                     seen[daemon, daemon.process] = count
                     with self.lock:
                         self.timeline.append((time.monotonic(), daemon))
+                        facts = daemon.events("leads")[-1][1]
+                        self.opened_ms.append(int(facts.split("opened_ms=")[1].split()[0]))
             time.sleep(0.002)
 
     def index(self, at):
@@ -274,6 +277,9 @@ def main():
     tell_what_is_wrong("crash-member", failures, life.oracle)
     for kind in KINDS:
         print(f"crash-member: {kind}: until one served again: {seconds(life.took[kind])}")
+    opened = sorted(life.leaders.opened_ms)
+    print(f"crash-member: from the lead until it served: {opened[0]} to {opened[-1]} ms, "
+          f"median {opened[len(opened) // 2]} ms")
     print(f"crash-member: {len(life.leaders.timeline)} terms, {life.oracle.counts()}")
     bad = failures or any(life.oracle.faults[name] for name in FAULTS)
     late = sum(took > TIMEOUT_S + 1 for took in life.took["kill"])  # test_member.py holds it; here

@@ -308,7 +308,7 @@ class Queue:
 
     def open(self, partitions=None, places=4096, layout=4, journal=""):
         return self.ask("open", self.partition, partitions or self.partitions,
-                        "{laterd:%d}:notice" % self.partition, layout, places, 0, 0, journal, "r")
+                        "{laterd:%d}:notice" % self.partition, layout, places, 0, 0, journal, "r", 0)
 
     def beat(self, how="y", kept_us=HOUR, fresh_us=HOUR, look="l"):
         """{daemon: (how, when)}, as all daemons have said."""

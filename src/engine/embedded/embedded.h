@@ -27,9 +27,9 @@ struct embedded_options {
     uint64_t lease_first;
     int64_t now_us;          /* when it is opened; later */
     const struct loop *loop; /* says what time it is; borrowed */
-    /* Called while the store is opened, as store_callbacks::progress; NULL: nobody is told. It may
-       run turns of the loop, but for those of this engine. */
-    void (*opening)(void *owner, const struct store_opening *opening);
+    /* Called while the store is opened, as store_callbacks::progress, which may end it; NULL:
+       nobody is told. It may run turns of the loop, but for those of this engine. */
+    enum err (*opening)(void *owner, const struct store_opening *opening);
     void *opening_owner;
 };
 

@@ -132,7 +132,7 @@ struct embedded {
     enum durability asked; /* by the command being applied; between commands the server's own */
     const struct cmd_topic *stats; /* the CMD_TOPICS with `stats` that is being applied; or NULL */
     const struct loop *loop;       /* its time is ours */
-    void (*opening)(void *owner, const struct store_opening *opening); /* or NULL */
+    enum err (*opening)(void *owner, const struct store_opening *opening); /* or NULL */
     void *opening_owner;
     struct store_opening said; /* how far the opening was when that was logged last */
     bool busy;                 /* the last slice of work left some over */

@@ -27,7 +27,8 @@ static void replay_clock(struct store_callbacks *callbacks, int64_t clock_us)
 }
 
 /* Logged every 64 MB. */
-static void replay_progress(struct store_callbacks *callbacks, const struct store_opening *opening)
+static enum err replay_progress(struct store_callbacks *callbacks,
+                                const struct store_opening *opening)
 {
     struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, store_callbacks);
     struct store_opening *said = &embedded->said;
@@ -40,8 +41,7 @@ static void replay_progress(struct store_callbacks *callbacks, const struct stor
                   (unsigned long long)(opening->done_bytes >> 20),
                   (unsigned long long)(opening->all_bytes >> 20));
     }
-    if (embedded->opening)
-        embedded->opening(embedded->opening_owner, opening);
+    return embedded->opening ? embedded->opening(embedded->opening_owner, opening) : OK;
 }
 
 static void replay_finding(struct store_callbacks *callbacks, const char *line)

@@ -138,6 +138,8 @@ static void job_command_answered(struct job_command *command, struct script_requ
         pending_fail(&command->pending, err);
         return;
     }
+    if (answer.reply.err == ERR_JOURNAL_BEHIND)
+        redis->journal_behind = true; /* until a heartbeat says otherwise */
     if (!answer.reply.err && command->pending.kind == CMD_CONFIGURE_TOPIC)
         see_settings(redis, call, parts, count);
     if (!answer.reply.err)

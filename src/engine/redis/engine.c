@@ -16,11 +16,12 @@
 #include "port/stream.h"
 
 enum {
-    OPEN_US = 5 * 1000 * 1000,  /* how long a start waits for Redis */
-    OPEN_SAY_US = 1000 * 1000,  /* how long it waits in silence */
-    ALIVE_US = 5 * 1000 * 1000, /* a daemon that is silent for so long is dead */
-    BELIEVE_US = 1000 * 1000,   /* what is believed without a look, where it may be wrong */
-    SPREAD_US = 250 * 1000,     /* a topic's jobs go to another partition after it */
+    OPEN_US = 5 * 1000 * 1000,         /* how long a start waits for Redis */
+    OPEN_SAY_US = 1000 * 1000,         /* how long it waits in silence */
+    STANDBY_SAY_US = 60 * 1000 * 1000, /* a standby has no limit: it says so again after this */
+    ALIVE_US = 5 * 1000 * 1000,        /* a daemon that is silent for so long is dead */
+    BELIEVE_US = 1000 * 1000,          /* what is believed without a look, where it may be wrong */
+    SPREAD_US = 250 * 1000,            /* a topic's jobs go to another partition after it */
     COMMAND_NS = 3000, /* work for a command: the scripts do the rest, in slices of their own */
 };
 
@@ -42,7 +43,8 @@ static void server_is_fit(void *owner)
     partition_init_start(&redis->partition_init);
     if (!redis->members.started)
         members_start(&redis->members);
-    redis_journal_start(&redis->journal);
+    if (!redis->standby)
+        redis_journal_start(&redis->journal);
 }
 
 static void node_ready(struct topology_callbacks *callbacks, struct node *node)
@@ -126,12 +128,13 @@ static void look_at_policies(struct redis_engine *redis, struct bytes policy)
         preflight_keep_policies(&redis->preflight, nodes, count);
 }
 
-static void heartbeat_answered(void *owner, const struct bytes *policy, uint64_t settings_changes)
+static void heartbeat_answered(void *owner, const struct members_told *told)
 {
     struct redis_engine *redis = owner;
-    settings_sync_heartbeat(&redis->settings, settings_changes);
-    if (policy)
-        look_at_policies(redis, *policy);
+    redis->journal_behind = told->journal_behind;
+    settings_sync_heartbeat(&redis->settings, told->settings_changes);
+    if (told->policy)
+        look_at_policies(redis, *told->policy);
     promoter_check(&redis->promoter);
 }
 
@@ -328,7 +331,10 @@ static enum err engine_health(const struct engine *engine)
         return ERR_DRAINING;
     bool whole =
         redis->partition_init.rebuilding == 0 && !redis->preflight.evicts && !redis->settings.lost;
-    return whole && reaches_all(redis) && takes_changes(redis) ? OK : ERR_AGAIN;
+    if (!whole || !reaches_all(redis) || !takes_changes(redis))
+        return ERR_AGAIN;
+    return redis->journal_behind || redis_journal_refuses(&redis->journal) ? ERR_JOURNAL_BEHIND
+                                                                           : OK;
 }
 
 static void engine_describe(const struct engine *engine, struct metric_sink *sink)
@@ -369,9 +375,10 @@ static const struct engine_verbs verbs = {
 
 /* ---- life ---- */
 
-static bool we_reach_all(void *owner)
+static bool we_serve(void *owner)
 {
-    return reaches_all(owner);
+    const struct redis_engine *redis = owner;
+    return !redis->standby && reaches_all(redis);
 }
 
 static void journal_given_up(void *owner, uint32_t partition)
@@ -452,7 +459,7 @@ static void make_owners(struct redis_engine *redis)
                                            .calls = &redis->calls,
                                            .loop = redis->options.loop,
                                            .alive_us = alive_us(&redis->options),
-                                           .serves = we_reach_all,
+                                           .serves = we_serve,
                                            .heartbeat_answered = heartbeat_answered,
                                            .missed = we_were_silent,
                                            .changed = members_changed,
@@ -518,7 +525,8 @@ static void make_parts(struct redis_engine *redis)
 
 static bool serves(const struct redis_engine *redis)
 {
-    return reaches_all(redis) && takes_changes(redis) && redis->settings.loaded &&
+    return reaches_all(redis) && takes_changes(redis) && settings_sync_is_whole(&redis->settings) &&
+           redis->members.heartbeats > redis->serves_after &&
            subscription_is_whole(&redis->subscription);
 }
 
@@ -539,11 +547,18 @@ static void why_not(const struct redis_engine *redis, struct redis_error *out_er
 
 static void report_waiting(struct timer *timer)
 {
-    const struct redis_engine *redis = LIST_ENTRY(timer, struct redis_engine, report);
+    struct redis_engine *redis = LIST_ENTRY(timer, struct redis_engine, report);
     struct redis_error error = {.text = ""};
     if (redis->preflight.serving || redis->preflight.unfit)
         return;
     why_not(redis, &error);
+    if (redis->standby) {
+        log_event(LOG_WARN, "standby_waiting", "for=\"%.300s\" hint=\"%s\"", error.text,
+                  "this laterd waits to lead, and could not serve now: look at redis.url, and at "
+                  "that Redis");
+        loop_arm(redis->options.loop, timer, now_of(redis) + STANDBY_SAY_US);
+        return;
+    }
     log_event(LOG_WARN, "redis_waiting", "at_most_s=%d for=\"%.300s\"", OPEN_US / 1000000,
               error.text);
 }
@@ -600,13 +615,29 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     redis->space.jobs_max = share_of(options->jobs_max, options->partitions);
     redis->space.topics_max = options->topics_max; /* a topic may be in all of them */
     redis->space.journal_bytes = options->journal_bytes;
+    redis->space.journal_lag_us = options->journal_lag_us;
     redis->space.journal_detaches = options->journal_detaches;
     int64_t now_us = loop_look_at_clock(options->loop);
     make_parts(redis);
-    loop_arm(options->loop, &redis->give_up, now_us + OPEN_US);
+    redis->standby = options->standby;
+    if (!redis->standby)
+        loop_arm(options->loop, &redis->give_up, now_us + OPEN_US);
     loop_arm(options->loop, &redis->report, now_us + OPEN_SAY_US);
     *out_redis = redis;
     return OK;
+}
+
+void redis_engine_serve(struct redis_engine *redis)
+{
+    int64_t now_us = loop_look_at_clock(redis->options.loop);
+    redis->standby = redis->late = redis->preflight.serving = false;
+    redis->serves_after = redis->members.heartbeats + redis->members.asked;
+    if (redis->preflight.fit) {
+        members_heartbeat(&redis->members);
+        redis_journal_start(&redis->journal);
+    }
+    loop_arm(redis->options.loop, &redis->give_up, now_us + OPEN_US);
+    loop_arm(redis->options.loop, &redis->report, now_us + OPEN_SAY_US);
 }
 
 /* What its connections hold goes back now, and others take over its partitions. */
@@ -680,6 +711,20 @@ static void turn_alone(struct redis_engine *redis)
     engine_match(&redis->engine);
 }
 
+static enum err wait_until_started(struct redis_engine *redis, struct redis_error *out_error)
+{
+    enum err err;
+    while ((err = redis_engine_started(redis, out_error)) == ERR_AGAIN)
+        turn_alone(redis);
+    return err;
+}
+
+enum err redis_engine_take_over(struct redis_engine *redis, struct redis_error *out_error)
+{
+    redis_engine_serve(redis);
+    return wait_until_started(redis, out_error);
+}
+
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
                            struct redis_error *out_error)
 {
@@ -687,8 +732,7 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
     enum err err = redis_engine_new(options, &redis, out_error);
     if (err)
         return err;
-    while ((err = redis_engine_started(redis, out_error)) == ERR_AGAIN)
-        turn_alone(redis);
+    err = wait_until_started(redis, out_error);
     if (err)
         redis_engine_close(redis);
     else

@@ -36,6 +36,7 @@ struct redis_engine {
     struct preflight preflight;
     struct rates rates;
     struct redis_journal_feed journal;
+    bool journal_behind; /* as the last heartbeat's answer says: pushes are refused somewhere */
     struct gathering *kept_stats; /* of command.c: the last ones that took many calls; NULL: none */
     struct gathering *renewed_stats; /* the next ones, which are being gathered; NULL: none */
     int64_t kept_stats_us, renew_stats_at_us;
@@ -49,6 +50,8 @@ struct redis_engine {
     struct timer give_up;  /* starting, leaving: not beyond this */
     struct timer report;   /* starting: to say that it takes long */
     bool late;             /* it has been given up */
+    bool standby;          /* see redis_engine_serve() */
+    uint64_t serves_after; /* members::heartbeats, above which all is known that was before it */
     bool draining, leaving;
     bool told; /* leaving: Redis was told so */
 };

@@ -20,7 +20,8 @@ enum {
     MOVE_DUE = 15,
     MOVE_ID = 22,
     NAME_BYTES = 8,
-    FIELD_BYTES = 33,
+    FIELD_BYTES = 49,
+    GIVEN_UP_BYTES = 33,
 };
 
 static uint64_t get_us(const char *at)
@@ -50,7 +51,7 @@ enum err journal_entry_read(const struct script_space *space, uint32_t partition
 
 enum err journal_field_read(struct bytes field, struct journal_field *out_field)
 {
-    if (field.len != FIELD_BYTES)
+    if (field.len != FIELD_BYTES && field.len != GIVEN_UP_BYTES)
         return ERR_CORRUPT;
     uint64_t all = get_u64(field.at + 8), taken = get_u64(field.at + 16);
     *out_field = (struct journal_field){.last = get_u64(field.at),
@@ -169,4 +170,16 @@ enum err journal_entry_batch(const struct script_space *space, uint32_t partitio
         record_encode(&event, len, batch->at + BATCH_HEAD);
     *out_batch = batch;
     return OK;
+}
+
+struct journal_batch *journal_entry_place(uint32_t partition, uint64_t entry, uint64_t mark,
+                                          int64_t now_us)
+{
+    struct journal_batch *batch = mem_zalloc(sizeof(*batch) + BATCH_HEAD);
+    batch->clock_us = now_us;
+    batch->bytes = BATCH_HEAD;
+    batch->stream = partition;
+    batch->entry = entry;
+    batch->mark = mark;
+    return batch;
 }

@@ -34,4 +34,8 @@ enum err journal_entry_batch(const struct script_space *space, uint32_t partitio
                              const struct journal_entry *entry, struct arena *arena,
                              struct journal_batch **out_batch) MUST_USE;
 
+/* One without an event, for mem_free(): it says where the database stands in the stream. */
+struct journal_batch *journal_entry_place(uint32_t partition, uint64_t entry, uint64_t mark,
+                                          int64_t now_us);
+
 #endif

@@ -19,12 +19,14 @@ enum {
     ENTRIES_LEAST = 2,   /* the one that was read last, and another */
     DROPPED_MOST = 1000, /* entries that go by one call */
     HEAD_BYTES = 25,
+    LAG_LOG_US = 10 * 1000 * 1000, /* that pushes are refused is told so often */
 };
 
 /* How journal.lua answers a read: its state. */
 enum {
     JOURNAL_THERE = 1,
     JOURNAL_GIVEN_UP = 2,
+    JOURNAL_BEHIND = 3, /* it is there, and pushes are refused */
 };
 
 struct feed_stream {
@@ -32,7 +34,8 @@ struct feed_stream {
     uint32_t partition;
     uint64_t entry, mark; /* read so far; 0: nothing */
     uint64_t committed;   /* in MySQL; 0: nothing that we know of */
-    uint64_t dropped;     /* all before this one are gone */
+    uint64_t committed_mark;
+    uint64_t dropped; /* all before this one are gone */
     uint64_t waiting_bytes, last;
     uint64_t waiting; /* entries, while `committed` is not known, */
     int64_t first_us; /* and when the first of them was; 0: none waits */
@@ -43,6 +46,7 @@ struct feed_stream {
     char head[HEAD_BYTES]; /* of the last entry that was read, */
     bool has_head;         /* if it is known */
     bool looks;            /* asked without reading */
+    bool refuses;          /* pushes, as it said last: the journal is too far behind */
     uint64_t used;         /* the partition's, when it was looked at */
     uint64_t handover;     /* in which it was asked */
     bool asked;
@@ -51,7 +55,7 @@ struct feed_stream {
 /* Up to this batch, the partition is committed up to that entry. */
 struct given {
     struct queue_node place; // redis_journal_feed::given
-    uint64_t number, entry;
+    uint64_t number, entry, mark;
     uint32_t partition;
 };
 
@@ -135,24 +139,67 @@ static void stop(struct redis_journal_feed *feed, const struct feed_stream *stre
     feed->journal->verbs->stop(feed->journal, why);
 }
 
-/* Its cursor is known: reading begins where MySQL stands. */
+static void note_given(struct feed_stream *stream)
+{
+    struct redis_journal_feed *feed = stream->feed;
+    struct given *given = mem_zalloc(sizeof(*given));
+    given->number = feed->number;
+    given->entry = stream->entry;
+    given->mark = stream->mark;
+    given->partition = stream->partition;
+    queue_add(&feed->given, &given->place);
+}
+
+/* A batch of no changes: MySQL is told where it stands in this stream. */
+static void give_place(struct feed_stream *stream)
+{
+    struct redis_journal_feed *feed = stream->feed;
+    struct journal_batch *batch =
+        journal_entry_place(stream->partition, stream->entry, stream->mark, now_of(feed));
+    batch->number = ++feed->number;
+    feed->held_bytes += batch->bytes;
+    feed->journal->verbs->give(feed->journal, batch);
+    note_given(stream);
+}
+
+static void begin_at(struct feed_stream *stream, const struct journal_stream *at)
+{
+    stream->entry = stream->committed = at->entry;
+    stream->mark = stream->committed_mark = at->mark;
+    stream->dropped = 0;
+    stream->look_us = 0;
+    stream->has_head = false;
+}
+
+/*
+ * Its cursor is known: reading begins where MySQL stands. Where the cursor's row was taken away
+ * under us, who have written all the time, that is known here alone: the new one is told.
+ */
 static void join(struct redis_journal_feed *feed)
 {
     uint32_t count = feed->options.space->partitions;
     struct journal_stream *at = mem_zalloc(count * sizeof(*at));
+    bool goes_on = feed->status.made && feed->knows_places;
     feed->journal->verbs->streams(feed->journal, at);
-    for (uint32_t i = 0; i < count; i++) {
-        struct feed_stream *stream = &feed->streams[i];
-        stream->entry = stream->committed = at[i].entry;
-        stream->mark = at[i].mark;
-        stream->dropped = 0;
-        stream->look_us = 0;
-        stream->has_head = false;
-    }
-    mem_free(at);
     feed->number = feed->status.done;
     feed->joined = true;
-    if (feed->status.made)
+    for (uint32_t i = 0; i < count; i++) {
+        struct feed_stream *stream = &feed->streams[i];
+        if (goes_on)
+            at[i] =
+                (struct journal_stream){.entry = stream->committed, .mark = stream->committed_mark};
+        begin_at(stream, &at[i]);
+        if (goes_on && stream->entry)
+            give_place(stream);
+    }
+    mem_free(at);
+    feed->knows_places = false;
+    if (goes_on)
+        log_event(
+            LOG_WARN, "journal_cursor_made",
+            "hint=\"the cursor's row was deleted while this laterd wrote; it goes on where it "
+            "was. To begin again, end laterd before\"");
+    else if (feed->status.made)
         log_event(LOG_WARN, "journal_begins",
                   "hint=\"jobs that were pushed before the journal have no row until they change; "
                   "docs/journal.md says how they get one\"");
@@ -166,6 +213,7 @@ static void take_done(struct redis_journal_feed *feed)
         if (given->number > feed->status.done)
             return;
         feed->streams[given->partition].committed = given->entry;
+        feed->streams[given->partition].committed_mark = given->mark;
         (void)queue_take(&feed->given);
         mem_free(given);
     }
@@ -232,8 +280,10 @@ static void lease_answered(void *owner, struct script_request *call, enum err er
     take_leader(feed, parts[2], answer.state != 0);
     bool same = memcmp(feed->identity, parts[1].at, JOURNAL_STORE_BYTES) == 0;
     memcpy(feed->identity, parts[1].at, JOURNAL_STORE_BYTES);
-    if (!same)
-        close_journal(feed); /* Redis has lost the queue: this is another */
+    if (!same) { /* Redis has lost the queue: this is another */
+        close_journal(feed);
+        feed->knows_places = false;
+    }
     feed->lease_until_us = answer.state ? feed->lease_asked_us + LEASE_US : 0;
 }
 
@@ -244,10 +294,15 @@ static void ask_lease(struct redis_journal_feed *feed, int64_t span_us)
     if (getrandom(identity, sizeof(identity), 0) != sizeof(identity))
         return;
     struct script_request *call = script_requests_new_unkept(feed->options.calls, 0);
-    script_ask_journal_lease(&call->request, feed->options.space, &call->id, span_us,
-                             bytes_of((const char *)identity, sizeof(identity)),
-                             bytes_str(feed->options.label));
+    struct script_lease lease = {
+        .span_us = span_us,
+        .identity = bytes_of((const char *)identity, sizeof(identity)),
+        .label = bytes_str(feed->options.label),
+        .refuses = feed->refuses,
+    };
+    script_ask_journal_lease(&call->request, feed->options.space, &call->id, &lease);
     feed->lease_asked = true;
+    feed->reports_lag = false;
     feed->lease_asked_us = now_of(feed);
     script_requests_send(call, feed, lease_answered);
 }
@@ -308,13 +363,8 @@ static void take_entries(struct feed_stream *stream, const struct bytes *parts, 
         else if (give(stream, &entry))
             why = "Redis has an entry that cannot be read";
     }
-    if (feed->number != before) {
-        struct given *given = mem_zalloc(sizeof(*given));
-        given->number = feed->number;
-        given->entry = stream->entry;
-        given->partition = stream->partition;
-        queue_add(&feed->given, &given->place);
-    }
+    if (feed->number != before)
+        note_given(stream);
     if (why)
         stop(feed, stream, why);
     else if (count && parts[count - 1].len >= HEAD_BYTES) {
@@ -356,6 +406,7 @@ static void given_up(struct feed_stream *stream, bool more)
         stream->partition);
     stream->waiting = stream->waiting_bytes = 0;
     stream->first_us = 0;
+    stream->refuses = false;
     stream->not_before_us = now_of(feed) + LOOK_US;
     feed->options.given_up(feed->options.owner, stream->partition);
 }
@@ -370,11 +421,13 @@ static void stream_told(struct feed_stream *stream, const struct script_answer *
         given_up(stream, answer->more);
         return;
     }
-    if (state != JOURNAL_THERE || journal_field_read(parts[1], &field)) {
+    bool there = state == JOURNAL_THERE || state == JOURNAL_BEHIND;
+    if (!there || journal_field_read(parts[1], &field)) {
         if (feed->joined && !feed->broken)
             stop(feed, stream, "Redis has lost the partition's journal");
         return;
     }
+    stream->refuses = state == JOURNAL_BEHIND;
     stream->last = field.last;
     stream->waiting_bytes = field.waiting_bytes;
     stream->waiting = answer->count;
@@ -455,13 +508,64 @@ static void look_at_stream(struct feed_stream *stream)
         ask_stream(stream, 0);
 }
 
+/* ---- the lag ---- */
+
+/* When the oldest change was that MySQL lacks, by our clock; 0: it has all. */
+static int64_t oldest_lacking_us(const struct redis_journal_feed *feed)
+{
+    int64_t oldest_us = feed->joined ? feed->status.oldest_us : 0;
+    for (uint32_t i = 0; !feed->joined && i < feed->options.space->partitions; i++) {
+        const struct feed_stream *stream = &feed->streams[i];
+        if (stream->first_us && (!oldest_us || stream->first_us < oldest_us))
+            oldest_us = stream->first_us;
+    }
+    return oldest_us;
+}
+
+static uint64_t lag_seconds(const struct redis_journal_feed *feed)
+{
+    int64_t oldest_us = oldest_lacking_us(feed), now_us = now_of(feed);
+    return oldest_us && now_us > oldest_us ? (uint64_t)(now_us - oldest_us) / 1000000 : 0;
+}
+
+static void report_lag(struct redis_journal_feed *feed, bool was)
+{
+    if (feed->refuses && (!was || now_of(feed) >= feed->report_us)) {
+        feed->report_us = now_of(feed) + LAG_LOG_US;
+        log_event(LOG_ERROR, "journal_behind",
+                  "lag_s=%llu reason=\"%s\" hint=\"pushes are refused until MySQL has caught up; "
+                  "bring it back, or raise journal.max_lag or journal.max_lag_time\"",
+                  (unsigned long long)lag_seconds(feed), feed->status.why);
+    } else if (was && !feed->refuses && feed->journal) {
+        log_event(LOG_INFO, "journal_caught_up", "hint=\"pushes are taken again\"");
+    }
+}
+
+/* The scripts refuse pushes by themselves. Here it is seen, and told to all daemons. */
+static void look_at_lag(struct redis_journal_feed *feed)
+{
+    bool was = feed->refuses;
+    feed->refuses = false;
+    for (uint32_t i = 0; feed->journal && i < feed->options.space->partitions; i++)
+        feed->refuses = feed->refuses || feed->streams[i].refuses;
+    if (feed->refuses != was && feed->journal)
+        feed->reports_lag = true;
+    if (!feed->broken) /* that has been told */
+        report_lag(feed, was);
+}
+
 /* ---- the timer ---- */
 
 static void look_at_lease(struct redis_journal_feed *feed)
 {
-    if (!feed->lease_asked && now_of(feed) - feed->lease_asked_us >= RENEW_US)
+    bool due = feed->reports_lag || now_of(feed) - feed->lease_asked_us >= RENEW_US;
+    if (!feed->lease_asked && due)
         ask_lease(feed, LEASE_US);
     bool fenced = feed->journal && feed->status.phase == JOURNAL_FENCED;
+    if (!leads(feed))
+        feed->knows_places = false; /* another one may write meanwhile */
+    else if (fenced && feed->joined)
+        feed->knows_places = !feed->broken;
     if (feed->journal && (fenced || !leads(feed)))
         close_journal(feed);
     else if (!feed->journal && leads(feed) && now_of(feed) >= feed->open_us)
@@ -477,6 +581,7 @@ static void tick(struct timer *timer)
             loop_arm(feed->options.loop, &feed->tick, now_of(feed) + TICK_US);
         return;
     }
+    look_at_lag(feed);
     look_at_lease(feed);
     for (uint32_t i = 0; feed->journal && i < feed->options.space->partitions; i++)
         look_at_stream(&feed->streams[i]);
@@ -549,6 +654,11 @@ bool redis_journal_leads(const struct redis_journal_feed *feed)
     return leads(feed);
 }
 
+bool redis_journal_refuses(const struct redis_journal_feed *feed)
+{
+    return feed->refuses;
+}
+
 bool redis_journal_writes(const struct redis_journal_feed *feed)
 {
     return feed->joined && !feed->broken && feed->status.phase == JOURNAL_WRITES;
@@ -557,22 +667,18 @@ bool redis_journal_writes(const struct redis_journal_feed *feed)
 static void describe_lag(const struct redis_journal_feed *feed, struct metric_sink *sink)
 {
     uint64_t bytes = 0, entries = 0;
-    int64_t oldest_us = feed->joined ? feed->status.oldest_us : 0, now_us = now_of(feed);
     for (uint32_t i = 0; i < feed->options.space->partitions; i++) {
         const struct feed_stream *stream = &feed->streams[i];
         bytes += stream->waiting_bytes;
-        if (!feed->joined) {
+        if (!feed->joined)
             entries += stream->waiting;
-            if (stream->first_us && (!oldest_us || stream->first_us < oldest_us))
-                oldest_us = stream->first_us;
-        } else if (stream->last > stream->committed) {
+        else if (stream->last > stream->committed)
             entries += stream->last - stream->committed;
-        }
     }
     metric_gauge(sink, "journal_lag_batches", "Changes that MySQL has not committed.", entries);
     metric_gauge(sink, "journal_lag_bytes", "Bytes of changes that are kept for MySQL.", bytes);
     metric_gauge(sink, "journal_lag_seconds", "Age of the oldest change that MySQL lacks.",
-                 oldest_us && now_us > oldest_us ? (uint64_t)(now_us - oldest_us) / 1000000 : 0);
+                 lag_seconds(feed));
 }
 
 void redis_journal_describe(const struct redis_journal_feed *feed, struct metric_sink *sink)

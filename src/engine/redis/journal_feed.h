@@ -49,8 +49,13 @@ struct redis_journal_feed {
     int64_t open_us;                       /* not opened before */
     int64_t lease_until_us;                /* we are the one until then, by our clock */
     bool lease_asked, leaving;
-    bool joined;                  /* its cursor is known */
-    bool broken;                  /* it and Redis do not fit: told, and nothing is read any more */
+    bool joined;       /* its cursor is known */
+    bool knows_places; /* the journal before this one was fenced, and nobody else had the
+                          lease since: each stream has what was committed */
+    bool broken;       /* it and Redis do not fit: told, and nothing is read any more */
+    bool refuses;      /* a partition refuses pushes: MySQL is too far behind */
+    bool reports_lag;  /* that has changed: the lease is asked for at once, and says so */
+    int64_t report_us; /* then that is told again */
     char leader[REDIS_LABEL_MAX]; /* the label of another that writes it, as far as we know */
     struct redis_restore restore;
 };
@@ -71,6 +76,8 @@ bool redis_journal_leads(const struct redis_journal_feed *feed);
 uint64_t redis_journal_has(const struct redis_journal_feed *feed, uint32_t partition);
 uint64_t redis_journal_waiting(const struct redis_journal_feed *feed, uint32_t partition);
 bool redis_journal_writes(const struct redis_journal_feed *feed);
+/* Has this daemon, which writes, seen that pushes are refused, as MySQL is too far behind? */
+bool redis_journal_refuses(const struct redis_journal_feed *feed);
 void redis_journal_describe(const struct redis_journal_feed *feed, struct metric_sink *sink);
 
 #endif

@@ -381,8 +381,10 @@ static void answered(void *owner, struct script_request *call, enum err err,
     }
     have_contact(members, heard > 0);
     clock_sync_heartbeat(members->options.calls, parts, count);
-    members->options.heartbeat_answered(members->options.owner, count > 2 ? &parts[2] : NULL,
-                                        script_settings_mark(parts, count));
+    struct members_told told = {.policy = count > 2 ? &parts[2] : NULL,
+                                .settings_changes = script_settings_mark(parts, count),
+                                .journal_behind = script_journal_behind(parts, count)};
+    members->options.heartbeat_answered(members->options.owner, &told);
     if (heard)
         take_all(members, others, heard);
     look_soon(members);
@@ -435,6 +437,12 @@ void members_start(struct members *members)
 {
     members->started = members->wants_look = true;
     loop_arm(members->options.loop, &members->heartbeat, now_of(members));
+}
+
+void members_heartbeat(struct members *members)
+{
+    if (members->started && !members->leaving)
+        heartbeat(members);
 }
 
 void members_leave(struct members *members)

@@ -38,6 +38,14 @@ struct member {
     bool watched; /* we are told of each of its heartbeats, or should be */
 };
 
+/* What the answer to a heartbeat says besides who lives; borrowed. */
+struct members_told {
+    const struct bytes *policy; /* now and then: by which Redis may evict keys, empty if it may not;
+                                   else NULL */
+    uint64_t settings_changes;  /* see script_settings_mark() */
+    bool journal_behind;        /* pushes are refused: see script_journal_behind() */
+};
+
 struct members_options {
     const struct script_space *space;
     struct script_requests *calls;
@@ -45,9 +53,8 @@ struct members_options {
     int64_t alive_us; /* a daemon that is silent for so long is dead */
     /* Do we reach all partitions now? If not, somebody else had better own them. */
     bool (*serves)(void *owner);
-    /* A heartbeat of ours was answered. `policy`, now and then: by which Redis may evict keys,
-       empty if it may not; else NULL. `settings_changes`: see script_settings_mark(). */
-    void (*heartbeat_answered)(void *owner, const struct bytes *policy, uint64_t settings_changes);
+    /* A heartbeat of ours was answered. */
+    void (*heartbeat_answered)(void *owner, const struct members_told *told);
     /* We were silent for so long that others may have taken us for dead. */
     void (*missed)(void *owner);
     /* What members_own(), members_know() and `gone` say may have changed; `heartbeats` has. */
@@ -89,6 +96,8 @@ void members_start(struct members *members);
 void members_heard(struct members *members, const struct script_member *said, bool to_us);
 /* Notices may have been missed: asks for all with the next heartbeat. */
 void members_look(struct members *members);
+/* Says how we are at once; nothing before members_start(). */
+void members_heartbeat(struct members *members);
 /* Tells the other daemons that this one leaves. */
 void members_leave(struct members *members);
 

@@ -56,9 +56,11 @@ struct redis_options {
     uint64_t jobs_max; /* in all partitions together */
     uint32_t topics_max, waiters_max;
     uint64_t journal_bytes; /* changes leave entries for the journal, so many bytes; 0: none */
-    bool journal_detaches;  /* if there are more, it is given up; else pushes are refused */
+    int64_t journal_lag_us; /* … of which the oldest is no older; 0: as old as it likes */
+    bool journal_detaches;  /* beyond these it is given up; else pushes are refused */
     struct journal_maker *journal; /* borrowed; NULL: this daemon writes none */
     const char *label;             /* by which people know this daemon; borrowed; NULL: none */
+    bool standby;                  /* it does not serve until redis_engine_serve() */
     struct loop *loop; /* borrowed; while there is no server, its turns are the owner's to make */
 };
 
@@ -73,6 +75,15 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
  * must not be used; out_error says why.
  */
 enum err redis_engine_started(struct redis_engine *redis, struct redis_error *out_error) MUST_USE;
+/*
+ * Of a standby, which waits to lead in an election: it has its connections, scripts and partitions
+ * open, hears what changes, and tells the others that it does not serve, so that none counts on it;
+ * it writes no journal, and nothing may be submitted to it. redis_engine_started() is OK when all
+ * of that is so, and ERR_AGAIN for as long as Redis cannot be reached. From now on it is as one
+ * that was just made: redis_engine_started() is OK when Redis has answered that it serves, and what
+ * changed before is known here: one round trip.
+ */
+void redis_engine_serve(struct redis_engine *redis);
 /* Says that this daemon goes: others take over what it holds. Nothing is submitted any more. */
 void redis_engine_leave(struct redis_engine *redis);
 /* Asked after each turn: that was heard, or was waited for long enough. */
@@ -85,6 +96,8 @@ void redis_engine_free(struct redis_engine *redis);
 /* Makes it and waits until it has started, or cannot: as redis_engine_started. */
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
                            struct redis_error *out_error) MUST_USE;
+/* Waits until a standby serves, or cannot: as redis_engine_started after redis_engine_serve(). */
+enum err redis_engine_take_over(struct redis_engine *redis, struct redis_error *out_error) MUST_USE;
 /* Leaves, and returns when it has left: redis_engine_free() may take longer, as it waits for the
    journal's thread. NULL does nothing. */
 void redis_engine_stop(struct redis_engine *redis);

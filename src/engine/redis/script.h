@@ -89,7 +89,8 @@ struct script_space {
     uint64_t jobs_max;        /* pushes into a partition with so many are refused; 0 = no limit */
     uint32_t topics_max;      /* the same of topics */
     uint64_t journal_bytes; /* changes leave entries, so many bytes at most; 0: nobody asks here */
-    bool journal_detaches;  /* if there are more, the journal is given up; else pushes refused */
+    int64_t journal_lag_us; /* … of which the oldest is no older; 0: as old as it likes */
+    bool journal_detaches;  /* beyond these the journal is given up; else pushes are refused */
     int64_t *ahead_us, *behind_us, *at_once_us;
     uint64_t *newest; /* the highest number or lease seen in an answer; one for each partition */
     struct {
@@ -244,13 +245,18 @@ struct script_member {
 
 /*
  * The journal's entries, which changes leave (scripts/entry.lua), are taken by the one daemon that
- * has the lease: partition 0 is asked for it, for so long (0: it is given back). The answer: state
- * (not 0: it is ours), in its second part the queue's identity, which is the given one if it had
- * none, in its third the label of who has it.
+ * has the lease: partition 0 is asked for it. The answer: state (not 0: it is ours), in its second
+ * part the queue's identity, in its third the label of who has it.
  */
+struct script_lease {
+    int64_t span_us;       /* for so long; 0: it is given back */
+    struct bytes identity; /* the queue's, if it has none */
+    struct bytes label;    /* of who asks */
+    bool refuses;          /* it has seen that pushes are refused, as the journal is too far behind:
+                              heartbeats          tell all daemons until the lease ends */
+};
 void script_ask_journal_lease(struct buf *out, const struct script_space *space,
-                              const struct script_call *call, int64_t span_us,
-                              struct bytes identity, struct bytes label);
+                              const struct script_call *call, const struct script_lease *lease);
 struct script_entries {
     uint64_t from;     /* the last one that was read, 0: none */
     uint64_t below;    /* all before this one go */
@@ -425,6 +431,9 @@ struct bytes script_settings_of(const struct script_settings *page, uint32_t i,
 /* Of a heartbeat's answer: how many changes of settings there were; SCRIPT_FOREVER: not known. Of a
  * change's: the last version that was given. */
 uint64_t script_settings_mark(const struct bytes *parts, uint32_t count);
+/* Of a heartbeat's answer: pushes are refused in some partition, because the journal is too far
+ * behind. */
+bool script_journal_behind(const struct bytes *parts, uint32_t count);
 
 /* Reads it from the answer to open or set_clock. False: that tells of none. */
 bool script_read_clock(const struct bytes *parts, uint32_t count, struct script_clock *out_clock);

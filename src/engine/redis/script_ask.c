@@ -55,7 +55,7 @@ void script_ask_open(struct buf *out, const struct script_space *space,
                      const struct script_call *call, uint32_t places, uint64_t set_count)
 {
     char room[SCRIPT_CHANNEL_MAX];
-    script_begin(out, space, call, SCRIPT_OPEN, 9);
+    script_begin(out, space, call, SCRIPT_OPEN, 10);
     script_add_i64(out, call->partition);
     script_add_i64(out, space->partitions);
     script_add(out, script_channel(space, call->partition, false, room));
@@ -68,17 +68,18 @@ void script_ask_open(struct buf *out, const struct script_space *space,
     else
         script_add(out, (struct bytes){0});
     script_add(out, space->journal_detaches ? BYTES("d") : BYTES("r"));
+    script_add_i64(out, script_span_in(space->journal_lag_us));
 }
 
 void script_ask_journal_lease(struct buf *out, const struct script_space *space,
-                              const struct script_call *call, int64_t span_us,
-                              struct bytes identity, struct bytes label)
+                              const struct script_call *call, const struct script_lease *lease)
 {
-    script_begin(out, space, call, SCRIPT_JOURNAL, 4);
+    script_begin(out, space, call, SCRIPT_JOURNAL, 5);
     script_add(out, BYTES("l"));
-    script_add_i64(out, span_us);
-    script_add(out, identity);
-    script_add(out, label);
+    script_add_i64(out, lease->span_us);
+    script_add(out, lease->identity);
+    script_add(out, lease->label);
+    script_add(out, lease->refuses ? BYTES("r") : (struct bytes){0});
 }
 
 void script_ask_restore(struct buf *out, const struct script_space *space,

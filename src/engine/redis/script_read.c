@@ -545,6 +545,11 @@ uint64_t script_settings_mark(const struct bytes *parts, uint32_t count)
                                                         : (uint64_t)SCRIPT_FOREVER;
 }
 
+bool script_journal_behind(const struct bytes *parts, uint32_t count)
+{
+    return count && parts[0].len == SCRIPT_ANSWER_BYTES && get_u8(parts[0].at + 1) != 0;
+}
+
 struct bytes script_settings_of(const struct script_settings *page, uint32_t i,
                                 uint64_t *out_version)
 {

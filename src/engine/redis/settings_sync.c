@@ -230,6 +230,11 @@ bool settings_sync_has(const struct settings_sync *sync, struct bytes topic)
     return find(sync, topic) != NULL;
 }
 
+bool settings_sync_is_whole(const struct settings_sync *sync)
+{
+    return sync->loaded && !sync->asked;
+}
+
 /* The key stays when the last settings are taken away, so where there were changes and are none any
  * more it was deleted or evicted: nothing has been opened again, which would make all doubtful. */
 static void see_loss(struct settings_sync *sync, uint64_t changes)

@@ -54,6 +54,8 @@ void settings_sync_fini(struct settings_sync *sync);
  * settings). */
 void settings_sync_observe(struct settings_sync *sync, struct settings_observer *observer);
 
+/* All settings are known that there were when a heartbeat was answered last. */
+bool settings_sync_is_whole(const struct settings_sync *sync);
 /* As far as we know, the topic has settings. */
 bool settings_sync_has(const struct settings_sync *sync, struct bytes topic);
 /* A heartbeat's answer says how many changes there were. */

@@ -1,6 +1,7 @@
 #include "engine/waiting/waiting.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static struct waiting_engine *self(const struct engine *engine)
 {
@@ -16,6 +17,10 @@ const char *waiting_why(struct waiting_engine *waiting)
     const char *more = view.connected ? "nobody leads yet" : view.why;
     if (view.role == MEMBER_LEADING)
         more = "this laterd is about to lead";
+    if (view.leader[0] && strcmp(view.leader, waiting->own) == 0) {
+        more = "an earlier life of this laterd led, and its session has not ended yet";
+        view.leader[0] = '\0';
+    }
     (void)snprintf(waiting->why, sizeof(waiting->why), "%s%s",
                    view.leader[0] ? "the leader is " : "", view.leader[0] ? view.leader : more);
     return waiting->why;
@@ -85,9 +90,9 @@ static const struct engine_verbs verbs = {
     .describe = describe,
 };
 
-void waiting_init(struct waiting_engine *waiting, const struct member *member)
+void waiting_init(struct waiting_engine *waiting, const struct member *member, const char *own)
 {
-    *waiting = (struct waiting_engine){.engine.verbs = &verbs, .member = member};
+    *waiting = (struct waiting_engine){.engine.verbs = &verbs, .member = member, .own = own};
 }
 
 void waiting_recovers(struct waiting_engine *waiting, const char *how_far)

@@ -12,11 +12,13 @@
 struct waiting_engine {
     struct engine engine;
     const struct member *member; /* borrowed; NULL: it always recovers */
-    const char *recovers;        /* borrowed; NULL: it waits for its turn */
+    const char *own;      /* borrowed: our URL, by which a leader's is known as ours; or "" */
+    const char *recovers; /* borrowed; NULL: it waits for its turn */
     char why[MEMBER_URL_MAX + MEMBER_WHY_MAX];
 };
 
-void waiting_init(struct waiting_engine *waiting, const struct member *member);
+/* `own`: where clients reach us, or "". */
+void waiting_init(struct waiting_engine *waiting, const struct member *member, const char *own);
 
 /* From now on it recovers, and is so far; NULL: it waits for its turn again. */
 void waiting_recovers(struct waiting_engine *waiting, const char *how_far);

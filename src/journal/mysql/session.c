@@ -219,31 +219,38 @@ static enum link_result make_cursor(struct link *link, const struct journal_begi
     return result == LINK_ROW ? LINK_AWAY : result; /* somebody else made it: look again */
 }
 
+enum link_result session_raise_epoch(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
+                                     struct session_cursor *cursor)
+{
+    struct buf sql = {0};
+    uint64_t changed = 0;
+    buf_addf(&sql, "UPDATE " JOURNAL_CURSORS " SET epoch=%llu",
+             (unsigned long long)cursor->epoch + 1);
+    add_where(&sql, store);
+    buf_addf(&sql, " AND epoch=%llu AND batch=%llu", (unsigned long long)cursor->epoch,
+             (unsigned long long)cursor->batch);
+    enum link_result result = link_run(link, buf_bytes(&sql), &changed);
+    buf_fini(&sql);
+    if (result == LINK_DONE && changed != 1)
+        return LINK_AWAY;
+    if (result == LINK_DONE)
+        cursor->epoch++;
+    return result;
+}
+
 enum link_result session_take_cursor(struct link *link, const struct journal_begin *begin,
                                      struct session_cursor *out_cursor,
                                      struct session_refusal *refusal)
 {
     struct session_cursor cursor = {0};
-    struct buf sql = {0};
-    uint64_t changed = 0;
     bool there = false;
     enum link_result result = session_read_cursor(link, begin->store, &there, &cursor);
     if (result != LINK_DONE)
         return result;
-    if (!there) {
+    if (there)
+        result = session_raise_epoch(link, begin->store, &cursor);
+    else
         result = make_cursor(link, begin, &cursor, refusal);
-    } else {
-        buf_addf(&sql, "UPDATE " JOURNAL_CURSORS " SET epoch=%llu",
-                 (unsigned long long)cursor.epoch + 1);
-        add_where(&sql, begin->store);
-        buf_addf(&sql, " AND epoch=%llu AND batch=%llu", (unsigned long long)cursor.epoch,
-                 (unsigned long long)cursor.batch);
-        result = link_run(link, buf_bytes(&sql), &changed);
-        buf_fini(&sql);
-        cursor.epoch++;
-        if (result == LINK_DONE && changed != 1)
-            result = LINK_AWAY; /* somebody moved it meanwhile: look again */
-    }
     if (result == LINK_DONE)
         *out_cursor = cursor;
     return result == LINK_ROW ? LINK_REFUSED : result;

@@ -39,6 +39,11 @@ enum link_result session_take_cursor(struct link *link, const struct journal_beg
                                      struct session_cursor *out_cursor,
                                      struct session_refusal *refusal);
 
+/* Takes it over from whoever has it, if it is still as it was read: then its epoch is ours, one
+   more. AWAY: it was moved meanwhile, look again; or the connection was lost. */
+enum link_result session_raise_epoch(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
+                                     struct session_cursor *cursor);
+
 /* Of a cursor that is ours: where it stands in its streams. */
 enum link_result session_read_streams(struct link *link, const struct journal_begin *begin,
                                       struct journal_stream *out_streams);

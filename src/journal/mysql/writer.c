@@ -142,6 +142,34 @@ static void regroup(struct writer *writer)
         add_to_group(writer, batch_of(node));
 }
 
+/*
+ * Another one has the cursor. It may have been slow to notice that it leads no longer: if we are
+ * sure that it must not write, and it has not, the cursor is ours again, and what is held is
+ * written after that. ROW: it is not so.
+ */
+static enum link_result retake(struct writer *writer)
+{
+    struct session_cursor cursor = {0};
+    bool there = false;
+    if (!writer->alone || !writer->alone(writer->alone_owner))
+        return LINK_ROW;
+    enum link_result result =
+        session_read_cursor(&writer->link, writer->begin.store, &there, &cursor);
+    if (result != LINK_DONE)
+        return result;
+    if (!there || cursor.batch != writer->done)
+        return LINK_ROW;
+    result = session_raise_epoch(&writer->link, writer->begin.store, &cursor);
+    if (result != LINK_DONE)
+        return result == LINK_ROW ? LINK_REFUSED : result;
+    log_event(LOG_WARN, "journal_retaken",
+              "epoch=%llu before=%llu hint=\"another laterd had taken the cursor, and has written "
+              "nothing; this one leads\"",
+              (unsigned long long)cursor.epoch, (unsigned long long)writer->epoch);
+    writer->epoch = cursor.epoch;
+    return LINK_DONE;
+}
+
 /* The connection was lost: which of the held batches has it? */
 static enum link_result go_on(struct writer *writer)
 {
@@ -153,8 +181,12 @@ static enum link_result go_on(struct writer *writer)
         return result;
     if (!there)
         return out_of_step(writer, "the cursor is gone: another queue has taken the tables over");
-    if (cursor.epoch != writer->epoch)
-        return out_of_step(writer, "another laterd writes for this queue");
+    if (cursor.epoch != writer->epoch) {
+        result = retake(writer);
+        if (result != LINK_DONE)
+            return result == LINK_ROW ? out_of_step(writer, "another laterd writes for this queue")
+                                      : result;
+    }
     if (cursor.batch < writer->done)
         return out_of_step(writer, "MySQL has lost what it had committed: a failover, or an older "
                                    "copy of it");
@@ -321,9 +353,12 @@ static enum link_result serve(struct writer *writer, char why[JOURNAL_WHY_MAX], 
         enum link_result result = LINK_DONE;
         if (writer->held.first) {
             result = writer_commit(writer, why);
+            bool fenced = result == LINK_ROW;
+            if (fenced)
+                result = retake(writer);
             if (result == LINK_ROW)
                 return out_of_step(writer, why);
-            if (result == LINK_DONE)
+            if (result == LINK_DONE && !fenced)
                 committed(writer);
         } else {
             result = link_ping(&writer->link);
@@ -590,6 +625,8 @@ struct journal *writer_new(const struct journal_options *options,
     writer->loop = options->loop;
     writer->link_options = *link_options;
     writer->at_once = options->at_once;
+    writer->alone = options->alone;
+    writer->alone_owner = options->owner;
     (void)snprintf(writer->host, sizeof(writer->host), "%s", host);
     writer->place = (struct sql_place){.host = writer->host, .east_s = options->east_s};
     group_init(&writer->group, nobody, options->log_all);

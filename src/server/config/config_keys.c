@@ -204,7 +204,7 @@ const struct config_key config_keys[] = {
      "So much of the log is kept for it while it is away; with engine = redis, bytes of changes in "
      "Redis' memory."},
     {"journal", "max_lag_time", KIND_SECONDS, NUMBER(journal_lag_us), 1000000, 365 * DAY, "24h",
-     "… and for so long (not with engine = redis)."},
+     "… and for so long: the age of the oldest change that MySQL lacks."},
     {"journal", "on_lag", KIND_CHOICE, NUMBER(journal_on_lag), 0, 0, "refuse",
      "Beyond that: refuse (pushes are 503) or detach (it is given up)."},
     {"journal", "log", KIND_CHOICE, NUMBER(journal_log), 0, 0, "all",

@@ -271,6 +271,32 @@ def test_a_connection_lost_while_it_looks_who_moved_the_cursor_is_no_fence(write
             assert relay.hook is None and not server.events("journal_fenced")
 
 
+@pytest.mark.deadline
+def test_a_second_signal_ends_a_daemon_at_once_that_waits_for_mysql(laterd):
+    maria = MariaDb().make().start()
+    try:
+        server = laterd({"journal": {"url": maria.database("frozen")}})
+        with Client(server.port) as client:
+            client.push("t", id="a", body="x", delay="1h")
+            caught_up(server, maria, "frozen")
+            maria.signal(signal.SIGSTOP)
+            client.push("t", id="b", body="x", delay="1h")
+            time.sleep(0.3)  # it is being written
+        server.signal(signal.SIGTERM)
+        time.sleep(0.5)  # it has drained, and waits for the journal's thread
+        assert server.process.poll() is None
+        begun = time.monotonic()
+        server.signal(signal.SIGTERM)
+        assert server.wait(10) == 1
+        assert time.monotonic() - begun < 0.5
+        assert server.wait_log("stopped_at_once") and not server.events("stopped")
+        maria.signal(signal.SIGCONT)
+        server.start()
+        caught_up(server, maria, "frozen")
+    finally:
+        maria.stop()
+
+
 def closed(port):
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
@@ -493,7 +519,6 @@ def refused(client, code):
     return answer.status == 503 and answer.json()["code"] == code
 
 
-@pytest.mark.embedded("max_lag_time is the log's")
 def test_beyond_the_lag_pushes_are_refused_until_it_has_caught_up(laterd):
     maria = MariaDb().make().start()
     try:
@@ -516,7 +541,7 @@ def test_beyond_the_lag_pushes_are_refused_until_it_has_caught_up(laterd):
         maria.stop()
 
 
-@pytest.mark.embedded("max_lag_time is the log's")
+@pytest.mark.embedded("the log has it still; on Redis entries go: test_redis_journal.py")
 def test_or_it_is_given_up(laterd):
     maria = MariaDb().make().start()
     try:

@@ -135,6 +135,43 @@ def test_who_stops_lets_another_lead_before_mysql_has_all(member):
         maria.stop()
 
 
+def taken_by_another(maria, name, batches=0):
+    """As by one that did not know yet that it leads no longer."""
+    maria.run(f"UPDATE {CURSORS} SET epoch=epoch+1,batch=batch+{batches}", database=name)
+
+
+def test_the_leader_takes_its_cursor_again_and_goes_on_exactly(member, maria, base):
+    url, name = base
+    server = member(url)
+    until(lambda: serves(server), 30)
+    with Client(server.port) as client:
+        for round_ in range(3):
+            some(client, round_)
+            caught_up(server, maria, name)
+            taken_by_another(maria, name)
+            if round_ == 1:  # and the connection is lost
+                for (thread,) in maria.run("SELECT id FROM information_schema.processlist "
+                                           f"WHERE db='{name}' AND id<>CONNECTION_ID()"):
+                    maria.run(f"KILL {thread}")
+        some(client, 3)
+    caught_up(server, maria, name)
+    assert maria.run(f"SELECT COUNT(*),COUNT(DISTINCT id,status) FROM {LOGS}", database=name)[0] == (804, 804)
+    assert len(server.events("journal_retaken")) == 3 and not server.events("journal_fenced")
+
+
+def test_but_not_from_one_that_has_written(member, maria, base):
+    url, name = base
+    server = member(url)
+    until(lambda: serves(server), 30)
+    with Client(server.port) as client:
+        some(client, 0)
+        caught_up(server, maria, name)
+        taken_by_another(maria, name, batches=1)
+        assert client.push("t", id="late", body="x", delay="1h").status == 201
+        assert server.wait_log("journal_fenced", 10)
+        assert "late" not in rows(maria, name) and not server.events("journal_retaken")
+
+
 @pytest.mark.parametrize("connected", [True, False])
 def test_on_redis_who_stops_lets_another_lead_while_mysql_is_frozen(member, maria, service, base, connected):
     """Also where the journal is still about to connect: nothing can end that before its time-out."""

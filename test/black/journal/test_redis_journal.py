@@ -95,6 +95,26 @@ def test_who_is_fenced_off_goes_on_if_it_is_its_turn_still(daemon, maria, base):
     assert maria.run(f"SELECT COUNT(*) FROM {LOGS}", database=base)[0][0] == 2
 
 
+def test_a_cursor_that_was_taken_or_deleted_is_had_again_and_nothing_is_there_twice(daemon, maria, base):
+    server, expected = daemon(), 0
+    for number, loss in enumerate((f"UPDATE {CURSORS} SET epoch=epoch+1", f"DELETE FROM {CURSORS}") * 2):
+        push(server, [f"{number}-{i}" for i in range(40)])
+        expected += 41
+        with Client(server.port) as client:
+            assert client.job(f"{number}-0", method="DELETE").status == 204
+        is_equal(server, maria, base)
+        maria.run(loss, database=base)
+        if number == 1:  # and the connection is lost
+            for (thread,) in maria.run("SELECT id FROM information_schema.processlist "
+                                       f"WHERE db='{base}' AND id<>CONNECTION_ID()"):
+                maria.run(f"KILL {thread}")
+    push(server, ["last"])
+    is_equal(server, maria, base)
+    assert maria.run(f"SELECT COUNT(*),COUNT(DISTINCT id,status) FROM {LOGS}", database=base)[0] == \
+        (expected + 1, expected + 1)
+    assert len(server.events("journal_cursor_made")) == 2 and not server.events("journal_out_of_step")
+
+
 def test_what_was_written_is_gone_from_redis(daemon, maria, base, redis):
     server = daemon(partitions=1)
     for block in range(5):
@@ -155,6 +175,49 @@ def test_or_it_is_given_up_and_begun_again(daemon, redis):
         assert server.wait_log("journal_begins", 20)
         push(server, ["b"])
         assert eventually(lambda: "b" in rows(maria, "lag"), 10)
+    finally:
+        maria.stop()
+
+
+def ready(server):
+    with Client(server.port) as client:
+        return client.get("/readyz").status == 200
+
+
+def test_beyond_the_lags_time_no_daemon_is_ready_whoever_writes(daemon):
+    maria = MariaDb().make().start()
+    try:
+        url = maria.database("old")
+        servers = [daemon(url=url, max_lag_time="2s"), daemon(url=url, max_lag_time="2s"), daemon(url="")]
+        push(servers[0], ["a"])
+        is_equal(servers[0], maria, "old")
+        maria.kill()
+        push(servers[1], ["b"])
+        assert eventually(lambda: not any(ready(server) for server in servers), 20)
+        assert all(refused(server, "b") for server in servers)
+        first = the_one(servers)
+        assert first.wait_log("journal_behind", 5)
+        first.kill()  # the limit is Redis' own
+        left = [server for server in servers if server is not first]
+        assert all(refused(server, "b") for server in left)
+        maria.start()
+        assert eventually(lambda: all(ready(server) and not refused(server, "b") for server in left), 40)
+        is_equal(left[0], maria, "old")
+    finally:
+        maria.stop()
+
+
+def test_or_it_is_given_up_though_nothing_changes_any_more(daemon):
+    maria = MariaDb().make().start()
+    try:
+        server = daemon(partitions=1, url=maria.database("old"), max_lag_time="2s", on_lag="detach")
+        push(server, ["a"])
+        is_equal(server, maria, "old")
+        maria.kill()
+        push(server, ["b"])
+        assert server.wait_log("journal_out_of_step", 20)
+        assert server.wait_log("journal_given_up", 20)
+        assert ready(server) and not refused(server, "c")
     finally:
         maria.stop()
 

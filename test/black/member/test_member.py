@@ -188,6 +188,61 @@ def test_on_redis_a_stopped_leader_is_replaced_while_it_is_stopped(member, servi
     assert serves(waits)
 
 
+def opened_ms(laterd):
+    return int(re.search(r"opened_ms=(\d+)", facts(laterd, "leads", -1)).group(1))
+
+
+def test_on_redis_who_waits_has_all_ready_to_serve(member, service):
+    """Connections, scripts and partitions; a takeover then takes a round trip."""
+    leader, waits = two(member, config={"engine": {"engine": "redis"},
+                                        "redis": {"url": service.url, "prefix": "warm"}})
+    assert waits.wait_log("standby_ready", 10)
+    with Client(leader.port) as client:
+        assert client.request("PUT", "/v1/topics/t", {"ttr": "9s"}).status == 200
+        assert client.push("t", body="x", delay="1s").status == 201
+    begun = time.monotonic()
+    leader.signal(signal.SIGTERM)
+    until(lambda: serves(waits), 5)
+    soon(time.monotonic() - begun, 0.2)
+    assert waits.wait_log("leads", 5)
+    soon(opened_ms(waits) / 1000, 0.010)
+    with Client(waits.port) as client:
+        assert client.get("/v1/topics/t").json()["settings"]["ttr"] == "9s"
+        assert len(client.reserve("t", wait=5000)) == 1
+    assert leader.wait() == 0
+    leader.start()
+    assert leader.wait_log("standby_ready", 10)
+
+
+def test_on_redis_who_waits_says_what_would_keep_it_from_serving(member, service):
+    leader = member(config={"engine": {"engine": "redis"}, "redis": {"url": service.url, "prefix": "unfit"}})
+    leader.start()
+    until(lambda: serves(leader), 5)
+    other = member(config={"engine": {"engine": "redis"},
+                           "redis": {"url": service.url, "prefix": "unfit", "partitions": 3}})
+    other.start()
+    assert other.wait_log("standby_unfit", 10)
+    assert "redis.partitions" in facts(other, "standby_unfit")
+    away = member(config={"engine": {"engine": "redis"},
+                          "redis": {"url": f"redis://127.0.0.1:{free_port()}", "prefix": "unfit"}})
+    away.start()
+    assert away.wait_log("standby_waiting", 10)
+    assert ask(away, "/healthz").status == 200 and serves(leader)
+
+
+def test_an_earlier_life_that_leads_still_is_named(member):
+    laterd = member().start()
+    until(lambda: serves(laterd), 5)
+    laterd.listeners = [f"127.0.0.1:{laterd.port}"]
+    laterd.kill()
+    laterd.start()
+    assert laterd.wait_log("waits", 10)
+    assert "an earlier life of this laterd" in facts(laterd, "waits")
+    ready = ask(laterd, "/readyz")
+    assert ready.status == 503 and "an earlier life of this laterd" in ready.text
+    until(lambda: serves(laterd), 3 * TIMEOUT_S)
+
+
 def test_without_the_service_nobody_leads_and_it_says_why(tmp_path):
     with RedisService() as service:
         laterd = Laterd(tmp_path, {"member": {"url": service.url, "timeout": "1s"}},

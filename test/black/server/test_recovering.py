@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import pytest
+from coordination import RedisService, until
 from process import ROOT
 from wire import Client, Closed
 
@@ -102,3 +103,36 @@ def test_a_signal_ends_it_and_the_next_start_has_all(full, slow, number, code):
     full.environment["SLOW_READ_MS"] = "0"
     full.start()
     assert ask(full.port, "GET", "/v1/topics/t").json()["ready"] == JOBS
+
+
+@pytest.mark.skipif(not RedisService.installed, reason="redis-server is not installed")
+def test_a_term_that_ends_meanwhile_ends_the_opening_and_no_disk_is_blamed(laterd, slow):
+    with RedisService() as service:
+        server = laterd({"member": {"url": service.url, "name": "slow", "timeout": "1s"}}, start=False)
+        server.start(wait=False)
+        assert server.wait_log("leads")
+        server.wait_listening()
+        with Client(server.port) as client:
+            for at in range(JOBS):
+                assert client.push("t", id=f"j{at}", body="x" * BODY_BYTES).status == 201
+        port = server.port
+        server.kill()
+        server.listeners = [f"127.0.0.1:{port}"]
+        server.environment.update({**slow, "SLOW_READ_MS": "200"})
+        server.start(wait=False)
+        until(lambda: "of the log are read" in not_ready(port), 20)
+        begun = time.monotonic()
+        service.call("HSET", "laterd:member:slow", "holder", "another", "epoch", "40")
+        assert server.wait_log("opening_given_up")
+        assert time.monotonic() - begun < 2  # all of it takes five seconds and more
+        said = server.events("opening_given_up")[0][1]
+        assert "of the log are read" in said and "leads_no_longer says why" in said
+        assert server.wait_log("leads_no_longer")
+        assert "was written by another" in server.events("leads_no_longer")[0][1]
+        assert not server.events("cannot_lead")
+        assert not any("cannot open the store" in line for line in server.lines)
+        server.kill()
+        server.environment["SLOW_READ_MS"] = "0"
+        server.start(wait=False)
+        assert server.wait_log("leads", 20)
+        assert ask(port, "GET", "/v1/topics/t").json()["ready"] == JOBS

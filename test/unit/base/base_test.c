@@ -392,6 +392,29 @@ static void what_others_say_makes_no_lines_in_the_log(void **state)
     (void)close(ends[1]);
 }
 
+static void a_signal_handler_logs_lines_of_the_same_form(void **state)
+{
+    char lines[512];
+    int ends[2], before = dup(STDERR_FILENO);
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    log_event(LOG_WARN, "ended", "hint=\"%s\"", "now");
+    log_event_in_handler(LOG_WARN, "ended", "hint=\"now\"");
+    assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+    ssize_t len = read(ends[0], lines, sizeof(lines));
+    assert_true(len > 0 && len % 2 == 0);
+    size_t half = (size_t)len / 2;
+    /* "2026-11-24T23:00:00.123Z": the hours, at least, are the same but once a day */
+    assert_memory_equal(lines + 24, lines + half + 24, half - 24);
+    for (size_t i = 0; i < 24; i++)
+        assert_int_equal(lines[i] >= '0' && lines[i] <= '9',
+                         lines[half + i] >= '0' && lines[half + i] <= '9');
+    (void)close(before);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+
 static void a_line_of_the_log_has_its_numbers_and_is_cut_to_fit(void **state)
 {
     static const char expected[] =
@@ -437,6 +460,7 @@ int main(void)
         cmocka_unit_test(a_set_of_blocks_has_blocks_of_every_size_and_gives_them_back),
         cmocka_unit_test(what_others_say_makes_no_lines_in_the_log),
         cmocka_unit_test(a_line_of_the_log_has_its_numbers_and_is_cut_to_fit),
+        cmocka_unit_test(a_signal_handler_logs_lines_of_the_same_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

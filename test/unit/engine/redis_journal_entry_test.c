@@ -210,12 +210,14 @@ static void a_damaged_one_is_refused_or_can_be_written(void **state)
 static void the_field_is_read(void **state)
 {
     struct journal_field field;
-    char text[33] = {9, 0, 0, 0, 0, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 40};
+    char text[49] = {9, 0, 0, 0, 0, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 40};
     (void)state;
     assert_int_equal(journal_field_read(bytes_of(text, sizeof(text)), &field), OK);
     assert_int_equal(field.last, 9);
     assert_int_equal(field.waiting_bytes, 60);
+    assert_int_equal(journal_field_read(bytes_of(text, 33), &field), OK); /* it was given up */
     assert_int_equal(journal_field_read(bytes_of(text, 32), &field), ERR_CORRUPT);
+    assert_int_equal(journal_field_read(bytes_of(text, 48), &field), ERR_CORRUPT);
 }
 
 int main(void)

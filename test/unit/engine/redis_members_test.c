@@ -225,11 +225,10 @@ static bool serves(void *owner)
     return true;
 }
 
-static void ignore_beat(void *owner, const struct bytes *policy, uint64_t settings_changes)
+static void ignore_beat(void *owner, const struct members_told *told)
 {
     (void)owner;
-    (void)policy;
-    (void)settings_changes;
+    (void)told;
 }
 
 static void leave_word(void *owner)

@@ -148,7 +148,7 @@ static struct question ask(enum cmd_kind kind)
     static struct waiting_engine waiting;
     struct question question = {.ticket.answered = answered};
     struct cmd cmd = {.kind = kind};
-    waiting_init(&waiting, &member);
+    waiting_init(&waiting, &member, "http://own");
     assert_int_equal(waiting.engine.verbs->submit(&waiting.engine, &cmd, &question.ticket),
                      SUBMIT_ANSWERED);
     assert_int_equal(waiting.engine.verbs->health(&waiting.engine), ERR_NOT_LEADER);
@@ -168,6 +168,9 @@ static void who_waits_says_where_the_leader_is_or_why_there_is_none(void **state
     assert_string_equal(ask(CMD_PUSH).why, "nobody leads yet");
     (void)snprintf(view.leader, sizeof(view.leader), "http://a");
     assert_string_equal(ask(CMD_PUSH).why, "the leader is http://a");
+    (void)snprintf(view.leader, sizeof(view.leader), "http://own");
+    assert_string_equal(ask(CMD_PUSH).why,
+                        "an earlier life of this laterd led, and its session has not ended yet");
     view = (struct member_view){.role = MEMBER_WAITING, .why = "it is away"};
     assert_string_equal(ask(CMD_PUSH).why, "it is away");
     view.role = MEMBER_LEADING;

@@ -42,7 +42,7 @@ static int begin(void **state)
 {
     (void)state;
     view = (struct member_view){.role = MEMBER_WAITING, .why = "not connected yet"};
-    member_log_init(&member_log, "redis", 100 * SECOND_US);
+    member_log_init(&member_log, "redis", "http://own", 100 * SECOND_US);
     return 0;
 }
 
@@ -134,6 +134,18 @@ static void who_leads_instead_is_said_once_and_again_when_it_is_another(void **s
     view.epoch = 5;
     (void)look_at_us(112 * SECOND_US);
     assert_true(says("waits leader=http://b epoch=5"));
+    assert_false(says("earlier life"));
+}
+
+static void an_earlier_life_that_leads_still_is_named_as_that(void **state)
+{
+    (void)state;
+    view = (struct member_view){.connected = true, .epoch = 4, .leader = "http://own"};
+    (void)look_at_us(110 * SECOND_US);
+    assert_true(says("waits leader=http://own epoch=4 why=\"this is our own URL: an earlier life"));
+    assert_true(says("hint=\"nothing is to be done"));
+    (void)look_at_us(111 * SECOND_US);
+    assert_string_equal(said, "");
 }
 
 int main(void)
@@ -146,6 +158,7 @@ int main(void)
         cmocka_unit_test_setup(a_service_that_is_away_is_the_reason_why_nothing_was_answered,
                                begin),
         cmocka_unit_test_setup(who_leads_instead_is_said_once_and_again_when_it_is_another, begin),
+        cmocka_unit_test_setup(an_earlier_life_that_leads_still_is_named_as_that, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,7 +134,7 @@ static inline void commit(struct fake *fake)
 {
     if (!fake->known || !fake->held.first)
         return;
-    if (database.epoch != fake->epoch) {
+    if (!database.has_cursor || database.epoch != fake->epoch) {
         fake->phase = JOURNAL_FENCED;
         return;
     }
@@ -149,6 +149,10 @@ static inline void take_cursor(struct fake *fake)
         assert_memory_equal(database.store, fake->begin.store, sizeof(database.store));
     memcpy(database.store, fake->begin.store, sizeof(database.store));
     fake->made = !database.has_cursor;
+    if (fake->made) { /* nobody's places are in a new one */
+        database.batch = 0;
+        memset(database.at, 0, sizeof(database.at));
+    }
     database.has_cursor = fake->known = true;
     fake->epoch = ++database.epoch;
     fake->phase = JOURNAL_WRITES;

@@ -12,6 +12,14 @@ static uint64_t entries_left(void)
     return database.at[0].entry + database.at[1].entry - PARTITIONS; /* each begins with one */
 }
 
+static void turns_and_work(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        turn();
+        work(1000);
+    }
+}
+
 /* A database of nobody, and a journal that may be so far behind. */
 static void set_journal(uint64_t seed, uint64_t bytes)
 {
@@ -25,12 +33,14 @@ static void set_journal(uint64_t seed, uint64_t bytes)
     options.journal_bytes = bytes;
 }
 
-static void one_life(uint64_t seed)
+static void one_life(uint64_t seed, unsigned taken_per_mille)
 {
     set_journal(seed, 1 << 30);
     start_pair();
     paired = second = true;
     for (unsigned step = 0; step < STEPS; step++) {
+        if (sim_random_chance(&chance, taken_per_mille))
+            database.epoch++; /* another one has taken the cursor, late, and written nothing */
         if (sim_random_chance(&chance, 500)) {
             change_daemon();
             second = !second;
@@ -52,10 +62,39 @@ static void one_life(uint64_t seed)
 static void rows_are_the_queue_whoever_was_killed(void **state)
 {
     for (uint64_t seed = 1; seed <= LIVES; seed++) {
-        one_life(seed);
+        one_life(seed, 0);
         end_pair(state);
         setup(state);
     }
+}
+
+static void a_cursor_that_another_one_took_is_taken_again(void **state)
+{
+    for (uint64_t seed = 1; seed <= LIVES; seed++) {
+        one_life(seed, 20);
+        end_pair(state);
+        setup(state);
+    }
+}
+
+/* By hand, under the daemon that writes, which goes on where it was: each change is there once. */
+static void a_cursor_that_was_deleted_is_made_again_where_it_was(void **state)
+{
+    (void)state;
+    set_journal(5, 1 << 30);
+    assert_int_equal(start(), OK);
+    for (unsigned step = 0; step < 2000; step++) {
+        if (database.has_cursor && sim_random_chance(&chance, 5))
+            database.has_cursor = false;
+        if (sim_random_chance(&chance, 300))
+            some_command();
+        turn();
+        work(200);
+    }
+    turns_and_work(4000);
+    assert_true(database.has_cursor && database.changes > 100);
+    assert_int_equal(database.changes, entries_left());
+    assert_int_equal(stopped, 0);
 }
 
 /* The database is away. */
@@ -77,14 +116,6 @@ static void push_many(unsigned count, struct bytes body)
                asked);
     }
     turns(SECOND_US);
-}
-
-static void turns_and_work(unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        turn();
-        work(1000);
-    }
 }
 
 static void an_answer_has_a_bound(void **state)
@@ -136,6 +167,127 @@ static void one_that_was_given_up_can_begin_again(void **state)
     assert_int_equal(stopped, 1);
 }
 
+/* ---- how old the oldest change may be ---- */
+
+enum { LAG_US = 10 * SECOND_US };
+
+/* A push, while the database does nothing; '\0': of a job without an id. */
+static enum err push_one(char letter)
+{
+    char name[2] = {'k', letter};
+    struct asked asked;
+    submit(&(struct cmd){.kind = CMD_PUSH,
+                         .push = {.id = bytes_of(name, letter ? sizeof(name) : 0),
+                                  .topic = BYTES("t"),
+                                  .due_us = now_us + 3600 * (int64_t)SECOND_US,
+                                  .ttr_us = SECOND_US,
+                                  .if_exists = IF_EXISTS_REPLACE,
+                                  .body = BYTES("another")}},
+           &asked);
+    while (!asked.answered)
+        both_turn(0);
+    return asked.err;
+}
+
+static void both_turns(int64_t us, unsigned per_mille)
+{
+    for (int64_t until_us = now_us + us; now_us < until_us;)
+        both_turn(per_mille);
+}
+
+static void expect_health(enum err err)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        const struct engine *port = redis_engine_port(engine);
+        assert_int_equal(port->verbs->health(port), err);
+        change_daemon();
+    }
+}
+
+/* Whichever daemon writes; names of both partitions are among those that are pushed. A new job goes
+   the script's short way, one that replaces another the long one. */
+static void expect_pushes(enum err err)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(push_one('\0'), err);
+        for (char letter = 'A'; letter < 'G'; letter++)
+            assert_int_equal(push_one(letter), err);
+        change_daemon();
+    }
+}
+
+static void start_lagging(bool detaches)
+{
+    set_journal(3, 1 << 30);
+    options.journal_lag_us = LAG_US;
+    options.journal_detaches = detaches;
+    start_pair();
+    paired = second = true;
+    both_turns(20 * SECOND_US, 500);
+    expect_pushes(OK);
+    both_turns(2 * SECOND_US, 1000);
+    assert_int_equal(database.at[0].entry + database.at[1].entry - PARTITIONS, database.changes);
+}
+
+static void a_change_that_is_too_old_has_all_daemons_refuse_pushes(void **state)
+{
+    (void)state;
+    start_lagging(false);
+    both_turns(2 * LAG_US, 0); /* the database has all: however long that is ago, nothing is late */
+    expect_pushes(OK);
+    both_turns(LAG_US - SECOND_US, 0);
+    expect_pushes(OK);
+    expect_health(OK);
+    both_turns(4 * SECOND_US, 0); /* more than a lease and a heartbeat take */
+    expect_pushes(ERR_JOURNAL_BEHIND);
+    expect_health(ERR_JOURNAL_BEHIND);
+    both_turns(4 * SECOND_US, 1000); /* the database is back */
+    expect_pushes(OK);
+    expect_health(OK);
+    assert_int_equal(stopped, 0);
+}
+
+/* One whose job is in that partition. */
+static char letter_in(uint32_t partition)
+{
+    for (char letter = 'A'; letter < 'Z'; letter++) {
+        char name[2] = {'k', letter};
+        struct cmd cmd = {.kind = CMD_GET, .job.ref.id = bytes_of(name, sizeof(name))};
+        uint32_t its;
+        enum err err;
+        (void)script_route(&engine->space, &cmd, &its, &err); /* a job with an id has one */
+        if (its == partition)
+            return letter;
+    }
+    fail();
+    return '\0';
+}
+
+/* Heartbeats are of partition 0, which is not late here: the daemon that writes has them told. */
+static void all_daemons_hear_of_any_partition_that_is_late(void **state)
+{
+    (void)state;
+    start_lagging(false);
+    assert_int_equal(push_one(letter_in(1)), OK);
+    both_turns(LAG_US + 4 * SECOND_US, 0);
+    expect_health(ERR_JOURNAL_BEHIND);
+    assert_int_equal(push_one(letter_in(0)), OK);
+    assert_int_equal(push_one(letter_in(1)), ERR_JOURNAL_BEHIND);
+    both_turns(4 * SECOND_US, 1000);
+    expect_health(OK);
+}
+
+static void or_the_journal_is_given_up_also_where_nothing_changes(void **state)
+{
+    (void)state;
+    start_lagging(true);
+    expect_pushes(OK);
+    both_turns(LAG_US + 2 * SECOND_US, 0);
+    assert_int_equal(stopped, 1);
+    expect_pushes(OK);
+    expect_health(OK);
+}
+
 /* The database knows its cursor, and both partitions have their first entry in it. */
 static void start_journal(void)
 {
@@ -171,10 +323,20 @@ static void ends_during_a_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_change_that_is_too_old_has_all_daemons_refuse_pushes,
+                                        setup, end_pair),
+        cmocka_unit_test_setup_teardown(all_daemons_hear_of_any_partition_that_is_late, setup,
+                                        end_pair),
+        cmocka_unit_test_setup_teardown(or_the_journal_is_given_up_also_where_nothing_changes,
+                                        setup, end_pair),
         cmocka_unit_test_setup_teardown(ends_during_a_read, setup, teardown),
         cmocka_unit_test_setup_teardown(an_answer_has_a_bound, setup, teardown),
         cmocka_unit_test_setup_teardown(one_that_was_given_up_can_begin_again, setup, teardown),
         cmocka_unit_test_setup_teardown(rows_are_the_queue_whoever_was_killed, setup, end_pair),
+        cmocka_unit_test_setup_teardown(a_cursor_that_another_one_took_is_taken_again, setup,
+                                        end_pair),
+        cmocka_unit_test_setup_teardown(a_cursor_that_was_deleted_is_made_again_where_it_was, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -579,6 +579,32 @@ static void an_opening_tells_how_far_it_is(void **state)
     model_fini(&model);
 }
 
+/* Who leads no longer ends the opening at once, wherever it is, and leaves a whole store behind. */
+static void an_opening_can_be_ended_and_done_again(void **state)
+{
+    (void)state;
+    struct model model;
+    far_model(&model, 5);
+    model.delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model.body_bytes = 20000;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < 200; i++) {
+        assert_int_equal(model_push(&model), OK);
+        if (i % 8 == 0)
+            model_turn(&model);
+    }
+    model_settle(&model);
+    model_close(&model);
+    unsigned ended = 0;
+    for (model.opening_ends_at = 1; model_open(&model) == ERR_NOT_LEADER;
+         model.opening_ends_at++, ended++)
+        assert_int_equal(model.openings, model.opening_ends_at);
+    assert_non_null(model.store);
+    assert_true(ended > 2 && ended == model.openings);
+    model_check(&model);
+    model_fini(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -586,6 +612,7 @@ int main(void)
         cmocka_unit_test(a_few_old_jobs_do_not_pin_dead_slices),
         cmocka_unit_test(slices_outlive_the_log_that_told_of_them),
         cmocka_unit_test(an_opening_tells_how_far_it_is),
+        cmocka_unit_test(an_opening_can_be_ended_and_done_again),
         cmocka_unit_test(a_store_with_slices_says_so),
         cmocka_unit_test(a_store_without_a_horizon_writes_no_slice),
         cmocka_unit_test(p1_p5_a_kill_and_then_a_cut_lose_no_far_job),

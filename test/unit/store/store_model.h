@@ -76,6 +76,7 @@ struct model {
     unsigned notices[STORE_FOLLOWER_DROPPED + 1];
     struct store_opening opening; /* as told last, … */
     unsigned openings;            /* … of so many times in the last opening */
+    unsigned opening_ends_at;     /* which of them ends it; 0: none */
     bool relocating;
     unsigned far_room; /* so many times there is memory for far jobs */
     void (*appended)(struct model *model, const struct event *event); /* or NULL */
@@ -169,8 +170,8 @@ static inline enum err model_replay(struct store_callbacks *callbacks, const str
     return OK;
 }
 
-static inline void model_progress(struct store_callbacks *callbacks,
-                                  const struct store_opening *opening)
+static inline enum err model_progress(struct store_callbacks *callbacks,
+                                      const struct store_opening *opening)
 {
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     assert_true(opening->done_bytes <= opening->all_bytes);
@@ -178,7 +179,7 @@ static inline void model_progress(struct store_callbacks *callbacks,
     assert_true(opening->indexes != model->opening.indexes ||
                 opening->done_bytes >= model->opening.done_bytes);
     model->opening = *opening;
-    model->openings++;
+    return ++model->openings == model->opening_ends_at ? ERR_NOT_LEADER : OK;
 }
 
 static inline void model_finding(struct store_callbacks *callbacks, const char *line)

@@ -3,8 +3,10 @@
 -- entries have up to its end (8), when it was (7), what it is, and what that says: p a job as it is
 -- now (as answers have it), m one that changed (name, state, failures, priority, due, id), f and d
 -- one that was finished, deleted (name, id), o the journal begins. The field: the last number, the
--- bytes of all entries, those that were taken (8 each), how many may wait to be taken (8), and what
--- becomes of a push then: r it is refused, d the journal is given up, x it was. journal.lua takes them.
+-- bytes of all entries, those that were taken (8 each), how many may wait to be taken (8), what
+-- becomes of a push then: r it is refused, d the journal is given up, x it was; when the oldest change
+-- was that was not taken (8, 0: all were), and how old it may become (8, 0: as old as it likes): then
+-- the same becomes of a push. journal.lua takes them.
 -- Other changes are never refused: with r the journal is given up when twice as many wait.
 -- A reservation that is a connection's ends with that, and leaves none.
 -- While jobs are restored from the journal (restore.lua) each that ends leaves a member as well.
@@ -20,19 +22,27 @@ local function journaled()
     return journal
 end
 
+local function is_late(since, span, now)
+    return since > 0 and span > 0 and now - since > span
+end
+
 local function give_up()
     call('HSET', hash, 'j', sub(journal, 1, 32) .. 'x')
     call('HDEL', hash, 'jr') -- what ends from now on leaves nothing
     journal, restore = false, false
 end
 
+-- Not of one that refuses pushes (114: r): what is late stays late until it is taken.
 local function add_entry(what, text, now)
     local last, bytes, taken, most = unpack_bytes('<I8I8I8I8', journal)
-    if byte(journal, 33) == 114 then most = 2 * most end -- 114: r
-    if bytes - taken >= most then return give_up() end
+    local since, span = unpack_bytes('<I8I8', journal, 34)
+    local refuses = byte(journal, 33) == 114
+    if refuses then most = 2 * most end
+    if bytes - taken >= most or not refuses and is_late(since, span, now) then return give_up() end
     bytes = bytes + 25 + #text
     call('ZADD', order, 0, 'j' .. pack('>I8', last + 1) .. pack('<I8I7', bytes, now) .. what .. text)
-    journal = pack('<I8I8', last + 1, bytes) .. sub(journal, 17)
+    if since == 0 and what ~= 'o' then since = now end
+    journal = pack('<I8I8', last + 1, bytes) .. sub(journal, 17, 33) .. pack('<I8I8', since, span)
     call('HSET', hash, 'j', journal)
 end
 
@@ -67,11 +77,13 @@ local function enter_end(job, finished, now)
     if journaled() then add_entry(finished and 'f' or 'd', job.name .. id_of(job), now) end
 end
 
--- So many wait to be taken that no more may come by pushes. 'd': then there is no journal from here on.
-local function too_many_entries()
+-- So many wait to be taken, or one for so long, that no more may come by pushes. 'd': then there is no
+-- journal from here on.
+local function too_many_entries(now)
     if not journaled() then return false end
     local _, bytes, taken, most = unpack_bytes('<I8I8I8I8', journal)
-    if bytes - taken < most then return false end
+    local since, span = unpack_bytes('<I8I8', journal, 34)
+    if bytes - taken < most and not is_late(since, span, now) then return false end
     if byte(journal, 33) == 114 then return true end
     give_up()
     return false

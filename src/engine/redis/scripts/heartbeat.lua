@@ -7,12 +7,14 @@
 -- future, which a master with a slower clock has taken over: who lives writes another; 4 l look at
 -- all, m the answer has a third part: the policy by which this server may evict keys, '' if it may
 -- not; 5 who has said nothing for that long is silent. Answer: {it, of a look a record of 17 bytes
--- for each daemon: its name, how, and when it said so}; seq: see set_clock.lua; next_us: how many
--- changes of topics' settings there were (settings.lua), FOREVER if that cannot be seen now.
+-- for each daemon: its name, how, and when it said so}; state: 1 pushes are refused, as the journal is
+-- too far behind, here or wherever the daemon that writes it has seen so (journal.lua); seq: see
+-- set_clock.lua; next_us: how many changes of topics' settings there were (settings.lua), FOREVER if
+-- that cannot be seen now.
 local TRIES = 16 -- daemons that cannot be told
 local AT_ONCE = 500 -- records that a look reads
 local daemon, how, kept_us, now = sub(slot, 2, 9), ARGV[2], tonumber(ARGV[3]), clock()
-local found = call('HMGET', hash, 'p', 'r', 'n', 'c', 'h' .. daemon)
+local found = call('HMGET', hash, 'p', 'r', 'n', 'c', 'h' .. daemon, 'j', 'jb')
 if not found[1] then return redis.error_reply(CLOSED) end
 local names, channel, before = found[2] or '', found[4], found[5]
 
@@ -69,6 +71,15 @@ local function look()
     return table.concat(records)
 end
 
+local function is_behind()
+    local journal, told = found[6], found[7]
+    if told and unpack_bytes('<I8', told) > now then return true end
+    if not journal or byte(journal, 33) ~= 114 then return false end -- 114: r
+    local bytes, taken, most = unpack_bytes('<I8I8I8', journal, 9)
+    local since, span = unpack_bytes('<I8I8', journal, 34)
+    return bytes - taken >= most or since > 0 and span > 0 and now - since > span
+end
+
 even_if_full()
 local listed, records = names, ''
 if how == 'x' then
@@ -95,4 +106,5 @@ local set_count = tonumber(string.match(found[3] or '0', '^%d+'))
 local settings, changes = redis.pcall('HGET', sub(hash, 1, -2) .. 's', '!'), FOREVER
 if type(settings) == 'string' then changes = unpack_bytes('<I8', settings) end
 if not settings and not importing then changes = 0 end -- there were none
-return { say(OK, 0, 0, #records / 17, now, changes, set_count), records, policy }
+local behind = is_behind() and 1 or 0
+return { say(OK, behind, 0, #records / 17, now, changes, set_count), records, policy }

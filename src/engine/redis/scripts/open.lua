@@ -2,7 +2,8 @@
 -- ARGV: 2 its number, 3 how many there are, 4 channel, 5 version of the layout, 6 the places that
 -- this daemon's ring has until it says otherwise, 7 how often a clock that is made with it was set, 8
 -- the last number or lease of this partition that this daemon has seen, 0: none, 9 how many bytes the
--- journal's entries may have ('': this daemon wants no journal), 10 what becomes of a push then (entry.lua).
+-- journal's entries may have ('': this daemon wants no journal), 10 what becomes of a push then (entry.lua),
+-- 11 how old the oldest of them may be.
 -- Answer: {it, the clock}: see set_clock.lua; state: 1 if this Redis has started since somebody opened
 -- the partition last, or is another one;
 -- replaced: it was made; lost: a set is not as it was made, or buckets were there before the partition,
@@ -118,9 +119,11 @@ end
 -- left out, so that this is seen; its entries have to go first.
 local function begin_journal()
     local field, limits = call('HGET', hash, 'j'), pack('<I8', tonumber(ARGV[9])) .. ARGV[10]
+    local span = pack('<I8', tonumber(ARGV[11]))
     local given_up = field and sub(field, 33) == 'x'
     if field and not given_up then
-        if sub(field, 25) ~= limits then call('HSET', hash, 'j', sub(field, 1, 24) .. limits) end
+        local whole = sub(field, 1, 24) .. limits .. sub(field, 34, 41) .. span
+        if field ~= whole then call('HSET', hash, 'j', whole) end
     else
         local left = call('ZLEXCOUNT', order, '[j', '(k')
         if left > 0 then
@@ -134,7 +137,7 @@ local function begin_journal()
         end
         local last = field and unpack_bytes('<I8', field) + 1 or 0
         call('HDEL', hash, 'jr') -- of a journal of before
-        journal = pack('<I8I8I8', last, 0, 0) .. limits
+        journal = pack('<I8I8I8', last, 0, 0) .. limits .. pack('<I8', 0) .. span
         add_entry('o', slot .. request, held)
     end
 end

@@ -30,10 +30,16 @@ while answered < count do
     end
     fields[4 + alike] = 'j'
     local found = call('HMGET', hash, unpack(fields))
-    -- The journal's entries, as entry.lua has them. Not the common case: there are too many.
+    -- The journal's entries, as entry.lua has them. Not the common case: there are too many, or one
+    -- that is too old.
     local journal, entry, bytes, taken, most = found[4 + alike], 0, 0, 0, 1
+    local since, span = 0, 0
     if journal and byte(journal, 33) == 120 then journal = nil end -- 120: x
-    if journal then entry, bytes, taken, most = struct.unpack('<I8I8I8I8', journal) end
+    if journal then
+        entry, bytes, taken, most = struct.unpack('<I8I8I8I8', journal)
+        since, span = struct.unpack('<I8I8', journal, 34)
+        if since > 0 and span > 0 and now - since > span then most = 0 end
+    end
     -- The topic is known, and nobody waits, or this daemon alone, which said so by a request before
     -- this one: it learns of the job by the answer (marks.lua).
     local mark, request = found[3], ARGV[base + 1]
@@ -108,7 +114,8 @@ while answered < count do
         if done > 0 then
             if journal then
                 sets[n + 1], n = 'j', n + 2
-                sets[n] = pack('<I8I8', entry, bytes) .. sub(journal, 17)
+                sets[n] = pack('<I8I8', entry, bytes) .. sub(journal, 17, 33) ..
+                    pack('<I8I8', since > 0 and since or now, span)
             end
             sets[2] = pack('<I8I8I8I7', last, pushed, partitions, wake)
             sets[4] = string.format('%d', found[2] + done)

@@ -5,7 +5,7 @@ local first = answered()
 if first then return { first } end
 local found = call('HMGET', hash, 'p', ARGV[7], id)
 if not found[1] then return redis.error_reply(CLOSED) end
-if too_many_entries() then return { say(BEHIND, 0, 0, 0, now, 0, 0) } end
+if too_many_entries(now) then return { say(BEHIND, 0, 0, 0, now, 0, 0) } end
 
 local old, flags = found[3] and fetch(found[3]), 0
 if old and exists == 'j' then
