@@ -556,6 +556,12 @@ static bool ended(const struct restore_run *run, enum err *out_err, const char *
     return run->journal->ended(run->journal_run, out_err, out_why);
 }
 
+static uint64_t expected(const struct restore_run *run)
+{
+    bool reads = run->journal_run && run->journal && run->journal->expected;
+    return reads ? run->journal->expected(run->journal_run) : 0;
+}
+
 static void close_run(struct restore_run *run)
 {
     forget_looks(run);
@@ -572,6 +578,7 @@ static const struct restore_verbs verbs = {
     .settle = settle,
     .unspent = unspent,
     .ended = ended,
+    .expected = expected,
     .close = close_run,
 };
 

@@ -50,6 +50,7 @@ TEXT(set_clock);
 TEXT(settings);
 TEXT(journal);
 TEXT(restore);
+TEXT(resync);
 
 /* ---- HEAD.…, SHORT.…, LONG.… ---- */
 
@@ -190,6 +191,7 @@ static bool enters(enum script_kind kind)
     case SCRIPT_RESERVE:
     case SCRIPT_END:
     case SCRIPT_CHANGE:
+    case SCRIPT_RESYNC:
     case SCRIPT_SWEEP: return true;
     case SCRIPT_REBUILD:
     case SCRIPT_HEARTBEAT:
@@ -244,6 +246,7 @@ void script_write(struct buf *out, enum script_kind kind)
     case SCRIPT_SETTINGS: ADD(out, settings); break;
     case SCRIPT_JOURNAL: ADD(out, journal); break;
     case SCRIPT_RESTORE: ADD(out, restore); break;
+    case SCRIPT_RESYNC: ADD(out, resync); break;
     case SCRIPT_COUNT: break;
     }
     if (hot)

@@ -2,7 +2,8 @@
 -- 'j', its number (8, big-endian: each is one more than the one before), how many bytes all
 -- entries have up to its end (8), when it was (7), what it is, and what that says: p a job as it is
 -- now (as answers have it), m one that changed (name, state, failures, priority, due, id), f and d
--- one that was finished, deleted (name, id), o the journal begins. The field: the last number, the
+-- one that was finished, deleted (name, id), o the journal begins; of a resync (resync.lua) c a job as it
+-- is, which has not changed, and g that no job of this id is there (a name, id). The field: the last number, the
 -- bytes of all entries, those that were taken (8 each), how many may wait to be taken (8), and what
 -- becomes of a push then: r it is refused, d the journal is given up, x it was. journal.lua takes them.
 -- Other changes are never refused: with r the journal is given up when twice as many wait.
