@@ -596,9 +596,95 @@ static void a_database_that_is_an_older_copy_is_made_right(void **state)
     }
 }
 
+struct taken {
+    struct ticket ticket;
+    unsigned count;
+    char ids[NAMES][ID_BYTES];
+    uint64_t leases[NAMES];
+};
+
+static void jobs_taken(struct ticket *ticket, const struct reply *reply)
+{
+    struct taken *taken = LIST_ENTRY(ticket, struct taken, ticket);
+    for (uint32_t i = 0; i < reply->count; i++, taken->count++) {
+        struct bytes id = reply->jobs[i].ref.id;
+        (void)snprintf(taken->ids[taken->count], ID_BYTES, "%.*s", (int)id.len, id.at);
+        taken->leases[taken->count] = reply->jobs[i].lease;
+    }
+}
+
+/* They leave those that are not delayed, and come to the delayed behind the listing of these. */
+static void jobs_that_move_meanwhile_are_not_missed(void **state)
+{
+    (void)state;
+    struct taken *taken = mem_zalloc(sizeof(*taken));
+    struct bytes topic = BYTES("even");
+    begin(1, false);
+    for (unsigned i = 0; i < NAMES; i += 2) {
+        struct cmd cmd = {.kind = CMD_PUSH,
+                          .push = {.id = bytes_str(ids[i]),
+                                   .topic = topic,
+                                   .ttr_us = INT64_C(3600) * 1000 * MS,
+                                   .body = BYTES("7 ")}};
+        submit(&cmd, NULL);
+    }
+    catch_up();
+    struct engine *engine = embedded_engine(world_embedded(world));
+    struct cmd reserve = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topic, .topic_count = 1, .max = NAMES}};
+    taken->ticket.answered = jobs_taken;
+    (void)engine->verbs->submit(engine, &reserve, &taken->ticket);
+    catch_up();
+    assert_int_equal(taken->count, NAMES / 2);
+    memset(database.rows, 0, sizeof(database.rows));
+    begin_resync();
+    for (unsigned i = 0; i < taken->count; i++) {
+        struct cmd release = {.kind = CMD_RELEASE,
+                              .job = {.ref.id = bytes_str(taken->ids[i]),
+                                      .lease = taken->leases[i],
+                                      .has_delay = true,
+                                      .due_us = world_now_us(world) + INT64_C(3600) * 1000 * MS}};
+        submit(&release, NULL);
+        if (i % 4 == 0)
+            (void)world_step(world, world_now_us(world) + MS);
+    }
+    mem_free(taken);
+    catch_up();
+    compare(1);
+    finish(1);
+}
+
+/* Its images may be ahead of the disk: until that has what they say it is not over. */
+static void it_ends_no_sooner_than_the_disk_has_what_it_gave(void **state)
+{
+    (void)state;
+    begin(1, false);
+    for (unsigned i = 0; i < NAMES; i++)
+        push(i);
+    catch_up();
+    world_hold_disk(world, true);
+    for (unsigned i = 0; i < NAMES; i++)
+        push(i);
+    begin_resync();
+    fake->away = false;
+    for (unsigned i = 0; i < 200; i++) {
+        world_run(world, world_now_us(world) + MS);
+        fake->away = false;
+        database_lives();
+    }
+    assert_true(database.resyncing);
+    assert_int_equal(status_of().state, RESYNC_RUNS);
+    world_hold_disk(world, false);
+    end(true);
+    boot();
+    finish(1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_that_move_meanwhile_are_not_missed),
+        cmocka_unit_test(it_ends_no_sooner_than_the_disk_has_what_it_gave),
         cmocka_unit_test(rows_are_made_right_beside_a_load),
         cmocka_unit_test(it_begins_again_after_a_crash),
         cmocka_unit_test(a_database_that_is_an_older_copy_is_made_right),
