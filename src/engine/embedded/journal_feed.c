@@ -53,7 +53,7 @@ static void stop(struct journal_feed *feed, const char *why)
     feed->refuses = feed->options.refuse;
     log_event(LOG_ERROR, "journal_out_of_step",
               "reason=\"%s\" mysql_batch=%llu log_batch=%llu hint=\"the journal writes nothing "
-              "more: docs/journal.md says how to go on\"",
+              "more; to bring it to what the queue holds: later journal resync\"",
               why, (unsigned long long)feed->done,
               (unsigned long long)follower_cursor(feed->follower));
     feed->journal->verbs->stop(feed->journal, why);
@@ -98,10 +98,11 @@ static void begin_without_cursor(struct embedded *embedded)
     for (unsigned state = 0; state < JOB_STATES; state++)
         jobs += totals.jobs[state];
     if (jobs)
-        log_event(LOG_WARN, "journal_begins",
-                  "jobs=%llu hint=\"jobs that were pushed before have no row until they change; "
-                  "docs/journal.md says how they get one\"",
-                  (unsigned long long)jobs);
+        log_event(
+            LOG_WARN, "journal_begins",
+            "jobs=%llu hint=\"jobs that were pushed before have no row until they change, or: "
+            "later journal resync\"",
+            (unsigned long long)jobs);
 }
 
 /* Once the database's cursor is known: goes on from it, or says why that cannot be. */

@@ -126,13 +126,14 @@ static void close_journal(struct redis_journal_feed *feed)
 static void stop(struct redis_journal_feed *feed, const struct feed_stream *stream, const char *why)
 {
     feed->broken = true;
-    log_event(LOG_ERROR, "journal_out_of_step",
-              "reason=\"%s\" partition=%u mysql_entry=%llu redis_entry=%llu hint=\"the journal "
-              "writes nothing more, and pushes go on only until journal.max_lag: docs/journal.md "
-              "says how "
-              "to go on\"",
-              why, stream->partition, (unsigned long long)stream->entry,
-              (unsigned long long)stream->last);
+    log_event(
+        LOG_ERROR, "journal_out_of_step",
+        "reason=\"%s\" partition=%u mysql_entry=%llu redis_entry=%llu hint=\"the journal "
+        "writes nothing more, and pushes go on only until journal.max_lag; to bring it to what "
+        "the queue holds: later journal resync; if Redis has lost jobs that MySQL has, see "
+        "docs/journal.md first\"",
+        why, stream->partition, (unsigned long long)stream->entry,
+        (unsigned long long)stream->last);
     feed->journal->verbs->stop(feed->journal, why);
 }
 

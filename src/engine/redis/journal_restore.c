@@ -255,7 +255,7 @@ static enum err read_rows(struct restore_run *run, const char **out_why)
 static void describe_not_written(const struct redis_journal_feed *feed, char *room, size_t bytes)
 {
     const char *why = feed->broken ? "it is out of step with Redis, and has to begin again: "
-                                     "docs/journal.md says how"
+                                     "docs/journal.md says how, and what a resync would do"
                                    : feed->status.why;
     (void)snprintf(room, bytes, "the journal does not write to MySQL now%s%.180s",
                    why[0] ? ": " : "", why[0] ? why : ", the log says why");

@@ -105,7 +105,7 @@ void script_ask_resync(struct buf *out, const struct script_space *space,
     script_add(out, resync->from);
     script_add_i64(out, resync->fields);
     script_add_i64(out, (int64_t)resync->waiting_most);
-    for (uint32_t i = 0; i < resync->id_count; i++)
+    for (uint32_t i = 0; resync->ids && i < resync->id_count; i++)
         script_add(out, resync->ids[i]);
 }
 
