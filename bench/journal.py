@@ -10,12 +10,19 @@ restore: all rows of the tables into an empty queue, beside pushing by NDJSON.
 
 cost: processor time of laterd's main thread for each push, of `later bench put`, with and without a
 journal that writes meanwhile; in turns; medians. From /proc/PID/task/TID/schedstat.
+
+`--engine redis`: the same of a queue in Redis. Each laterd has a Redis of its own, and the cost is also given
+for the main thread of Redis, which does the work there (the `# CPU` section of INFO). A restore goes into
+a Redis that is empty, as after its loss.
+
+After `--seconds` it ends, prints what has been measured, and fails.
 """
 
 import argparse
 import os
 import pathlib
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -34,6 +41,11 @@ def parse():
     parser.add_argument("--build", default="build")
     parser.add_argument("--jobs", type=int, default=100000)
     parser.add_argument("--pushes", type=int, default=100000)
+    parser.add_argument("--rows", type=int, default=0,
+                        help="rows of the restore; more than the other parts leave are pushed before it")
+    parser.add_argument("--engine", choices=("embedded", "redis"), default="embedded")
+    parser.add_argument("--partitions", type=int, default=4, help="of a queue in Redis")
+    parser.add_argument("--seconds", type=int, default=1200, help="it takes no longer")
     wish = parser.parse_args()
     os.environ.setdefault("LATERD", str(pathlib.Path(wish.build).resolve() / "laterd"))
     os.environ.setdefault("LATER", str(pathlib.Path(wish.build).resolve() / "later"))
@@ -44,6 +56,7 @@ WISH = parse()
 
 from mariadb import MariaDb  # noqa: E402
 from process import LATER, Laterd  # noqa: E402
+from redis import Redis  # noqa: E402
 from wire import Client  # noqa: E402
 
 TABLES = ("t_delay_queue_job", "t_delay_queue_job_log")
@@ -84,14 +97,23 @@ def bare(maria, database, jobs):
     return jobs / took
 
 
+def push_all(client, jobs, name):
+    for first in range(0, jobs, 1000):
+        client.push_many("t", [{"id": f"{name}-{first}-{i:05d}", "body": BODY, "delay": "1h"}
+                               for i in range(min(1000, jobs - first))])
+
+
+def catch_up(client):
+    while gauge(client, "journal_lag_batches"):
+        time.sleep(0.05)
+
+
 def journaled(server, jobs, turn):
     """Jobs a second, from the first push to the last commit."""
     with Client(server.port, seconds=60) as client:
         done = gauge(client, "journal_rows_total")
         begun = time.monotonic()
-        for first in range(0, jobs, 1000):
-            client.push_many("t", [{"id": f"j{turn}-{first}-{i:05d}", "body": BODY, "delay": "1h"}
-                                   for i in range(min(1000, jobs - first))])
+        push_all(client, jobs, f"j{turn}")
         while gauge(client, "journal_rows_total") < done + jobs:
             time.sleep(0.02)
         return jobs / (time.monotonic() - begun)
@@ -102,12 +124,21 @@ def main_ns(pid):
         return int(file.read().split()[0])
 
 
-def pushes(server, count):
-    """ns of the main thread for each push."""
-    before = main_ns(server.pid)
-    subprocess.run([LATER, "bench", "put", "-s", f"http://127.0.0.1:{server.port}", "-n", str(count),
+def redis_ns(redis):
+    """Of its main thread, which runs the scripts; a server that does not tell of that thread: of all."""
+    info = redis.info("cpu")
+    system = info.get("used_cpu_sys_main_thread", info["used_cpu_sys"])
+    user = info.get("used_cpu_user_main_thread", info["used_cpu_user"])
+    return (float(system) + float(user)) * 1e9
+
+
+def pushes(queue, count):
+    """ns of laterd's main thread for each push, and of Redis'."""
+    before, before_redis = main_ns(queue.server.pid), redis_ns(queue.redis) if queue.redis else 0
+    subprocess.run([LATER, "bench", "put", "-s", f"http://127.0.0.1:{queue.server.port}", "-n", str(count),
                     "-c", "16", "-D", "16", "--keep"], check=True, stdout=subprocess.DEVNULL)
-    return (main_ns(server.pid) - before) / count
+    theirs = redis_ns(queue.redis) - before_redis if queue.redis else 0
+    return (main_ns(queue.server.pid) - before) / count, theirs / count
 
 
 def by_ndjson(server, jobs):
@@ -116,7 +147,8 @@ def by_ndjson(server, jobs):
     took = 0
     with Client(server.port, seconds=60) as client:
         for first in range(0, jobs, 1000):
-            lines = "".join(f'{{"id":"n{first}-{i:05d}","body":"{BODY}","delay":"1h"}}\n' for i in range(1000))
+            lines = "".join(f'{{"id":"n{first}-{i:05d}","body":"{BODY}","delay":"1h"}}\n'
+                            for i in range(min(1000, jobs - first)))
             begun = time.monotonic()
             answer = client.request("POST", "/v1/topics/t/jobs", lines.encode(), head)
             took += time.monotonic() - begun
@@ -124,65 +156,120 @@ def by_ndjson(server, jobs):
     return jobs / took
 
 
+class Queue:
+    """A laterd, and with `--engine redis` the Redis that its queue is in."""
+
+    def __init__(self, folder, url=None):
+        self.folder, self.redis = folder, None
+        config = {"journal": {"url": url, "max_lag": "64G"}} if url else {}
+        if WISH.engine == "redis":
+            self.redis = Redis()
+            config["engine"] = {"engine": "redis"}
+            config["redis"] = {"url": self.redis.url, "partitions": WISH.partitions}
+        self.server = Laterd(folder, config, sdmq=("127.0.0.1:0",))
+
+    def start(self):
+        if self.redis:
+            self.redis.start()
+        self.server.start()
+        return self
+
+    def stop(self):
+        if self.server.process:
+            self.server.kill()
+        if self.redis:
+            self.redis.close()
+
+
 def restored(maria, folder, url):
-    """(rows, rows a second) of all that is in the tables, into an empty queue without a disk of before."""
+    """(rows, rows a second) of all that is in the tables, into an empty queue."""
     maria.run("DELETE FROM laterd_journal_cursor", database="bench")
-    server = Laterd(folder / "restored", {"journal": {"url": url, "max_lag": "64G"}}, sdmq=("127.0.0.1:0",))
+    queue = Queue(folder / "restored", url)
     try:
-        server.start()
-        server.wait_log("journal_writes")
+        queue.start()
+        queue.server.wait_log("journal_writes")
         begun = time.monotonic()
-        with Client(server.sdmq_ports[0], seconds=600) as client:
+        with Client(queue.server.sdmq_ports[0], seconds=WISH.seconds) as client:
             said = client.get("/reStore").json()
         assert said["success"], said
         took = time.monotonic() - begun
-        server.wait_log("restored")
-        rows = int(re.search(r"created=(\d+)", server.events("restored")[0][1]).group(1))
+        queue.server.wait_log("restored")
+        rows = int(re.search(r"created=(\d+)", queue.server.events("restored")[0][1]).group(1))
         return rows, rows / took
     finally:
-        server.kill()
+        queue.stop()
 
 
-def main():
-    maria = MariaDb(["--innodb-log-file-size=256M"]).make().start()
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="laterd-bench-journal-"))
-    url = maria.database("bench")
-    with_it = Laterd(folder / "with", {"journal": {"url": url, "max_lag": "64G"}})
-    without = Laterd(folder / "without", {})
+def line(name, ours, theirs, bar):
+    """Medians, and the ratio of each turn, since the machine may have changed between turns."""
+    ratios = [our / their for our, their in zip(ours, theirs)]
+    if ratios:
+        print(f"{name}: {statistics.median(theirs):.0f}, journal {statistics.median(ours):.0f}, ratio "
+              f"{statistics.median(ratios):.3f} ({', '.join(f'{ratio:.3f}' for ratio in ratios)}; bar: {bar})")
+
+
+def measure(maria, folder, url, results):
+    """Fills `results` as it goes on."""
+    with_it, without = Queue(folder / "with", url), Queue(folder / "without")
     try:
         with_it.start()
         without.start()
-        with_it.wait_log("journal_writes")
-        rates, bares, costs, plains = [], [], [], []
+        with_it.server.wait_log("journal_writes")
         for turn in range(TURNS):
-            bares.append(bare(maria, "bench", WISH.jobs))
+            results["bare"].append(bare(maria, "bench", WISH.jobs))
             maria.run("DELETE FROM t_delay_queue_job WHERE id LIKE 'bare-%'", database="bench")
-            rates.append(journaled(with_it, WISH.jobs, turn))
+            results["rate"].append(journaled(with_it.server, WISH.jobs, turn))
         for _ in range(TURNS):
-            plains.append(pushes(without, WISH.pushes))
-            costs.append(pushes(with_it, WISH.pushes))
-            with Client(with_it.port) as client:
-                while gauge(client, "journal_lag_batches"):
-                    time.sleep(0.2)
-        plain = by_ndjson(without, WISH.jobs)
-        with_it.kill()
-        count, back = restored(maria, folder, url)
-        print(f"restore of {count} rows: {back:.0f} a second; pushed by NDJSON: {plain:.0f}; ratio "
-              f"{back / plain:.2f}")
-        ratios = [ours / theirs for ours, theirs in zip(rates, bares)]
-        print(f"jobs a second: bare loop {statistics.median(bares):.0f}, journal "
-              f"{statistics.median(rates):.0f}, ratio {statistics.median(ratios):.2f} "
-              f"({', '.join(f'{ratio:.2f}' for ratio in ratios)})")
-        extra = [cost / plain for cost, plain in zip(costs, plains)]
-        print(f"main thread, ns a push: without {statistics.median(plains):.0f}, with "
-              f"{statistics.median(costs):.0f}, ratio {statistics.median(extra):.3f} "
-              f"({', '.join(f'{ratio:.3f}' for ratio in extra)})")
+            for queue, name in ((without, "plain"), (with_it, "cost")):
+                laterd, redis = pushes(queue, WISH.pushes)
+                results[name].append(laterd)
+                if queue.redis:
+                    results[name + "_redis"].append(redis)
+            with Client(with_it.server.port) as client:
+                catch_up(client)
+        results["ndjson"].append(by_ndjson(without.server, WISH.jobs))
+        there = maria.run("SELECT COUNT(*) FROM t_delay_queue_job WHERE status NOT IN(3,4)", database="bench")[0][0]
+        with Client(with_it.server.port, seconds=60) as client:
+            push_all(client, max(0, WISH.rows - there), "more")
+            catch_up(client)
     finally:
-        with_it.kill()
-        without.kill()
+        with_it.stop()
+        without.stop()
+    results["restore"].append(restored(maria, folder, url))
+
+
+def report(results):
+    line("jobs a second: bare loop", results["rate"], results["bare"], "at least 0.7")
+    line("laterd's main thread, ns a push: without", results["cost"], results["plain"], "at most 1.1")
+    line("Redis' main thread, ns a push: without", results["cost_redis"], results["plain_redis"], "none")
+    for rows, rate in results["restore"]:
+        line(f"rows a second, {rows} of them: pushed by NDJSON", [rate], results["ndjson"], "at least 0.5")
+
+
+def too_long(*_):
+    raise TimeoutError(f"it took longer than {WISH.seconds} s")
+
+
+def main():
+    names = ("bare", "rate", "plain", "cost", "plain_redis", "cost_redis", "ndjson", "restore")
+    results = {name: [] for name in names}
+    signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(WISH.seconds)
+    maria = MariaDb(["--innodb-log-file-size=256M"]).make().start()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="laterd-bench-journal-"))
+    failed = None
+    try:
+        measure(maria, folder, maria.database("bench"), results)
+    except TimeoutError as error:
+        failed = error
+    finally:
+        signal.alarm(0)
         maria.stop()
         subprocess.run(["rm", "-rf", folder], check=False)
-    return 0
+    report(results)
+    if failed:
+        print(failed, file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -27,5 +27,5 @@ bench-redis: $(BENCH_PROGRAMS) $(BUILD)/bench/redis_floor ## laterd on Redis bes
 	$(PYTHON) bench/redis.py --build $(BUILD)
 
 .PHONY: bench-journal
-bench-journal: all ## the journal in MySQL beside a bare loop of INSERTs, and what it costs the main thread, about 2 minutes
-	$(PYTHON) bench/journal.py --build $(BUILD)
+bench-journal: all ## the journal in MySQL beside a bare loop of INSERTs, and what it costs the main thread, about 2 minutes (JOURNAL_ENGINE=redis: 5)
+	$(PYTHON) bench/journal.py --build $(BUILD) --engine $(JOURNAL_ENGINE)

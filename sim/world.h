@@ -51,6 +51,7 @@ struct world_options {
     int64_t disable_after_us;                    /* the same */
     const char *host_rate;                       /* the same, as the configuration has it; NULL */
     struct restore *restore; /* a journal to restore jobs from; NULL: there is none */
+    struct resync *resync;   /* who brings it to what the queue holds; NULL: nobody */
 };
 
 /* Down, with an empty disk. */

@@ -241,6 +241,7 @@ struct job_view {
     struct job_counts counts;
     const int64_t *retry_us;
     uint8_t retry_count;
+    enum ready_order order;
     enum body_kind body_kind;
     uint64_t where;        /* for the engine, to find content type, body and properties */
     uint32_t record_bytes; /* the same, of a job that has properties; else 0 */

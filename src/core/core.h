@@ -319,6 +319,14 @@ void core_due_until(const struct core *core, const int64_t *until_us, uint64_t *
 /* Shows every job, in no order. O(jobs). The core must not be called from inside. */
 void core_each(const struct core *core, void (*each)(void *ctx, const struct job *job), void *ctx);
 
+/*
+ * Shows jobs in memory, in no order, a slice at a time: `budget` places are looked at. *cursor is 0
+ * at first. False: that was all. A job that is in memory from the first call to the last one is
+ * shown. The core must not be called from inside.
+ */
+bool core_visit(const struct core *core, uint32_t *cursor, uint32_t budget,
+                void (*each)(void *ctx, const struct job *job), void *ctx);
+
 /* Tells of the settings of all topics that have any. The core must not be called from inside. */
 void core_each_settings(const struct core *core,
                         void (*each)(void *ctx, struct bytes topic, uint64_t version,

@@ -187,6 +187,20 @@ void core_each(const struct core *core, void (*each)(void *ctx, const struct job
     }
 }
 
+bool core_visit(const struct core *core, uint32_t *cursor, uint32_t budget,
+                void (*each)(void *ctx, const struct job *job), void *ctx)
+{
+    for (uint32_t steps = 0; steps < budget; steps++, ++*cursor) {
+        *cursor = pool_next(&core->jobs, *cursor);
+        if (*cursor == POOL_NONE)
+            return false;
+        const struct job *job = core_job(core, *cursor);
+        if (job->state != JOB_GONE)
+            each(ctx, job);
+    }
+    return true;
+}
+
 uint64_t core_digest(const struct core *core)
 {
     uint64_t sum = 0; /* a sum does not depend on the order */

@@ -315,6 +315,7 @@ void core_view(const struct core *core, const struct job *job, struct job_view *
         .counts = job->counts,
         .retry_us = retry ? retry->waits_us : NULL,
         .retry_count = retry ? retry->count : 0,
+        .order = job->order,
         .body_kind = job->body_kind,
         .where = job->where,
         .record_bytes = job->has_properties ? job->record_bytes : 0,

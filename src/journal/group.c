@@ -31,6 +31,7 @@ void group_reset(struct group *group)
     group->job_count = group->log_count = 0;
     group->batch = 0;
     group->at_us = 0;
+    group->resync_begins = group->resync_ends = false;
 }
 
 /* ---- ids ---- */
@@ -156,6 +157,15 @@ static void take_move(struct group_job *job, const struct job_now *now)
     take_now(job, now);
 }
 
+/* The row is not looked at: what is said of the job from here on counts. */
+static void take_absent(struct group_job *job, bool is_new)
+{
+    if (is_new)
+        job->change = GROUP_ABSENT;
+    if (is_new || (job->status != STATUS_FINISHED && job->status != STATUS_DELETED))
+        job->status = STATUS_DELETED;
+}
+
 static void take_event(struct group *group, const struct journal_batch *batch,
                        const struct batch_walk *walk)
 {
@@ -163,9 +173,16 @@ static void take_event(struct group *group, const struct journal_batch *batch,
     bool ends = event->kind == EVENT_GONE;
     if (event->kind != EVENT_JOB && event->kind != EVENT_MOVE && !ends)
         return;
+    unsigned known = group->job_count;
     struct group_job *job = job_of(group, id_of(group, event));
     job->at_us = batch->clock_us;
     job->batch = batch->number;
+    if (batch->kind == JOURNAL_ABSENT) {
+        take_absent(job, known != group->job_count);
+        return;
+    }
+    if (job->change == GROUP_ABSENT)
+        job->change = GROUP_STATUS;
     if (event->kind == EVENT_JOB) {
         job->change = GROUP_IMAGE;
         job->record = batch->at + walk->record_at;
@@ -177,7 +194,7 @@ static void take_event(struct group *group, const struct journal_batch *batch,
     } else {
         take_move(job, &event->job);
     }
-    if (group->log_all || ends)
+    if (batch->kind == JOURNAL_CHANGES && (group->log_all || ends))
         add_log(group, job, batch->stream);
 }
 
@@ -191,7 +208,10 @@ enum err group_add(struct group *group, const struct journal_batch *batch)
         if (!walk.record.copy)
             take_event(group, batch, &walk);
     }
-    group->batch = batch->number;
+    if (batch->numbered)
+        group->batch = batch->number;
+    group->resync_begins |= batch->kind == JOURNAL_RESYNC_BEGINS;
+    group->resync_ends |= batch->kind == JOURNAL_RESYNC_ENDS;
     group->at_us = batch->clock_us;
     return err == ERR_NOT_FOUND ? OK : err;
 }

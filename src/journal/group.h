@@ -26,6 +26,7 @@ enum group_change {
     GROUP_IMAGE,  /* all: the row is inserted, or written over */
     GROUP_MOVE,   /* status, due time, priority, failures */
     GROUP_STATUS, /* its status alone */
+    GROUP_ABSENT, /* the same, if the row is unfinished */
 };
 
 struct group_job {
@@ -58,16 +59,17 @@ struct group {
     unsigned log_count, log_cap;
     uint32_t *slots; /* hash table of jobs by id: index + 1, 0 is free */
     unsigned slot_count;
-    uint64_t batch; /* the last one; 0: it is empty */
-    int64_t at_us;  /* its clock */
+    uint64_t batch; /* the last numbered one; 0: there is none */
+    int64_t at_us;  /* clock of the last one of any kind */
+    bool resync_begins, resync_ends;
 };
 
 void group_init(struct group *group, const uint8_t store[JOURNAL_STORE_BYTES], bool log_all);
 void group_fini(struct group *group);
 void group_reset(struct group *group); /* empty; keeps its memory */
 
-/* Adds a batch that is later than all in it. ERR_CORRUPT: its bytes are no records; those before
-   the bad one are in it. O(records). */
+/* Adds a batch that was given later than all in it. ERR_CORRUPT: its bytes are no records; those
+   before the bad one are in it. O(records). */
 enum err group_add(struct group *group, const struct journal_batch *batch) MUST_USE;
 
 /*

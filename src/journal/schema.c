@@ -18,8 +18,8 @@ struct need {
 };
 
 static const char *const tables[SCHEMA_TABLES] = {
-    "t_delay_queue_job", "t_delay_queue_job_log", "laterd_journal_cursor",
-    "laterd_journal_rejected", "laterd_journal_stream"};
+    "t_delay_queue_job",       "t_delay_queue_job_log", "laterd_journal_cursor",
+    "laterd_journal_rejected", "laterd_journal_stream", "laterd_journal_resync"};
 
 #define NUMBERS " int bigint "
 #define TEXTS   " text mediumtext longtext "
@@ -54,6 +54,10 @@ static const struct need needs[] = {
     {4, "stream", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, true},
     {4, "entry", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
     {4, "mark", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
+    {5, "store_id", "binary(16)", " binary varbinary ", NO_TEXT, 0, 0, true},
+    {5, "run", "bigint unsigned", " bigint ", NO_TEXT, 0, 0, false},
+    {5, "begun", "datetime(3)", " datetime ", NO_TEXT, 0, 3, false},
+    {5, "ended", "datetime(3)", " datetime ", NO_TEXT, 0, 3, false},
 };
 enum { NEEDS = sizeof(needs) / sizeof(needs[0]) };
 
@@ -64,6 +68,7 @@ static const char *const keys[SCHEMA_TABLES] = {
     "PRIMARY KEY(store_id)",
     "KEY laterd_journal_rejected_at(at)",
     "PRIMARY KEY(store_id,stream)",
+    "PRIMARY KEY(store_id)",
 };
 
 const char *schema_collation(bool mariadb)

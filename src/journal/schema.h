@@ -27,10 +27,16 @@ struct schema_column {
     "JOIN information_schema.TABLES t ON t.TABLE_SCHEMA=c.TABLE_SCHEMA AND "                       \
     "t.TABLE_NAME=c.TABLE_NAME WHERE c.TABLE_SCHEMA=DATABASE() AND c.TABLE_NAME IN("               \
     "'t_delay_queue_job','t_delay_queue_job_log','laterd_journal_cursor',"                         \
-    "'laterd_journal_rejected','laterd_journal_stream')"
+    "'laterd_journal_rejected','laterd_journal_stream','laterd_journal_resync')"
 
-/* The last one is for queues in Redis alone. */
-enum { SCHEMA_TABLES = 5, SCHEMA_TABLES_OF_LOG = 4 };
+/* Those of every queue come first, then one for queues in Redis alone, and one that is made when a
+   resync begins. */
+enum {
+    SCHEMA_TABLES_OF_LOG = 4,
+    SCHEMA_TABLES_OF_STREAMS,
+    SCHEMA_RESYNCS = SCHEMA_TABLES_OF_STREAMS,
+    SCHEMA_TABLES,
+};
 
 /* The binary collation that sees blanks at the end: MariaDB's, or MySQL's. */
 const char *schema_collation(bool mariadb);

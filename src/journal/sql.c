@@ -242,6 +242,14 @@ void sql_end_status(struct buf *out)
     buf_add_char(out, ')');
 }
 
+void sql_begin_absent(struct buf *out, int64_t at_us, const struct sql_place *place)
+{
+    buf_addf(out, "UPDATE " JOURNAL_JOBS " SET status=%d,update_time=", (int)STATUS_DELETED);
+    sql_add_time(out, at_us, place->east_s);
+    buf_addf(out, " WHERE status NOT IN(%d,%d) AND id IN(", (int)STATUS_FINISHED,
+             (int)STATUS_DELETED);
+}
+
 void sql_begin_logs(struct buf *out)
 {
     buf_add_str(out, "INSERT INTO " JOURNAL_LOGS "(id,status,thread,update_time,host) VALUES");
@@ -295,6 +303,25 @@ void sql_add_stream(struct buf *out, const uint8_t store[JOURNAL_STORE_BYTES], u
 void sql_end_streams(struct buf *out)
 {
     buf_add_str(out, " ON DUPLICATE KEY UPDATE entry=VALUES(entry),mark=VALUES(mark)");
+}
+
+void sql_add_resync_begin(struct buf *out, const uint8_t store[JOURNAL_STORE_BYTES], int64_t at_us,
+                          const struct sql_place *place)
+{
+    buf_add_str(out, "INSERT INTO " JOURNAL_RESYNCS "(store_id,run,begun,ended) VALUES(");
+    sql_add_hex(out, store, JOURNAL_STORE_BYTES);
+    buf_add_str(out, ",1,");
+    sql_add_time(out, at_us, place->east_s);
+    buf_add_str(out, ",NULL) ON DUPLICATE KEY UPDATE run=run+1,begun=VALUES(begun),ended=NULL");
+}
+
+void sql_add_resync_end(struct buf *out, const uint8_t store[JOURNAL_STORE_BYTES], int64_t at_us,
+                        const struct sql_place *place)
+{
+    buf_add_str(out, "UPDATE " JOURNAL_RESYNCS " SET ended=");
+    sql_add_time(out, at_us, place->east_s);
+    buf_add_str(out, " WHERE store_id=");
+    sql_add_hex(out, store, JOURNAL_STORE_BYTES);
 }
 
 void sql_add_rejected(struct buf *out, const struct sql_rejected *row,

@@ -14,6 +14,7 @@
 #define JOURNAL_CURSORS  "laterd_journal_cursor"
 #define JOURNAL_REJECTED "laterd_journal_rejected"
 #define JOURNAL_STREAMS  "laterd_journal_stream"
+#define JOURNAL_RESYNCS  "laterd_journal_resync"
 
 #define SQL_SESSION                                                                                \
     "SET SESSION time_zone='+00:00',sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"          \
@@ -51,6 +52,8 @@ void sql_end_moves(struct buf *out);
 void sql_begin_status(struct buf *out, enum journal_status_number status, int64_t at_us,
                       const struct sql_place *place);
 void sql_end_status(struct buf *out);
+/* The same, of rows that are unfinished. */
+void sql_begin_absent(struct buf *out, int64_t at_us, const struct sql_place *place);
 
 void sql_begin_logs(struct buf *out);
 void sql_add_log(struct buf *out, const struct group_log *log, const struct sql_place *place);
@@ -71,6 +74,12 @@ void sql_begin_streams(struct buf *out);
 void sql_add_stream(struct buf *out, const uint8_t store[JOURNAL_STORE_BYTES], uint32_t stream,
                     const struct journal_stream *at);
 void sql_end_streams(struct buf *out);
+
+/* A resync of the store begins, or has ended. */
+void sql_add_resync_begin(struct buf *out, const uint8_t store[JOURNAL_STORE_BYTES], int64_t at_us,
+                          const struct sql_place *place);
+void sql_add_resync_end(struct buf *out, const uint8_t store[JOURNAL_STORE_BYTES], int64_t at_us,
+                        const struct sql_place *place);
 
 /* A row that the database refused. */
 struct sql_rejected {

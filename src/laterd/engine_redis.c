@@ -56,6 +56,12 @@ struct restore *engine_redis_restore(struct redis_engine *redis)
     return NULL;
 }
 
+struct resync *engine_redis_resync(struct redis_engine *redis)
+{
+    (void)redis;
+    return NULL;
+}
+
 #else
 
 enum err engine_redis_check(const struct config *config)
@@ -202,6 +208,11 @@ struct engine *engine_redis_port(struct redis_engine *redis)
 struct restore *engine_redis_restore(struct redis_engine *redis)
 {
     return redis_engine_restore(redis);
+}
+
+struct resync *engine_redis_resync(struct redis_engine *redis)
+{
+    return redis_engine_resync(redis);
 }
 
 #endif

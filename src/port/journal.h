@@ -19,9 +19,26 @@
 
 struct journal;
 
+/*
+ * What a batch is. But for CHANGES they are of a resync. If they are not `numbered` they are not of
+ * the log, and move no cursor: `number` is one more than that of the last numbered one that was
+ * given before. What they say holds behind all that was given so far, and perhaps behind some that
+ * is given later: that only repeats, in its order, what led there.
+ */
+enum journal_batch_kind {
+    JOURNAL_CHANGES, /* of the log, or an entry */
+    JOURNAL_IMAGES,  /* JOB records: jobs as they are; their rows are made so, without a row of
+                        changes */
+    JOURNAL_ABSENT,  /* GONE records: no such job is there, and if its row is unfinished it ends */
+    JOURNAL_RESYNC_BEGINS, /* no records: noted in the database, … */
+    JOURNAL_RESYNC_ENDS,   /* … until all has been said */
+};
+
 /* One batch on its way: the journal's from give() on, which frees it by mem_free(). */
 struct journal_batch {
     struct queue_node place;
+    enum journal_batch_kind kind;
+    bool numbered; /* of the log, or an entry */
     uint64_t number;
     int64_t clock_us; /* when it was written */
     uint32_t payload_bytes;
@@ -62,6 +79,8 @@ struct journal_status {
     uint64_t log_rows;    /* rows of changes written */
     uint64_t rejected;    /* rows that the database refused, set aside */
     uint64_t connections; /* made so far */
+    bool resyncing;   /* a resync was begun there, perhaps in an earlier life, and has not ended */
+    uint64_t resyncs; /* ended since begin() */
     char why[JOURNAL_WHY_MAX]; /* not WRITES: a clause for people, without passwords */
 };
 
@@ -89,6 +108,10 @@ static inline void journal_describe(const struct journal_status *status, struct 
 struct journal_begin {
     uint8_t store[JOURNAL_STORE_BYTES];
     uint64_t batch; /* where a new cursor begins */
+    /* Of again(): a resync begins, so that the database's cursor is set to `batch`, whatever it
+       was. Of streams it then stands nowhere. */
+    bool resync;
+    int64_t at_us; /* resync: the time */
     /* Batches come from so many streams, whose places the cursor has, too: numbers alone do not say
        where to go on. 0: from a log, which numbers them. */
     uint32_t streams;
@@ -100,6 +123,9 @@ struct journal_verbs {
     /* The next batch. It is held until it is committed: look at held_bytes. */
     void (*give)(struct journal *journal, struct journal_batch *batch);
     void (*status)(struct journal *journal, struct journal_status *out_status);
+    /* Begins again after it was stopped or fenced, with nothing held, and another `begin`. False:
+       what it did before has not ended; to be asked again. Then all is as after begin(). */
+    bool (*again)(struct journal *journal, const struct journal_begin *begin);
     /* Its streams' places, when the cursor became known. */
     void (*streams)(struct journal *journal, struct journal_stream *out_streams);
     /* The log and the cursor do not fit: nothing is to be written any more. */

@@ -13,6 +13,7 @@
 struct restore_query {
     struct bytes id; /* this one, whatever became of it; empty: all that have not ended */
     bool leave_past; /* not those that are due before now_us */
+    bool only_ids;   /* of each row cmd_push::id and restore_row::seq are all that is wanted */
     int64_t now_us;
 };
 
@@ -68,6 +69,8 @@ struct restore_verbs {
     void (*unspent)(struct restore_run *run, const struct restore_cost *cost);
     /* Has every row been taken, or has it failed? *out_err: OK, or why not, with a clause. */
     bool (*ended)(const struct restore_run *run, enum err *out_err, const char **out_why);
+    /* How many rows there are to read, once that is known; 0: it is not. NULL: it never is. */
+    uint64_t (*expected)(const struct restore_run *run);
     void (*close)(struct restore_run *run); /* at any time; rows that were taken are settled */
 };
 

@@ -8,9 +8,12 @@
  */
 #include "server/restore.h"
 
+#include <stdio.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 #include "proto/settings/job_properties.h"
+#include "server/admin/pages.h"
 
 enum {
     PUSHES_MAX = 1024, /* that are not answered */
@@ -18,6 +21,11 @@ enum {
     NAMED_MAX = 10,    /* refused rows that are logged each */
     ID_ROOM = JOB_ID_MAX + 1,
     PROGRESS_US = 10 * 1000 * 1000,
+};
+
+/* Counts as they were added to those of the server. */
+struct restore_published {
+    uint64_t rows, created, kept, refused;
 };
 
 struct restoring {
@@ -31,6 +39,7 @@ struct restoring {
     bool arrived; /* the reader may have something */
     bool failed;  /* no further row is pushed */
     uint64_t rows, created, kept, refused;
+    struct restore_published published;
     uint32_t waiting; /* pushes that are not answered */
     int64_t begun_us, logged_us;
     enum restore_end end; /* of the row that a lookup found */
@@ -120,13 +129,41 @@ static void answer(struct restoring *restoring)
     }
 }
 
+/* What pages and metrics show; the sums grow by what has come since the last time. */
+static void publish(struct restoring *restoring)
+{
+    struct restore_counts *counts = &restoring->server->restored;
+    const struct restore_verbs *verbs = restoring->server->options.restore->verbs;
+    counts->all_rows += restoring->rows - restoring->published.rows;
+    counts->all_created += restoring->created - restoring->published.created;
+    counts->all_kept += restoring->kept - restoring->published.kept;
+    counts->all_refused += restoring->refused - restoring->published.refused;
+    restoring->published = (struct restore_published){.rows = restoring->rows,
+                                                      .created = restoring->created,
+                                                      .kept = restoring->kept,
+                                                      .refused = restoring->refused};
+    if (restoring->single || restoring->lookup)
+        return;
+    counts->rows = restoring->rows;
+    counts->created = restoring->created;
+    counts->kept = restoring->kept;
+    counts->refused = restoring->refused;
+    counts->failed = restoring->failed;
+    if (!counts->of && restoring->run && verbs->expected)
+        counts->of = verbs->expected(restoring->run);
+}
+
 static void log_counts(const struct restoring *restoring, const char *event)
 {
+    const struct restore_counts *counts = &restoring->server->restored;
     int64_t took_us = restoring->server->loop->now_us - restoring->begun_us;
+    char of[32] = "";
+    if (!restoring->single && counts->of)
+        (void)snprintf(of, sizeof(of), " of=%llu", (unsigned long long)counts->of);
     log_event(restoring->failed ? LOG_ERROR : LOG_INFO, event,
-              "rows=%llu created=%llu kept=%llu refused=%llu ms=%lld%s%s%s",
+              "rows=%llu created=%llu kept=%llu refused=%llu%s ms=%lld%s%s%s",
               (unsigned long long)restoring->rows, (unsigned long long)restoring->created,
-              (unsigned long long)restoring->kept, (unsigned long long)restoring->refused,
+              (unsigned long long)restoring->kept, (unsigned long long)restoring->refused, of,
               (long long)(took_us / 1000), restoring->failed ? " why=\"" : "", restoring->why,
               restoring->failed ? "\"" : "");
 }
@@ -134,6 +171,12 @@ static void log_counts(const struct restoring *restoring, const char *event)
 /* All is pushed and answered. Frees it. */
 static void finish(struct restoring *restoring)
 {
+    if (!restoring->lookup)
+        publish(restoring);
+    if (!restoring->lookup && !restoring->single) {
+        restoring->server->restored.runs = false;
+        restoring->server->restored.ended_us = restoring->server->loop->now_us;
+    }
     if (!restoring->lookup)
         log_counts(restoring, restoring->failed ? "restore_failed" : "restored");
     struct request *request = restoring->request;
@@ -270,6 +313,8 @@ static bool step(struct restoring *restoring)
     }
     if (restoring->waiting >= PUSHES_MAX)
         return false; /* their answers bring it back */
+    if (!restoring->lookup)
+        publish(restoring);
     log_progress(restoring);
     restoring->arrived = false;
     if (restoring->waiting || !(verbs->ended(restoring->run, &err, &why) || restoring->failed))
@@ -339,6 +384,44 @@ static bool is_under_way(const struct server *server)
     return false;
 }
 
+static bool is_resyncing(const struct server *server)
+{
+    struct resync *resync = server->options.resync;
+    struct resync_status status = {.state = RESYNC_NONE};
+    if (resync)
+        resync->verbs->status(resync, &status);
+    return status.state == RESYNC_RUNS;
+}
+
+void resync_begin(struct request *request)
+{
+    struct server *server = http_server(request->http);
+    struct resync *resync = server->options.resync;
+    const char *why = "";
+    if (!resync) {
+        refuse(request, 409, "no_journal",
+               BYTES("there is no journal: see [journal] in the configuration"));
+        return;
+    }
+    if (is_under_way(server)) {
+        refuse(request, 409, "restore_under_way",
+               BYTES("a restore is under way: the log says how far it is (restoring)"));
+        return;
+    }
+    enum err err = resync->verbs->begin(resync, &why);
+    if (err == ERR_EXISTS)
+        refuse(request, 409, "resync_under_way", bytes_str(why));
+    else if (err == ERR_NOT_LEADER)
+        refuse(request, 409, "journal_elsewhere", bytes_str(why));
+    else if (err)
+        refuse(request, 503, "journal_down", bytes_str(why));
+    else {
+        struct pipeline_text text = request_begin(request);
+        page_write(server, CALL_JOURNAL, &request->format, NULL, text.out);
+        request_done(request, text, false); /* page_write() counts */
+    }
+}
+
 void restore_begin(struct request *request, const struct api_restore *query)
 {
     struct server *server = http_server(request->http);
@@ -357,8 +440,22 @@ void restore_begin(struct request *request, const struct api_restore *query)
                BYTES("a restore is under way: the log says how far it is (restoring)"));
         return;
     }
+    if (query->id.len == 0 && is_resyncing(server)) {
+        refuse(request, 409, "resync_under_way",
+               BYTES("a resync of the journal is under way, and its rows are not right before it "
+                     "has ended: see GET /v1/journal"));
+        return;
+    }
     struct restoring *restoring = restoring_new(request, query->id);
     enum err err = begin_query(restoring, query->leave_past, &why);
+    if (!err && query->id.len == 0) {
+        struct restore_counts *counts = &server->restored;
+        counts->of = counts->rows = counts->created = counts->kept = counts->refused = 0;
+        counts->runs = true;
+        counts->failed = false;
+        counts->begun_us = server->loop->now_us;
+        counts->ended_us = 0;
+    }
     if (err == ERR_NOT_LEADER)
         refuse(request, 409, "journal_elsewhere", bytes_str(why));
     else if (err)

@@ -14,6 +14,9 @@ struct restoring;
 /* Answers the request, now or when it is done. Without a journal: that there is none. */
 void restore_begin(struct request *request, const struct api_restore *query);
 
+/* Begins to bring the journal to what the queue holds; answers that it has begun, or why not. */
+void resync_begin(struct request *request);
+
 /* DELETE of the sdmq dialect: as any delete, but if the job is not there and there is a journal it
    is asked whether the job has finished, which is an error there. */
 void restore_delete(struct request *request, const struct cmd *cmd);

@@ -16,6 +16,7 @@
 #include "port/loop.h"
 #include "port/reference_probe.h"
 #include "port/restore.h"
+#include "port/resync.h"
 #include "port/worker.h"
 #include "proto/api/api.h"
 #include "proto/sdmq/job_id.h"
@@ -48,6 +49,7 @@ struct server_options {
     struct sink *webhook;             /* of targets with a URL; NULL: none can be sent to */
     const struct sink_table *brokers; /* of all others; NULL: none */
     struct restore *restore;          /* the journal's; NULL: there is none */
+    struct resync *resync;            /* of the engine with a journal; NULL: there is none */
     char host[SERVER_HOST_MAX];       /* this machine's first address; empty: not known */
     struct member *member;            /* of [member]; NULL: there is no election. Borrowed */
     const char *advertise;            /* where clients reach us, or "" */
@@ -75,6 +77,16 @@ struct server_counts {
     uint64_t commands[PROTOCOL_KINDS + 1][CMD_KINDS];
 };
 
+/* Of restores of all rows; the last one's, of which others are sums. */
+struct restore_counts {
+    bool runs, failed;
+    uint64_t of; /* rows that there were to read when it began; 0: not known */
+    uint64_t rows, created, kept, refused;
+    int64_t begun_us, ended_us; /* 0: none since the start */
+    uint64_t all_rows, all_created, all_kept,
+        all_refused; /* since the start, of single ones, too */
+};
+
 struct server {
     struct server_options options;
     struct loop *loop;
@@ -94,12 +106,13 @@ struct server {
     struct list listings;   // listing::place: the same
     struct list clear_alls; // clear_all::place: the same
     struct list restores;   // restoring::place: all of them
-    struct list offloads;   // offload::waiting: work that the worker cannot take yet
-    struct list batches;    // batch::place: those that are not submitted whole
-    struct list requeues;   // requeue::place: what clients that have gone left behind
-    struct arena scratch;   /* of the request being decoded */
-    struct budget budget;   /* of the turn's present stage */
-    int64_t visit_ns;       /* the connection being served stops when so much budget is left */
+    struct restore_counts restored;
+    struct list offloads; // offload::waiting: work that the worker cannot take yet
+    struct list batches;  // batch::place: those that are not submitted whole
+    struct list requeues; // requeue::place: what clients that have gone left behind
+    struct arena scratch; /* of the request being decoded */
+    struct budget budget; /* of the turn's present stage */
+    int64_t visit_ns;     /* the connection being served stops when so much budget is left */
     int64_t started_us;
     int64_t date_s;
     char date[32];

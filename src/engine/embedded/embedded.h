@@ -61,6 +61,9 @@ struct embedded_journal {
 enum err embedded_follow(struct embedded *embedded,
                          const struct embedded_journal *options) MUST_USE;
 
+/* Who brings the journal to what the queue holds; NULL: there is no journal. */
+struct resync *embedded_resync(struct embedded *embedded);
+
 struct engine *embedded_engine(struct embedded *embedded);
 
 /* For metrics, statistics and tests; borrowed. The store is NULL without a disk. */

@@ -28,6 +28,8 @@ static struct stored sink_emit(struct event_sink *sink, const struct event *even
         return bodies_keep_in_memory(&embedded->bodies, event);
     if (event->kind == EVENT_GONE && embedded->feed.journal && embedded->feed.journal->wants_ends)
         journal_feed_ended(embedded, event);
+    if (embedded->feed.resyncing)
+        journal_resync_saw(embedded, event);
     return store_append(embedded->store, event);
 }
 
@@ -348,6 +350,8 @@ static int64_t engine_end(struct engine *engine)
     if (embedded->store) {
         int64_t store_us = store_next_us(embedded->store), look_us = report_full(embedded);
         store_us = look_us < store_us ? look_us : store_us;
+        look_us = journal_resync_next_us(embedded);
+        store_us = look_us < store_us ? look_us : store_us;
         if (store_us < next_us)
             next_us = store_us;
         commit_advance(embedded);
@@ -492,6 +496,7 @@ void embedded_leave(struct embedded *embedded)
         return;
     embedded->left = true;
     history_give_up_all(embedded);
+    journal_resync_close(embedded);
     due_give_up_all(embedded);
     far_visit_give_up_all(embedded);
     far_give_up_all(embedded);

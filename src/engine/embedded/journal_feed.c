@@ -30,6 +30,10 @@ static void give(struct follower_callbacks *callbacks, const struct batch_head *
     struct journal_feed *feed = &of_callbacks(callbacks)->feed;
     size_t bytes = BATCH_HEAD + head->payload_bytes;
     struct journal_batch *copy = mem_alloc(sizeof(*copy) + bytes);
+    copy->kind = JOURNAL_CHANGES;
+    copy->numbered = true;
+    copy->stream = 0;
+    copy->entry = copy->mark = 0;
     copy->number = head->number;
     copy->clock_us = head->clock_us;
     copy->payload_bytes = head->payload_bytes;
@@ -37,6 +41,7 @@ static void give(struct follower_callbacks *callbacks, const struct batch_head *
     copy->bytes = bytes;
     memcpy(copy->at, batch, bytes);
     feed->held_bytes += bytes;
+    feed->given = copy->number;
     feed->journal->verbs->give(feed->journal, copy);
 }
 
@@ -48,7 +53,7 @@ static void stop(struct journal_feed *feed, const char *why)
     feed->refuses = feed->options.refuse;
     log_event(LOG_ERROR, "journal_out_of_step",
               "reason=\"%s\" mysql_batch=%llu log_batch=%llu hint=\"the journal writes nothing "
-              "more: docs/journal.md says how to go on\"",
+              "more; to bring it to what the queue holds: later journal resync\"",
               why, (unsigned long long)feed->done,
               (unsigned long long)follower_cursor(feed->follower));
     feed->journal->verbs->stop(feed->journal, why);
@@ -59,11 +64,13 @@ static void give_empty(struct embedded *embedded)
 {
     struct journal_feed *feed = &embedded->feed;
     struct journal_batch *batch = mem_zalloc(sizeof(*batch) + BATCH_HEAD);
+    batch->numbered = true;
     batch->number = store_synced(embedded->store);
     batch->clock_us = embedded->loop->now_us;
     batch->bytes = BATCH_HEAD;
     CHECK(batch->number > feed->done); /* else the follower could go on there */
     feed->held_bytes += batch->bytes;
+    feed->given = batch->number;
     feed->journal->verbs->give(feed->journal, batch);
 }
 
@@ -91,10 +98,11 @@ static void begin_without_cursor(struct embedded *embedded)
     for (unsigned state = 0; state < JOB_STATES; state++)
         jobs += totals.jobs[state];
     if (jobs)
-        log_event(LOG_WARN, "journal_begins",
-                  "jobs=%llu hint=\"jobs that were pushed before have no row until they change; "
-                  "docs/journal.md says how they get one\"",
-                  (unsigned long long)jobs);
+        log_event(
+            LOG_WARN, "journal_begins",
+            "jobs=%llu hint=\"jobs that were pushed before have no row until they change, or: "
+            "later journal resync\"",
+            (unsigned long long)jobs);
 }
 
 /* Once the database's cursor is known: goes on from it, or says why that cannot be. */
@@ -103,6 +111,7 @@ static void join(struct embedded *embedded)
     struct journal_feed *feed = &embedded->feed;
     bool dropped = follower_state(feed->follower) == FOLLOWER_DROPPED;
     feed->joined = true;
+    feed->given = feed->done;
     if (feed->done > store_synced(embedded->store))
         stop(feed, "the database has batches that this log does not have: it is an older copy");
     else if (feed->status.made && (dropped || feed->done >= follower_cursor(feed->follower)))
@@ -113,6 +122,8 @@ static void join(struct embedded *embedded)
         stop(feed, "the log was not kept for the journal any longer");
     else
         follower_ack(feed->follower, feed->done);
+    if (feed->status.resyncing && !feed->broken)
+        journal_resync_resume(embedded);
 }
 
 static void status_changed(struct journal *journal)
@@ -206,6 +217,7 @@ void journal_feed_turn(struct embedded *embedded)
     if (!feed->journal)
         return;
     look_at_lag(embedded);
+    journal_resync_turn(embedded);
     if (!feed->joined || feed->begins || feed->broken)
         return;
     if (follower_state(feed->follower) == FOLLOWER_DROPPED) {
@@ -280,6 +292,7 @@ void journal_feed_describe(const struct embedded *embedded, struct metric_sink *
         describe_lag(embedded, sink);
     }
     journal_describe(status, sink);
+    journal_resync_describe(embedded, sink);
     if (sink->warning && feed->unread)
         sink->warning(sink, "journal cannot read the log", 1);
     if (sink->warning && (feed->broken || status->phase == JOURNAL_FENCED))
@@ -323,6 +336,7 @@ enum err embedded_follow(struct embedded *embedded, const struct embedded_journa
     feed->journal->lives = lives;
     struct journal_begin begin = {.batch = follower_cursor(feed->follower)};
     memcpy(begin.store, store_identity(embedded->store), sizeof(begin.store));
+    journal_resync_open(embedded);
     feed->journal->verbs->begin(feed->journal, &begin);
     return OK;
 }

@@ -17,6 +17,7 @@
 #include "base/blocks.h"
 #include "base/list.h"
 #include "engine/embedded/embedded.h"
+#include "port/resync.h"
 #include "store/follower.h"
 
 /* Which struct it is that begins with a struct waiting_reply. */
@@ -104,18 +105,21 @@ struct journal_feed {
     struct journal *journal; /* NULL: there is none */
     struct follower *follower;
     struct follower_callbacks callbacks;
-    struct journal_status status; /* as it was told last */
-    size_t held_bytes;            /* that the journal has: as told, and what was given since */
-    uint64_t done;                /* batches up to this one are committed in the database */
-    bool joined;                  /* the database's cursor is known, and was compared */
-    bool begins;                  /* … and is being moved to where the log can be followed from */
-    bool broken;                  /* … and does not fit, or it was too late */
-    bool down;                    /* nothing is being written now */
-    bool refuses;                 /* pushes: the lag is above its limit */
-    bool unread;                  /* the disk could not read the log the last time */
-    int64_t lacking_us;           /* since when it lacks something, as long as its cursor is not
-                                     known; 0: it does not */
-    int64_t look_us, report_us;   /* when the lag is looked at, and told of again */
+    struct journal_status status;  /* as it was told last */
+    size_t held_bytes;             /* that the journal has: as told, and what was given since */
+    uint64_t done;                 /* batches up to this one are committed in the database */
+    uint64_t given;                /* up to this one the journal was given them */
+    struct journal_resync *resync; /* NULL: there is no journal */
+    bool resyncing;                /* one is under way: it sees events */
+    bool joined;                   /* the database's cursor is known, and was compared */
+    bool begins;                /* … and is being moved to where the log can be followed from */
+    bool broken;                /* … and does not fit, or it was too late */
+    bool down;                  /* nothing is being written now */
+    bool refuses;               /* pushes: the lag is above its limit */
+    bool unread;                /* the disk could not read the log the last time */
+    int64_t lacking_us;         /* since when it lacks something, as long as its cursor is not
+                                   known; 0: it does not */
+    int64_t look_us, report_us; /* when the lag is looked at, and told of again */
 };
 
 struct embedded {
@@ -296,6 +300,20 @@ void journal_feed_describe(const struct embedded *embedded, struct metric_sink *
 void journal_feed_ended(struct embedded *embedded, const struct event *event);
 /* The journal is nobody's any more. */
 void journal_feed_end(struct embedded *embedded);
+
+/* ---- journal_resync.c ---- */
+
+void journal_resync_open(struct embedded *embedded);
+void journal_resync_close(struct embedded *embedded);
+/* The end of a turn: goes on with it. */
+void journal_resync_turn(struct embedded *embedded);
+/* When it wants a turn; INT64_MAX: when something comes. */
+int64_t journal_resync_next_us(const struct embedded *embedded);
+/* The database says that one was not ended. */
+void journal_resync_resume(struct embedded *embedded);
+/* An event, while a resync goes on. */
+void journal_resync_saw(struct embedded *embedded, const struct event *event);
+void journal_resync_describe(const struct embedded *embedded, struct metric_sink *sink);
 
 /* ---- relocate.c ---- */
 

@@ -764,3 +764,8 @@ struct restore *redis_engine_restore(struct redis_engine *redis)
 {
     return redis_journal_restore(&redis->journal);
 }
+
+struct resync *redis_engine_resync(struct redis_engine *redis)
+{
+    return redis_journal_resync(&redis->journal);
+}

@@ -148,9 +148,11 @@ enum err journal_entry_batch(const struct script_space *space, uint32_t partitio
     enum err err = OK;
     bool begins = entry->what == 'o';
     switch (entry->what) {
+    case 'c':
     case 'p': err = read_job(space, entry, arena, &event); break;
     case 'm': err = read_move(space, partition, entry, &event); break;
     case 'f':
+    case 'g':
     case 'd': err = read_end(entry, &event); break;
     case 'o': break;
     default: return ERR_CORRUPT;
@@ -159,6 +161,10 @@ enum err journal_entry_batch(const struct script_space *space, uint32_t partitio
         return ERR_CORRUPT;
     size_t len = begins ? 0 : record_bytes(&event);
     struct journal_batch *batch = mem_zalloc(sizeof(*batch) + BATCH_HEAD + len);
+    batch->kind = entry->what == 'c'   ? JOURNAL_IMAGES
+                  : entry->what == 'g' ? JOURNAL_ABSENT
+                                       : JOURNAL_CHANGES;
+    batch->numbered = true;
     batch->clock_us = entry->at_us;
     batch->payload_bytes = (uint32_t)len;
     batch->records = !begins;

@@ -118,6 +118,7 @@ static void close_journal(struct redis_journal_feed *feed)
     if (!feed->journal)
         return;
     feed->journal->changed = NULL;
+    redis_resync_closed(feed->resync);
     leave_journal(feed, feed->journal);
     feed->journal = NULL;
     feed->joined = feed->broken = false;
@@ -129,13 +130,14 @@ static void close_journal(struct redis_journal_feed *feed)
 static void stop(struct redis_journal_feed *feed, const struct feed_stream *stream, const char *why)
 {
     feed->broken = true;
-    log_event(LOG_ERROR, "journal_out_of_step",
-              "reason=\"%s\" partition=%u mysql_entry=%llu redis_entry=%llu hint=\"the journal "
-              "writes nothing more, and pushes go on only until journal.max_lag: docs/journal.md "
-              "says how "
-              "to go on\"",
-              why, stream->partition, (unsigned long long)stream->entry,
-              (unsigned long long)stream->last);
+    log_event(
+        LOG_ERROR, "journal_out_of_step",
+        "reason=\"%s\" partition=%u mysql_entry=%llu redis_entry=%llu hint=\"the journal "
+        "writes nothing more, and pushes go on only until journal.max_lag; to bring it to what "
+        "the queue holds: later journal resync; if Redis has lost jobs that MySQL has, see "
+        "docs/journal.md first\"",
+        why, stream->partition, (unsigned long long)stream->entry,
+        (unsigned long long)stream->last);
     feed->journal->verbs->stop(feed->journal, why);
 }
 
@@ -202,7 +204,8 @@ static void join(struct redis_journal_feed *feed)
     else if (feed->status.made)
         log_event(LOG_WARN, "journal_begins",
                   "hint=\"jobs that were pushed before the journal have no row until they change; "
-                  "docs/journal.md says how they get one\"");
+                  "later journal resync gives them one\"");
+    redis_resync_joined(feed->resync);
 }
 
 static void take_done(struct redis_journal_feed *feed)
@@ -239,6 +242,8 @@ static void open_journal(struct redis_journal_feed *feed)
     if (!journal)
         return;
     memcpy(begin.store, feed->identity, sizeof(begin.store));
+    begin.resync = redis_resync_wants(feed->resync);
+    begin.at_us = now_of(feed);
     feed->journal = journal;
     feed->status = (struct journal_status){.phase = JOURNAL_AWAY};
     feed->handovers++;
@@ -492,7 +497,8 @@ static void ask_stream(struct feed_stream *stream, uint32_t max)
 static bool is_due(const struct feed_stream *stream)
 {
     const struct redis_journal_feed *feed = stream->feed;
-    return now_of(feed) >= stream->look_us || stream->dropped < stream->committed ||
+    return now_of(feed) >= stream->look_us || redis_resync_goes_on(feed->resync) ||
+           stream->dropped < stream->committed ||
            feed->options.calls->partitions[stream->partition].used != stream->used;
 }
 
@@ -586,6 +592,7 @@ static void tick(struct timer *timer)
     for (uint32_t i = 0; feed->journal && i < feed->options.space->partitions; i++)
         look_at_stream(&feed->streams[i]);
     redis_restore_look(&feed->restore);
+    redis_resync_look(feed->resync);
     loop_arm(feed->options.loop, &feed->tick, now_of(feed) + TICK_US);
 }
 
@@ -596,6 +603,8 @@ void redis_journal_init(struct redis_journal_feed *feed, const struct journal_fe
     *feed = (struct redis_journal_feed){.options = *options, .tick.expired = tick};
     if (!feed->options.label)
         feed->options.label = "";
+    if (feed->options.maker)
+        feed->resync = redis_resync_new(feed);
     redis_restore_init(&feed->restore, feed);
 }
 
@@ -629,9 +638,22 @@ void redis_journal_fini(struct redis_journal_feed *feed)
     close_journal(feed);
     look_at_left(feed, true);
     redis_restore_fini(&feed->restore);
+    redis_resync_free(feed->resync);
+    feed->resync = NULL;
     arena_fini(&feed->arena);
     mem_free(feed->streams);
     feed->streams = NULL;
+}
+
+struct resync *redis_journal_resync(struct redis_journal_feed *feed)
+{
+    return feed->resync ? redis_resync_port(feed->resync) : NULL;
+}
+
+void redis_journal_reopen(struct redis_journal_feed *feed)
+{
+    close_journal(feed);
+    feed->open_us = 0;
 }
 
 struct restore *redis_journal_restore(struct redis_journal_feed *feed)
@@ -696,6 +718,7 @@ void redis_journal_describe(const struct redis_journal_feed *feed, struct metric
             describe_lag(feed, sink);
     }
     journal_describe(status, sink);
+    redis_resync_describe(feed->resync, sink);
     if (sink->warning && feed->broken)
         sink->warning(sink, "journal out of step", 1);
 }

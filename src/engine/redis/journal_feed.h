@@ -14,6 +14,7 @@
 
 #include "engine/redis/journal_entry.h"
 #include "engine/redis/journal_restore.h"
+#include "engine/redis/journal_resync.h"
 #include "engine/redis/script_request.h"
 #include "port/metric.h"
 
@@ -58,6 +59,7 @@ struct redis_journal_feed {
     int64_t report_us; /* then that is told again */
     char leader[REDIS_LABEL_MAX]; /* the label of another that writes it, as far as we know */
     struct redis_restore restore;
+    struct redis_resync *resync; /* NULL: there is no journal here */
 };
 
 void redis_journal_init(struct redis_journal_feed *feed,
@@ -68,6 +70,10 @@ void redis_journal_fini(struct redis_journal_feed *feed);
 void redis_journal_start(struct redis_journal_feed *feed);
 /* We are no longer: others need not wait for the lease to end. */
 void redis_journal_leave(struct redis_journal_feed *feed);
+/* Who brings the journal to what the queue holds; NULL: there is no journal here. */
+struct resync *redis_journal_resync(struct redis_journal_feed *feed);
+/* For that: the journal, which has been stopped, is closed, and opened again with the next look. */
+void redis_journal_reopen(struct redis_journal_feed *feed);
 /* Who brings jobs back; NULL: there is no journal here. */
 struct restore *redis_journal_restore(struct redis_journal_feed *feed);
 /* For that: are we the one? Is more being written to MySQL? The partition's last entry there, and

@@ -255,7 +255,7 @@ static enum err read_rows(struct restore_run *run, const char **out_why)
 static void describe_not_written(const struct redis_journal_feed *feed, char *room, size_t bytes)
 {
     const char *why = feed->broken ? "it is out of step with Redis, and has to begin again: "
-                                     "docs/journal.md says how"
+                                     "docs/journal.md says how, and what a resync would do"
                                    : feed->status.why;
     (void)snprintf(room, bytes, "the journal does not write to MySQL now%s%.180s",
                    why[0] ? ": " : "", why[0] ? why : ", the log says why");
@@ -556,6 +556,12 @@ static bool ended(const struct restore_run *run, enum err *out_err, const char *
     return run->journal->ended(run->journal_run, out_err, out_why);
 }
 
+static uint64_t expected(const struct restore_run *run)
+{
+    bool reads = run->journal_run && run->journal && run->journal->expected;
+    return reads ? run->journal->expected(run->journal_run) : 0;
+}
+
 static void close_run(struct restore_run *run)
 {
     forget_looks(run);
@@ -572,6 +578,7 @@ static const struct restore_verbs verbs = {
     .settle = settle,
     .unspent = unspent,
     .ended = ended,
+    .expected = expected,
     .close = close_run,
 };
 

@@ -36,6 +36,7 @@
 struct redis_engine;
 struct journal_maker;
 struct restore;
+struct resync;
 
 /* Where jobs lie whose numbers the server makes, in the order of the words of redis.order. */
 enum redis_order {
@@ -109,5 +110,7 @@ struct engine *redis_engine_port(struct redis_engine *redis);
 /* Who brings jobs back from the journal, if it is this daemon that writes it; NULL: this daemon
  * never does. */
 struct restore *redis_engine_restore(struct redis_engine *redis);
+/* The same, who brings the journal to what the queue holds. */
+struct resync *redis_engine_resync(struct redis_engine *redis);
 
 #endif

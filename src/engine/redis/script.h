@@ -70,6 +70,7 @@ enum script_kind {
     SCRIPT_JOURNAL,  /* the journal's entries are taken */
     SCRIPT_RESTORE,  /* jobs come back from the journal */
     SCRIPT_TURN,     /* ends, pushes and reserves in one call: see script_join() */
+    SCRIPT_RESYNC,   /* jobs are entered for it as they are */
     SCRIPT_COUNT
 };
 
@@ -296,6 +297,22 @@ struct script_restore {
 };
 void script_ask_restore(struct buf *out, const struct script_space *space,
                         const struct script_call *call, const struct script_restore *restore);
+
+/*
+ * For a resync of the journal (scripts/resync.lua): jobs are entered as they are, from a place on;
+ * or that no jobs of these ids are there. The answer: state 0 there is no journal here; count: what
+ * was entered; next_us: ids that were looked at, the first ones; more; seq: the last entry; in its
+ * second part where to go on.
+ */
+struct script_resync {
+    struct bytes from;       /* "0": the start */
+    uint32_t fields;         /* about so many are looked at */
+    uint64_t waiting_most;   /* bytes of entries that may wait */
+    const struct bytes *ids; /* NULL: jobs */
+    uint32_t id_count;
+};
+void script_ask_resync(struct buf *out, const struct script_space *space,
+                       const struct script_call *call, const struct script_resync *resync);
 
 struct script_reap {
     struct bytes living; /* names, one behind the other; empty: forgets the caller, which leaves */

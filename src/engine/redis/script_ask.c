@@ -98,6 +98,18 @@ void script_ask_restore(struct buf *out, const struct script_space *space,
     script_add_i64(out, (int64_t)restore->most);
 }
 
+void script_ask_resync(struct buf *out, const struct script_space *space,
+                       const struct script_call *call, const struct script_resync *resync)
+{
+    script_begin(out, space, call, SCRIPT_RESYNC, 4 + resync->id_count);
+    script_add(out, resync->ids ? BYTES("r") : BYTES("j"));
+    script_add(out, resync->from);
+    script_add_i64(out, resync->fields);
+    script_add_i64(out, (int64_t)resync->waiting_most);
+    for (uint32_t i = 0; resync->ids && i < resync->id_count; i++)
+        script_add(out, resync->ids[i]);
+}
+
 void script_ask_journal_read(struct buf *out, const struct script_space *space,
                              const struct script_call *call, const struct script_entries *entries)
 {

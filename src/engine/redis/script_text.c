@@ -52,6 +52,7 @@ TEXT(set_clock);
 TEXT(settings);
 TEXT(journal);
 TEXT(restore);
+TEXT(resync);
 
 /* ---- HEAD.…, COMPACT.…, SHORT.…, LONG.… ---- */
 
@@ -197,6 +198,7 @@ static bool enters(enum script_kind kind)
     case SCRIPT_RESERVE:
     case SCRIPT_END:
     case SCRIPT_CHANGE:
+    case SCRIPT_RESYNC:
     case SCRIPT_SWEEP: return true;
     case SCRIPT_REBUILD:
     case SCRIPT_HEARTBEAT:
@@ -252,6 +254,7 @@ static void add_body(struct buf *out, enum script_kind kind)
     case SCRIPT_SETTINGS: ADD(out, settings); break;
     case SCRIPT_JOURNAL: ADD(out, journal); break;
     case SCRIPT_RESTORE: ADD(out, restore); break;
+    case SCRIPT_RESYNC: ADD(out, resync); break;
     case SCRIPT_TURN:
     case SCRIPT_COUNT: break;
     }

@@ -12,7 +12,7 @@ enum {
     REJECTED_SAID = 10,        /* rows that are logged one by one */
 };
 
-enum part { PART_IMAGES, PART_MOVES, PART_STATUS, PART_LOGS };
+enum part { PART_IMAGES, PART_MOVES, PART_STATUS, PART_ABSENT, PART_LOGS };
 
 /* Rows of one kind, being written. */
 struct writing {
@@ -42,6 +42,7 @@ static void begin(const struct writing *writing)
     case PART_STATUS:
         sql_begin_status(&writer->sql, writing->status, writer->group.at_us, &writer->place);
         break;
+    case PART_ABSENT: sql_begin_absent(&writer->sql, writer->group.at_us, &writer->place); break;
     case PART_LOGS: sql_begin_logs(&writer->sql); break;
     }
 }
@@ -58,7 +59,8 @@ static void add(const struct writing *writing, unsigned i, bool first)
         break;
     }
     case PART_MOVES: sql_add_move(&writer->sql, job_at(writing, i), &writer->place, first); break;
-    case PART_STATUS: sql_add_text(&writer->sql, id_at(writing, i)); break;
+    case PART_STATUS:
+    case PART_ABSENT: sql_add_text(&writer->sql, id_at(writing, i)); break;
     case PART_LOGS: sql_add_log(&writer->sql, &writer->group.logs[i], &writer->place); break;
     }
 }
@@ -69,7 +71,8 @@ static void end(const struct writing *writing)
     switch (writing->part) {
     case PART_IMAGES: sql_end_jobs(&writer->sql); break;
     case PART_MOVES: sql_end_moves(&writer->sql); break;
-    case PART_STATUS: sql_end_status(&writer->sql); break;
+    case PART_STATUS:
+    case PART_ABSENT: sql_end_status(&writer->sql); break;
     case PART_LOGS: break;
     }
 }
@@ -157,6 +160,7 @@ static bool is_picked(const struct group_job *job, const struct writing *writing
     case PART_IMAGES: return job->change == GROUP_IMAGE;
     case PART_MOVES: return job->change == GROUP_MOVE;
     case PART_STATUS: return job->change == GROUP_STATUS && job->status == writing->status;
+    case PART_ABSENT: return job->change == GROUP_ABSENT;
     case PART_LOGS: break;
     }
     return false;
@@ -235,8 +239,33 @@ static enum link_result move_streams(struct writer *writer)
         sql_add_stream(&writer->sql, writer->begin.store, i, &writer->streams[i].at);
         comma = ",";
     }
+    if (!comma[0])
+        return LINK_DONE;
     sql_end_streams(&writer->sql);
     return run_word(writer, buf_bytes(&writer->sql));
+}
+
+uint64_t writer_group_end(const struct writer *writer)
+{
+    return writer->group.batch ? writer->group.batch : writer->done;
+}
+
+/* A resync begins or ends with the group. */
+static enum link_result note_resync(struct writer *writer)
+{
+    const struct group *group = &writer->group;
+    enum link_result result = LINK_DONE;
+    writer->sql.len = 0;
+    if (group->resync_begins) {
+        sql_add_resync_begin(&writer->sql, group->store, group->at_us, &writer->place);
+        result = run_word(writer, buf_bytes(&writer->sql));
+    }
+    writer->sql.len = 0;
+    if (group->resync_ends && result == LINK_DONE) {
+        sql_add_resync_end(&writer->sql, group->store, group->at_us, &writer->place);
+        result = run_word(writer, buf_bytes(&writer->sql));
+    }
+    return result;
 }
 
 static enum link_result move_cursor(struct writer *writer, char why[JOURNAL_WHY_MAX])
@@ -246,7 +275,7 @@ static enum link_result move_cursor(struct writer *writer, char why[JOURNAL_WHY_
     struct sql_step step = {.store = writer->begin.store,
                             .epoch = writer->epoch,
                             .from = writer->done,
-                            .to = writer->group.batch,
+                            .to = writer_group_end(writer),
                             .at_us = writer->group.at_us};
     sql_add_cursor(&writer->sql, &step, &writer->place);
     enum link_result result = link_run(&writer->link, buf_bytes(&writer->sql), &changed);
@@ -260,7 +289,11 @@ enum link_result writer_commit(struct writer *writer, char why[JOURNAL_WHY_MAX])
     static const enum journal_status_number statuses[] = {
         STATUS_READY, STATUS_FINISHED, STATUS_DELETED, STATUS_DELAYED, STATUS_BURIED};
     writer->job_rows = writer->log_rows = writer->rejected = 0;
-    enum link_result result = run_word(writer, BYTES("START TRANSACTION"));
+    enum link_result result = LINK_DONE;
+    if (writer->group.resync_begins) /* before: it would end a transaction */
+        result = session_make_resyncs(&writer->link);
+    if (result == LINK_DONE)
+        result = run_word(writer, BYTES("START TRANSACTION"));
     if (result == LINK_DONE)
         result = write_jobs(writer, PART_IMAGES, STATUS_DELAYED);
     if (result == LINK_DONE)
@@ -268,7 +301,11 @@ enum link_result writer_commit(struct writer *writer, char why[JOURNAL_WHY_MAX])
     for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]) && result == LINK_DONE; i++)
         result = write_jobs(writer, PART_STATUS, statuses[i]);
     if (result == LINK_DONE)
+        result = write_jobs(writer, PART_ABSENT, STATUS_DELETED);
+    if (result == LINK_DONE)
         result = write_logs(writer);
+    if (result == LINK_DONE)
+        result = note_resync(writer);
     if (result == LINK_DONE && writer->begin.streams)
         result = move_streams(writer);
     if (result == LINK_DONE)

@@ -48,7 +48,7 @@ struct restore_run {
     struct list place; // restorer::runs
     struct writer *writer;
     struct restore_reader *reader; /* NULL: closed */
-    bool all, leave_past;
+    bool all, leave_past, only_ids;
     int64_t now_us;
     uint64_t target; /* the batch that the database must have first */
     struct buf id;   /* of a run of one */
@@ -62,6 +62,7 @@ struct restore_run {
     bool closed;  /* by its reader: it is nobody's once its thread has ended */
     bool stopped; /* the journal ends: the thread does, and the run is its reader's until closed */
     bool finished, posted;
+    uint64_t expected; /* rows; 0: not counted yet */
     enum err err;
     char why[WHY_MAX];
 };
@@ -175,6 +176,11 @@ static void add_row(struct restore_run *run, struct portion *portion, MYSQL_ROW 
 {
     struct restore_row *out = &portion->rows[portion->count];
     const char *why = "";
+    if (run->only_ids) {
+        out->push.id = column(portion, row, lengths, 0);
+        portion->count++;
+        return;
+    }
     struct extend_row in = {.id = column(portion, row, lengths, 0),
                             .bizkey = column(portion, row, lengths, 1),
                             .topic = column(portion, row, lengths, 2),
@@ -233,6 +239,21 @@ static enum link_result read_rows(struct restore_run *run, struct bytes sql, str
     return failed || !on ? LINK_AWAY : LINK_DONE;
 }
 
+/* By an index; of the snapshot that is read. */
+static enum link_result count_rows(struct restore_run *run)
+{
+    enum link_result result;
+    MYSQL_RES *rows = link_query(
+        &run->link, "SELECT COUNT(*) FROM " JOURNAL_JOBS " WHERE status NOT IN(3,4)", &result);
+    MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
+    lock(run);
+    run->expected = row ? (uint64_t)number(row[0]) : 0;
+    unlock(run);
+    if (rows)
+        mysql_free_result(rows);
+    return result;
+}
+
 static enum link_result read_all(struct restore_run *run)
 {
     static const char *const words[] = {"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
@@ -243,9 +264,11 @@ static enum link_result read_all(struct restore_run *run)
     uint64_t ignored;
     for (unsigned i = 0; i < 2 && result == LINK_DONE; i++)
         result = link_run(&run->link, bytes_str(words[i]), &ignored);
+    if (result == LINK_DONE && !run->only_ids)
+        result = count_rows(run);
     while (result == LINK_DONE && count == PAGE_ROWS) {
         sql.len = 0;
-        buf_add_str(&sql, "SELECT " COLUMNS " FROM " JOURNAL_JOBS " WHERE id>");
+        buf_addf(&sql, "SELECT %s FROM " JOURNAL_JOBS " WHERE id>", run->only_ids ? "id" : COLUMNS);
         sql_add_text(&sql, buf_bytes(&last_id));
         buf_addf(&sql, " AND status NOT IN(3,4) ORDER BY id LIMIT %d", PAGE_ROWS);
         result = read_rows(run, buf_bytes(&sql), &last_id, &count);
@@ -384,6 +407,7 @@ static struct restore_run *new_run(struct writer *writer, const struct restore_q
     run->reader = reader;
     run->all = id.len == 0;
     run->leave_past = query->leave_past;
+    run->only_ids = query->only_ids;
     run->now_us = query->now_us;
     run->message.arrived = message_arrived;
     if (id.len && job_ref_parse(id, &ref) && !ref.id.len) /* "@7" of this store */
@@ -528,11 +552,21 @@ static void close_run(struct restore_run *run)
         free_run(run);
 }
 
+static uint64_t expected(const struct restore_run *run)
+{
+    struct restorer *restorer = &run->writer->restorer;
+    (void)pthread_mutex_lock(&restorer->mutex);
+    uint64_t rows = run->expected;
+    (void)pthread_mutex_unlock(&restorer->mutex);
+    return rows;
+}
+
 static const struct restore_verbs verbs = {
     .begin = begin,
     .take = take,
     .settle = settle,
     .ended = ended,
+    .expected = expected,
     .close = close_run,
 };
 

@@ -8,7 +8,7 @@
 #include "journal/schema.h"
 #include "journal/sql.h"
 
-enum { COLUMNS_MAX = 128, FIELDS = 9 };
+enum { COLUMNS_MAX = 128, FIELDS = 9, NO_SUCH_TABLE = 1146 };
 
 /* ---- tables ---- */
 
@@ -87,7 +87,7 @@ enum link_result session_check_tables(struct link *link, bool streams,
         refusal->event = "journal_tables_unfit";
         buf_addf(&refusal->facts, "hint=\"run in its database: %.*s\"", (int)sql.len, sql.at);
     } else {
-        unsigned tables = streams ? SCHEMA_TABLES : SCHEMA_TABLES_OF_LOG;
+        unsigned tables = streams ? SCHEMA_TABLES_OF_STREAMS : SCHEMA_TABLES_OF_LOG;
         result = make_tables(link, columns, count, tables, refusal);
     }
     buf_fini(&sql);
@@ -159,6 +159,35 @@ static enum link_result forget_streams(struct link *link, const uint8_t store[JO
     enum link_result result = link_run(link, buf_bytes(&sql), &ignored);
     buf_fini(&sql);
     return result;
+}
+
+enum link_result session_make_resyncs(struct link *link)
+{
+    struct buf sql = {0};
+    uint64_t ignored;
+    schema_create(&sql, SCHEMA_RESYNCS, link->mariadb);
+    enum link_result result = link_run(link, buf_bytes(&sql), &ignored);
+    buf_fini(&sql);
+    return result == LINK_ROW ? LINK_REFUSED : result;
+}
+
+enum link_result session_read_resync(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
+                                     bool *out_goes_on)
+{
+    struct buf sql = {0};
+    enum link_result result;
+    buf_add_str(&sql, "SELECT 1 FROM " JOURNAL_RESYNCS);
+    add_where(&sql, store);
+    buf_add_str(&sql, " AND ended IS NULL");
+    buf_add_char(&sql, '\0');
+    MYSQL_RES *rows = link_query(link, sql.at, &result);
+    buf_fini(&sql);
+    *out_goes_on = rows && mysql_fetch_row(rows);
+    if (rows)
+        mysql_free_result(rows);
+    else if (link->errnum == NO_SUCH_TABLE)
+        return LINK_DONE; /* there was never any */
+    return result == LINK_ROW ? LINK_REFUSED : result;
 }
 
 enum link_result session_read_streams(struct link *link, const struct journal_begin *begin,
@@ -238,7 +267,40 @@ enum link_result session_raise_epoch(struct link *link, const uint8_t store[JOUR
     return result;
 }
 
+/* All in one transaction: that the cursor was set is believed only while the resync goes on. */
+static enum link_result set_cursor(struct link *link, const struct journal_begin *begin,
+                                   const struct session_place *place, struct session_cursor *cursor)
+{
+    struct buf sql = {0};
+    uint64_t changed = 0, ignored;
+    uint64_t batch = begin->streams ? cursor->batch : begin->batch; /* that is only a count */
+    enum link_result result = session_make_resyncs(link);
+    if (result == LINK_DONE)
+        result = run_words(link, "START TRANSACTION");
+    buf_addf(&sql, "UPDATE " JOURNAL_CURSORS " SET epoch=%llu,batch=%llu,updated=",
+             (unsigned long long)cursor->epoch + 1, (unsigned long long)batch);
+    sql_add_time(&sql, place->at_us, place->sql->east_s);
+    add_where(&sql, begin->store);
+    buf_addf(&sql, " AND epoch=%llu", (unsigned long long)cursor->epoch);
+    if (result == LINK_DONE)
+        result = link_run(link, buf_bytes(&sql), &changed);
+    if (result == LINK_DONE && changed != 1)
+        result = LINK_AWAY; /* somebody took it meanwhile: look again */
+    sql.len = 0;
+    sql_add_resync_begin(&sql, begin->store, place->at_us, place->sql);
+    if (result == LINK_DONE)
+        result = link_run(link, buf_bytes(&sql), &ignored);
+    buf_fini(&sql);
+    if (result == LINK_DONE && begin->streams)
+        result = forget_streams(link, begin->store);
+    if (result == LINK_DONE)
+        result = run_words(link, "COMMIT");
+    *cursor = (struct session_cursor){.epoch = cursor->epoch + 1, .batch = batch};
+    return result;
+}
+
 enum link_result session_take_cursor(struct link *link, const struct journal_begin *begin,
+                                     const struct session_place *place,
                                      struct session_cursor *out_cursor,
                                      struct session_refusal *refusal)
 {
@@ -247,10 +309,12 @@ enum link_result session_take_cursor(struct link *link, const struct journal_beg
     enum link_result result = session_read_cursor(link, begin->store, &there, &cursor);
     if (result != LINK_DONE)
         return result;
-    if (there)
-        result = session_raise_epoch(link, begin->store, &cursor);
-    else
+    if (!there)
         result = make_cursor(link, begin, &cursor, refusal);
+    else if (begin->resync)
+        result = set_cursor(link, begin, place, &cursor);
+    else
+        result = session_raise_epoch(link, begin->store, &cursor);
     if (result == LINK_DONE)
         *out_cursor = cursor;
     return result == LINK_ROW ? LINK_REFUSED : result;

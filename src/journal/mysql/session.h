@@ -6,6 +6,7 @@
 #define LATERD_JOURNAL_MYSQL_SESSION_H
 
 #include "journal/mysql/link.h"
+#include "journal/sql.h"
 #include "port/journal.h"
 
 /* Why nothing may be written. The one who asked logs it: a connection is tried again and again. */
@@ -31,11 +32,25 @@ struct session_cursor {
 enum link_result session_read_cursor(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
                                      bool *out_there, struct session_cursor *out_cursor);
 
+/* Makes the table that notes resyncs. */
+enum link_result session_make_resyncs(struct link *link);
+/* Has a resync of the store begun, and not ended? */
+enum link_result session_read_resync(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
+                                     bool *out_goes_on);
+
+/* What a statement of a cursor that is set has besides. */
+struct session_place {
+    const struct sql_place *sql;
+    int64_t at_us; /* the time */
+};
+
 /*
  * The first time: takes the cursor over, so that whoever wrote before writes no more (its epoch
- * grows), or makes it. REFUSED with a refusal: the tables belong to another store.
+ * grows), or makes it. With begin->resync one that is there is set to begin->batch, and noted as a
+ * resync that goes on. REFUSED with a refusal: the tables belong to another store.
  */
 enum link_result session_take_cursor(struct link *link, const struct journal_begin *begin,
+                                     const struct session_place *place,
                                      struct session_cursor *out_cursor,
                                      struct session_refusal *refusal);
 

@@ -97,12 +97,16 @@ static enum link_result out_of_step(struct writer *writer, const char *why)
     return LINK_ROW; /* see run() */
 }
 
-/* Batches that were committed, after all, are held no longer. */
-static void drop_held(struct writer *writer, uint64_t done)
+/*
+ * Batches that were committed, after all, are held no longer: up to the cursor; of a group that was
+ * just committed all, since images and their like move no cursor. Where it is not known whether
+ * such a group without changes was committed, doing it again does no harm.
+ */
+static void drop_held(struct writer *writer, uint64_t done, bool all)
 {
     struct queue_node *node;
     lock(writer);
-    while ((node = writer->held.first) && batch_of(node)->number <= done) {
+    while ((node = writer->held.first) && (all || batch_of(node)->number <= done)) {
         (void)queue_take(&writer->held);
         writer->status.held_bytes -= batch_of(node)->bytes;
         mem_free(batch_of(node));
@@ -121,7 +125,7 @@ static void add_to_group(struct writer *writer, const struct journal_batch *batc
                   "batch=%llu hint=\"a record of it cannot be decoded: look at the store with "
                   "later verify\"",
                   (unsigned long long)batch->number);
-    if (writer->streams) {
+    if (writer->streams && batch->numbered) {
         struct writer_stream *stream = &writer->streams[batch->stream];
         stream->at = (struct journal_stream){.entry = batch->entry, .mark = batch->mark};
         stream->moved = true;
@@ -190,7 +194,7 @@ static enum link_result go_on(struct writer *writer)
     if (cursor.batch < writer->done)
         return out_of_step(writer, "MySQL has lost what it had committed: a failover, or an older "
                                    "copy of it");
-    drop_held(writer, cursor.batch);
+    drop_held(writer, cursor.batch, false);
     return LINK_DONE;
 }
 
@@ -209,9 +213,14 @@ static enum link_result read_streams(struct writer *writer)
 static enum link_result begin_cursor(struct writer *writer, struct session_refusal *refusal)
 {
     struct session_cursor cursor = {0};
-    enum link_result result = session_take_cursor(&writer->link, &writer->begin, &cursor, refusal);
+    bool resyncing = false;
+    struct session_place place = {.sql = &writer->place, .at_us = writer->begin.at_us};
+    enum link_result result =
+        session_take_cursor(&writer->link, &writer->begin, &place, &cursor, refusal);
     if (result == LINK_DONE && writer->begin.streams)
         result = read_streams(writer);
+    if (result == LINK_DONE)
+        result = session_read_resync(&writer->link, writer->begin.store, &resyncing);
     if (result != LINK_DONE)
         return result;
     writer->taken = true;
@@ -220,6 +229,7 @@ static enum link_result begin_cursor(struct writer *writer, struct session_refus
     lock(writer);
     writer->status.known = true;
     writer->status.made = cursor.made;
+    writer->status.resyncing = resyncing;
     writer->status.done = cursor.batch;
     unlock(writer);
     log_event(LOG_INFO, "journal_joined", "mysql_batch=%llu epoch=%llu new=%d",
@@ -334,8 +344,11 @@ static void committed(struct writer *writer)
     writer->status.job_rows += writer->job_rows;
     writer->status.log_rows += writer->log_rows;
     writer->status.rejected += writer->rejected;
+    writer->status.resyncs += writer->group.resync_ends;
+    if (writer->group.resync_begins || writer->group.resync_ends)
+        writer->status.resyncing = !writer->group.resync_ends;
     unlock(writer);
-    drop_held(writer, writer->group.batch);
+    drop_held(writer, writer_group_end(writer), true);
     reset_group(writer);
     report_writes(writer);
     lock(writer);
@@ -488,6 +501,49 @@ static void journal_begin(struct journal *journal, const struct journal_begin *b
         set_phase(writer, JOURNAL_REFUSES, "the system has no thread left for it");
 }
 
+static void free_all(struct queue *queue);
+
+/* Its thread has ended: nobody else has anything of it. */
+static void forget_all(struct writer *writer)
+{
+    free_all(&writer->inbox);
+    free_all(&writer->held);
+    group_reset(&writer->group);
+    mem_free(writer->streams);
+    writer->streams = NULL;
+    writer->inbox_records = 0;
+    writer->started = writer->stopping = writer->over = false;
+    writer->taken = writer->writes = false;
+    writer->said_us = 0;
+    struct journal_status *status = &writer->status;
+    status->phase = JOURNAL_AWAY;
+    status->known = status->made = status->resyncing = false;
+    status->held_bytes = 0;
+    status->oldest_us = 0;
+    status->why[0] = '\0';
+}
+
+static bool journal_again(struct journal *journal, const struct journal_begin *begin)
+{
+    struct writer *writer = self(journal);
+    lock(writer);
+    writer->stopping = true;
+    (void)pthread_cond_signal(&writer->given);
+    bool over = writer->over || !writer->started;
+    unlock(writer);
+    if (!over) {
+        link_interrupt(&writer->link);
+        return false;
+    }
+    if (writer->started)
+        (void)pthread_join(writer->thread, NULL); /* it has ended */
+    lock(writer);
+    forget_all(writer);
+    unlock(writer);
+    journal_begin(journal, begin);
+    return true;
+}
+
 static void journal_give(struct journal *journal, struct journal_batch *batch)
 {
     struct writer *writer = self(journal);
@@ -605,6 +661,7 @@ static void journal_ended(struct journal *journal, struct bytes id, uint64_t seq
 
 static const struct journal_verbs verbs = {
     .begin = journal_begin,
+    .again = journal_again,
     .give = journal_give,
     .status = journal_status,
     .streams = journal_streams,

@@ -103,6 +103,9 @@ void writer_release(struct writer *writer);
 
 /* ---- commit.c; the thread's ---- */
 
+/* The batch where the database stands once the group is committed. */
+uint64_t writer_group_end(const struct writer *writer);
+
 /* Writes the group, its cursor last, and commits. Not DONE: nothing of it was written, or, if
    COMMIT itself failed, all of it. */
 enum link_result writer_commit(struct writer *writer, char why[JOURNAL_WHY_MAX]);

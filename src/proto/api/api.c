@@ -259,6 +259,7 @@ static bool decode_page(const struct http_request *request, struct call *call)
         {{"/v1/openapi.json", 16}, CALL_OPENAPI},
         {{"/v1/limits", 10}, CALL_LIMITS},
         {{"/v1/cluster", 11}, CALL_CLUSTER},
+        {{"/v1/journal", 11}, CALL_JOURNAL},
     };
     struct bytes rest = request->query, name, value;
     for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {

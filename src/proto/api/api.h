@@ -57,6 +57,7 @@ enum call_kind {
                     api_list_reply writes them all */
     CALL_DELETE,    /* `cmd` is a DELETE; the server asks a journal, if there is one, whether a job
                        that    is not there has finished, which is an error then */
+    CALL_RESYNC,    /* the journal is brought to what the queue holds */
     CALL_RESTORE,   /* `restore`: jobs come back from the journal; api_restored writes what came */
     CALL_CLEAR_ALL, /* all jobs are deleted; api_cleared writes how many */
     CALL_PROBLEM,   /* the request is refused: `problem` */
@@ -68,6 +69,7 @@ enum call_kind {
     CALL_ROOT,    /* GET /: what this is, and where to look */
     CALL_LIMITS,  /* GET /v1/limits: the limits that a client must know to stay within them */
     CALL_CLUSTER, /* GET /v1/cluster: who leads */
+    CALL_JOURNAL, /* GET /v1/journal: how far a restore and a resync are */
 };
 
 /* What api_reply must know later; kept by the session, owns nothing. */

@@ -15,6 +15,7 @@ static const struct route {
     {{"finish"}, HTTP_M_POST, CMD_FINISH, v1_decode_finishes},
     {{"get"}, HTTP_M_POST, CMD_GET, v1_decode_gets},
     {{"restore"}, HTTP_M_POST, CMD_PUSH, v1_decode_restore},
+    {{"journal", "resync"}, HTTP_M_POST, CMD_TOPICS, v1_decode_resync},
     {{"jobs", "{}", "finish"}, HTTP_M_POST, CMD_FINISH, v1_decode_job},
     {{"jobs", "{}", "release"}, HTTP_M_POST, CMD_RELEASE, v1_decode_job},
     {{"jobs", "{}", "touch"}, HTTP_M_POST, CMD_TOUCH, v1_decode_job},

@@ -151,6 +151,7 @@ bool v1_decode_configure(const struct v1_call *v1);
 bool v1_decode_attempts(const struct v1_call *v1);
 bool v1_decode_history(const struct v1_call *v1);
 bool v1_decode_restore(const struct v1_call *v1);
+bool v1_decode_resync(const struct v1_call *v1);
 bool v1_decode_replay(const struct v1_call *v1);
 bool v1_decode_test(const struct v1_call *v1);
 

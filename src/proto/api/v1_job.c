@@ -166,3 +166,12 @@ bool v1_decode_restore(const struct v1_call *v1)
         v1->call->restore.id = arena_copy(v1->input.scratch, job_ref_text(&fields.ref, room));
     return true;
 }
+
+bool v1_decode_resync(const struct v1_call *v1)
+{
+    struct v1_fields fields;
+    if (!v1_read_body(&v1->input, v1->request->body, 0, &fields))
+        return false;
+    v1->call->kind = CALL_RESYNC;
+    return true;
+}

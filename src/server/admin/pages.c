@@ -132,6 +132,15 @@ static void cluster_page(struct server *server, const struct response_format *fo
     buf_fini(&body);
 }
 
+static void journal_page(struct server *server, const struct response_format *format,
+                         struct buf *out)
+{
+    struct buf body = {0};
+    journal_write(server, &body);
+    respond(server, format, 200, "application/json", buf_bytes(&body), out);
+    buf_fini(&body);
+}
+
 void page_write(struct server *server, enum call_kind kind, const struct response_format *format,
                 const struct reply *topics, struct buf *out)
 {
@@ -142,6 +151,7 @@ void page_write(struct server *server, enum call_kind kind, const struct respons
     case CALL_ROOT: root_page(server, format, out); break;
     case CALL_LIMITS: limits_page(server, format, out); break;
     case CALL_CLUSTER: cluster_page(server, format, out); break;
+    case CALL_JOURNAL: journal_page(server, format, out); break;
     case CALL_OPENAPI: respond(server, format, 200, "application/json", api_openapi(), out); break;
     case CALL_HEALTHZ:
     case CALL_CMD:
@@ -151,6 +161,7 @@ void page_write(struct server *server, enum call_kind kind, const struct respons
     case CALL_TEST:
     case CALL_LIST:
     case CALL_DELETE:
+    case CALL_RESYNC:
     case CALL_RESTORE:
     case CALL_CLEAR_ALL:
     case CALL_PROBLEM:

@@ -1,6 +1,6 @@
 /*
  * What the server answers by itself, without the engine's commands: /, /healthz, /readyz, /metrics,
- * /v1/stats, /v1/limits, /v1/cluster and /v1/openapi.json.
+ * /v1/stats, /v1/limits, /v1/cluster, /v1/journal and /v1/openapi.json.
  */
 #ifndef LATERD_SERVER_ADMIN_PAGES_H
 #define LATERD_SERVER_ADMIN_PAGES_H
@@ -21,6 +21,10 @@ void metrics_write(struct server *server, const struct reply *topics, struct buf
 /* The JSON of /v1/cluster, and its metrics. */
 void cluster_write(struct server *server, struct buf *out);
 void cluster_describe(struct server *server, struct metric_sink *sink);
+
+/* The JSON of /v1/journal, and the metrics of restores. */
+void journal_write(struct server *server, struct buf *out);
+void journal_pages_describe(const struct server *server, struct metric_sink *sink);
 
 /* The JSON of /v1/stats. */
 void stats_write(struct server *server, const struct reply *topics, struct buf *out);

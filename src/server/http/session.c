@@ -130,6 +130,7 @@ static void submit(struct request *request, struct call *call, struct bytes host
     case CALL_CMD: submit_cmd(request, call); break;
     case CALL_LIST: listing_begin(request, &call->cmd); break;
     case CALL_DELETE: restore_delete(request, &call->cmd); break;
+    case CALL_RESYNC: resync_begin(request); break;
     case CALL_RESTORE: restore_begin(request, &call->restore); break;
     case CALL_CLEAR_ALL: clear_all(request); break;
     case CALL_CLEAR: clearing_begin(request, &call->cmd); break;
@@ -143,6 +144,7 @@ static void submit(struct request *request, struct call *call, struct bytes host
     case CALL_OPENAPI:
     case CALL_LIMITS:
     case CALL_CLUSTER:
+    case CALL_JOURNAL:
     case CALL_ROOT: answer_page(request, call->kind); break;
     case CALL_PROBLEM:
         if (strcmp(call->problem.code, "unknown_host") == 0)

@@ -220,6 +220,8 @@ def test_every_reply_is_as_the_document_says(client, document, topic):
     call("POST", f"/v1/topics/{quoted}/replay", {"code": "x"})
     call("POST", "/v1/topics/unknown-topic/replay")
     call("GET", "/v1/cluster")
+    call("GET", "/v1/journal")
+    call("POST", "/v1/journal/resync", {})
     call("POST", "/v1/restore", {"id": "own", "expire": False})
     call("GET", jobs + "?state=delayed&properties=true")
     call("DELETE", f"/v1/topics/{quoted}")

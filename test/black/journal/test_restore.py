@@ -298,7 +298,7 @@ def test_the_command_line_restores(queue, maria, base):
     assert done.returncode == 0 and "1 restored, 1 there already" in done.stdout, done
     done = later(server, "restore", "--json")
     assert json.loads(done.stdout)["created"] == 1, done
-    assert later(server, "resync").returncode == 2
+    assert later(server, "again").returncode == 2
 
 
 def test_without_a_journal_the_command_line_says_so(tmp_path):

@@ -39,11 +39,30 @@ static int teardown(void **state)
 }
 
 /* Each event in a batch of its own; `copy`: one that the cleaner has written. */
+static void add(struct bed *bed, const struct event *event, bool copy);
+
+/* What a resync says: it is not of the log. */
+static void add_resync(struct bed *bed, const struct event *event, enum journal_batch_kind kind)
+{
+    size_t len = event ? record_bytes(event) : 0;
+    struct journal_batch *batch = mem_zalloc(sizeof(*batch) + BATCH_HEAD + len);
+    uint64_t before = bed->group.batch;
+    bed->batches[bed->count++] = batch;
+    batch->kind = kind;
+    batch->number = before + 1;
+    batch->payload_bytes = (uint32_t)len;
+    if (event)
+        record_encode(event, len, batch->at + BATCH_HEAD);
+    assert_int_equal(group_add(&bed->group, batch), OK);
+    assert_int_equal(bed->group.batch, before);
+}
+
 static void add(struct bed *bed, const struct event *event, bool copy)
 {
     size_t len = record_bytes(event);
     struct journal_batch *batch = mem_zalloc(sizeof(*batch) + BATCH_HEAD + len);
     bed->batches[bed->count++] = batch;
+    batch->numbered = true;
     batch->number = bed->count;
     batch->clock_us = (int64_t)bed->count * 1000;
     batch->payload_bytes = (uint32_t)len;
@@ -124,6 +143,59 @@ static void test_a_reservation_alone_changes_the_status_alone(void **state)
     assert_int_equal(bed->group.jobs[1].status, STATUS_READY);
 }
 
+static void test_a_resyncs_image_is_no_change_and_what_comes_behind_it_counts(void **state)
+{
+    struct bed *bed = *state;
+    struct event image = job_event("a", 1, JOB_DELAYED), move = move_event("a", JOB_BURIED, 9000);
+    struct event other = job_event("b", 2, JOB_BURIED), end = end_event("b", END_FINISHED);
+    add_resync(bed, &image, JOURNAL_IMAGES);
+    add_resync(bed, &other, JOURNAL_IMAGES);
+    assert_int_equal(bed->group.log_count, 0);
+    add(bed, &move, false);
+    add(bed, &end, false);
+    assert_int_equal(bed->group.log_count, 2);
+    assert_int_equal(bed->group.jobs[0].change, GROUP_IMAGE);
+    assert_int_equal(bed->group.jobs[0].status, STATUS_BURIED);
+    assert_int_equal(bed->group.jobs[0].due_us, 9000);
+    assert_int_equal(bed->group.jobs[1].status, STATUS_FINISHED);
+}
+
+static void test_a_row_without_a_job_ends_unless_something_comes_behind_it(void **state)
+{
+    struct bed *bed = *state;
+    struct event a = end_event("a", END_DELETED), b = end_event("b", END_DELETED);
+    struct event c = end_event("c", END_DELETED), d = end_event("d", END_DELETED);
+    struct event push = job_event("b", 7, JOB_READY), move = move_event("c", JOB_DELAYED, 9000);
+    struct event finished = end_event("d", END_FINISHED);
+    add(bed, &finished, false);
+    add_resync(bed, &a, JOURNAL_ABSENT);
+    add_resync(bed, &b, JOURNAL_ABSENT);
+    add_resync(bed, &c, JOURNAL_ABSENT);
+    add_resync(bed, &d, JOURNAL_ABSENT);
+    add(bed, &push, false);
+    add(bed, &move, false);
+    assert_int_equal(bed->group.log_count, 3);
+    assert_int_equal(bed->group.jobs[0].change, GROUP_STATUS); /* d: its own end stays */
+    assert_int_equal(bed->group.jobs[0].status, STATUS_FINISHED);
+    assert_int_equal(bed->group.jobs[1].change, GROUP_ABSENT);
+    assert_int_equal(bed->group.jobs[1].status, STATUS_DELETED);
+    assert_int_equal(bed->group.jobs[2].change, GROUP_IMAGE);
+    assert_int_equal(bed->group.jobs[2].status, STATUS_READY);
+    assert_int_equal(bed->group.jobs[3].change, GROUP_MOVE);
+    assert_int_equal(bed->group.jobs[3].status, STATUS_DELAYED);
+}
+
+static void test_a_resyncs_beginning_and_end_are_of_the_group(void **state)
+{
+    struct bed *bed = *state;
+    add_resync(bed, NULL, JOURNAL_RESYNC_BEGINS);
+    assert_true(bed->group.resync_begins && !bed->group.resync_ends);
+    group_reset(&bed->group);
+    assert_false(bed->group.resync_begins);
+    add_resync(bed, NULL, JOURNAL_RESYNC_ENDS);
+    assert_true(bed->group.resync_ends);
+}
+
 static void test_copies_are_no_changes(void **state)
 {
     struct bed *bed = *state;
@@ -173,6 +245,7 @@ static void test_many_jobs_are_found_again(void **state)
             record_encode(&image, len, batch->at + BATCH_HEAD + at);
             at += len;
         }
+        batch->numbered = true;
         batch->number = 1;
         batch->payload_bytes = (uint32_t)at;
         assert_int_equal(group_add(&bed->group, batch), OK);
@@ -209,6 +282,7 @@ static void test_a_batch_that_is_none_is_told(void **state)
     struct bed *bed = *state;
     struct journal_batch *batch = mem_zalloc(sizeof(*batch) + BATCH_HEAD + 64);
     bed->batches[bed->count++] = batch;
+    batch->numbered = true;
     batch->number = 1;
     batch->payload_bytes = 64;
     assert_int_equal(group_add(&bed->group, batch), ERR_CORRUPT);
@@ -222,6 +296,9 @@ int main(void)
         TEST(test_the_last_image_wins_and_all_changes_are_logged),
         TEST(test_an_image_that_ends_in_its_group_is_still_inserted),
         TEST(test_a_reservation_alone_changes_the_status_alone),
+        TEST(test_a_resyncs_image_is_no_change_and_what_comes_behind_it_counts),
+        TEST(test_a_row_without_a_job_ends_unless_something_comes_behind_it),
+        TEST(test_a_resyncs_beginning_and_end_are_of_the_group),
         TEST(test_copies_are_no_changes),
         TEST(test_only_ends_are_logged_if_asked_for),
         TEST(test_ids_of_the_server_name_their_store),

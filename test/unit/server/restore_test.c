@@ -112,6 +112,33 @@ static const struct restore_verbs verbs = {.begin = journal_begin,
                                            .ended = journal_ended,
                                            .close = journal_close};
 
+/* The engine's part of a resync. */
+static struct {
+    struct resync resync;
+    struct resync_status status;
+    unsigned begun;
+} resyncing;
+
+static enum err resync_begin_fake(struct resync *resync, const char **out_why)
+{
+    (void)resync;
+    *out_why = "it is under way";
+    if (resyncing.status.state == RESYNC_RUNS)
+        return ERR_EXISTS;
+    resyncing.status = (struct resync_status){.state = RESYNC_RUNS, .jobs_total = 7};
+    resyncing.begun++;
+    return OK;
+}
+
+static void resync_status_fake(const struct resync *resync, struct resync_status *out_status)
+{
+    (void)resync;
+    *out_status = resyncing.status;
+}
+
+static const struct resync_verbs resync_fakes = {.begin = resync_begin_fake,
+                                                 .status = resync_status_fake};
+
 /* ---- the bed ---- */
 
 static struct world *world;
@@ -135,8 +162,11 @@ static int set_up(void **state)
 {
     (void)state;
     memset(&journal, 0, sizeof(journal));
+    memset(&resyncing, 0, sizeof(resyncing));
+    resyncing.resync.verbs = &resync_fakes;
     journal.restore.verbs = &verbs;
-    world = begin(&(struct world_options){.seed = 1, .restore = &journal.restore, .split = true});
+    world = begin(&(struct world_options){
+        .seed = 1, .restore = &journal.restore, .resync = &resyncing.resync, .split = true});
     peer = sim_loop_client(world_loop(world), WORLD_SDMQ);
     return 0;
 }
@@ -461,6 +491,36 @@ static void all_is_cleared_beyond_a_page_of_topics(void **state)
     expect_answer("删除 0 行数据");
 }
 
+static void ask_v1(const char *method, const char *target, const char *part)
+{
+    struct buf data = {0};
+    wire_request(&data, bytes_str(method), bytes_str(target), "application/json",
+                 method[0] == 'P' ? BYTES("{}") : BYTES(""));
+    sim_peer_send(peer, buf_bytes(&data));
+    buf_fini(&data);
+    settle(world);
+    expect_answer(part);
+}
+
+static void a_resync_and_a_restore_exclude_each_other(void **state)
+{
+    (void)state;
+    ask_v1("GET", "/v1/journal",
+           "\"restore\":{\"state\":\"none\"},\"resync\":{\"state\":\"none\"}");
+    add_row("a", 0, RESTORE_LIVES);
+    ask(sim_loop_client(world_loop(world), WORLD_SDMQ), "/reStore");
+    ask_v1("POST", "/v1/journal/resync", "restore_under_way");
+    assert_int_equal(resyncing.begun, 0);
+    show(1);
+    ask_v1("GET", "/v1/journal", "{\"state\":\"done\",\"of\":0,\"rows\":1,\"created\":1");
+    ask_v1("POST", "/v1/journal/resync", "{\"state\":\"running\",\"of\":7");
+    ask_v1("POST", "/v1/journal/resync", "resync_under_way");
+    ask_v1("POST", "/v1/restore", "resync_under_way");
+    resyncing.status.state = RESYNC_DONE;
+    ask_v1("POST", "/v1/journal/resync", "running");
+    assert_int_equal(resyncing.begun, 2);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -479,6 +539,7 @@ int main(void)
         TEST(a_delete_of_a_live_job_asks_no_journal),
         TEST(who_leaves_ends_the_question),
         TEST(a_server_that_ends_ends_its_restores),
+        TEST(a_resync_and_a_restore_exclude_each_other),
         TEST(all_is_cleared_beyond_a_page_of_topics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,11 +2,12 @@
 -- 'j', its number (8, big-endian: each is one more than the one before), how many bytes all
 -- entries have up to its end (8), when it was (7), what it is, and what that says: p a job as it is
 -- now (as answers have it), m one that changed (name, state, failures, priority, due, id), f and d
--- one that was finished, deleted (name, id), o the journal begins. The field: the last number, the
--- bytes of all entries, those that were taken (8 each), how many may wait to be taken (8), what
--- becomes of a push then: r it is refused, d the journal is given up, x it was; when the oldest change
--- was that was not taken (8, 0: all were), and how old it may become (8, 0: as old as it likes): then
--- the same becomes of a push. journal.lua takes them.
+-- one that was finished, deleted (name, id), o the journal begins; of a resync (resync.lua) c a job as
+-- it is, which has not changed, and g that no job of this id is there (a name, id). The field: the last
+-- number, the bytes of all entries, those that were taken (8 each), how many may wait to be taken (8),
+-- what becomes of a push then: r it is refused, d the journal is given up, x it was; when the oldest
+-- change was that was not taken (8, 0: all were), and how old it may become (8, 0: as old as it likes):
+-- then the same becomes of a push. journal.lua takes them.
 -- Other changes are never refused: with r the journal is given up when twice as many wait.
 -- A reservation that is a connection's ends with that, and leaves none.
 -- While jobs are restored from the journal (restore.lua) each that ends leaves a member as well.
