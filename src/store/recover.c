@@ -551,13 +551,16 @@ static enum err rewrite(struct recovery *recovery, struct segment *segment, stru
 
 static enum err zero(struct recovery *recovery, struct segment *segment)
 {
-    char *zeros = mem_aligned(BLOCK, WINDOW_BYTES);
-    memset(zeros, 0, WINDOW_BYTES);
+    uint64_t at = recovery->dirty_first, bytes = recovery->dirty_end - at;
     enum err err = OK;
-    uint64_t at = recovery->dirty_first;
+    if (recovery->dirty_end <= at)
+        return OK;
+    size_t room = bytes < WINDOW_BYTES ? (size_t)bytes : WINDOW_BYTES;
+    char *zeros = mem_aligned(BLOCK, room);
+    memset(zeros, 0, room);
     while (at < recovery->dirty_end && !err) {
         uint64_t left = recovery->dirty_end - at;
-        size_t len = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
+        size_t len = left < room ? (size_t)left : room;
         err = write_now(recovery->store, segment, zeros, len, at);
         at += len;
     }

@@ -93,7 +93,7 @@ class ZooKeeper(Service):
             for number, (follow, elect) in enumerate(self.peers):
                 file.write(f"server.{number}=127.0.0.1:{follow}:{elect}\n")
         main = "quorum.QuorumPeerMain" if self.peers else "ZooKeeperServerMain"
-        return [JAVA, "-Xmx64m", "-cp", f"/etc/zookeeper/conf:{ZOOKEEPER_JAR}",
+        return [JAVA, "-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"/etc/zookeeper/conf:{ZOOKEEPER_JAR}",
                 f"org.apache.zookeeper.server.{main}", path]
 
     def says(self, word):

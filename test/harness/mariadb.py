@@ -1,8 +1,9 @@
-"""A MariaDB of the tests' own: Debian's, on a port and socket of its own, in a folder of its own. Its data
-directory takes some seconds to make, so one serves a whole file; each test has a database of its own.
+"""A MariaDB of the tests' own: Debian's, on a port and socket of its own, in a folder of its own. One serves a
+whole file; each test has a database of its own.
 
 TEST_MYSQLD=/path/to/mysqld plays the same tests with Oracle's MySQL, which Debian 12 does not have."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -36,15 +37,32 @@ MAKE_OPTIONS = ["--initialize-insecure"] if MYSQLD else \
     ["--skip-test-db", "--auth-root-authentication-method=normal"]
 
 
+def install(folder):
+    done = subprocess.run([INSTALL, "--no-defaults", f"--datadir={folder}", *MAKE_OPTIONS, *USER_OPTION],
+                          check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+    if done.returncode != 0:
+        raise RuntimeError(f"{INSTALL} ended with {done.returncode}: {done.stdout.decode(errors='replace')}")
+
+
+def installed():
+    """A data directory that nobody has used, beside what was built: made once for each version of the server and
+    each user, as that takes seconds of processor."""
+    about = os.stat(SERVER)
+    name = f"{about.st_size}-{about.st_mtime_ns}-{os.geteuid()}"
+    path = os.path.join(os.path.dirname(LATERD), "mariadb", name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several workers may want it
+        if not os.path.exists(path):
+            shutil.rmtree(path + ".new", ignore_errors=True)
+            install(path + ".new")
+            os.rename(path + ".new", path)
+    return path
+
+
 def make_data(folder):
-    """Makes a data directory. That fails now and then where several are made at once: tried again."""
-    for _ in range(3):
-        done = subprocess.run([INSTALL, "--no-defaults", f"--datadir={folder}", *MAKE_OPTIONS, *USER_OPTION],
-                              check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
-        if done.returncode == 0:
-            return
-        shutil.rmtree(folder, ignore_errors=True)
-    raise RuntimeError(f"{INSTALL} ended with {done.returncode}: {done.stdout.decode(errors='replace')}")
+    """Makes a data directory."""
+    subprocess.run(["cp", "-a", "--sparse=always", installed(), folder], check=True, timeout=120)
 
 
 class MariaDb:

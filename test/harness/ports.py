@@ -1,12 +1,13 @@
 """Ports of the loopback for servers that want to be told theirs. They are below those that the system
-gives to connections, and each worker of a parallel run has a range of its own."""
+gives to connections, and each worker of a parallel run has a range of its own; TEST_PORTS is the number of one
+(0 to 6) for a program beside them."""
 
 import os
 import random
 import socket
 
 WORKERS = 7
-WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % WORKERS
+WORKER = int(os.environ.get("TEST_PORTS") or os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % WORKERS
 SINGLE = range(10000 + 700 * WORKER, 10000 + 700 * (WORKER + 1))  # to 14899
 OF_CLUSTERS = range(15000 + 1000 * WORKER, 15000 + 1000 * (WORKER + 1))  # to 21999
 CHANCE = random.SystemRandom()  # tests and hypothesis set the seed of the other one

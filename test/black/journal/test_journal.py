@@ -575,6 +575,7 @@ def test_what_the_log_keeps_no_longer_is_told_until_somebody_begins_again(laterd
         with Client(server.port) as client:
             client.push("t", id="a", body="x", delay="1h")
             caught_up(server, maria, "lag")
+            assert eventually(lambda: gauge(client, "journal_lag_batches") == 0, 20)  # its commit is on disk
             maria.kill()
             for block in range(200):
                 client.push_many("t", [{"id": f"j{i}", "body": "x" * 1000, "if_exists": "replace"}

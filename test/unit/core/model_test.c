@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "core_model_steps.h"
+#include "test/unit/support/every.h"
 
 /* ---- steps ---- */
 
@@ -416,7 +417,7 @@ static void p9_random_lives_agree_with_the_model_and_replay_to_the_same_state(vo
     life->sink.emit = keep_event;
     life->sink.died = place_died;
     life->callbacks.reply = receive;
-    for (uint64_t seed = 1; seed <= LIVES; seed++)
+    for (uint64_t seed = 1; seed <= sim_lives(LIVES); seed++)
         live(seed);
     mem_free(life->events);
     mem_free(life);

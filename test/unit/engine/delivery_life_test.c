@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "delivery_ask.h"
+#include "test/unit/support/every.h"
 
 enum { NAMES = 6, PER_LIFE = 250, LIVES = 150, KEEP = 5 };
 
@@ -190,7 +191,7 @@ static void p2_whole_lives_lose_nothing_that_push_delivery_needs(void **state)
     (void)state;
     const char *alone = getenv("SIM_SEED");
     uint64_t first = alone ? strtoull(alone, NULL, 10) : 1;
-    for (uint64_t seed = first; seed < first + (alone ? 1 : LIVES); seed++) {
+    for (uint64_t seed = first; seed < first + (alone ? 1 : sim_lives(LIVES)); seed++) {
         if (alone)
             print_message("seed %s\n", alone);
         live(seed);

@@ -4,6 +4,7 @@
  * each step that no two hold, and that epochs grow. SIM_SEED=7 runs one life.
  */
 #include "election_bed.h"
+#include "test/unit/support/every.h"
 
 #include <stdlib.h>
 
@@ -255,7 +256,7 @@ static void live(enum bed_kind kind, uint64_t seed)
 static void lives_with_cuts_pauses_and_lost_answers_never_have_two_who_hold(void **state)
 {
     const char *one = getenv("SIM_SEED");
-    uint64_t first = one ? strtoull(one, NULL, 10) : 0, count = one ? 1 : LIVES;
+    uint64_t first = one ? strtoull(one, NULL, 10) : 0, count = one ? 1 : sim_lives(LIVES);
     for (uint64_t seed = first; seed < first + count; seed++)
         live(*(const enum bed_kind *)*state, seed);
 }

@@ -15,8 +15,9 @@
 #include "base/mem.h"
 #include "beanstalk_peer.h"
 #include "core/core.h"
+#include "test/unit/support/every.h"
 
-enum { CLIENTS = 6, RANDOM_STEPS = 3000, MANY_JOBS = 25000 };
+enum { CLIENTS = 6, RANDOM_STEPS = 3000, LIVES = 40, MANY_JOBS = 25000 };
 
 /* ---- words ---- */
 
@@ -679,7 +680,7 @@ static void random_life(uint64_t seed)
 static void after_any_life_nothing_is_held_or_waited_for(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 40; seed++)
+    for (uint64_t seed = 1; seed <= sim_lives(LIVES); seed++)
         random_life(seed);
 }
 

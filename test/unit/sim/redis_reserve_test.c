@@ -5,6 +5,7 @@
  */
 #include "redis_scripts_bed.h"
 #include "sim/random.h"
+#include "test/unit/support/every.h"
 
 enum {
     LIVES = 100,
@@ -124,7 +125,7 @@ static struct outcome live(void **state, uint64_t seed, bool long_way)
 
 static void both_ways_to_reserve_answer_and_leave_the_same(void **state)
 {
-    for (uint64_t seed = 1; seed <= LIVES; seed++) {
+    for (uint64_t seed = 1; seed <= sim_lives(LIVES); seed++) {
         struct outcome a = live(state, seed, false), b = live(state, seed, true);
         if (a.said.len != b.said.len || memcmp(a.said.at, b.said.at, a.said.len) != 0)
             fail_msg("seed %llu: another answer", (unsigned long long)seed);

@@ -6,6 +6,7 @@
 #include "store/backup.h"
 
 #include "store_model.h"
+#include "test/unit/support/every.h"
 
 enum { SEEDS = 60, TURNS_BEFORE = 400, LIVE_MAX = 12, FAR_MAX = 60 };
 
@@ -193,9 +194,10 @@ static void begin(struct model *model, uint64_t seed, bool far)
 
 static void under_load(bool far)
 {
+    const unsigned lives = sim_lives(SEEDS);
     unsigned rounds = 0;
     size_t slices = 0;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+    for (uint64_t seed = 1; seed <= lives; seed++) {
         struct model model;
         struct backup backup;
         struct store_error error;
@@ -212,8 +214,8 @@ static void under_load(bool far)
         churn(&model, 20);
         model_fini(&model);
     }
-    assert_true(rounds > SEEDS + SEEDS / 4); /* it did change under the capture's eyes */
-    assert_true(far ? slices > SEEDS : slices == 0);
+    assert_true(rounds > lives + lives / 4); /* it did change under the capture's eyes */
+    assert_true(far ? slices > lives : slices == 0);
 }
 
 static void p2_a_backup_taken_under_load_is_the_store_at_one_instant(void **state)

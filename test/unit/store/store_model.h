@@ -57,6 +57,7 @@ struct model {
     struct store_error error;
     struct model_job *jobs;
     size_t job_count;
+    bool disordered; /* not each has a higher number than the one before */
     struct model_entry *journal;
     size_t entry_count;
     uint64_t acknowledged; /* the last batch called durable */
@@ -91,9 +92,20 @@ static inline uint64_t model_random(struct model *model, uint64_t below)
     return (z ^ z >> 31) % below;
 }
 
+/* They are mostly in the order of their numbers; one by one where they are not. */
 static inline struct model_job *model_find(struct model *model, uint64_t seq)
 {
-    for (size_t i = 0; i < model->job_count; i++)
+    size_t low = 0, high = model->job_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (model->jobs[middle].seq == seq)
+            return &model->jobs[middle];
+        if (model->jobs[middle].seq < seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (size_t i = 0; model->disordered && i < model->job_count; i++)
         if (model->jobs[i].seq == seq)
             return &model->jobs[i];
     return NULL;
@@ -102,6 +114,7 @@ static inline struct model_job *model_find(struct model *model, uint64_t seq)
 static inline struct model_job *model_add(struct model *model, uint64_t seq)
 {
     model->jobs = grow_by_one(model->jobs, model->job_count, sizeof(*model->jobs));
+    model->disordered |= model->job_count && model->jobs[model->job_count - 1].seq > seq;
     model->jobs[model->job_count] = (struct model_job){.seq = seq};
     return &model->jobs[model->job_count++];
 }
