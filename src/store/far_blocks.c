@@ -193,7 +193,8 @@ enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded,
         bool left_out = blocks->cut && (!found || !is_behind(&blocks->bound, &place));
         if (!found && !left_out)
             return BLOCKS_NONE;
-        if (bounded && (left_out ? blocks->bound.at_us : place.at_us) > until)
+        blocks->next_at_us = left_out ? blocks->bound.at_us : place.at_us;
+        if (bounded && blocks->next_at_us > until)
             return BLOCKS_ENOUGH;
         if (left_out) {
             begin_again(blocks);
@@ -207,4 +208,10 @@ enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded,
         return BLOCKS_NEXT;
     }
     return BLOCKS_LATER;
+}
+
+bool far_blocks_finds(const struct far_blocks *blocks, const struct slice *slice, uint32_t block)
+{
+    struct block_place place = place_of(blocks, slice, block);
+    return !blocks->begun || is_behind(&place, &blocks->last);
 }

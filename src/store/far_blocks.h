@@ -41,6 +41,7 @@ struct far_blocks {
     uint32_t kept_count;
     bool cut;                 /* not all could be kept: … */
     struct block_place bound; /* … of those that were left out none comes before this */
+    int64_t next_at_us;       /* after BLOCKS_ENOUGH: block_place::at_us of the next one */
 };
 
 enum far_blocks_verdict {
@@ -58,5 +59,11 @@ enum far_blocks_verdict {
 enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded, int64_t until_us,
                                         uint32_t *looks, struct slice **out_slice,
                                         uint32_t *out_block);
+
+/*
+ * A block is in use from now on. False: blocks behind it have been given out already, so that it
+ * will be passed over. O(1).
+ */
+bool far_blocks_finds(const struct far_blocks *blocks, const struct slice *slice, uint32_t block);
 
 #endif

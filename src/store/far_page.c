@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "store/far_blocks.h"
+#include "store/far_merge.h"
 #include "store/internal.h"
 #include "store/record.h"
 #include "store/slices_parts.h"
@@ -10,60 +11,164 @@
 enum {
     PAGE_BYTES_MAX = 4 * 1024 * 1024, /* of found records, unless one alone has more */
     TURN_LOOKS = 256,                 /* slices that all pages look at in a turn: 1 µs each */
+    WALK_IDLE_US = 10 * 1000 * 1000,  /* nobody has gone on with it: it ends */
 };
 
-/* Where a job stands in the order of its topic's delayed ones. */
-struct job_place {
-    int64_t due_us;
-    uint64_t seq;
-};
-
-/* A job that was found, in one piece of memory with its bytes. */
-struct found_job {
-    struct job_place place;
-    struct event *event;
-    size_t bytes;
+/* Goes through a topic's far jobs, page after page. */
+struct far_walk {
+    struct list link; /* far_pages::walks, or far_page_read::walk alone has it */
+    struct bytes topic;
+    struct far_merge merge;
+    struct far_blocks blocks; /* the order in which they are read */
+    bool stale;               /* it may have missed a block, or what is damaged in one */
+    int64_t until_us;         /* while nobody uses it: it ends then */
 };
 
 struct far_pages {
     struct store *store;
     struct list looking; /* far_page_read::link: what a turn may look at was not enough */
+    struct list all;     /* far_page_read::all_link */
+    struct list walks;   /* far_walk::link, of those that no page is read for: the oldest first */
+    uint32_t walk_count;
+    size_t walks_bytes;  /* what they may hold together */
     uint32_t looks;      /* so many slices may still be looked at in this turn */
     uint32_t reading;    /* blocks being read */
+    uint64_t read_bytes; /* of all of them */
 };
 
 struct far_page_read {
-    struct list link; /* far_pages::looking, while it is to look at slices */
+    struct list link;     /* far_pages::looking, while it is to look at slices */
+    struct list all_link; /* far_pages::all */
     struct store *store;
-    struct far_page *page;  /* NULL: nobody waits for it any more */
-    struct job_place after; /* copies: the disk's thread reads them, whatever becomes of the page */
+    struct far_page *page; /* NULL: nobody waits for it any more */
+    struct far_walk *walk; /* NULL: it has been given back */
+    /* Copies: the disk's thread reads them, whatever becomes of the page: */
+    struct job_place after;
+    bool backwards;
     struct bytes topic;
-    uint32_t max; /* of found ones; falls when their bytes are too many */
-    bool left_out;
-    struct found_job *found; /* in order */
+    struct event **found; /* in order, each in one piece of memory with its bytes */
     uint32_t count;
     size_t found_bytes;
     struct event *events;
-    struct far_blocks blocks; /* the order in which they are read */
-    struct slice *slice;      /* pinned while it is being read, … */
-    uint32_t number, block;   /* … and which of its blocks that is */
+    struct slice *slice;    /* pinned while it is being read, … */
+    uint32_t number, block; /* … and which of its blocks that is */
     bool reading;
-    bool good;         /* the block is as it was written; set by the disk's thread, … */
-    uint32_t *matches; /* … and places of records in it that belong to the topic */
+    bool good;                 /* the block is as it was written; set by the disk's thread, … */
+    struct merge_job *matches; /* … and records in it that belong to the topic */
     uint32_t match_count, match_cap;
     char *bytes;
     size_t cap;
     struct disk_op op;
 };
 
-/* In the page's order. */
-static bool comes_before(const struct far_page_read *read, const struct job_place *a,
-                         const struct job_place *b)
+/* ---- walks ---- */
+
+static void walk_free(struct far_walk *walk)
 {
-    const struct job_place *first = read->blocks.backwards ? b : a;
-    const struct job_place *second = read->blocks.backwards ? a : b;
-    return first->due_us != second->due_us ? first->due_us < second->due_us
-                                           : first->seq < second->seq;
+    far_merge_fini(&walk->merge);
+    mem_free(walk);
+}
+
+/* Of those that no page is read for. */
+static void end_walk(struct far_pages *pages, struct far_walk *walk)
+{
+    CHECK(pages->walk_count > 0);
+    list_remove(&walk->link);
+    pages->walk_count--;
+    walk_free(walk);
+}
+
+static struct far_walk *oldest_walk(const struct far_pages *pages)
+{
+    return list_empty(&pages->walks) ? NULL : LIST_ENTRY(pages->walks.next, struct far_walk, link);
+}
+
+static struct far_walk *walk_new(struct far_pages *pages, const struct far_page *page)
+{
+    struct far_walk *walk = mem_zalloc(sizeof(*walk) + page->topic.len);
+    char *name = (char *)(walk + 1);
+    memcpy(name, page->topic.at, page->topic.len);
+    list_init(&walk->link);
+    walk->topic = bytes_of(name, page->topic.len);
+    walk->merge.backwards = page->backwards;
+    walk->blocks = (struct far_blocks){
+        .slices = pages->store->slices,
+        .topic = walk->topic,
+        .from_us = page->due_us,
+        .backwards = page->backwards,
+    };
+    return walk;
+}
+
+/* The one that has come to where the page begins, or a new one. */
+static struct far_walk *take_walk(struct far_pages *pages, const struct far_page *page)
+{
+    struct job_place after = {page->due_us, page->seq};
+    struct far_walk *found = NULL;
+    for (struct list *link = pages->walks.next; link != &pages->walks && !found;
+         link = link->next) {
+        struct far_walk *walk = LIST_ENTRY(link, struct far_walk, link);
+        if (walk->merge.backwards == page->backwards && bytes_eq(walk->topic, page->topic) &&
+            far_merge_has(&walk->merge, &after))
+            found = walk;
+    }
+    if (found) {
+        list_remove(&found->link);
+        list_init(&found->link);
+        pages->walk_count--;
+    } else {
+        found = walk_new(pages, page);
+    }
+    far_merge_begin(&found->merge, after);
+    return found;
+}
+
+/* The page is whole: the walk may be gone on with. One job alone nobody goes on from. */
+static void give_walk_back(struct far_page_read *read)
+{
+    struct far_pages *pages = read->store->far_pages;
+    struct far_walk *walk = read->walk;
+    read->walk = NULL;
+    if (!walk)
+        return;
+    if (walk->stale || !read->page || read->page->max == 1) {
+        walk_free(walk);
+        return;
+    }
+    walk->until_us = time_add(read->store->now_us, WALK_IDLE_US);
+    list_add_tail(&pages->walks, &walk->link);
+    if (++pages->walk_count > FAR_WALKS_MAX)
+        end_walk(pages, oldest_walk(pages));
+}
+
+static bool has_room(const struct far_pages *pages)
+{
+    struct store_callbacks *callbacks = pages->store->callbacks;
+    return !callbacks->far_room || callbacks->far_room(callbacks);
+}
+
+/* Makes the walk small enough: an equal share for each there is. */
+static void limit_walk(const struct far_pages *pages, struct far_walk *walk)
+{
+    size_t share = pages->walks_bytes / (1 + pages->walk_count);
+    size_t most = has_room(pages) || share < PAGE_BYTES_MAX ? share : PAGE_BYTES_MAX;
+    while (walk->merge.bytes > most && far_merge_cut_half(&walk->merge))
+        ;
+}
+
+void far_pages_named(struct far_pages *pages, const struct slice *slice, uint32_t block)
+{
+    for (struct list *link = pages->walks.next; link != &pages->walks;) {
+        struct far_walk *walk = LIST_ENTRY(link, struct far_walk, link);
+        link = link->next;
+        if (slice_may_have(slice, walk->topic) && !far_blocks_finds(&walk->blocks, slice, block))
+            end_walk(pages, walk);
+    }
+    for (struct list *link = pages->all.next; link != &pages->all; link = link->next) {
+        struct far_walk *walk = LIST_ENTRY(link, struct far_page_read, all_link)->walk;
+        if (walk && slice_may_have(slice, walk->topic))
+            walk->stale |= !far_blocks_finds(&walk->blocks, slice, block);
+    }
 }
 
 /* ---- what was found ---- */
@@ -77,7 +182,7 @@ static char *put(char *room, struct bytes *bytes, bool copies)
     return room + len;
 }
 
-static struct found_job keep(const struct record *record, bool with_bodies)
+static struct event *keep(const struct record *record, bool with_bodies, size_t *out_bytes)
 {
     const struct event *event = &record->event;
     size_t retry = event->retry_count * sizeof(event->retry_us[0]);
@@ -94,59 +199,57 @@ static struct found_job keep(const struct record *record, bool with_bodies)
     room = put(room, &kept->content_type, true);
     room = put(room, &kept->properties, true);
     (void)put(room, &kept->body, with_bodies);
-    return (struct found_job){
-        .place = {event->job.due_us, event->job.seq}, .event = kept, .bytes = bytes};
+    *out_bytes = bytes;
+    return kept;
 }
 
-static void drop_last(struct far_page_read *read)
+static bool is_full(const struct far_page_read *read)
 {
-    CHECK(read->count > 0);
-    struct found_job *last = &read->found[--read->count];
-    CHECK(read->found_bytes >= last->bytes);
-    read->found_bytes -= last->bytes;
-    read->left_out = true;
-    mem_free(last->event);
+    return read->count == read->page->max ||
+           (read->count > 0 && read->found_bytes >= PAGE_BYTES_MAX);
 }
 
-static void offer(struct far_page_read *read, const struct record *record)
+static void add_found(struct far_page_read *read, const struct merge_job *job)
 {
-    struct job_place place = {record->event.job.due_us, record->event.job.seq};
-    uint32_t at = read->count;
-    while (at > 0 && comes_before(read, &place, &read->found[at - 1].place))
-        at--;
-    if (at == read->max) {
-        read->left_out = true;
-        return;
-    }
-    if (read->count == read->max)
-        drop_last(read);
-    memmove(&read->found[at + 1], &read->found[at], (read->count - at) * sizeof(*read->found));
-    read->found[at] = keep(record, read->page->with_bodies);
-    read->found_bytes += read->found[at].bytes;
-    read->count++;
-    while (read->found_bytes > PAGE_BYTES_MAX && read->count > 1) {
-        drop_last(read);
-        read->max = read->count;
-    }
-    CHECK(read->count > 0 && read->count <= read->max);
-}
-
-/* Jobs of the block that are far still. */
-static void offer_matches(struct far_page_read *read)
-{
-    uint64_t begin = (uint64_t)read->slice->fences[read->block].offset * BLOCK;
     struct record record;
-    for (uint32_t i = 0; i < read->match_count; i++) {
-        uint64_t offset = begin + read->matches[i];
-        size_t room = read->op.got - read->matches[i];
-        if (slice_is_dead(read->slice, offset) ||
-            record_decode(read->bytes + read->matches[i], room, &record))
-            continue;
-        record.event.record = (struct stored){
-            .where = where_of(read->slice->head.number, offset),
-            .bytes = (uint32_t)record.len,
-        };
-        offer(read, &record);
+    size_t bytes;
+    enum err err = record_decode(job->record, job->len, &record);
+    CHECK(!err && record.is_far); /* so it was when it was added */
+    record.event.record = (struct stored){.where = job->where, .bytes = job->len};
+    read->found[read->count++] = keep(&record, read->page->with_bodies, &bytes);
+    read->found_bytes += bytes;
+}
+
+/* Is it far still? */
+static bool lives(const struct store *store, const struct merge_job *job)
+{
+    const struct segment *segment = segments_find(store->segments, where_segment(job->where));
+    const struct slice *slice = segment ? segment->slice : NULL;
+    return slice && !slice_is_dead(slice, where_offset(job->where)) &&
+           !slice_is_loaded(slice, job->block);
+}
+
+/* The next job that is far still, of those that were read; or NULL. */
+static const struct merge_job *next_living(struct far_page_read *read)
+{
+    struct far_merge *merge = &read->walk->merge;
+    const struct merge_job *job;
+    while ((job = far_merge_next(merge)) && !lives(read->store, job))
+        far_merge_drop(merge);
+    return job;
+}
+
+/* Takes those in front of the blocks that were not read (`bounded`: there are some). */
+static void take_some(struct far_page_read *read, bool bounded)
+{
+    const struct far_walk *walk = read->walk;
+    const struct merge_job *job;
+    while (!is_full(read) && (job = next_living(read))) {
+        int64_t at_us = read->backwards ? ~job->place.due_us : job->place.due_us;
+        if (bounded && at_us >= walk->blocks.next_at_us)
+            return;
+        add_found(read, job);
+        far_merge_take(&read->walk->merge);
     }
 }
 
@@ -154,8 +257,10 @@ static void offer_matches(struct far_page_read *read)
 
 static void read_free(struct far_page_read *read)
 {
-    while (read->count > 0)
-        drop_last(read);
+    give_walk_back(read);
+    list_remove(&read->all_link);
+    for (uint32_t i = 0; i < read->count; i++)
+        mem_free(read->found[i]);
     mem_free(read->found);
     mem_free(read->events);
     mem_free(read->matches);
@@ -167,13 +272,15 @@ static void end(struct far_page_read *read, enum err err, bool more)
 {
     CHECK(read->page && !read->reading && !read->events);
     struct far_page *page = read->page;
+    read->walk->stale |= err != OK || !more; /* nobody goes on from the last page either */
+    give_walk_back(read);
     read->events = mem_alloc((read->count + 1) * sizeof(struct event));
     for (uint32_t i = 0; i < read->count; i++)
-        read->events[i] = *read->found[i].event;
+        read->events[i] = *read->found[i];
     page->err = err;
     page->count = read->count;
     page->events = read->events;
-    page->more = more || read->left_out;
+    page->more = more;
     page->done(page);
 }
 
@@ -181,18 +288,25 @@ static void end(struct far_page_read *read, enum err err, bool more)
 static bool is_match(const struct far_page_read *read, const struct record *record)
 {
     const struct event *event = &record->event;
+    const struct far_merge order = {.backwards = read->backwards};
     struct job_place place = {event->job.due_us, event->job.seq};
     return record->is_far && bytes_eq(event->topic, read->topic) &&
-           comes_before(read, &read->after, &place);
+           far_merge_before(&order, &read->after, &place);
 }
 
-static void add_match(struct far_page_read *read, size_t record_at)
+static void add_match(struct far_page_read *read, const struct record *record, size_t record_at)
 {
     if (read->match_count == read->match_cap) {
         read->match_cap = read->match_cap ? read->match_cap * 2 : 256;
         read->matches = mem_realloc(read->matches, read->match_cap * sizeof(*read->matches));
     }
-    read->matches[read->match_count++] = (uint32_t)record_at;
+    read->matches[read->match_count++] = (struct merge_job){
+        .place = {record->event.job.due_us, record->event.job.seq},
+        .where = where_of(read->number, read->op.offset + record_at),
+        .record = read->bytes + record_at,
+        .len = (uint32_t)record->len,
+        .block = read->block,
+    };
 }
 
 /*
@@ -219,11 +333,27 @@ static void inspect(struct disk_op *op)
         if (err)
             walk.at += 8;
         else if (is_match(read, &walk.record) && (read->good || record_body_good(&walk.record)))
-            add_match(read, walk.record_at);
+            add_match(read, &walk.record, walk.record_at);
     }
 }
 
 static void go_on(struct far_page_read *read);
+
+/* What the block has is in the walk, and no more than it may hold. */
+static void add_block(struct far_page_read *read)
+{
+    struct far_walk *walk = read->walk;
+    const struct merge_job *job;
+    uint32_t living = 0;
+    walk->stale |= !read->good;
+    for (uint32_t i = 0; i < read->match_count; i++)
+        if (lives(read->store, &read->matches[i]))
+            read->matches[living++] = read->matches[i];
+    far_merge_add(&walk->merge, read->matches, living);
+    limit_walk(read->store->far_pages, walk);
+    if (read->page->max == 1 && (job = next_living(read)))
+        far_merge_cut(&walk->merge, job->place);
+}
 
 /*
  * Of a block that is damaged the jobs that are intact are shown: who loads it says what it is. The
@@ -236,11 +366,12 @@ static void read_ended(struct disk_op *op)
     segments_read_end(store->segments, read->slice->segment, op);
     CHECK(read->reading && store->far_pages->reading > 0);
     store->far_pages->reading--;
+    store->far_pages->read_bytes += op->got;
     read->reading = false;
-    if (read->page && !op->err)
-        offer_matches(read);
     segments_unpin(read->slice->segment);
     read->slice = NULL;
+    if (read->page && !op->err)
+        add_block(read);
     if (!read->page)
         read_free(read);
     else if (op->err)
@@ -278,19 +409,62 @@ static void start(struct far_page_read *read, struct slice *slice, uint32_t bloc
     segments_read(read->store->segments, slice->segment, &read->op);
 }
 
+/* No job up to the bound was left: what was cut off behind it is read again. */
+static void pass_bound(struct far_walk *walk)
+{
+    walk->blocks.from_us = walk->merge.bound.due_us;
+    walk->blocks.begun = false;
+    walk->blocks.next_number = 0;
+    walk->blocks.kept_count = 0;
+    walk->blocks.cut = false;
+    far_merge_pass_bound(&walk->merge);
+}
+
+/* The next block that is needed, if there is one: that which may have a job in front of `job`; if
+   that is NULL, any up to the bound. */
+static enum far_blocks_verdict next_block(struct far_page_read *read, const struct merge_job *job,
+                                          struct slice **out_slice, uint32_t *out_block)
+{
+    struct far_walk *walk = read->walk;
+    bool bounded = job || walk->merge.cut;
+    int64_t until_us = job ? job->place.due_us : walk->merge.bound.due_us;
+    if (is_full(read)) { /* none is: are there any? */
+        bounded = true;
+        until_us = read->backwards ? INT64_MAX : INT64_MIN;
+    }
+    return far_blocks_next(&walk->blocks, bounded, until_us, &read->store->far_pages->looks,
+                           out_slice, out_block);
+}
+
 static void go_on(struct far_page_read *read)
 {
-    struct far_pages *pages = read->store->far_pages;
-    bool full = read->count > 0 && read->count == read->max;
-    int64_t until_us = full ? read->found[read->count - 1].place.due_us : 0;
+    const struct merge_job *job;
     struct slice *slice;
     uint32_t block;
-    switch (far_blocks_next(&read->blocks, full, until_us, &pages->looks, &slice, &block)) {
-    case BLOCKS_NEXT: start(read, slice, block); return;
-    case BLOCKS_NONE: end(read, OK, false); return;
-    case BLOCKS_ENOUGH: end(read, OK, true); return;
-    case BLOCKS_LATER: list_add_tail(&pages->looking, &read->link); return;
+    for (;;) {
+        bool cut = read->walk->merge.cut;
+        job = next_living(read);
+        if (job && is_full(read))
+            break;
+        enum far_blocks_verdict verdict = next_block(read, job, &slice, &block);
+        if (verdict == BLOCKS_NEXT) {
+            start(read, slice, block);
+            return;
+        }
+        if (verdict == BLOCKS_LATER) {
+            list_add_tail(&read->store->far_pages->looking, &read->link);
+            return;
+        }
+        if (job) {
+            take_some(read, verdict == BLOCKS_ENOUGH);
+        } else if (cut && read->count == 0) {
+            pass_bound(read->walk);
+        } else {
+            end(read, OK, cut || verdict == BLOCKS_ENOUGH);
+            return;
+        }
     }
+    end(read, OK, true);
 }
 
 /* ---- what the store's user calls ---- */
@@ -302,16 +476,14 @@ void store_far_page(struct store *store, struct far_page *page)
     char *name = (char *)(read + 1);
     memcpy(name, page->topic.at, page->topic.len);
     list_init(&read->link);
+    list_add_tail(&store->far_pages->all, &read->all_link);
     read->store = store;
     read->page = page;
     read->after = (struct job_place){page->due_us, page->seq};
+    read->backwards = page->backwards;
     read->topic = bytes_of(name, page->topic.len);
-    read->max = page->max;
-    read->found = mem_alloc((page->max + 1) * sizeof(struct found_job));
-    read->blocks.slices = store->slices;
-    read->blocks.topic = read->topic;
-    read->blocks.from_us = page->due_us;
-    read->blocks.backwards = page->backwards;
+    read->found = mem_alloc(page->max * sizeof(struct event *));
+    read->walk = take_walk(store->far_pages, page);
     page->read = read;
     page->err = OK;
     go_on(read);
@@ -332,8 +504,18 @@ void store_far_page_end(struct store *store, struct far_page *page)
 
 /* ---- the turn ---- */
 
+/* When memory is short, all of them. */
+static void end_idle_walks(struct far_pages *pages)
+{
+    int64_t now_us = pages->store->now_us;
+    struct far_walk *walk;
+    while ((walk = oldest_walk(pages)) && (walk->until_us <= now_us || !has_room(pages)))
+        end_walk(pages, walk);
+}
+
 void far_pages_turn(struct far_pages *pages)
 {
+    end_idle_walks(pages);
     pages->looks = TURN_LOOKS;
     while (pages->looks > 0 && !list_empty(&pages->looking)) {
         struct far_page_read *read = LIST_ENTRY(pages->looking.next, struct far_page_read, link);
@@ -344,7 +526,38 @@ void far_pages_turn(struct far_pages *pages)
 
 int64_t far_pages_next_us(const struct far_pages *pages)
 {
-    return list_empty(&pages->looking) ? INT64_MAX : pages->store->now_us;
+    const struct far_walk *walk = oldest_walk(pages);
+    if (!list_empty(&pages->looking))
+        return pages->store->now_us;
+    return walk ? walk->until_us : INT64_MAX;
+}
+
+size_t far_pages_held_bytes(const struct far_pages *pages)
+{
+    size_t bytes = 0;
+    for (const struct list *link = pages->walks.next; link != &pages->walks; link = link->next)
+        bytes += LIST_ENTRY(link, const struct far_walk, link)->merge.bytes;
+    return bytes;
+}
+
+void far_pages_limit(struct far_pages *pages, size_t bytes)
+{
+    pages->walks_bytes = bytes;
+}
+
+uint64_t far_pages_read_bytes(const struct far_pages *pages)
+{
+    return pages->read_bytes;
+}
+
+void far_pages_valid(const struct far_pages *pages)
+{
+    uint32_t count = 0;
+    for (const struct list *link = pages->walks.next; link != &pages->walks; link = link->next) {
+        far_merge_valid(&LIST_ENTRY(link, const struct far_walk, link)->merge);
+        count++;
+    }
+    CHECK(count == pages->walk_count && count <= FAR_WALKS_MAX);
 }
 
 struct far_pages *far_pages_new(struct store *store)
@@ -353,6 +566,9 @@ struct far_pages *far_pages_new(struct store *store)
     pages->store = store;
     pages->looks = TURN_LOOKS;
     list_init(&pages->looking);
+    list_init(&pages->all);
+    list_init(&pages->walks);
+    pages->walks_bytes = FAR_WALKS_BYTES;
     return pages;
 }
 
@@ -365,5 +581,8 @@ void far_pages_free(struct far_pages *pages)
         pages->store->disk->verbs->wait(pages->store->disk);
         (void)pages->store->disk->verbs->poll(pages->store->disk);
     }
+    CHECK(list_empty(&pages->all));
+    while (pages->walk_count > 0)
+        end_walk(pages, oldest_walk(pages));
     mem_free(pages);
 }

@@ -238,8 +238,10 @@ void slices_name_part(struct slices *slices, struct slice *slice, const struct s
     CHECK(part->from == slice->named && !part->whole && part->to > part->from);
     uint32_t jobs = 0;
     for (uint32_t i = 0; i < slice->head.blocks; i++)
-        if (slice->fences[i].offset >= part->from && slice->fences[i].offset < part->to)
+        if (slice->fences[i].offset >= part->from && slice->fences[i].offset < part->to) {
             jobs += slice->fences[i].jobs;
+            far_pages_named(slices->store->far_pages, slice, i);
+        }
     bool possible = slice_set_dead(slice, part);
     CHECK(possible && jobs >= part->jobs);
     uint64_t batch = log_append_slice(slices->store->log, part);

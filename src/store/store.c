@@ -385,5 +385,6 @@ void store_valid(const struct store *store)
     body_reads_valid(store->body_reads);
     slices_valid(store->slices);
     far_reads_valid(store->far_reads);
+    far_pages_valid(store->far_pages);
     history_valid(store->history);
 }

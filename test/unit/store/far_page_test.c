@@ -3,6 +3,7 @@
  * loaded, ends and departs around them.
  */
 #include "slice_bed.h"
+#include "store/slices_parts.h"
 
 enum { JOBS = 1200, PAGE = 37 };
 
@@ -174,12 +175,202 @@ static void jobs_that_stay_far_are_listed_though_others_come_and_go(void **state
     }
 }
 
+/* ---- what is read ---- */
+
+static uint64_t block_bytes(const struct model *model)
+{
+    const struct slices *slices = model->store->slices;
+    uint64_t bytes = 0;
+    for (const struct list *link = slices->all.next; link != &slices->all; link = link->next) {
+        const struct slice *slice = LIST_ENTRY(link, const struct slice, link);
+        bytes += slice->live_jobs ? slice->head.data_end - BLOCK : 0;
+    }
+    return bytes;
+}
+
+static uint64_t read_bytes(const struct model *model)
+{
+    return far_pages_read_bytes(model->store->far_pages);
+}
+
+/* Small pages, each of which begins where the last one ended, in both directions. */
+static void who_goes_through_all_pages_reads_each_block_once(void **state)
+{
+    (void)state;
+    static struct listed listed;
+    struct model model;
+    begin_many(&model);
+    uint64_t all = block_bytes(&model), before = read_bytes(&model);
+    for (int backwards = 0; backwards < 2; backwards++) {
+        list_all(&model, backwards, PAGE, &listed, NULL);
+        assert_lists_all_far(&model, &listed);
+        print_message("%u jobs, %u slices of %llu bytes: %llu were read\n", listed.count,
+                      slices_count(model.store->slices), (unsigned long long)all,
+                      (unsigned long long)(read_bytes(&model) - before));
+        assert_true(read_bytes(&model) - before <= all);
+        before = read_bytes(&model);
+    }
+    far_pages_valid(model.store->far_pages);
+    model_fini(&model);
+}
+
+/* Memory for a fraction of the slices' blocks: they are read again, but not for each page. */
+static void with_little_memory_blocks_are_read_again_but_not_for_each_page(void **state)
+{
+    (void)state;
+    static struct listed there, back;
+    struct model model;
+    begin_many(&model);
+    uint64_t all = block_bytes(&model), pages = JOBS / PAGE;
+    for (size_t limit = 100000; limit >= 10000; limit /= 10) {
+        far_pages_limit(model.store->far_pages, limit);
+        uint64_t before = read_bytes(&model);
+        list_all(&model, false, PAGE, &there, NULL);
+        assert_lists_all_far(&model, &there);
+        print_message("%zu bytes of memory: %llu of %llu were read\n", limit,
+                      (unsigned long long)(read_bytes(&model) - before), (unsigned long long)all);
+        assert_true(read_bytes(&model) - before < all * (limit > 50000 ? pages / 2 : JOBS));
+        list_all(&model, true, PAGE, &back, NULL);
+        assert_int_equal(back.count, there.count);
+        for (unsigned k = 0; k < back.count; k++)
+            assert_int_equal(back.seqs[k], there.seqs[there.count - 1 - k]);
+        assert_true(far_pages_held_bytes(model.store->far_pages) < 2 * limit + PAGE * 1024);
+    }
+    model_fini(&model);
+}
+
+static void page_from(struct model *model, struct far_page *page, const struct event *after)
+{
+    *page = (struct far_page){.topic = BYTES("topic"), .due_us = INT64_MIN, .max = PAGE};
+    if (after) {
+        page->due_us = after->job.due_us;
+        page->seq = after->job.seq;
+    }
+    read_page(model, page, NULL);
+}
+
+/* A client that has not got its page asks again; or uses but the first half of it. */
+static void a_page_that_is_asked_for_again_is_the_same_and_reads_nothing(void **state)
+{
+    (void)state;
+    struct model model;
+    struct far_page first, again, half, next;
+    begin_many(&model);
+    page_from(&model, &first, NULL);
+    uint64_t before = read_bytes(&model);
+    page_from(&model, &again, NULL);
+    assert_int_equal(again.count, first.count);
+    for (uint32_t i = 0; i < first.count; i++)
+        assert_int_equal(again.events[i].job.seq, first.events[i].job.seq);
+    page_from(&model, &half, &first.events[PAGE / 2]);
+    for (uint32_t i = 0; i < PAGE - PAGE / 2 - 1; i++)
+        assert_int_equal(half.events[i].job.seq, first.events[PAGE / 2 + 1 + i].job.seq);
+    assert_true(read_bytes(&model) - before <= (uint64_t)2 * SLICE_BLOCK_BYTES);
+    before = read_bytes(&model);
+    page_from(&model, &next, NULL); /* that is behind the walk: it is read once more */
+    assert_int_equal(next.events[0].job.seq, first.events[0].job.seq);
+    assert_true(read_bytes(&model) > before);
+    store_far_page_end(model.store, &first);
+    store_far_page_end(model.store, &again);
+    store_far_page_end(model.store, &half);
+    store_far_page_end(model.store, &next);
+    model_fini(&model);
+}
+
+/* What is kept for the next page is given up when memory is short, and after a while. */
+static bool no_room(struct store_callbacks *callbacks)
+{
+    (void)callbacks;
+    return false;
+}
+
+static void what_is_kept_for_the_next_page_goes_when_memory_is_short_or_nobody_comes(void **state)
+{
+    (void)state;
+    struct model model;
+    struct far_page page;
+    struct event last;
+    begin_many(&model);
+    page_from(&model, &page, NULL);
+    assert_true(far_pages_held_bytes(model.store->far_pages) > 0);
+    last = page.events[page.count - 1];
+    store_far_page_end(model.store, &page);
+    model.callbacks.far_room = no_room;
+    store_turn(model.store, ++model.now_us);
+    assert_int_equal(far_pages_held_bytes(model.store->far_pages), 0);
+    page_from(&model, &page, &last);
+    assert_int_equal(page.count, PAGE);
+    store_far_page_end(model.store, &page);
+    model.callbacks.far_room = NULL;
+    page_from(&model, &page, &last);
+    store_far_page_end(model.store, &page);
+    assert_true(far_pages_held_bytes(model.store->far_pages) > 0);
+    int64_t until_us = far_pages_next_us(model.store->far_pages);
+    assert_true(until_us > model.now_us && until_us < INT64_MAX);
+    model.now_us = until_us;
+    store_turn(model.store, model.now_us);
+    assert_int_equal(far_pages_held_bytes(model.store->far_pages), 0);
+    model_fini(&model);
+}
+
+/* Between two pages others leave the log, and are due before what has been read. */
+static void jobs_that_become_far_between_two_pages_are_listed(void **state)
+{
+    (void)state;
+    static struct listed there;
+    struct model model;
+    for (int backwards = 0; backwards < 2; backwards++) {
+        bool more = true;
+        int64_t due_us = backwards ? INT64_MAX : INT64_MIN;
+        uint64_t seq = backwards ? UINT64_MAX : 0;
+        begin_many(&model);
+        there.count = 0;
+        while (more && there.count < JOBS - PAGE) {
+            struct far_page page = {.topic = BYTES("topic"),
+                                    .due_us = due_us,
+                                    .seq = seq,
+                                    .backwards = backwards,
+                                    .max = PAGE};
+            read_page(&model, &page, NULL);
+            for (uint32_t i = 0; i < page.count; i++)
+                there.seqs[there.count++] = page.events[i].job.seq;
+            due_us = page.events[page.count - 1].job.due_us;
+            seq = page.events[page.count - 1].job.seq;
+            more = page.more;
+            store_far_page_end(model.store, &page);
+            for (int i = 0; i < 40 && model.job_count < JOBS + JOBS / 3; i++)
+                assert_int_equal(model_push(&model), OK);
+            model_settle(&model);
+        }
+        unsigned missed = 0, late = 0;
+        for (size_t i = 0; i < model.job_count; i++) {
+            const struct model_job *job = &model.jobs[i];
+            struct event at = {.job = {.due_us = job->due_us, .seq = job->seq}};
+            struct event end = {.job = {.due_us = due_us, .seq = seq}};
+            bool found = false;
+            for (unsigned k = 0; k < there.count && !found; k++)
+                found = there.seqs[k] == job->seq;
+            late += found && i >= JOBS;
+            missed += job->live && job->far && i < JOBS && !found &&
+                      !in_order(&end, &at, backwards) && at.job.seq != seq;
+        }
+        assert_int_equal(missed, 0);
+        assert_true(late > 0);
+        model_fini(&model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_topics_far_jobs_are_listed_in_order_and_backwards),
         cmocka_unit_test(what_is_loaded_is_not_listed),
         cmocka_unit_test(jobs_that_stay_far_are_listed_though_others_come_and_go),
+        cmocka_unit_test(who_goes_through_all_pages_reads_each_block_once),
+        cmocka_unit_test(with_little_memory_blocks_are_read_again_but_not_for_each_page),
+        cmocka_unit_test(a_page_that_is_asked_for_again_is_the_same_and_reads_nothing),
+        cmocka_unit_test(what_is_kept_for_the_next_page_goes_when_memory_is_short_or_nobody_comes),
+        cmocka_unit_test(jobs_that_become_far_between_two_pages_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

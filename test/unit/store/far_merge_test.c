@@ -1,0 +1,212 @@
+/*
+ * Blocks of far jobs merged into one order, with jobs taken, ended and cut off, beside a sorted
+ * array that does the same.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "store/far_merge.h"
+
+enum { RUNS = 40, JOBS = 60, ALL = RUNS * JOBS, RECORD = 24, PAGE = 50 };
+
+static uint32_t rnd_state;
+
+static uint32_t rnd(uint32_t below)
+{
+    rnd_state = rnd_state * 1664525 + 1013904223;
+    return (rnd_state >> 8) % below;
+}
+
+struct bed {
+    struct far_merge merge;
+    struct merge_job jobs[ALL]; /* in order */
+    char records[ALL][RECORD];
+};
+
+static bool order_backwards;
+
+static int by_place(const void *left, const void *right)
+{
+    const struct merge_job *a = left, *b = right;
+    const struct far_merge merge = {.backwards = order_backwards};
+    return far_merge_before(&merge, &a->place, &b->place)   ? -1
+           : far_merge_before(&merge, &b->place, &a->place) ? 1
+                                                            : 0;
+}
+
+/* Each block spans all times, as those of slices do that were filled one after the other. */
+static struct bed *bed_new(bool backwards, uint32_t seed)
+{
+    struct bed *bed = mem_zalloc(sizeof(*bed));
+    rnd_state = seed;
+    order_backwards = backwards;
+    bed->merge = (struct far_merge){.backwards = backwards};
+    bed->merge.after =
+        backwards ? (struct job_place){INT64_MAX, UINT64_MAX} : (struct job_place){INT64_MIN, 0};
+    for (unsigned run = 0; run < RUNS; run++) {
+        struct merge_job jobs[JOBS];
+        for (unsigned i = 0; i < JOBS; i++) {
+            unsigned number = run * JOBS + i;
+            memset(bed->records[number], (int)(number % 251), RECORD);
+            jobs[i] = (struct merge_job){
+                .place = {(int64_t)rnd(ALL / 2) - ALL / 4, number + 1}, /* some at the same time */
+                .where = number,
+                .record = bed->records[number],
+                .len = RECORD,
+            };
+        }
+        order_backwards = false; /* as in a slice */
+        qsort(jobs, JOBS, sizeof(*jobs), by_place);
+        order_backwards = backwards;
+        memcpy(&bed->jobs[run * JOBS], jobs, sizeof(jobs));
+        far_merge_add(&bed->merge, jobs, JOBS);
+        far_merge_valid(&bed->merge);
+    }
+    qsort(bed->jobs, ALL, sizeof(*bed->jobs), by_place);
+    return bed;
+}
+
+static void bed_free(struct bed *bed)
+{
+    far_merge_fini(&bed->merge);
+    mem_free(bed);
+}
+
+static void assert_next(struct bed *bed, unsigned number)
+{
+    const struct merge_job *next = far_merge_next(&bed->merge);
+    assert_non_null(next);
+    assert_int_equal(next->place.seq, bed->jobs[number].place.seq);
+    assert_int_equal(next->where, bed->jobs[number].where);
+    assert_memory_equal(next->record, bed->jobs[number].record, RECORD);
+}
+
+static void all_jobs_come_in_order(void **state)
+{
+    (void)state;
+    for (int backwards = 0; backwards < 2; backwards++) {
+        struct bed *bed = bed_new(backwards, 7);
+        for (unsigned i = 0; i < ALL; i++) {
+            assert_next(bed, i);
+            far_merge_take(&bed->merge);
+        }
+        assert_null(far_merge_next(&bed->merge));
+        far_merge_begin(&bed->merge, bed->jobs[ALL - 1].place);
+        assert_int_equal(bed->merge.bytes, 0);
+        bed_free(bed);
+    }
+}
+
+/* Some of a page are used, some end: those behind are shown again, the others never. */
+static void a_page_may_begin_within_the_last_one(void **state)
+{
+    (void)state;
+    for (int backwards = 0; backwards < 2; backwards++) {
+        struct bed *bed = bed_new(backwards, 11);
+        static bool dead[ALL];
+        memset(dead, 0, sizeof(dead));
+        unsigned at = 0; /* the first that is to be shown */
+        while (at < ALL) {
+            unsigned shown = at;
+            for (unsigned count = 0; count < PAGE && shown < ALL; shown++) {
+                assert_next(bed, shown);
+                dead[shown] |= rnd(4) == 0;
+                if (dead[shown])
+                    far_merge_drop(&bed->merge);
+                else
+                    far_merge_take(&bed->merge);
+                count += !dead[shown];
+                while (shown + 1 < ALL && dead[shown + 1])
+                    shown++;
+            }
+            far_merge_valid(&bed->merge);
+            unsigned used = at + rnd(shown - at + 1);
+            struct job_place after = used ? bed->jobs[used - 1].place : bed->merge.after;
+            assert_true(used == 0 || dead[used - 1] || far_merge_has(&bed->merge, &after));
+            if (shown < ALL)
+                assert_false(far_merge_has(&bed->merge, &bed->jobs[ALL - 1].place));
+            far_merge_begin(&bed->merge, after);
+            for (at = used; at < ALL && dead[at];)
+                at++;
+            far_merge_valid(&bed->merge);
+        }
+        bed_free(bed);
+    }
+}
+
+/* Half after half goes; what is left is the beginning, whole. */
+static void what_is_cut_off_is_the_end(void **state)
+{
+    (void)state;
+    for (int backwards = 0; backwards < 2; backwards++) {
+        struct bed *bed = bed_new(backwards, 23);
+        for (unsigned i = 0; i < 5; i++) {
+            assert_next(bed, i);
+            far_merge_take(&bed->merge);
+        }
+        size_t before = bed->merge.bytes, bytes = before;
+        unsigned cuts = 0;
+        for (; far_merge_cut_half(&bed->merge); cuts++) {
+            assert_true(bed->merge.bytes < bytes && (cuts > 4 || bed->merge.bytes > before / 64));
+            bytes = bed->merge.bytes;
+            far_merge_valid(&bed->merge);
+            assert_next(bed, 5);
+            if (cuts == 1) { /* what comes later is cut, too */
+                struct merge_job late = bed->jobs[ALL - 1];
+                far_merge_add(&bed->merge, &late, 1);
+                assert_int_equal(bed->merge.bytes, bytes);
+            }
+            if (bed->merge.bytes < before / 4)
+                break;
+        }
+        assert_true(cuts >= 1);
+        unsigned at = 5;
+        for (; far_merge_next(&bed->merge); at++) {
+            assert_next(bed, at);
+            far_merge_take(&bed->merge);
+        }
+        assert_true(at > 20 && at < ALL / 2);
+        assert_true(!far_merge_before(&bed->merge, &bed->merge.bound, &bed->jobs[at - 1].place));
+        assert_true(far_merge_before(&bed->merge, &bed->merge.bound, &bed->jobs[at].place));
+        far_merge_begin(&bed->merge, bed->jobs[at - 1].place);
+        assert_int_equal(bed->merge.bytes, 0);
+        far_merge_pass_bound(&bed->merge);
+        bed_free(bed);
+    }
+}
+
+/* All at one time: the numbers decide. */
+static void jobs_of_one_time_are_cut_by_their_numbers(void **state)
+{
+    (void)state;
+    static char record[RECORD];
+    struct merge_job jobs[JOBS];
+    struct far_merge merge = {.after = {INT64_MIN, 0}};
+    for (unsigned i = 0; i < JOBS; i++)
+        jobs[i] = (struct merge_job){.place = {5, i + 1}, .record = record, .len = RECORD};
+    far_merge_add(&merge, jobs, JOBS);
+    while (far_merge_cut_half(&merge))
+        far_merge_valid(&merge);
+    assert_int_equal(far_merge_next(&merge)->place.seq, 1);
+    far_merge_take(&merge);
+    assert_null(far_merge_next(&merge));
+    far_merge_fini(&merge);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_jobs_come_in_order),
+        cmocka_unit_test(a_page_may_begin_within_the_last_one),
+        cmocka_unit_test(what_is_cut_off_is_the_end),
+        cmocka_unit_test(jobs_of_one_time_are_cut_by_their_numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
