@@ -4,6 +4,7 @@ with a listing of every job and topic beside it as that laterd told of them.
     LATERD=…/build/laterd test/golden/make.py test/golden/0.1.0/COMMIT
     LATERD=…/build/laterd test/golden/make.py test/golden/history/COMMIT --history
     LATERD=…/build/laterd test/golden/make.py test/golden/far/COMMIT --far
+    LATERD=…/build/laterd test/golden/make.py test/golden/led/COMMIT --led
 
 They are made once, and never again: test/black/server/test_golden.py opens them with today's.
 """
@@ -17,7 +18,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "harness"))
 
-from golden import histories, listing, text_of  # noqa: E402
+from golden import histories, listing, text_of, wait_until_it_leads  # noqa: E402
 from process import Laterd  # noqa: E402
 from wire import Client  # noqa: E402
 
@@ -158,20 +159,38 @@ def fill_far(client, server):
     client.job("far-304", "run")
 
 
+def lead_again(server):
+    """A second epoch, and what is written in it: the first ends in the middle of the log."""
+    server.kill()
+    server.start()
+    wait_until_it_leads(server)
+    with Client(server.port) as client:
+        client.push_id("delayed", id="in the second epoch", due=FAR, body="the third one writes behind it")
+        client.job(client.push_id("ended", id="ended in it", due=FAR), method="DELETE")
+    assert server.stop() == 0
+    server.start()
+    wait_until_it_leads(server)
+
+
 def far_jobs(client):
     text = client.get("/metrics").text
     return int(next(line for line in text.splitlines() if line.startswith("laterd_far_jobs ")).split()[1])
 
 
 def make(folder, target, durability, kill, kind):
-    history, far = kind == "--history", kind == "--far"
+    history, far, led = kind == "--history", kind == "--far", kind == "--led"
     config = {name: dict(keys) for name, keys in CONFIG.items()}
     config["store"]["durability"] = durability
     if far:
         config["store"] |= {"horizon": "1h", "checkpoint_bytes": "256K"}
     if history:
         config["store"]["history"] = "3660d"
+    if led:  # its journal's database never answers: the follower is dropped, and copies are marked
+        config |= {"member": {"url": "alone"}, "journal": {"url": "mysql://nobody@127.0.0.1:1/none",
+                                                           "max_lag": "1M", "on_lag": "detach"}}
     with Laterd(folder, config) as server:
+        if led:
+            wait_until_it_leads(server)
         with Client(server.port) as client:
             fill(client)
             fill_for_delivery(client)
@@ -179,6 +198,9 @@ def make(folder, target, durability, kill, kind):
             if far:
                 fill_far(client, server)
             churn(client, server)
+        if led:
+            lead_again(server)
+        with Client(server.port) as client:
             if history:  # in memory, and in the log alone
                 client.push_id("told", id="young too", due=FAR)
                 told.append("young too")
@@ -206,7 +228,7 @@ def make(folder, target, durability, kill, kind):
 def main():
     kind = sys.argv[2] if len(sys.argv) > 2 else ""
     for name, durability in DURABILITIES.items():
-        if kind == "--far" and name == "os":
+        if kind in ("--far", "--led") and name == "os":
             continue
         with tempfile.TemporaryDirectory() as folder:
             make(folder, f"{sys.argv[1]}-{name}", durability, kill=name != "closed", kind=kind)

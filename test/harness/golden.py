@@ -1,8 +1,11 @@
 """What a laterd tells of all its jobs and topics: a listing to compare stores by."""
 
+import contextlib
 import hashlib
 import json
 import urllib.parse
+
+from wire import Client, Closed, eventually
 
 STATES = ("delayed", "ready", "reserved", "buried")
 
@@ -51,6 +54,15 @@ def listing(client):
 def histories(client, ids):
     """A line for each id: what happened to the jobs that had it."""
     return [client.get(f"/v1/jobs/{urllib.parse.quote(one, safe='')}/history").json() for one in ids]
+
+
+def wait_until_it_leads(server):
+    """One that waits sends its clients away when it leads."""
+    def leads():
+        with Client(server.port) as client, contextlib.suppress(Closed):
+            return client.get("/v1/topics").status == 200
+        return False
+    assert eventually(leads)
 
 
 def text_of(lines):
