@@ -272,12 +272,20 @@ static void stream_verb_close(struct stream *base, enum stream_close how)
         peer->kept.len = 0;
 }
 
+/* Nobody here has an address. */
+static void stream_verb_peer(const struct stream *base, char out_text[STREAM_PEER_MAX])
+{
+    (void)base;
+    (void)snprintf(out_text, STREAM_PEER_MAX, "192.0.2.1:9");
+}
+
 static const struct stream_verbs stream_verbs = {
     .send = stream_verb_send,
     .unsent = stream_verb_unsent,
     .held = stream_verb_held,
     .resume = stream_verb_resume,
     .close = stream_verb_close,
+    .peer = stream_verb_peer,
 };
 
 /* ---- the loop port ---- */

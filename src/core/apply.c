@@ -277,7 +277,7 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
     else if (cmd->kind == CMD_TOUCH)
         touch(core, number, &cmd->job);
     else if (cmd->kind == CMD_RESERVE_JOB)
-        core_lease(core, number, cmd->job.bound, 0);
+        core_lease(core, number, cmd->job.bound, 0, cmd->job.by);
     else if (cmd->kind == CMD_KICK)
         core_kick(core, number);
     else if (cmd->kind == CMD_RUN) {

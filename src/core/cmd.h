@@ -129,6 +129,9 @@ struct cmd_reserve {
                           without one of its own begins the job's */
     bool listed_order; /* take from the first listed topic that has one; else the best of all */
     bool bound;        /* the leases are a connection's: void after a restart, and not logged */
+    /* Who takes them, for the jobs' history: up to HAPPENING_BY_MAX. It must stay where it is while
+       the reserve waits. Empty: nobody wants to know. */
+    struct bytes by;
 };
 
 enum release_why {
@@ -141,9 +144,10 @@ enum { DUE_SAME_US = 10000 }; /* a shared engine's clock is not quite ours */
 
 struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GET DELETE */
     struct job_ref ref;
-    uint64_t lease; /* 0 = not given */
-    bool is_done;   /* DELETE: its work is done, count it as finished */
-    bool bound;     /* RESERVE_JOB: as in cmd_reserve */
+    uint64_t lease;  /* 0 = not given */
+    bool is_done;    /* DELETE: its work is done, count it as finished */
+    bool bound;      /* RESERVE_JOB: as in cmd_reserve; … */
+    struct bytes by; /* … so is this, but that it is borrowed like all else */
     bool history; /* GET: what happened to the jobs that had this id; of the last one too if it has
                      ended. NOT_FOUND: nothing is known */
     bool if_free; /* DELETE, no lease: not a job that somebody has reserved */

@@ -45,7 +45,8 @@ struct wanted {
     uint32_t max;
     bool listed_order;
     bool bound;
-    int64_t ttr_us; /* 0: the jobs' own */
+    int64_t ttr_us;  /* 0: the jobs' own */
+    struct bytes by; /* borrowed: cmd_reserve::by */
 };
 
 struct waiter {
@@ -184,8 +185,9 @@ void core_emit_job(struct core *core, struct job *job, const struct job_content 
 void core_emit_move(struct core *core, const struct job *job, bool promised);
 void core_emit_pause(struct core *core, const struct topic *topic);
 
-/* Reserves a job: a ready one, or by name a delayed or buried one. ttr_us 0: its own. */
-void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us);
+/* Reserves a job: a ready one, or by name a delayed or buried one. ttr_us 0: its own. `by`:
+   cmd_reserve::by. */
+void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us, struct bytes by);
 /* Removes an unlinked job's lease from the counts. */
 void core_end_lease(struct job *job);
 /* A reserved job's attempt failed: again by its schedule, or buried when that is used up. */

@@ -62,7 +62,7 @@ static uint32_t take(struct core *core, uint32_t count, const struct wanted *wan
         uint32_t number = choose(core, count, wanted->listed_order);
         if (number == POOL_NONE)
             break;
-        core_lease(core, number, wanted->bound, wanted->ttr_us);
+        core_lease(core, number, wanted->bound, wanted->ttr_us, wanted->by);
         struct job_view *views = core_views(core, taken + 1);
         core_view(core, core_job(core, number), &views[taken]);
         body_bytes += views[taken].body_len;
@@ -122,7 +122,8 @@ static struct wanted wanted_of(const struct cmd_reserve *cmd)
     return (struct wanted){.max = cmd->max,
                            .listed_order = cmd->listed_order,
                            .bound = cmd->bound,
-                           .ttr_us = cmd->ttr_us};
+                           .ttr_us = cmd->ttr_us,
+                           .by = cmd->by};
 }
 
 static enum err park(struct core *core, const struct cmd_reserve *cmd, void *ctx,
@@ -200,6 +201,7 @@ static struct cmd_reserve asked_now(struct core *core, const struct waiter *wait
         .ttr_us = waiter->wanted.ttr_us,
         .listed_order = waiter->wanted.listed_order,
         .bound = waiter->wanted.bound,
+        .by = waiter->wanted.by,
     };
 }
 

@@ -180,7 +180,7 @@ enum job_state core_waiting_state(const struct core *core, const struct job *job
 
 /* ---- moves ---- */
 
-void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us)
+void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us, struct bytes by)
 {
     struct job *job = core_unlink(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
@@ -207,7 +207,8 @@ void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us)
     core_link(core, number, JOB_RESERVED);
     if (!bound)
         core_emit_move(core, job, false);
-    core_happened(core, job, HAPPENED_RESERVED, NULL);
+    CHECK(by.len <= HAPPENING_BY_MAX);
+    core_happened(core, job, HAPPENED_RESERVED, &(struct job_note){.text = by});
 }
 
 void core_end_lease(struct job *job)

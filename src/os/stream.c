@@ -1,9 +1,11 @@
 /*
  * A stream's bytes, in and out: sockets, with TLS or without.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -481,10 +483,35 @@ static void verb_close(struct stream *base, enum stream_close how)
         stream_update(stream);
 }
 
+static void verb_peer(const struct stream *base, char out_text[STREAM_PEER_MAX])
+{
+    const struct os_stream *stream = (const struct os_stream *)(const void *)base;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+        struct sockaddr_storage room;
+    } address = {0};
+    socklen_t len = sizeof(address);
+    char text[INET6_ADDRSTRLEN] = "";
+    if (getpeername(stream->source.fd, &address.any, &len) != 0)
+        address.any.sa_family = AF_UNSPEC;
+    if (address.any.sa_family == AF_INET &&
+        inet_ntop(AF_INET, &address.v4.sin_addr, text, sizeof(text)))
+        (void)snprintf(out_text, STREAM_PEER_MAX, "%s:%u", text, ntohs(address.v4.sin_port));
+    else if (address.any.sa_family == AF_INET6 &&
+             inet_ntop(AF_INET6, &address.v6.sin6_addr, text, sizeof(text)))
+        (void)snprintf(out_text, STREAM_PEER_MAX, "[%s]:%u", text, ntohs(address.v6.sin6_port));
+    else
+        (void)snprintf(out_text, STREAM_PEER_MAX, "%s",
+                       address.any.sa_family == AF_UNIX ? "unix" : "unknown");
+}
+
 const struct stream_verbs os_stream_verbs = {
     .send = verb_send,
     .unsent = verb_unsent,
     .held = verb_held,
     .resume = verb_resume,
     .close = verb_close,
+    .peer = verb_peer,
 };

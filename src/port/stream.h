@@ -22,6 +22,8 @@ struct stream;
 struct stream_verbs;
 struct tls; /* what connections by TLS have in common: os/tls.h */
 
+enum { STREAM_PEER_MAX = 64 }; /* an address as text, with its port and a zero */
+
 /* What happens to streams of one kind. Constant. */
 struct stream_handler {
     /* One that we opened is connected, and TLS is agreed upon. Not called of accepted ones. */
@@ -81,6 +83,11 @@ struct stream_verbs {
     void (*resume)(struct stream *stream);
     /* Ends the stream: no handler call follows. May be called from within its handler. */
     void (*close)(struct stream *stream, enum stream_close how);
+    /*
+     * Who is at the other side of one that a client opened, for people: "192.0.2.7:5123",
+     * "[2001:db8::7]:5123", "unix"; "unknown" if it has gone already. Ends with a zero. O(1).
+     */
+    void (*peer)(const struct stream *stream, char out_text[STREAM_PEER_MAX]);
 };
 
 /* How to open one; copied. */
@@ -121,6 +128,11 @@ static inline void stream_resume(struct stream *stream)
 static inline void stream_close(struct stream *stream, enum stream_close how)
 {
     stream->verbs->close(stream, how);
+}
+
+static inline void stream_peer(const struct stream *stream, char out_text[STREAM_PEER_MAX])
+{
+    stream->verbs->peer(stream, out_text);
 }
 
 /* Texts of stream->error that others look for; else it is what the system or TLS says. */

@@ -123,15 +123,28 @@ static enum err admit(struct server *server, const struct principal *principal,
     if (cmd->kind == CMD_PUSH)
         return server->refusing_pushes ? ERR_DRAINING
                                        : fill_in(server, cmd, filled, out_cmd, out_why);
+    enum err err = OK;
     if (cmd->kind == CMD_RESERVE)
-        return admit_reserve(server, principal, &cmd->reserve);
-    return OK;
+        err = admit_reserve(server, principal, &cmd->reserve);
+    if (!err && principal->name) {
+        filled->cmd = *cmd;
+        if (cmd->kind == CMD_RESERVE)
+            filled->cmd.reserve.by = bytes_str(principal->name);
+        else if (cmd->kind == CMD_RESERVE_JOB)
+            filled->cmd.job.by = bytes_str(principal->name);
+        *out_cmd = &filled->cmd;
+    }
+    return err;
 }
 
 /* Is there nothing to say before the engine? So it is of nearly all commands where no topic has
    settings, which should not pay for them. */
-static bool is_plain(const struct server *server, const struct cmd *cmd)
+static bool is_plain(const struct server *server, const struct principal *principal,
+                     const struct cmd *cmd)
 {
+    bool takes = cmd->kind == CMD_RESERVE || cmd->kind == CMD_RESERVE_JOB;
+    if (takes && principal->name)
+        return false;
     if (cmd->kind != CMD_PUSH && cmd->kind != CMD_RESERVE)
         return true;
     bool own_target = cmd->kind == CMD_PUSH && cmd->push.own_target;
@@ -160,7 +173,7 @@ enum submitted server_submit(struct server *server, const struct principal *prin
                              const struct cmd *cmd, struct ticket *ticket)
 {
     server->counts.commands[principal->protocol][cmd->kind]++;
-    if (is_plain(server, cmd))
+    if (is_plain(server, principal, cmd))
         return server->engine->verbs->submit(server->engine, cmd, ticket);
     return submit_admitted(server, principal, cmd, ticket);
 }

@@ -24,6 +24,8 @@ struct server;
 struct principal {
     enum protocol_kind protocol; /* PROTOCOL_KINDS: the server itself, which gives back jobs */
     const struct server_listener *listener; /* where the connection came in; NULL: the server */
+    const char *name; /* for the history of jobs that it reserves; NULL: nobody keeps one. Stays
+                         where it is until all that it has sent is answered or cancelled */
 };
 
 /*

@@ -7,7 +7,7 @@
 enum { MEMORY_SHARE = 8 };
 #define MEMORY_UNLIMITED (UINT64_C(256) << 20)
 
-static const struct principal pump_principal = {.protocol = PROTOCOL_KINDS};
+static const struct principal pump_principal = {.protocol = PROTOCOL_KINDS, .name = "push"};
 
 static struct server *server_of(struct pump_door *door)
 {

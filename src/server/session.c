@@ -1,6 +1,7 @@
 #include "server/session.h"
 
 #include "base/check.h"
+#include "base/mem.h"
 #include "server/protocol.h"
 
 enum {
@@ -121,6 +122,7 @@ void session_free(struct session *session, enum session_end end)
     list_remove(&session->dirty);
     list_remove(&session->all);
     buf_fini(&session->out);
+    mem_free(session->peer);
     pool_give(&server->sessions, session->number);
 }
 
@@ -159,6 +161,11 @@ static void handle_accepted(struct acceptor *acceptor, struct stream *stream, un
     const struct server_listener *where = &server->options.listeners[listener];
     CHECK(where->protocol < PROTOCOL_KINDS);
     session->principal = (struct principal){.protocol = where->protocol, .listener = where};
+    if (server->options.api.keeps_history) {
+        char *name = mem_alloc(STREAM_PEER_MAX);
+        stream_peer(stream, name);
+        session->principal.name = session->peer = name;
+    }
     session->kind = protocols[where->protocol].session;
     list_init(&session->dirty);
     list_init(&session->changed);

@@ -53,6 +53,7 @@ struct session {
     struct server *server;
     struct stream *stream;
     struct principal principal; /* who sends its commands */
+    char *peer;                 /* its name; NULL: nobody keeps the history of jobs */
     struct buf out;
     uint64_t passed;      /* bytes ever passed from `out` to the network */
     int64_t begun_us;     /* when the request under way began; 0 = none */

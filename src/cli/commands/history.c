@@ -23,8 +23,8 @@ static void time_cell(struct table *table, const json_t *event, const char *key)
 
 static void show_events(const json_t *events)
 {
-    static const char *const names[] = {"TIME",         "EVENT", "STATE", "DUE OR UNTIL",
-                                        "TOPIC, LEASE", "CODE",  "REASON"};
+    static const char *const names[] = {"TIME",         "EVENT", "STATE",       "DUE OR UNTIL",
+                                        "TOPIC, LEASE", "CODE",  "REASON OR BY"};
     enum { COLUMNS = sizeof(names) / sizeof(names[0]) };
     struct table table = {.columns = COLUMNS, .right = {[5] = true}};
     struct buf out = {0};
@@ -40,7 +40,7 @@ static void show_events(const json_t *events)
         time_cell(&table, event, json_object_get(event, "until") ? "until" : "due");
         cell(&table, event, json_object_get(event, "lease") ? "lease" : "topic");
         cell(&table, event, "code");
-        cell(&table, event, "reason");
+        cell(&table, event, json_object_get(event, "by") ? "by" : "reason");
     }
     table_write(&table, &out);
     cli_flush(&out);

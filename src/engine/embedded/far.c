@@ -148,7 +148,7 @@ static size_t borrowed_bytes(const struct cmd *cmd)
     if (cmd->kind == CMD_PUSH)
         return push->retry_count * sizeof(push->retry_us[0]) + push->id.len + push->topic.len +
                push->content_type.len + push->body.len + push->properties.len;
-    return job->ref.id.len + job->note.len + job->content_type.len + job->body.len +
+    return job->ref.id.len + job->note.len + job->by.len + job->content_type.len + job->body.len +
            job->properties.len;
 }
 
@@ -176,6 +176,7 @@ static void copy_job(struct cmd_job *job, char *room)
 {
     room = copy_bytes(room, &job->ref.id);
     room = copy_bytes(room, &job->note);
+    room = copy_bytes(room, &job->by);
     room = copy_bytes(room, &job->content_type);
     room = copy_bytes(room, &job->body);
     (void)copy_bytes(room, &job->properties);

@@ -58,8 +58,12 @@ static void add_happening(struct buf *out, const struct happening *happening)
         buf_add_str(out, ",\"code\":");
         buf_add_u64(out, happening->code);
     }
-    if (happening->note.len)
+    if (happening->what == HAPPENED_RESERVED && happening->note.len) {
+        buf_add_str(out, ",\"by\":");
+        json_add_text(out, happening->note, JSON_STYLE_PLAIN);
+    } else if (happening->note.len) {
         v1_add_note(out, happening->note, true);
+    }
     buf_add_char(out, '}');
 }
 

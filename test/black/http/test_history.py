@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 
 import pytest
@@ -52,6 +53,18 @@ def live(client, topic, name):
     return job
 
 
+def address(client):
+    """Where the server sees it come from."""
+    host, port = client.wire.socket.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def reserve_of(topic, **more):
+    body = json.dumps({"topics": [topic], **more})
+    return (f"POST /v1/reserve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+
+
 LIFE = ["pushed", "due", "reserved", "released", "reserved", "finished"]
 
 
@@ -66,6 +79,7 @@ def test_a_job_that_has_ended_has_a_history(laterd):
         assert found[1]["time"] == found[0]["due"]
         assert (found[3]["code"], found[3]["reason"]) == (503, "busy")
         assert found[4]["lease"] == job["lease"] and "until" in found[4]
+        assert found[4]["by"] == found[2]["by"] == address(client) and "by" not in found[3]
         assert sorted(one["time"] for one in found) == [one["time"] for one in found]
 
 
@@ -128,6 +142,37 @@ def test_it_outlives_the_segments_of_the_log(laterd):
     with Client(server.port) as client:
         assert words(client, "a") == LIFE
         assert words(client, "f3") == ["pushed", "deleted"]
+
+
+def test_it_says_by_whom_a_job_was_reserved(laterd, tmp_path):
+    """By a consumer that waited, by name, by beanstalkd's protocol, by a Unix socket."""
+    path = str(tmp_path / "socket")
+    server = laterd(KEPT, listeners=("127.0.0.1:0", f"unix:{path}"), beanstalk=("127.0.0.1:0",))
+    with Client(server.port) as client, Client(server.port) as other:
+        assert other.get("/v1/topics").status == 200
+        other.wire.send(reserve_of("t", wait="10s"))
+        assert eventually(lambda: client.get("/v1/topics/t").json().get("waiters") == 1)
+        client.push("t", id="waited", delay=0)
+        assert eventually(lambda: words(client, "waited") == ["pushed", "reserved"])
+        assert events(client, "waited")[1]["by"] == address(other)
+        client.push("named", id="named", delay="1h")
+    with socket.create_connection(("127.0.0.1", server.beanstalk_ports[0])) as third:
+        third.sendall(b"use b\r\nwatch b\r\nput 1 0 60 1\r\nx\r\nreserve\r\n")
+        seen = b""
+        while b"RESERVED" not in seen:
+            seen += third.recv(4096)
+        number = seen.split(b"RESERVED ")[1].split()[0].decode()
+        with Client(server.port) as client:
+            assert events(client, f"@{number}")[1]["by"] == "%s:%d" % third.getsockname()
+    with socket.socket(socket.AF_UNIX) as fourth:
+        fourth.connect(path)
+        with Client(server.port) as client:
+            client.push("u", id="unix", delay=0)
+            fourth.sendall(reserve_of("u"))
+            assert b"200" in fourth.recv(4096)
+            assert events(client, "unix")[1]["by"] == "unix"
+    shown = later("history", "unix", server=server)
+    assert "unix" in shown.stdout.splitlines()[2].split()[-1], shown
 
 
 def test_off_and_unknown_are_told_apart(laterd):
