@@ -53,6 +53,7 @@ LEADS_S = (10, 40, 160)  # all jobs must be there before the first is due: the n
 SOON, SOON_SHARE = "15m", 20
 BUSY_ROUNDS = 5
 FAR_ARRIVED, CLEANED = "laterd_far_arrived_total", "laterd_checkpoints_total"
+LOG_BYTES, COPIED = "laterd_wal_written_bytes_total", "laterd_carried_jobs_total"
 
 
 class Bench(Suite):
@@ -239,14 +240,19 @@ class Bench(Suite):
             directory = self.directory()
             server = self.start(directory)
             try:
-                before = written(server.pid)
+                before, log = written(server.pid), metrics(server)[LOG_BYTES]
                 self.fill(server, count, within)
                 settle(server)
                 value = (written(server.pid) - before) / self.payload(count)
+                log = (metrics(server)[LOG_BYTES] - log) / self.payload(count)
+                copied = metrics(server)[COPIED] / count
+                slices = slice_bytes(directory / "data") / self.payload(count)
             finally:
                 server.kill()
             shutil.rmtree(directory)
-            self.rows.append((f"{count:,} within {within}", {"written / payload": value}))
+            self.rows.append((f"{count:,} within {within}", {
+                "written / payload": value, "of it the log": log, "slices": slices,
+                "zeros written ahead, heads": value - log - slices, "jobs written to the log again, of all": copied}))
             self.bar(f"{count:,} within {within}: written / payload", f"≤ {wanted}", report.shown(value), value <= wanted)
 
     def run(self):
@@ -327,6 +333,11 @@ def files_of(directory):
 
 def disk_bytes(directory):
     return sum(path.stat().st_blocks * 512 for path in files_of(directory))
+
+
+def slice_bytes(directory):
+    """Of all slices that were written, as long as none has gone: their jobs are due too late for that."""
+    return sum(path.stat().st_size for path in directory.glob("slice-*"))
 
 
 def read_all(directory):

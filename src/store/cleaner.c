@@ -388,7 +388,8 @@ static void relocate_rest(struct cleaner *cleaner)
         return;
     uint64_t departed = spill_departed_bytes(cleaner->spill);
     uint64_t copied = cleaner->copied_from > departed ? cleaner->copied_from - departed : 0;
-    cleaner->checkpoint_from = cleaner_bytes_appended(cleaner) + copied;
+    cleaner->wait_times = cleaner_wait_times(cleaner, copied, departed);
+    cleaner->checkpoint_from = cleaner_bytes_appended(cleaner) + copied * cleaner->wait_times;
     cleaner->idle_us = cleaner->store->now_us + idle_pause_us(cleaner);
     /* Even if nothing was relocated: that the dead have died must be durable before they go. */
     cleaner->batch_last = log_batch(cleaner->log);

@@ -56,6 +56,7 @@ struct cleaner {
     bool spilled;             /* far jobs of the segment have gone, or cannot: none is offered */
     uint64_t checkpoint_from; /* bytes written: below, the log is not cleaned for far jobs' sake */
     uint64_t copied_from;     /* needed bytes of the segment when its cleaning began */
+    uint64_t wait_times; /* the next is waited for so many times as long; 0: none was cleaned */
     uint64_t idle_end;   /* batches up to this one may go for far jobs' sake all the same, … */
     uint64_t idle_bytes; /* … up to a later one when so many bytes have come, … */
     int64_t idle_us;     /* … a segment at this time, at the earliest */
@@ -91,5 +92,9 @@ int64_t cleaner_idle_next_us(const struct cleaner *cleaner);
 bool cleaner_let_go(struct cleaner *cleaner, uint64_t batch);
 /* Written, or to be written. */
 uint64_t cleaner_bytes_appended(const struct cleaner *cleaner);
+/* A segment was cleaned, and so many bytes of it were written again, so many left for slices: the
+   next one is waited for how many times as long as it takes for as much that is new to come? */
+uint64_t cleaner_wait_times(const struct cleaner *cleaner, uint64_t copied_bytes,
+                            uint64_t departed_bytes);
 
 #endif

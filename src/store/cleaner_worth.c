@@ -6,7 +6,8 @@
 enum {
     SEGMENTS_LEAST = 4, /* below so many nothing is cleaned, unless wholly dead */
     SLACK_SEGMENTS = 2,
-    DISTANT_SHARE = 16, /* at opening: less than so much of the log is not worth a round */
+    WAIT_TIMES = 8,
+    DISTANT_SHARE = 16, /* less than so much of the log, or of a segment, is not worth a round */
     FOLLOWER_BYTES = 1024 * 1024 * 1024,  /* if options do not say */
     CHECKPOINT_BYTES = 256 * 1024 * 1024, /* the same */
 };
@@ -143,6 +144,17 @@ static void begin_rounds(struct cleaner *cleaner)
 }
 
 /*
+ * Where hardly a job leaves for many that are written again, those are near: they will end where
+ * they are. So it is done more seldom, and what it writes is a fraction of what comes.
+ */
+uint64_t cleaner_wait_times(const struct cleaner *cleaner, uint64_t copied_bytes,
+                            uint64_t departed_bytes)
+{
+    bool few = departed_bytes < copied_bytes / DISTANT_SHARE;
+    return few && cleaner_wants_checkpoint(cleaner) ? WAIT_TIMES : 1;
+}
+
+/*
  * What is relocated at such a cleaning is written once more: so it goes no faster than new bytes
  * come, or than time passes.
  */
@@ -156,8 +168,9 @@ static bool worth_a_checkpoint(struct cleaner *cleaner, const struct segment *ol
     if (cleaner->store->now_us < cleaner->idle_us || !in_idle_round(cleaner, oldest))
         return false;
     if (oldest->batch_first > cleaner->idle_end) {
+        uint64_t times = cleaner->wait_times ? cleaner->wait_times : 1;
         cleaner->idle_end = log_batch(cleaner->log);
-        cleaner->idle_bytes = log_new_bytes(cleaner->log) + log_bytes(cleaner) / 2;
+        cleaner->idle_bytes = log_new_bytes(cleaner->log) + log_bytes(cleaner) / 2 * times;
     }
     return true;
 }

@@ -418,6 +418,32 @@ static void a_log_of_near_jobs_is_not_written_again_at_each_start(void **state)
     model_fini(&model);
 }
 
+/* Near jobs come and stay: hardly one leaves the log, and to look for such must not write them all
+   again as they come. */
+static void near_jobs_that_come_are_not_written_again_and_again(void **state)
+{
+    enum { JOBS = 4000, FAR_SHARE = 100 };
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    far_model(&model, 5);
+    model.body_bytes = 300;
+    model.options.horizon_us = MODEL_DELAY_US;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < JOBS; i++) {
+        model.delay_us = i % FAR_SHARE ? 1 : INT64_C(1000) * MODEL_DELAY_US;
+        assert_int_equal(model_push(&model), OK);
+        if (i % 8 == 0)
+            model_turn(&model);
+        if (i % 200 == 0)
+            model_settle(&model);
+    }
+    store_stats(model.store, &stats);
+    print_message("%llu jobs relocated, of %d\n", (unsigned long long)stats.relocated_jobs, JOBS);
+    assert_true(stats.relocated_jobs < JOBS);
+    model_fini(&model);
+}
+
 /* ---- memory ---- */
 
 static bool far_room(struct store_callbacks *callbacks)
@@ -470,6 +496,7 @@ int main(void)
         cmocka_unit_test(p1_a_change_of_a_far_job_in_a_batch_that_cannot_be_read_is_kept),
         cmocka_unit_test(far_jobs_leave_the_log_though_nothing_more_is_written),
         cmocka_unit_test(a_log_of_near_jobs_is_not_written_again_at_each_start),
+        cmocka_unit_test(near_jobs_that_come_are_not_written_again_and_again),
         cmocka_unit_test(p8_far_jobs_wait_until_there_is_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
