@@ -341,9 +341,11 @@ void far_merge_pass_bound(struct far_merge *merge)
 
 void far_merge_fini(struct far_merge *merge)
 {
-    far_merge_begin(merge, merge->after);
-    while (far_merge_next(merge))
-        far_merge_drop(merge);
+    for (uint32_t i = 0; i < merge->taken_count; i++)
+        if (i < merge->kept || i >= merge->served)
+            run_release(merge, merge->taken[i].run);
+    for (uint32_t i = 0; i < merge->run_count; i++)
+        run_free(merge, merge->runs[i]); /* all at once, whatever is left of it */
     CHECK(merge->bytes == 0);
     mem_free(merge->runs);
     mem_free(merge->taken);

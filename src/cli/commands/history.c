@@ -71,9 +71,9 @@ const struct command command_history = {
     .synopsis = "ID",
     .summary = "Show what happened to a job, though it has ended",
     .help =
-        "Pushed, due, reserved, released, buried, finished …, oldest first, of all jobs that had\n"
-        "this id, the newest thousand. The server must keep it: [store] history = 30d. Exit 1\n"
-        "if it does not, or if nothing is known of such a job.\n"
+        "Pushed, due, reserved (by whom), released, buried, finished …, oldest first, of all jobs\n"
+        "that had this id, the newest thousand. The server must keep it: [store] history = 30d.\n"
+        "Exit 1 if it does not, or if nothing is known of such a job.\n"
         "\nExample:\n"
         "  later history order-17\n",
     .run = run,

@@ -2,15 +2,17 @@
  * Blocks of far jobs merged into one order, with jobs taken, ended and cut off, beside a sorted
  * array that does the same.
  */
-#include "base/mem.h"
-#include "store/far_merge.h"
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "store/far_merge.h"
 
 enum { RUNS = 40, JOBS = 60, ALL = RUNS * JOBS, RECORD = 24, PAGE = 50 };
 

@@ -17,9 +17,9 @@ static void page_ended(struct far_page *page)
     *(bool *)page->owner = true;
 }
 
-/* Waits for it; between two of its blocks the model may do something. */
-static void read_page(struct model *model, struct far_page *page,
-                      void (*meanwhile)(struct model *model))
+/* Waits for it, whatever comes; between two of its blocks the model may do something. */
+static void end_page(struct model *model, struct far_page *page,
+                     void (*meanwhile)(struct model *model))
 {
     bool ended = false;
     page->done = page_ended;
@@ -32,6 +32,12 @@ static void read_page(struct model *model, struct far_page *page,
         if (meanwhile)
             meanwhile(model);
     }
+}
+
+static void read_page(struct model *model, struct far_page *page,
+                      void (*meanwhile)(struct model *model))
+{
+    end_page(model, page, meanwhile);
     assert_int_equal(page->err, OK);
     assert_true(page->count <= page->max);
 }
@@ -387,6 +393,56 @@ static void jobs_that_become_far_between_two_pages_are_listed(void **state)
     }
 }
 
+/* A slice cannot be read, again and again another one: in the end all are listed, in order, once.
+ */
+static void a_block_that_cannot_be_read_ends_a_page_and_not_the_listing(void **state)
+{
+    (void)state;
+    static struct listed there;
+    struct model model;
+    for (int backwards = 0; backwards < 2; backwards++) {
+        struct event last = {.job = {.due_us = INT64_MIN}};
+        unsigned failed = 0, tries = 0;
+        if (backwards)
+            last.job = (struct job_now){.due_us = INT64_MAX, .seq = UINT64_MAX};
+        begin_many(&model);
+        there.count = 0;
+        for (bool more = true; more; tries++) {
+            char name[DISK_NAME_MAX];
+            const struct model_job *job = &model.jobs[tries * 37 % JOBS];
+            bool bad = tries % 2 == 0 && job->live && job->far;
+            struct far_page page = {.topic = BYTES("topic"),
+                                    .due_us = last.job.due_us,
+                                    .seq = last.job.seq,
+                                    .backwards = backwards,
+                                    .max = PAGE};
+            (void)snprintf(name, sizeof(name), "slice-%08x", (unsigned)(job->stored.where >> 32));
+            if (tries % 8 == 0)
+                far_pages_limit(model.store->far_pages, tries % 16 ? 50000 : FAR_WALKS_BYTES);
+            if (tries % 5 == 0) /* it begins from nothing */
+                store_turn(model.store, model.now_us += 20 * INT64_C(1000000));
+            if (bad)
+                sim_disk_bad(model.disk, name, 0, UINT64_MAX);
+            end_page(&model, &page, NULL);
+            if (bad)
+                sim_disk_bad(model.disk, name, 0, 0);
+            assert_true(page.err == OK || (bad && page.err == ERR_IO));
+            failed += page.err != OK;
+            more = page.err || page.more;
+            for (uint32_t i = 0; i < page.count && !page.err; i++) {
+                assert_true(in_order(&last, &page.events[i], backwards));
+                last.job = page.events[i].job;
+                there.seqs[there.count++] = last.job.seq;
+            }
+            store_far_page_end(model.store, &page);
+        }
+        assert_true(failed > 0);
+        assert_lists_all_far(&model, &there);
+        store_valid(model.store);
+        model_fini(&model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +453,7 @@ int main(void)
         cmocka_unit_test(with_little_memory_blocks_are_read_again_but_not_for_each_page),
         cmocka_unit_test(a_page_that_is_asked_for_again_is_the_same_and_reads_nothing),
         cmocka_unit_test(what_is_kept_for_the_next_page_goes_when_memory_is_short_or_nobody_comes),
+        cmocka_unit_test(a_block_that_cannot_be_read_ends_a_page_and_not_the_listing),
         cmocka_unit_test(jobs_that_become_far_between_two_pages_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
