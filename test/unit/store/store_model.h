@@ -375,8 +375,10 @@ static inline bool model_fetch_far(struct model *model, struct model_job *job)
     if (good) {
         assert_int_equal(fetch.event.job.seq, job->seq);
         model_read_cached(model, job);
-        if (job->far) /* else it has been loaded meanwhile */
+        if (job->far) { /* else it has been loaded meanwhile */
             model_learn(job, &fetch.event);
+            job->stored = fetch.event.record;
+        }
     }
     store_far_fetch_end(model->store, &fetch);
     return good;
