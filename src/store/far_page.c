@@ -12,7 +12,7 @@ enum {
     TURN_LOOKS = 256,                 /* slices that all pages look at in a turn: 1 µs each */
 };
 
-/* Where a job stands in the order of its topic's delayed ones. */
+/* Where a job stands in the order of its topic's delayed, or buried, ones. */
 struct job_place {
     int64_t due_us;
     uint64_t seq;
@@ -298,6 +298,7 @@ static void go_on(struct far_page_read *read)
 void store_far_page(struct store *store, struct far_page *page)
 {
     CHECK(page->max > 0 && page->done);
+    CHECK(page->state == JOB_DELAYED || page->state == JOB_BURIED);
     struct far_page_read *read = mem_zalloc(sizeof(*read) + page->topic.len);
     char *name = (char *)(read + 1);
     memcpy(name, page->topic.at, page->topic.len);
@@ -310,6 +311,7 @@ void store_far_page(struct store *store, struct far_page *page)
     read->found = mem_alloc((page->max + 1) * sizeof(struct found_job));
     read->blocks.slices = store->slices;
     read->blocks.topic = read->topic;
+    read->blocks.state = page->state;
     read->blocks.from_us = page->due_us;
     read->blocks.backwards = page->backwards;
     page->read = read;
