@@ -20,8 +20,9 @@ struct core;
 struct core_limits {
     uint64_t jobs; /* live jobs; above CORE_JOBS_MAX it counts as that */
     uint32_t topics;
-    uint32_t waiters;      /* parked commands */
-    uint64_t memory_bytes; /* pushes are refused while mem_used() is above; 0 = no limit */
+    uint32_t waiters;          /* parked commands */
+    uint64_t memory_bytes;     /* pushes are refused while mem_used() is above; 0 = no limit */
+    uint64_t buried_in_memory; /* no buried job becomes far while no more are in memory */
 };
 
 /*
@@ -208,17 +209,19 @@ uint32_t core_note_places(const struct core *core, uint64_t seq,
 void core_drop_all_notes(struct core *core);
 
 /*
- * Far jobs: delayed ones that are not in memory, whose records lie in slices of the store. They
- * count as delayed in every count, and are looked at by nothing else: who wants to do anything with
- * one reads its record and has it arrive first. All of these but core_replay_far() after replay.
+ * Far jobs: delayed and buried ones that are not in memory, whose records lie in slices of the
+ * store. They count as delayed or buried in every count, and are looked at by nothing else: who
+ * wants to do anything with one reads its record and has it arrive first. All of these but
+ * core_replay_far() after replay.
  */
 
 /* store_far_key(). Before the first of the others. */
 void core_use_far_key(struct core *core, uint64_t key);
 /*
  * May the job, whose record is the event's and lies at `where`, depart? Only if that is its newest
- * record and it is delayed until after `due_after_us`. True: `out_job` is all of it as it is now,
- * its bytes borrowed from `event` and the core. Jobs with notes of attempts stay.
+ * record, and it is delayed until after `due_after_us`, or buried and more are in memory than
+ * core_limits::buried_in_memory. True: `out_job` is all of it as it is now, its bytes borrowed from
+ * `event` and the core. Jobs with notes of attempts stay.
  */
 bool core_spill(struct core *core, const struct event *event, uint64_t where, int64_t due_after_us,
                 struct event *out_job);
@@ -241,7 +244,8 @@ bool core_depart(struct core *core, uint64_t seq, struct stored record);
 bool core_return(struct core *core, uint64_t seq, struct stored record);
 /*
  * A far job's record is `event`, with its place: the core has it in memory from now on. Emits
- * nothing. Until something about it changes it may depart again, to the same place. False: no job
+ * nothing. Until something about it changes it may depart again, to the same place. A buried one is
+ * the first of its topic's buried jobs: those in memory were buried later, as a rule. False: no job
  * is far at that place; if one that was is in memory, it does not depart again. O(1).
  */
 bool core_arrive(struct core *core, const struct event *event);
@@ -265,19 +269,20 @@ bool core_is_far(const struct core *core, uint64_t seq, uint64_t where);
 enum err core_replay_far(struct core *core, const struct far_job *job) MUST_USE;
 /* The processor is asked to fetch what core_replay_far() of these needs. A few at a time. */
 void core_expect_far(const struct core *core, const struct far_job *jobs, uint32_t count);
-/* How many of the topic's delayed jobs are far. O(1). */
-uint64_t core_far_count(const struct core *core, struct bytes topic);
-/* How many of its jobs are delayed, far ones too. O(1). */
-uint64_t core_delayed_count(const struct core *core, struct bytes topic);
+/* How many of the topic's jobs in this state are far. O(1). */
+uint64_t core_far_count(const struct core *core, struct bytes topic, enum job_state state);
+/* How many of its jobs are in this state, far ones too. O(1). */
+uint64_t core_state_count(const struct core *core, struct bytes topic, enum job_state state);
 
-/* From where on a command goes through a topic's delayed jobs. */
+/* From where on a command goes through a topic's delayed or buried jobs. */
 struct far_after {
+    enum job_state state;
     int64_t due_us; /* the first one after this due time and number, … */
     uint64_t seq;
     bool backwards; /* … or the last one before it; … */
     bool one;       /* … it needs that one alone */
 };
-/* Does the command go through delayed jobs of a topic of which some are far? O(1). */
+/* Does the command go through delayed or buried jobs of a topic of which some are far? O(1). */
 bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_after *out_after);
 
 /* A command on one job, in memory: would it be done, and not refused? O(1). */
@@ -299,7 +304,8 @@ uint32_t core_next_ready(const struct core *core, struct bytes topic, const stru
 
 struct core_totals {
     uint64_t jobs[JOB_STATES], urgent;
-    uint64_t far; /* of the delayed ones, those that are not in memory */
+    uint64_t far;        /* of the delayed ones, those that are not in memory; … */
+    uint64_t far_buried; /* … and of the buried ones */
     uint64_t topics, waiters;
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
     uint64_t seq_next, lease_next;

@@ -6,7 +6,7 @@
  *     scan.c     commands that look at or change many    inspect.c totals, digest, validity
  *     transitions.c  the moves of a job and their events     topic_commands.c  commands on a topic
  *     settings.c     topics' settings        notes.c    notes of failed attempts
- *     far.c      delayed jobs that are not in memory         history.c what happened, told
+ *     far.c      jobs that are not in memory          history.c what happened, told
  *
  * Invariants
  * C1 A job hangs where its state says: DELAYED on `delays`, READY in its topic's queue, RESERVED
@@ -17,7 +17,8 @@
  * waiting job is READY if it was due or is due now, else DELAYED. C3 A lease number is given once;
  * a job has a lease if, and only if, it is RESERVED. C4 Every change that must survive is emitted
  * to the sink before its command is answered. C5 A far job counts
- * as DELAYED and is in `far` by its number and by its id; it is neither in the pool nor on a wheel.
+ * as DELAYED or BURIED and is in `far` by its number and by its id; it is neither in the pool nor
+ * on a wheel or in a list.
  */
 #ifndef LATERD_CORE_CORE_INTERNAL_H
 #define LATERD_CORE_CORE_INTERNAL_H
@@ -85,13 +86,13 @@ struct scan {
     struct top_k page;
 };
 
-/* Delayed jobs whose records lie in slices of the store, and which are not in memory. */
+/* Delayed and buried jobs whose records lie in slices of the store, and which are not in memory. */
 struct far_jobs {
     struct far_index places; /* by a job's number and, if it has one, by its client's id */
     uint64_t key;            /* of the hashes of ids */
     uint64_t count;
-    uint64_t with_id; /* of them */
-    bool waits;       /* see core_far_waits() */
+    uint64_t in_state[JOB_STATES], with_id; /* of them */
+    bool waits;                             /* see core_far_waits() */
 };
 
 struct core {

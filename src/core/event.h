@@ -81,14 +81,16 @@ struct event {
 };
 
 /*
- * A far job: its record lies in a slice of the store, sorted by due time, until it draws near. This
- * is what an index needs to find it. Bytes are borrowed.
+ * A far job: its record lies in a slice of the store, sorted by due time, until it draws near, or,
+ * if it is buried, until it is asked for. This is what an index needs to find it. Bytes are
+ * borrowed.
  */
 struct far_job {
     uint64_t seq;
     uint64_t id_hash; /* of the client's id, with store_far_key(); 0: it has none */
     uint64_t where;   /* of its record: struct stored::where */
     struct bytes topic;
+    enum job_state state; /* JOB_DELAYED or JOB_BURIED */
 };
 
 /* Does something live at the event's record, until it dies? */

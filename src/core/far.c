@@ -1,7 +1,7 @@
 /*
- * Far jobs: delayed ones that are not in memory. Of each the core keeps two places of some ten
- * bytes, by its number and by its client's id, and a count in its topic; all else is in its record,
- * in a slice of the store.
+ * Far jobs: delayed and buried ones that are not in memory. Of each the core keeps two places of
+ * some ten bytes, by its number and by its client's id, and a count in its topic; all else is in
+ * its record, in a slice of the store.
  *
  *     in memory ─core_spill─▶ `leaving` ─core_depart─▶ far ─core_arrive─▶ in memory, `leaving`
  *
@@ -36,13 +36,19 @@ static bool add_places(struct core *core, const struct far_job *job)
     return true;
 }
 
+static bool may_be_far(enum job_state state)
+{
+    return state == JOB_DELAYED || state == JOB_BURIED;
+}
+
 static void count_far(struct core *core, struct topic *topic, const struct far_job *job, int change)
 {
     uint64_t by = (uint64_t)change;
-    topic->far += by;
-    topic->jobs[JOB_DELAYED] += by;
-    core->totals.jobs[JOB_DELAYED] += by;
+    topic->far[job->state] += by;
+    topic->jobs[job->state] += by;
+    core->totals.jobs[job->state] += by;
     core->far.count += by;
+    core->far.in_state[job->state] += by;
     if (job->id_hash)
         core->far.with_id += by;
     topics_relist(&core->topics, topic);
@@ -52,7 +58,8 @@ static void count_far(struct core *core, struct topic *topic, const struct far_j
 static bool take_away(struct core *core, struct topic *topic, const struct far_job *job)
 {
     struct far_index *places = &core->far.places;
-    if (topic->far == 0 || (job->id_hash && !far_index_has(places, job->id_hash, job->where)) ||
+    if (topic->far[job->state] == 0 ||
+        (job->id_hash && !far_index_has(places, job->id_hash, job->where)) ||
         !far_index_remove(places, hash_seq(job->seq), job->where))
         return false;
     if (job->id_hash)
@@ -66,6 +73,13 @@ void core_use_far_key(struct core *core, uint64_t key)
     core->far.key = key;
 }
 
+/* Are there more buried jobs in memory than are to stay? */
+static bool too_many_buried(const struct core *core)
+{
+    return core->totals.jobs[JOB_BURIED] - core->far.in_state[JOB_BURIED] >
+           core->limits.buried_in_memory;
+}
+
 bool core_spill(struct core *core, const struct event *event, uint64_t where, int64_t due_after_us,
                 struct event *out_job)
 {
@@ -73,8 +87,9 @@ bool core_spill(struct core *core, const struct event *event, uint64_t where, in
     if (event->kind != EVENT_JOB || number == POOL_NONE)
         return false;
     struct job *job = core_job(core, number);
-    if (job->where != where || job->state != JOB_DELAYED || job->due_us <= due_after_us ||
-        job->has_notes)
+    bool may = job->state == JOB_BURIED ? too_many_buried(core)
+                                        : job->state == JOB_DELAYED && job->due_us > due_after_us;
+    if (job->where != where || !may || job->has_notes)
         return false;
     job->leaving = true;
     *out_job = *event;
@@ -97,9 +112,10 @@ static void fetch_job(const struct core *core, uint32_t number)
 static void fetch_around(const struct core *core, uint32_t number, uint64_t seq)
 {
     const struct job *job = pool_at(&core->jobs, number);
-    if (job->seq != seq || job->state != JOB_DELAYED)
+    if (job->seq != seq || !may_be_far((enum job_state)job->state))
         return;
-    wheel_expect(&core->delays, number);
+    if (job->state == JOB_DELAYED)
+        wheel_expect(&core->delays, number);
     far_index_expect(&core->far.places, hash_seq(seq));
     if (!job->id_len)
         return;
@@ -131,8 +147,12 @@ bool core_depart(struct core *core, uint64_t seq, struct stored record)
         return false;
     struct job *job = core_job(core, number);
     struct far_job far = {
-        .seq = seq, .id_hash = far_hash_id(core->far.key, job_id(job)), .where = record.where};
-    if (!job->leaving || job->state != JOB_DELAYED || !add_places(core, &far))
+        .seq = seq,
+        .id_hash = far_hash_id(core->far.key, job_id(job)),
+        .where = record.where,
+        .state = (enum job_state)job->state,
+    };
+    if (!job->leaving || !may_be_far(far.state) || !add_places(core, &far))
         return false;
     struct topic *topic = topics_at(&core->topics, job->topic);
     (void)core_unlink(core, number); /* it is `job` */
@@ -162,10 +182,10 @@ bool core_arrive(struct core *core, const struct event *event)
 {
     struct far_job far = {.seq = event->job.seq,
                           .id_hash = far_hash_id(core->far.key, event->id),
-                          .where = event->record.where};
+                          .where = event->record.where,
+                          .state = event->job.state};
     struct topic *topic = topics_find(&core->topics, event->topic);
-    if (!topic || event->kind != EVENT_JOB || core_check_job_event(event) ||
-        event->job.state != JOB_DELAYED)
+    if (!topic || event->kind != EVENT_JOB || core_check_job_event(event) || !may_be_far(far.state))
         return false;
     if (!take_away(core, topic, &far)) {
         stay(core, event);
@@ -173,9 +193,9 @@ bool core_arrive(struct core *core, const struct event *event)
     }
     uint32_t number = core_restore_job(core, event, topic);
     struct job *job = core_job(core, number);
-    enum job_state state = core_waiting_state(core, job);
+    enum job_state state = far.state == JOB_DELAYED ? core_waiting_state(core, job) : far.state;
+    job->leaving = state != JOB_READY; /* before it hangs in its list: see buried_add() */
     core_link(core, number, state);
-    job->leaving = state == JOB_DELAYED;
     return true;
 }
 
@@ -216,7 +236,8 @@ enum err core_replay_far(struct core *core, const struct far_job *job)
     if (number != POOL_NONE && core_job(core, number)->where == job->where)
         return ERR_EXISTS;
     struct topic *topic;
-    enum err err = job->seq == 0 || job->seq == UINT64_MAX ? ERR_CORRUPT : OK;
+    bool possible = job->seq > 0 && job->seq < UINT64_MAX && may_be_far(job->state);
+    enum err err = possible ? OK : ERR_CORRUPT;
     if (!err)
         err = topics_get_or_create(&core->topics, job->topic, &topic);
     if (err)
@@ -252,42 +273,46 @@ void core_far_waits(struct core *core, bool waits)
     core->far.waits = waits;
 }
 
-uint64_t core_far_count(const struct core *core, struct bytes topic)
+uint64_t core_far_count(const struct core *core, struct bytes topic, enum job_state state)
 {
     const struct topic *of = core->far.count ? topics_find(&core->topics, topic) : NULL;
-    return of ? of->far : 0;
+    return of ? of->far[state] : 0;
 }
 
-uint64_t core_delayed_count(const struct core *core, struct bytes topic)
+uint64_t core_state_count(const struct core *core, struct bytes topic, enum job_state state)
 {
     const struct topic *of = topics_find(&core->topics, topic);
-    return of ? of->jobs[JOB_DELAYED] : 0;
+    return of ? of->jobs[state] : 0;
 }
 
-static bool goes_through_delayed(const struct topic *topic, const struct cmd *cmd)
+/* The state whose jobs of the topic the command looks for; JOB_GONE: of none that may be far. */
+static enum job_state goes_through(const struct topic *topic, const struct cmd *cmd)
 {
     enum job_state state = cmd->topic.state;
     if (cmd->kind == CMD_TOPIC)
-        return !cmd->topic.brief;
+        return cmd->topic.brief ? JOB_GONE : JOB_DELAYED;
     if (cmd->kind == CMD_KICK_TOPIC && state == JOB_GONE)
-        return topic->jobs[JOB_BURIED] == 0; /* else it kicks those */
-    return state == JOB_DELAYED && (cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK ||
-                                    cmd->kind == CMD_CLEAR_TOPIC || cmd->kind == CMD_KICK_TOPIC);
+        return topic->jobs[JOB_BURIED] ? JOB_BURIED : JOB_DELAYED;
+    bool looks = cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK || cmd->kind == CMD_CLEAR_TOPIC ||
+                 cmd->kind == CMD_KICK_TOPIC;
+    return looks && may_be_far(state) ? state : JOB_GONE;
 }
 
 bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_after *out_after)
 {
     const struct topic *topic =
         core->far.count ? topics_find(&core->topics, cmd->topic.topic) : NULL;
-    if (!topic || !topic->far || !goes_through_delayed(topic, cmd))
+    enum job_state state = topic ? goes_through(topic, cmd) : JOB_GONE;
+    if (state == JOB_GONE || topic->far[state] == 0)
         return false;
     bool backwards = cmd->kind == CMD_LIST && cmd->topic.backwards;
     struct cursor after = core_before_all(backwards);
-    struct listing listing = core_listing(cmd->topic.topic, JOB_DELAYED, backwards);
+    struct listing listing = core_listing(cmd->topic.topic, state, backwards);
     if (cmd->kind == CMD_LIST && cmd->topic.cursor.len &&
         cursor_read(&listing, cmd->topic.cursor, &after))
         return false; /* the core says so */
-    *out_after = (struct far_after){.due_us = after.first,
+    *out_after = (struct far_after){.state = state,
+                                    .due_us = after.first,
                                     .seq = after.seq,
                                     .backwards = backwards,
                                     .one = cmd->kind == CMD_PEEK || cmd->kind == CMD_TOPIC};

@@ -9,7 +9,8 @@
 void core_totals(const struct core *core, struct core_totals *out_totals)
 {
     *out_totals = core->totals;
-    out_totals->far = core->far.count;
+    out_totals->far = core->far.in_state[JOB_DELAYED];
+    out_totals->far_buried = core->far.in_state[JOB_BURIED];
     out_totals->topics = core->topics.pool.count;
     out_totals->waiters = core->waiters.count;
     out_totals->seq_next = core->seq_next;
@@ -71,23 +72,27 @@ static void valid_job(const struct core *core, const struct job *job)
 
 static void valid_counts(const struct core *core)
 {
-    uint64_t jobs[JOB_STATES] = {0}, urgent = 0, far = 0;
+    uint64_t jobs[JOB_STATES] = {0}, urgent = 0, far[JOB_STATES] = {0};
     const struct topics *topics = &core->topics;
     for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
         const struct topic *topic = topics_at(topics, i);
-        CHECK(topic->jobs[JOB_GONE] == 0 && topic->far <= topic->jobs[JOB_DELAYED]);
-        far += topic->far;
+        CHECK(topic->jobs[JOB_GONE] == 0);
         urgent += topic->urgent;
-        for (int state = 0; state < JOB_STATES; state++)
+        for (int state = 0; state < JOB_STATES; state++) {
+            CHECK(topic->far[state] <= topic->jobs[state]);
             jobs[state] += topic->jobs[state];
+            far[state] += topic->far[state];
+        }
     }
     uint64_t all = 0;
     for (int state = 0; state < JOB_STATES; state++) {
         CHECK(jobs[state] == core->totals.jobs[state]);
+        CHECK(far[state] == core->far.in_state[state]);
         all += jobs[state];
     }
-    CHECK(all == core->jobs.count + far && far == core->far.count && urgent == core->totals.urgent);
-    CHECK(jobs[JOB_DELAYED] == core->delays.count + far &&
+    CHECK(all == core->jobs.count + core->far.count && urgent == core->totals.urgent);
+    CHECK(far[JOB_DELAYED] + far[JOB_BURIED] == core->far.count);
+    CHECK(jobs[JOB_DELAYED] == core->delays.count + far[JOB_DELAYED] &&
           jobs[JOB_RESERVED] == core->leases.count);
 }
 
@@ -105,7 +110,8 @@ void core_valid(const struct core *core)
         noted += job->has_notes;
         jobs[job->state]++;
     }
-    jobs[JOB_DELAYED] += core->far.count;
+    jobs[JOB_DELAYED] += core->far.in_state[JOB_DELAYED];
+    jobs[JOB_BURIED] += core->far.in_state[JOB_BURIED];
     for (int state = 0; state < JOB_STATES; state++)
         CHECK(jobs[state] == core->totals.jobs[state]);
     CHECK(core->far.places.count == core->far.count + core->far.with_id);

@@ -118,7 +118,7 @@ static bool step_heads(struct core *core, struct scan *scan)
 {
     const struct topic *topic = topics_at(&core->topics, scan->topic);
     uint32_t before = scan->changed;
-    while (scan->changed < scan->max && topic->jobs[scan->state] > 0) {
+    while (scan->changed < scan->max && topic_in_memory(topic, scan->state) > 0) {
         if (enough(core, scan->changed - before))
             return false;
         change(core, scan, core_topic_first(topic, scan->state));
@@ -196,7 +196,7 @@ static void reply_page(struct core *core, struct scan *scan)
     }
     const struct topic *topic = topics_at(&core->topics, scan->topic);
     /* Of far jobs so many were brought in as may be on a page: others may come after them. */
-    bool far = scan->state == JOB_DELAYED && topic->far > 0 && page->count == page->max;
+    bool far = topic->far[scan->state] > 0 && page->count == page->max;
     if (page->more || (far && page->count > 0)) {
         struct listing listing = core_listing(topic->name, scan->state, scan->backwards);
         reply.cursor = cursor_write(&listing, &end, room);
@@ -228,7 +228,7 @@ static void reply_changed(struct core *core, const struct scan *scan)
 {
     const struct topic *topic = topics_at(&core->topics, scan->topic);
     bool more = scan->step == SCAN_PAGE ? scan->page.more : topic->jobs[scan->state] > 0;
-    more = more || (scan->state == JOB_DELAYED && topic->far > 0);
+    more = more || topic->far[scan->state] > 0;
     core_reply(core, scan->ctx,
                &(struct reply){.kind = scan->kind, .count = scan->changed, .more = more});
 }

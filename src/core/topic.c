@@ -180,7 +180,7 @@ void topics_valid(const struct topics *topics, const struct pool *jobs)
             prev = job;
             job = at->next;
         }
-        CHECK(topic->buried_last == prev && buried == topic->jobs[JOB_BURIED]);
+        CHECK(topic->buried_last == prev && buried == topic_in_memory(topic, JOB_BURIED));
     }
     CHECK(count == topics->pool.count && count == map_count(&topics->by_name));
     name_order_valid(&topics->order, count);

@@ -39,8 +39,8 @@ struct topic {
     int64_t pause_until_us;          /* 0 = not paused */
     int64_t pause_us;                /* how long that pause is altogether */
     uint64_t jobs[JOB_STATES];
-    uint64_t far;    /* of the delayed ones, those that are not in memory: core/far.c */
-    uint64_t urgent; /* ready ones with a priority below PRIORITY_URGENT */
+    uint64_t far[JOB_STATES]; /* of them, those that are not in memory: core/far.c */
+    uint64_t urgent;          /* ready ones with a priority below PRIORITY_URGENT */
     uint64_t waiters;
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked, pauses;
     struct topic_settings *settings; /* mem_alloc'd; NULL: none */
@@ -74,6 +74,11 @@ static inline struct topic *topics_at(const struct topics *topics, uint32_t numb
 }
 /* The number of the next topic at or after `number`, or POOL_NONE: goes through all in O(pool). */
 uint32_t topics_next(const struct topics *topics, uint32_t number);
+/* How many of its jobs in this state are in memory. */
+static inline uint64_t topic_in_memory(const struct topic *topic, enum job_state state)
+{
+    return topic->jobs[state] - topic->far[state];
+}
 /* Call after any change to a topic's jobs, waiters or pause: files it as idle or servable. */
 void topics_relist(struct topics *topics, struct topic *topic);
 void topics_valid(const struct topics *topics, const struct pool *jobs);

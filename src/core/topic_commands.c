@@ -134,7 +134,7 @@ static void peek(struct core *core, struct topic *topic, const struct cmd *cmd, 
 {
     struct cmd scan;
     enum job_state state = cmd->topic.state;
-    if (topic->jobs[state] == 0)
+    if (topic_in_memory(topic, state) == 0)
         core_reply_err(core, CMD_PEEK, ctx, ERR_NOT_FOUND);
     else if (state == JOB_READY || state == JOB_BURIED)
         core_reply_job(core, CMD_PEEK, ctx, core_job(core, core_topic_first(topic, state)));

@@ -91,9 +91,26 @@ void core_emit_pause(struct core *core, const struct topic *topic)
 
 /* ---- where a job hangs ---- */
 
+/* In front of the others: it comes from a slice, so it was buried before them, as a rule. */
+static void buried_add_first(struct core *core, struct topic *topic, uint32_t number)
+{
+    struct job *job = core_job(core, number);
+    job->prev = POOL_NONE;
+    job->next = topic->buried_first;
+    if (topic->buried_first != POOL_NONE)
+        core_job(core, topic->buried_first)->prev = number;
+    else
+        topic->buried_last = number;
+    topic->buried_first = number;
+}
+
 static void buried_add(struct core *core, struct topic *topic, uint32_t number)
 {
     struct job *job = core_job(core, number);
+    if (job->leaving) { /* core_arrive() says so */
+        buried_add_first(core, topic, number);
+        return;
+    }
     job->prev = topic->buried_last;
     job->next = POOL_NONE;
     if (topic->buried_last != POOL_NONE)

@@ -106,10 +106,16 @@ static void keep(struct far_blocks *blocks, const struct block_place *place)
     blocks->kept_count++;
 }
 
+/* Jobs of the topic that are wanted? */
+static bool may_have(const struct far_blocks *blocks, const struct slice *slice)
+{
+    return slice->head.state == blocks->state && slice_may_have(slice, blocks->topic);
+}
+
 static void look_at(struct far_blocks *blocks, const struct slice *slice)
 {
     struct block_place place;
-    if (slice_may_have(slice, blocks->topic) && first_block(blocks, slice, &place))
+    if (may_have(blocks, slice) && first_block(blocks, slice, &place))
         keep(blocks, &place);
 }
 
@@ -160,7 +166,7 @@ static bool first_in_making(const struct far_blocks *blocks, struct block_place 
 {
     const struct segment *segment =
         segments_slice_from(blocks->slices->segments, blocks->next_number);
-    return segment && slice_may_have(segment->slice, blocks->topic) &&
+    return segment && may_have(blocks, segment->slice) &&
            first_block(blocks, segment->slice, out_place);
 }
 

@@ -1,6 +1,7 @@
 /*
- * Which block of far jobs is to be read next by who goes through those of one topic in the order of
- * their due times, or backwards: the blocks of all slices, each slice's in their order, as one.
+ * Which block of far jobs is to be read next by who goes through those of one topic, delayed or
+ * buried ones, in the order of their due times, or backwards: the blocks of all slices of such
+ * jobs, each slice's in their order, as one.
  *
  * All slices that may have the topic must be looked at before the first block is known: some in
  * each turn. The next block of each of those that come first is kept, KEPT_MAX of them; when these
@@ -16,6 +17,7 @@
 #define LATERD_STORE_FAR_BLOCKS_H
 
 #include "base/bytes.h"
+#include "core/job.h"
 
 struct slice;
 struct slices;
@@ -31,8 +33,9 @@ struct block_place {
 
 struct far_blocks {
     struct slices *slices;
-    struct bytes topic; /* borrowed */
-    int64_t from_us;    /* jobs that are due before this (backwards: after it) are not wanted */
+    struct bytes topic;   /* borrowed */
+    enum job_state state; /* slices of such jobs */
+    int64_t from_us;      /* jobs that are due before this (backwards: after it) are not wanted */
     bool backwards;
     bool begun;
     struct block_place last; /* given out */

@@ -20,7 +20,7 @@
 
 #include "base/bytes.h"
 
-/* Where a job stands in the order of its topic's delayed ones. */
+/* Where a job stands in the order of its topic's delayed, or buried, ones. */
 struct job_place {
     int64_t due_us;
     uint64_t seq;

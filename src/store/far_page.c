@@ -94,6 +94,7 @@ static struct far_walk *walk_new(struct far_pages *pages, const struct far_page 
     walk->blocks = (struct far_blocks){
         .slices = pages->store->slices,
         .topic = walk->topic,
+        .state = page->state,
         .from_us = page->due_us,
         .backwards = page->backwards,
     };
@@ -108,8 +109,8 @@ static struct far_walk *take_walk(struct far_pages *pages, const struct far_page
     for (struct list *link = pages->walks.next; link != &pages->walks && !found;
          link = link->next) {
         struct far_walk *walk = LIST_ENTRY(link, struct far_walk, link);
-        if (walk->merge.backwards == page->backwards && bytes_eq(walk->topic, page->topic) &&
-            far_merge_has(&walk->merge, &after))
+        if (walk->merge.backwards == page->backwards && walk->blocks.state == page->state &&
+            bytes_eq(walk->topic, page->topic) && far_merge_has(&walk->merge, &after))
             found = walk;
     }
     if (found) {
@@ -472,6 +473,7 @@ static void go_on(struct far_page_read *read)
 void store_far_page(struct store *store, struct far_page *page)
 {
     CHECK(page->max > 0 && page->done);
+    CHECK(page->state == JOB_DELAYED || page->state == JOB_BURIED);
     struct far_page_read *read = mem_zalloc(sizeof(*read) + page->topic.len);
     char *name = (char *)(read + 1);
     memcpy(name, page->topic.at, page->topic.len);

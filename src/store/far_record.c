@@ -17,8 +17,9 @@ enum {
     FAR_PROPERTIES = 4,
     FAR_COUNTS = 8, /* something has happened to it already */
     FAR_RETRY = 16,
-    FAR_DELAY = 32, /* the delay last asked for is not what lies between created and due */
-    FAR_BITS = 63,
+    FAR_DELAY = 32,  /* the delay last asked for is not what lies between created and due */
+    FAR_BURIED = 64, /* else it is delayed */
+    FAR_BITS = 127,
 };
 
 enum {
@@ -31,8 +32,8 @@ enum {
 
 bool far_record_fits(const struct event *job)
 {
-    return job->kind == EVENT_JOB && job->job.state == JOB_DELAYED && job->job.lease == 0 &&
-           job->job.until_us == 0;
+    bool waits = job->job.state == JOB_DELAYED || job->job.state == JOB_BURIED;
+    return job->kind == EVENT_JOB && waits && job->job.lease == 0 && job->job.until_us == 0;
 }
 
 /* The difference of two times, whatever they are. */
@@ -60,7 +61,8 @@ static unsigned bits_of(const struct event *job)
            (job->order == ORDER_ARRIVAL ? FAR_BY_ARRIVAL : 0) |
            (job->properties.len ? FAR_PROPERTIES : 0) | (has_counts(job) ? FAR_COUNTS : 0) |
            (job->retry_count ? FAR_RETRY : 0) |
-           (job->delay_s != usual_delay_s(job) ? FAR_DELAY : 0);
+           (job->delay_s != usual_delay_s(job) ? FAR_DELAY : 0) |
+           (job->job.state == JOB_BURIED ? FAR_BURIED : 0);
 }
 
 /* ---- encode ---- */
@@ -199,7 +201,8 @@ static bool get_head(const char *at, size_t room, struct far_head *out_head)
         len <= NUMBERS_AT || len > room)
         return false;
     struct varint_reader reader = {at + NUMBERS_AT, at + len, true};
-    *job = (struct event){.kind = EVENT_JOB, .job = {.state = JOB_DELAYED}};
+    *job = (struct event){.kind = EVENT_JOB,
+                          .job = {.state = bits & FAR_BURIED ? JOB_BURIED : JOB_DELAYED}};
     job->job.seq = varint_get(&reader);
     job->job.due_us = varint_unfold(varint_get(&reader));
     job->created_us = between(varint_unfold(varint_get(&reader)), job->job.due_us);

@@ -413,6 +413,17 @@ uint64_t log_open_bytes(const struct log *log, const struct segment *segment)
     return open && open->segment == segment ? batch_bytes(open->payload_bytes) : 0;
 }
 
+void log_segment_shrunk(struct log *log, const struct segment *segment)
+{
+    struct batch *open = log->open;
+    if (!open || open->segment != segment)
+        return;
+    uint64_t room = (segment->size_bytes - open->offset) / BLOCK * BLOCK;
+    CHECK(room >= batch_bytes(open->payload_bytes));
+    if (open->payload_max > room - BATCH_HEAD)
+        open->payload_max = room - BATCH_HEAD;
+}
+
 bool log_writes_to(const struct log *log, const struct disk_file *file)
 {
     return log->step != COMMIT_IDLE && log->commit.file == file;

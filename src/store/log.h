@@ -92,6 +92,8 @@ uint64_t log_bytes_written(const struct log *log); /* since opening */
 uint64_t log_new_bytes(const struct log *log);
 /* Bytes that the open batch takes in this segment; 0: it is in another, or there is none. */
 uint64_t log_open_bytes(const struct log *log, const struct segment *segment);
+/* The segment, which is not made yet, has become smaller: the open batch does not outgrow it. */
+void log_segment_shrunk(struct log *log, const struct segment *segment);
 /* Is a commit under way that writes to this file? */
 bool log_writes_to(const struct log *log, const struct disk_file *file);
 bool log_busy(const struct log *log);  /* a commit is under way */

@@ -52,6 +52,7 @@ static bool shrink(struct segments *segments, struct segment *segment)
         return false;
     uint64_t half = segment->size_bytes / 2 / BLOCK * BLOCK;
     segment->size_bytes = half > need ? half : need;
+    log_segment_shrunk(segments->store->log, segment);
     return true;
 }
 

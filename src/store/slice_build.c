@@ -29,7 +29,7 @@ static bool topic_eq(const void *ctx, uint32_t number, const void *key)
 void slice_build_begin(struct slice_build *build, const struct store_id *id, uint32_t number)
 {
     *build = (struct slice_build){
-        .head = {.version = FORMAT_VERSION, .id = *id, .number = number},
+        .head = {.version = FORMAT_VERSION, .id = *id, .number = number, .state = JOB_DELAYED},
         .tag = store_tag(id),
         .len = BLOCK,
         .cap = IMAGE_FIRST,

@@ -83,9 +83,9 @@ static void add_blocks(const struct slice *slice, const int64_t *limits_us, unsi
 }
 
 /*
- * Adds how many jobs of the slice are due by each of these times, which rise. O(limits) if none of
- * them falls into the slice's time and none of its blocks is loaded; else O(blocks + limits), and
- * the words of `dead`.
+ * Adds how many delayed jobs of the slice are due by each of these times, which rise. O(limits) if
+ * none of them falls into the slice's time and none of its blocks is loaded; else O(blocks +
+ * limits), and the words of `dead`.
  */
 static void add_slice(const struct slice *slice, const int64_t *limits_us, unsigned limits,
                       uint64_t *jobs)
@@ -93,6 +93,8 @@ static void add_slice(const struct slice *slice, const int64_t *limits_us, unsig
     bool whole = slice->loaded == 0 && slice->unread_count == 0;
     unsigned first = 0, end = limits;
     CHECK(limits <= FAR_DUE_TIMES_MAX);
+    if (slice->head.state != JOB_DELAYED)
+        return;
     while (first < limits && limits_us[first] < slice->head.due_first_us)
         first++;
     while (whole && end > first && limits_us[end - 1] >= slice->head.due_last_us)

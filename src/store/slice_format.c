@@ -30,6 +30,7 @@ void slice_head_encode(const struct slice_head *head, void *block)
     put_u32(at + 48, head->jobs);
     put_u32(at + 52, head->blocks);
     put_u32(at + 56, head->topics);
+    put_u32(at + 60, head->state == JOB_DELAYED ? 0 : (uint32_t)head->state);
     put_u64(at + 64, (uint64_t)head->due_first_us);
     put_u64(at + 72, (uint64_t)head->due_last_us);
     put_u64(at + 80, head->topics_bytes);
@@ -52,6 +53,12 @@ static bool sizes_possible(const struct slice_head *head)
            slice_index_at(head) + head->index_bytes + RECORD_JOB_HEAD <= head->size_bytes;
 }
 
+/* 0 is JOB_DELAYED: all slices were of such jobs. */
+static bool state_possible(uint32_t state)
+{
+    return state == 0 || state == JOB_BURIED;
+}
+
 enum format_verdict slice_head_decode(const void *block, struct slice_head *out_head)
 {
     const char *at = block;
@@ -69,6 +76,7 @@ enum format_verdict slice_head_decode(const void *block, struct slice_head *out_
         .jobs = get_u32(at + 48),
         .blocks = get_u32(at + 52),
         .topics = get_u32(at + 56),
+        .state = get_u32(at + 60) == JOB_BURIED ? JOB_BURIED : JOB_DELAYED,
         .due_first_us = (int64_t)get_u64(at + 64),
         .due_last_us = (int64_t)get_u64(at + 72),
         .topics_bytes = get_u64(at + 80),
@@ -78,7 +86,8 @@ enum format_verdict slice_head_decode(const void *block, struct slice_head *out_
         .index_sum = get_u64(at + 112),
     };
     memcpy(head.id.bytes, at + 16, sizeof(head.id.bytes));
-    if (!sizes_possible(&head) || head.due_first_us > head.due_last_us)
+    if (!sizes_possible(&head) || head.due_first_us > head.due_last_us ||
+        !state_possible(get_u32(at + 60)))
         return FORMAT_BAD; /* whole, and of nobody's making */
     *out_head = head;
     return FORMAT_GOOD;

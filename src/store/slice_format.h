@@ -1,6 +1,6 @@
 /*
- * The bytes of a slice, a file of far jobs sorted by due time, and of the log's records about
- * slices. docs/disk-format.md draws them.
+ * The bytes of a slice, a file of far jobs sorted by due time, either delayed or buried ones, and
+ * of the log's records about slices. docs/disk-format.md draws them.
  *
  *     head (a block) | blocks of records, each a batch with a header | fences | topics | index
  *
@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "core/job.h"
 #include "store/format.h"
 
 enum {
@@ -34,6 +35,7 @@ struct slice_head {
     uint64_t size_bytes; /* of the file */
     uint64_t data_end;   /* offset behind the last block of records */
     uint32_t jobs, blocks, topics;
+    enum job_state state; /* of its jobs: JOB_DELAYED or JOB_BURIED */
     int64_t due_first_us, due_last_us;
     uint64_t topics_bytes, index_bytes; /* of those sections */
     uint64_t fences_sum, topics_sum, index_sum;

@@ -1,7 +1,8 @@
 /*
  * Brings far jobs back: block by block, each read by the disk's threads and told of in portions,
- * as its first job's time draws near. And empties slices that are mostly dead: all that still lives
- * in one becomes resident, and its records are relocated to the log, as the cleaner does.
+ * as its first job's time draws near; buried ones do not come back by themselves. And empties
+ * slices that are mostly dead: all that still lives in one becomes resident, and its records are
+ * relocated to the log, as the cleaner does.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -34,7 +35,8 @@ static int64_t ahead_us(const struct slices *slices)
 static int64_t first_at(const struct slices *slices, const struct slice *slice)
 {
     const struct slice_fence *fence = &slice->fences[slice->loaded];
-    if (slice->loaded == slice->head.blocks || fence->offset >= slice->named)
+    if (slice->head.state != JOB_DELAYED || slice->loaded == slice->head.blocks ||
+        fence->offset >= slice->named)
         return INT64_MAX;
     int64_t at_us;
     bool low = __builtin_sub_overflow(fence->due_us, ahead_us(slices), &at_us);

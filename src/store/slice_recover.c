@@ -305,6 +305,7 @@ static enum err replay_jobs(struct slices *slices, struct slice *slice, const ch
             .id_hash = index.id_hash,
             .where = where_of(slice->head.number, index.offset),
             .topic = topics[index.topic],
+            .state = slice->head.state,
         };
         if (count < FAR_SOON_MAX)
             continue;

@@ -38,6 +38,11 @@ struct turn_of {
     uint32_t job; /* of spill::jobs */
 };
 
+/* Slices have jobs of one kind. */
+enum spill_kind { SPILL_DELAYED, SPILL_BURIED, SPILL_KINDS };
+
+static const enum job_state kind_state[SPILL_KINDS] = {JOB_DELAYED, JOB_BURIED};
+
 enum spill_step { SPILL_IDLE, SPILL_GATHER, SPILL_BUILD, SPILL_WRITE, SPILL_REMOVE, SPILL_DEPART };
 
 struct spill {
@@ -45,13 +50,14 @@ struct spill {
     enum spill_step step;
     uint32_t segment; /* that they leave */
     struct buf jobs;  /* struct spilled, as they were offered */
-    struct buf
-        heap; /* struct turn_of: those that are in no slice yet, the first to be due on top */
-    struct buf built;  /* uint32_t: those of the slice being made, in its order */
-    size_t departing;  /* of `built`: the next to be asked */
-    struct buf chunks; /* char *: memory of CHUNK_BYTES each, of records */
-    size_t chunk_used; /* of the last one */
-    uint64_t gathered_bytes;
+    /* struct turn_of: those that are in no slice yet, the first to be due on top. */
+    struct buf heaps[SPILL_KINDS];
+    enum spill_kind kind; /* that is being built; SPILL_KINDS: all are */
+    struct buf built;     /* uint32_t: those of the slice being made, in its order */
+    size_t departing;     /* of `built`: the next to be asked */
+    struct buf chunks;    /* char *: memory of CHUNK_BYTES each, of records */
+    size_t chunk_used;    /* of the last one */
+    uint64_t gathered_bytes[SPILL_KINDS];
     struct slice_build build;
     struct slice *slice; /* SPILL_DEPART */
     uint32_t block;      /* of its blocks of records: the next part */
@@ -72,14 +78,14 @@ static struct spilled *job_at(const struct spill *spill, size_t number)
     return (struct spilled *)(void *)spill->jobs.at + number;
 }
 
-static struct turn_of *heap_at(const struct spill *spill, size_t place)
+static struct turn_of *heap_at(const struct buf *heap, size_t place)
 {
-    return (struct turn_of *)(void *)spill->heap.at + place;
+    return (struct turn_of *)(void *)heap->at + place;
 }
 
-static size_t heap_count(const struct spill *spill)
+static size_t heap_count(const struct buf *heap)
 {
-    return spill->heap.len / sizeof(struct turn_of);
+    return heap->len / sizeof(struct turn_of);
 }
 
 static bool before(const struct spill *spill, const struct turn_of *a, const struct turn_of *b)
@@ -88,42 +94,42 @@ static bool before(const struct spill *spill, const struct turn_of *a, const str
                                   : job_at(spill, a->job)->seq < job_at(spill, b->job)->seq;
 }
 
-static void heap_push(struct spill *spill, struct turn_of job)
+static void heap_push(const struct spill *spill, struct buf *heap, struct turn_of job)
 {
-    buf_add(&spill->heap, &job, sizeof(job));
-    size_t at = heap_count(spill) - 1;
-    while (at > 0 && before(spill, &job, heap_at(spill, (at - 1) / CHILDREN))) {
-        *heap_at(spill, at) = *heap_at(spill, (at - 1) / CHILDREN);
+    buf_add(heap, &job, sizeof(job));
+    size_t at = heap_count(heap) - 1;
+    while (at > 0 && before(spill, &job, heap_at(heap, (at - 1) / CHILDREN))) {
+        *heap_at(heap, at) = *heap_at(heap, (at - 1) / CHILDREN);
         at = (at - 1) / CHILDREN;
     }
-    *heap_at(spill, at) = job;
+    *heap_at(heap, at) = job;
 }
 
 /* Of the children of `at`, of which there is one, the first to be due. */
-static size_t first_child(const struct spill *spill, size_t at, size_t count)
+static size_t first_child(const struct spill *spill, const struct buf *heap, size_t at)
 {
-    size_t first = CHILDREN * at + 1;
+    size_t first = CHILDREN * at + 1, count = heap_count(heap);
     for (size_t child = first + 1; child <= CHILDREN * at + CHILDREN && child < count; child++)
-        if (before(spill, heap_at(spill, child), heap_at(spill, first)))
+        if (before(spill, heap_at(heap, child), heap_at(heap, first)))
             first = child;
     return first;
 }
 
-static struct turn_of heap_pop(struct spill *spill)
+static struct turn_of heap_pop(const struct spill *spill, struct buf *heap)
 {
-    struct turn_of top = *heap_at(spill, 0);
-    struct turn_of last = *heap_at(spill, heap_count(spill) - 1);
-    spill->heap.len -= sizeof(last);
-    size_t count = heap_count(spill), at = 0;
+    struct turn_of top = *heap_at(heap, 0);
+    struct turn_of last = *heap_at(heap, heap_count(heap) - 1);
+    heap->len -= sizeof(last);
+    size_t count = heap_count(heap), at = 0;
     while (CHILDREN * at + 1 < count) {
-        size_t child = first_child(spill, at, count);
-        if (!before(spill, heap_at(spill, child), &last))
+        size_t child = first_child(spill, heap, at);
+        if (!before(spill, heap_at(heap, child), &last))
             break;
-        *heap_at(spill, at) = *heap_at(spill, child);
+        *heap_at(heap, at) = *heap_at(heap, child);
         at = child;
     }
     if (count > 0)
-        *heap_at(spill, at) = last;
+        *heap_at(heap, at) = last;
     return top;
 }
 
@@ -149,7 +155,8 @@ bool spill_begin(struct spill *spill, const struct segment *segment)
         return false;
     spill->segment = segment->number;
     spill->given_up = false;
-    spill->gathered_bytes = 0;
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
+        spill->gathered_bytes[kind] = 0;
     spill->step = SPILL_GATHER;
     return true;
 }
@@ -182,12 +189,14 @@ bool spill_offer(struct spill *spill, const struct event *event, struct stored r
     if (len > RECORD_MAX)
         return false;
     char *at = take(spill, len);
-    spill->gathered_bytes += len;
+    enum spill_kind kind = job.job.state == JOB_BURIED ? SPILL_BURIED : SPILL_DELAYED;
+    spill->gathered_bytes[kind] += len;
     far_record_encode(&job, len, at);
     struct spilled taken = {.seq = job.job.seq, .record = at, .old = record, .len = (uint32_t)len};
     uint32_t number = (uint32_t)(spill->jobs.len / sizeof(taken));
     buf_add(&spill->jobs, &taken, sizeof(taken));
-    heap_push(spill, (struct turn_of){.due_us = job.job.due_us, .job = number});
+    heap_push(spill, &spill->heaps[kind],
+              (struct turn_of){.due_us = job.job.due_us, .job = number});
     return true;
 }
 
@@ -202,7 +211,8 @@ static void reset(struct spill *spill)
     }
     buf_fini(&spill->chunks);
     buf_fini(&spill->jobs);
-    buf_fini(&spill->heap);
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
+        buf_fini(&spill->heaps[kind]);
     buf_fini(&spill->built);
     slice_build_fini(&spill->build);
     spill->slice = NULL;
@@ -230,9 +240,10 @@ static void build_one(struct spill *spill, uint32_t number)
 static uint32_t take_next(struct spill *spill, struct turn_of out_next[static BUILD_AHEAD])
 {
     enum { LINE = 64, FETCHED = 512 };
+    struct buf *heap = &spill->heaps[spill->kind];
     uint32_t count = 0;
-    for (; count < BUILD_AHEAD && heap_count(spill) > 0; count++) {
-        out_next[count] = heap_pop(spill);
+    for (; count < BUILD_AHEAD && heap_count(heap) > 0; count++) {
+        out_next[count] = heap_pop(spill, heap);
         __builtin_prefetch(job_at(spill, out_next[count].job));
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -262,7 +273,7 @@ static bool build_next(struct spill *spill, struct clean_work *work)
         work->bytes += len;
     }
     for (; i < count; i++)
-        heap_push(spill, next[i]);
+        heap_push(spill, &spill->heaps[spill->kind], next[i]);
     return full;
 }
 
@@ -270,16 +281,19 @@ static bool build_next(struct spill *spill, struct clean_work *work)
 static bool build_some(struct spill *spill, struct clean_work *work)
 {
     struct clean_work done = {0};
+    const struct buf *heap = &spill->heaps[spill->kind];
     bool full = false;
-    if (!spill->build.image)
+    if (!spill->build.image) {
         slice_build_begin(&spill->build, &spill->store->id,
                           segments_take_number(spill->store->segments));
-    while (!full && done.jobs < TURN_JOBS && done.bytes < TURN_BYTES && heap_count(spill) > 0)
+        spill->build.head.state = kind_state[spill->kind];
+    }
+    while (!full && done.jobs < TURN_JOBS && done.bytes < TURN_BYTES && heap_count(heap) > 0)
         full = build_next(spill, &done);
     work->jobs += done.jobs;
     work->bytes += done.bytes;
     work->copied += done.bytes;
-    full = full || heap_count(spill) == 0;
+    full = full || heap_count(heap) == 0;
     if (full)
         slice_build_end(&spill->build);
     return full;
@@ -305,7 +319,9 @@ static void written(struct disk_op *op)
 static void write_slice(struct spill *spill)
 {
     struct store *store = spill->store;
-    if (!manifest_has(store->manifest, FEATURE_SLICES))
+    uint32_t features =
+        FEATURE_SLICES | (spill->build.head.state == JOB_BURIED ? FEATURE_BURIED : 0);
+    if (!manifest_has(store->manifest, features))
         return; /* its write makes a turn */
     spill->op = (struct disk_op){
         .verb = DISK_REPLACE,
@@ -463,16 +479,40 @@ static void depart_some(struct spill *spill, struct clean_work *work)
 
 bool spill_pending(const struct spill *spill)
 {
-    return spill->heap.len > 0 || spill->built.len > 0;
+    bool pending = spill->built.len > 0;
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
+        pending = pending || spill->heaps[kind].len > 0;
+    return pending;
 }
 
-static bool is_enough(const struct spill *spill)
+static bool is_enough(const struct spill *spill, enum spill_kind kind)
 {
     const struct store *store = spill->store;
-    if (!spill_pending(spill))
+    if (spill->heaps[kind].len == 0)
         return false;
     return slices_count(store->slices) < SLICES_FEW ||
-           spill->gathered_bytes >= store->options.segment_bytes / SEGMENT_SHARE;
+           spill->gathered_bytes[kind] >= store->options.segment_bytes / SEGMENT_SHARE;
+}
+
+/* Of kinds that are not enough for a slice none leaves. */
+static void begin_building(struct spill *spill)
+{
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
+        if (!is_enough(spill, (enum spill_kind)kind))
+            buf_fini(&spill->heaps[kind]);
+    spill->kind = SPILL_DELAYED;
+    spill->step = spill_pending(spill) ? SPILL_BUILD : SPILL_IDLE;
+}
+
+/* The next slice, of the next kind if of this one there are no more. True: it is to be written. */
+static bool build(struct spill *spill, struct clean_work *work)
+{
+    while (spill->kind < SPILL_KINDS && !spill->build.image && !spill->heaps[spill->kind].len)
+        spill->kind++;
+    if (spill->kind < SPILL_KINDS)
+        return build_some(spill, work);
+    spill->step = SPILL_IDLE;
+    return false;
 }
 
 bool spill_turn(struct spill *spill, struct clean_work *work, bool *out_left)
@@ -482,11 +522,9 @@ bool spill_turn(struct spill *spill, struct clean_work *work, bool *out_left)
         return false;
     switch (spill->step) {
     case SPILL_IDLE: return true;
-    case SPILL_GATHER: spill->step = is_enough(spill) ? SPILL_BUILD : SPILL_IDLE; break;
+    case SPILL_GATHER: begin_building(spill); break;
     case SPILL_BUILD:
-        if (!spill_pending(spill))
-            spill->step = SPILL_IDLE;
-        else if (build_some(spill, work))
+        if (build(spill, work))
             spill->step = SPILL_WRITE;
         break;
     case SPILL_WRITE:

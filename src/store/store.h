@@ -129,9 +129,10 @@ struct store_callbacks {
      * the others.
      *
      * Checkpoint: may the job, whose record is this event's and lies at `where`, become far? Only
-     * if that is its newest record and it is delayed until after `due_after_us`. True:
-     * `out_job` is all of the job as it is now, its bytes borrowed from `event`; the job stays
-     * where it is until depart(). False: it is relocated, or has no record there any more.
+     * if that is its newest record, and it is delayed until after `due_after_us`, or buried and one
+     * of too many. True: `out_job` is all of the job as it is now, its bytes borrowed from `event`;
+     * the job stays where it is until depart(). False: it is relocated, or has no record there any
+     * more.
      */
     bool (*spill)(struct store_callbacks *callbacks, const struct event *event, uint64_t where,
                   int64_t due_after_us, struct event *out_job);
@@ -150,9 +151,9 @@ struct store_callbacks {
      */
     bool (*far_visited)(struct store_callbacks *callbacks, struct bytes *out_topic);
     /*
-     * A far job draws near: its record is `event`, and event->record says where. The core has it in
-     * memory from now on, its record stays where it is. False: it is not far at that place (any
-     * more). Called again after a restart.
+     * A far job draws near, or its slice is emptied: its record is `event`, and event->record says
+     * where. The core has it in memory from now on, its record stays where it is. False: it is not
+     * far at that place (any more). Called again after a restart.
      */
     bool (*arrive)(struct store_callbacks *callbacks, const struct event *event);
     /* May far jobs come now, as far as memory is concerned? NULL: always. False: asked again. */
@@ -388,11 +389,12 @@ void store_far_fetch_end(struct store *store, struct far_fetch *fetch);
  */
 struct far_page {
     struct bytes topic;
-    int64_t due_us;   /* only jobs that come after (backwards: before) this due time … */
-    uint64_t seq;     /* … and number */
-    bool backwards;   /* the last ones, the very last of them first */
-    uint32_t max;     /* so many at most; at least 1 */
-    bool with_bodies; /* else of a body only its length is known */
+    enum job_state state; /* JOB_DELAYED or JOB_BURIED */
+    int64_t due_us;       /* only jobs that come after (backwards: before) this due time … */
+    uint64_t seq;         /* … and number */
+    bool backwards;       /* the last ones, the very last of them first */
+    uint32_t max;         /* so many at most; at least 1 */
+    bool with_bodies;     /* else of a body only its length is known */
     /* It has ended: `err`, and on OK all below it, good until store_far_page_end(). Called once,
        from store_far_page(), store_poll() or store_turn(). */
     void (*done)(struct far_page *page);

@@ -34,7 +34,7 @@ static void describe_history(const struct store_stats *stats, struct metric_sink
 }
 
 static void describe_metrics(const struct store *store, const struct store_stats *stats,
-                             uint64_t far_jobs, struct metric_sink *sink)
+                             const struct core_totals *totals, struct metric_sink *sink)
 {
     metric_gauge(sink, "wal_bytes", "Bytes of all log segments on disk.", stats->disk_bytes);
     metric_gauge(sink, "wal_live_bytes", "Bytes of them that live jobs need.", stats->live_bytes);
@@ -51,7 +51,9 @@ static void describe_metrics(const struct store *store, const struct store_stats
     metric_counter(sink, "cold_reads_total",
                    "Bodies that were read from the disk, not from memory.", stats->cold_reads);
     metric_gauge(sink, "far_jobs", "Delayed jobs that are in slices on disk, not in memory.",
-                 far_jobs);
+                 totals->far);
+    metric_gauge(sink, "far_buried_jobs", "Buried jobs that are in slices on disk, not in memory.",
+                 totals->far_buried);
     metric_gauge(sink, "slices", "Files of far jobs.", stats->slices);
     metric_gauge(sink, "slice_bytes", "Bytes of them.", stats->slice_bytes);
     metric_gauge(sink, "far_waiting", "1 while far jobs that draw near wait for memory.",
@@ -108,7 +110,7 @@ void embedded_describe(const struct core *core, const struct store *store, struc
     store_stats(store, &stats);
     core_totals(core, &totals);
     if (sink->metric)
-        describe_metrics(store, &stats, totals.far, sink);
+        describe_metrics(store, &stats, &totals, sink);
     if (sink->fact)
         describe_facts(store, &stats, sink);
     if (sink->warning && stats.damaged_segments)

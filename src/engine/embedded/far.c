@@ -58,12 +58,12 @@ static bool is_named(const struct cmd *cmd, const struct event *event)
     return ref.id.len ? bytes_eq(ref.id, event->id) : ref.seq == event->job.seq;
 }
 
-/* Will the job, which is delayed, be another than its record says, and go on living? */
+/* Will the job, which is delayed or buried, be another than its record says, and go on living? If
+   the command may be done at all: what is refused changes nothing. */
 static bool changes_job(const struct cmd *cmd)
 {
-    bool may = cmd_traits(cmd->kind)->states >> JOB_DELAYED & 1;
-    return may && (cmd->kind == CMD_RUN || cmd->kind == CMD_KICK || cmd->kind == CMD_RESCHEDULE ||
-                   cmd->kind == CMD_RESERVE_JOB);
+    return (cmd->kind == CMD_RUN || cmd->kind == CMD_KICK || cmd->kind == CMD_RESCHEDULE ||
+            cmd->kind == CMD_RESERVE_JOB);
 }
 
 enum err far_may_stay(const struct embedded *embedded, const struct event *event)

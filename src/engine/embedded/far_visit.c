@@ -1,8 +1,9 @@
 /*
- * Commands on the delayed jobs of a topic, some of which are far. The store finds the first of them
- * in its slices, the disk's threads read their records, and they arrive in the core for a visit;
- * the command is done as if all were in memory, and then those that it has left as they were depart
- * again. What is cleared is deleted on arrival, because the core would look for it among all jobs.
+ * Commands on the delayed or buried jobs of a topic, some of which are far. The store finds the
+ * first of them in its slices, the disk's threads read their records, and they arrive in the core
+ * for a visit; the command is done as if all were in memory, and then those that it has left as
+ * they were depart again. What is cleared is deleted on arrival, because the core would look for it
+ * among all jobs.
  *
  * Who only wants to know when the first is due looks at its record, and nobody visits.
  *
@@ -111,6 +112,7 @@ static bool read_page(struct far_visit *visit)
     uint32_t max = asked->max < PAGE_MAX ? asked->max : PAGE_MAX;
     visit->page = (struct far_page){
         .topic = asked->topic,
+        .state = after.state,
         .due_us = after.due_us,
         .seq = after.seq,
         .backwards = after.backwards,
@@ -242,9 +244,10 @@ static void refuse(struct far_visit *visit, enum err err)
 static void reply_cleared(struct far_visit *visit)
 {
     struct embedded *embedded = visit->embedded;
-    struct reply reply = {.kind = CMD_CLEAR_TOPIC,
-                          .count = visit->cleared,
-                          .more = core_delayed_count(embedded->core, visit->cmd.topic.topic) > 0};
+    struct reply reply = {
+        .kind = CMD_CLEAR_TOPIC,
+        .count = visit->cleared,
+        .more = core_state_count(embedded->core, visit->cmd.topic.topic, visit->page.state) > 0};
     embedded->core_callbacks.reply(&embedded->core_callbacks, &visit->inner, &reply);
 }
 

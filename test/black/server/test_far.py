@@ -218,3 +218,70 @@ def test_a_horizon_that_is_taken_away_leaves_every_tool_at_work(laterd, tmp_path
         assert metric(client, "far_jobs") == 0
         assert client.counts("t")["delayed"] == len(bodies) - 100
         assert client.job("job-1", method="GET").json()["body"] == bodies["job-1"]
+
+
+def bury_many(client, count):
+    """Bodies by id of jobs that are buried, most of which have left memory by now."""
+    bodies = {f"dead-{number}": {"n": number, "text": os.urandom(500).hex()}
+              for number in range(count)}
+    jobs = [{"id": job_id, "body": body, "state": "buried"} for job_id, body in bodies.items()]
+    for first in range(0, count, 500):
+        client.push_many("t", jobs[first:first + 500])
+    client.push_many("u", [{"body": "x" * 3000, "delay": "1h"}] * 300) # so that the log is cleaned
+    eventually(lambda: metric(client, "far_buried_jobs") > count // 2)
+    return bodies
+
+
+def test_buried_jobs_leave_memory_and_survive_kill_9(laterd, tmp_path):
+    server = laterd({"store": {**FAR, "buried_in_memory": "100"}})
+    with Client(server.port) as client:
+        bodies = bury_many(client, 1500)
+        assert manifest(server.data)[1] & 16
+        for job_id in ("dead-0", "dead-700", "dead-1499"):
+            shown = client.job(job_id, method="GET").json()
+            assert shown["body"] == bodies[job_id] and shown["state"] == "buried"
+        assert client.push("t", id="dead-2", body="y", if_exists="reject").status == 409
+        assert client.job("dead-1", method="DELETE").status in (200, 204)
+        assert client.job("dead-3", "kick").json()["state"] == "ready"
+        assert client.counts("t")["buried"] == 1498 and client.counts("t")["ready"] == 1
+    server.kill()
+    server.start()
+    with Client(server.port) as client:
+        assert metric(client, "far_buried_jobs") > 700 and metric(client, "far_jobs") < 400
+        assert client.counts("t")["buried"] == 1498
+        seen, cursor = [], ""
+        while cursor is not None:
+            page = client.get(f"/v1/topics/t/jobs?state=buried&limit=400{cursor}").json()
+            seen += [job["id"] for job in page["jobs"]]
+            cursor = f"&cursor={page['cursor']}" if "cursor" in page else None
+        assert len(seen) == len(set(seen)) and set(seen) == set(bodies) - {"dead-1", "dead-3"}
+        export = later("-s", f"127.0.0.1:{server.port}", "export")
+        jobs = {one["job"]["id"]: one["job"] for one in map(json.loads, export.splitlines()) if "job" in one}
+        assert jobs["dead-9"]["body"] == bodies["dead-9"] and jobs["dead-9"]["state"] == "buried"
+    server.stop()
+    assert "slice" in later("verify", server.data)
+    later("salvage", server.data, tmp_path / "salvaged")
+    assert not manifest(tmp_path / "salvaged")[1] & 24
+    salvaged = laterd({"store": OFF}, data=str(tmp_path / "salvaged"))
+    with Client(salvaged.port) as client:
+        assert client.counts("t")["buried"] == 1498
+        assert client.job("dead-9", method="GET").json()["body"] == bodies["dead-9"]
+
+
+def test_all_buried_jobs_are_kicked_though_most_are_not_in_memory(laterd):
+    server = laterd({"store": {**FAR, "buried_in_memory": "0"}}, beanstalk=["127.0.0.1:0"])
+    with Client(server.port) as client, Connection(server.beanstalk_port) as tube:
+        bodies = bury_many(client, 1500)
+        tube.ask("use t")
+        assert b'"n":' in tube.ask("peek-buried").data.replace(b" ", b"")
+        assert tube.ask("kick 40") == "KICKED 40"
+        assert tube.stats("t")["current-jobs-buried"] == "1460"
+        done = client.replay("t", max=100000)
+        assert client.counts("t")["ready"] == 1500, done
+        taken = {}
+        while len(taken) < 1500:
+            jobs = client.reserve("t", most=100)
+            assert jobs
+            for job in jobs:
+                taken[job["id"]] = job["body"]
+        assert taken == bodies

@@ -19,6 +19,7 @@ enum {
     EVENTS_MAX = 60000,
     STEPS = 1500,
     LIVES = 40,
+    BURIED_STAY = 2, /* in memory, in every second life in which jobs depart */
 };
 
 static inline struct bytes topic_name(int topic)
@@ -93,7 +94,7 @@ struct life {
     uint64_t seed, random;
     int step;
     int64_t now_us;
-    uint64_t seq_next, lease_next, rank, where, order;
+    uint64_t seq_next, lease_next, rank, front_rank, where, order;
     struct model_job jobs[SEQ_MAX];
     int64_t paused_until_us[TOPICS];
     uint64_t settings_version[TOPICS]; /* 0: none */

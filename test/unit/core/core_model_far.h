@@ -1,7 +1,7 @@
 /*
- * More of model_test.c: lives in which delayed jobs depart to slices, and come back as an engine
- * has them come: when they fall due, and for commands that name them or go through their topic. For
- * it alone.
+ * More of model_test.c: lives in which delayed and buried jobs depart to slices, and come back as
+ * an engine has them come: when they fall due, and for commands that name them or go through their
+ * topic. For it alone.
  */
 #ifndef LATERD_TEST_CORE_MODEL_FAR_H
 #define LATERD_TEST_CORE_MODEL_FAR_H
@@ -15,6 +15,20 @@ enum { FAR_KEY = 99 };
 static inline bool has_far(void)
 {
     return life->seed % 3 == 0;
+}
+
+static inline uint64_t buried_stay(void)
+{
+    return life->seed % 2 ? BURIED_STAY : 0;
+}
+
+/* Of the jobs in memory, is one that is buried too many? */
+static inline bool too_many_buried(void)
+{
+    uint64_t buried = 0;
+    for (uint64_t seq = 1; seq < life->seq_next; seq++)
+        buried += life->jobs[seq].state == JOB_BURIED && !life->is_far[seq];
+    return buried > buried_stay();
 }
 
 static inline struct event record_event(uint64_t seq) /* as a store would have read it */
@@ -48,10 +62,11 @@ static inline void step_depart(void)
     uint64_t oldest = life->seq_next > 60 ? life->seq_next - 60 : 1;
     uint64_t seq = oldest + below(life->seq_next - oldest + 1);
     struct model_job *job = &life->jobs[seq];
-    bool may = job->state == JOB_DELAYED && job->last_note_us == 0 && !life->is_far[seq];
     int64_t after_us = life->now_us + (int64_t)below(2) * 500;
     struct event event = record_event(seq), out;
-    may = may && job->due_us > after_us;
+    bool may = (job->state == JOB_DELAYED && job->due_us > after_us) ||
+               (job->state == JOB_BURIED && too_many_buried());
+    may = may && job->last_note_us == 0;
     if (life->is_far[seq] || job->where == 0)
         return;
     MUST(!core_spill(life->core, &event, job->where + 5000, after_us, &out)); /* not there */
@@ -60,12 +75,16 @@ static inline void step_depart(void)
         return;
     }
     MUST(may && out.job.due_us == job->due_us && out.job.priority == job->priority);
+    MUST(out.job.state == job->state);
     keep_record(seq, &out, ++life->where);
     struct stored place = life->records[seq].event.record;
     if (below(6) == 0) {
         struct cmd touch = {.kind = CMD_RESCHEDULE, .job = {.ref.seq = seq}};
         life->replied = false;
-        (void)core_apply(life->core, life->now_us, &touch, life);
+        if (job->state == JOB_BURIED)
+            MUST(core_relocate(life->core, &event, job->where));
+        else
+            (void)core_apply(life->core, life->now_us, &touch, life);
         MUST(!core_depart(life->core, seq, place));
         return;
     }
@@ -82,6 +101,7 @@ static inline void bring_back(uint64_t seq, bool visits)
     if (!visits) /* it is there, and stays */
         MUST(!core_arrive(life->core, &life->records[seq].event));
     life->is_far[seq] = false;
+    life->jobs[seq].buried_rank = --life->front_rank; /* the first of its topic, if it is buried */
     if (visits)
         life->visitors[life->visitor_count++] = seq;
 }
@@ -113,7 +133,8 @@ static inline void bring_topic(struct bytes topic)
         if (life->is_far[seq] && bytes_eq(topic, topic_name(life->jobs[seq].topic)))
             bring_back(seq, true);
     }
-    MUST(core_far_count(life->core, topic) == 0);
+    MUST(core_far_count(life->core, topic, JOB_DELAYED) == 0);
+    MUST(core_far_count(life->core, topic, JOB_BURIED) == 0);
 }
 
 static inline void before_command(const struct cmd *cmd)
@@ -144,7 +165,8 @@ static inline void after_command(const struct cmd *cmd)
 static inline void bring_due(void)
 {
     for (uint64_t seq = 1; seq < life->seq_next; seq++) {
-        if (life->is_far[seq] && life->jobs[seq].due_us <= life->now_us + (int64_t)below(100))
+        bool soon = life->jobs[seq].due_us <= life->now_us + (int64_t)below(100);
+        if (life->is_far[seq] && life->jobs[seq].state == JOB_DELAYED && soon)
             bring_back(seq, false);
     }
 }
@@ -156,7 +178,8 @@ static inline void replay_all_far(struct core *copy)
         struct far_job far = {.seq = seq,
                               .id_hash = far_hash_id(FAR_KEY, event->id),
                               .where = event->record.where,
-                              .topic = event->topic};
+                              .topic = event->topic,
+                              .state = life->jobs[seq].state};
         if (life->is_far[seq])
             MUST(core_replay_far(copy, &far) == OK);
     }

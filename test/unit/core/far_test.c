@@ -95,8 +95,8 @@ static void a_far_job_takes_its_index_entries_alone_and_counts_as_delayed(void *
     struct event event = depart(1, "a-long-id-that-does-not-fit-into-the-job");
     assert_int_equal(emitted, before); /* no event tells of it */
     assert_int_equal(delayed(), 1);
-    assert_int_equal(core_far_count(bed.core, BYTES("t")), 1);
-    assert_int_equal(core_far_count(bed.core, BYTES("u")), 0);
+    assert_int_equal(core_far_count(bed.core, BYTES("t"), JOB_DELAYED), 1);
+    assert_int_equal(core_far_count(bed.core, BYTES("u"), JOB_DELAYED), 0);
     assert_int_equal(ask(CMD_GET, 1), ERR_NOT_FOUND); /* until it is brought back */
     assert_int_equal(core_far_find(bed.core, &(struct job_ref){.seq = 1}, places), 1);
     assert_true(places[0] == slice.where);
@@ -147,9 +147,67 @@ static void p8_a_far_job_takes_at_most_24_bytes(void **state)
     }
     while (core_tick(large.core, START, 1000))
         ;
-    assert_int_equal(core_far_count(large.core, BYTES("t")), MANY);
+    assert_int_equal(core_far_count(large.core, BYTES("t"), JOB_DELAYED), MANY);
     assert_in_range((mem_used() - before_bytes) / MANY, 15, 24);
     core_bed_close(&large);
+}
+
+/* Ten million dead letters: 24 bytes each. */
+static void p8_a_far_buried_job_takes_at_most_24_bytes(void **state)
+{
+    (void)state;
+    enum { MANY = 300000 };
+    static struct core_bed large;
+    char id[21];
+    core_bed_open(&large, (struct core_limits){.jobs = MANY, .topics = 1, .waiters = 1}, START);
+    core_use_far_key(large.core, KEY);
+    size_t before_bytes = mem_used();
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)snprintf(id, sizeof(id), "an-id-of-order-%05x", i);
+        struct cmd_push push = {.id = bytes_str(id),
+                                .topic = BYTES("t"),
+                                .due_us = START,
+                                .ttr_us = TTR,
+                                .buried = true};
+        (void)core_apply(large.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &large);
+        struct event event = record_of(large.first.ref.seq, id), out;
+        assert_true(core_spill(large.core, &event, 1, START, &out));
+        struct stored place = {.where = UINT64_C(9) << 32 | i, .bytes = 50};
+        assert_true(core_depart(large.core, large.first.ref.seq, place));
+    }
+    while (core_tick(large.core, START, 1000))
+        ;
+    assert_int_equal(core_far_count(large.core, BYTES("t"), JOB_BURIED), MANY);
+    assert_in_range((mem_used() - before_bytes) / MANY, 15, 24);
+    core_bed_close(&large);
+}
+
+/* What is far is looked for in no list: who goes through them has them arrive first. */
+static void buried_jobs_that_are_far_are_found_by_nobody_until_they_arrive(void **state)
+{
+    (void)state;
+    struct cmd_push push = {.topic = BYTES("t"), .due_us = START, .ttr_us = TTR, .buried = true};
+    struct cmd on_t = {.kind = CMD_PEEK,
+                       .topic = {.topic = BYTES("t"), .state = JOB_BURIED, .max = 5}};
+    (void)core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed);
+    (void)core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed);
+    struct event first = record_of(1, ""), out;
+    assert_true(core_spill(bed.core, &first, 1, START, &out));
+    assert_int_equal(out.job.state, JOB_BURIED);
+    assert_true(core_depart(bed.core, 1, slice));
+    (void)core_apply(bed.core, START, &on_t, &bed);
+    assert_int_equal(bed.first.ref.seq, 2);
+    assert_int_equal(ask(CMD_DELETE, 2), OK);
+    (void)core_apply(bed.core, START, &on_t, &bed);
+    assert_int_equal(bed.reply.err, ERR_NOT_FOUND);
+    on_t.kind = CMD_KICK_TOPIC;
+    (void)core_apply(bed.core, START, &on_t, &bed);
+    assert_true(bed.reply.count == 0 && bed.reply.more);
+    struct event arrives = out;
+    arrives.record = slice;
+    assert_true(core_arrive(bed.core, &arrives));
+    (void)core_apply(bed.core, START, &on_t, &bed);
+    assert_true(bed.reply.count == 1 && !bed.reply.more);
 }
 
 static void a_topic_with_far_jobs_alone_is_not_forgotten(void **state)
@@ -164,7 +222,7 @@ static void a_topic_with_far_jobs_alone_is_not_forgotten(void **state)
         assert_int_equal(bed.reply.err, OK);
         assert_int_equal(ask(CMD_DELETE, bed.first.ref.seq), OK);
     }
-    assert_int_equal(core_far_count(bed.core, BYTES("t")), 1);
+    assert_int_equal(core_far_count(bed.core, BYTES("t"), JOB_DELAYED), 1);
 }
 
 static void who_has_changed_or_has_a_note_or_is_due_does_not_depart(void **state)
@@ -215,7 +273,8 @@ static struct far_job far_of(const struct event *event)
     return (struct far_job){.seq = event->job.seq,
                             .id_hash = far_hash_id(KEY, event->id),
                             .where = event->record.where,
-                            .topic = event->topic};
+                            .topic = event->topic,
+                            .state = event->job.state};
 }
 
 static void a_restart_knows_far_jobs_from_those_that_came_back(void **state)
@@ -362,6 +421,8 @@ int main(void)
         TEST(a_far_job_takes_its_index_entries_alone_and_counts_as_delayed),
         TEST(p8_far_jobs_count_against_the_limit_of_jobs),
         TEST(p8_a_far_job_takes_at_most_24_bytes),
+        TEST(p8_a_far_buried_job_takes_at_most_24_bytes),
+        TEST(buried_jobs_that_are_far_are_found_by_nobody_until_they_arrive),
         TEST(a_topic_with_far_jobs_alone_is_not_forgotten),
         TEST(who_has_another_record_does_not_go_back_to_the_old_one),
         TEST(who_has_changed_or_has_a_note_or_is_due_does_not_depart),

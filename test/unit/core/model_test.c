@@ -390,9 +390,13 @@ static void live(uint64_t seed)
     life->now_us = seed % 4 ? 1790000000000000 : -3000; /* across zero, too */
     life->seq_next = life->lease_next = 1;
     life->event_count = 0;
-    life->where = life->rank = 0;
+    life->where = 0;
+    life->rank = life->front_rank = UINT32_MAX;
     life->core = core_new(&(struct core_options){
-        .limits = {.jobs = 1000, .topics = TOPICS, .waiters = WAITERS_MAX},
+        .limits = {.jobs = 1000,
+                   .topics = TOPICS,
+                   .waiters = WAITERS_MAX,
+                   .buried_in_memory = buried_stay()},
         .sink = &life->sink,
         .callbacks = &life->callbacks,
         .now_us = life->now_us,

@@ -56,6 +56,8 @@ struct far_bed {
     struct loop loop;      /* its time alone */
     uint64_t memory_bytes; /* the limit; 0: none */
     bool no_horizon, keeps_history;
+    bool buries;          /* all jobs are pushed as buried ones; … */
+    uint64_t buried_stay; /* … so many of them stay in memory */
     struct answer answer;
 };
 
@@ -182,6 +184,7 @@ static inline enum err push(unsigned number, int64_t due_us, enum if_exists if_e
                                .due_us = due_us,
                                .ttr_us = 60 * SECOND_US,
                                .priority = number,
+                               .buried = bed.buries,
                                .if_exists = if_exists,
                                .body = bytes_str(body),
                                .properties = number % 5 ? BYTES("") : BYTES("target"),
@@ -196,7 +199,11 @@ static inline void open_engine(void)
 {
     struct store_error error;
     struct embedded_options options = {
-        .limits = {.jobs = 1000000, .topics = 10, .waiters = 10, .memory_bytes = bed.memory_bytes},
+        .limits = {.jobs = 1000000,
+                   .topics = 10,
+                   .waiters = 10,
+                   .memory_bytes = bed.memory_bytes,
+                   .buried_in_memory = bed.buried_stay},
         .store = {.disk = sim_disk_port(bed.disk),
                   .segment_bytes = SEGMENT_BYTES,
                   .horizon_us = bed.no_horizon ? 0 : HORIZON_US,
@@ -240,7 +247,8 @@ static inline void grow_log(void)
     }
 }
 
-static inline int set_up(bool cold)
+/* Jobs have been pushed, and the log has been cleaned of them. */
+static inline void fill(bool cold)
 {
     bed.disk = sim_disk_new();
     sim_disk_cold(bed.disk, cold); /* the disk's threads read whatever is not in the process */
@@ -249,6 +257,11 @@ static inline int set_up(bool cold)
     for (unsigned number = 0; number < JOBS; number++)
         assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
     grow_log();
+}
+
+static inline int set_up(bool cold)
+{
+    fill(cold);
     assert_int_equal(totals().far, JOBS);
     assert_int_equal(totals().jobs[JOB_DELAYED], JOBS);
     return 0;

@@ -129,9 +129,12 @@ static void start(struct life *life)
 static void count_far(struct life *life)
 {
     struct store_stats stats;
+    struct core_totals totals;
     store_stats(world_store(life->world), &stats);
     life->departed += stats.spilled_jobs;
     life->loaded += stats.loaded_jobs;
+    core_totals(world_core(life->world), &totals);
+    life->buried += totals.far_buried;
 }
 
 static void crash(struct life *life)
@@ -292,6 +295,7 @@ static void heal(struct life *life)
 
 struct sums {
     uint64_t departed, loaded; /* jobs became far, and drew near again */
+    uint64_t buried;           /* far ones that were there at crashes and stops */
     uint64_t pushed, delivered, finished, crashes, full, failures;
 };
 
@@ -328,6 +332,7 @@ static uint64_t live_once(uint64_t seed, struct sums *sums)
     sums->full += life.oracle.full;
     sums->departed += life.departed;
     sums->loaded += life.loaded;
+    sums->buried += life.buried;
     sums->failures += life.oracle.failures;
     uint64_t trace = world_trace(life.world);
     world_free(life.world);
@@ -374,12 +379,14 @@ static void whole_lives_keep_every_promise(void **state)
     }
     (void)clock_gettime(CLOCK_MONOTONIC, &end);
     (void)printf("%llu lives, each twice, in %lld s: %llu pushes, %llu deliveries, %llu finishes, "
-                 "%llu crashes, %llu failing calls, %llu full disks, %llu far, %llu near again\n",
+                 "%llu crashes, %llu failing calls, %llu full disks, %llu far, %llu near again, "
+                 "%llu far and buried\n",
                  (unsigned long long)(last - first + 1), (long long)(end.tv_sec - begin.tv_sec),
                  (unsigned long long)sums.pushed, (unsigned long long)sums.delivered,
                  (unsigned long long)sums.finished, (unsigned long long)sums.crashes,
                  (unsigned long long)sums.failures, (unsigned long long)sums.full,
-                 (unsigned long long)sums.departed, (unsigned long long)sums.loaded);
+                 (unsigned long long)sums.departed, (unsigned long long)sums.loaded,
+                 (unsigned long long)sums.buried);
 }
 
 int main(void)

@@ -50,8 +50,8 @@ static bool in_order(const struct event *a, const struct event *b, bool backward
 }
 
 /* All pages, one after the other. */
-static void list_all(struct model *model, bool backwards, uint32_t max, struct listed *out_listed,
-                     void (*meanwhile)(struct model *model))
+static void list_state(struct model *model, enum job_state state, bool backwards, uint32_t max,
+                       struct listed *out_listed, void (*meanwhile)(struct model *model))
 {
     int64_t due_us = backwards ? INT64_MAX : INT64_MIN;
     uint64_t seq = backwards ? UINT64_MAX : 0;
@@ -59,6 +59,7 @@ static void list_all(struct model *model, bool backwards, uint32_t max, struct l
     out_listed->count = 0;
     while (more) {
         struct far_page page = {.topic = BYTES("topic"),
+                                .state = state,
                                 .due_us = due_us,
                                 .seq = seq,
                                 .backwards = backwards,
@@ -67,6 +68,7 @@ static void list_all(struct model *model, bool backwards, uint32_t max, struct l
         read_page(model, &page, meanwhile);
         for (uint32_t i = 0; i < page.count; i++) {
             assert_true(in_order(&before, &page.events[i], backwards));
+            assert_int_equal(page.events[i].job.state, state);
             before = page.events[i];
             due_us = before.job.due_us;
             seq = before.job.seq;
@@ -77,6 +79,12 @@ static void list_all(struct model *model, bool backwards, uint32_t max, struct l
         more = page.more;
         store_far_page_end(model->store, &page);
     }
+}
+
+static void list_all(struct model *model, bool backwards, uint32_t max, struct listed *out_listed,
+                     void (*meanwhile)(struct model *model))
+{
+    list_state(model, JOB_DELAYED, backwards, max, out_listed, meanwhile);
 }
 
 /* All that are far, and perhaps some that came back as they were changed: never one that ended. */
@@ -118,6 +126,42 @@ static void a_topics_far_jobs_are_listed_in_order_and_backwards(void **state)
         assert_int_equal(back.count, there.count);
         for (unsigned k = 0; k < back.count; k++)
             assert_int_equal(back.seqs[k], there.seqs[there.count - 1 - k]);
+    }
+    model_fini(&model);
+}
+
+static unsigned far_of(const struct model *model, bool buried)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < model->job_count; i++) {
+        const struct model_job *job = &model->jobs[i];
+        count += job->live && job->far && job->buried == buried;
+    }
+    return count;
+}
+
+static void buried_and_delayed_jobs_are_listed_apart(void **state)
+{
+    (void)state;
+    static struct listed listed;
+    struct model model;
+    far_model(&model, 5);
+    model.buries = 3;
+    model.delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model.body_bytes = 500;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < JOBS / 2; i++) {
+        assert_int_equal(model_push(&model), OK);
+        if (i % 8 == 0)
+            model_turn(&model);
+    }
+    model_settle(&model);
+    for (int backwards = 0; backwards < 2; backwards++) {
+        list_state(&model, JOB_BURIED, backwards, PAGE, &listed, NULL);
+        assert_true(listed.count > JOBS / 10);
+        assert_int_equal(listed.count, far_of(&model, true));
+        list_state(&model, JOB_DELAYED, backwards, PAGE, &listed, NULL);
+        assert_int_equal(listed.count, far_of(&model, false));
     }
     model_fini(&model);
 }
@@ -447,6 +491,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_topics_far_jobs_are_listed_in_order_and_backwards),
+        cmocka_unit_test(buried_and_delayed_jobs_are_listed_apart),
         cmocka_unit_test(what_is_loaded_is_not_listed),
         cmocka_unit_test(jobs_that_stay_far_are_listed_though_others_come_and_go),
         cmocka_unit_test(who_goes_through_all_pages_reads_each_block_once),

@@ -98,6 +98,9 @@ static void a_far_job_comes_back(void **state)
     round_trip(&job);
     job.delay_s = 5;
     round_trip(&job);
+    job.job.state = JOB_BURIED;
+    round_trip(&job);
+    job.job.state = JOB_DELAYED;
     job.retry_count = 0;
     job.properties = (struct bytes){0};
     round_trip(&job);

@@ -227,6 +227,7 @@ static uint64_t page_steps(unsigned count, struct turns *out_turns)
     bool ended = false;
     begin(&model, count);
     struct far_page page = {.topic = BYTES("topic"),
+                            .state = JOB_DELAYED,
                             .due_us = INT64_MIN,
                             .max = 20,
                             .done = page_ended,
@@ -265,6 +266,7 @@ static uint64_t read_pages(struct model *model, bool backwards, uint32_t max, st
     bool ended = false, more = true;
     uint64_t seen = 0;
     struct far_page page = {.topic = BYTES("topic"),
+                            .state = JOB_DELAYED,
                             .due_us = backwards ? INT64_MAX : INT64_MIN,
                             .seq = backwards ? UINT64_MAX : 0,
                             .backwards = backwards,

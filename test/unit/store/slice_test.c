@@ -31,7 +31,8 @@ static void a_life_writes_loads_and_removes_slices(void **state)
         model.now_us += INT64_C(100) * MODEL_DELAY_US; /* all of them are due */
         model_settle(&model);
         for (size_t i = 0; i < model.job_count; i++) {
-            assert_false(model.jobs[i].live && model.jobs[i].far);
+            if (model.jobs[i].live && model.jobs[i].far)
+                assert_true(model.jobs[i].buried); /* it waits for somebody, at any time */
             if (model.jobs[i].live)
                 model_end(&model, &model.jobs[i]);
         }
@@ -49,6 +50,78 @@ static void a_life_writes_loads_and_removes_slices(void **state)
                   (unsigned long long)spilled, (unsigned long long)loaded, (unsigned long long)peak,
                   (unsigned long long)checkpoints);
     assert_true(spilled > 200 && loaded > 50 && peak > 5);
+}
+
+static unsigned far_of(const struct model *model, bool buried)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < model->job_count; i++) {
+        const struct model_job *job = &model->jobs[i];
+        count += job->live && job->far && job->buried == buried;
+    }
+    return count;
+}
+
+/* However long they have been due; and they are not counted among those that fall due. */
+static void buried_jobs_stay_in_slices_of_their_own(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    far_model(&model, 5);
+    model.buries = 2;
+    model.body_bytes = 500;
+    model.delay_us = 4 * MODEL_DELAY_US;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < 1200; i++) {
+        assert_int_equal(model_push(&model), OK);
+        if (i % 8 == 0)
+            model_turn(&model);
+    }
+    model_settle(&model);
+    unsigned buried = far_of(&model, true);
+    assert_true(buried > 100 && far_of(&model, false) > 10);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    assert_int_equal(far_of(&model, true), buried);
+    model_check(&model);
+    store_stats(model.store, &stats);
+    assert_true(store_far_due_until(model.store, INT64_MAX) + buried <= stats.slice_jobs);
+    model.now_us += INT64_C(100) * MODEL_DELAY_US;
+    for (int i = 0; i < 3; i++) /* a survey of those that are due is ten seconds old, at most */
+        model_settle(&model);
+    assert_true(far_of(&model, true) >= buried && far_of(&model, false) == 0);
+    assert_int_equal(store_far_due_until(model.store, INT64_MAX), 0);
+    for (size_t i = 0; i < model.job_count; i++) /* half of what they have dies: they are emptied */
+        if (model.jobs[i].live && model.jobs[i].far && i % 10)
+            model_end(&model, &model.jobs[i]);
+    for (int i = 0; i < 10; i++) {
+        model_settle(&model);
+        model.now_us += MODEL_DELAY_US;
+    }
+    store_stats(model.store, &stats);
+    assert_true(stats.emptied_slices > 0);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+}
+
+/* So such a store is one that a laterd that knows slices of delayed jobs alone opens. */
+static void without_buried_jobs_the_store_does_not_say_that_it_has_any(void **state)
+{
+    (void)state;
+    struct model model;
+    begin_far(&model, 200);
+    assert_true(manifest_has(model.store->manifest, FEATURE_SLICES));
+    assert_false(manifest_has(model.store->manifest, FEATURE_BURIED));
+    model_fini(&model);
+    far_model(&model, 2);
+    assert_int_equal(model_open(&model), OK);
+    model_work(&model, 4 * TURNS);
+    assert_true(far_of(&model, true) > 0);
+    assert_true(manifest_has(model.store->manifest, FEATURE_BURIED));
+    model_fini(&model);
 }
 
 static void a_few_old_jobs_do_not_pin_dead_slices(void **state)
@@ -609,6 +682,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_life_writes_loads_and_removes_slices),
+        cmocka_unit_test(buried_jobs_stay_in_slices_of_their_own),
+        cmocka_unit_test(without_buried_jobs_the_store_does_not_say_that_it_has_any),
         cmocka_unit_test(a_few_old_jobs_do_not_pin_dead_slices),
         cmocka_unit_test(slices_outlive_the_log_that_told_of_them),
         cmocka_unit_test(an_opening_tells_how_far_it_is),

@@ -38,6 +38,7 @@ struct model_job {
     uint32_t priority;
     struct stored stored;
     int64_t due_us;
+    bool buried;
     bool leaving; /* it has not changed since it was spilled */
     bool far;     /* what is known of it lies in a slice */
     bool unknown; /* the same, and it has not been read since the opening */
@@ -65,6 +66,7 @@ struct model {
     int64_t pause_us; /* of the one topic, as replayed */
     int64_t now_us;
     int64_t delay_us; /* of jobs, at most; 0: they have no due times */
+    unsigned buries;  /* of so many jobs that are pushed about one is buried; 0: none is */
     uint64_t random;
     size_t body_bytes; /* of each body; 0: by chance, up to options.body_max */
     bool failed;
@@ -166,11 +168,14 @@ static inline enum err model_replay(struct store_callbacks *callbacks, const str
         job->priority = event->job.priority;
         job->stored = event->record;
         job->due_us = event->job.due_us;
+        job->buried = event->job.state == JOB_BURIED;
         job->far = job->unknown = false;
         break;
     case EVENT_MOVE:
-        if (job)
+        if (job) {
             job->priority = event->job.priority;
+            job->buried = event->job.state == JOB_BURIED;
+        }
         break;
     case EVENT_GONE:
         if (job)
@@ -243,7 +248,7 @@ static inline struct stored model_emit(struct model *model, const struct model_j
         .kind = EVENT_JOB,
         .promised = true,
         .job = {.seq = job->seq,
-                .state = JOB_DELAYED,
+                .state = job->buried ? JOB_BURIED : JOB_DELAYED,
                 .priority = job->priority,
                 .due_us = job->due_us},
         .id = bytes_of(&id, sizeof(id)),
@@ -261,7 +266,7 @@ static inline void model_emit_move(struct model *model, const struct model_job *
         .kind = EVENT_MOVE,
         .promised = job->priority % 2,
         .job = {.seq = job->seq,
-                .state = JOB_READY,
+                .state = job->buried ? JOB_BURIED : JOB_READY,
                 .priority = job->priority,
                 .due_us = job->due_us},
         .record = job->stored,
@@ -290,11 +295,14 @@ static inline bool model_spill(struct store_callbacks *callbacks, const struct e
 {
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     struct model_job *job = model_find(model, event->job.seq);
-    if (!job || !job->live || job->stored.where != where || job->due_us <= due_after_us)
+    if (!job || !job->live || job->stored.where != where ||
+        (!job->buried && job->due_us <= due_after_us))
         return false;
     *out_job = *event;
-    out_job->job = (struct job_now){
-        .seq = job->seq, .state = JOB_DELAYED, .priority = job->priority, .due_us = job->due_us};
+    out_job->job = (struct job_now){.seq = job->seq,
+                                    .state = job->buried ? JOB_BURIED : JOB_DELAYED,
+                                    .priority = job->priority,
+                                    .due_us = job->due_us};
     out_job->record = (struct stored){0};
     job->leaving = true;
     return true;
@@ -319,6 +327,7 @@ static inline void model_learn(struct model_job *job, const struct event *event)
     uint32_t version;
     memcpy(&version, event->body.at, sizeof(version));
     assert_true(job->unknown || (version == job->version && job->priority == event->job.priority));
+    assert_int_equal(event->job.state, job->buried ? JOB_BURIED : JOB_DELAYED);
     job->version = version;
     job->priority = event->job.priority;
     job->due_us = event->job.due_us;
@@ -349,6 +358,7 @@ static inline enum err model_replay_far(struct store_callbacks *callbacks,
     if (!job)
         job = model_add(model, far->seq);
     job->live = job->far = job->unknown = true;
+    job->buried = far->state == JOB_BURIED;
     job->stored = (struct stored){.where = far->where};
     return OK;
 }
@@ -389,8 +399,10 @@ static inline bool model_fetch_far(struct model *model, struct model_job *job)
     if (good) {
         assert_int_equal(fetch.event.job.seq, job->seq);
         model_read_cached(model, job);
-        if (job->far) /* else it has been loaded meanwhile */
+        if (job->far) { /* else it has been loaded meanwhile */
             model_learn(job, &fetch.event);
+            job->stored = fetch.event.record;
+        }
     }
     store_far_fetch_end(model->store, &fetch);
     return good;
@@ -554,6 +566,7 @@ static inline void model_expect(struct model *model, uint64_t batch)
         live++;
         assert_int_equal(want->version, have->version);
         assert_int_equal(want->priority, have->priority);
+        assert_int_equal(want->buried, have->buried);
     }
     for (size_t i = 0; i < model->job_count; i++)
         live -= model->jobs[i].live;
@@ -662,6 +675,7 @@ static inline enum err model_push_over(struct model *model, uint64_t over_seq)
     struct model_job *over = over_seq ? model_find(model, over_seq) : NULL;
     if (model->delay_us)
         job->due_us = model->now_us + (int64_t)model_random(model, (uint64_t)model->delay_us);
+    job->buried = model->buries && model_random(model, model->buries) == 0;
     model->seq_highest = job->seq;
     store_seq_note(model->store, model->seq_next);
     job->live = true;
@@ -709,6 +723,7 @@ static inline void model_move(struct model *model, struct model_job *job)
     if (!model_bring(model, job))
         return;
     job->priority++;
+    job->buried = job->buried && model_random(model, 2); /* or it is kicked */
     model_emit_move(model, job);
     model_note(model, job);
 }

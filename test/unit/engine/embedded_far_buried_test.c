@@ -1,0 +1,254 @@
+/*
+ * Buried jobs that are not in memory, through the embedded engine: all commands work on them as on
+ * others, they do not come back by themselves, and a restart finds them where they were.
+ */
+#include "embedded_far_bed.h"
+
+enum { OF_T = JOBS / 3 * 2 };
+
+static int set_up_buried(bool cold)
+{
+    memset(&bed, 0, sizeof(bed));
+    bed.buries = true;
+    fill(cold);
+    assert_int_equal(totals().far_buried, JOBS);
+    assert_int_equal(totals().jobs[JOB_BURIED], JOBS);
+    assert_int_equal(totals().far, 0);
+    return 0;
+}
+
+static int setup_buried_cold(void **state)
+{
+    (void)state;
+    return set_up_buried(true);
+}
+
+static int setup_buried_warm(void **state)
+{
+    (void)state;
+    return set_up_buried(false);
+}
+
+static struct cmd on_t(enum cmd_kind kind, enum job_state state, uint32_t max)
+{
+    return (struct cmd){.kind = kind, .topic = {.topic = BYTES("t"), .state = state, .max = max}};
+}
+
+/* All pages: each job once, in order of due time, or backwards. */
+static unsigned list_in_order(uint32_t max, bool backwards)
+{
+    bool seen[2 * JOBS + 100] = {0};
+    struct cmd cmd = on_t(CMD_LIST, JOB_BURIED, max);
+    int64_t last_us = backwards ? INT64_MAX : 0;
+    unsigned shown = 0;
+    cmd.topic.backwards = backwards;
+    for (int page = 0; page < 2 * JOBS; page++) {
+        assert_int_equal(ask(&cmd), OK);
+        for (uint32_t i = 0; i < bed.answer.reply.count; i++) {
+            assert_false(seen[bed.answer.seqs[i]]);
+            seen[bed.answer.seqs[i]] = true;
+        }
+        if (bed.answer.reply.count) {
+            int64_t due_us = bed.answer.job.due_us;
+            assert_int_equal(bed.answer.job.state, JOB_BURIED);
+            assert_true(backwards ? due_us <= last_us : due_us >= last_us);
+            last_us = due_us;
+        }
+        shown += bed.answer.reply.count;
+        if (bed.answer.reply.cursor.len == 0)
+            return shown;
+        static char cursor[CURSOR_BYTES];
+        memcpy(cursor, bed.answer.cursor, CURSOR_BYTES);
+        cmd.topic.cursor = bytes_of(cursor, CURSOR_BYTES);
+    }
+    fail_msg("the listing does not end");
+    return 0;
+}
+
+static void a_listing_shows_buried_jobs_once_each_in_order(void **state)
+{
+    (void)state;
+    bed.buries = false;
+    assert_int_equal(push(JOBS + 1, due_of(JOBS + 1), IF_EXISTS_REJECT), OK); /* it is not shown */
+    bed.buries = true;
+    for (unsigned number = JOBS + 3; number < JOBS + 33; number++) /* 20 of t, in memory */
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    static const uint32_t sizes[] = {1, 17, 2 * JOBS};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        assert_int_equal(list_in_order(sizes[i], false), OF_T + 20);
+        assert_int_equal(list_in_order(sizes[i], true), OF_T + 20);
+    }
+    rest(10);
+    assert_true(totals().far_buried >= JOBS); /* those that were brought in have left again */
+}
+
+static void they_do_not_come_back_when_they_are_due(void **state)
+{
+    (void)state;
+    bed.loop.now_us += 1000 * HOUR_US;
+    rest(200);
+    assert_int_equal(totals().far_buried, JOBS);
+    restart();
+    assert_int_equal(totals().far_buried, JOBS);
+    assert_int_equal(totals().jobs[JOB_BURIED], JOBS);
+    bed.loop.now_us += 1000 * HOUR_US;
+    rest(200);
+    assert_int_equal(totals().far_buried, JOBS);
+    assert_int_equal(totals().jobs[JOB_READY], 0);
+}
+
+static void commands_that_name_one_find_it(void **state)
+{
+    (void)state;
+    assert_int_equal(ask_job(CMD_GET, 7), OK);
+    assert_int_equal(bed.answer.job.state, JOB_BURIED);
+    assert_string_equal(bed.answer.body, "body of 7");
+    assert_int_equal(ask_job(CMD_RUN, 7), ERR_WRONG_STATE);
+    assert_int_equal(ask_job(CMD_RESCHEDULE, 7), ERR_WRONG_STATE);
+    assert_int_equal(ask_job(CMD_FINISH, 7), ERR_WRONG_STATE);
+    assert_int_equal(push(7, due_of(7), IF_EXISTS_REJECT), ERR_EXISTS);
+    rest(5);
+    assert_int_equal(totals().far_buried, JOBS); /* none of that has changed it */
+    assert_int_equal(ask_job(CMD_KICK, 7), OK);
+    assert_int_equal(bed.answer.job.state, JOB_READY);
+    assert_int_equal(bed.answer.job.counts.kicks, 1);
+    assert_int_equal(ask_job(CMD_RESERVE_JOB, 8), OK);
+    assert_string_equal(bed.answer.body, "body of 8");
+    assert_int_equal(ask_job(CMD_DELETE, 9), OK);
+    assert_int_equal(ask_job(CMD_GET, 9), ERR_NOT_FOUND);
+    assert_int_equal(push(10, due_of(10), IF_EXISTS_REPLACE), OK);
+    assert_int_equal(totals().far_buried, JOBS - 4);
+    restart();
+    assert_int_equal(totals().far_buried, JOBS - 4);
+    assert_int_equal(totals().jobs[JOB_READY], 1);
+    assert_int_equal(totals().jobs[JOB_RESERVED], 1);
+    assert_int_equal(totals().jobs[JOB_BURIED], JOBS - 3);
+    assert_int_equal(ask_job(CMD_GET, 9), ERR_NOT_FOUND);
+}
+
+/* The far ones come first, by due time: they were buried before those in memory. */
+static void the_first_one_is_shown_and_kicked(void **state)
+{
+    (void)state;
+    struct cmd peek = on_t(CMD_PEEK, JOB_BURIED, 1), kick = on_t(CMD_KICK_TOPIC, JOB_BURIED, 1);
+    assert_int_equal(push(JOBS + 1, START_US, IF_EXISTS_REJECT), OK);
+    uint64_t last = 0;
+    int64_t last_us = 0;
+    for (unsigned i = 0; i < 10; i++) {
+        assert_int_equal(ask(&peek), OK);
+        assert_true(bed.answer.job.due_us >= last_us && bed.answer.job.ref.seq != last);
+        assert_true(strncmp(bed.answer.body, "body of ", 8) == 0);
+        last = bed.answer.job.ref.seq;
+        last_us = bed.answer.job.due_us;
+        assert_int_equal(totals().jobs[JOB_READY], i);
+        assert_int_equal(ask(&kick), OK);
+        assert_int_equal(bed.answer.reply.count, 1);
+        struct cmd get = {.kind = CMD_GET, .job.ref.seq = last};
+        assert_int_equal(ask(&get), OK);
+        assert_int_equal(bed.answer.job.state, JOB_READY);
+    }
+    assert_true(last_us > START_US);
+}
+
+static void kicks_end_when_all_are_kicked(void **state)
+{
+    (void)state;
+    struct cmd kick = on_t(CMD_KICK_TOPIC, JOB_GONE, 45); /* as beanstalkd: buried ones, if any */
+    unsigned kicked = 0;
+    for (unsigned number = JOBS; number < JOBS + 30; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    do {
+        assert_int_equal(ask(&kick), OK);
+        assert_true(bed.answer.reply.count > 0 && bed.answer.reply.count <= 45);
+        kicked += bed.answer.reply.count;
+    } while (bed.answer.reply.more);
+    assert_int_equal(kicked, OF_T + 20);
+    assert_int_equal(totals().jobs[JOB_READY], kicked);
+    assert_int_equal(totals().jobs[JOB_BURIED], JOBS / 3 + 10);
+    restart();
+    assert_int_equal(totals().jobs[JOB_READY], kicked);
+    assert_int_equal(totals().jobs[JOB_BURIED], JOBS / 3 + 10);
+}
+
+static void a_topic_is_cleared_of_them(void **state)
+{
+    (void)state;
+    struct cmd clear = on_t(CMD_CLEAR_TOPIC, JOB_BURIED, 60);
+    unsigned cleared = 0;
+    for (unsigned number = JOBS; number < JOBS + 30; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    do {
+        assert_int_equal(ask(&clear), OK);
+        assert_true(bed.answer.reply.count > 0 && bed.answer.reply.count <= 60);
+        cleared += bed.answer.reply.count;
+    } while (bed.answer.reply.more);
+    assert_int_equal(cleared, OF_T + 20);
+    restart();
+    assert_int_equal(totals().jobs[JOB_BURIED], JOBS / 3 + 10);
+    assert_true(totals().far_buried >= JOBS / 3);
+    struct cmd peek = on_t(CMD_PEEK, JOB_BURIED, 1);
+    assert_int_equal(ask(&peek), ERR_NOT_FOUND);
+}
+
+static void damage(void *ctx, const char *name)
+{
+    (void)ctx;
+    if (strncmp(name, "slice-", 6) != 0)
+        return;
+    for (uint64_t byte = 4096; sim_disk_flip(bed.disk, name, byte * 8); byte += 64)
+        continue;
+}
+
+static void what_goes_through_them_ends_though_none_can_be_read(void **state)
+{
+    (void)state;
+    struct disk *disk = sim_disk_port(bed.disk);
+    struct cmd clear = on_t(CMD_CLEAR_TOPIC, JOB_BURIED, 60), peek = on_t(CMD_PEEK, JOB_BURIED, 1);
+    struct cmd kick = on_t(CMD_KICK_TOPIC, JOB_BURIED, 60), list = on_t(CMD_LIST, JOB_BURIED, 60);
+    assert_int_equal(disk->verbs->list(disk, damage, NULL), OK);
+    assert_int_equal(ask(&list), OK);
+    assert_int_equal(ask(&peek), bed.answer.reply.count ? OK : ERR_NOT_FOUND);
+    assert_int_equal(ask(&kick), OK);
+    unsigned asked = 0;
+    do {
+        assert_int_equal(ask(&clear), OK);
+        assert_true(asked++ < 100);
+    } while (bed.answer.reply.more);
+    assert_true(totals().jobs[JOB_BURIED] > JOBS / 3); /* they are told of, not hidden */
+}
+
+static void p8_so_many_stay_in_memory(void **state)
+{
+    (void)state;
+    memset(&bed, 0, sizeof(bed));
+    bed.buries = true;
+    bed.buried_stay = JOBS;
+    fill(false);
+    assert_int_equal(totals().far_buried, 0);
+    for (unsigned number = JOBS; number < 2 * JOBS; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    grow_log();
+    assert_true(totals().far_buried > 0);
+    assert_int_equal(totals().jobs[JOB_BURIED], 2 * JOBS);
+    restart();
+    assert_int_equal(totals().jobs[JOB_BURIED], 2 * JOBS);
+}
+
+#define BURIED(name)                                                                               \
+    cmocka_unit_test_setup_teardown(name, setup_buried_cold, teardown),                            \
+        cmocka_unit_test_setup_teardown(name, setup_buried_warm, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BURIED(a_listing_shows_buried_jobs_once_each_in_order),
+        BURIED(they_do_not_come_back_when_they_are_due),
+        BURIED(commands_that_name_one_find_it),
+        BURIED(the_first_one_is_shown_and_kicked),
+        BURIED(kicks_end_when_all_are_kicked),
+        BURIED(a_topic_is_cleared_of_them),
+        BURIED(what_goes_through_them_ends_though_none_can_be_read),
+        cmocka_unit_test_teardown(p8_so_many_stay_in_memory, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
