@@ -7,8 +7,7 @@ enum {
     AGAIN_US = 100 * 1000,         /* after a call that failed */
     STEPS = 150,                   /* of one promote: a millisecond of Redis' time */
     GIVEN_BACK = 20,               /* jobs by one reap_dead: less than a millisecond */
-    BUCKETS_US = 10 * 1000 * 1000, /* so often it is looked whether all buckets are there, and whose
-                                      word is that is dead */
+    BUCKETS_US = 10 * 1000 * 1000, /* so often it is looked whether all buckets are there */
 };
 
 static void time_to_promote(struct timer *timer);
@@ -119,26 +118,14 @@ static void promoted(void *owner, struct script_request *call, enum err err,
     plan_promote(duty);
 }
 
-/* A Redis that was restored, or whose replica took over and was behind, may have again what a dead
- * daemon had there, after it was forgotten: nobody dies then. */
-static void look_for_the_dead(struct duty *duty)
-{
-    if (duty->forget_asked || duty->forget_at_us != INT64_MAX)
-        return;
-    duty->forget_at_us = now_of(duty->promoter);
-    plan_forget(duty);
-}
-
 static void promote(struct duty *duty)
 {
     struct promoter *promoter = duty->promoter;
     struct script_request *call =
         script_requests_new_unkept(promoter->options.calls, duty->partition);
     bool all_buckets = now_of(promoter) - duty->buckets_at_us >= BUCKETS_US;
-    if (all_buckets) {
+    if (all_buckets)
         duty->buckets_at_us = now_of(promoter);
-        look_for_the_dead(duty);
-    }
     script_ask_promote(&call->request, promoter->options.space, &call->id, STEPS, all_buckets);
     duty->promote_asked = true;
     duty->promote_again = false;

@@ -5,9 +5,7 @@
  *
  * The owner also gives back what dead daemons held there: when one has died or left, when it
  * becomes the owner, since the one before may have died at it, and once more when one that had left
- * word there shortly before its death is old enough to be told from one that has just come. It
- * looks for some each ten seconds, too, while something is done in the partition: Redis may have
- * forgotten that they were forgotten.
+ * word there shortly before its death is old enough to be told from one that has just come.
  */
 #ifndef LATERD_ENGINE_REDIS_PROMOTER_H
 #define LATERD_ENGINE_REDIS_PROMOTER_H

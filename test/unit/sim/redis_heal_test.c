@@ -702,29 +702,6 @@ static void any_master_that_may_evict_makes_it_unfit_while_it_may(void **state)
     assert_int_equal(health(), OK);
 }
 
-/* As a save brings it back that is from before it was forgotten: nobody dies then. */
-static void what_a_dead_daemon_left_goes_where_redis_forgot_that_it_was_forgotten(void **state)
-{
-    (void)state;
-    add_address(7000);
-    assert_int_equal(start(), OK);
-    turns(15 * SECOND_US);
-    struct sim_redis_conn *conn = sim_redis_accept(servers[0]);
-    sim_redis_input(conn, BYTES("*6\r\n$4\r\nHSET\r\n$7\r\n{q:0}:h\r\n"
-                                "$9\r\nddead-one\r\n$10\r\n\1\0\0\0\0\0\0\0\0\1\r\n"
-                                "$11\r\nadead-one\0\7\r\n$8\r\nanswered\r\n"));
-    sim_redis_input(conn, BYTES("*4\r\n$4\r\nZADD\r\n$7\r\n{q:0}:o\r\n$1\r\n0\r\n"
-                                "$9\r\nddead-one\r\n"));
-    for (unsigned i = 0; i < 24; i++) { /* something is done there */
-        assert_int_equal(push_to(0), OK);
-        turns(SECOND_US / 2);
-    }
-    sim_redis_output(conn)->len = 0;
-    sim_redis_input(conn, BYTES("*4\r\n$5\r\nHMGET\r\n$7\r\n{q:0}:h\r\n"
-                                "$9\r\nddead-one\r\n$11\r\nadead-one\0\7\r\n"));
-    assert_true(bytes_eq(buf_bytes(sim_redis_output(conn)), BYTES("*2\r\n$-1\r\n$-1\r\n")));
-}
-
 static void an_idle_daemon_sends_one_command_a_second(void **state)
 {
     (void)state;
@@ -762,7 +739,6 @@ int main(void)
         STARTED(who_waits_does_not_ask_a_cluster_that_refuses_without_pause),
         STARTED(who_waits_for_very_many_topics_looks_at_some_in_each_turn),
         STARTED(any_master_that_may_evict_makes_it_unfit_while_it_may),
-        STARTED(what_a_dead_daemon_left_goes_where_redis_forgot_that_it_was_forgotten),
         STARTED(an_idle_daemon_sends_one_command_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
