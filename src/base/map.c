@@ -1,152 +1,173 @@
+/*
+ * Invariants: an entry is in the segment of its hash, and no empty slot stands between its home
+ * and its place; a segment is at most 7/8 full. Segments from mask / 2 + 1 on came of splits; the
+ * last one is the upper half of the last one that was split.
+ */
 #include "base/map.h"
 
 #include "base/check.h"
 #include "base/mem.h"
 
 enum {
-    FIRST_SLOTS = 16,
-    MOVE_SLOTS = 16,
-    KEEP_SLOTS = 64,       /* a table of so many does not shrink */
-    CUT_SLOTS = 64 * 1024, /* the old table gives so many back at a time: 512 KiB */
+    SLOTS_STEP = 16,    /* of segments below a page */
+    PAGE_SLOTS = 512,   /* larger ones are whole pages */
+    KEEP_SLOTS = 512,   /* a segment of so many does not shrink */
+    SPLIT_COUNT = 4096, /* entries for each segment, in the mean, until one is split … */
+    MERGE_COUNT = 2048, /* … and below which the last one is merged with its lower half */
 };
-
-/* In the old table alone: an entry was here. It keeps probes whole; the table does not last. */
-#define GONE ((uint64_t)UINT32_MAX)
 
 static uint64_t slot_of(uint64_t hash, uint32_t number)
 {
     return (uint64_t)(uint32_t)hash << 32 | (number + 1);
 }
 
-static size_t home_of(const struct map_table *table, uint64_t slot)
+static uint64_t hash_of(uint64_t slot)
 {
-    return (size_t)(slot >> 32) & table->mask;
+    return slot >> 32;
 }
 
-static void table_put(struct map_table *table, uint64_t slot)
+/* ---- a segment ---- */
+
+/* Slots for so many entries: 16/23 full, or less by a part of a page. */
+static uint32_t cap_for(uint32_t count)
 {
-    size_t i = home_of(table, slot);
-    while (table->slots[i])
-        i = (i + 1) & table->mask;
-    table->slots[i] = slot;
-    table->count++;
+    uint32_t cap = count + count / 4 + count / 8 + count / 16 + 1;
+    uint32_t step = cap > PAGE_SLOTS - SLOTS_STEP ? PAGE_SLOTS : SLOTS_STEP;
+    return (cap + step - 1) / step * step;
 }
 
-static void table_start(struct map_table *table, size_t slot_count)
+static void slots_free(uint64_t *slots, uint32_t cap)
 {
-    *table = (struct map_table){
-        .slots = mem_zalloc(slot_count * sizeof(uint64_t)),
-        .mask = slot_count - 1,
-    };
+    if (cap < PAGE_SLOTS)
+        mem_free(slots);
+    else
+        mem_pages_free(slots, cap * sizeof(*slots));
 }
 
-static bool slot_is(const struct map *map, uint64_t slot, uint64_t hash, const void *key)
+/* An empty segment for so many entries. */
+static struct map_segment segment_for(uint32_t count)
 {
-    return (uint32_t)(slot >> 32) == (uint32_t)hash && slot != GONE &&
-           map->eq(map->ctx, (uint32_t)slot - 1, key);
+    struct map_segment segment = {.cap = cap_for(count)};
+    size_t size_bytes = segment.cap * sizeof(*segment.slots);
+    segment.slots = segment.cap < PAGE_SLOTS ? mem_zalloc(size_bytes) : mem_pages(size_bytes);
+    return segment;
 }
 
-static uint32_t now_find(const struct map *map, uint64_t hash, const void *key)
+static uint32_t next_of(const struct map_segment *segment, uint32_t i)
 {
-    const struct map_table *now = &map->now;
-    if (!now->slots)
-        return MAP_NONE;
-    for (size_t i = (size_t)(uint32_t)hash & now->mask; now->slots[i]; i = (i + 1) & now->mask) {
-        if (slot_is(map, now->slots[i], hash, key))
-            return (uint32_t)now->slots[i] - 1;
+    return i + 1 == segment->cap ? 0 : i + 1;
+}
+
+static void segment_put(struct map_segment *segment, uint64_t slot)
+{
+    uint32_t i = map_home(segment, hash_of(slot));
+    while (segment->slots[i])
+        i = next_of(segment, i);
+    segment->slots[i] = slot;
+    segment->count++;
+}
+
+/* Puts all of `from` into a segment that has room for them. Homes rise with the places that entries
+ * come from, but for those that went round the end: so this reads and writes in order. */
+static void segment_take_all(struct map_segment *segment, const struct map_segment *from)
+{
+    uint64_t *slots = segment->slots;
+    uint32_t cap = segment->cap;
+    for (const uint64_t *at = from->slots, *end = at + from->cap; at < end; at++) {
+        if (!*at)
+            continue;
+        uint32_t i = map_home(segment, hash_of(*at));
+        while (slots[i])
+            i = i + 1 == cap ? 0 : i + 1;
+        slots[i] = *at;
     }
-    return MAP_NONE;
+    segment->count += from->count;
 }
 
-/* The old table's slots from `left` on are as if GONE: a probe goes on at the first slot. */
-static size_t old_from(const struct map *map, size_t i)
+static void segment_resize(struct map_segment *segment, uint32_t count)
 {
-    return i < map->left ? i : 0;
+    struct map_segment old = *segment;
+    *segment = segment_for(count);
+    segment_take_all(segment, &old);
+    slots_free(old.slots, old.cap);
 }
 
-static uint32_t old_find(const struct map *map, uint64_t hash, const void *key)
+static bool is_full(const struct map_segment *segment)
 {
-    const struct map_table *old = &map->old;
-    if (!old->slots)
-        return MAP_NONE;
-    size_t i = old_from(map, (size_t)(uint32_t)hash & old->mask);
-    for (size_t probes = 0; probes < map->left && old->slots[i]; probes++) {
-        if (slot_is(map, old->slots[i], hash, key))
-            return (uint32_t)old->slots[i] - 1;
-        i = old_from(map, i + 1);
-    }
-    return MAP_NONE;
+    return segment->count >= segment->cap / 8 * 7;
+}
+
+static uint32_t steps_to(const struct map_segment *segment, uint32_t from, uint32_t to)
+{
+    return to >= from ? to - from : to + segment->cap - from;
 }
 
 /* Takes the slot out and closes the gap, so that no probe ends early. */
-static void table_cut(struct map_table *table, size_t gap)
+static void segment_cut(struct map_segment *segment, uint32_t gap)
 {
-    for (size_t i = (gap + 1) & table->mask; table->slots[i]; i = (i + 1) & table->mask) {
-        size_t home = home_of(table, table->slots[i]);
+    uint64_t *slots = segment->slots;
+    for (uint32_t i = next_of(segment, gap); slots[i]; i = next_of(segment, i)) {
+        uint32_t home = map_home(segment, hash_of(slots[i]));
         /* May the entry at i stand in the gap? Only if its home is not in (gap, i]. */
-        if (((i - home) & table->mask) >= ((i - gap) & table->mask)) {
-            table->slots[gap] = table->slots[i];
+        if (steps_to(segment, home, i) >= steps_to(segment, gap, i)) {
+            slots[gap] = slots[i];
             gap = i;
         }
     }
-    table->slots[gap] = 0;
-    table->count--;
+    slots[gap] = 0;
+    segment->count--;
 }
 
-/* Where the slot stands, or SIZE_MAX. */
-static size_t now_place(const struct map_table *now, uint64_t slot)
+/* ---- segments come and go ---- */
+
+static void set_segment_count(struct map *map, uint32_t count)
 {
-    if (!now->slots)
-        return SIZE_MAX;
-    for (size_t i = home_of(now, slot); now->slots[i]; i = (i + 1) & now->mask) {
-        if (now->slots[i] == slot)
-            return i;
+    map->segments = mem_realloc(map->segments, count * sizeof(*map->segments));
+    map->segment_count = count;
+    map->mask = count < 2 ? 0 : UINT32_MAX >> __builtin_clz(count - 1);
+}
+
+/* How many entries of the segment have these lowest bits of their hashes. */
+static uint32_t count_of(const struct map_segment *segment, uint32_t mask, uint32_t bits)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < segment->cap; i++)
+        count += segment->slots[i] && ((uint32_t)hash_of(segment->slots[i]) & mask) == bits;
+    return count;
+}
+
+/* The next one in order: its entries are shared with a new one, by one more bit of their hashes. */
+static void split(struct map *map)
+{
+    uint32_t number = map->segment_count; /* of the new one */
+    set_segment_count(map, number + 1);
+    struct map_segment *lower = &map->segments[number & map->mask >> 1];
+    struct map_segment *upper = &map->segments[number];
+    struct map_segment old = *lower;
+    uint32_t upper_count = count_of(&old, map->mask, number);
+    *lower = segment_for(old.count - upper_count);
+    *upper = segment_for(upper_count);
+    for (uint32_t i = 0; i < old.cap; i++) {
+        uint64_t slot = old.slots[i];
+        if (slot)
+            segment_put(((uint32_t)hash_of(slot) & map->mask) == number ? upper : lower, slot);
     }
-    return SIZE_MAX;
+    slots_free(old.slots, old.cap);
 }
 
-static size_t old_place(const struct map *map, uint64_t slot)
+/* Undoes the last split. */
+static void merge(struct map *map)
 {
-    const struct map_table *old = &map->old;
-    if (!old->slots)
-        return SIZE_MAX;
-    size_t i = old_from(map, home_of(old, slot));
-    for (size_t probes = 0; probes < map->left && old->slots[i]; probes++) {
-        if (old->slots[i] == slot)
-            return i;
-        i = old_from(map, i + 1);
-    }
-    return SIZE_MAX;
+    uint32_t upper_number = map->segment_count - 1;
+    struct map_segment upper = map->segments[upper_number];
+    struct map_segment *lower = &map->segments[upper_number & map->mask >> 1];
+    segment_resize(lower, lower->count + upper.count);
+    segment_take_all(lower, &upper);
+    slots_free(upper.slots, upper.cap);
+    set_segment_count(map, upper_number);
 }
 
-/* Moves some entries from the old table to the new one. */
-static void move_some(struct map *map)
-{
-    size_t budget = MOVE_SLOTS;
-    while (map->old.slots && budget--) {
-        if (map->old.count == 0) {
-            mem_free(map->old.slots);
-            map->old = (struct map_table){0};
-            return;
-        }
-        uint64_t slot = map->old.slots[--map->left];
-        if (slot != 0 && slot != GONE) {
-            map->old.count--;
-            table_put(&map->now, slot);
-        }
-        if (map->left % CUT_SLOTS == 0 && map->left)
-            map->old.slots = mem_realloc(map->old.slots, map->left * sizeof(uint64_t));
-    }
-}
-
-/* From now on all goes to a table of this size. */
-static void resize(struct map *map, size_t slot_count)
-{
-    CHECK(!map->old.slots); /* 16 slots moved a change: done long before the next resize */
-    map->old = map->now;
-    map->left = map->old.mask + 1;
-    table_start(&map->now, slot_count);
-}
+/* ---- the table ---- */
 
 void map_init(struct map *map, map_eq *eq, const void *ctx)
 {
@@ -155,47 +176,111 @@ void map_init(struct map *map, map_eq *eq, const void *ctx)
 
 void map_fini(struct map *map)
 {
-    mem_free(map->now.slots);
-    mem_free(map->old.slots);
+    for (uint32_t i = 0; i < map->segment_count; i++)
+        slots_free(map->segments[i].slots, map->segments[i].cap);
+    mem_free(map->segments);
     map_init(map, map->eq, map->ctx);
 }
 
 uint32_t map_find(const struct map *map, uint64_t hash, const void *key)
 {
-    uint32_t number = now_find(map, hash, key);
-    return number != MAP_NONE ? number : old_find(map, hash, key);
+    if (!map->segments)
+        return MAP_NONE;
+    const struct map_segment *segment = map_segment_of(map, hash);
+    const uint64_t *slots = segment->slots;
+    for (uint32_t i = map_home(segment, hash); slots[i]; i = next_of(segment, i)) {
+        if ((uint32_t)(slots[i] >> 32) == (uint32_t)hash &&
+            map->eq(map->ctx, (uint32_t)slots[i] - 1, key))
+            return (uint32_t)slots[i] - 1;
+    }
+    return MAP_NONE;
+}
+
+/*
+ * The slow ways are kept out of the fast ones, which then need fewer registers. There also is
+ * decided of splits: of all segments, whose sizes differ, some one grows soon enough.
+ */
+static __attribute__((noinline)) void add_with_room(struct map *map, uint64_t hash, uint32_t number)
+{
+    if (!map->segments) {
+        set_segment_count(map, 1);
+        map->segments[0] = segment_for(1);
+    }
+    if (map->count >= (size_t)map->segment_count * SPLIT_COUNT)
+        split(map);
+    struct map_segment *segment = map_segment_of(map, hash);
+    if (is_full(segment))
+        segment_resize(segment, segment->count + 1);
+    segment_put(segment, slot_of(hash, number));
+    map->count++;
+}
+
+static __attribute__((noinline)) void shrink(struct map *map, struct map_segment *segment)
+{
+    if (map->count < (size_t)(map->segment_count - 1) * MERGE_COUNT)
+        merge(map);
+    else if (segment->cap > KEEP_SLOTS && cap_for(segment->count) < segment->cap)
+        segment_resize(segment, segment->count);
 }
 
 void map_add(struct map *map, uint64_t hash, uint32_t number)
 {
     CHECK(number < MAP_NONE - 1);
-    move_some(map);
-    if (!map->now.slots)
-        table_start(&map->now, FIRST_SLOTS);
-    if ((map->now.count + map->old.count + 1) * 4 > (map->now.mask + 1) * 3)
-        resize(map, (map->now.mask + 1) * 2);
-    table_put(&map->now, slot_of(hash, number));
+    struct map_segment *segment = map->segments ? map_segment_of(map, hash) : NULL;
+    if (!segment || is_full(segment)) {
+        add_with_room(map, hash, number);
+        return;
+    }
+    segment_put(segment, slot_of(hash, number));
+    map->count++;
 }
 
 void map_remove(struct map *map, uint64_t hash, uint32_t number)
 {
     uint64_t slot = slot_of(hash, number);
-    size_t place = now_place(&map->now, slot);
-    if (place != SIZE_MAX) {
-        table_cut(&map->now, place);
-    } else {
-        place = old_place(map, slot);
-        CHECK(place != SIZE_MAX);
-        map->old.slots[place] = GONE;
-        map->old.count--;
+    CHECK(map->segments);
+    struct map_segment *segment = map_segment_of(map, hash);
+    uint32_t place = map_home(segment, hash);
+    while (segment->slots[place] != slot) {
+        CHECK(segment->slots[place]); /* it is there */
+        place = next_of(segment, place);
     }
-    move_some(map);
-    size_t slot_count = map->now.mask + 1;
-    if (!map->old.slots && slot_count > KEEP_SLOTS && map->now.count * 8 < slot_count)
-        resize(map, slot_count / 2);
+    segment_cut(segment, place);
+    map->count--;
+    if (segment->count < segment->cap / 4)
+        shrink(map, segment);
 }
 
 size_t map_count(const struct map *map)
 {
-    return map->now.count + map->old.count;
+    return map->count;
+}
+
+/* ---- validity ---- */
+
+static void valid_segment(const struct map *map, const struct map_segment *segment)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < segment->cap; i++) {
+        if (!segment->slots[i])
+            continue;
+        count++;
+        CHECK(map_segment_of(map, hash_of(segment->slots[i])) == segment);
+        for (uint32_t at = map_home(segment, hash_of(segment->slots[i])); at != i;
+             at = next_of(segment, at))
+            CHECK(segment->slots[at]);
+    }
+    CHECK(count == segment->count && count <= segment->cap / 8 * 7);
+}
+
+void map_valid(const struct map *map)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < map->segment_count; i++) {
+        valid_segment(map, &map->segments[i]);
+        count += map->segments[i].count;
+    }
+    CHECK(count == map->count);
+    CHECK(map->segment_count < 2 ||
+          (map->segment_count - 1 > map->mask / 2 && map->segment_count - 1 <= map->mask));
 }

@@ -1,7 +1,8 @@
 /*
- * Invariants: a chunk that is there is on `partial` (live and free objects), on `empty` (no live
- * ones), or on neither (all are live); one that is not there is on `absent`. A chunk that runs
- * empty begins again as if new: none of its objects was ever handed out.
+ * Invariants: a chunk that is there is on `partial` of its size (live and free
+ * objects), is the one that its size keeps or on `spare` (no live ones), or none of these (all are
+ * live); one that is not there is on `absent`. A chunk that runs empty begins again as if new: none
+ * of its objects was ever handed out.
  */
 #include "base/pool.h"
 
@@ -17,43 +18,65 @@ struct pool_chunk {
     uint16_t live;
     uint16_t used; /* objects of it ever handed out: every live one is below */
     uint16_t free; /* first of the given ones, or NO_FREE */
+    uint16_t size; /* which of the pool's sizes its objects have */
 };
 
 #define NO_FREE UINT16_MAX
 
 static const struct pool_list no_chunks = {.first = POOL_NONE, .last = POOL_NONE};
+static const struct pool_size no_size = {.partial = {POOL_NONE, POOL_NONE}, .kept = POOL_NONE};
 
 void pool_init(struct pool *pool, size_t size_bytes)
 {
+    pool_init_sizes(pool, size_bytes, 0, 1);
+}
+
+void pool_init_sizes(struct pool *pool, size_t size_bytes, size_t step_bytes, uint32_t sizes)
+{
     uint32_t bits = BITS_MAX;
-    CHECK(size_bytes >= sizeof(uint32_t) && size_bytes < UINT32_MAX);
-    while (bits > BITS_MIN && size_bytes << bits > CHUNK_BYTES)
+    size_t largest_bytes = size_bytes + (sizes - 1) * step_bytes;
+    CHECK(size_bytes >= sizeof(uint32_t) && sizes > 0 && sizes <= UINT16_MAX);
+    CHECK(largest_bytes < UINT32_MAX);
+    while (bits > BITS_MIN && largest_bytes << bits > CHUNK_BYTES)
         bits--;
     *pool = (struct pool){
         .size_bytes = (uint32_t)size_bytes,
+        .step_bytes = (uint32_t)step_bytes,
+        .sizes = sizes,
         .bits = bits,
         .mask = (1u << bits) - 1,
-        .partial = no_chunks,
-        .empty = no_chunks,
+        .first = no_size,
+        .spare = no_chunks,
         .absent = POOL_NONE,
     };
 }
 
-static size_t chunk_bytes(const struct pool *pool)
+static size_t chunk_bytes(const struct pool *pool, uint32_t chunk)
 {
-    return (size_t)pool->size_bytes << pool->bits;
+    return (size_t)pool->chunks[chunk].size_bytes << pool->bits;
 }
 
 void pool_fini(struct pool *pool)
 {
     for (uint32_t i = 0; i < pool->chunk_count; i++)
-        mem_pages_free(pool->chunks[i], chunk_bytes(pool));
+        mem_pages_free(pool->chunks[i].at, chunk_bytes(pool, i));
     mem_free(pool->chunks);
     mem_free(pool->about);
-    pool_init(pool, pool->size_bytes);
+    mem_free(pool->larger);
+    pool_init_sizes(pool, pool->size_bytes, pool->step_bytes, pool->sizes);
 }
 
 /* ---- lists of chunks ---- */
+
+static struct pool_size *size_at(struct pool *pool, uint32_t size)
+{
+    return size == 0 ? &pool->first : &pool->larger[size - 1];
+}
+
+static struct pool_size *size_of(struct pool *pool, uint32_t chunk)
+{
+    return size_at(pool, pool->about[chunk].size);
+}
 
 static void list_add(struct pool *pool, struct pool_list *list, uint32_t chunk)
 {
@@ -100,40 +123,50 @@ static uint32_t absent_chunk(struct pool *pool)
     return chunk;
 }
 
-/* There is room in no chunk that has been begun: an empty one is. */
-static void begin_chunk(struct pool *pool)
+/* Of this size there is room in no chunk that has been begun: an empty one is, or a new one. */
+static void begin_chunk(struct pool *pool, uint32_t size)
 {
-    uint32_t chunk = pool->empty.first;
+    struct pool_size *of_size = size_at(pool, size);
+    uint32_t chunk = of_size->kept, spare = pool->spare.first;
     if (chunk != POOL_NONE) {
-        list_take(pool, &pool->empty, chunk);
-        pool->empty_count--;
+        of_size->kept = POOL_NONE;
+    } else if (spare != POOL_NONE && pool->about[spare].size == size) {
+        chunk = spare;
+        list_take(pool, &pool->spare, chunk);
+        pool->spare_count--;
     } else {
         chunk = absent_chunk(pool);
         /* Pages are aligned, so an object of two cache lines is in two and not in three. */
-        pool->chunks[chunk] = mem_pages(chunk_bytes(pool));
-        pool->about[chunk] = (struct pool_chunk){.free = NO_FREE};
+        pool->chunks[chunk].size_bytes = pool->size_bytes + size * pool->step_bytes;
+        pool->chunks[chunk].at = mem_pages(chunk_bytes(pool, chunk));
+        pool->about[chunk] = (struct pool_chunk){.free = NO_FREE, .size = (uint16_t)size};
     }
-    list_add(pool, &pool->partial, chunk);
+    list_add(pool, &of_size->partial, chunk);
 }
 
 static __attribute__((noinline)) void end_chunk(struct pool *pool, uint32_t chunk)
 {
     pool->about[chunk].used = 0;
     pool->about[chunk].free = NO_FREE;
-    list_take(pool, &pool->partial, chunk);
-    list_add(pool, &pool->empty, chunk);
-    pool->empty_count++;
+    struct pool_size *of_size = size_of(pool, chunk);
+    list_take(pool, &of_size->partial, chunk);
+    if (of_size->kept == POOL_NONE) {
+        of_size->kept = chunk;
+    } else {
+        list_add(pool, &pool->spare, chunk);
+        pool->spare_count++;
+    }
 }
 
 bool pool_trim(struct pool *pool)
 {
     if (!pool_has_spare(pool))
         return false;
-    uint32_t chunk = pool->empty.last;
-    list_take(pool, &pool->empty, chunk);
-    pool->empty_count--;
-    mem_pages_free(pool->chunks[chunk], chunk_bytes(pool));
-    pool->chunks[chunk] = NULL; /* nor is any of it live */
+    uint32_t chunk = pool->spare.last;
+    list_take(pool, &pool->spare, chunk);
+    pool->spare_count--;
+    mem_pages_free(pool->chunks[chunk].at, chunk_bytes(pool, chunk));
+    pool->chunks[chunk].at = NULL; /* nor is any of it live */
     pool->about[chunk].next = pool->absent;
     pool->absent = chunk;
     pool->absent_count++;
@@ -142,40 +175,60 @@ bool pool_trim(struct pool *pool)
 
 /* ---- objects ---- */
 
+static char *object_at(const struct pool *pool, uint32_t chunk, uint32_t place)
+{
+    return pool->chunks[chunk].at + (size_t)place * pool->chunks[chunk].size_bytes;
+}
+
 /* The slow ways are kept out of the fast one: it then needs no registers of its caller. */
 static __attribute__((noinline)) void end_partial(struct pool *pool, uint32_t chunk)
 {
-    list_take(pool, &pool->partial, chunk);
+    list_take(pool, &size_of(pool, chunk)->partial, chunk);
 }
 
 static __attribute__((noinline)) void begin_partial(struct pool *pool, uint32_t chunk)
 {
-    list_add(pool, &pool->partial, chunk);
+    list_add(pool, &size_of(pool, chunk)->partial, chunk);
 }
 
-static __attribute__((noinline)) uint32_t take_from_new(struct pool *pool)
+static __attribute__((noinline)) uint32_t take_from_new(struct pool *pool, uint32_t size)
 {
-    begin_chunk(pool);
-    return pool_take_dirty(pool);
+    begin_chunk(pool, size);
+    return pool_take_sized(pool, size);
+}
+
+/* Sizes 1 and up come with the first object of such a size. */
+static __attribute__((noinline, cold)) void begin_larger(struct pool *pool)
+{
+    pool->larger = mem_alloc((pool->sizes - 1) * sizeof(*pool->larger));
+    for (uint32_t i = 0; i + 1 < pool->sizes; i++)
+        pool->larger[i] = no_size;
 }
 
 uint32_t pool_take_dirty(struct pool *pool)
 {
-    uint32_t chunk = pool->partial.first;
-    if (chunk == POOL_NONE)
-        return take_from_new(pool);
-    uint32_t first = chunk << pool->bits, number;
-    struct pool_chunk *about = &pool->about[chunk];
-    if (about->free != NO_FREE) {
-        number = first + about->free;
-        memcpy(&about->free, pool_at(pool, number), sizeof(about->free));
-    } else {
-        number = first + about->used++;
+    return pool_take_sized(pool, 0);
+}
+
+uint32_t pool_take_sized(struct pool *pool, uint32_t size)
+{
+    if (size > 0 && !pool->larger) {
+        CHECK(size < pool->sizes);
+        begin_larger(pool);
     }
+    uint32_t chunk = size_at(pool, size)->partial.first;
+    if (chunk == POOL_NONE)
+        return take_from_new(pool, size);
+    struct pool_chunk *about = &pool->about[chunk];
+    uint32_t place = about->free; /* in the chunk */
+    if (place != NO_FREE)
+        memcpy(&about->free, object_at(pool, chunk, place), sizeof(about->free));
+    else
+        place = about->used++;
     pool->count++;
-    if (++about->live >> pool->bits)
+    if (++about->live > pool->mask)
         end_partial(pool, chunk);
-    return number;
+    return chunk << pool->bits | place;
 }
 
 uint32_t pool_take(struct pool *pool)
@@ -187,23 +240,23 @@ uint32_t pool_take(struct pool *pool)
 
 void pool_give(struct pool *pool, uint32_t number)
 {
-    uint32_t chunk = number >> pool->bits;
+    uint32_t chunk = number >> pool->bits, place = number & pool->mask;
     CHECK(chunk < pool->chunk_count);
     struct pool_chunk *about = &pool->about[chunk];
-    CHECK(about->live > 0 && (number & pool->mask) < about->used);
-    memcpy(pool_at(pool, number), &about->free, sizeof(about->free));
-    about->free = (uint16_t)(number & pool->mask);
+    CHECK(about->live > 0 && place < about->used);
+    memcpy(object_at(pool, chunk, place), &about->free, sizeof(about->free));
+    about->free = (uint16_t)place;
     pool->count--;
-    if (about->live >> pool->bits)
+    if (about->live-- > pool->mask)
         begin_partial(pool, chunk);
-    if (--about->live == 0)
+    if (about->live == 0)
         end_chunk(pool, chunk);
 }
 
 bool pool_has(const struct pool *pool, uint32_t number)
 {
     uint32_t chunk = number >> pool->bits;
-    return chunk < pool->chunk_count && pool->chunks[chunk] &&
+    return chunk < pool->chunk_count && pool->chunks[chunk].at &&
            (number & pool->mask) < pool->about[chunk].used;
 }
 
@@ -230,13 +283,13 @@ static void valid_chunk(const struct pool *pool, uint32_t chunk)
     CHECK(about->live + free == about->used && about->used <= 1u << pool->bits);
 }
 
-static uint32_t valid_list(const struct pool *pool, const struct pool_list *list, bool empty)
+static uint32_t valid_list(const struct pool *pool, const struct pool_list *list)
 {
     uint32_t count = 0, prev = POOL_NONE;
     for (uint32_t chunk = list->first; chunk != POOL_NONE; chunk = pool->about[chunk].next) {
-        const struct pool_chunk *about = &pool->about[chunk];
-        CHECK(pool->chunks[chunk] && about->prev == prev && (about->live == 0) == empty);
-        CHECK(!(about->live >> pool->bits));
+        CHECK(pool->chunks[chunk].at && pool->about[chunk].prev == prev);
+        CHECK((pool->about[chunk].live == 0) == (list == &pool->spare));
+        CHECK(!(pool->about[chunk].live >> pool->bits));
         prev = chunk;
         count++;
     }
@@ -244,18 +297,33 @@ static uint32_t valid_list(const struct pool *pool, const struct pool_list *list
     return count;
 }
 
+/* Chunks of this size that have free objects, without spare ones. */
+static uint32_t valid_size(const struct pool *pool, const struct pool_size *of_size, uint32_t size)
+{
+    uint32_t kept = of_size->kept, chunk = of_size->partial.first;
+    CHECK(kept == POOL_NONE || (pool->about[kept].live == 0 && pool->about[kept].size == size));
+    for (; chunk != POOL_NONE; chunk = pool->about[chunk].next)
+        CHECK(pool->about[chunk].size == size);
+    return valid_list(pool, &of_size->partial) + (kept != POOL_NONE);
+}
+
 void pool_valid(const struct pool *pool)
 {
-    uint32_t count = 0, full = 0, there = 0;
+    uint32_t count = 0, listed = 0, there = 0;
     for (uint32_t i = 0; i < pool->chunk_count; i++) {
-        if (!pool->chunks[i])
+        if (!pool->chunks[i].at)
             continue;
         valid_chunk(pool, i);
         there++;
         count += pool->about[i].live;
-        full += (uint32_t)pool->about[i].live >> pool->bits;
+        listed += (uint32_t)pool->about[i].live >> pool->bits; /* full ones are on no list */
+        CHECK(pool->chunks[i].size_bytes ==
+              pool->size_bytes + pool->about[i].size * pool->step_bytes);
     }
     CHECK(count == pool->count && there == pool->chunk_count - pool->absent_count);
-    CHECK(valid_list(pool, &pool->empty, true) == pool->empty_count);
-    CHECK(valid_list(pool, &pool->partial, false) + pool->empty_count + full == there);
+    CHECK(valid_list(pool, &pool->spare) == pool->spare_count);
+    listed += pool->spare_count + valid_size(pool, &pool->first, 0);
+    for (uint32_t size = 1; pool->larger && size < pool->sizes; size++)
+        listed += valid_size(pool, &pool->larger[size - 1], size);
+    CHECK(listed == there);
 }

@@ -6,6 +6,9 @@
  * Memory comes in chunks of up to 512 KiB and 4,096 objects. New objects fill the chunk that was
  * begun until it is full, so that others run empty. Empty ones are kept until pool_trim() frees
  * them: freeing one takes some 50 µs, so the caller says when.
+ *
+ * A pool may have objects of several sizes (pool_init_sizes()), for things with a tail of their own
+ * length: a chunk has objects of one size, and all of them share one space of numbers.
  */
 #ifndef LATERD_BASE_POOL_H
 #define LATERD_BASE_POOL_H
@@ -23,31 +26,52 @@ struct pool_list {
     uint32_t first, last;
 };
 
+/* Where a chunk's objects lie, beside each other because pool_at() needs both. */
+struct pool_memory {
+    char *at;            /* NULL: this chunk is not there (any more) */
+    uint32_t size_bytes; /* of one of its objects */
+};
+
+/* The chunks of one size that have free objects. */
+struct pool_size {
+    struct pool_list partial; /* with live and free objects; the first is filled next */
+    uint32_t kept;            /* one with free objects alone, or POOL_NONE */
+};
+
 struct pool {
-    char **chunks;            /* NULL: this chunk is not there (any more) */
-    uint32_t size_bytes;      /* of one object */
+    struct pool_memory *chunks;
+    uint32_t size_bytes;      /* of one object; of several sizes: of size 0 … */
+    uint32_t step_bytes;      /* … and of size s so many times s more */
+    uint32_t sizes;           /* how many there are */
     uint32_t bits;            /* a chunk has 2^bits objects */
     uint32_t mask;            /* 2^bits - 1: the part of a number within its chunk */
     uint32_t count;           /* live objects */
     uint32_t chunk_count;     /* places in `chunks` */
     struct pool_chunk *about; /* as many; of those that are there: */
-    struct pool_list partial; /* chunks with live and free objects; the first is filled next */
-    struct pool_list empty;   /* chunks with free objects alone */
-    uint32_t empty_count;
+    struct pool_size first;   /* size 0 */
+    struct pool_size *larger; /* sizes 1 and up: [size - 1]; NULL: none was ever taken */
+    struct pool_list spare;   /* of any size: chunks with free objects alone that are not kept */
+    uint32_t spare_count;
     uint32_t absent; /* a list through pool_chunk::next of chunks that are not there */
     uint32_t absent_count;
 };
 
 void pool_init(struct pool *pool, size_t size_bytes); /* size at least 4 */
+/* The same for objects of `sizes` sizes, the smallest first, each by step_bytes larger than the one
+ * before. */
+void pool_init_sizes(struct pool *pool, size_t size_bytes, size_t step_bytes, uint32_t sizes);
 void pool_fini(struct pool *pool);
 uint32_t pool_take(struct pool *pool);       /* the object is zeroed */
 uint32_t pool_take_dirty(struct pool *pool); /* it is not: the caller writes all of it */
+/* The same, an object of that size. */
+uint32_t pool_take_sized(struct pool *pool, uint32_t size);
 void pool_give(struct pool *pool, uint32_t number);
 
-/* Is there an empty chunk too many? One is kept, so that a changing count costs nothing. O(1). */
+/* Is there an empty chunk too many? One of a size is kept, so that a changing count costs nothing.
+ * O(1). */
 static inline bool pool_has_spare(const struct pool *pool)
 {
-    return pool->empty_count > 1;
+    return pool->spare_count > 0;
 }
 
 /* Frees one chunk if pool_has_spare(). True: there is one more. */
@@ -71,11 +95,24 @@ static inline uint64_t pool_span(const struct pool *pool)
     return (uint64_t)(pool->chunk_count - pool->absent_count) << pool->bits;
 }
 
+/* Every number ever given is below. O(1). */
+static inline uint64_t pool_end(const struct pool *pool)
+{
+    return (uint64_t)pool->chunk_count << pool->bits;
+}
+
+/* How large the object is. O(1). */
+static inline uint32_t pool_bytes_of(const struct pool *pool, uint32_t number)
+{
+    return pool->chunks[number >> pool->bits].size_bytes;
+}
+
 void pool_valid(const struct pool *pool); /* CHECKs the chunks' lists and counts. O(objects) */
 
 static inline void *pool_at(const struct pool *pool, uint32_t number)
 {
-    return pool->chunks[number >> pool->bits] + (size_t)(number & pool->mask) * pool->size_bytes;
+    const struct pool_memory *chunk = &pool->chunks[number >> pool->bits];
+    return chunk->at + (size_t)(number & pool->mask) * chunk->size_bytes;
 }
 
 #endif

@@ -13,15 +13,17 @@ struct timer_item {
     struct timer *timer;
 };
 
-static int64_t when(const void *item)
+static int64_t when(const void *ctx, const void *item)
 {
+    (void)ctx;
     return ((const struct timer_item *)item)->timer->at_us;
 }
 
 void timers_init(struct timers *timers, int64_t now_us)
 {
     pool_init(&timers->pool, sizeof(struct timer_item));
-    wheel_init(&timers->wheel, &timers->pool, offsetof(struct timer_item, prev), when, now_us);
+    wheel_init(&timers->wheel, &timers->pool, offsetof(struct timer_item, prev), when, NULL,
+               now_us);
 }
 
 void timers_fini(struct timers *timers)

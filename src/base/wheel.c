@@ -57,9 +57,9 @@ static struct link *link_of(const struct wheel *wheel, uint32_t item)
     return (struct link *)(void *)((char *)pool_at(wheel->pool, item) + wheel->link_at);
 }
 
-static int64_t when_of(const struct wheel *wheel, uint32_t item)
+static inline int64_t when_of(const struct wheel *wheel, uint32_t item)
 {
-    return wheel->when(pool_at(wheel->pool, item));
+    return wheel->when(wheel->ctx, pool_at(wheel->pool, item));
 }
 
 static uint64_t tick_of(int64_t time_us)
@@ -128,13 +128,14 @@ static uint64_t slot_ahead(const struct wheel *wheel, unsigned level, uint64_t n
 
 /* ---- linking ---- */
 
-void wheel_init(struct wheel *wheel, const struct pool *pool, size_t link_at,
-                int64_t (*when)(const void *item), int64_t now_us)
+void wheel_init(struct wheel *wheel, const struct pool *pool, size_t link_at, wheel_when *when,
+                const void *ctx, int64_t now_us)
 {
     *wheel = (struct wheel){
         .pool = pool,
         .link_at = link_at,
         .when = when,
+        .ctx = ctx,
         .now_us = now_us,
         .next_us = INT64_MAX,
         .ahead_us = INT64_MAX,

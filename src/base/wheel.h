@@ -32,10 +32,14 @@ struct wheel_slot {
     uint32_t count;
 };
 
+/* An item's time, microseconds. `ctx` is the wheel's, `item` in its pool. */
+typedef int64_t wheel_when(const void *ctx, const void *item);
+
 struct wheel {
     const struct pool *pool;
     size_t link_at;                         /* offset of `uint32_t prev, next` in an item */
-    int64_t (*when)(const void *item);      /* the item's time, microseconds */
+    wheel_when *when;                       /* the item's time, microseconds */
+    const void *ctx;                        /* what `when` is given */
     int64_t now_us;                         /* how far the hand has come */
     int64_t next_us;                        /* no item is due before this */
     int64_t ahead_us;                       /* when a slice of a crowded slot is to be moved down */
@@ -52,10 +56,11 @@ struct wheel {
 
 /*
  * Items are objects of `pool`; at `link_at` they have `uint32_t prev, next`, which belong to the
- * wheel while the item is on it. `when` tells an item's time and must not change meanwhile.
+ * wheel while the item is on it. `when` tells an item's time, which must not change meanwhile, and
+ * is given `ctx`.
  */
-void wheel_init(struct wheel *wheel, const struct pool *pool, size_t link_at,
-                int64_t (*when)(const void *item), int64_t now_us);
+void wheel_init(struct wheel *wheel, const struct pool *pool, size_t link_at, wheel_when *when,
+                const void *ctx, int64_t now_us);
 void wheel_add(struct wheel *wheel, uint32_t item);
 void wheel_remove(struct wheel *wheel, uint32_t item);
 /* It will be removed soon: asks the processor to fetch its neighbours. */

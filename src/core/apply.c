@@ -24,7 +24,8 @@ static enum err check_push(const struct cmd_push *push)
 
 static enum err check_room(const struct core *core, bool replaces)
 {
-    if (!replaces && core->jobs.count + core->far.count >= core->limits.jobs)
+    if (!replaces &&
+        (core->jobs.count + core->far.count >= core->limits.jobs || !core_has_number(core)))
         return ERR_JOBS_LIMIT;
     return core->far.waits || !core_has_memory(core) ? ERR_MEMORY_LIMIT : OK;
 }
@@ -32,7 +33,7 @@ static enum err check_room(const struct core *core, bool replaces)
 static struct job *make_job(struct core *core, const struct cmd_push *push, uint32_t topic,
                             uint32_t *out_number)
 {
-    *out_number = pool_take_dirty(&core->jobs);
+    *out_number = job_take(&core->jobs, push->id.len);
     struct job *job = core_job(core, *out_number);
     *job = (struct job){
         .seq = core->seq_next++,
@@ -49,12 +50,12 @@ static struct job *make_job(struct core *core, const struct cmd_push *push, uint
         .ttr_us = push->ttr_us,
         .created_us = push->created_us ? push->created_us : core->now_us,
         .failures = push->failures,
-        .counts.reserves = push->reserves,
+        .reserves = push->reserves,
         .delay_s = seconds_until(core->now_us, push->due_us),
         .body_len = (uint32_t)push->body.len,
     };
     if (push->id.len)
-        job_id_set(job, push->id, &core->ids);
+        job_id_set(job, push->id);
     return job;
 }
 
@@ -116,7 +117,7 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
 /* ---- one job ---- */
 
 /* Is it allowed on a job in this state, with this lease (0: none given)? */
-static enum err check(const struct job *job, const struct cmd *cmd)
+static enum err check(const struct core *core, const struct job *job, const struct cmd *cmd)
 {
     const struct cmd_traits *traits = cmd_traits(cmd->kind);
     const struct cmd_job *args = &cmd->job;
@@ -128,7 +129,8 @@ static enum err check(const struct job *job, const struct cmd *cmd)
         return ERR_INVALID;
     if (cmd->kind == CMD_DELETE && args->if_free && reserved)
         return ERR_WRONG_STATE;
-    if (traits->takes_lease && args->lease && (!reserved || args->lease != job->lease))
+    if (traits->takes_lease && args->lease &&
+        (!reserved || args->lease != job_lease(&core->extras, job)))
         return ERR_STALE_LEASE;
     bool moved = cmd->kind == CMD_RUN && args->has_due &&
                  (job->due_us > time_add(args->due_us, DUE_SAME_US) ||
@@ -139,7 +141,7 @@ static enum err check(const struct job *job, const struct cmd *cmd)
 bool core_allows(const struct core *core, const struct cmd *cmd)
 {
     uint32_t number = index_find(&core->index, &cmd->job.ref);
-    return number != POOL_NONE && check(core_job(core, number), cmd) == OK;
+    return number != POOL_NONE && check(core, core_job(core, number), cmd) == OK;
 }
 
 /* Finish and delete: the reply shows the job as it last was. */
@@ -166,8 +168,8 @@ static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, v
 /* A reservation that nobody got anything of does not count. */
 static void uncount_reserve(struct job *job)
 {
-    if (job->counts.reserves > 0 && job->counts.reserves < UINT16_MAX)
-        job->counts.reserves--;
+    if (job->reserves > 0 && job->reserves < UINT16_MAX)
+        job->reserves--;
 }
 
 /*
@@ -177,7 +179,7 @@ static void uncount_reserve(struct job *job)
 static void put_back(struct core *core, uint32_t number)
 {
     struct job *job = core_unlink(core, number);
-    core_end_lease(job);
+    core_end_lease(core, job);
     uncount_reserve(job);
     core_link(core, number, core_waiting_state(core, job));
     core_emit_move(core, job, true);
@@ -202,7 +204,7 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
     }
     struct job_note why = {.code = cmd->note_code, .text = cmd->note};
     enum happening_kind what = cmd->why == RELEASE_ASKED ? HAPPENED_RELEASED : HAPPENED_UNDELIVERED;
-    count_up(&job->counts.releases);
+    count_up(&job_past(&core->extras, job)->releases);
     topics_at(&core->topics, job->topic)->released++;
     core->totals.released++;
     if (!cmd->has_delay) {
@@ -216,7 +218,7 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
     else
         count_up(&job->failures);
     (void)core_unlink(core, number); /* it is `job` */
-    core_end_lease(job);
+    core_end_lease(core, job);
     bool untouched = cmd->why == RELEASE_UNDELIVERED && !job->was_due && job->due_us > cmd->due_us;
     if (!untouched) /* else it was reserved by its name, and keeps its due time */
         core_set_due(job, cmd->due_us > core->now_us ? cmd->due_us : core->now_us);
@@ -229,7 +231,8 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
 static void touch(struct core *core, uint32_t number, const struct cmd_job *cmd)
 {
     struct job *job = core_unlink(core, number);
-    job->until_us = time_add(core->now_us, cmd->has_ttr ? cmd->ttr_us : job->ttr_us);
+    job_extra(&core->extras, job)->until_us =
+        time_add(core->now_us, cmd->has_ttr ? cmd->ttr_us : job->ttr_us);
     core_link(core, number, JOB_RESERVED);
     core_emit_move(core, job, true);
 }
@@ -262,7 +265,7 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
         return;
     }
     const struct job *job = core_job(core, number);
-    enum err err = check(job, cmd);
+    enum err err = check(core, job, cmd);
     if (err) {
         struct reply no = {.err = err, .kind = cmd->kind, .state = (enum job_state)job->state};
         core_reply(core, ctx, &no);

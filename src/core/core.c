@@ -12,23 +12,26 @@ _Static_assert(CORE_JOBS_MAX <= WHEEL_ITEMS_MAX, "each job has a number that the
 /* Work for one step of a wheel, a job that is not in the processor's cache. */
 enum { DELAY_STEP_NS = 1200, LEASE_STEP_NS = 2000 };
 
-static int64_t due_of(const void *item)
+static int64_t due_of(const void *ctx, const void *item)
 {
+    (void)ctx;
     return ((const struct job *)item)->due_us;
 }
 
-static int64_t lease_end_of(const void *item)
+static int64_t lease_end_of(const void *ctx, const void *item)
 {
-    return ((const struct job *)item)->until_us;
+    return job_until_us(ctx, item);
 }
 
-static int64_t wait_end_of(const void *item)
+static int64_t wait_end_of(const void *ctx, const void *item)
 {
+    (void)ctx;
     return ((const struct waiter *)item)->until_us;
 }
 
-static int64_t pause_end_of(const void *item)
+static int64_t pause_end_of(const void *ctx, const void *item)
 {
+    (void)ctx;
     return ((const struct topic *)item)->pause_until_us;
 }
 
@@ -45,20 +48,21 @@ struct core *core_new(const struct core_options *options)
     core->unlogged_us = core->replay_clock_us = INT64_MIN;
     core->seq_next = core->lease_next = 1;
     core_number_from(core, options->seq_first, options->lease_first);
-    pool_init(&core->jobs, sizeof(struct job));
-    blocks_init(&core->ids);
+    job_pool_init(&core->jobs);
+    job_extras_init(&core->extras);
     pool_init(&core->waiters, sizeof(struct waiter));
     index_init(&core->index, &core->jobs, options->hash_key);
     far_index_init(&core->far.places);
     notes_init(&core->notes);
     topics_init(&core->topics, options->limits.topics, options->hash_key);
     retries_init(&core->retries, options->hash_key);
-    wheel_init(&core->delays, &core->jobs, offsetof(struct job, prev), due_of, core->now_us);
-    wheel_init(&core->leases, &core->jobs, offsetof(struct job, prev), lease_end_of, core->now_us);
-    wheel_init(&core->waits, &core->waiters, offsetof(struct waiter, prev), wait_end_of,
+    wheel_init(&core->delays, &core->jobs, offsetof(struct job, prev), due_of, NULL, core->now_us);
+    wheel_init(&core->leases, &core->jobs, offsetof(struct job, prev), lease_end_of, &core->extras,
+               core->now_us);
+    wheel_init(&core->waits, &core->waiters, offsetof(struct waiter, prev), wait_end_of, NULL,
                core->now_us);
     wheel_init(&core->pauses, &core->topics.pool, offsetof(struct topic, timer_prev), pause_end_of,
-               core->now_us);
+               NULL, core->now_us);
     pool_init(&core->scan_pool, sizeof(struct scan));
     list_init(&core->scans);
     return core;
@@ -84,7 +88,7 @@ void core_free(struct core *core)
     pool_fini(&core->waiters);
     pool_fini(&core->scan_pool);
     pool_fini(&core->jobs);
-    blocks_fini(&core->ids); /* none is larger than its blocks */
+    pool_fini(&core->extras);
     mem_free(core->candidates);
     mem_free(core->candidate_names);
     mem_free(core->views);
@@ -152,7 +156,7 @@ static bool end_leases(struct core *core, uint32_t *budget)
             return *budget == 0;
         wheel_add(&core->leases, number); /* core_fail() lifts it off */
         struct job *job = core_job(core, number);
-        count_up(&job->counts.timeouts);
+        count_up(&job_past(&core->extras, job)->timeouts);
         topics_at(&core->topics, job->topic)->timeouts++;
         core->totals.timeouts++;
         core_fail(core, number, false);
@@ -163,8 +167,11 @@ static bool end_leases(struct core *core, uint32_t *budget)
 /* Returns memory of ended jobs to the system, a little at a time. True: there is more. */
 static bool trim(struct core *core)
 {
-    bool more = pool_trim(&core->jobs);
-    more |= blocks_trim(&core->ids);
+    enum { JOB_CHUNKS = 4 }; /* of 100 KiB and up: the memory of some thousand jobs */
+    bool more = true;
+    for (int i = 0; i < JOB_CHUNKS && more; i++)
+        more = pool_trim(&core->jobs);
+    more |= pool_trim(&core->extras);
     more |= pool_trim(&core->notes.pool);
     more |= pool_trim(&core->waiters);
     more |= pool_trim(&core->scan_pool);
@@ -175,7 +182,7 @@ static bool trim(struct core *core)
 
 static bool has_spare(const struct core *core)
 {
-    return pool_has_spare(&core->jobs) || blocks_has_spare(&core->ids) ||
+    return pool_has_spare(&core->jobs) || pool_has_spare(&core->extras) ||
            pool_has_spare(&core->notes.pool) || pool_has_spare(&core->waiters) ||
            pool_has_spare(&core->scan_pool) || pool_has_spare(&core->topics.pool) ||
            pool_has_spare(&core->retries.pool);

@@ -29,6 +29,7 @@
 #include "base/wheel.h"
 #include "core/core.h"
 #include "core/index.h"
+#include "core/job_extra.h"
 #include "core/notes.h"
 #include "core/retry.h"
 #include "core/top_k.h"
@@ -109,7 +110,7 @@ struct core {
     bool replay_untimed;     /* what is replayed now was logged without the time */
     int64_t replay_clock_us; /* the log's clock so far; INT64_MIN = not known */
     struct pool jobs;
-    struct blocks ids; /* of jobs, those too long for struct job */
+    struct pool extras; /* of jobs, what only some have */
     struct index index;
     struct far_jobs far;
     struct notes notes;
@@ -147,6 +148,17 @@ static inline uint32_t seconds_until(int64_t now_us, int64_t then_us)
     if (__builtin_sub_overflow(then_us, now_us, &span_us) || span_us / 1000000 >= UINT32_MAX)
         return UINT32_MAX;
     return (uint32_t)((span_us + 999999) / 1000000);
+}
+
+/*
+ * Does the wheel have a number for one more job? A new chunk may be needed for a job of one size
+ * while chunks of all others have room.
+ */
+static inline bool core_has_number(const struct core *core)
+{
+    const struct pool *jobs = &core->jobs;
+    return jobs->count < CORE_JOBS_MAX &&
+           pool_end(jobs) + ((uint64_t)jobs->sizes << jobs->bits) <= WHEEL_ITEMS_MAX;
 }
 
 static inline void count_up(uint16_t *count) /* stops at its largest value */
@@ -189,8 +201,8 @@ void core_emit_pause(struct core *core, const struct topic *topic);
 /* Reserves a job: a ready one, or by name a delayed or buried one. ttr_us 0: its own. `by`:
    cmd_reserve::by. */
 void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us, struct bytes by);
-/* Removes an unlinked job's lease from the counts. */
-void core_end_lease(struct job *job);
+/* An unlinked job has no lease any more. */
+void core_end_lease(struct core *core, struct job *job);
 /* A reserved job's attempt failed: again by its schedule, or buried when that is used up. */
 void core_fail(struct core *core, uint32_t number, bool promised);
 void core_bury(struct core *core, uint32_t number, bool promised);

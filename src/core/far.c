@@ -104,8 +104,10 @@ static void fetch_job(const struct core *core, uint32_t number)
 {
     enum { LINE = 64 };
     const char *job = pool_at(&core->jobs, number);
-    for (size_t at = 0; at < sizeof(struct job); at += LINE)
+    size_t size_bytes = pool_bytes_of(&core->jobs, number);
+    for (size_t at = 0; at < size_bytes; at += LINE)
         __builtin_prefetch(job + at, 1);
+    __builtin_prefetch(job + size_bytes - 1, 1); /* jobs do not begin where lines do */
 }
 
 /* What core_depart() changes besides the job itself. */

@@ -21,10 +21,10 @@ void core_emit_happening(struct core *core, const struct job *job, enum happenin
         .promised = is_promised(what),
         .seq = job->seq,
         .at_us = core->now_us,
-        .time_us = reserved ? job->until_us
+        .time_us = reserved ? job_until_us(&core->extras, job)
                    : waits  ? job->due_us
                             : 0,
-        .lease = reserved ? job->lease : 0,
+        .lease = reserved ? job_lease(&core->extras, job) : 0,
         .id = job->id_len ? job_id(job) : (struct bytes){0},
     };
     if (what == HAPPENED_PUSHED)

@@ -1,6 +1,8 @@
 /*
  * Two hash tables over the jobs' pool. The hash of a client's id is keyed, because clients choose
  * ids. Numbers are ours: they are only spread (D. Knuth, "The Art of Computer Programming" 3, 6.4).
+ * They are multiplied modulo 2^32, so that the low bits of numbers in a row, which say the segment
+ * of the table, are in turn all there are, and the high bits are far from those of the neighbours.
  */
 #include "core/index.h"
 
@@ -15,7 +17,7 @@ static uint64_t hash_id(const struct index *index, struct bytes id)
 
 static uint64_t hash_seq(uint64_t seq)
 {
-    return seq * 0x9e3779b97f4a7c15u >> 32; /* 2^64 over the golden ratio; the high half is mixed */
+    return (uint32_t)seq * UINT32_C(0x9e3779b9); /* 2^32 over the golden ratio */
 }
 
 static bool id_is(const void *ctx, uint32_t number, const void *key)
@@ -94,6 +96,8 @@ void index_valid(const struct index *index)
             CHECK(index_find(index, &(struct job_ref){.id = job_id(job)}) == i);
         }
     }
+    map_valid(&index->by_id);
+    map_valid(&index->by_seq);
     CHECK(map_count(&index->by_seq) == index->jobs->count);
     CHECK(map_count(&index->by_id) == with_id);
 }

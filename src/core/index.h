@@ -1,6 +1,6 @@
 /*
  * Finds jobs: by the client's id (keyed hash, so that clients cannot choose ids that collide)
- * and by the server-made number. Memory: 8 bytes a slot at 3/8 to 3/4 load, per table.
+ * and by the server-made number. Memory: 9.4 to 12 bytes a job, per table (see base/map.h).
  */
 #ifndef LATERD_CORE_INDEX_H
 #define LATERD_CORE_INDEX_H

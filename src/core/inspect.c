@@ -60,8 +60,9 @@ static void valid_job(const struct core *core, const struct job *job)
 {
     bool reserved = job->state == JOB_RESERVED;
     CHECK(job->state > JOB_GONE && job->state < JOB_STATES);
-    CHECK((job->lease != 0) == reserved && job->lease < core->lease_next);
-    CHECK(reserved || job->until_us == 0);
+    uint64_t lease = job_lease(&core->extras, job);
+    CHECK((lease != 0) == reserved && lease < core->lease_next);
+    CHECK(reserved || job_until_us(&core->extras, job) == 0);
     CHECK(job->seq > 0 && job->seq < core->seq_next);
     CHECK(job->state != JOB_READY || job->was_due);
     CHECK(job->state != JOB_DELAYED || !job->was_due);
@@ -98,7 +99,7 @@ static void valid_counts(const struct core *core)
 
 void core_valid(const struct core *core)
 {
-    uint64_t jobs[JOB_STATES] = {0}, noted = 0;
+    uint64_t jobs[JOB_STATES] = {0}, noted = 0, extras = 0;
     if (core->replaying)
         return; /* jobs hang nowhere yet */
     for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
@@ -108,6 +109,7 @@ void core_valid(const struct core *core)
             continue;
         valid_job(core, job);
         noted += job->has_notes;
+        extras += job->extra != 0;
         jobs[job->state]++;
     }
     jobs[JOB_DELAYED] += core->far.in_state[JOB_DELAYED];
@@ -116,6 +118,8 @@ void core_valid(const struct core *core)
         CHECK(jobs[state] == core->totals.jobs[state]);
     CHECK(core->far.places.count == core->far.count + core->far.with_id);
     far_index_valid(&core->far.places);
+    CHECK(extras == core->extras.count); /* so no two jobs share one, nor is one left behind */
+    pool_valid(&core->extras);
     CHECK(noted == map_count(&core->notes.by_seq) && noted == core->notes.pool.count);
     valid_counts(core);
     valid_waiters(core);
@@ -148,22 +152,22 @@ static uint64_t digest_job(const struct core *core, const struct job *job)
 {
     const struct retry *retry = retries_at(&core->retries, job->retry);
     enum job_state state = job->state == JOB_READY ? JOB_DELAYED : (enum job_state)job->state;
-    const struct job_counts *counts = &job->counts;
+    struct job_counts counts = job_counts(&core->extras, job);
     uint64_t numbers[] = {
         job->seq,
         state,
         job->priority,
         (uint64_t)job->due_us,
-        (uint64_t)job->until_us,
+        (uint64_t)job_until_us(&core->extras, job),
         (uint64_t)job->ttr_us,
         (uint64_t)job->created_us,
-        job->lease,
+        job_lease(&core->extras, job),
         job->failures,
-        counts->reserves,
-        counts->timeouts,
-        counts->releases,
-        counts->buries,
-        counts->kicks,
+        counts.reserves,
+        counts.timeouts,
+        counts.releases,
+        counts.buries,
+        counts.kicks,
         job->body_kind,
         job->order,
         job->content_type_len,

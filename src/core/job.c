@@ -4,9 +4,14 @@
 #include "core/job.h"
 
 #include "base/check.h"
-#include "base/mem.h"
 
-_Static_assert(sizeof(struct job) == 128, "two cache lines a job");
+enum {
+    ID_STEP = 4, /* bytes */
+    SIZES = (JOB_ID_MAX + ID_STEP - 1) / ID_STEP + 1,
+};
+
+_Static_assert(sizeof(struct job) == 84, "docs/performance.md says what a job takes");
+_Static_assert(_Alignof(struct job) == ID_STEP, "else a size of the pool would not do");
 
 #define MAY(state) (1u << (state))
 
@@ -40,29 +45,23 @@ void job_restore(struct job *job, enum job_state state)
     job->state = (uint8_t)state;
 }
 
-struct bytes job_id(const struct job *job)
+void job_pool_init(struct pool *jobs)
 {
-    return bytes_of(job->id_len > JOB_ID_INLINE ? job->id.there.at : job->id.here, job->id_len);
+    pool_init_sizes(jobs, sizeof(struct job), ID_STEP, SIZES);
 }
 
-void job_id_set(struct job *job, struct bytes id, struct blocks *ids)
+uint32_t job_take(struct pool *jobs, size_t id_len)
+{
+    CHECK(id_len <= JOB_ID_MAX);
+    return pool_take_sized(jobs, (uint32_t)(id_len + ID_STEP - 1) / ID_STEP);
+}
+
+void job_id_set(struct job *job, struct bytes id)
 {
     CHECK(id.len <= JOB_ID_MAX);
     job->id_len = (uint8_t)id.len;
-    char *room = job->id.here;
-    if (id.len > JOB_ID_INLINE) {
-        job->id.there.handle = blocks_take(ids, id.len);
-        job->id.there.at = room = blocks_at(ids, job->id.there.handle);
-    }
     if (id.len)
-        memcpy(room, id.at, id.len);
-}
-
-void job_id_free(struct job *job, struct blocks *ids)
-{
-    if (job->id_len > JOB_ID_INLINE)
-        blocks_give(ids, job->id.there.handle);
-    job->id_len = 0;
+        memcpy(job + 1, id.at, id.len);
 }
 
 const char *job_state_name(enum job_state state)

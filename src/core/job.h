@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/blocks.h"
 #include "base/bytes.h"
+#include "base/pool.h"
 
 enum job_state {
     JOB_GONE = 0, /* not in the queue (yet, or any more) */
@@ -32,7 +32,6 @@ enum job_state {
 
 enum {
     JOB_ID_MAX = 255,       /* bytes of a client's id */
-    JOB_ID_INLINE = 23,     /* ids up to this long are kept in the job itself */
     JOB_TEXT_ID_MAX = 255,  /* room for any id as text, server-made ones too */
     CONTENT_TYPE_MAX = 127, /* bytes */
     TOPIC_NAME_MAX = 200,   /* bytes; beanstalkd's limit for tube names */
@@ -75,17 +74,21 @@ struct job_counts {
     uint16_t kicks;
 };
 
-/* Two cache lines: the first is all that timers, queues and leases need. */
+/* Words of 8 bytes that lie at multiples of four: the jobs' pool has sizes in steps of four. */
+typedef int64_t job_time_us __attribute__((aligned(4)));
+typedef uint64_t job_word __attribute__((aligned(4)));
+
+/*
+ * The client's id lies right behind this, and a job's size in the pool is that of both, rounded up
+ * to four bytes. The first part is all that timers, queues and leases need.
+ */
 struct job {
-    uint64_t seq;     /* server-made number, never used again; also the order of arrival */
-    int64_t due_us;   /* when it may be handed out */
-    int64_t until_us; /* RESERVED: when the ttr runs out; else 0 */
-    uint64_t lease;   /* RESERVED: token of the one live reservation; else 0 */
-    uint32_t prev;    /* wheel or buried list: neighbours; READY: prev is the place in the heap */
+    job_word seq;       /* server-made number, never used again; also the order of arrival */
+    job_time_us due_us; /* when it may be handed out */
+    uint32_t prev;      /* wheel or buried list: neighbours; READY: prev is the place in the heap */
     uint32_t next;
     uint32_t topic;    /* number in the topics' pool */
     uint32_t priority; /* lower first */
-    uint32_t retry;    /* number of the retry schedule, 0 = none */
     uint8_t state;     /* enum job_state; written by job_move() and job_restore() only */
     enum body_kind body_kind : 2;
     enum ready_order order : 1;
@@ -97,21 +100,22 @@ struct job {
     uint8_t content_type_len;
     uint8_t id_len;    /* 0: the id is the server-made number */
     uint16_t failures; /* failed attempts counted against the retry schedule */
-    struct job_counts counts;
-    uint32_t delay_s; /* as asked for by the last push or release; for statistics */
-    int64_t ttr_us;
-    int64_t created_us;
-    uint64_t where;        /* struct stored::where */
+    uint16_t reserves; /* struct job_counts::reserves */
+    uint32_t extra;    /* what only some jobs have: see job_extra.h; 0 = nothing */
+    uint32_t retry;    /* number of the retry schedule, 0 = none */
+    uint32_t delay_s;  /* as asked for by the last push or release; for statistics */
+    job_time_us ttr_us;
+    job_time_us created_us;
+    job_word where;        /* struct stored::where */
     uint32_t record_bytes; /* struct stored::bytes */
     uint32_t body_len;     /* bytes */
-    union {
-        char here[JOB_ID_INLINE + 1];
-        struct {
-            char *at;
-            uint64_t handle; /* in the blocks of ids */
-        } there;             /* when id_len > JOB_ID_INLINE */
-    } id;
 };
+
+/* A pool of jobs: of each length of ids, in steps of four bytes. */
+void job_pool_init(struct pool *jobs);
+/* A new job with room for an id of this length (up to JOB_ID_MAX) and none yet, and nothing else
+ * set. Its number. O(1). */
+uint32_t job_take(struct pool *jobs, size_t id_len);
 
 /* May a job go from one state to the other? The whole table of allowed moves. */
 bool job_may_move(enum job_state from, enum job_state to);
@@ -126,10 +130,13 @@ void job_move(struct job *job, enum job_state to);
 void job_restore(struct job *job, enum job_state state);
 
 /* The client's id; empty when the id is server-made. Good while the job lives. */
-struct bytes job_id(const struct job *job);
-void job_id_set(struct job *job, struct bytes id,
-                struct blocks *ids); /* up to JOB_ID_MAX; copies */
-void job_id_free(struct job *job, struct blocks *ids);
+static inline struct bytes job_id(const struct job *job)
+{
+    return bytes_of((const char *)(job + 1), job->id_len);
+}
+
+/* Copies the id behind the job, which was taken for an id of this length. */
+void job_id_set(struct job *job, struct bytes id);
 
 const char *job_state_name(enum job_state state); /* "delayed" … */
 

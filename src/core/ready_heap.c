@@ -9,9 +9,10 @@
 
 enum {
     FIRST_CAP = 16,
-    KEEP_CAP = 64,          /* an array for so many does not shrink */
-    CUT_MAX = 32 * 1024,    /* entries given back at a time: 512 KiB */
-    DOUBLE_MAX = 64 * 1024, /* one for more grows by a quarter: it is mapped, and not copied */
+    KEEP_CAP = 64,       /* an array for so many does not shrink */
+    DOUBLE_MAX = 1024,   /* one for more grows by a part; large ones are mapped, not copied */
+    PARTS = 16,          /* such a part is a sixteenth; two of them empty are too many */
+    CUT_MAX = 32 * 1024, /* entries given back at a time: 512 KiB */
 };
 
 static struct job *job_at(const struct pool *jobs, uint32_t number)
@@ -90,13 +91,24 @@ void ready_heap_add(struct ready_heap *heap, const struct pool *jobs, uint32_t n
 {
     const struct job *job = job_at(jobs, number);
     if (heap->count == heap->cap) {
-        heap->cap += heap->cap >= DOUBLE_MAX ? heap->cap / 4 : heap->cap ? heap->cap : FIRST_CAP;
+        heap->cap += heap->cap >= DOUBLE_MAX ? heap->cap / PARTS
+                     : heap->cap             ? heap->cap
+                                             : FIRST_CAP;
         heap->entries = mem_realloc(heap->entries, heap->cap * sizeof(*heap->entries));
     }
     heap->count++;
     rise(heap, jobs, heap->count - 1,
          (struct ready_heap_entry){
              .priority = job->priority, .job = number, .rank_us = job_rank_us(job)});
+}
+
+/* Gives back what a burst took: of a large one early, since the jobs that left are reserved now,
+ * which takes memory, too. */
+static __attribute__((noinline)) void cut(struct ready_heap *heap)
+{
+    uint32_t surplus = heap->cap / (heap->cap > DOUBLE_MAX ? PARTS : 2);
+    heap->cap -= surplus < CUT_MAX ? surplus : CUT_MAX;
+    heap->entries = mem_realloc(heap->entries, heap->cap * sizeof(*heap->entries));
 }
 
 void ready_heap_remove(struct ready_heap *heap, const struct pool *jobs, uint32_t number)
@@ -111,10 +123,9 @@ void ready_heap_remove(struct ready_heap *heap, const struct pool *jobs, uint32_
         else
             sink(heap, jobs, place, last);
     }
-    if (heap->cap > KEEP_CAP && heap->count < heap->cap / 4) { /* give back what a burst took */
-        heap->cap -= heap->cap / 2 < CUT_MAX ? heap->cap / 2 : CUT_MAX;
-        heap->entries = mem_realloc(heap->entries, heap->cap * sizeof(*heap->entries));
-    }
+    uint32_t enough = heap->cap > DOUBLE_MAX ? heap->cap - heap->cap / PARTS * 2 : heap->cap / 4;
+    if (heap->cap > KEEP_CAP && heap->count < enough)
+        cut(heap);
 }
 
 uint32_t ready_heap_first(const struct ready_heap *heap)

@@ -16,7 +16,7 @@ void core_drop_job(struct core *core, uint32_t number)
     core_forget(core, number);
 }
 
-static void set_now(const struct core *core, struct job *job, const struct job_now *now)
+static void set_now(struct core *core, struct job *job, const struct job_now *now)
 {
     bool reserved = now->state == JOB_RESERVED;
     job_restore(job, now->state);
@@ -28,10 +28,12 @@ static void set_now(const struct core *core, struct job *job, const struct job_n
     job->was_due = now->state == JOB_READY && believed;
     job->priority = now->priority;
     job->due_us = now->due_us;
-    job->until_us = reserved ? now->until_us : 0;
-    job->lease = reserved ? now->lease : 0;
     job->failures = now->failures;
-    job->counts = now->counts;
+    job_set_counts(&core->extras, job, &now->counts);
+    if (reserved)
+        job_set_lease(&core->extras, job, now->lease, now->until_us);
+    else
+        job_drop_lease(&core->extras, job);
 }
 
 /* Is it an event that this program could have emitted? The store may have read anything. */
@@ -55,7 +57,7 @@ enum err core_check_job_event(const struct event *event)
 
 uint32_t core_restore_job(struct core *core, const struct event *event, const struct topic *topic)
 {
-    uint32_t number = pool_take(&core->jobs);
+    uint32_t number = job_take(&core->jobs, event->id.len);
     struct job *job = core_job(core, number);
     *job = (struct job){
         .seq = event->job.seq,
@@ -73,7 +75,7 @@ uint32_t core_restore_job(struct core *core, const struct event *event, const st
         .record_bytes = event->record.bytes,
         .body_len = (uint32_t)event->body.len,
     };
-    job_id_set(job, event->id, &core->ids);
+    job_id_set(job, event->id);
     set_now(core, job, &event->job);
     index_add(&core->index, number);
     return number;
@@ -103,7 +105,7 @@ static enum err replay_job(struct core *core, const struct event *event)
         if (number != POOL_NONE)
             core_drop_job(core, number);
     }
-    if (core->jobs.count >= CORE_JOBS_MAX)
+    if (!core_has_number(core))
         return ERR_JOBS_LIMIT;
     (void)core_restore_job(core, event, topic);
     return OK;
@@ -227,8 +229,10 @@ static void place_jobs(struct core *core, int64_t back_us)
         if (job->state == JOB_GONE)
             continue;
         bool moved = back_us > 0 && job->state == JOB_RESERVED;
-        if (moved)
-            job->until_us = earlier(job->until_us, back_us);
+        if (moved) {
+            struct job_extra *extra = job_extra(&core->extras, job);
+            extra->until_us = earlier(extra->until_us, back_us);
+        }
         job_restore(job, resting_state(core, job));
         core_link(core, i, (enum job_state)job->state);
         if (moved)

@@ -312,7 +312,8 @@ static uint32_t find_leased(struct core *core, int64_t now_us, uint64_t seq, uin
     if (number == POOL_NONE)
         return POOL_NONE;
     const struct job *job = core_job(core, number);
-    return job->state == JOB_RESERVED && job->lease == lease ? number : POOL_NONE;
+    return job->state == JOB_RESERVED && job_lease(&core->extras, job) == lease ? number
+                                                                                : POOL_NONE;
 }
 
 void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq, uint64_t lease)
@@ -331,11 +332,12 @@ bool core_restart_lease(struct core *core, int64_t now_us, uint64_t seq, uint64_
     if (number == POOL_NONE)
         return false;
     struct job *job = core_unlink(core, number);
-    job->until_us = time_add(core->now_us, run_us);
+    int64_t until_us = time_add(core->now_us, run_us);
+    job_extra(&core->extras, job)->until_us = until_us;
     core_link(core, number, JOB_RESERVED);
     if (!job->bound)
         core_emit_move(core, job, false);
-    *out_until_us = job->until_us;
+    *out_until_us = until_us;
     return true;
 }
 

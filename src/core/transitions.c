@@ -9,19 +9,34 @@
 /* ---- events ---- */
 
 /* The state for the log: a connection's lease does not survive a restart, so the log has the job as
- * waiting. */
+ * waiting. Written where it is wanted, field by field: this comes often. */
+static inline __attribute__((always_inline)) void write_now(const struct core *core,
+                                                            const struct job *job,
+                                                            struct job_now *out_now)
+{
+    out_now->seq = job->seq;
+    out_now->state = job->bound ? core_waiting_state(core, job) : (enum job_state)job->state;
+    out_now->priority = job->priority;
+    out_now->due_us = job->due_us;
+    out_now->until_us = 0;
+    out_now->lease = 0;
+    out_now->failures = job->failures;
+    out_now->counts = (struct job_counts){.reserves = job->reserves};
+    if (!job->extra) /* of most jobs that wait the above is all */
+        return;
+    const struct job_extra *extra = job_extra(&core->extras, job);
+    if (!job->bound) {
+        out_now->until_us = extra->until_us;
+        out_now->lease = extra->lease;
+    }
+    job_add_past(&core->extras, job, &out_now->counts);
+}
+
 struct job_now core_job_now(const struct core *core, const struct job *job)
 {
-    return (struct job_now){
-        .seq = job->seq,
-        .state = job->bound ? core_waiting_state(core, job) : (enum job_state)job->state,
-        .priority = job->priority,
-        .due_us = job->due_us,
-        .until_us = job->bound ? 0 : job->until_us,
-        .lease = job->bound ? 0 : job->lease,
-        .failures = job->failures,
-        .counts = job->counts,
-    };
+    struct job_now now;
+    write_now(core, job, &now);
+    return now;
 }
 
 static struct stored record_of(const struct job *job)
@@ -36,7 +51,7 @@ void core_emit_job(struct core *core, struct job *job, const struct job_content 
     struct event event; /* all that JOB has is written: it is long, and this comes often */
     event.kind = EVENT_JOB;
     event.promised = promised;
-    event.job = core_job_now(core, job);
+    write_now(core, job, &event.job);
     event.id = job->id_len ? job_id(job) : (struct bytes){0};
     event.topic = topics_at(&core->topics, job->topic)->name;
     event.ttr_us = job->ttr_us;
@@ -204,9 +219,9 @@ void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us, 
     if (job->state == JOB_BURIED)
         job->failures = 0; /* as after a kick */
     bool by_name = job->state != JOB_READY;
-    job->lease = core->lease_next++;
-    job->until_us = time_add(core->now_us, ttr_us > 0 ? ttr_us : job->ttr_us);
-    count_up(&job->counts.reserves);
+    job_set_lease(&core->extras, job, core->lease_next++,
+                  time_add(core->now_us, ttr_us > 0 ? ttr_us : job->ttr_us));
+    count_up(&job->reserves);
     int64_t late_us = 0;
     int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
     if (!by_name && __builtin_sub_overflow(core->now_us, due_us, &late_us))
@@ -228,18 +243,17 @@ void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us, 
     core_happened(core, job, HAPPENED_RESERVED, &(struct job_note){.text = by});
 }
 
-void core_end_lease(struct job *job)
+void core_end_lease(struct core *core, struct job *job)
 {
     job->bound = false;
-    job->lease = 0;
-    job->until_us = 0;
+    job_drop_lease(&core->extras, job);
 }
 
 void core_bury(struct core *core, uint32_t number, bool promised)
 {
     struct job *job = core_unlink(core, number);
-    core_end_lease(job);
-    count_up(&job->counts.buries);
+    count_up(&job_past(&core->extras, job)->buries);
+    core_end_lease(core, job);
     topics_at(&core->topics, job->topic)->buried++;
     core->totals.buried++;
     core_link(core, number, JOB_BURIED);
@@ -256,7 +270,7 @@ void core_fail(struct core *core, uint32_t number, bool promised)
         return;
     }
     (void)core_unlink(core, number); /* it is `job` */
-    core_end_lease(job);
+    core_end_lease(core, job);
     core_set_due(job, time_add(core->now_us, retry ? retry->waits_us[job->failures - 1] : 0));
     core_link(core, number, core_waiting_state(core, job));
     core_emit_move(core, job, promised);
@@ -273,7 +287,7 @@ void core_make_ready(struct core *core, uint32_t number)
 void core_kick(struct core *core, uint32_t number)
 {
     struct job *job = core_job(core, number);
-    count_up(&job->counts.kicks);
+    count_up(&job_past(&core->extras, job)->kicks);
     topics_at(&core->topics, job->topic)->kicked++;
     core->totals.kicked++;
     if (job->state == JOB_BURIED)
@@ -306,7 +320,7 @@ void core_forget(struct core *core, uint32_t number)
     CHECK(job->state == JOB_GONE);
     if (job->has_notes)
         core_drop_notes(core, job->seq);
-    job_id_free(job, &core->ids);
+    job_drop_extra(&core->extras, job);
     retries_give(&core->retries, job->retry);
     pool_give(&core->jobs, number);
 }
@@ -322,14 +336,12 @@ void core_view(const struct core *core, const struct job *job, struct job_view *
         .state = (enum job_state)job->state,
         .priority = job->priority,
         .due_us = job->due_us,
-        .until_us = job->until_us,
         .ttr_us = job->ttr_us,
         .created_us = job->created_us,
         .delay_s = job->delay_s,
-        .lease = job->lease,
-        .attempt = job->counts.reserves,
+        .attempt = job->reserves,
         .failures = job->failures,
-        .counts = job->counts,
+        .counts.reserves = job->reserves,
         .retry_us = retry ? retry->waits_us : NULL,
         .retry_count = retry ? retry->count : 0,
         .order = job->order,
@@ -339,6 +351,12 @@ void core_view(const struct core *core, const struct job *job, struct job_view *
         .body_len = job->body_len,
         .content_type_len = job->content_type_len,
     };
+    if (job->extra) {
+        const struct job_extra *extra = job_extra(&core->extras, job);
+        out_view->until_us = extra->until_us;
+        out_view->lease = extra->lease;
+        job_add_past(&core->extras, job, &out_view->counts);
+    }
     if (job->has_notes)
         core_view_notes(core, job, out_view);
 }

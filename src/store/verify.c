@@ -68,7 +68,8 @@ static bool place_eq(const void *ctx, uint32_t number, const void *key)
 
 static uint64_t place_hash(uint64_t where)
 {
-    return where * UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing: the numbers are dense */
+    /* Fibonacci hashing: the numbers are dense. The high half is mixed, the low bits are not. */
+    return where * UINT64_C(0x9e3779b97f4a7c15) >> 32;
 }
 
 static void live_add(struct live_set *live, uint64_t where)

@@ -303,6 +303,56 @@ static void new_objects_fill_the_chunk_that_was_begun(void **state)
     pool_fini(&pool);
 }
 
+/* Objects of 12, 16, … 44 bytes, each filled to its end with a mark of its own. */
+static void objects_of_several_sizes_share_numbers_and_keep_apart(void **state)
+{
+    enum { SIZES = 9, MOST = 60000, STEPS = 300000 };
+    static uint8_t marks[MOST + SIZES * 4096]; /* 0: not live */
+    (void)state;
+    struct pool pool;
+    uint64_t random = 5;
+    pool_init_sizes(&pool, 12, 4, SIZES);
+    memset(marks, 0, sizeof(marks));
+    for (uint32_t step = 0; step < STEPS; step++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint32_t size = (uint32_t)(random >> 40) % SIZES;
+        uint32_t number = (uint32_t)(random >> 20) % (uint32_t)sizeof(marks);
+        bool growing = step / 50000 % 2 == 0;
+        if (growing && pool.count < MOST) {
+            number = pool_take_sized(&pool, size);
+            assert_true(number < sizeof(marks) && !marks[number] && number < pool_end(&pool));
+            assert_int_equal(pool_bytes_of(&pool, number), 12 + 4 * size);
+            marks[number] = (uint8_t)(1 + step % 255);
+            memset(pool_at(&pool, number), marks[number], 12 + 4 * (size_t)size);
+        } else if (marks[number]) {
+            const uint8_t *object = pool_at(&pool, number);
+            assert_int_equal(object[4], marks[number]);
+            assert_int_equal(object[pool_bytes_of(&pool, number) - 1], marks[number]);
+            pool_give(&pool, number);
+            marks[number] = 0;
+        }
+        if (step % 5000 == 0) /* else spare chunks wait for objects of other sizes */
+            (void)pool_trim(&pool);
+        if (step % 10000 == 0)
+            pool_valid(&pool);
+    }
+    for (uint32_t i = 0; i < sizeof(marks); i++)
+        if (marks[i])
+            pool_give(&pool, i);
+    assert_true(pool_has_spare(&pool)); /* of all sizes */
+    for (uint32_t i = 0; i < 3 * 4096; i++) {
+        uint32_t number = pool_take_sized(&pool, SIZES - 1);
+        assert_int_equal(pool_bytes_of(&pool, number), 12 + 4 * (SIZES - 1));
+    }
+    pool_valid(&pool);
+    while (pool_trim(&pool))
+        ;
+    pool_valid(&pool);
+    assert_int_equal(pool.count, 3 * 4096);
+    pool_fini(&pool);
+    assert_int_equal(mem_used(), 0);
+}
+
 /* Random takes, gives and trims against an array of what lives. */
 static void going_through_a_pool_shows_every_live_object_and_none_without_memory(void **state)
 {
@@ -456,6 +506,7 @@ int main(void)
         cmocka_unit_test(a_pool_gives_zeroed_objects_and_uses_numbers_again),
         cmocka_unit_test(p8_a_pool_gives_empty_chunks_back_one_at_a_time),
         cmocka_unit_test(new_objects_fill_the_chunk_that_was_begun),
+        cmocka_unit_test(objects_of_several_sizes_share_numbers_and_keep_apart),
         cmocka_unit_test(going_through_a_pool_shows_every_live_object_and_none_without_memory),
         cmocka_unit_test(a_set_of_blocks_has_blocks_of_every_size_and_gives_them_back),
         cmocka_unit_test(what_others_say_makes_no_lines_in_the_log),

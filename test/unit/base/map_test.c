@@ -40,6 +40,7 @@ static void check_all(const struct map *map, uint64_t hash_mask)
         count += there[i];
     }
     assert_int_equal(map_count(map), count);
+    map_valid(map);
 }
 
 static void random_changes(uint64_t hash_mask, uint32_t key_count, int changes)
@@ -120,20 +121,64 @@ static void p8_a_table_that_falls_empty_gives_its_memory_back(void **state)
         uint32_t number = (uint32_t)((uint64_t)i * 700001 % MANY); /* in another order */
         map_remove(&map, all[number], number);
         size_t left = MANY - 1 - i;
-        if (i % 1000 == 0) { /* the table, and half of it as it is left for a smaller one */
-            size_t slots = (mem_used() - before) / 8;
-            assert_true(slots <= full / 8 * 3 / 2 + 1024 && slots <= (left + 1000) * 24);
+        if (i % 1000 == 0) {
+            size_t used = mem_used() - before;
+            assert_true(used <= full && used <= left * 36 + 16384);
             uint32_t other = (uint32_t)((uint64_t)(i + 1) * 700001 % MANY);
             assert_int_equal(map_find(&map, all[other], &all[other]), other);
             assert_int_equal(map_find(&map, all[number], &all[number]), MAP_NONE);
         }
     }
     assert_int_equal(map_count(&map), 0);
-    assert_true(mem_used() - before <= 4096);
+    map_valid(&map);
+    assert_true(mem_used() - before <= 8192);
     map_add(&map, all[0], 0); /* and it is a table still */
     assert_int_equal(map_find(&map, all[0], &all[0]), 0);
     map_fini(&map);
     mem_free(all);
+    assert_int_equal(mem_used(), 0);
+}
+
+/* Bytes of an entry while a table grows, at every fill: there is no second table beside it. */
+static void a_growing_table_takes_at_most_twelve_bytes_an_entry(void **state)
+{
+    enum { MANY = 300000, FEW = 10000 }; /* pages are too coarse for fewer */
+    (void)state;
+    struct map map;
+    uint64_t random = 11;
+    size_t before = mem_used(), most = 0;
+    map_init(&map, key_is, keys); /* is never asked */
+    for (uint32_t i = 0; i < MANY; i++) {
+        map_add(&map, mixed(&random), i);
+        size_t used = (mem_used() - before) * 100 / (i + 1);
+        if (i >= FEW && used > most)
+            most = used;
+    }
+    map_valid(&map);
+    assert_in_range(most, 1000, 1250); /* hundredths */
+    map_fini(&map);
+    assert_int_equal(mem_used(), 0);
+}
+
+static void each_segment_is_split_in_its_turn_and_merged_again(void **state)
+{
+    enum { MANY = 4096 * 9 };
+    (void)state;
+    struct map map;
+    map_init(&map, key_is, keys);
+    for (uint32_t i = 0; i < MANY; i++) {
+        map_add(&map, i * 0x9e3779b97f4a7c15ull >> 32, i);
+        assert_in_range(map.segment_count, i / 5500 + 1, i / 4096 + 1);
+    }
+    map_valid(&map);
+    for (uint32_t i = MANY; i-- > 0;) {
+        map_remove(&map, i * 0x9e3779b97f4a7c15ull >> 32, i);
+        if (map.segment_count > 1)
+            assert_true(i > map.segment_count * 400);
+        if (i % 2048 == 0)
+            map_valid(&map);
+    }
+    map_fini(&map);
     assert_int_equal(mem_used(), 0);
 }
 
@@ -177,6 +222,8 @@ int main(void)
         cmocka_unit_test(colliding_hashes_cost_time_but_no_entry),
         cmocka_unit_test(entries_are_found_at_every_point_of_growing),
         cmocka_unit_test(entries_are_found_at_every_point_of_shrinking),
+        cmocka_unit_test(a_growing_table_takes_at_most_twelve_bytes_an_entry),
+        cmocka_unit_test(each_segment_is_split_in_its_turn_and_merged_again),
         cmocka_unit_test(p8_a_table_that_falls_empty_gives_its_memory_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,8 +28,9 @@ struct bed {
     uint64_t random;
 };
 
-static int64_t when_of(const void *item)
+static int64_t when_of(const void *ctx, const void *item)
 {
+    assert_non_null(ctx);
     return ((const struct item *)item)->when_us;
 }
 
@@ -37,7 +38,7 @@ static void bed_init(struct bed *bed, int64_t now_us, uint64_t seed)
 {
     bed->random = seed * 2 + 1;
     pool_init(&bed->pool, sizeof(struct item));
-    wheel_init(&bed->wheel, &bed->pool, offsetof(struct item, prev), when_of, now_us);
+    wheel_init(&bed->wheel, &bed->pool, offsetof(struct item, prev), when_of, bed, now_us);
 }
 
 static void bed_fini(struct bed *bed)

@@ -15,14 +15,13 @@
 
 enum { JOBS = 5000 };
 
-static struct blocks ids;
-
 static uint32_t make(struct pool *jobs, uint64_t seq, const char *id)
 {
-    uint32_t number = pool_take(jobs);
+    struct bytes text = bytes_str(id);
+    uint32_t number = job_take(jobs, text.len);
     struct job *job = pool_at(jobs, number);
-    job->seq = seq;
-    job_id_set(job, bytes_str(id), &ids);
+    *job = (struct job){.seq = seq};
+    job_id_set(job, text);
     job_move(job, JOB_DELAYED);
     return number;
 }
@@ -30,38 +29,37 @@ static uint32_t make(struct pool *jobs, uint64_t seq, const char *id)
 static void a_job_is_found_by_id_and_by_number(void **state)
 {
     (void)state;
+    static uint32_t numbers[JOBS];
     struct pool jobs;
     struct index index;
     char id[40];
-    pool_init(&jobs, sizeof(struct job));
-    blocks_init(&ids);
+    job_pool_init(&jobs);
     index_init(&index, &jobs, 99);
     for (uint64_t i = 0; i < JOBS; i++) {
         /* every third has no id of its own, every fifth a long one */
-        (void)snprintf(id, sizeof(id), i % 5 ? "%llu" : "a-long-id-that-is-kept-elsewhere-%llu",
+        (void)snprintf(id, sizeof(id), i % 5 ? "%llu" : "a-long-id-that-takes-more-%llu",
                        (unsigned long long)i);
-        index_add(&index, make(&jobs, i + 1, i % 3 ? id : ""));
+        numbers[i] = make(&jobs, i + 1, i % 3 ? id : "");
+        index_add(&index, numbers[i]);
     }
     index_valid(&index);
     struct bytes seven = BYTES("7");
-    assert_int_equal(index_find(&index, &(struct job_ref){.id = seven}), 7);
-    assert_int_equal(index_find(&index, &(struct job_ref){.id = seven, .seq = 1}), 7);
+    assert_int_equal(index_find(&index, &(struct job_ref){.id = seven}), numbers[7]);
+    assert_int_equal(index_find(&index, &(struct job_ref){.id = seven, .seq = 1}), numbers[7]);
     assert_int_equal(index_find(&index, &(struct job_ref){.id = BYTES("6")}), POOL_NONE);
     assert_int_equal(index_find(&index, &(struct job_ref){.seq = JOBS + 1}), POOL_NONE);
     for (uint32_t i = 0; i < JOBS; i++) {
-        struct job *job = pool_at(&jobs, i);
+        struct job *job = pool_at(&jobs, numbers[i]);
         uint64_t seq = job->seq;
-        index_remove(&index, i);
+        index_remove(&index, numbers[i]);
         assert_int_equal(index_find(&index, &(struct job_ref){.seq = seq}), POOL_NONE);
         job_move(job, JOB_GONE);
-        job_id_free(job, &ids);
-        pool_give(&jobs, i);
+        pool_give(&jobs, numbers[i]);
         if (i % 1000 == 0)
             index_valid(&index);
     }
     index_fini(&index);
     pool_fini(&jobs);
-    blocks_fini(&ids);
     assert_int_equal(mem_used(), 0);
 }
 

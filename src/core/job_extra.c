@@ -1,0 +1,85 @@
+/*
+ * job::extra is the record's number in the pool and one more; 0 is none. Invariant: a record
+ * without counts belongs to a reserved job.
+ */
+#include "core/job_extra.h"
+
+#include <stddef.h>
+
+enum { LEASE_ALONE, WITH_PAST, SIZES };
+
+_Static_assert(sizeof(struct job_extra) - offsetof(struct job_extra, past) ==
+                   sizeof(struct job_past),
+               "the smaller record ends where the counts begin");
+
+void job_extras_init(struct pool *extras)
+{
+    pool_init_sizes(extras, offsetof(struct job_extra, past), sizeof(struct job_past), SIZES);
+}
+
+static bool has_past(const struct pool *extras, const struct job *job)
+{
+    return job->extra && pool_bytes_of(extras, job->extra - 1) == sizeof(struct job_extra);
+}
+
+void job_add_past(const struct pool *extras, const struct job *job, struct job_counts *counts)
+{
+    if (!has_past(extras, job))
+        return;
+    const struct job_past *past = &job_extra(extras, job)->past;
+    counts->timeouts = past->timeouts;
+    counts->releases = past->releases;
+    counts->buries = past->buries;
+    counts->kicks = past->kicks;
+}
+
+void job_set_lease(struct pool *extras, struct job *job, uint64_t lease, int64_t until_us)
+{
+    if (!job->extra)
+        job->extra = pool_take_sized(extras, LEASE_ALONE) + 1;
+    struct job_extra *extra = job_extra(extras, job);
+    extra->until_us = until_us;
+    extra->lease = lease;
+}
+
+void job_drop_lease(struct pool *extras, struct job *job)
+{
+    if (!has_past(extras, job)) {
+        job_drop_extra(extras, job);
+        return;
+    }
+    struct job_extra *extra = job_extra(extras, job);
+    extra->until_us = 0;
+    extra->lease = 0;
+}
+
+struct job_past *job_past(struct pool *extras, struct job *job)
+{
+    if (!has_past(extras, job)) {
+        uint32_t number = pool_take_sized(extras, WITH_PAST);
+        struct job_extra *extra = pool_at(extras, number);
+        *extra = (struct job_extra){.until_us = job_until_us(extras, job),
+                                    .lease = job_lease(extras, job)};
+        job_drop_extra(extras, job);
+        job->extra = number + 1;
+    }
+    return &job_extra(extras, job)->past;
+}
+
+void job_set_counts(struct pool *extras, struct job *job, const struct job_counts *counts)
+{
+    job->reserves = counts->reserves;
+    bool any = counts->timeouts || counts->releases || counts->buries || counts->kicks;
+    if (any || has_past(extras, job))
+        *job_past(extras, job) = (struct job_past){.timeouts = counts->timeouts,
+                                                   .releases = counts->releases,
+                                                   .buries = counts->buries,
+                                                   .kicks = counts->kicks};
+}
+
+void job_drop_extra(struct pool *extras, struct job *job)
+{
+    if (job->extra)
+        pool_give(extras, job->extra - 1);
+    job->extra = 0;
+}
