@@ -2,19 +2,19 @@
  * A resync: each job's image is given to the journal, and each unfinished row is looked for in the
  * queue. Nothing stops for it.
  *
- *     begins ─▶ delayed jobs, by topic ─▶ all others in memory ─▶ unfinished rows ─▶ ends
- *                      └──────────┬──────────────┘                     │
- *                          numbers, got one by one ─▶ images     not there ─▶ absent
+ *     begins ─▶ delayed and buried jobs, by topic ─▶ all others in memory ─▶ unfinished rows ─▶
+ * ends └──────────┬─────────────────────────┘                     │ numbers, got one by one ─▶
+ * images                not there ─▶ absent
  *
  * Why it is exact. An image is how a job is at the moment at which it is given, behind the batches
  * that the journal was given before. Later ones may repeat what led there, and end with the same:
  * records say how things are (core/event.h). A GET whose job changed while its body was read is
  * done again; so each image is that of its moment.
  *
- * No job is missed: one that stays delayed, at its due time, while delayed jobs are listed is in
- * that list, in memory or far. Any other has changed meanwhile, and then its number was noted, or
- * it fell due or was not delayed; such a job stays in memory until it changes, and is found there.
- * A job that is pushed meanwhile has its row by its own batch.
+ * No job is missed: one that stays delayed, at its due time, or buried, while such jobs are listed
+ * is in that list, in memory or far. Any other has changed meanwhile, and then its number was
+ * noted, or it fell due or was ready or reserved; such a job stays in memory until it changes, and
+ * is found there. A job that is pushed meanwhile has its row by its own batch.
  *
  * A row whose job is not there ends the same way. The database has all up to the beginning of the
  * reading of rows when they are read, so a row that is unfinished there, and whose job has not
@@ -50,7 +50,7 @@ enum resync_step {
     STEP_NONE,
     STEP_REJOINS, /* the journal was stopped: it begins again */
     STEP_BEGINS,
-    STEP_DELAYED,
+    STEP_LISTS,
     STEP_MEMORY,
     STEP_ROWS,
     STEP_DRAINS, /* all has been given */
@@ -75,9 +75,10 @@ struct journal_resync {
     enum resync_step step;
     struct resync_status status;
     struct resync_slot slots[SLOTS];
-    struct ticket page; /* of topics, or of a topic's delayed jobs */
-    bool asked;         /* … has no answer yet */
-    bool topic_done;    /* the next one is to be asked for */
+    struct ticket page;   /* of topics, or of a topic's jobs in the state */
+    bool asked;           /* … has no answer yet */
+    bool topic_done;      /* the next one is to be asked for */
+    enum job_state state; /* which of the topic's jobs are listed: delayed ones, then buried ones */
     size_t topic_len;
     char topic[TOPIC_NAME_MAX];
     struct buf cursor; /* of the page */
@@ -317,12 +318,12 @@ void journal_resync_saw(struct embedded *embedded, const struct event *event)
                               : bytes_eq(bytes_of(slot->id, slot->id_len), event->id);
         slot->changed |= slot->busy && same;
     }
-    bool looks = all->step == STEP_DELAYED || all->step == STEP_MEMORY;
+    bool looks = all->step == STEP_LISTS || all->step == STEP_MEMORY;
     if (looks && event->kind == EVENT_MOVE)
         want(all, event->job.seq);
 }
 
-/* ---- delayed jobs, in memory or not ---- */
+/* ---- delayed and buried jobs, in memory or not ---- */
 
 static void page_answered(struct ticket *ticket, const struct reply *reply)
 {
@@ -339,17 +340,21 @@ static void page_answered(struct ticket *ticket, const struct reply *reply)
         all->topic_len = reply->topics->name.len;
         memcpy(all->topic, reply->topics->name.at, all->topic_len);
         all->topic_done = false;
+        all->state = JOB_DELAYED;
         all->cursor.len = 0;
     } else {
         for (uint32_t i = 0; i < reply->count; i++)
             want(all, reply->jobs[i].ref.seq);
         all->cursor.len = 0;
         buf_add_bytes(&all->cursor, reply->cursor);
-        all->topic_done = reply->cursor.len == 0;
+        if (reply->cursor.len)
+            return;
+        all->topic_done = all->state == JOB_BURIED;
+        all->state = JOB_BURIED;
     }
 }
 
-static void list_delayed(struct journal_resync *all)
+static void list_jobs(struct journal_resync *all)
 {
     if (all->asked || wanted_count(all) >= WANTED_MAX)
         return;
@@ -362,7 +367,7 @@ static void list_delayed(struct journal_resync *all)
     if (!all->topic_done) {
         cmd.kind = CMD_LIST;
         cmd.topic.max = LIST_JOBS;
-        cmd.topic.state = JOB_DELAYED;
+        cmd.topic.state = all->state;
         cmd.topic.cursor = buf_bytes(&cursor);
     }
     all->page = (struct ticket){.answered = page_answered};
@@ -375,7 +380,7 @@ static void list_delayed(struct journal_resync *all)
 
 static void want_job(void *ctx, const struct job *job)
 {
-    if (job->state != JOB_DELAYED)
+    if (job->state != JOB_DELAYED && job->state != JOB_BURIED)
         want(ctx, job->seq);
 }
 
@@ -553,7 +558,7 @@ static void begin_steps(struct journal_resync *all)
     all->place = 0;
     all->rows_us = 0;
     all->resyncs = feed_of(all)->status.resyncs;
-    all->step = STEP_DELAYED;
+    all->step = STEP_LISTS;
     log_event(LOG_INFO, "journal_resync_begins", "jobs=%llu",
               (unsigned long long)all->status.jobs_total);
     give(all, new_batch(all, JOURNAL_RESYNC_BEGINS, 0));
@@ -614,7 +619,7 @@ void journal_resync_turn(struct embedded *embedded)
         return;
     }
     switch (all->step) {
-    case STEP_DELAYED: list_delayed(all); break;
+    case STEP_LISTS: list_jobs(all); break;
     case STEP_MEMORY: visit_memory(all); break;
     case STEP_ROWS: take_rows(all); break;
     case STEP_NONE:

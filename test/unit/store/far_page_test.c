@@ -291,7 +291,8 @@ static void with_little_memory_blocks_are_read_again_but_not_for_each_page(void 
 
 static void page_from(struct model *model, struct far_page *page, const struct event *after)
 {
-    *page = (struct far_page){.topic = BYTES("topic"), .due_us = INT64_MIN, .max = PAGE};
+    *page = (struct far_page){
+        .topic = BYTES("topic"), .state = JOB_DELAYED, .due_us = INT64_MIN, .max = PAGE};
     if (after) {
         page->due_us = after->job.due_us;
         page->seq = after->job.seq;
@@ -416,6 +417,7 @@ static void jobs_that_become_far_between_two_pages_are_listed(void **state)
         note_far(&model, last);
         for (there.count = 0; more;) {
             struct far_page page = {.topic = BYTES("topic"),
+                                    .state = JOB_DELAYED,
                                     .due_us = last.job.due_us,
                                     .seq = last.job.seq,
                                     .backwards = backwards,
@@ -456,6 +458,7 @@ static void a_block_that_cannot_be_read_ends_a_page_and_not_the_listing(void **s
             const struct model_job *job = &model.jobs[tries * 37 % JOBS];
             bool bad = tries % 2 == 0 && job->live && job->far;
             struct far_page page = {.topic = BYTES("topic"),
+                                    .state = JOB_DELAYED,
                                     .due_us = last.job.due_us,
                                     .seq = last.job.seq,
                                     .backwards = backwards,
