@@ -6,6 +6,7 @@
 #include "store/backup.h"
 
 #include "store_model.h"
+#include "store_work.h"
 #include "test/unit/support/every.h"
 
 enum { SEEDS = 60, TURNS_BEFORE = 400, LIVE_MAX = 12, FAR_MAX = 60 };

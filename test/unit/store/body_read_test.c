@@ -13,6 +13,7 @@
 #include "store/internal.h"
 #include "store/record.h"
 #include "store_model.h"
+#include "store_work.h"
 
 enum { JOBS = 200 };
 

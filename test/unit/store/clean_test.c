@@ -4,6 +4,7 @@
  */
 #include "store/internal.h"
 #include "store_model.h"
+#include "store_work.h"
 
 enum { CHURN = 1500 };
 

@@ -4,6 +4,7 @@
  * and none may fill the disk by staying away.
  */
 #include "store_model.h"
+#include "store_work.h"
 
 #include "base/hash.h"
 #include "store/internal.h"

@@ -3,6 +3,7 @@
  * reason, all else goes on, cleaning makes room, and a restart works (P8).
  */
 #include "store_model.h"
+#include "store_work.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #define LATERD_TEST_STORE_HISTORY_BED_H
 
 #include "store_model.h"
+#include "store_work.h"
 
 enum { IDS = 12, LINES_MAX = 4096 };
 

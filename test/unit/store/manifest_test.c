@@ -3,6 +3,7 @@
  */
 #include "base/mem.h"
 #include "store_model.h"
+#include "store_work.h"
 
 #include "base/codec.h"
 #include "base/hash.h"

@@ -6,6 +6,7 @@
 #include "store/salvage.h"
 #include "store_files.h"
 #include "store_model.h"
+#include "store_work.h"
 #include "test/unit/support/every.h"
 
 enum { ROT_SEGMENT = 16 * 1024 };

@@ -4,6 +4,7 @@
 #define LATERD_TEST_STORE_SLICE_BED_H
 
 #include "store_model.h"
+#include "store_work.h"
 
 enum { TURNS = 150 };
 

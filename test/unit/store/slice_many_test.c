@@ -8,6 +8,7 @@
 #include "store/slice_build.h"
 #include "store/slices_parts.h"
 #include "store_model.h"
+#include "store_work.h"
 
 enum {
     FEW = 10,

@@ -6,6 +6,7 @@
 #define LATERD_TEST_STORE_LIVES_H
 
 #include "store_model.h"
+#include "store_work.h"
 #include "test/unit/support/every.h"
 
 struct plan {

@@ -2,6 +2,7 @@
  * Buffered mode: who wants his batch on disk gets it soon, however many others come meanwhile.
  */
 #include "store_model.h"
+#include "store_work.h"
 
 /* The disk is always one batch behind, as under load: each turn seals one and opens the next. */
 static void p1_a_wish_for_a_sync_is_met_while_others_go_on_wishing(void **state)

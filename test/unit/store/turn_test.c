@@ -4,6 +4,7 @@
  */
 #include "store/internal.h"
 #include "store_model.h"
+#include "store_work.h"
 
 enum { MIB = 1024 * 1024, BACKLOG_JOBS = 3000 };
 
