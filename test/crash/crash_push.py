@@ -70,8 +70,11 @@ class Pusher(threading.Thread):
 
     def push(self, client):
         batch = [self.new_job() for _ in range(self.random.randrange(1, 6))]
-        results = client.push_many(self.random.choice(TOPICS), [fields for _, fields in batch])
-        for (number, _), result in zip(batch, results):
+        answer = client.post(f"/v1/topics/{self.random.choice(TOPICS)}/jobs", [fields for _, fields in batch])
+        if answer.status == 503 and answer.json()["code"] == "recovering":
+            raise Closed  # it reads its store, and does so for longer on a busy machine
+        assert answer.status == 200, answer
+        for (number, _), result in zip(batch, answer.json()["results"]):
             if result["status"] == 201:
                 self.oracle.pushed(number)
             elif result["status"] != 503:  # not now: a "maybe"
