@@ -26,6 +26,7 @@ PLUGIN = os.path.join(os.path.dirname(LATERD), "laterd-journal-mysql.so")
 NEEDED = pytest.mark.skipif(not os.path.exists(SERVER) or not INSTALL or not os.path.exists(PLUGIN),
                             reason="needs mariadb-server, and libmariadb when it was built")
 
+DEADLOCK = 1213  # ER_LOCK_DEADLOCK
 USER, PASSWORD = "laterd", "a pass:word@%"
 
 
@@ -107,12 +108,18 @@ class MariaDb:
                                charset="utf8mb4", autocommit=True)
 
     def run(self, *statements, database=None):
-        """Runs statements as root; the rows of the last one."""
+        """Runs statements as root; the rows of the last one. One that meets a deadlock with laterd is run again."""
         connection = self.connect(database)
         try:
             with connection.cursor() as cursor:
                 for statement in statements:
-                    cursor.execute(statement)
+                    for attempt in range(20):
+                        try:
+                            cursor.execute(statement)
+                            break
+                        except pymysql.err.OperationalError as error:
+                            if error.args[0] != DEADLOCK or attempt == 19:
+                                raise
                 return cursor.fetchall()
         finally:
             connection.close()
