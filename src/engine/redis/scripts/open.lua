@@ -115,6 +115,15 @@ local function first_after(least)
     return least - least % partitions + partitions + number
 end
 
+-- Layout 3 had the journal's field without when the oldest change was that waits, and how old that
+-- may become: it counts from now, until some are taken (journal.lua).
+local function lengthen_journal()
+    local field = call('HGET', hash, 'j')
+    if not field or #field >= 49 or sub(field, 33) == 'x' then return end
+    local _, bytes, taken = unpack_bytes('<I8I8I8', field)
+    call('HSET', hash, 'j', sub(field, 1, 33) .. pack('<I8I8', bytes > taken and held or 0, 0))
+end
+
 -- From now on changes leave entries. Where they did once, and the journal was given up, a number is
 -- left out, so that this is seen; its entries have to go first.
 local function begin_journal()
@@ -188,6 +197,7 @@ if seen > last then
     call('HSET', hash, 'p', pack('<I8', first_after(seen)) .. sub(found[1], 9))
 end
 call('ZADD', order, 0, 'd' .. daemon)
+lengthen_journal()
 if ARGV[9] ~= '' then begin_journal() end
 -- One that is being forgotten is unknown, too: of the answers kept for it some are gone.
 local since = call('HGET', hash, 'd' .. daemon)
