@@ -7,7 +7,8 @@
 -- next: ids that were looked at; more: of j, call again, of r, with the ids that are left; seq: the last entry.
 local COUNTS = 10 -- fields that a job counts as which is entered: 400 are some 35 jobs, a millisecond
 local BYTES = 512 -- of a value: they count as one field more
-local AT_ONCE = 20 -- fields of a look
+local AT_ONCE = 20 -- fields of a look, but one if these have more than MOST bytes: else their entries
+local MOST = 131072 -- alone could be more than the journal may have
 local NOBODY_SEQ = '\0\0\0\0\0\0\0\1' -- an entry has a number always; the id counts
 local now, what, left, room = clock(), ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
@@ -40,7 +41,13 @@ end
 
 local bucket, cursor = string.match(ARGV[3], '^(%d+) (%d+)$')
 bucket, cursor = tonumber(bucket or 0) - 1, cursor or '0' -- -1: the hash, where layout 2 had the jobs
-local entered = 0
+local entered, at_once = 0, AT_ONCE
+
+local function bytes_of(fields)
+    local bytes = 0
+    for i = 2, #fields, 2 do bytes = bytes + #fields[i] end
+    return bytes
+end
 
 local function look_at(field)
     if bucket < 0 then
@@ -58,7 +65,11 @@ end
 
 while left > 0 and bucket < BUCKETS and not is_full() do
     local key = bucket < 0 and hash or buckets .. bucket
-    local scanned = call('HSCAN', key, cursor, 'COUNT', math.min(left, AT_ONCE))
+    local scanned = call('HSCAN', key, cursor, 'COUNT', at_once)
+    if at_once > 1 and bytes_of(scanned[2]) > MOST then
+        at_once = 1
+        scanned = call('HSCAN', key, cursor, 'COUNT', at_once)
+    end
     left, cursor = left - 5, scanned[1]
     for i = 1, #scanned[2], 2 do
         left = left - 1 - math.floor(#scanned[2][i + 1] / BYTES)
