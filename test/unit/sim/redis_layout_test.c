@@ -182,7 +182,8 @@ static void give_layout_3(void)
         "local h, tag = KEYS[1], '{laterd:0}:'\n"
         "redis.call('HSET', h, 's', redis.call('HGET', h, 'p'), 'v', '3', 'u', 'old-name',\n"
         "    'mold-name', 'y\\0\\0\\0\\0\\0\\0\\0\\0')\n"
-        "redis.call('HDEL', h, 'p', 'l')\n"
+        "redis.call('HDEL', h, 'p', 'l', 'd')\n"
+        "redis.call('ZREM', tag .. 'o', 'd')\n"
         "local journal = redis.call('HGET', h, 'j')\n"
         "if journal then redis.call('HSET', h, 'j', string.sub(journal, 1, 33)) end\n"
         "for i = 0, 255 do\n"
@@ -311,10 +312,14 @@ static void a_daemon_of_layout_3_is_turned_away(void **state)
                                "local read = pcall(struct.unpack, '<I8I8I8I7', s)\n"
                                "local scanned = redis.pcall('ZREVRANGEBYSCORE', KEYS[2],\n"
                                "    redis.call('HGET', KEYS[1], 'l'), '0', 'LIMIT', 0, 10)\n"
+                               "local dead = redis.call('ZRANGEBYLEX', KEYS[3], '[d', '(e')\n"
+                               "local since = redis.call('HGET', KEYS[1], dead[1])\n"
+                               "local reaps = pcall(struct.unpack, '<I8', since)\n"
                                "return (read and 1000 or 0) + (scanned.err and 0 or 100) +\n"
+                               "    (reaps and 10000 or 0) +\n"
                                "    struct.unpack('<I8', s, 17) * 10 +\n"
                                "    tonumber(redis.call('HGET', KEYS[1], 'v'))\n",
-                               "2", "{laterd:0}:h", "{laterd:0}:d"),
+                               "3", "{laterd:0}:h", "{laterd:0}:d", "{laterd:0}:o"),
                          14); /* one partition, layout 4 */
         assert_int_equal(key_type_count("b"), 0);
     }

@@ -28,10 +28,13 @@ if found.err then stray = hash end
 
 -- What older daemons find that still run, or start. They see how many partitions there are, and that
 -- the layout is another: so they refuse the queue. Their scripts fail before they write: in `s` are
--- less numbers than they read, `l` is no time up to which promote.lua could have come, and the buckets
--- have other names.
+-- less numbers than they read, `l` is no time up to which promote.lua could have come, the first daemon
+-- that reap_dead.lua looks at has no time (`d`: they would take all of now for dead), and the buckets have
+-- other names.
 local function turn_away(of)
+    redis.pcall('ZADD', order, 0, 'd') -- of another type: see below
     call('HSET', hash, 's', pack('<I8I8I8', 0, 0, of), 'v', ARGV[5], 'l', 'layout ' .. ARGV[5])
+    call('HSET', hash, 'd', '')
 end
 
 local older = not found.err and found[2] ~= '4' and found[6]
