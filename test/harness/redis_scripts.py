@@ -37,7 +37,7 @@ PARTS = {"heartbeat": ["clock", "common", "record", "heartbeat"],
          "end": ["clock", OTHER, *SHARED[1:], "job", "entry", "end_other", END, "end"],
          "list": [*SHARED, "job", "walk", "list"],
          "sweep": [*SHARED, "job", "entry", "walk", "sweep"],
-         **{name: [*SHARED, "job", "entry", name] for name in ("open", "reap_dead", "promote", "change")}}
+         **{name: [*SHARED, "job", "entry", name] for name in ("open", "reap_dead", "promote", "change", "resync")}}
 HEAD = struct.Struct("<BBHQQ8sHHHHHIIQ")
 FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks "
           "priority delay_s due").split()

@@ -6,8 +6,8 @@
  *
  * The queue is cut into partitions. Each is four keys on one hash tag, `{PREFIX:p}:h` (a hash:
  * ids, counts, answers), `:d` (delayed jobs by due time), `:l` (leases: reserved jobs by the end of
- * their ttr) and `:o` (in order: ready and buried jobs, names of topics), and the buckets `:b0` to
- * `:b255`, hashes that hold the jobs. The four are named in every call and none of all is ever
+ * their ttr) and `:o` (in order: ready and buried jobs, names of topics), and the buckets `:j0` to
+ * `:j255`, hashes that hold the jobs. The four are named in every call and none of all is ever
  * empty, so a cluster that moves a slot says TRYAGAIN, never a half truth; a bucket that has moved
  * already is an error before the script has written anything.
  *

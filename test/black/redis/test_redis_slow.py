@@ -157,6 +157,22 @@ def test_neither_does_one_that_restores_jobs(script_port):
     queue.close()
 
 
+@pytest.mark.serial
+def test_neither_does_one_that_enters_jobs_once_more(script_port):
+    """A resync of the journal: docs/decisions/0081."""
+    queue, place = Queue(script_port), [b"0"]
+    queue.redis.call("FLUSHALL")
+    queue.open()
+    fill(queue, JOBS // 4, "t", queue.now() + HOUR)
+    queue.open(journal=1 << 30)
+
+    def enter():
+        answer, (place[0],) = queue.run("resync", "j", place[0], 400, 1 << 30)
+        return not answer.more
+    within(queue, "resync", enter)
+    queue.close()
+
+
 def test_p3_a_burst_that_is_spread_over_time_makes_no_other_topic_late(script_port):
     """JOBS of one topic within a second, and one of another each 10 ms: how late that is ready."""
     queue = Queue(script_port)

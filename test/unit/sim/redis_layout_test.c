@@ -182,7 +182,10 @@ static void give_layout_3(void)
         "local h, tag = KEYS[1], '{laterd:0}:'\n"
         "redis.call('HSET', h, 's', redis.call('HGET', h, 'p'), 'v', '3', 'u', 'old-name',\n"
         "    'mold-name', 'y\\0\\0\\0\\0\\0\\0\\0\\0')\n"
-        "redis.call('HDEL', h, 'p', 'l')\n"
+        "redis.call('HDEL', h, 'p', 'l', 'd')\n"
+        "redis.call('ZREM', tag .. 'o', 'd')\n"
+        "local journal = redis.call('HGET', h, 'j')\n"
+        "if journal then redis.call('HSET', h, 'j', string.sub(journal, 1, 33)) end\n"
         "for i = 0, 255 do\n"
         "    local to = tag .. 'b' .. i\n"
         "    redis.call('RENAME', tag .. 'j' .. i, to)\n"
@@ -246,6 +249,55 @@ static void p2_p3_p5_a_partition_of_layout_3_is_served_on(void **state)
     arena_fini(&arena);
 }
 
+/* Of the journal's field what begins at that byte, as the scripts count. */
+static int64_t journal_number(unsigned at)
+{
+    char text[24];
+    (void)snprintf(text, sizeof(text), "%u", at);
+    return (int64_t)REDIS("EVAL",
+                          "local field = redis.call('HGET', KEYS[1], 'j')\n"
+                          "return (struct.unpack('<I8', field, tonumber(ARGV[1])))\n",
+                          "1", "{laterd:0}:h", text);
+}
+
+static uint64_t journal_entries(void)
+{
+    return REDIS("ZLEXCOUNT", "{laterd:0}:o", "[j", "(k");
+}
+
+static void wants_journal(unsigned daemon, int64_t lag_us)
+{
+    spaces[daemon].journal_bytes = 1 << 20;
+    spaces[daemon].journal_lag_us = lag_us;
+}
+
+/* Its field had no ages then. The oldest change that waits is as old as the conversion. */
+static void p1_a_journal_of_layout_3_goes_on(void **state)
+{
+    (void)state;
+    for (int wanted = 0; wanted < 2; wanted++) { /* by the daemon that takes it over */
+        wants_journal(0, 0);
+        assert_int_equal(open_as(0, 256).err, OK);
+        assert_int_equal(push_id(wanted ? "b" : "a", 0, ORDER_DUE).err, OK);
+        uint64_t entries = journal_entries();
+        give_layout_3();
+        now_us += SECOND_US;
+        if (wanted)
+            wants_journal(1, 5 * SECOND_US);
+        assert_int_equal(open_as(1, 256).err, OK);
+        assert_int_equal(journal_number(34), now_us);
+        assert_int_equal(journal_number(42), wanted ? 5 * SECOND_US : 0);
+        assert_int_equal(push_id("c", 0, ORDER_DUE).err, OK);
+        assert_int_equal(reserve(1, "t", 10, false).count, 2);
+        struct cmd cmd = {.kind = CMD_DELETE, .job.ref.id = BYTES("c")};
+        assert_int_equal(ask_on(1, &cmd).err, OK);
+        assert_int_equal(journal_entries(), entries + 4);
+        assert_int_equal(journal_number(34), now_us);
+    }
+    now_us += 6 * SECOND_US;
+    assert_int_equal(push_id("late", 0, ORDER_DUE).err, ERR_JOURNAL_BEHIND);
+}
+
 /* What daemons of layout 3 do in such a partition: nothing. docs/redis-layout.md says why. */
 static void a_daemon_of_layout_3_is_turned_away(void **state)
 {
@@ -260,10 +312,14 @@ static void a_daemon_of_layout_3_is_turned_away(void **state)
                                "local read = pcall(struct.unpack, '<I8I8I8I7', s)\n"
                                "local scanned = redis.pcall('ZREVRANGEBYSCORE', KEYS[2],\n"
                                "    redis.call('HGET', KEYS[1], 'l'), '0', 'LIMIT', 0, 10)\n"
+                               "local dead = redis.call('ZRANGEBYLEX', KEYS[3], '[d', '(e')\n"
+                               "local since = redis.call('HGET', KEYS[1], dead[1])\n"
+                               "local reaps = pcall(struct.unpack, '<I8', since)\n"
                                "return (read and 1000 or 0) + (scanned.err and 0 or 100) +\n"
+                               "    (reaps and 10000 or 0) +\n"
                                "    struct.unpack('<I8', s, 17) * 10 +\n"
                                "    tonumber(redis.call('HGET', KEYS[1], 'v'))\n",
-                               "2", "{laterd:0}:h", "{laterd:0}:d"),
+                               "3", "{laterd:0}:h", "{laterd:0}:d", "{laterd:0}:o"),
                          14); /* one partition, layout 4 */
         assert_int_equal(key_type_count("b"), 0);
     }
@@ -307,6 +363,7 @@ int main(void)
         STARTED(a_job_made_elsewhere_keeps_its_time),
         STARTED(a_new_body_keeps_the_time_of_making),
         STARTED(p2_p3_p5_a_partition_of_layout_3_is_served_on),
+        STARTED(p1_a_journal_of_layout_3_goes_on),
         STARTED(a_daemon_of_layout_3_is_turned_away),
         STARTED(nothing_is_taken_over_at_the_node_that_a_slot_comes_to),
         STARTED(a_bucket_that_layout_3_lost_is_missed),

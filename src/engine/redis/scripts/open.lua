@@ -28,10 +28,13 @@ if found.err then stray = hash end
 
 -- What older daemons find that still run, or start. They see how many partitions there are, and that
 -- the layout is another: so they refuse the queue. Their scripts fail before they write: in `s` are
--- less numbers than they read, `l` is no time up to which promote.lua could have come, and the buckets
--- have other names.
+-- less numbers than they read, `l` is no time up to which promote.lua could have come, the first daemon
+-- that reap_dead.lua looks at has no time (`d`: they would take all of now for dead), and the buckets have
+-- other names.
 local function turn_away(of)
+    redis.pcall('ZADD', order, 0, 'd') -- of another type: see below
     call('HSET', hash, 's', pack('<I8I8I8', 0, 0, of), 'v', ARGV[5], 'l', 'layout ' .. ARGV[5])
+    call('HSET', hash, 'd', '')
 end
 
 local older = not found.err and found[2] ~= '4' and found[6]
@@ -115,6 +118,15 @@ local function first_after(least)
     return least - least % partitions + partitions + number
 end
 
+-- Layout 3 had the journal's field without when the oldest change was that waits, and how old that
+-- may become: it counts from now, until some are taken (journal.lua).
+local function lengthen_journal()
+    local field = call('HGET', hash, 'j')
+    if not field or #field >= 49 or sub(field, 33) == 'x' then return end
+    local _, bytes, taken = unpack_bytes('<I8I8I8', field)
+    call('HSET', hash, 'j', sub(field, 1, 33) .. pack('<I8I8', bytes > taken and held or 0, 0))
+end
+
 -- From now on changes leave entries. Where they did once, and the journal was given up, a number is
 -- left out, so that this is seen; its entries have to go first.
 local function begin_journal()
@@ -188,6 +200,7 @@ if seen > last then
     call('HSET', hash, 'p', pack('<I8', first_after(seen)) .. sub(found[1], 9))
 end
 call('ZADD', order, 0, 'd' .. daemon)
+lengthen_journal()
 if ARGV[9] ~= '' then begin_journal() end
 -- One that is being forgotten is unknown, too: of the answers kept for it some are gone.
 local since = call('HGET', hash, 'd' .. daemon)

@@ -66,7 +66,7 @@ if living ~= '' then
     names = call('ZRANGEBYLEX', order, from == '' and '[d' or '(d' .. from, '(e', 'LIMIT', 0, NAMES)
 end
 local found = #names > 0 and call('HMGET', hash, unpack(names)) or {}
-local lives = {}
+local lives = { [''] = true } -- which turns older daemons away: open.lua
 for at = 1, #living, 8 do lives[sub(living, at, at + 7)] = true end
 for i = 1, #names do
     local daemon, since = sub(names[i], 2), found[i] or '\0\0\0\0\0\0\0\0'
