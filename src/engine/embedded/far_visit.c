@@ -152,13 +152,13 @@ static void clear_one(struct far_visit *visit, uint64_t seq)
     visit->cleared++;
 }
 
-/* The job did not arrive. Is it in memory, as one that the command looks for? Else it has ended, or
-   is another than its record in the slice says: it was kicked during an earlier visit. */
-static bool is_here(const struct far_visit *visit, uint64_t seq)
+/* The job did not arrive. Is it in memory, at its place in the order of the page? Else it has
+   ended, or is another than its record in the slice says: it was kicked during an earlier visit. */
+static bool is_here(const struct far_visit *visit, const struct event *event)
 {
     struct job_view job;
-    return core_show(visit->embedded->core, &(struct job_ref){.seq = seq}, &job) &&
-           job.state == visit->page.state;
+    return core_show(visit->embedded->core, &(struct job_ref){.seq = event->job.seq}, &job) &&
+           job.state == visit->page.state && job.due_us == event->job.due_us;
 }
 
 static enum err take_one(struct far_visit *visit, const struct event *event)
@@ -171,7 +171,7 @@ static enum err take_one(struct far_visit *visit, const struct event *event)
     if (err)
         return err;
     if (!core_arrive(embedded->core, event)) {
-        visit->here += is_here(visit, seq);
+        visit->here += is_here(visit, event);
         return OK;
     }
     visit->here++;
