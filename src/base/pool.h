@@ -101,6 +101,16 @@ static inline uint64_t pool_end(const struct pool *pool)
     return (uint64_t)pool->chunk_count << pool->bits;
 }
 
+/*
+ * Would one more object of each size have a number below `numbers`? Sure if that was asked before
+ * each object was taken. Places of chunks that were freed are given again, so they count as room.
+ * O(1).
+ */
+static inline bool pool_fits(const struct pool *pool, uint64_t numbers)
+{
+    return pool_span(pool) + ((uint64_t)pool->sizes << pool->bits) <= numbers;
+}
+
 /* How large the object is. O(1). */
 static inline uint32_t pool_bytes_of(const struct pool *pool, uint32_t number)
 {

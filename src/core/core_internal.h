@@ -156,9 +156,7 @@ static inline uint32_t seconds_until(int64_t now_us, int64_t then_us)
  */
 static inline bool core_has_number(const struct core *core)
 {
-    const struct pool *jobs = &core->jobs;
-    return jobs->count < CORE_JOBS_MAX &&
-           pool_end(jobs) + ((uint64_t)jobs->sizes << jobs->bits) <= WHEEL_ITEMS_MAX;
+    return core->jobs.count < CORE_JOBS_MAX && pool_fits(&core->jobs, WHEEL_ITEMS_MAX);
 }
 
 static inline void count_up(uint16_t *count) /* stops at its largest value */

@@ -44,6 +44,9 @@ struct far_visit {
     uint32_t here;    /* jobs of the page that are in memory now */
     uint32_t next;    /* of the page's records */
     uint32_t cleared; /* CLEAR_TOPIC: jobs that were deleted */
+    bool goes_behind; /* none of the last page's jobs was of use: the next one begins behind */
+    int64_t behind_us;
+    uint64_t behind_seq;
 };
 
 static bool only_looks(const struct far_visit *visit)
@@ -109,6 +112,10 @@ static bool read_page(struct far_visit *visit)
     const struct cmd_topic *asked = &visit->cmd.topic;
     if (!core_wants_far(visit->embedded->core, &visit->cmd, &after))
         return false;
+    if (visit->goes_behind) {
+        after.due_us = visit->behind_us;
+        after.seq = visit->behind_seq;
+    }
     uint32_t max = asked->max < PAGE_MAX ? asked->max : PAGE_MAX;
     visit->page = (struct far_page){
         .topic = asked->topic,
@@ -145,6 +152,15 @@ static void clear_one(struct far_visit *visit, uint64_t seq)
     visit->cleared++;
 }
 
+/* The job did not arrive. Is it in memory, at its place in the order of the page? Else it has
+   ended, or is another than its record in the slice says: it was kicked during an earlier visit. */
+static bool is_here(const struct far_visit *visit, const struct event *event)
+{
+    struct job_view job;
+    return core_show(visit->embedded->core, &(struct job_ref){.seq = event->job.seq}, &job) &&
+           job.state == visit->page.state && job.due_us == event->job.due_us;
+}
+
 static enum err take_one(struct far_visit *visit, const struct event *event)
 {
     struct embedded *embedded = visit->embedded;
@@ -155,7 +171,7 @@ static enum err take_one(struct far_visit *visit, const struct event *event)
     if (err)
         return err;
     if (!core_arrive(embedded->core, event)) {
-        visit->here += core_holds(embedded->core, &(struct job_ref){.seq = seq});
+        visit->here += is_here(visit, event);
         return OK;
     }
     visit->here++;
@@ -265,6 +281,17 @@ static void ask(struct far_visit *visit)
     (void)embedded_do(visit->embedded, &visit->cmd, &visit->inner);
 }
 
+static void go_behind(struct far_visit *visit)
+{
+    if (visit->page.count) {
+        const struct event *last = &visit->page.events[visit->page.count - 1];
+        visit->goes_behind = true;
+        visit->behind_us = last->job.due_us;
+        visit->behind_seq = last->job.seq;
+    }
+    visit->step = VISIT_LEAVES;
+}
+
 static void take(struct far_visit *visit)
 {
     enum err err = visit->page.err;
@@ -280,7 +307,7 @@ static void take(struct far_visit *visit)
     if (err)
         refuse(visit, err);
     else if (visit->here == 0 && visit->page.more)
-        visit->step = VISIT_LEAVES; /* all of them ended meanwhile: others are in their place */
+        go_behind(visit); /* all of them ended meanwhile, or are something else now */
     else
         ask(visit);
 }

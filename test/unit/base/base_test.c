@@ -353,6 +353,35 @@ static void objects_of_several_sizes_share_numbers_and_keep_apart(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
+/* So that who had many objects once is not refused after that. */
+static void a_pool_that_was_full_and_was_emptied_fits_as_many_again(void **state)
+{
+    enum { SIZES = 3, NUMBERS = 8 * 4096 };
+    static uint32_t taken[NUMBERS];
+    (void)state;
+    struct pool pool;
+    uint32_t most = 0;
+    pool_init_sizes(&pool, 12, 4, SIZES);
+    for (int round = 0; round < 3; round++) {
+        uint32_t count = 0;
+        for (; pool_fits(&pool, NUMBERS); count++) {
+            taken[count] = pool_take_sized(&pool, count % SIZES);
+            assert_true(taken[count] < NUMBERS);
+        }
+        most = round == 0 ? count : most;
+        assert_in_range(count, NUMBERS / 4, NUMBERS);
+        assert_int_equal(count, most);
+        assert_in_range(pool_end(&pool), 0, NUMBERS);
+        pool_valid(&pool);
+        while (count > 0)
+            pool_give(&pool, taken[--count]);
+        while (pool_trim(&pool))
+            ;
+    }
+    pool_fini(&pool);
+    assert_int_equal(mem_used(), 0);
+}
+
 /* Random takes, gives and trims against an array of what lives. */
 static void going_through_a_pool_shows_every_live_object_and_none_without_memory(void **state)
 {
@@ -507,6 +536,7 @@ int main(void)
         cmocka_unit_test(p8_a_pool_gives_empty_chunks_back_one_at_a_time),
         cmocka_unit_test(new_objects_fill_the_chunk_that_was_begun),
         cmocka_unit_test(objects_of_several_sizes_share_numbers_and_keep_apart),
+        cmocka_unit_test(a_pool_that_was_full_and_was_emptied_fits_as_many_again),
         cmocka_unit_test(going_through_a_pool_shows_every_live_object_and_none_without_memory),
         cmocka_unit_test(a_set_of_blocks_has_blocks_of_every_size_and_gives_them_back),
         cmocka_unit_test(what_others_say_makes_no_lines_in_the_log),

@@ -29,6 +29,12 @@ static int setup_buried_warm(void **state)
     return set_up_buried(false);
 }
 
+static void ignore(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    assert_int_equal(reply->err, OK);
+}
+
 static struct cmd on_t(enum cmd_kind kind, enum job_state state, uint32_t max)
 {
     return (struct cmd){.kind = kind, .topic = {.topic = BYTES("t"), .state = state, .max = max}};
@@ -80,6 +86,58 @@ static void a_listing_shows_buried_jobs_once_each_in_order(void **state)
     }
     rest(10);
     assert_true(totals().far_buried >= JOBS); /* those that were brought in have left again */
+}
+
+/* The first two of t are kicked by their ids while a listing has them in memory, and nothing else
+   has told the slice so: their records stay there, and are not those of buried jobs any more. */
+static void kick_two_of_a_listing(void)
+{
+    struct budget none = {0};
+    struct cmd list = on_t(CMD_LIST, JOB_BURIED, 40);
+    struct ticket ticket = {.answered = receive}, kicks[2] = {{0}};
+    char ids[2][32];
+    bed.engine->verbs->use_budget(bed.engine, &none); /* so that it takes some turns */
+    bed.answer.there = false;
+    turn(&list, &ticket);
+    for (int i = 0; totals().far_buried == JOBS; i++) {
+        assert_true(i < TURNS_MAX && !bed.answer.there);
+        turn(NULL, NULL);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        struct cmd kick = {.kind = CMD_KICK, .job.ref.id = id_of(7 + 7 * i, ids[i])};
+        kicks[i].answered = ignore;
+        turn(&kick, &kicks[i]);
+    }
+    for (int i = 0; !bed.answer.there; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+    }
+    rest(20);
+    bed.engine->verbs->use_budget(bed.engine, NULL);
+    assert_int_equal(totals().jobs[JOB_READY], 2);
+}
+
+static void jobs_that_were_kicked_during_a_listing_hide_no_others(void **state)
+{
+    (void)state;
+    for (unsigned number = JOBS + 3; number < JOBS + 6; number++) /* 2 of t, in memory, the last */
+        assert_int_equal(push(number, due_of(number) + 1000 * HOUR_US, IF_EXISTS_REJECT), OK);
+    kick_two_of_a_listing();
+    for (int life = 0; life < 2; life++) {
+        static const uint32_t sizes[] = {1, 2, 3, 17, 2 * JOBS};
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+            assert_int_equal(list_in_order(sizes[i], false), OF_T);
+            assert_int_equal(list_in_order(sizes[i], true), OF_T);
+        }
+        struct cmd peek = on_t(CMD_PEEK, JOB_BURIED, 1);
+        assert_int_equal(ask(&peek), OK);
+        assert_int_equal(bed.answer.job.due_us, due_of(28));
+        restart();
+    }
+    struct cmd kick = on_t(CMD_KICK_TOPIC, JOB_BURIED, 1);
+    assert_int_equal(ask(&kick), OK);
+    assert_int_equal(bed.answer.reply.count, 1);
+    assert_int_equal(totals().far_buried, JOBS - 3);
 }
 
 static void they_do_not_come_back_when_they_are_due(void **state)
@@ -242,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         BURIED(a_listing_shows_buried_jobs_once_each_in_order),
+        BURIED(jobs_that_were_kicked_during_a_listing_hide_no_others),
         BURIED(they_do_not_come_back_when_they_are_due),
         BURIED(commands_that_name_one_find_it),
         BURIED(the_first_one_is_shown_and_kicked),
