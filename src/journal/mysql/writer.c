@@ -357,7 +357,8 @@ static void committed(struct writer *writer)
 }
 
 /* Until the connection fails, or it is over (DONE). */
-static enum link_result serve(struct writer *writer, char why[JOURNAL_WHY_MAX], int64_t *backoff_us)
+static enum link_result serve(struct writer *writer, struct session_refusal *refusal,
+                              int64_t *backoff_us)
 {
     bool idle;
     for (;;) {
@@ -365,12 +366,12 @@ static enum link_result serve(struct writer *writer, char why[JOURNAL_WHY_MAX], 
             return LINK_DONE;
         enum link_result result = LINK_DONE;
         if (writer->held.first) {
-            result = writer_commit(writer, why);
+            result = writer_commit(writer, refusal);
             bool fenced = result == LINK_ROW;
             if (fenced)
                 result = retake(writer);
             if (result == LINK_ROW)
-                return out_of_step(writer, why);
+                return out_of_step(writer, refusal->why);
             if (result == LINK_DONE && !fenced)
                 committed(writer);
         } else {
@@ -432,7 +433,7 @@ static void *run(void *arg)
         writer->link.errnum = 0;
         enum link_result result = connect_once(writer, &refusal);
         if (result == LINK_DONE)
-            result = serve(writer, refusal.why, &backoff_us);
+            result = serve(writer, &refusal, &backoff_us);
         on = result == LINK_AWAY || result == LINK_REFUSED;
         if (on && !ends_untaken(writer))
             report_error(writer, result, &refusal);
