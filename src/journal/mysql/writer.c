@@ -149,19 +149,22 @@ static void regroup(struct writer *writer)
 /*
  * Another one has the cursor. It may have been slow to notice that it leads no longer: if we are
  * sure that it must not write, and it has not, the cursor is ours again, and what is held is
- * written after that. ROW: it is not so.
+ * written after that. What a resync writes moves no cursor: a resync that is not ours has written.
+ * ROW: it is not so.
  */
 static enum link_result retake(struct writer *writer)
 {
     struct session_cursor cursor = {0};
-    bool there = false;
+    bool there = false, resyncing = false;
     if (!writer->alone || !writer->alone(writer->alone_owner))
         return LINK_ROW;
     enum link_result result =
         session_read_cursor(&writer->link, writer->begin.store, &there, &cursor);
+    if (result == LINK_DONE)
+        result = session_read_resync(&writer->link, writer->begin.store, &resyncing);
     if (result != LINK_DONE)
         return result;
-    if (!there || cursor.batch != writer->done)
+    if (!there || cursor.batch != writer->done || (resyncing && !writer->status.resyncing))
         return LINK_ROW;
     result = session_raise_epoch(&writer->link, writer->begin.store, &cursor);
     if (result != LINK_DONE)
