@@ -505,8 +505,6 @@ static void journal_begin(struct journal *journal, const struct journal_begin *b
         set_phase(writer, JOURNAL_REFUSES, "the system has no thread left for it");
 }
 
-static void free_all(struct queue *queue);
-
 /* Its thread has ended: nobody else has anything of it. */
 static void forget_all(struct writer *writer)
 {
