@@ -10,7 +10,7 @@
 #include "cli/show.h"
 #include "cli/text.h"
 
-enum { POLL_US = 250 * 1000, POLLS_A_LINE = 8, TRIES = 120 };
+enum { POLL_US = 250 * 1000, POLLS_A_LINE = 8, TRIES = 120, REFUSALS = 8 };
 
 static void rest(void)
 {
@@ -114,10 +114,23 @@ static int begin_resync(struct cli *cli)
     return code;
 }
 
-/* One that ended before MySQL knew of its beginning is asked for again. */
+/*
+ * One that ended before MySQL knew of its beginning is asked for again. The journal may not be
+ * there yet: then the next poll tries again. But another server may write it now, or there may be
+ * none any more: a conflict that stays is the answer.
+ */
+static int begin_again(struct cli *cli, unsigned *refusals)
+{
+    cli->quiet = *refusals + 1 < REFUSALS;
+    int code = begin_resync(cli);
+    cli->quiet = false;
+    *refusals = code == EXIT_CONFLICT ? *refusals + 1 : 0;
+    return *refusals < REFUSALS ? EXIT_DONE : code;
+}
+
 static int wait_for_resync(struct cli *cli)
 {
-    unsigned tries = 0;
+    unsigned tries = 0, refusals = 0;
     for (unsigned polls = 0;; polls++) {
         json_t *answer = NULL;
         cli->quiet = tries + 1 < TRIES;
@@ -130,17 +143,14 @@ static int wait_for_resync(struct cli *cli)
         const char *state = show_string(part, "state");
         bool none = strcmp(state, "none") == 0;
         bool runs = none || strcmp(state, "running") == 0;
-        cli->quiet = none;
         if (none)
-            (void)begin_resync(
-                cli); /* the journal may not be there yet: the next poll tries again */
-        cli->quiet = false;
+            code = begin_again(cli, &refusals);
         if (runs && polls % POLLS_A_LINE == POLLS_A_LINE - 1)
             show_progress(cli, "resync", part, "jobs");
         if (!runs)
             code = end_resync(cli, part);
         json_decref(answer);
-        if (!runs)
+        if (!runs || code != EXIT_DONE)
             return code;
         rest();
     }
@@ -171,6 +181,8 @@ static int show_status(struct cli *cli)
         (void)printf("resync: %s\n", show_string(resync, "state"));
         if (strcmp(show_string(resync, "state"), "none") != 0)
             report_resync(resync);
+        if (strcmp(show_string(resync, "state"), "failed") == 0)
+            (void)printf("why: %s\n", show_string(resync, "why"));
     }
     json_decref(answer);
     return EXIT_DONE;

@@ -39,6 +39,7 @@ enum {
     GETS_A_TURN = 128,      /* that are answered at once; … */
     BYTES_A_TURN = 1 << 18, /* … and bytes of their images */
     ROWS_A_TURN = 512,
+    DONE_BYTES = 64 * 1024,     /* of numbers that were got, and are still in the buffer */
     HELD_MAX = 4 * 1024 * 1024, /* of the journal's: the log's batches must not wait for images */
     LOG_US = 10 * 1000 * 1000,
     NAMED_MAX = 10,              /* jobs and rows that are logged each */
@@ -301,8 +302,11 @@ static void get_wanted(struct journal_resync *all)
         slot->id_len = 0;
         get(all, slot);
     }
-    if (all->wanted_at == all->wanted.len)
-        all->wanted.len = all->wanted_at = 0;
+    if (all->wanted_at == all->wanted.len ||
+        (all->wanted_at >= DONE_BYTES && all->wanted_at >= all->wanted.len / 2)) {
+        buf_drop(&all->wanted, all->wanted_at); /* moves no more than was got */
+        all->wanted_at = 0;
+    }
     if (wanted_count(all) && feed_of(all)->held_bytes < HELD_MAX && free_slot(all))
         all->embedded->busy = true;
 }

@@ -284,14 +284,14 @@ static enum link_result move_cursor(struct writer *writer, char why[JOURNAL_WHY_
     return result == LINK_ROW ? LINK_REFUSED : result;
 }
 
-enum link_result writer_commit(struct writer *writer, char why[JOURNAL_WHY_MAX])
+enum link_result writer_commit(struct writer *writer, struct session_refusal *refusal)
 {
     static const enum journal_status_number statuses[] = {
         STATUS_READY, STATUS_FINISHED, STATUS_DELETED, STATUS_DELAYED, STATUS_BURIED};
     writer->job_rows = writer->log_rows = writer->rejected = 0;
     enum link_result result = LINK_DONE;
     if (writer->group.resync_begins) /* before: it would end a transaction */
-        result = session_make_resyncs(&writer->link);
+        result = session_make_resyncs(&writer->link, refusal);
     if (result == LINK_DONE)
         result = run_word(writer, BYTES("START TRANSACTION"));
     if (result == LINK_DONE)
@@ -309,7 +309,7 @@ enum link_result writer_commit(struct writer *writer, char why[JOURNAL_WHY_MAX])
     if (result == LINK_DONE && writer->begin.streams)
         result = move_streams(writer);
     if (result == LINK_DONE)
-        result = move_cursor(writer, why);
+        result = move_cursor(writer, refusal->why);
     if (result == LINK_DONE)
         result = run_word(writer, BYTES("COMMIT"));
     return result;

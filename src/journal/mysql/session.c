@@ -43,28 +43,34 @@ static size_t read_columns(MYSQL_RES *rows, struct schema_column *columns)
     return count;
 }
 
+static enum link_result make_table(struct link *link, unsigned table,
+                                   struct session_refusal *refusal)
+{
+    struct buf sql = {0};
+    uint64_t ignored;
+    schema_create(&sql, table, link->mariadb);
+    enum link_result result = link_run(link, buf_bytes(&sql), &ignored);
+    if (result == LINK_DONE) {
+        log_event(LOG_INFO, "journal_table_made", "sql=\"%.*s\"", (int)sql.len, sql.at);
+    } else if (result == LINK_REFUSED || result == LINK_ROW) {
+        result = LINK_REFUSED;
+        (void)snprintf(refusal->why, sizeof(refusal->why),
+                       "a table is missing, and cannot be made: %.100s", link->error);
+        refusal->event = "journal_table_missing";
+        buf_addf(&refusal->facts, "error=\"%s\" hint=\"run in its database: %.*s\"", link->error,
+                 (int)sql.len, sql.at);
+    }
+    buf_fini(&sql);
+    return result;
+}
+
 static enum link_result make_tables(struct link *link, const struct schema_column *columns,
                                     size_t count, unsigned tables, struct session_refusal *refusal)
 {
     enum link_result result = LINK_DONE;
     for (unsigned table = 0; table < tables && result == LINK_DONE; table++) {
-        struct buf sql = {0};
-        uint64_t ignored;
-        if (schema_has(columns, count, table))
-            continue;
-        schema_create(&sql, table, link->mariadb);
-        result = link_run(link, buf_bytes(&sql), &ignored);
-        if (result == LINK_DONE) {
-            log_event(LOG_INFO, "journal_table_made", "sql=\"%.*s\"", (int)sql.len, sql.at);
-        } else if (result == LINK_REFUSED || result == LINK_ROW) {
-            result = LINK_REFUSED;
-            (void)snprintf(refusal->why, sizeof(refusal->why),
-                           "a table is missing, and cannot be made: %.100s", link->error);
-            refusal->event = "journal_table_missing";
-            buf_addf(&refusal->facts, "error=\"%s\" hint=\"run in its database: %.*s\"",
-                     link->error, (int)sql.len, sql.at);
-        }
-        buf_fini(&sql);
+        if (!schema_has(columns, count, table))
+            result = make_table(link, table, refusal);
     }
     return result;
 }
@@ -161,13 +167,15 @@ static enum link_result forget_streams(struct link *link, const uint8_t store[JO
     return result;
 }
 
-enum link_result session_make_resyncs(struct link *link)
+/* CREATE TABLE IF NOT EXISTS needs the right to CREATE also where the table exists. */
+enum link_result session_make_resyncs(struct link *link, struct session_refusal *refusal)
 {
-    struct buf sql = {0};
-    uint64_t ignored;
-    schema_create(&sql, SCHEMA_RESYNCS, link->mariadb);
-    enum link_result result = link_run(link, buf_bytes(&sql), &ignored);
-    buf_fini(&sql);
+    enum link_result result;
+    MYSQL_RES *rows = link_query(link, "SELECT 1 FROM " JOURNAL_RESYNCS " LIMIT 1", &result);
+    if (rows)
+        mysql_free_result(rows);
+    else if (link->errnum == NO_SUCH_TABLE)
+        result = make_table(link, SCHEMA_RESYNCS, refusal);
     return result == LINK_ROW ? LINK_REFUSED : result;
 }
 
@@ -269,12 +277,13 @@ enum link_result session_raise_epoch(struct link *link, const uint8_t store[JOUR
 
 /* All in one transaction: that the cursor was set is believed only while the resync goes on. */
 static enum link_result set_cursor(struct link *link, const struct journal_begin *begin,
-                                   const struct session_place *place, struct session_cursor *cursor)
+                                   const struct session_place *place, struct session_cursor *cursor,
+                                   struct session_refusal *refusal)
 {
     struct buf sql = {0};
     uint64_t changed = 0, ignored;
     uint64_t batch = begin->streams ? cursor->batch : begin->batch; /* that is only a count */
-    enum link_result result = session_make_resyncs(link);
+    enum link_result result = session_make_resyncs(link, refusal);
     if (result == LINK_DONE)
         result = run_words(link, "START TRANSACTION");
     buf_addf(&sql, "UPDATE " JOURNAL_CURSORS " SET epoch=%llu,batch=%llu,updated=",
@@ -312,7 +321,7 @@ enum link_result session_take_cursor(struct link *link, const struct journal_beg
     if (!there)
         result = make_cursor(link, begin, &cursor, refusal);
     else if (begin->resync)
-        result = set_cursor(link, begin, place, &cursor);
+        result = set_cursor(link, begin, place, &cursor, refusal);
     else
         result = session_raise_epoch(link, begin->store, &cursor);
     if (result == LINK_DONE)

@@ -32,8 +32,8 @@ struct session_cursor {
 enum link_result session_read_cursor(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
                                      bool *out_there, struct session_cursor *out_cursor);
 
-/* Makes the table that notes resyncs. */
-enum link_result session_make_resyncs(struct link *link);
+/* Makes the table that notes resyncs, if it is missing. REFUSED: as session_check_tables(). */
+enum link_result session_make_resyncs(struct link *link, struct session_refusal *refusal);
 /* Has a resync of the store begun, and not ended? */
 enum link_result session_read_resync(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
                                      bool *out_goes_on);

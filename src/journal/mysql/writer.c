@@ -149,19 +149,22 @@ static void regroup(struct writer *writer)
 /*
  * Another one has the cursor. It may have been slow to notice that it leads no longer: if we are
  * sure that it must not write, and it has not, the cursor is ours again, and what is held is
- * written after that. ROW: it is not so.
+ * written after that. What a resync writes moves no cursor: a resync that is not ours has written.
+ * ROW: it is not so.
  */
 static enum link_result retake(struct writer *writer)
 {
     struct session_cursor cursor = {0};
-    bool there = false;
+    bool there = false, resyncing = false;
     if (!writer->alone || !writer->alone(writer->alone_owner))
         return LINK_ROW;
     enum link_result result =
         session_read_cursor(&writer->link, writer->begin.store, &there, &cursor);
+    if (result == LINK_DONE)
+        result = session_read_resync(&writer->link, writer->begin.store, &resyncing);
     if (result != LINK_DONE)
         return result;
-    if (!there || cursor.batch != writer->done)
+    if (!there || cursor.batch != writer->done || (resyncing && !writer->status.resyncing))
         return LINK_ROW;
     result = session_raise_epoch(&writer->link, writer->begin.store, &cursor);
     if (result != LINK_DONE)
@@ -357,7 +360,8 @@ static void committed(struct writer *writer)
 }
 
 /* Until the connection fails, or it is over (DONE). */
-static enum link_result serve(struct writer *writer, char why[JOURNAL_WHY_MAX], int64_t *backoff_us)
+static enum link_result serve(struct writer *writer, struct session_refusal *refusal,
+                              int64_t *backoff_us)
 {
     bool idle;
     for (;;) {
@@ -365,12 +369,12 @@ static enum link_result serve(struct writer *writer, char why[JOURNAL_WHY_MAX], 
             return LINK_DONE;
         enum link_result result = LINK_DONE;
         if (writer->held.first) {
-            result = writer_commit(writer, why);
+            result = writer_commit(writer, refusal);
             bool fenced = result == LINK_ROW;
             if (fenced)
                 result = retake(writer);
             if (result == LINK_ROW)
-                return out_of_step(writer, why);
+                return out_of_step(writer, refusal->why);
             if (result == LINK_DONE && !fenced)
                 committed(writer);
         } else {
@@ -432,7 +436,7 @@ static void *run(void *arg)
         writer->link.errnum = 0;
         enum link_result result = connect_once(writer, &refusal);
         if (result == LINK_DONE)
-            result = serve(writer, refusal.why, &backoff_us);
+            result = serve(writer, &refusal, &backoff_us);
         on = result == LINK_AWAY || result == LINK_REFUSED;
         if (on && !ends_untaken(writer))
             report_error(writer, result, &refusal);
@@ -500,8 +504,6 @@ static void journal_begin(struct journal *journal, const struct journal_begin *b
     if (failed)
         set_phase(writer, JOURNAL_REFUSES, "the system has no thread left for it");
 }
-
-static void free_all(struct queue *queue);
 
 /* Its thread has ended: nobody else has anything of it. */
 static void forget_all(struct writer *writer)

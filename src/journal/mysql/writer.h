@@ -107,8 +107,8 @@ void writer_release(struct writer *writer);
 uint64_t writer_group_end(const struct writer *writer);
 
 /* Writes the group, its cursor last, and commits. Not DONE: nothing of it was written, or, if
-   COMMIT itself failed, all of it. */
-enum link_result writer_commit(struct writer *writer, char why[JOURNAL_WHY_MAX]);
+   COMMIT itself failed, all of it. ROW: fenced, *refusal says by whom; REFUSED: perhaps why. */
+enum link_result writer_commit(struct writer *writer, struct session_refusal *refusal);
 /* Changes nothing, by writing the cursor: DONE: the server takes changes. */
 enum link_result writer_probe(struct writer *writer);
 

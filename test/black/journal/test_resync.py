@@ -10,7 +10,8 @@ import time
 import pytest
 
 from journal import CURSORS, DELAYED, DELETED, FINISHED, JOBS, LOGS, agree, differences, gauge, rows
-from mariadb import NEEDED, a_maria  # noqa: F401  (a fixture)
+from fake_v1 import Fake
+from mariadb import NEEDED, USER, a_maria  # noqa: F401  (a fixture)
 from process import LATER
 from test_journal import a_base, a_writer, caught_up  # noqa: F401  (fixtures)
 from wire import Client, Closed, eventually
@@ -260,6 +261,44 @@ def test_far_jobs_get_their_rows(writer, maria, base):
         assert later(server, "resync").returncode == 0
         assert gauge(client, "far_jobs") > 1000
         caught_up(server, maria, base)
+
+
+def test_without_the_right_to_create_the_table_may_be_made_by_hand(writer, maria, base):
+    """The log has what to run; afterwards the right is needed no more."""
+    server = writer()
+    with Client(server.port, seconds=60) as client:
+        fill(client, 30)
+        caught_up(server, maria, base)
+        maria.run(f"REVOKE CREATE ON `{base}`.* FROM '{USER}'@'%'")
+        server.signal(signal.SIGTERM)
+        server.wait()
+    server = writer(data=server.data)
+    with Client(server.port, seconds=60) as client:
+        caught_up(server, maria, base)
+        assert client.post("/v1/journal/resync", {}).status == 200
+        assert server.wait_log("journal_table_missing", 20)
+        said = server.events("journal_table_missing")[-1][1]
+        assert f"CREATE TABLE IF NOT EXISTS {RESYNCS}(" in said
+        maria.run(said.split("run in its database: ")[1].rsplit('"', 1)[0], database=base)
+        assert eventually(lambda: state(client)["state"] == "done", 60), state(client)
+        assert later(server, "resync").returncode == 0
+        caught_up(server, maria, base)
+
+
+def test_a_conflict_after_a_restart_ends_the_command():
+    """Another daemon writes the journal now, or the server that came back has none."""
+    begun = []
+
+    def begin(_query, _body):
+        begun.append(1)
+        problem = {"status": 409, "code": "journal_elsewhere", "detail": "ask the one that does, b:1"}
+        return (200, {}) if len(begun) == 1 else (409, problem)
+
+    with Fake({"POST /v1/journal/resync": begin,
+               "GET /v1/journal": (200, {"journal": True, "resync": {"state": "none"}})}) as fake:
+        done = subprocess.run([LATER, "journal", "resync", "-s", fake.url], check=False, capture_output=True,
+                              text=True, timeout=30)
+    assert done.returncode == 3 and "ask the one that does, b:1" in done.stderr
 
 
 def test_without_a_journal_it_is_refused(laterd):

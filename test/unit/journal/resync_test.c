@@ -24,6 +24,7 @@
 
 enum {
     NAMES = 300,
+    MANY = 100000, /* rows that the database has room for */
     ID_BYTES = 16,
     BODY_MAX = 3000,
     MS = 1000,
@@ -39,7 +40,7 @@ struct row {
 
 /* What outlives the process. */
 static struct {
-    struct row rows[NAMES];
+    struct row rows[MANY];
     uint64_t cursor, epoch;
     bool has_cursor, resyncing;
     uint64_t changes; /* rows of the log */
@@ -238,7 +239,7 @@ static enum err rows_begin(struct restore *restore, const struct restore_query *
     if (fake->away)
         return ERR_AGAIN;
     fake->run = (struct restore_run){.reader = reader};
-    memcpy(fake->run.snapshot, database.rows, sizeof(database.rows));
+    memcpy(fake->run.snapshot, database.rows, sizeof(fake->run.snapshot));
     fake->reads = true;
     *out_run = &fake->run;
     return OK;
@@ -680,9 +681,49 @@ static void it_ends_no_sooner_than_the_disk_has_what_it_gave(void **state)
     finish(1);
 }
 
+/* The second time, when the store has read all bodies once, and keeps what it keeps of them. */
+static void numbers_that_were_got_take_no_memory(void **state)
+{
+    (void)state;
+    enum { ROOM = 512 * 1024 };
+    begin(1, false);
+    for (unsigned i = 0; i < MANY; i++) {
+        char id[ID_BYTES];
+        (void)snprintf(id, sizeof(id), "j%u", i);
+        struct cmd cmd = {.kind = CMD_PUSH,
+                          .push = {.id = bytes_str(id),
+                                   .topic = BYTES("even"),
+                                   .due_us = world_now_us(world) + INT64_C(7200) * 1000 * MS,
+                                   .ttr_us = INT64_C(3600) * 1000 * MS,
+                                   .body = BYTES("7 ")}};
+        submit(&cmd, NULL);
+        if (i % 500 == 0)
+            world_run(world, world_now_us(world) + MS);
+    }
+    catch_up();
+    begin_resync();
+    catch_up();
+    begin_resync();
+    size_t before = mem_used(), most = 0;
+    while (status_of().state == RESYNC_RUNS) {
+        world_run(world, world_now_us(world) + MS);
+        do {
+            fake->away = false;
+            database_lives();
+        } while (fake->held.first);
+        most = mem_used() > most ? mem_used() : most;
+    }
+    assert_int_equal(status_of().state, RESYNC_DONE);
+    assert_int_equal(status_of().jobs, MANY);
+    if (most > before + ROOM)
+        fail_msg("a resync of %d jobs takes %zu bytes", MANY, most - before);
+    finish(1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_that_were_got_take_no_memory),
         cmocka_unit_test(jobs_that_move_meanwhile_are_not_missed),
         cmocka_unit_test(it_ends_no_sooner_than_the_disk_has_what_it_gave),
         cmocka_unit_test(rows_are_made_right_beside_a_load),
