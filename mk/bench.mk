@@ -13,6 +13,7 @@ BENCH_ARGS ?=
 bench-instructions: $(BENCH_PROGRAMS) ## user instructions of put, cycle, cancel, beside those of AGAINST
 	$(PYTHON) bench/instructions.py --build $(BUILD) $(AGAINST:%=--against %) $(BENCH_ARGS)
 bench-against: $(BENCH_PROGRAMS) ## CPU of put, cycle, cancel and memory, beside those of AGAINST in one run, about 4 minutes
+	@test -n "$(AGAINST)" || { echo 'bench-against: say AGAINST=BUILD, the build folder of an older commit' >&2; exit 2; }
 	$(PYTHON) bench/against.py --build $(BUILD) --against $(firstword $(AGAINST)) $(BENCH_ARGS)
 bench-timeline: $(BENCH_PROGRAMS) ## how cost grows with the jobs that wait, up to a million, about 3 minutes
 	$(PYTHON) bench/timeline.py --build $(BUILD)

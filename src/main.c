@@ -151,7 +151,7 @@ static bool run(struct program *program)
     return true;
 }
 
-#define AT_ONCE "hint=\"a second stop signal; the next start recovers the log\""
+#define AT_ONCE "hint=\"a second stop signal; nothing that was answered is lost\""
 
 /* It frees, and waits for a disk, a journal's MySQL, the election's service: nobody looks at
  * signals meanwhile. */

@@ -34,11 +34,12 @@ static void report_restore(const json_t *answer)
 static void report_resync(const json_t *answer)
 {
     char jobs[TEXT_ROOM], rows[TEXT_ROOM], closed[TEXT_ROOM];
-    (void)printf("%s job%s written, %s unfinished row%s looked for, %s of no job ended, %llu ms\n",
-                 count_text(show_count(answer, "jobs"), jobs), plural(show_count(answer, "jobs")),
-                 count_text(show_count(answer, "rows"), rows), plural(show_count(answer, "rows")),
-                 count_text(show_count(answer, "closed"), closed),
-                 (unsigned long long)show_count(answer, "ms"));
+    (void)printf(
+        "%s job%s written, %s unfinished row%s checked, %s without a job closed, %llu ms\n",
+        count_text(show_count(answer, "jobs"), jobs), plural(show_count(answer, "jobs")),
+        count_text(show_count(answer, "rows"), rows), plural(show_count(answer, "rows")),
+        count_text(show_count(answer, "closed"), closed),
+        (unsigned long long)show_count(answer, "ms"));
 }
 
 /* Seconds that are left, as it went so far; 0: that cannot be said. */
@@ -62,6 +63,10 @@ static void show_progress(const struct cli *cli, const char *what, const json_t 
             (void)fprintf(stderr, "%s\n", text);
         free(text);
         json_decref(line);
+        return;
+    }
+    if (!done && !of) { /* it catches up with the queue first, and counts */
+        (void)fprintf(stderr, "later journal: %s: waits for MySQL\n", what);
         return;
     }
     (void)fprintf(stderr, "later journal: %s: %s", what, count_text(done, done_room));
@@ -164,6 +169,15 @@ static int resync(struct cli *cli, bool no_wait)
 
 /* ---- status ---- */
 
+static void show_part(const json_t *answer, const char *what, void (*report)(const json_t *))
+{
+    const json_t *part = json_object_get(answer, what);
+    const char *state = show_string(part, "state"), *why = show_string(part, "why");
+    (void)printf("%s: %s%s%s\n", what, state, *why ? ": " : "", why);
+    if (strcmp(state, "none") != 0)
+        report(part);
+}
+
 static int show_status(struct cli *cli)
 {
     json_t *answer = NULL;
@@ -172,17 +186,11 @@ static int show_status(struct cli *cli)
         return code;
     if (cli->json) {
         cli_print_json(answer);
+    } else if (!json_is_true(json_object_get(answer, "journal"))) {
+        (void)puts("this server has no journal: set url under [journal] and restart laterd");
     } else {
-        const json_t *restore = json_object_get(answer, "restore");
-        const json_t *resync = json_object_get(answer, "resync");
-        (void)printf("restore: %s\n", show_string(restore, "state"));
-        if (strcmp(show_string(restore, "state"), "none") != 0)
-            report_restore(restore);
-        (void)printf("resync: %s\n", show_string(resync, "state"));
-        if (strcmp(show_string(resync, "state"), "none") != 0)
-            report_resync(resync);
-        if (strcmp(show_string(resync, "state"), "failed") == 0)
-            (void)printf("why: %s\n", show_string(resync, "why"));
+        show_part(answer, "restore", report_restore);
+        show_part(answer, "resync", report_resync);
     }
     json_decref(answer);
     return EXIT_DONE;

@@ -216,9 +216,9 @@ static enum link_result set_fenced(struct writer *writer, char why[JOURNAL_WHY_M
     if (result != LINK_DONE)
         return result;
     if (!there)
-        (void)snprintf(why, JOURNAL_WHY_MAX,
-                       "the cursor was taken away: another queue has taken "
-                       "the tables over");
+        (void)snprintf(
+            why, JOURNAL_WHY_MAX,
+            "the cursor was taken away: somebody deleted it, or another queue has the tables");
     else
         (void)snprintf(why, JOURNAL_WHY_MAX,
                        "another laterd writes for this queue: epoch %llu, ours is %llu",

@@ -92,7 +92,7 @@ static enum link_result out_of_step(struct writer *writer, const char *why)
     else
         log_event(LOG_ERROR, "journal_fenced",
                   "reason=\"%s\" hint=\"this laterd writes nothing more to MySQL; see that only "
-                  "one runs on this queue, then restart it\"",
+                  "one runs on this queue, then restart it, or: later journal resync\"",
                   why);
     return LINK_ROW; /* see run() */
 }
@@ -187,7 +187,8 @@ static enum link_result go_on(struct writer *writer)
     if (result != LINK_DONE)
         return result;
     if (!there)
-        return out_of_step(writer, "the cursor is gone: another queue has taken the tables over");
+        return out_of_step(
+            writer, "the cursor is gone: somebody deleted it, or another queue has the tables");
     if (cursor.epoch != writer->epoch) {
         result = retake(writer);
         if (result != LINK_DONE)

@@ -82,7 +82,7 @@ def test_rows_that_are_missing_or_wrong_or_of_no_job_are_made_right(writer, mari
         client.push("t", id="after", body="x", delay="1h")
         caught_up(server, maria, base)
         again = later(server, "resync")
-        assert again.returncode == 0 and " jobs written" in again.stdout and " 0 of no job ended" in again.stdout
+        assert again.returncode == 0 and " jobs written" in again.stdout and " 0 without a job closed" in again.stdout
         assert not differences(client, ("t",), maria, base)
 
 
@@ -306,7 +306,7 @@ def test_without_a_journal_it_is_refused(laterd):
     done = later(server, "resync")
     assert done.returncode == 3 and "journal" in done.stderr
     assert later(server, "resync", "x").returncode == 2
-    assert later(server, "status").stdout == "restore: none\nresync: none\n"
+    assert later(server, "status").stdout.startswith("this server has no journal: ")
 
 
 @pytest.mark.parametrize("words", [("--json",), ()])
