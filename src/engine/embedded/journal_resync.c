@@ -32,11 +32,12 @@
 #include "store/record.h"
 
 enum {
-    SLOTS = 64,             /* GETs at once */
-    WANTED_MAX = 4096,      /* numbers gathered before no more are looked for */
-    LIST_JOBS = 200,        /* of a page */
-    VISIT_PLACES = 2048,    /* in memory, looked at in a turn */
-    GETS_A_TURN = 128,      /* that are answered at once; … */
+    SLOTS = 64,          /* GETs at once */
+    WANTED_MAX = 4096,   /* numbers gathered before no more are looked for */
+    MOVED_MAX = 65536,   /* … before jobs that move are noted no more, and all looked for again */
+    LIST_JOBS = 200,     /* of a page */
+    VISIT_PLACES = 2048, /* in memory, looked at in a turn */
+    GETS_A_TURN = 128,   /* that are answered at once; … */
     BYTES_A_TURN = 1 << 18, /* … and bytes of their images */
     ROWS_A_TURN = 512,
     DONE_BYTES = 64 * 1024,     /* of numbers that were got, and are still in the buffer */
@@ -86,6 +87,7 @@ struct journal_resync {
     uint32_t place;    /* in memory, to go on at */
     struct buf wanted; // uint64_t: numbers of jobs to get
     size_t wanted_at;  /* bytes of it that are done */
+    bool overflowed;   /* jobs moved that were not noted */
     struct restore_reader reader;
     struct restore_run *run; /* reads rows; NULL: it does not */
     bool arrived;
@@ -323,8 +325,24 @@ void journal_resync_saw(struct embedded *embedded, const struct event *event)
         slot->changed |= slot->busy && same;
     }
     bool looks = all->step == STEP_LISTS || all->step == STEP_MEMORY;
-    if (looks && event->kind == EVENT_MOVE)
-        want(all, event->job.seq);
+    if (looks && event->kind == EVENT_MOVE) {
+        if (wanted_count(all) < MOVED_MAX)
+            want(all, event->job.seq);
+        else
+            all->overflowed = true;
+    }
+}
+
+/* Images may be given twice. */
+static void look_from_start(struct journal_resync *all)
+{
+    all->overflowed = false;
+    all->topic_done = true;
+    all->topic_len = 0;
+    all->cursor.len = 0;
+    all->place = 0;
+    all->status.jobs = 0;
+    all->step = STEP_LISTS;
 }
 
 /* ---- delayed and buried jobs, in memory or not ---- */
@@ -393,7 +411,11 @@ static void visit_memory(struct journal_resync *all)
     if (wanted_count(all) >= WANTED_MAX)
         return;
     all->embedded->busy = true;
-    if (!core_visit(all->embedded->core, &all->place, VISIT_PLACES, want_job, all))
+    if (core_visit(all->embedded->core, &all->place, VISIT_PLACES, want_job, all))
+        return;
+    if (all->overflowed)
+        look_from_start(all);
+    else
         all->step = STEP_ROWS;
 }
 
@@ -556,13 +578,9 @@ static void begin_steps(struct journal_resync *all)
     all->status.jobs_total = 0;
     for (unsigned state = 0; state < JOB_STATES; state++)
         all->status.jobs_total += totals.jobs[state];
-    all->topic_done = true;
-    all->topic_len = 0;
-    all->cursor.len = 0;
-    all->place = 0;
     all->rows_us = 0;
     all->resyncs = feed_of(all)->status.resyncs;
-    all->step = STEP_LISTS;
+    look_from_start(all);
     log_event(LOG_INFO, "journal_resync_begins", "jobs=%llu",
               (unsigned long long)all->status.jobs_total);
     give(all, new_batch(all, JOURNAL_RESYNC_BEGINS, 0));

@@ -16,7 +16,7 @@ from process import LATER
 from test_journal import a_base, a_writer, caught_up  # noqa: F401  (fixtures)
 from wire import Client, Closed, eventually
 
-pytestmark = [NEEDED]
+pytestmark = [NEEDED, pytest.mark.embedded("of a queue in Redis: test_redis_resync.py")]
 
 RESYNCS = "laterd_journal_resync"
 

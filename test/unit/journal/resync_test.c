@@ -614,10 +614,26 @@ static void jobs_taken(struct ticket *ticket, const struct reply *reply)
     }
 }
 
-/* They leave those that are not delayed, and come to the delayed behind the listing of these. */
-static void jobs_that_move_meanwhile_are_not_missed(void **state)
+/* Takes and gives back one job so often, while the database is away. */
+static void move_one(unsigned moves)
 {
-    (void)state;
+    struct job_ref ref = {.id = bytes_str(ids[1])};
+    struct engine *engine = embedded_engine(world_embedded(world));
+    struct taken *taken = mem_zalloc(sizeof(*taken));
+    for (unsigned i = 0; i < moves; i++) {
+        struct cmd reserve = {.kind = CMD_RESERVE_JOB, .job.ref = ref};
+        taken->count = 0;
+        taken->ticket.answered = jobs_taken;
+        (void)engine->verbs->submit(engine, &reserve, &taken->ticket);
+        struct cmd release = {.kind = CMD_RELEASE, .job = {.ref = ref, .lease = taken->leases[0]}};
+        submit(&release, NULL);
+    }
+    mem_free(taken);
+}
+
+/* They leave those that are not delayed, and come to the delayed behind the listing of these. */
+static void move_meanwhile(unsigned moves_of_one)
+{
     struct taken *taken = mem_zalloc(sizeof(*taken));
     struct bytes topic = BYTES("even");
     begin(1, false);
@@ -629,6 +645,7 @@ static void jobs_that_move_meanwhile_are_not_missed(void **state)
                                    .body = BYTES("7 ")}};
         submit(&cmd, NULL);
     }
+    push(1);
     catch_up();
     struct engine *engine = embedded_engine(world_embedded(world));
     struct cmd reserve = {.kind = CMD_RESERVE,
@@ -639,6 +656,11 @@ static void jobs_that_move_meanwhile_are_not_missed(void **state)
     assert_int_equal(taken->count, NAMES / 2);
     memset(database.rows, 0, sizeof(database.rows));
     begin_resync();
+    while (moves_of_one && status_of().jobs_total == 0) /* then it looks for jobs */
+        (void)world_step(world, world_now_us(world) + MS);
+    for (unsigned listed = 0; moves_of_one && listed < 3; listed++)
+        (void)world_step(world, world_now_us(world) + MS);
+    move_one(moves_of_one);
     for (unsigned i = 0; i < taken->count; i++) {
         struct cmd release = {.kind = CMD_RELEASE,
                               .job = {.ref.id = bytes_str(taken->ids[i]),
@@ -653,6 +675,19 @@ static void jobs_that_move_meanwhile_are_not_missed(void **state)
     catch_up();
     compare(1);
     finish(1);
+}
+
+static void jobs_that_move_meanwhile_are_not_missed(void **state)
+{
+    (void)state;
+    move_meanwhile(0);
+}
+
+/* More than are noted: then all are looked for again. */
+static void nor_if_more_move_than_are_noted(void **state)
+{
+    (void)state;
+    move_meanwhile(70000);
 }
 
 /* Its images may be ahead of the disk: until that has what they say it is not over. */
@@ -725,6 +760,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_that_were_got_take_no_memory),
         cmocka_unit_test(jobs_that_move_meanwhile_are_not_missed),
+        cmocka_unit_test(nor_if_more_move_than_are_noted),
         cmocka_unit_test(it_ends_no_sooner_than_the_disk_has_what_it_gave),
         cmocka_unit_test(rows_are_made_right_beside_a_load),
         cmocka_unit_test(it_begins_again_after_a_crash),
