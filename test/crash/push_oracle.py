@@ -5,7 +5,8 @@ answer after it was read; what was under way at a kill is a "maybe". The receive
 and its 200 before it is written: laterd may read it at once.
 
     lost         acknowledged, gone at the end, and its receiver never had it
-    unconfirmed  gone at the end; its receiver had it and never said 200
+    unconfirmed  acknowledged, gone at the end; its receiver had it and never said 200. One whose push was
+                 not acknowledged may go with a kill though it was sent: that waits for no disk
     early        sent before its due time, or sooner after a failure than its schedule says
     invented     sent, never pushed (or not with this body)
     repeated     sent again after a 200, with no kill since; or more of them than were in flight
@@ -134,11 +135,8 @@ class PushOracle:
                     few = buried[job.number] < len(WAITS_S)
                     if few or (all_received and job.attempts != every):
                         self.faults["miscounted"].append(job.number)
-                elif job.confirmed is None and not job.maybe:
-                    if job.attempts:
-                        self.faults["unconfirmed"].append(job.number)
-                    elif job.pushed:
-                        self.faults["lost"].append(job.number)
+                elif job.pushed and job.confirmed is None and not job.maybe:
+                    self.faults["unconfirmed" if job.attempts else "lost"].append(job.number)
             for life, count in self.again.items():
                 if count > in_flight:
                     self.faults["repeated"].append(f"{count} after kill {life + 1}")
