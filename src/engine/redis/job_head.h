@@ -39,10 +39,8 @@
     FIELD(DELAY_S, "I4", 4)                                                                        \
     FIELD(DUE, "I8", 8)
 
-/* For who has no content type, a body of JOB_INLINE_MAX bytes at most, a ttr in whole seconds, and
- * numbers that fit. The body's length is what is left of the record. TTR: in seconds. AHEAD: by how
- * much the job's number, which is a time, is ahead of when it was made, and JOB_AHEAD_BASE. */
-#define JOB_COMPACT_FIELDS(FIELD)                                                                  \
+/* What the two brief forms begin with. TTR: in seconds. */
+#define JOB_BRIEF_FIELDS(FIELD)                                                                    \
     FIELD(FORM, "B", 1)                                                                            \
     FIELD(ID_LEN, "B", 1)                                                                          \
     FIELD(TOPIC_LEN, "B", 1)                                                                       \
@@ -50,21 +48,20 @@
     FIELD(PRIORITY, "H", 2)                                                                        \
     FIELD(TTR, "H", 2)                                                                             \
     FIELD(DELAY_S, "I3", 3)                                                                        \
-    FIELD(DUE, "I7", 7)                                                                            \
+    FIELD(DUE, "I7", 7)
+
+/* For who has no content type, a body of JOB_INLINE_MAX bytes at most, a ttr in whole seconds, and
+ * numbers that fit. The body's length is what is left of the record. AHEAD: by how much
+ * the job's number, which is a time, is ahead of when it was made, and JOB_AHEAD_BASE. */
+#define JOB_COMPACT_FIELDS(FIELD)                                                                  \
+    JOB_BRIEF_FIELDS(FIELD)                                                                        \
     FIELD(AHEAD, "H", 2)                                                                           \
     FIELD(CONTENT_SUM, "c8", 8)
 
 /* The same, up to DUE, for who was made elsewhere, or got a number that is too far ahead: so it is
  * for a while after Redis has started again, and where there are very many numbers. */
 #define JOB_SHORT_FIELDS(FIELD)                                                                    \
-    FIELD(FORM, "B", 1)                                                                            \
-    FIELD(ID_LEN, "B", 1)                                                                          \
-    FIELD(TOPIC_LEN, "B", 1)                                                                       \
-    FIELD(RETRIES, "B", 1)                                                                         \
-    FIELD(PRIORITY, "H", 2)                                                                        \
-    FIELD(TTR, "H", 2)                                                                             \
-    FIELD(DELAY_S, "I3", 3)                                                                        \
-    FIELD(DUE, "I7", 7)                                                                            \
+    JOB_BRIEF_FIELDS(FIELD)                                                                        \
     FIELD(CREATED, "I7", 7)                                                                        \
     FIELD(CONTENT_SUM, "c8", 8)
 

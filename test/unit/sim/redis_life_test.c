@@ -351,8 +351,8 @@ static uint64_t one_life(uint64_t seed)
     return life_free(life);
 }
 
-/* Not explained yet, so not played in a run of many: in seed 7048, of a cluster whose nodes break and
-   come back, a job comes 105 ms early (P3). SIM_SEED=7048 plays it. */
+/* Not explained yet, so not played in a run of many: in seed 7048, of a cluster whose nodes break
+   and come back, a job comes 105 ms early (P3). SIM_SEED=7048 plays it. */
 static const uint64_t unexplained[] = {7048};
 
 static bool is_explained(uint64_t seed)
