@@ -118,7 +118,9 @@ def head_fields(which):
     """name: (format, offset, bytes), in the order of the table in job_head.h."""
     fields, at = {}, 0
     with open(os.path.join(SCRIPTS, "../job_head.h"), encoding="utf-8") as file:
-        table = re.search(r"define JOB_%s_FIELDS.*?\n\n" % which, file.read(), re.DOTALL)[0]
+        tables = dict(re.findall(r"define (JOB_\w+_FIELDS)\(FIELD\)(.*?)\n\n", file.read(), re.DOTALL))
+    table = re.sub(r"(JOB_\w+_FIELDS)\(FIELD\)", lambda found: tables[found[1]],
+                   tables["JOB_%s_FIELDS" % which])
     for name, form, size in re.findall(r'FIELD\((\w+), "(\w+)", (\d)\)', table):
         fields[name] = (form, at, int(size))
         at += int(size)
