@@ -73,6 +73,13 @@ static inline unsigned any_master(struct life *life)
     return sim_redis_is_replica(life->servers[server]) ? life->master : server;
 }
 
+/* What was sent into it arrives when it ends, and is done then, by the time it was sent with. */
+static inline void cut_begins(struct life *life, int64_t us)
+{
+    life->uncut_us = life->now_us + us + 2 * SECOND_US;
+    life->oracle.way_us += us;
+}
+
 static inline void cut_path(struct life *life)
 {
     unsigned daemon = (unsigned)below(life, life->daemon_count), server = any_server(life);
@@ -82,7 +89,7 @@ static inline void cut_path(struct life *life)
         oracle_silence(&life->oracle);
     else if (life->now_us < life->uncut_us) /* two would be a silence */
         return;
-    life->uncut_us = life->now_us + us + 2 * SECOND_US;
+    cut_begins(life, us);
     sim_network_cut(life->network, daemon, server,
                     chance(life, 600) ? SIM_CUT_ANSWERS : SIM_CUT_ALL);
     mend_at(life, us, MEND_CUT, daemon, server);
@@ -97,7 +104,7 @@ static inline void cut_off(struct life *life, unsigned daemon)
     if (!life->gentle || life->quiet || life->now_us < life->uncut_us)
         return;
     int64_t us = 2100 * MS + span(life, 500 * MS);
-    life->uncut_us = life->now_us + us + 2 * SECOND_US;
+    cut_begins(life, us);
     for (unsigned i = 0; i < life->server_count; i++) {
         sim_network_cut(life->network, daemon, i, SIM_CUT_ALL);
         mend_at(life, us, MEND_CUT, daemon, i);
