@@ -90,7 +90,8 @@ def seconds_to_hand_over(leader, waits):
 
 def some(client, round_):
     jobs = [{"id": f"{round_}-{i}", "body": i, "delay": "1h"} for i in range(200)]
-    assert all(result["status"] == 201 for result in client.push_many("t", jobs))
+    refused = [result for result in client.push_many("t", jobs) if result["status"] != 201]
+    assert not refused, refused[:3]
     assert client.job(f"{round_}-0", method="DELETE").status == 204
 
 
