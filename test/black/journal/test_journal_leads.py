@@ -89,9 +89,14 @@ def seconds_to_hand_over(leader, waits):
 
 
 def some(client, round_):
+    """Again while it says "not now": on a busy machine a leader may doubt for a moment that it leads."""
     jobs = [{"id": f"{round_}-{i}", "body": i, "delay": "1h"} for i in range(200)]
-    refused = [result for result in client.push_many("t", jobs) if result["status"] != 201]
-    assert not refused, refused[:3]
+    end = time.monotonic() + 10
+    while jobs:
+        answers = list(zip(jobs, client.push_many("t", jobs)))
+        refused = [result for _, result in answers if result["status"] not in (201, 503)]
+        assert not refused and time.monotonic() < end, answers[:3]
+        jobs = [job for job, result in answers if result["status"] == 503]
     assert client.job(f"{round_}-0", method="DELETE").status == 204
 
 
