@@ -58,7 +58,8 @@ const struct config_key config_keys[] = {
      "With a horizon: when the log has more than this, far jobs leave it and memory."},
     {"store", "buried_in_memory", KIND_COUNT, NUMBER(buried_in_memory), 0, 2000000000, "100000",
      "With a horizon: while the log has more than checkpoint_bytes and more buried jobs than so "
-     "many are in memory, those that the log has had longest leave it and memory, too."},
+     "many are in memory, those that the log has had longest leave it and memory, too. As long as "
+     "the log has less, all stay, whatever this says: lower checkpoint_bytes for them to leave."},
     {"store", "history", KIND_LONG_TIME, NUMBER(history_us), 0, 36600 * DAY, "0",
      "How long to keep what happened to each job (30d), shown by 'later history ID'. 0: not kept."},
     {"limits", "jobs", KIND_COUNT, NUMBER(jobs), 1, 2000000000, "100000000",

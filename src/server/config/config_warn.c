@@ -44,8 +44,33 @@ static void add_unused_redis(const struct config *config, struct buf *out)
                 " is set, but nothing is kept there: that needs engine = redis under [engine]\n");
 }
 
+/* Jobs leave memory only while the log is above checkpoint_bytes. */
+static void add_unused_spilling(const struct config *config, struct buf *out)
+{
+    static const char *const names[] = {"horizon", "checkpoint_bytes", "buried_in_memory"};
+    bool above_max = config->max_bytes && config->max_bytes <= config->checkpoint_bytes;
+    if (config->engine == ENGINE_REDIS || (config->horizon_us && !above_max))
+        return;
+    for (size_t i = config->horizon_us ? 0 : 1; i < sizeof(names) / sizeof(names[0]); i++) {
+        const struct config_key *key = config_find("store", names[i]);
+        if (!config->places[key - config_keys].path)
+            continue;
+        begin(config, out, key);
+        if (!config->horizon_us) {
+            buf_add_str(out, " has no effect: with store.horizon = 0 no job leaves memory\n");
+            continue;
+        }
+        buf_add_str(out, " has no effect: store.max_bytes (");
+        config_add_number(out, KIND_BYTES, config->max_bytes);
+        buf_add_str(out, ") keeps the log below store.checkpoint_bytes (");
+        config_add_number(out, KIND_BYTES, config->checkpoint_bytes);
+        buf_add_str(out, ")\n");
+    }
+}
+
 void config_add_warnings(const struct config *config, struct buf *out)
 {
     add_unused_redis(config, out);
     add_bare_times(config, out);
+    add_unused_spilling(config, out);
 }

@@ -223,6 +223,21 @@ static void an_interval_of_syncs_says_its_unit(void **state)
                  ":2: durability = interval:50: must be sync, os, or interval:1ms to interval:60s");
 }
 
+static void keys_that_have_no_effect_are_warned_of(void **state)
+{
+    (void)state;
+    expect_warnings("[store]\nhorizon = 0\nburied_in_memory = 10\n",
+                    ":3: warning: store.buried_in_memory has no effect: with store.horizon = 0 no "
+                    "job leaves memory\n");
+    expect_warnings(
+        "[store]\nmax_bytes = 64M\nburied_in_memory = 10\n",
+        ":3: warning: store.buried_in_memory has no effect: store.max_bytes (64M) keeps "
+        "the log below store.checkpoint_bytes (256M)\n");
+    expect_warnings("[store]\nmax_bytes = 64M\n", NULL);
+    expect_warnings("[store]\nhorizon = 0\n", NULL);
+    expect_warnings("[store]\nmax_bytes = 1G\nburied_in_memory = 10\n", NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +251,7 @@ int main(void)
         cmocka_unit_test(a_place_is_that_of_the_last_line),
         cmocka_unit_test(bare_numbers_are_seconds_and_warned_of_where_hours_or_days_are_usual),
         cmocka_unit_test(an_interval_of_syncs_says_its_unit),
+        cmocka_unit_test(keys_that_have_no_effect_are_warned_of),
         cmocka_unit_test(a_long_path_leaves_room_for_the_error),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
