@@ -293,6 +293,18 @@ def test_every_word_for_an_error_is_in_the_http_api():
     assert not missing
 
 
+def test_every_event_of_the_log_is_in_a_document():
+    """Those of level debug are of libraries."""
+    source = "".join(text_of(path) for path in sources("src", "*.c"))
+    events = set(re.findall(r'\bLOG_(?:INFO|WARN|ERROR),\s*"(\w+)"', source))
+    chosen = re.findall(r'\b(?:LOG_\w+,|event =)([^;"]*\?[^;]*|\s*"\w+");', source)
+    events |= {word for text in chosen for word in re.findall(r'"([a-z]+_[a-z_]+)"', text)}
+    assert len(events) > 100 and {"redis_away", "body_unread", "segment_damaged", "journal_tables_unfit"} <= events
+    told = "".join(text_of(path) for path in sources("docs", "*.md"))
+    missing = [event for event in events if not re.search(rf"\b{event}\b", told)]
+    assert not missing
+
+
 def test_every_test_that_the_promises_name_is_there():
     named = re.findall(r"`(p\d+_\w+)`", text_of("docs", "promises.md"))
     source = "".join(text_of(path) for path in
