@@ -49,6 +49,11 @@ def fill(client, count, size=2000):
     return [client.push_id("t", due=FAR, body=f"{number} " + "x" * size) for number in range(count)]
 
 
+def far_jobs(client, name):
+    text = client.get("/metrics").text
+    return int(next(line for line in text.splitlines() if line.startswith(f"laterd_{name} ")).split()[1])
+
+
 class Load:
     """Pushes with ids of its own, and deletes some, until it is told to end."""
 
@@ -121,6 +126,29 @@ def test_a_backup_has_all_that_a_listing_shows(laterd, tmp_path):
     with Client(server.port) as client:
         since = client.push_id("t", due=FAR)
     assert int(fresh[1:]) > int(since[1:]) + 1_000_000, "no number is given by both"
+
+
+def test_a_backup_has_the_jobs_that_are_in_slices(laterd, tmp_path):
+    """Delayed ones and buried ones, some of them ended since: and what is restored of them works."""
+    server = laterd({"store": {"segment_bytes": "256K", "checkpoint_bytes": "256K", "buried_in_memory": 10}})
+    with Client(server.port) as client:
+        for kind in ({"due": FAR}, {"state": "buried"}):
+            client.push_many("far", [{"id": f"{number} {next(iter(kind))}", "body": "x" * 700, **kind}
+                                     for number in range(500)])
+        assert eventually(lambda: client.job(client.push_id("large", due=FAR, body="z" * 50000), method="DELETE")
+                          and far_jobs(client, "far_jobs") > 400 and far_jobs(client, "far_buried_jobs") > 400)
+        for number in range(0, 500, 50):
+            client.job(f"{number} state", method="DELETE")
+            client.job(f"{number} due", method="DELETE")
+        before = text_of(listing(client))
+    assert backup(server, tmp_path / "place", "--verify")
+    copy = restored(laterd, tmp_path, tmp_path / "place")
+    with Client(copy.port) as client:
+        assert far_jobs(client, "far_jobs") > 350 and far_jobs(client, "far_buried_jobs") > 350
+        assert text_of(listing(client)) == before
+        while (topic := client.get("/v1/topics/far").json())["buried"]:
+            assert client.post("/v1/topics/far/kick", {"max": min(100, topic["buried"])}).status == 200
+        assert (topic["buried"], topic["ready"], topic["delayed"]) == (0, 490, 490)
 
 
 def test_a_second_backup_copies_only_what_is_new(laterd, tmp_path):
