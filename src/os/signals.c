@@ -72,6 +72,7 @@ int signals_catch(void)
     (void)sigaction(SIGUSR1, &wake, NULL);
     (void)sigaction(SIGHUP, &wake, NULL); /* by default it would end us without a drain */
     (void)sigaction(SIGPIPE, &ignore, NULL);
+    (void)sigaction(SIGXFSZ, &ignore, NULL); /* `ulimit -f`: the write fails */
     return wake_fd;
 }
 

@@ -11,7 +11,8 @@
 
 #include <stdbool.h>
 
-/* Catches them from now on and ignores SIGPIPE. Returns the descriptor to watch, or -1 (errno). */
+/* Catches them from now on and ignores SIGPIPE and SIGXFSZ. Returns the descriptor to watch, or -1
+ * (errno). */
 int signals_catch(void);
 
 /*

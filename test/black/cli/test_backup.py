@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -10,7 +11,7 @@ import time
 
 import pytest
 from golden import listing, text_of
-from process import LATER, Laterd
+from process import LATER, LATERD, Laterd
 from redis import Redis
 from small_disk import small_disk_at
 from wire import Client, eventually
@@ -253,6 +254,50 @@ def test_a_full_disk_leaves_the_backups_that_are_there(laterd, tmp_path, small_d
     copy = restored(laterd, tmp_path, place)
     with Client(copy.port) as client:
         assert text_of(listing(client)) == keep
+
+
+def test_a_directory_that_cannot_be_used_is_named_with_the_reason(laterd, tmp_path):
+    server = laterd(SMALL)
+    place = tmp_path / "place"
+    with Client(server.port) as client:
+        fill(client, 3)
+    backup(server, place)
+    (tmp_path / "file").write_text("mine")
+    for words, code, said in (
+            (("restore", place, tmp_path / "no" / "new"), REFUSED, "no/new: cannot be made: No such file or directory"),
+            (("restore", tmp_path / "nowhere", tmp_path / "new"), NOTHING, "nowhere: No such file or directory"),
+            (("restore", tmp_path / "file", tmp_path / "new"), NOTHING, "file: Not a directory"),
+            (("restore", tmp_path, tmp_path / ".." / "new"), NOTHING, "no whole backup in"),
+            (("verify", tmp_path), NOTHING, f"there is no store in {tmp_path}"),
+            (("salvage", tmp_path / "nowhere", tmp_path / "new"), NOTHING, "is not a directory"),
+            (("salvage", place, tmp_path / "new"), NOTHING, f"one is made by: later restore {place} NEW"),
+            (("salvage", server.data, tmp_path / "new"), CONFLICT, "a server has"),
+            (("backup", "-d", tmp_path / "nowhere", place), NOTHING, "nowhere is not a directory"),
+            (("backup", "-d", tmp_path, place), NOTHING, f"there is no store in {tmp_path}")):
+        done = later(*words)
+        assert done.returncode == code and said in done.stderr, (words, done)
+        assert "not whole" not in done.stderr and not os.path.exists(tmp_path / "new"), words
+
+
+def test_a_file_that_may_not_grow_so_large_is_an_error_and_kills_nobody(laterd, tmp_path):
+    """As `ulimit -f` and LimitFSIZE= have it."""
+    server = laterd(SMALL)
+    with Client(server.port) as client:
+        fill(client, 300)
+    backup(server, tmp_path / "place")
+    assert server.stop() == 0
+
+    def small(*words):
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)))
+    for words in (("restore", tmp_path / "place", tmp_path / "a"), ("salvage", server.data, tmp_path / "b")):
+        done = small(LATER, *words)
+        assert done.returncode == REFUSED and f"{words[2]} is not whole: remove it" in done.stderr, done
+    done = small(LATER, "backup", "--copy", "-d", server.data, tmp_path / "other")
+    assert done.returncode == REFUSED and "File too large" in done.stderr
+    assert os.listdir(tmp_path / "other") == ["LOCK"]
+    done = small(LATERD, "--data-dir", tmp_path / "new", "--http", "127.0.0.1:0", "--beanstalk", "none")
+    assert done.returncode == 1 and "no room" in done.stderr, done
 
 
 def test_restore_refuses_what_it_would_spoil_and_says_what_is_damaged(laterd, tmp_path):
