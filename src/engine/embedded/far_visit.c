@@ -114,7 +114,7 @@ static bool read_page(struct far_visit *visit)
     const struct cmd_topic *asked = &visit->cmd.topic;
     if (!core_wants_far(visit->embedded->core, &visit->cmd, &after))
         return false;
-    if (visit->goes_behind) {
+    if (visit->goes_behind && after.state == visit->page.state) { /* it was the last page's */
         after.due_us = visit->behind_us;
         after.seq = visit->behind_seq;
     }
