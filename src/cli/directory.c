@@ -14,6 +14,14 @@ bool directory_there(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+bool directory_readable(const char *path)
+{
+    DIR *dir = opendir(path);
+    if (dir)
+        (void)closedir(dir); /* only read */
+    return dir != NULL;
+}
+
 bool directory_empty(const char *path)
 {
     bool empty = true;

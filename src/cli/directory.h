@@ -6,6 +6,8 @@
 
 /* A path that is a directory, whoever's it is. */
 bool directory_there(const char *path);
+/* The same, and it can be listed; else errno says why not. */
+bool directory_readable(const char *path);
 /* Is there nothing in the directory, or no directory at all? */
 bool directory_empty(const char *path);
 /* Is there a manifest or a segment? Also true if it cannot be listed: opening it will say why. */

@@ -2,6 +2,7 @@
  * later: the command line of a laterd. Finds the command in the table and runs it.
  */
 #include <locale.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -130,6 +131,7 @@ int main(int argc, char **argv)
         .terminal = isatty(STDOUT_FILENO),
         .timeout_us = 10 * INT64_C(1000000),
     };
+    (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` is an error like others */
     access_init(&cli.access);
     (void)setlocale(LC_TIME, "");         /* without it times look American, no harm done */
     (void)setlocale(LC_CTYPE, "C.UTF-8"); /* what the server says is UTF-8, for text_width() */

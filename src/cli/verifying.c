@@ -83,7 +83,7 @@ int verifying_run(struct cli *cli, const char *directory, struct store_counts *o
     if (directory_has_store(directory)) /* before the lock, which leaves a file there */
         err = store_verify(os_disk_port(disk), &watcher, &counts);
     else
-        cli_message(cli, "there is no store in this directory");
+        cli_message(cli, "there is no store in %s", directory);
     clear_progress(&watch);
     os_disk_free(disk);
     if (err == ERR_LOCKED) {

@@ -1,8 +1,10 @@
 /*
  * Two hash tables over the jobs' pool. The hash of a client's id is keyed, because clients choose
  * ids. Numbers are ours: they are only spread (D. Knuth, "The Art of Computer Programming" 3, 6.4).
- * They are multiplied modulo 2^32, so that the low bits of numbers in a row, which say the segment
- * of the table, are in turn all there are, and the high bits are far from those of the neighbours.
+ * Of the product modulo 2^64 the upper half is taken: its high bits, which say the place in a
+ * segment of the table, are far from those of the neighbours, and its low ones, which say the
+ * segment, come of the number's high bits, too. (The low bits of a product come of the number's own
+ * low bits alone, and the jobs that live long may be every 256th.)
  */
 #include "core/index.h"
 
@@ -17,7 +19,7 @@ static uint64_t hash_id(const struct index *index, struct bytes id)
 
 static uint64_t hash_seq(uint64_t seq)
 {
-    return (uint32_t)seq * UINT32_C(0x9e3779b9); /* 2^32 over the golden ratio */
+    return seq * UINT64_C(0x9e3779b97f4a7c15) >> 32; /* 2^64 over the golden ratio */
 }
 
 static bool id_is(const void *ctx, uint32_t number, const void *key)

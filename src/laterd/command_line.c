@@ -66,16 +66,18 @@ static enum err check_addresses(const struct config *config)
     return err;
 }
 
-/* Else the jobs would be on a disk that nobody looks after. */
-static void warn_of_redis(const struct config *config)
+static void warn(const struct config *config)
 {
-    struct config initial;
-    config_init(&initial);
-    if (config->engine != ENGINE_REDIS && strcmp(config->redis_url, initial.redis_url) != 0)
-        complain(
-            "%swarning: redis.url is set, but nothing is kept there: that needs engine = redis "
-            "under [engine]",
-            config_place_text(config_place(config, "redis", "url")).text);
+    struct buf lines = {0};
+    config_add_warnings(config, &lines);
+    struct bytes rest = bytes_of(lines.at, lines.len);
+    while (rest.len) {
+        const char *end = memchr(rest.at, '\n', rest.len);
+        size_t len = (size_t)(end - rest.at);
+        complain("%.*s", (int)len, rest.at);
+        rest = bytes_of(end + 1, rest.len - len - 1);
+    }
+    buf_fini(&lines);
 }
 
 static enum err set_zone(const struct config *config)
@@ -122,7 +124,7 @@ static bool read_laterd(struct command_line *line, int *out_status)
         return false;
     if ((*out_status = election_load(&line->config, &line->election)) != 0)
         return false;
-    warn_of_redis(&line->config);
+    warn(&line->config);
     *out_status = EXIT_SUCCESS;
     if (options.wish == LATERD_CHECK_CONFIG)
         (void)puts("laterd: the configuration is good");

@@ -4,18 +4,34 @@
 #include <signal.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 
+enum { SAME_STOP_MS = 500 }; /* stop signals within this of a counted one are that one */
+
 /* A signal handler can reach nothing else. */
 static volatile sig_atomic_t stops;
+static volatile int64_t stop_ms; /* when the last one was counted; the handler's alone */
 static volatile sig_atomic_t refuse;
 static volatile sig_atomic_t reloads;
 static int wake_fd = -1;
 /* Of signals_end_at_second(); the facts are set last. */
 static volatile int last_status;
 static const char *volatile last_facts;
+
+/* As end_if_second(). */
+static void count_stop(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
+    int64_t now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    if (stops && now_ms - stop_ms < SAME_STOP_MS)
+        return;
+    stop_ms = now_ms;
+    stops++;
+}
 
 /* Nothing but what a handler may call. */
 static void end_if_second(void)
@@ -36,7 +52,7 @@ static void on_signal(int signal)
     else if (signal == SIGHUP)
         reloads++;
     else
-        stops++;
+        count_stop();
     end_if_second();
     ssize_t written = write(wake_fd, &one, sizeof(one));
     (void)written; /* full means that the loop is woken already */
@@ -47,6 +63,7 @@ int signals_catch(void)
 {
     struct sigaction wake = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     struct sigaction ignore = {.sa_handler = SIG_IGN};
+    (void)sigfillset(&wake.sa_mask); /* one handler at a time */
     wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (wake_fd < 0)
         return -1;
@@ -55,6 +72,7 @@ int signals_catch(void)
     (void)sigaction(SIGUSR1, &wake, NULL);
     (void)sigaction(SIGHUP, &wake, NULL); /* by default it would end us without a drain */
     (void)sigaction(SIGPIPE, &ignore, NULL);
+    (void)sigaction(SIGXFSZ, &ignore, NULL); /* `ulimit -f`: the write fails */
     return wake_fd;
 }
 

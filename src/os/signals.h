@@ -11,10 +11,15 @@
 
 #include <stdbool.h>
 
-/* Catches them from now on and ignores SIGPIPE. Returns the descriptor to watch, or -1 (errno). */
+/* Catches them from now on and ignores SIGPIPE and SIGXFSZ. Returns the descriptor to watch, or -1
+ * (errno). */
 int signals_catch(void);
 
-/* How many stop signals have come. */
+/*
+ * How many stop signals have come. Those within 500 ms of one that was counted are not: they are
+ * the same wish, sent to the process and to its group as coreutils' timeout does, or to the
+ * group by a terminal and to the process by who wrapped it.
+ */
 unsigned signals_count(void);
 
 /*

@@ -11,7 +11,8 @@
 enum {
     PAGE_BYTES_MAX = 4 * 1024 * 1024, /* of found records, unless one alone has more */
     TURN_LOOKS = 256,                 /* slices that all pages look at in a turn: 1 µs each */
-    WALK_IDLE_US = 10 * 1000 * 1000,  /* nobody has gone on with it: it ends */
+    TURN_DROPS = 4096, /* jobs that have ended since they were read, likewise: 0.2 µs each */
+    WALK_IDLE_US = 10 * 1000 * 1000, /* nobody has gone on with it: it ends */
 };
 
 /* Goes through a topic's far jobs, page after page. */
@@ -31,7 +32,9 @@ struct far_pages {
     struct list walks;   /* far_walk::link, of those that no page is read for: the oldest first */
     uint32_t walk_count;
     size_t walks_bytes;  /* what they may hold together */
-    uint32_t looks;      /* so many slices may still be looked at in this turn */
+    uint32_t looks;      /* so many slices may still be looked at in this turn … */
+    uint32_t drops;      /* … and so many jobs left out */
+    uint32_t turn_drops; /* TURN_DROPS */
     uint32_t reading;    /* blocks being read */
     uint64_t read_bytes; /* of all of them */
 };
@@ -230,13 +233,19 @@ static bool lives(const struct store *store, const struct merge_job *job)
            !slice_is_loaded(slice, job->block);
 }
 
-/* The next job that is far still, of those that were read; or NULL. */
+/* The next job that is far still, of those that were read; or NULL: also if there are many before
+ * it that have ended, and the next turn is to go on. */
 static const struct merge_job *next_living(struct far_page_read *read)
 {
     struct far_merge *merge = &read->walk->merge;
+    struct far_pages *pages = read->store->far_pages;
     const struct merge_job *job;
-    while ((job = far_merge_next(merge)) && !lives(read->store, job))
+    while ((job = far_merge_next(merge)) && !lives(read->store, job)) {
+        if (pages->drops == 0)
+            return NULL;
+        pages->drops--;
         far_merge_drop(merge);
+    }
     return job;
 }
 
@@ -437,6 +446,12 @@ static enum far_blocks_verdict next_block(struct far_page_read *read, const stru
                            out_slice, out_block);
 }
 
+/* In the next turn. */
+static void go_on_later(struct far_page_read *read)
+{
+    list_add_tail(&read->store->far_pages->looking, &read->link);
+}
+
 static void go_on(struct far_page_read *read)
 {
     const struct merge_job *job;
@@ -445,6 +460,10 @@ static void go_on(struct far_page_read *read)
     for (;;) {
         bool cut = read->walk->merge.cut;
         job = next_living(read);
+        if (!job && far_merge_next(&read->walk->merge)) {
+            go_on_later(read);
+            return;
+        }
         if (job && is_full(read))
             break;
         enum far_blocks_verdict verdict = next_block(read, job, &slice, &block);
@@ -453,7 +472,7 @@ static void go_on(struct far_page_read *read)
             return;
         }
         if (verdict == BLOCKS_LATER) {
-            list_add_tail(&read->store->far_pages->looking, &read->link);
+            go_on_later(read);
             return;
         }
         if (job) {
@@ -519,7 +538,8 @@ void far_pages_turn(struct far_pages *pages)
 {
     end_idle_walks(pages);
     pages->looks = TURN_LOOKS;
-    while (pages->looks > 0 && !list_empty(&pages->looking)) {
+    pages->drops = pages->turn_drops;
+    while (pages->looks > 0 && pages->drops > 0 && !list_empty(&pages->looking)) {
         struct far_page_read *read = LIST_ENTRY(pages->looking.next, struct far_page_read, link);
         list_remove(&read->link);
         go_on(read);
@@ -547,6 +567,11 @@ void far_pages_limit(struct far_pages *pages, size_t bytes)
     pages->walks_bytes = bytes;
 }
 
+void far_pages_limit_drops(struct far_pages *pages, uint32_t drops)
+{
+    pages->drops = pages->turn_drops = drops;
+}
+
 uint64_t far_pages_read_bytes(const struct far_pages *pages)
 {
     return pages->read_bytes;
@@ -567,6 +592,7 @@ struct far_pages *far_pages_new(struct store *store)
     struct far_pages *pages = mem_zalloc(sizeof(*pages));
     pages->store = store;
     pages->looks = TURN_LOOKS;
+    pages->drops = pages->turn_drops = TURN_DROPS;
     list_init(&pages->looking);
     list_init(&pages->all);
     list_init(&pages->walks);

@@ -29,13 +29,16 @@ void far_pages_free(struct far_pages *pages);
 /* This block of a slice is in use from now on: walks that have passed it end. O(walks, pages). */
 void far_pages_named(struct far_pages *pages, const struct slice *slice, uint32_t block);
 
-/* Pages whose next block is not known yet look at some more slices; walks that nobody has gone on
+/* Pages whose next block is not known yet look at some more slices, those that have read many jobs
+   that have ended since leave out some more; walks that nobody has gone on
    with for a while end. */
 void far_pages_turn(struct far_pages *pages);
 int64_t far_pages_next_us(const struct far_pages *pages); /* wants a turn then; or INT64_MAX */
 
 /* In place of FAR_WALKS_BYTES: for tests. */
 void far_pages_limit(struct far_pages *pages, size_t bytes);
+/* So many jobs that have ended are left out of pages in a turn: for tests. */
+void far_pages_limit_drops(struct far_pages *pages, uint32_t drops);
 /* Bytes of memory that walks hold now, and of blocks that were read since opening. */
 size_t far_pages_held_bytes(const struct far_pages *pages);
 uint64_t far_pages_read_bytes(const struct far_pages *pages);

@@ -1,7 +1,8 @@
 /*
- * Look-ups: what is in memory at once, then the files from the newest to the oldest, one read each.
- * A search holds the files that there were when it began, so that neither a merge nor a removal
- * changes what it sees.
+ * Look-ups: what is in memory at once, then the files from the newest to the oldest, and of each
+ * the blocks from the last to the first: a job may have a hundred thousand entries, of which but
+ * the newest are shown. A search holds the files that there were when it began, so that neither a
+ * merge nor a removal changes what it sees.
  */
 #include "base/arena.h"
 #include "base/check.h"
@@ -9,9 +10,10 @@
 #include "store/history_parts.h"
 
 enum {
-    AGAIN_US = 100 * 1000,        /* no descriptor was free */
-    UNDER_WAY_MAX = 4,            /* searches that read at a time */
-    READ_MAX = 1024 * 1024,       /* bytes of one file */
+    AGAIN_US = 100 * 1000,  /* no descriptor was free */
+    UNDER_WAY_MAX = 4,      /* searches that read at a time */
+    READ_MAX = 64 * 1024,   /* bytes, unless one block has more */
+    TURN_BYTES = 64 * 1024, /* looked through in a turn, and one read more: some 20 us a KiB */
     FOUND_BYTES_MAX = 1024 * 1024 /* of entries; more are not shown */
 };
 
@@ -25,9 +27,9 @@ struct history_search {
     size_t arena_bytes;
     struct buf found; /* struct happening, the newest first */
     bool reading, ended;
-    bool cut;           /* older ones were left out: the search ends there */
     char *bytes;        /* read … */
-    size_t first, last; /* … blocks of the file */
+    size_t first, last; /* … blocks of the file … */
+    size_t begin;       /* … of those that may have the key, of which this is the first */
     struct disk_op op;
     int64_t retry_at_us;
 };
@@ -124,38 +126,41 @@ static uint64_t block_end(const struct history_file *file, size_t block)
     return block + 1 < file->head.blocks ? file->fences[block + 1].offset : file->head.data_end;
 }
 
-/* The entries of the blocks that were read, in their order, into `out`. */
-static enum err collect(const struct history_search *search, struct buf *out)
+/* The entries of a block that was read, in their order, into `out`. */
+static enum err collect(const struct history_search *search, size_t block, struct buf *out)
 {
     const struct history_file *file = current(search);
     uint64_t start = file->fences[search->first].offset;
-    for (size_t block = search->first; block <= search->last; block++) {
-        const char *at = search->bytes + (file->fences[block].offset - start);
-        size_t len = (size_t)(block_end(file, block) - file->fences[block].offset);
-        struct history_walk walk;
-        struct happening happening;
+    const char *at = search->bytes + (file->fences[block].offset - start);
+    struct history_walk walk;
+    struct happening happening;
+    struct bytes entry;
+    enum err err =
+        history_walk_init(&walk, at, (size_t)(block_end(file, block) - file->fences[block].offset));
+    while (!err && (err = history_walk_next(&walk, &happening, &entry)) == OK)
+        if (is_asked_for(search, &happening))
+            buf_add(out, &entry, sizeof(entry));
+    return err == ERR_NOT_FOUND ? OK : ERR_DAMAGED;
+}
+
+static void take_newest(struct history_search *search, const struct buf *entries)
+{
+    for (size_t i = entries->len / sizeof(struct bytes); i > 0 && !is_full(search); i--) {
         struct bytes entry;
-        enum err err = history_walk_init(&walk, at, len);
-        while (!err && (err = history_walk_next(&walk, &happening, &entry)) == OK)
-            if (is_asked_for(search, &happening))
-                buf_add(out, &entry, sizeof(entry));
-        if (err != ERR_NOT_FOUND)
-            return ERR_DAMAGED;
+        memcpy(&entry, entries->at + (i - 1) * sizeof(entry), sizeof(entry));
+        take(search, entry);
     }
-    return OK;
 }
 
 static enum err take_read(struct history_search *search)
 {
     struct buf entries = {0};
     enum err err = search->op.err ? ERR_IO : search->op.got == search->op.len ? OK : ERR_DAMAGED;
-    if (!err)
-        err = collect(search, &entries);
-    size_t count = err ? 0 : entries.len / sizeof(struct bytes);
-    for (size_t i = count; i > 0 && !is_full(search); i--) {
-        struct bytes entry;
-        memcpy(&entry, entries.at + (i - 1) * sizeof(entry), sizeof(entry));
-        take(search, entry);
+    for (size_t block = search->last + 1; !err && block-- > search->first && !is_full(search);) {
+        entries.len = 0;
+        err = collect(search, block, &entries);
+        if (!err)
+            take_newest(search, &entries);
     }
     buf_fini(&entries);
     return err;
@@ -171,15 +176,16 @@ static void read_ended(struct disk_op *op)
     search->history->reading--;
 }
 
+/* Reads the last blocks of those from `begin` to `last`. */
 static void submit(struct history_search *search)
 {
     const struct history_file *file = current(search);
+    CHECK(!search->reading && search->begin <= search->last && search->last < file->head.blocks);
     uint64_t end = block_end(file, search->last);
-    while (end - file->fences[search->first].offset > READ_MAX) {
-        search->first++; /* the newest are at the end */
-        search->cut = true;
-    }
-    CHECK(!search->reading && search->first <= search->last && search->last < file->head.blocks);
+    search->first = search->last;
+    while (search->first > search->begin &&
+           end - file->fences[search->first - 1].offset <= READ_MAX)
+        search->first--;
     uint64_t offset = file->fences[search->first].offset;
     search->bytes = mem_realloc(search->bytes, (size_t)(end - offset));
     search->op = (struct disk_op){
@@ -221,7 +227,7 @@ static void end(struct history_search *search, enum err err)
         happenings[i] = happenings[count - 1 - i];
         happenings[count - 1 - i] = newer;
     }
-    find->more = is_full(search) || search->cut;
+    find->more = is_full(search);
     find->err = err;
     find->count = (uint32_t)count;
     find->happenings = happenings;
@@ -233,31 +239,40 @@ static void end(struct history_search *search, enum err err)
     find->done(find);
 }
 
+/* A read has ended. The file is left, unless there are blocks before those that were read. */
+static enum err use_read(struct history_search *search)
+{
+    search->op.done = NULL;
+    if (search->op.err == ERR_AGAIN) { /* no descriptor was free */
+        search->retry_at_us = search->history->store->now_us + AGAIN_US;
+        return OK;
+    }
+    enum err err = take_read(search);
+    if (!err && search->first > search->begin && !is_full(search)) {
+        search->last = search->first - 1;
+        return OK;
+    }
+    search->last = SIZE_MAX;
+    leave_file(search);
+    search->find->damaged |= err == ERR_DAMAGED; /* others may have more */
+    return err == ERR_DAMAGED ? OK : err;
+}
+
 /* Goes on until it reads, or has ended. */
 static void step(struct history_search *search)
 {
-    enum err err = OK;
-    if (search->op.done) {                 /* a read has ended */
-        if (search->op.err == ERR_AGAIN) { /* no descriptor was free */
-            search->cut = false;
-            search->retry_at_us = search->history->store->now_us + AGAIN_US;
-        } else {
-            err = take_read(search);
-            leave_file(search);
-            search->find->damaged |= err == ERR_DAMAGED; /* others may have more */
-            err = err == ERR_DAMAGED ? OK : err;
-        }
-        search->op.done = NULL;
-    }
+    enum err err = search->op.done ? use_read(search) : OK;
     if (search->history->store->now_us < search->retry_at_us)
         return;
-    while (!err && search->files.len > 0 && !is_full(search) && !search->cut) {
+    while (!err && search->files.len > 0 && !is_full(search)) {
         if (current(search)->head.blocks == 0 && current(search)->damaged)
             search->find->damaged = true; /* it could not be read */
-        else if (blocks_of(search, current(search), &search->first, &search->last)) {
+        else if (search->last != SIZE_MAX ||
+                 blocks_of(search, current(search), &search->begin, &search->last)) {
             submit(search);
             return;
         }
+        search->last = SIZE_MAX;
         leave_file(search);
     }
     end(search, err);
@@ -266,13 +281,15 @@ static void step(struct history_search *search)
 void history_searches_turn(struct history *history)
 {
     unsigned under_way = 0;
+    size_t bytes = 0;
     for (struct list *link = history->searches.next;
-         link != &history->searches && under_way < UNDER_WAY_MAX;) {
+         link != &history->searches && under_way < UNDER_WAY_MAX && bytes < TURN_BYTES;) {
         struct history_search *search = LIST_ENTRY(link, struct history_search, link);
         link = link->next;
         under_way++;
         if (search->reading)
             continue;
+        bytes += search->op.done ? search->op.got : 0;
         if (!search->find)
             search_free(search);
         else
@@ -328,6 +345,7 @@ void store_history_find(struct store *store, struct history_find *find)
     search->history = history;
     search->find = find;
     search->retry_at_us = INT64_MIN;
+    search->last = SIZE_MAX;
     search->key = history_key(history->key, find->ref.seq, find->ref.id);
     find->search = search;
     list_add_tail(&history->searches, &search->link);

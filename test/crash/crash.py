@@ -7,7 +7,8 @@ is a client of beanstalkd, on the same jobs. Segments are tiny, so rotation, che
 happen in each round. At the end everything is drained.
 
 In every second round (`--far`) the store has a horizon of a second (decision 40): jobs leave the log for
-slices, come near, are looked up, deleted and moved there and back. The rounds between open the same store without one.
+slices, come near, are looked up, deleted and moved there and back; buried ones leave for slices of their own, and are
+kicked, deleted and looked up there (decision 94). The rounds between open the same store without one.
 
 usage: crash.py [--rounds N] [--seed N] [--threads N] [--far half|all|none] [--keep]
 """
@@ -31,7 +32,8 @@ from process import ROOT, DidNotStart, Laterd  # noqa: E402
 from wire import Client, Closed  # noqa: E402
 
 TOPICS = ("a", "b", "c")
-CONFIG = {"store": {"segment_bytes": "256K", "recent_bytes": "256K", "checkpoint_bytes": "256K", "horizon": "0"}}
+CONFIG = {"store": {"segment_bytes": "256K", "recent_bytes": "256K", "checkpoint_bytes": "256K", "horizon": "0",
+                    "buried_in_memory": 0}}
 HORIZON_S = 1
 FAR_ROUNDS = {"half": 2, "all": 1, "none": 0}  # every how manieth
 DELAYS_S = {False: [0, 0, 0, 0.05, 0.3, 3600, 90000],
@@ -53,7 +55,7 @@ class Worker(threading.Thread):
 
     def run(self):
         acts = [(self.push, 30), (self.push_batch, 6), (self.push_old_dialect, 8), (self.take, 34),
-                (self.delete, 8), (self.move, 6), (self.kick, 2), (self.look, 4 if self.far else 0)]
+                (self.delete, 8), (self.move, 6), (self.kick, 1 if self.far else 2), (self.look, 4 if self.far else 0)]
         verbs = [act for act, weight in acts for _ in range(weight)]
         try:
             while True:
@@ -67,12 +69,16 @@ class Worker(threading.Thread):
 
     def new_job(self):
         """(nonce, the push's fields)"""
-        delay = self.random.choice(DELAYS_S[self.far])
+        buried = self.far and self.random.random() < 0.2
+        delay = 0 if buried else self.random.choice(DELAYS_S[self.far])
         due_ms = int(time.time() * 1000 + delay * 1000)
         size = int(self.random.paretovariate(0.7) * 20) % 30_000
         nonce, body = self.oracle.attempt(due_ms / 1000, size)
         fields = {"body": json.loads(body), "due": due_ms, "ttr": self.random.choice([300, 60_000]),
                   "priority": self.random.randrange(4)}
+        if buried:
+            del fields["due"]
+            fields["state"] = "buried"
         if self.random.random() < 0.5:
             fields["id"] = f"job-{nonce}"
         if self.random.random() < 0.3:
@@ -120,7 +126,7 @@ class Worker(threading.Thread):
             if answer.status in (200, 204):
                 self.oracle.ended(nonce)
         elif dice < 0.8:
-            verb = self.random.choice(["release", "release", "bury", "touch"])
+            verb = self.random.choice(["release", "bury" if self.far else "release", "bury", "touch"])
             if verb != "touch":
                 self.oracle.let_go(nonce)
             fields = {"delay": "50ms"} if verb == "release" and dice < 0.7 else {}
@@ -175,7 +181,8 @@ def one_round(server, oracle, rng, threads, far, seen):
         time.sleep(rng.random() * 0.05)
         server.kill()
     server.start(seconds=60)
-    seen["far at a start"] = max(seen["far at a start"], metric(server, "far_jobs"))
+    for name, of in (("far at a start", "far_jobs"), ("buried far at a start", "far_buried_jobs")):
+        seen[name] = max(seen[name], metric(server, of))
     workers = [BeanstalkWorker(server.beanstalk_port, oracle, rng.random(), TOPICS, 60)
                if number % 3 == 2 else Worker(server.port, oracle, rng.random(), far)
                for number in range(threads)]
@@ -246,7 +253,7 @@ def main():
     folder = os.path.join(ROOT, "build", f"crash-{seed}")
     shutil.rmtree(folder, ignore_errors=True)
     rng, oracle, failures = random.Random(seed), Oracle(seed), []
-    every, seen = FAR_ROUNDS[options.far], {"far": 0, "came back": 0, "far at a start": 0}
+    every, seen = FAR_ROUNDS[options.far], {"far": 0, "came back": 0, "far at a start": 0, "buried far at a start": 0}
     server = Laterd(folder, CONFIG, listeners=("127.0.0.1:0",), beanstalk=["127.0.0.1:0"])
     begin = time.monotonic()
     print(f"crash: seed {seed}, {options.rounds} rounds, {options.threads} connections", flush=True)

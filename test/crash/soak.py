@@ -3,7 +3,8 @@
 
 The load is a fifth of the puts a second that the machine does in `later bench put` (`--rate` to tell another).
 Delays are from a second to thirty days, each doubling as likely as the next; of as many jobs as 30 % of the puts
-are cancelled, 10 % rescheduled, chosen among all that live, and what falls due is taken and finished. Every minute
+are cancelled, 10 % rescheduled, chosen among all that live, and what falls due is taken and finished, but for 3 %, which are
+buried and stay: as more than `--buried-in-memory` are, they leave for slices of their own. Every minute
 laterd is killed with kill -9 and started again. At the end all jobs are listed and compared, one by one, and `later verify`
 reads the store.
 
@@ -11,7 +12,7 @@ The number of jobs that wait grows, since most delays are longer than the soak. 
 jobs, 24 bytes for each, and disk by payload that lives; and between the middle and the last third of the minutes neither may have
 grown by more than a quarter. Turns are by processor time (`server.turn_cpu`), because others may use the machine.
 
-usage: soak.py [--minutes N] [--rate PUTS_A_SECOND] [--horizon D] [--checkpoint BYTES] [--seed N] [--keep]
+usage: soak.py [--minutes N] [--rate PUTS_A_SECOND] [--horizon D] [--checkpoint BYTES] [--buried-in-memory N] [--seed N] [--keep]
 """
 
 import argparse
@@ -39,6 +40,7 @@ GONE = (Closed, OSError, ConnectionError)
 TOPIC, BODY_BYTES, BATCH = "soak", 240, 200
 CHANGERS, WINDOW = 16, 16  # connections, and requests under way on each
 CANCELS, MOVES = 0.3, 0.1  # by put
+BURIED = 0.03  # by delivery
 SHORTEST_MS, LONGEST_MS = 1000, 30 * 86400 * 1000
 SETTLED_S = 10  # after a start, lateness counts
 PAYLOAD = BODY_BYTES + 20
@@ -174,6 +176,10 @@ class Taker(Worker):
             number = self.oracle.delivered(job, asked_ms)
             if number is None:
                 continue
+            if self.load.random.random() < BURIED:
+                answer = client.job(job["id"], "bury", lease=job["lease"])
+                assert answer.status in (200, 404, 409), answer  # cancelled, or its time to run has ended
+                continue
             self.oracle.trying_to_end(number)
             mine.append((number, job))
             if self.oracle.due[number] > self.load.started_ms + SETTLED_S * 1000 and job["attempt"] == 1:
@@ -247,10 +253,10 @@ class Soak:
             disk = max(disk, disk_bytes(self.server.data))
         shown = metrics_of(self.server.port)
         late, self.load.late_ms = self.load.late_ms, []
-        far = shown["laterd_far_jobs"]
-        row = {"minute": number, "start_s": started_s, "live": self.oracle.live, "far": int(far),
+        far, buried = shown["laterd_far_jobs"], shown["laterd_far_buried_jobs"]
+        row = {"minute": number, "start_s": started_s, "live": self.oracle.live, "far": int(far), "far_buried": int(buried),
                "slices": int(shown["laterd_slices"]), "arrived": int(shown["laterd_far_arrived_total"]),
-               "memory": memory / 2**20, "memory_rest": (memory - FAR_INDEX_BYTES * far) / 2**20,
+               "memory": memory / 2**20, "memory_rest": (memory - FAR_INDEX_BYTES * (far + buried)) / 2**20,
                "disk": disk / 2**20, "disk_by_live": disk / max(1, self.oracle.live * PAYLOAD),
                "late_p99_ms": percentile(late, 0.99), "late_max_ms": max(late, default=0),
                "long_turns": int(shown["laterd_turn_seconds_count"]
@@ -335,6 +341,8 @@ class Soak:
             bad.append(f"{long_turns} turns took more than {TURN_LIMIT * 1000:.0f} ms")
         if self.rows and not (self.rows[-1]["far"] and any(row["arrived"] for row in self.rows)):
             bad.append("no job was far, or none came back: this says nothing of the horizon")
+        if self.rows and not self.rows[-1]["far_buried"]:
+            bad.append("no buried job was far: this says nothing of them")
         return bad
 
 
@@ -357,6 +365,7 @@ def main():
     parser.add_argument("--rate", type=int, default=0, help="puts a second; 0: a fifth of what the machine can do")
     parser.add_argument("--horizon", default="1m")
     parser.add_argument("--checkpoint", default="64M")
+    parser.add_argument("--buried-in-memory", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--keep", action="store_true", help="keep the directory, whatever came out")
     options = parser.parse_args()
@@ -366,7 +375,8 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     rate = options.rate or measured_rate(folder)
     config = {"server": {"turn_cpu": 1}, "limits": {"jobs": 200_000_000},
-              "store": {"horizon": options.horizon, "checkpoint_bytes": options.checkpoint}}
+              "store": {"horizon": options.horizon, "checkpoint_bytes": options.checkpoint,
+                        "buried_in_memory": options.buried_in_memory}}
     oracle = SoakOracle(seed)
     load = Load(oracle, rate, seed)
     soak = Soak(Laterd(folder, config), load, options.minutes)

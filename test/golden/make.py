@@ -4,6 +4,7 @@ with a listing of every job and topic beside it as that laterd told of them.
     LATERD=…/build/laterd test/golden/make.py test/golden/0.1.0/COMMIT
     LATERD=…/build/laterd test/golden/make.py test/golden/history/COMMIT --history
     LATERD=…/build/laterd test/golden/make.py test/golden/far/COMMIT --far
+    LATERD=…/build/laterd test/golden/make.py test/golden/buried/COMMIT --buried
     LATERD=…/build/laterd test/golden/make.py test/golden/led/COMMIT --led
 
 They are made once, and never again: test/black/server/test_golden.py opens them with today's.
@@ -159,6 +160,29 @@ def fill_far(client, server):
     client.job("far-304", "run")
 
 
+def fill_buried(client):
+    """Buried jobs in slices of their own: some of them kicked, deleted or replaced since."""
+    client.push_many("dead", [dead_job(number) for number in range(500)])
+    end = time.monotonic() + 20
+    while far_jobs(client, "buried_") < 400 and time.monotonic() < end:
+        client.job(client.push_id("large", due=FAR, body="z" * 50000), method="DELETE")
+    assert far_jobs(client, "buried_") >= 400, "no slices were made of buried jobs"
+    for number in range(1, 300, 7):
+        if number % 3:
+            client.job(f"dead-{number}", method="DELETE")
+    client.push_id("dead", id="dead-301", due=FAR, body="another one", if_exists="replace")
+    assert client.job("dead-302", "kick").status in (200, 204)
+    assert client.post("/v1/topics/dead/kick", {"max": 5}).status == 200
+
+
+def dead_job(number):
+    """As far_job(), buried from the start; they differ in when they were due."""
+    job = {"state": "buried", "priority": number, "created": f"2020-01-01T00:{number // 60:02}:{number % 60:02}Z"}
+    if number % 3:
+        return {**job, "id": f"dead-{number}", "body": {"n": number, "text": "x" * (number % 700)}}
+    return {**job, "body": "y" * (number % 900)}
+
+
 def lead_again(server):
     """A second epoch, and what is written in it: the first ends in the middle of the log."""
     server.kill()
@@ -172,17 +196,19 @@ def lead_again(server):
     wait_until_it_leads(server)
 
 
-def far_jobs(client):
+def far_jobs(client, state=""):
     text = client.get("/metrics").text
-    return int(next(line for line in text.splitlines() if line.startswith("laterd_far_jobs ")).split()[1])
+    return int(next(line for line in text.splitlines() if line.startswith(f"laterd_far_{state}jobs ")).split()[1])
 
 
 def make(folder, target, durability, kill, kind):
-    history, far, led = kind == "--history", kind == "--far", kind == "--led"
+    history, far, led = kind == "--history", kind in ("--far", "--buried"), kind == "--led"
     config = {name: dict(keys) for name, keys in CONFIG.items()}
     config["store"]["durability"] = durability
     if far:
         config["store"] |= {"horizon": "1h", "checkpoint_bytes": "256K"}
+    if kind == "--buried":
+        config["store"]["buried_in_memory"] = 10
     if history:
         config["store"]["history"] = "3660d"
     if led:  # its journal's database never answers: the follower is dropped, and copies are marked
@@ -197,6 +223,8 @@ def make(folder, target, durability, kill, kind):
             told = fill_for_history(client) if history else []
             if far:
                 fill_far(client, server)
+            if kind == "--buried":
+                fill_buried(client)
             churn(client, server)
         if led:
             lead_again(server)
@@ -228,7 +256,7 @@ def make(folder, target, durability, kill, kind):
 def main():
     kind = sys.argv[2] if len(sys.argv) > 2 else ""
     for name, durability in DURABILITIES.items():
-        if kind in ("--far", "--led") and name == "os":
+        if kind in ("--far", "--buried", "--led") and name == "os":
             continue
         with tempfile.TemporaryDirectory() as folder:
             make(folder, f"{sys.argv[1]}-{name}", durability, kill=name != "closed", kind=kind)

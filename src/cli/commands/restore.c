@@ -85,20 +85,19 @@ static int copy_files(struct restoring *all)
 
 static int copy_all(struct restoring *all, uint64_t rate)
 {
-    bool made = mkdir(all->to, 0700) == 0;
     all->copier = (struct copier){
         .cli = all->cli,
-        .from_fd = open(all->from, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-        .to_fd = open(all->to, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
         .previous_fd = -1,
         .rate = rate,
         .progress = isatty(STDERR_FILENO) != 0 && !all->cli->json,
+        .from_fd = open(all->from, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+        .to_fd = -1,
     };
+    if (all->copier.from_fd >= 0)
+        all->copier.to_fd = open(all->to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int code = EXIT_DONE;
-    if (all->copier.from_fd < 0)
-        code = failed(all, all->from, "cannot be opened");
-    else if (all->copier.to_fd < 0)
-        code = failed(all, all->to, made ? "cannot be opened" : "cannot be made");
+    if (all->copier.from_fd < 0 || all->copier.to_fd < 0)
+        code = failed(all, all->copier.from_fd < 0 ? all->from : all->to, "cannot be opened");
     if (code == EXIT_DONE)
         code = copy_files(all);
     copier_fini(&all->copier);
@@ -128,6 +127,8 @@ static void report(const struct restoring *all, const struct store_counts *count
 static int restore(struct restoring *all, uint64_t rate)
 {
     struct store_counts counts = {0};
+    if (mkdir(all->to, 0700) != 0 && errno != EEXIST)
+        return failed(all, all->to, "cannot be made");
     int code = copy_all(all, rate);
     if (code != EXIT_DONE) {
         cli_message(all->cli, "%s is not whole: remove it", all->to);
@@ -157,6 +158,10 @@ static int run(struct cli *cli, int argc, char **argv)
     cli_words(cli, argc, argv, 2, 2);
     const char *given = argv[optind];
     all.to = argv[optind + 1];
+    if (!directory_readable(given)) {
+        cli_message(cli, "cannot open %s: %s", given, strerror(errno));
+        return EXIT_NOTHING;
+    }
     char *found = backup_place_find(given);
     if (!found) {
         cli_message(

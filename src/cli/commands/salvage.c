@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/list.h"
+#include "base/mem.h"
+#include "cli/backup/place.h"
 #include "cli/cli.h"
 #include "cli/directory.h"
 #include "cli/salvage_target.h"
@@ -310,7 +312,11 @@ static int refuse(struct salvaging *salvaging, const char *directory, enum err e
         return EXIT_CONFLICT;
     }
     if (err == ERR_NOT_FOUND && !error->text[0]) {
-        cli_message(salvaging->cli, "there is no store in %s", directory);
+        char *backup = backup_place_find(directory);
+        cli_message(salvaging->cli, "there is no store in %s%s%s%s", directory,
+                    backup ? "; of the newest backup there one is made by: later restore " : "",
+                    backup ? directory : "", backup ? " NEW" : "");
+        mem_free(backup);
         return EXIT_NOTHING;
     }
     if (error->text[0])
@@ -374,8 +380,11 @@ static int relocate_over(struct salvaging *salvaging, char **directories, struct
         &(struct salvage_start){
             .disk = to, .boot = counts.boot, .seq_first = counts.seq_first, .now_us = now_us()},
         &error);
-    if (err)
-        return refuse(salvaging, directories[1], err, &error);
+    if (err) {
+        (void)refuse(salvaging, directories[1], err, &error);
+        cli_message(salvaging->cli, "%s is not whole: remove it", directories[1]);
+        return EXIT_REFUSED;
+    }
     err = relocate_all(salvaging);
     if (!err)
         err = salvage_history(salvaging->from);
@@ -467,6 +476,7 @@ static int run(struct cli *cli, int argc, char **argv)
         cli_message(cli, "%s is not an empty directory: nothing was done", directories[1]);
         return EXIT_CONFLICT;
     }
+    bool made = !directory_there(directories[1]);
     if (os_disk_new(directories[0], &from)) {
         cli_message(cli, "cannot open %s: %s", directories[0], strerror(errno));
         return EXIT_NOTHING;
@@ -479,6 +489,8 @@ static int run(struct cli *cli, int argc, char **argv)
     int code = salvage(cli, directories, from, to);
     os_disk_free(to);
     os_disk_free(from);
+    if (made && code != EXIT_DONE)
+        (void)rmdir(directories[1]); /* if nothing was written to it */
     return code;
 }
 

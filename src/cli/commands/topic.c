@@ -5,12 +5,13 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "cli/show.h"
 #include "cli/text.h"
 
-enum { FILE_MAX = 64 * 1024 }; /* far above the server's limit of 16 KiB */
+enum { PUT_SEEN_TRIES = 20 }; /* in 2 s a daemon on Redis has heard of a change long since */
 
 /* Options without a letter. */
 enum {
@@ -212,17 +213,60 @@ static void set_condition(struct topic *topic, json_int_t version)
     topic->cli->header = topic->header;
 }
 
-static int print_version(struct topic *topic, json_t *answer)
+static void print_settings(const struct found *found)
 {
-    long long version = json_integer_value(json_object_get(answer, "version"));
+    if (!found->settings) {
+        (void)printf("no settings\n");
+        return;
+    }
+    (void)printf("version %lld\n", (long long)found->version);
+    (void)json_dumpf(found->settings, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    (void)putchar('\n');
+}
+
+static void wait_a_little(void)
+{
+    struct timespec span = {.tv_nsec = 100000000};
+    (void)nanosleep(&span, NULL); /* shorter does no harm */
+}
+
+/*
+ * The settings that hold now, which the server writes in its own way (10m as 600s), and has from
+ * others as well. With several daemons on one Redis the one that is asked may not have them yet.
+ */
+static int print_what_holds(struct topic *topic, json_int_t version)
+{
+    struct found found;
+    for (unsigned tries = 1;; tries++) {
+        int code = find(topic, &found);
+        if (code != EXIT_DONE)
+            return code;
+        if (found.version >= version || tries == PUT_SEEN_TRIES)
+            break;
+        json_decref(found.settings);
+        wait_a_little();
+    }
+    if (found.version < version)
+        (void)printf("version %lld\n", (long long)version); /* it is set; we do not see it */
+    else
+        print_settings(&found);
+    json_decref(found.settings);
+    return EXIT_DONE;
+}
+
+/* Of a change. */
+static int print_answer(struct topic *topic, json_t *answer)
+{
+    json_int_t version = json_integer_value(json_object_get(answer, "version"));
+    int code = EXIT_DONE;
     if (topic->cli->json)
         cli_print_json(answer);
     else if (version)
-        (void)printf("version %lld\n", version);
+        code = print_what_holds(topic, version);
     else
         (void)printf("no settings\n");
     json_decref(answer);
-    return EXIT_DONE;
+    return code;
 }
 
 static int put(struct topic *topic, json_t *settings, json_int_t version)
@@ -231,7 +275,7 @@ static int put(struct topic *topic, json_t *settings, json_int_t version)
     set_condition(topic, version);
     int code = call(topic, "PUT", "", settings, &answer);
     topic->cli->header = NULL;
-    return code == EXIT_DONE ? print_version(topic, answer) : code;
+    return code == EXIT_DONE ? print_answer(topic, answer) : code;
 }
 
 static void apply(struct topic *topic, json_t *settings)
@@ -274,7 +318,7 @@ static int unset_run(struct topic *topic)
         set_condition(topic, 0);
     int code = call(topic, "PUT", "", json_object(), &answer);
     topic->cli->header = NULL;
-    return code == EXIT_DONE ? print_version(topic, answer) : code;
+    return code == EXIT_DONE ? print_answer(topic, answer) : code;
 }
 
 static int show_run(struct topic *topic)
@@ -283,19 +327,15 @@ static int show_run(struct topic *topic)
     int code = call(topic, "GET", "", NULL, &answer);
     if (code != EXIT_DONE)
         return code;
-    json_t *settings = json_object_get(answer, "settings");
-    if (topic->cli->json) {
+    struct found found = {.settings = json_object_get(answer, "settings"),
+                          .version = json_integer_value(json_object_get(answer, "version"))};
+    bool there = found.settings;
+    if (topic->cli->json)
         cli_print_stats(answer);
-    } else if (settings) {
-        (void)printf("version %lld\n",
-                     (long long)json_integer_value(json_object_get(answer, "version")));
-        (void)json_dumpf(settings, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-        (void)putchar('\n');
-    } else {
-        (void)printf("no settings\n");
-    }
+    else
+        print_settings(&found);
     json_decref(answer);
-    return settings ? EXIT_DONE : EXIT_NOTHING;
+    return there ? EXIT_DONE : EXIT_NOTHING;
 }
 
 static int test_run(struct topic *topic, const char *body)
@@ -394,6 +434,7 @@ const struct command command_topic = {
         "      --if-version N        only if they have this version (exit 3 else)\n"
         "  -y, --yes                 delete: do not ask\n"
         "\nset changes what its options name and leaves the rest; with --file it replaces all.\n"
+        "It prints the settings that hold then.\n"
         "--file also sets what has no option: a broker as the target, bury_on, cloudevents, ca.\n"
         "unset takes all settings away and leaves the jobs; delete is `later delete-topic`.\n"
         "test sends one delivery now and shows what came back (exit 4 if it was not received).\n"

@@ -5,7 +5,8 @@
  * they were depart again. What is cleared is deleted on arrival, because the core would look for it
  * among all jobs.
  *
- * Who only wants to know when the first is due looks at its record, and nobody visits.
+ * Who only wants to know when the first is due looks at its record, and nobody visits. A few look
+ * at once.
  *
  * One visit at a time, the others wait for their turn: a job must not depart after one visit while
  * the next, for which it was not read, looks for it. For the same reason the store lets no jobs of
@@ -17,6 +18,7 @@
 
 enum {
     PAGE_MAX = 1000,
+    LOOKS_MAX = 8, /* who only look, at a time: each has a block of a slice in memory */
     ARRIVE_NS = 2000,
     STEPS_MIN = 16, /* records handled even if the budget is spent */
 };
@@ -87,7 +89,7 @@ bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ti
     room = copy_bytes(room, &visit->cmd.topic.cursor);
     (void)copy_bytes(room, &visit->cmd.topic.settings);
     struct far_visits *all = &embedded->far_visits;
-    list_add_tail(only_looks(visit) ? &all->ready : &all->waiting, &visit->link);
+    list_add_tail(only_looks(visit) ? &all->asked : &all->waiting, &visit->link);
     embedded->far_visits.count++;
     embedded->busy = true; /* for far_visit_turn() */
     if (ticket)
@@ -112,7 +114,7 @@ static bool read_page(struct far_visit *visit)
     const struct cmd_topic *asked = &visit->cmd.topic;
     if (!core_wants_far(visit->embedded->core, &visit->cmd, &after))
         return false;
-    if (visit->goes_behind) {
+    if (visit->goes_behind && after.state == visit->page.state) { /* it was the last page's */
         after.due_us = visit->behind_us;
         after.seq = visit->behind_seq;
     }
@@ -129,6 +131,7 @@ static bool read_page(struct far_visit *visit)
         .owner = visit,
     };
     visit->reading = true;
+    visit->embedded->far_visits.looks += only_looks(visit);
     visit->read = false;
     visit->next = visit->here = 0;
     store_far_page(visit->embedded->store, &visit->page);
@@ -137,8 +140,10 @@ static bool read_page(struct far_visit *visit)
 
 static void end_page(struct far_visit *visit)
 {
-    if (visit->reading)
+    if (visit->reading) {
         store_far_page_end(visit->embedded->store, &visit->page);
+        visit->embedded->far_visits.looks -= only_looks(visit);
+    }
     visit->reading = visit->read = false;
 }
 
@@ -358,15 +363,22 @@ static void end(struct far_visit *visit)
     mem_free(visit);
 }
 
+/* Who can go on before who has not begun; NULL: all wait for the disk, or for others. */
+static struct far_visit *next_look(const struct far_visits *all)
+{
+    const struct list *from = !list_empty(&all->ready) ? &all->ready : &all->asked;
+    bool none = list_empty(from) || (from == &all->asked && all->looks >= LOOKS_MAX);
+    return none ? NULL : LIST_ENTRY(from->next, struct far_visit, link);
+}
+
 static void look(struct embedded *embedded)
 {
-    struct list *ready = &embedded->far_visits.ready;
-    for (unsigned steps = 0; !list_empty(ready); steps++) {
+    struct far_visit *visit;
+    for (unsigned steps = 0; (visit = next_look(&embedded->far_visits)) != NULL; steps++) {
         if (steps >= STEPS_MIN && budget_spent(embedded->budget)) {
             embedded->busy = true;
             return;
         }
-        struct far_visit *visit = LIST_ENTRY(ready->next, struct far_visit, link);
         list_remove(&visit->link);
         list_add_tail(&embedded->far_visits.looking, &visit->link);
         budget_spend(embedded->budget, ARRIVE_NS);
@@ -437,6 +449,7 @@ static void give_up(struct embedded *embedded, struct list *list)
 void far_visit_give_up_all(struct embedded *embedded)
 {
     give_up(embedded, &embedded->far_visits.waiting);
+    give_up(embedded, &embedded->far_visits.asked);
     give_up(embedded, &embedded->far_visits.looking);
     give_up(embedded, &embedded->far_visits.ready);
     CHECK(embedded->far_visits.count == 0);
@@ -445,6 +458,7 @@ void far_visit_give_up_all(struct embedded *embedded)
 void far_visits_init(struct far_visits *all)
 {
     list_init(&all->waiting);
+    list_init(&all->asked);
     list_init(&all->looking);
     list_init(&all->ready);
 }

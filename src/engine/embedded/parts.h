@@ -92,9 +92,11 @@ struct far_commands {
 /* Commands on topics some of whose delayed jobs are far. */
 struct far_visits {
     struct list waiting; // far_visit::link: the first is under way
-    struct list looking; // far_visit::link: those that only look, all at once; …
+    struct list asked;   // far_visit::link: those that only look and have not begun; …
+    struct list looking; // far_visit::link: … have, some at once; …
     struct list ready;   // far_visit::link: … and of those, who can go on
-    uint64_t count;      /* of all three */
+    uint32_t looks;      /* under way: pages that are read for those who look */
+    uint64_t count;      /* of all four lists */
 };
 
 enum { OBSERVERS_MAX = 4 };

@@ -170,6 +170,7 @@ static bool set_durability(struct config *config, const char *value)
         return true;
     }
     if (strncmp(value, "interval:", 9) != 0 ||
+        config_time_is_bare(bytes_str(value + 9)) || /* ms or s, as other times? */
         !config_duration(bytes_str(value + 9), 1000, &config->interval_us) ||
         config->interval_us < 1000 || config->interval_us > 60000000)
         return false;
@@ -259,7 +260,7 @@ static bool set_number(void *base, const struct config_key *key, const char *val
     bool good = false;
     if (key->kind == KIND_BYTES)
         good = config_bytes(text, &number);
-    else if (key->kind == KIND_SECONDS)
+    else if (key->kind == KIND_SECONDS || key->kind == KIND_LONG_TIME)
         good = config_duration(text, 1000000, &number);
     else if (bytes_to_u64(text, &count) && count <= INT64_MAX)
         good = (number = (int64_t)count, true);
@@ -302,7 +303,8 @@ bool config_set(struct config *config, const struct config_key *key, const char 
     case KIND_SECRET:
     case KIND_COUNT:
     case KIND_BYTES:
-    case KIND_SECONDS: return config_set_field(config, key, value);
+    case KIND_SECONDS:
+    case KIND_LONG_TIME: return config_set_field(config, key, value);
     case KIND_CHOICE: return config_set_choice(config, key, value);
     case KIND_OFFSET: return config_set_offset(config, key, value);
     case KIND_BROKER_TYPE:

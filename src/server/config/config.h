@@ -52,6 +52,7 @@ enum {
 struct config_place {
     const char *path; /* borrowed from config_read's caller */
     unsigned line;
+    bool bare_time; /* the value is a time without its unit */
 };
 
 struct config_listener {
@@ -167,6 +168,12 @@ enum err config_add_listener(struct config *config, enum protocol_kind protocol,
 
 /* What no single key can tell: values that do not fit together. */
 enum err config_check(const struct config *config, struct config_error *out_error) MUST_USE;
+
+/*
+ * Appends what is allowed but hardly meant, in a configuration that config_check() takes: a line
+ * each, which begins with the place if a file set it.
+ */
+void config_add_warnings(const struct config *config, struct buf *out);
 
 /* Where a key was set. There must be such a key; a listener has its own place. */
 struct config_place config_place(const struct config *config, const char *section,

@@ -163,9 +163,11 @@ static void complain_value(struct reading *reading, const struct config_key *key
 
 /* ---- the file ---- */
 
-static void set_place(struct reading *reading, const struct config_key *key)
+static void set_place(struct reading *reading, const struct config_key *key, const char *value)
 {
-    struct config_place place = {.path = reading->path, .line = reading->line};
+    struct config_place place = {.path = reading->path,
+                                 .line = reading->line,
+                                 .bare_time = config_time_is_bare(bytes_str(value))};
     reading->config->places[key - config_keys] = place;
     if (key->kind != KIND_LISTENER)
         return;
@@ -243,7 +245,7 @@ static int take_key(void *ctx, const char *section, const char *name, const char
         complain_value(reading, key, value, &why);
         return 0;
     }
-    set_place(reading, key);
+    set_place(reading, key, value);
     return 1;
 }
 

@@ -49,7 +49,7 @@ const struct config_key config_keys[] = {
      "All log files together; pushes are refused beyond it. 0: as much as the disk has."},
     {"store", "recent_bytes", KIND_BYTES, NUMBER(recent_bytes), 0, 64 * GIB, "16M",
      "Memory for the newest bodies, so that young jobs are handed out without a disk read."},
-    {"store", "horizon", KIND_SECONDS, NUMBER(horizon_us), 0, 366 * DAY, "1h",
+    {"store", "horizon", KIND_LONG_TIME, NUMBER(horizon_us), 0, 366 * DAY, "1h",
      "Jobs that are due later than this from now leave memory for files sorted by due time while "
      "the log has more than checkpoint_bytes, and come back half of it before they are due. 0: "
      "none "
@@ -58,8 +58,9 @@ const struct config_key config_keys[] = {
      "With a horizon: when the log has more than this, far jobs leave it and memory."},
     {"store", "buried_in_memory", KIND_COUNT, NUMBER(buried_in_memory), 0, 2000000000, "100000",
      "With a horizon: while the log has more than checkpoint_bytes and more buried jobs than so "
-     "many are in memory, those that the log has had longest leave it and memory, too."},
-    {"store", "history", KIND_SECONDS, NUMBER(history_us), 0, 36600 * DAY, "0",
+     "many are in memory, those that the log has had longest leave it and memory, too. As long as "
+     "the log has less, all stay, whatever this says: lower checkpoint_bytes for them to leave."},
+    {"store", "history", KIND_LONG_TIME, NUMBER(history_us), 0, 36600 * DAY, "0",
      "How long to keep what happened to each job (30d), shown by 'later history ID'. 0: not kept."},
     {"limits", "jobs", KIND_COUNT, NUMBER(jobs), 1, 2000000000, "100000000",
      "Live jobs. The embedded engine holds up to 268435455."},
@@ -132,13 +133,13 @@ const struct config_key config_keys[] = {
      "So many connect errors, time-outs, 429 or 5xx in a row, and a receiver gets nothing for 10 "
      "s, "
      "then one attempt; if that fails for twice as long, up to 5 minutes."},
-    {"push", "retry_after_max", KIND_SECONDS, NUMBER(push_retry_after_max_us), 0, 30 * DAY, "1h",
+    {"push", "retry_after_max", KIND_LONG_TIME, NUMBER(push_retry_after_max_us), 0, 30 * DAY, "1h",
      "A receiver that asks for a longer wait (Retry-After) gets this one."},
     {"push", "ordered", KIND_CHOICE, NUMBER(push_ordered), 0, 0, "auto",
      "Are topics with order by key sent by this laterd? auto: of several that share a Redis one "
      "sends each, and another one if that is gone. on: all, off: none; then exactly one of them "
      "must have on, and all others off."},
-    {"push", "disable_after", KIND_SECONDS, NUMBER(push_disable_after_us), 0, 365 * DAY, "5d",
+    {"push", "disable_after", KIND_LONG_TIME, NUMBER(push_disable_after_us), 0, 365 * DAY, "5d",
      "A target that has only failed for so long is paused. 0: never."},
     {"push", "timeout", KIND_SECONDS, NUMBER(push_timeout_us), 1000, 3600000000, "15s",
      "A webhook that is not answered completely within this has failed. A topic may set its own."},
@@ -206,7 +207,7 @@ const struct config_key config_keys[] = {
     {"journal", "max_lag", KIND_BYTES, NUMBER(journal_lag_bytes), 1 << 20, INT64_MAX, "4G",
      "So much of the log is kept for it while it is away; with engine = redis, bytes of changes in "
      "Redis' memory."},
-    {"journal", "max_lag_time", KIND_SECONDS, NUMBER(journal_lag_us), 1000000, 365 * DAY, "24h",
+    {"journal", "max_lag_time", KIND_LONG_TIME, NUMBER(journal_lag_us), 1000000, 365 * DAY, "24h",
      "… and for so long: the age of the oldest change that MySQL lacks."},
     {"journal", "on_lag", KIND_CHOICE, NUMBER(journal_on_lag), 0, 0, "refuse",
      "Beyond that: refuse (pushes are 503) or detach (it is given up)."},

@@ -34,12 +34,19 @@ static bool take_part(struct bytes *text, int64_t unit_us, int64_t *out_us)
     return known && !__builtin_mul_overflow((int64_t)number, unit_us, out_us);
 }
 
+bool config_time_is_bare(struct bytes text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.at[i] < '0' || text.at[i] > '9')
+            return false;
+    }
+    return text.len > 0;
+}
+
 bool config_duration(struct bytes text, int64_t unit_us, int64_t *out_us)
 {
     int64_t total_us = 0, part_us;
-    bool bare = true; /* a bare number must be the whole */
-    for (size_t i = 0; i < text.len; i++)
-        bare = bare && text.at[i] >= '0' && text.at[i] <= '9';
+    bool bare = config_time_is_bare(text);
     if (text.len == 0)
         return false;
     while (text.len) {
@@ -100,7 +107,7 @@ void config_add_number(struct buf *out, enum config_kind kind, int64_t number)
 {
     if (kind == KIND_BYTES)
         add_bytes(out, number);
-    else if (kind == KIND_SECONDS)
+    else if (kind == KIND_SECONDS || kind == KIND_LONG_TIME)
         add_duration(out, number);
     else
         buf_add_i64(out, number);

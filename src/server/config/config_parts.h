@@ -8,6 +8,7 @@ enum config_kind {
     KIND_COUNT,
     KIND_BYTES,
     KIND_SECONDS,
+    KIND_LONG_TIME, /* of hours or days: as KIND_SECONDS, but a bare number is warned of */
     KIND_LISTENER,
     KIND_DIR,
     KIND_LEVEL,
@@ -98,6 +99,9 @@ bool config_set(struct config *config, const struct config_key *key, const char 
 
 /* What a key's value must be, to be read after "must be ". */
 void config_add_range(struct buf *out, const struct config_key *key);
+
+/* Digits and no more: a time whose unit is not said. */
+bool config_time_is_bare(struct bytes text);
 
 /* A number as a person would write it for a key of this kind: 262144 bytes are 256K. */
 void config_add_number(struct buf *out, enum config_kind kind, int64_t number);

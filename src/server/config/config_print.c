@@ -25,6 +25,7 @@ void config_add_range(struct buf *out, const struct config_key *key)
         config_add_number(out, KIND_BYTES, key->most);
         break;
     case KIND_SECONDS:
+    case KIND_LONG_TIME:
         buf_add_str(
             out,
             "seconds, or a duration such as 250ms, 1h30m or 2d (days are the longest unit), from ");

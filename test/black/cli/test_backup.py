@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -10,7 +11,7 @@ import time
 
 import pytest
 from golden import listing, text_of
-from process import LATER, Laterd
+from process import LATER, LATERD, Laterd
 from redis import Redis
 from small_disk import small_disk_at
 from wire import Client, eventually
@@ -47,6 +48,11 @@ def restored(laterd, tmp_path, what, name="restored"):
 
 def fill(client, count, size=2000):
     return [client.push_id("t", due=FAR, body=f"{number} " + "x" * size) for number in range(count)]
+
+
+def far_jobs(client, name):
+    text = client.get("/metrics").text
+    return int(next(line for line in text.splitlines() if line.startswith(f"laterd_{name} ")).split()[1])
 
 
 class Load:
@@ -121,6 +127,29 @@ def test_a_backup_has_all_that_a_listing_shows(laterd, tmp_path):
     with Client(server.port) as client:
         since = client.push_id("t", due=FAR)
     assert int(fresh[1:]) > int(since[1:]) + 1_000_000, "no number is given by both"
+
+
+def test_a_backup_has_the_jobs_that_are_in_slices(laterd, tmp_path):
+    """Delayed ones and buried ones, some of them ended since: and what is restored of them works."""
+    server = laterd({"store": {"segment_bytes": "256K", "checkpoint_bytes": "256K", "buried_in_memory": 10}})
+    with Client(server.port) as client:
+        for kind in ({"due": FAR}, {"state": "buried"}):
+            client.push_many("far", [{"id": f"{number} {next(iter(kind))}", "body": "x" * 700, **kind}
+                                     for number in range(500)])
+        assert eventually(lambda: client.job(client.push_id("large", due=FAR, body="z" * 50000), method="DELETE")
+                          and far_jobs(client, "far_jobs") > 400 and far_jobs(client, "far_buried_jobs") > 400)
+        for number in range(0, 500, 50):
+            client.job(f"{number} state", method="DELETE")
+            client.job(f"{number} due", method="DELETE")
+        before = text_of(listing(client))
+    assert backup(server, tmp_path / "place", "--verify")
+    copy = restored(laterd, tmp_path, tmp_path / "place")
+    with Client(copy.port) as client:
+        assert far_jobs(client, "far_jobs") > 350 and far_jobs(client, "far_buried_jobs") > 350
+        assert text_of(listing(client)) == before
+        while (topic := client.get("/v1/topics/far").json())["buried"]:
+            assert client.post("/v1/topics/far/kick", {"max": min(100, topic["buried"])}).status == 200
+        assert (topic["buried"], topic["ready"], topic["delayed"]) == (0, 490, 490)
 
 
 def test_a_second_backup_copies_only_what_is_new(laterd, tmp_path):
@@ -225,6 +254,50 @@ def test_a_full_disk_leaves_the_backups_that_are_there(laterd, tmp_path, small_d
     copy = restored(laterd, tmp_path, place)
     with Client(copy.port) as client:
         assert text_of(listing(client)) == keep
+
+
+def test_a_directory_that_cannot_be_used_is_named_with_the_reason(laterd, tmp_path):
+    server = laterd(SMALL)
+    place = tmp_path / "place"
+    with Client(server.port) as client:
+        fill(client, 3)
+    backup(server, place)
+    (tmp_path / "file").write_text("mine")
+    for words, code, said in (
+            (("restore", place, tmp_path / "no" / "new"), REFUSED, "no/new: cannot be made: No such file or directory"),
+            (("restore", tmp_path / "nowhere", tmp_path / "new"), NOTHING, "nowhere: No such file or directory"),
+            (("restore", tmp_path / "file", tmp_path / "new"), NOTHING, "file: Not a directory"),
+            (("restore", tmp_path, tmp_path / ".." / "new"), NOTHING, "no whole backup in"),
+            (("verify", tmp_path), NOTHING, f"there is no store in {tmp_path}"),
+            (("salvage", tmp_path / "nowhere", tmp_path / "new"), NOTHING, "is not a directory"),
+            (("salvage", place, tmp_path / "new"), NOTHING, f"one is made by: later restore {place} NEW"),
+            (("salvage", server.data, tmp_path / "new"), CONFLICT, "a server has"),
+            (("backup", "-d", tmp_path / "nowhere", place), NOTHING, "nowhere is not a directory"),
+            (("backup", "-d", tmp_path, place), NOTHING, f"there is no store in {tmp_path}")):
+        done = later(*words)
+        assert done.returncode == code and said in done.stderr, (words, done)
+        assert "not whole" not in done.stderr and not os.path.exists(tmp_path / "new"), words
+
+
+def test_a_file_that_may_not_grow_so_large_is_an_error_and_kills_nobody(laterd, tmp_path):
+    """As `ulimit -f` and LimitFSIZE= have it."""
+    server = laterd(SMALL)
+    with Client(server.port) as client:
+        fill(client, 300)
+    backup(server, tmp_path / "place")
+    assert server.stop() == 0
+
+    def small(*words):
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)))
+    for words in (("restore", tmp_path / "place", tmp_path / "a"), ("salvage", server.data, tmp_path / "b")):
+        done = small(LATER, *words)
+        assert done.returncode == REFUSED and f"{words[2]} is not whole: remove it" in done.stderr, done
+    done = small(LATER, "backup", "--copy", "-d", server.data, tmp_path / "other")
+    assert done.returncode == REFUSED and "File too large" in done.stderr
+    assert os.listdir(tmp_path / "other") == ["LOCK"]
+    done = small(LATERD, "--data-dir", tmp_path / "new", "--http", "127.0.0.1:0", "--beanstalk", "none")
+    assert done.returncode == 1 and "no room" in done.stderr, done
 
 
 def test_restore_refuses_what_it_would_spoil_and_says_what_is_damaged(laterd, tmp_path):

@@ -1,6 +1,8 @@
 """later export and later import: a whole queue as lines of JSON, from engine to engine."""
 
 import json
+import os
+import signal
 import subprocess
 import threading
 import time
@@ -9,7 +11,7 @@ import pytest
 from golden import listing
 from process import LATER
 from redis import REDIS_SERVER, Redis
-from wire import Client
+from wire import Client, eventually
 
 DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
 FAR = "2200-01-01T00:00:00.123457Z"
@@ -189,6 +191,24 @@ def test_an_export_that_is_not_whole_is_told_and_can_be_run_again(servers):
     told = imported(second, text[:text.index('{"end"')], code=WRONG)
     assert told["created"] + told["kept"] == 900
     assert imported(second, text)["kept"] == 900
+
+
+def test_a_pipe_of_both_that_is_interrupted_goes_on_when_it_is_run_again(servers):
+    """By Ctrl-C, which both get. To Redis, and back to an embedded engine."""
+    with Client(servers[0].port) as client:
+        for first in range(0, 4000, 1000):
+            client.push_many("t", [{"id": f"j{n}", "due": FAR} for n in range(first, first + 1000)])
+    for source, target in zip(servers, servers[1:]):
+        pipe = f"{LATER} -s 127.0.0.1:{source.port} export | {LATER} -s 127.0.0.1:{target.port} import"
+        with subprocess.Popen(["bash", "-c", pipe], start_new_session=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True) as both, Client(target.port) as client:
+            assert eventually(lambda: client.get("/v1/topics/t").status == 200)  # some have come
+            os.killpg(both.pid, signal.SIGINT)
+            both.communicate(timeout=60)
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", pipe], capture_output=True, text=True, check=False)
+        assert done.returncode == DONE and "4,000 jobs" in done.stderr and " 0 refused" in done.stdout, done
+        with Client(target.port) as client:
+            assert client.get("/v1/topics/t").json()["delayed"] == 4000
 
 
 def test_what_is_no_export_is_refused_by_its_line(servers):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -67,6 +68,18 @@ def test_set_from_a_file_replaces_all(client, later, topic, tmp_path):
     assert later("list", topic, "--limit", "0").returncode == USAGE
     assert later("topic", "set", topic).returncode == USAGE
     assert later("topic", "mend", topic).returncode == USAGE
+
+
+def test_set_prints_what_holds_then_and_its_version_alone_as_json(later, topic):
+    first = later("topic", "set", topic, "--retry", "1m,10m", "--rate", "5/m")
+    version, text = first.stdout.split("\n", 1)
+    assert re.fullmatch(r"version \d+", version)
+    assert json.loads(text) == {"retry": ["60s", "600s"], "rate": "5/m"}
+    second = later("topic", "set", topic, "--attempts", "2")
+    assert json.loads(second.stdout.split("\n", 1)[1]) == {"retry": ["60s", "600s"], "rate": "5/m", "attempts": 2}
+    assert later("topic", "show", topic).stdout == second.stdout
+    third = later("topic", "set", topic, "--rate", "7/m", "--json")
+    assert list(json.loads(third.stdout)) == ["version"]
 
 
 def test_a_version_may_be_asked_for(client, later, topic):

@@ -224,11 +224,35 @@ def test_a_second_sigterm_ends_at_once_and_loses_nothing(laterd):
         time.sleep(0.1)
         server.signal(signal.SIGTERM)
         assert server.wait_log("draining", 5)
+        time.sleep(0.6)  # sooner it counts as the first
         server.signal(signal.SIGTERM)
-        assert server.wait(5) is not None
+        assert server.wait(5) == 1 and server.events("stopped_at_once")
     server.start()
     with Client(server.port) as client:
         assert client.state(job_id) == "ready"
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_stop_signals_at_the_same_time_are_one(laterd, second):
+    server = laterd({"server": {"drain_seconds": "2s"}})
+    with Wire(server.port) as stuck:
+        stuck.send("POST /push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n\r\n{")
+        time.sleep(0.1)
+        begun = time.monotonic()
+        server.signal(signal.SIGTERM)
+        time.sleep(0.1)
+        server.signal(second)
+        soon(time.monotonic() - begun, 0.4)
+        assert server.wait(20) == 0
+    assert server.events("stopped") and not server.events("stopped_at_once")
+
+
+def test_the_end_of_coreutils_timeout_is_one_stop(tmp_path):
+    """It sends SIGTERM to its child and to its group."""
+    command = ["timeout", "1", LATERD, "--data-dir", tmp_path, "--http", "127.0.0.1:0", "--beanstalk", "none"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False,
+                          start_new_session=True)
+    assert done.returncode == 124 and " stopped " in done.stderr and "stopped_at_once" not in done.stderr
 
 
 def test_sighup_reads_the_log_level_again_and_ends_nothing(laterd):

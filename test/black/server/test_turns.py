@@ -136,6 +136,28 @@ def test_peek_delayed_again_and_again(server):
         server.beanstalk_port, b"use far\r\n" + b"peek-delayed\r\n" * 15_000, 15_000, b"FOUND"))
 
 
+def test_asking_for_the_history_of_a_job_of_a_hundred_thousand_attempts(laterd):
+    """It is in files, a thousand entries of it are shown, and several ask at a time."""
+    config = {"server": {"turn_cpu": 1}, "store": {"history": "30d", "durability": "os"}}
+    with laterd(config, beanstalk=["127.0.0.1:0"]) as server, Client(server.port) as client:
+        fill(server, "hot", 1)
+        job, = client.get("/v1/topics/hot/jobs?state=ready").json()["jobs"]
+        again = b"reserve-job %s\r\nrelease %s 0 0\r\n" % ((job["id"][1:].encode(),) * 2)
+        send_and_count(server.beanstalk_port, again * 50_000, 50_000, b"RELEASED")
+        for _ in range(90):  # others push it out of memory
+            client.push_many("others", [{"body": "x", "delay": "1d"}] * 1000)
+        ask = request_bytes("GET", f"/v1/jobs/{job['id']}/history")
+
+        def play():
+            threads = [threading.Thread(target=send_and_count, args=(server.port, ask * 5, 5, b"HTTP/1.1 200"))
+                       for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        turns_stay_short(server, play)
+
+
 def test_resume_with_many_jobs_and_parked_polls(server):
     def play():
         fill(server, "wanted", 300_000)

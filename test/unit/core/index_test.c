@@ -63,8 +63,32 @@ static void a_job_is_found_by_id_and_by_number(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
+/* Of batches of a power of two, one job each lives long: the segments must share them, for one that
+ * had them all would be written again as a whole when it grows. */
+static void numbers_in_steps_of_a_power_of_two_are_spread_over_the_segments(void **state)
+{
+    (void)state;
+    enum { SHARED = 1 << 17, FAIR = 2 * 2 * 4096 }; /* one that was not split yet has two shares */
+    for (unsigned bits = 0; bits <= 32; bits += 4) {
+        struct pool jobs;
+        struct index index;
+        job_pool_init(&jobs);
+        index_init(&index, &jobs, 99);
+        for (uint64_t i = 0; i < SHARED; i++)
+            index_add(&index, make(&jobs, 7 + (i << bits), ""));
+        for (uint32_t i = 0; i < index.by_seq.segment_count; i++)
+            assert_true(index.by_seq.segments[i].count <= FAIR);
+        index_fini(&index);
+        pool_fini(&jobs);
+    }
+    assert_int_equal(mem_used(), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_job_is_found_by_id_and_by_number)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_is_found_by_id_and_by_number),
+        cmocka_unit_test(numbers_in_steps_of_a_power_of_two_are_spread_over_the_segments),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -228,6 +228,56 @@ static void kicks_end_when_all_are_kicked(void **state)
     assert_int_equal(totals().jobs[JOB_BURIED], JOBS / 3 + 10);
 }
 
+static void submit(const struct cmd *cmd, struct ticket *ticket)
+{
+    ticket->answered = ignore;
+    (void)bed.engine->verbs->submit(bed.engine, cmd, ticket);
+}
+
+/*
+ * A kick looks for the first buried job; that and the last other one end in the turn in which its
+ * record comes. Then it is the turn of the delayed ones, of which the first is due before both.
+ */
+static void a_kick_whose_buried_jobs_end_goes_on_with_the_first_delayed_one(void **state)
+{
+    (void)state;
+    enum { FIRST = 1, LAST = 2, DELAYED = 20 }; /* both are of t */
+    char id[32];
+    for (unsigned number = 0; number < JOBS; number++)
+        if (number != FIRST && number != LAST)
+            assert_int_equal(ask_job(CMD_DELETE, number), OK);
+    bed.buries = false;
+    for (unsigned i = 0; i < DELAYED; i++)
+        assert_int_equal(push(JOBS + 1 + 3 * i, START_US + HOUR_US + (int64_t)i, IF_EXISTS_REJECT),
+                         OK);
+    grow_log();
+    assert_int_equal(totals().far_buried, 2);
+    assert_int_equal(totals().far, DELAYED);
+    struct cmd kick = on_t(CMD_KICK_TOPIC, JOB_GONE, 1);
+    struct cmd first = {.kind = CMD_DELETE, .job.ref.id = id_of(FIRST, id)};
+    struct ticket of_kick = {.answered = receive}, of_first, of_last;
+    bed.answer.there = false;
+    bed.engine->verbs->begin(bed.engine);
+    (void)bed.engine->verbs->submit(bed.engine, &kick, &of_kick);
+    submit(&first, &of_first);
+    struct cmd last = {.kind = CMD_DELETE, .job.ref.id = id_of(LAST, id)};
+    submit(&last, &of_last);
+    (void)bed.engine->verbs->end(bed.engine);
+    turn(NULL, NULL); /* the kick begins */
+    for (int i = 0; i < 10; i++)
+        (void)sim_disk_step(bed.disk, LANE_READ);
+    for (int i = 0; !bed.answer.there; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+    }
+    assert_int_equal(totals().jobs[JOB_BURIED], 0);
+    assert_int_equal(bed.answer.reply.err, OK);
+    assert_int_equal(bed.answer.reply.count, 1);
+    struct cmd get = {.kind = CMD_GET, .job.ref.id = id_of(JOBS + 1, id)};
+    assert_int_equal(ask(&get), OK);
+    assert_int_equal(bed.answer.job.state, JOB_READY);
+}
+
 static void a_topic_is_cleared_of_them(void **state)
 {
     (void)state;
@@ -305,6 +355,9 @@ int main(void)
         BURIED(commands_that_name_one_find_it),
         BURIED(the_first_one_is_shown_and_kicked),
         BURIED(kicks_end_when_all_are_kicked),
+        cmocka_unit_test_setup_teardown(
+            a_kick_whose_buried_jobs_end_goes_on_with_the_first_delayed_one, setup_buried_cold,
+            teardown),
         BURIED(a_topic_is_cleared_of_them),
         BURIED(what_goes_through_them_ends_though_none_can_be_read),
         cmocka_unit_test_teardown(p8_so_many_stay_in_memory, teardown),

@@ -108,6 +108,76 @@ static void the_first_delayed_job_is_found_among_far_ones(void **state)
     assert_int_equal(totals().far, JOBS);
 }
 
+enum { WATCHERS = 400 };
+
+/* A client that asks once for all about a topic. */
+struct watcher {
+    struct ticket ticket;
+    unsigned answers;
+};
+
+static struct watcher watchers[WATCHERS];
+
+static void hear_topic(struct ticket *ticket, const struct reply *reply)
+{
+    struct watcher *watcher = LIST_ENTRY(ticket, struct watcher, ticket);
+    watcher->answers++;
+    if (reply->err != ERR_STORE_FAILED)
+        assert_int_equal(reply->topics->next_due_us, first_due_of_t());
+}
+
+static void watch_all(void)
+{
+    struct cmd view = {.kind = CMD_TOPIC, .topic.topic = BYTES("t")};
+    memset(watchers, 0, sizeof(watchers));
+    bed.engine->verbs->begin(bed.engine);
+    for (unsigned i = 0; i < WATCHERS; i++) {
+        watchers[i].ticket = (struct ticket){.answered = hear_topic};
+        assert_int_equal(bed.engine->verbs->submit(bed.engine, &view, &watchers[i].ticket),
+                         SUBMIT_PARKED);
+    }
+    (void)bed.engine->verbs->end(bed.engine);
+}
+
+static unsigned watchers_answered(void)
+{
+    unsigned answered = 0;
+    for (unsigned i = 0; i < WATCHERS; i++) {
+        assert_true(watchers[i].answers <= 1);
+        answered += watchers[i].answers;
+    }
+    return answered;
+}
+
+/* Each reads blocks of slices into memory of its own: a few of them at a time. */
+static void p8_many_who_ask_for_a_topic_at_once_take_little_memory(void **state)
+{
+    (void)state;
+    enum { FOR_EACH = 2048, FOR_READS = 2 * 1024 * 1024 };
+    size_t before = mem_used(), most = 0;
+    unsigned gone = 0;
+    watch_all();
+    for (int i = 0; watchers_answered() + gone < WATCHERS; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+        most = mem_used() - before > most ? mem_used() - before : most;
+        for (unsigned of = 3; i == 3 && of < WATCHERS; of += 4) { /* of all ages */
+            gone += !watchers[of].answers;
+            bed.engine->verbs->cancel(bed.engine, &watchers[of].ticket);
+        }
+    }
+    assert_true(gone > WATCHERS / 8);
+    print_message("%zu bytes at most\n", most);
+    assert_true(most < WATCHERS * FOR_EACH + FOR_READS);
+    rest(10);
+    assert_int_equal(watchers_answered() + gone, WATCHERS);
+    assert_int_equal(embedded_waiting_replies(bed.embedded), 0);
+    watch_all();
+    rest(2);
+    restart(); /* tells those who still wait */
+    assert_int_equal(watchers_answered(), WATCHERS);
+}
+
 static void far_jobs_are_kicked_in_order_of_their_due_time(void **state)
 {
     (void)state;
@@ -210,6 +280,7 @@ int main(void)
         TEST(a_listing_shows_far_and_near_jobs_once_each_in_order),
         TEST(jobs_depart_while_clients_list_without_a_pause),
         TEST(the_first_delayed_job_is_found_among_far_ones),
+        COLD(p8_many_who_ask_for_a_topic_at_once_take_little_memory),
         TEST(far_jobs_are_kicked_in_order_of_their_due_time),
         TEST(a_topic_is_cleared_of_far_jobs),
         TEST(clearing_ends_though_far_jobs_cannot_be_read),

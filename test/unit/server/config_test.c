@@ -181,6 +181,63 @@ static int remove_file(void **state)
     return unlink(path);
 }
 
+/* What is behind the path in each line. */
+static void expect_warnings(const char *text, const char *expected)
+{
+    struct buf out = {0};
+    assert_int_equal(check(text), OK);
+    config_add_warnings(&config, &out);
+    buf_add_char(&out, '\0');
+    if (expected) {
+        assert_int_equal(strncmp(out.at, path, strlen(path)), 0);
+        assert_string_equal(out.at + strlen(path), expected);
+    } else {
+        assert_string_equal(out.at, "");
+    }
+    buf_fini(&out);
+}
+
+static void bare_numbers_are_seconds_and_warned_of_where_hours_or_days_are_usual(void **state)
+{
+    (void)state;
+    expect_warnings("[store]\nhistory = 30\n",
+                    ":2: warning: store.history = 30 is 30 seconds: write 30s, or 30m, 30h, 30d if "
+                    "you mean those\n");
+    assert_int_equal(config.history_us, 30000000);
+    expect_warnings("[push]\ndisable_after = 5\n",
+                    ":2: warning: push.disable_after = 5 is 5 seconds: write 5s, or 5m, 5h, 5d if "
+                    "you mean those\n");
+    expect_warnings("[store]\nhistory = 0\nhorizon = 90s\n[push]\ndisable_after = 0\ntimeout = 15\n"
+                    "[limits]\nidle_seconds = 60\n[journal]\nmax_lag_time = 1d\n"
+                    "[defaults]\nttr = 30\n",
+                    NULL);
+    expect_warnings("", NULL);
+}
+
+static void an_interval_of_syncs_says_its_unit(void **state)
+{
+    (void)state;
+    assert_int_equal(check("[store]\ndurability = interval:50ms\n"), OK);
+    assert_int_equal(config.interval_us, 50000);
+    expect_error("[store]\ndurability = interval:50\n",
+                 ":2: durability = interval:50: must be sync, os, or interval:1ms to interval:60s");
+}
+
+static void keys_that_have_no_effect_are_warned_of(void **state)
+{
+    (void)state;
+    expect_warnings("[store]\nhorizon = 0\nburied_in_memory = 10\n",
+                    ":3: warning: store.buried_in_memory has no effect: with store.horizon = 0 no "
+                    "job leaves memory\n");
+    expect_warnings(
+        "[store]\nmax_bytes = 64M\nburied_in_memory = 10\n",
+        ":3: warning: store.buried_in_memory has no effect: store.max_bytes (64M) keeps "
+        "the log below store.checkpoint_bytes (256M)\n");
+    expect_warnings("[store]\nmax_bytes = 64M\n", NULL);
+    expect_warnings("[store]\nhorizon = 0\n", NULL);
+    expect_warnings("[store]\nmax_bytes = 1G\nburied_in_memory = 10\n", NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +249,9 @@ int main(void)
         cmocka_unit_test(a_second_file_goes_over_the_first),
         cmocka_unit_test(values_that_do_not_fit_name_the_line_and_both_values),
         cmocka_unit_test(a_place_is_that_of_the_last_line),
+        cmocka_unit_test(bare_numbers_are_seconds_and_warned_of_where_hours_or_days_are_usual),
+        cmocka_unit_test(an_interval_of_syncs_says_its_unit),
+        cmocka_unit_test(keys_that_have_no_effect_are_warned_of),
         cmocka_unit_test(a_long_path_leaves_room_for_the_error),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);

@@ -364,6 +364,32 @@ static void what_is_kept_for_the_next_page_goes_when_memory_is_short_or_nobody_c
     model_fini(&model);
 }
 
+/* What was read and kept for the next page is all gone by then. */
+static void jobs_that_have_ended_are_left_out_a_few_in_a_turn(void **state)
+{
+    (void)state;
+    enum { DROPS = 20 };
+    struct model model;
+    struct far_page page;
+    struct event last;
+    begin_many(&model);
+    page_from(&model, &page, NULL);
+    last = page.events[page.count - 1];
+    store_far_page_end(model.store, &page);
+    size_t held_bytes = far_pages_held_bytes(model.store->far_pages);
+    for (size_t i = 0; i + 1 < model.job_count; i++)
+        if (model.jobs[i].live)
+            model_end(&model, &model.jobs[i]);
+    far_pages_limit_drops(model.store->far_pages, DROPS);
+    int64_t began_us = model.now_us;
+    page_from(&model, &page, &last);
+    unsigned turns = (unsigned)(model.now_us - began_us); /* of a microsecond each */
+    print_message("%zu bytes were held, %u turns\n", held_bytes, turns);
+    assert_true(page.count <= 1 && turns > 5);
+    store_far_page_end(model.store, &page);
+    model_fini(&model);
+}
+
 /* How far the listing had come when a job became far. */
 static struct event come_to[2 * JOBS];
 static bool noted[2 * JOBS];
@@ -500,6 +526,7 @@ int main(void)
         cmocka_unit_test(who_goes_through_all_pages_reads_each_block_once),
         cmocka_unit_test(with_little_memory_blocks_are_read_again_but_not_for_each_page),
         cmocka_unit_test(a_page_that_is_asked_for_again_is_the_same_and_reads_nothing),
+        cmocka_unit_test(jobs_that_have_ended_are_left_out_a_few_in_a_turn),
         cmocka_unit_test(what_is_kept_for_the_next_page_goes_when_memory_is_short_or_nobody_comes),
         cmocka_unit_test(a_block_that_cannot_be_read_ends_a_page_and_not_the_listing),
         cmocka_unit_test(jobs_that_become_far_between_two_pages_are_listed),

@@ -102,21 +102,49 @@ static void what_is_too_old_goes_with_its_files(void **state)
     model_fini(model);
 }
 
+/* All of it to one job, and in files. */
+static void happen_often(struct past *past, int count, size_t note_bytes)
+{
+    past_init(past, 6);
+    assert_int_equal(model_open(&past->model), OK);
+    for (int i = 0; i < count; i++) {
+        happen(past, 4, true, note_bytes);
+        if (i % 50 == 0) {
+            (void)model_push(&past->model);
+            model_turn(&past->model);
+        }
+    }
+    model_settle(&past->model);
+}
+
+static void all_is_shown_of_a_job_that_has_many_blocks_of_a_file(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct store_stats stats;
+    struct history_find all;
+    enum { COUNT = 3000, NOTE_BYTES = 300, IN_FILES = 8 * 1024 * 1024 / 10 };
+    happen_often(&past, COUNT, NOTE_BYTES);
+    store_stats(past.model.store, &stats);
+    assert_true(stats.history_bytes > IN_FILES && stats.history_files < 4);
+    check(&past);
+    for (uint32_t max = 1; max <= COUNT; max += 411) {
+        find(&past, 4, max, &all);
+        assert_int_equal(all.count, max);
+        assert_true(all.more);
+        for (uint32_t i = 0; i < max; i++)
+            assert_int_equal(all.happenings[i].lease, COUNT - max + i);
+        store_history_find_end(past.model.store, &all);
+    }
+    model_fini(&past.model);
+}
+
 static void the_newest_are_shown_of_many(void **state)
 {
     (void)state;
     static struct past past;
     struct history_find some;
-    past_init(&past, 6);
-    assert_int_equal(model_open(&past.model), OK);
-    for (int i = 0; i < 3000; i++) {
-        happen(&past, 4, true, 0);
-        if (i % 50 == 0) {
-            (void)model_push(&past.model);
-            model_turn(&past.model);
-        }
-    }
-    model_settle(&past.model);
+    happen_often(&past, 3000, 0);
     find(&past, 4, 100, &some);
     assert_int_equal(some.count, 100);
     assert_true(some.more);
@@ -350,6 +378,7 @@ int main(void)
         cmocka_unit_test(a_life_has_flushes_and_merges_in_it),
         cmocka_unit_test(p1_a_cut_at_every_point_loses_no_happening_and_shows_none_twice),
         cmocka_unit_test(what_is_too_old_goes_with_its_files),
+        cmocka_unit_test(all_is_shown_of_a_job_that_has_many_blocks_of_a_file),
         cmocka_unit_test(the_newest_are_shown_of_many),
         cmocka_unit_test(a_look_up_that_nobody_waits_for_harms_nothing),
         cmocka_unit_test(it_can_be_turned_off_and_on),

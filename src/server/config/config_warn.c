@@ -1,0 +1,76 @@
+/*
+ * What is allowed but hardly meant: said at the start and by --check-config, and then laterd goes
+ * on.
+ */
+#include <string.h>
+
+#include "server/config/config_parts.h"
+
+/* "FILE:LINE: warning: section.name" */
+static void begin(const struct config *config, struct buf *out, const struct config_key *key)
+{
+    buf_add_str(out, config_place_text(config->places[key - config_keys]).text);
+    buf_addf(out, "warning: %s.%s", key->section, key->name);
+}
+
+/* Bare numbers are seconds for all times; of hours or days somebody may have meant those. */
+static void add_bare_times(const struct config *config, struct buf *out)
+{
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        int64_t us;
+        if (key->kind != KIND_LONG_TIME || !config->places[i].bare_time)
+            continue;
+        memcpy(&us, (const char *)config + key->at, sizeof(us));
+        long long seconds = us / 1000000;
+        if (seconds == 0)
+            continue;
+        begin(config, out, key);
+        buf_addf(out,
+                 " = %lld is %lld seconds: write %llds, or %lldm, %lldh, %lldd if you mean those\n",
+                 seconds, seconds, seconds, seconds, seconds, seconds);
+    }
+}
+
+/* Else the jobs would be on a disk that nobody looks after. */
+static void add_unused_redis(const struct config *config, struct buf *out)
+{
+    struct config initial;
+    config_init(&initial);
+    if (config->engine == ENGINE_REDIS || strcmp(config->redis_url, initial.redis_url) == 0)
+        return;
+    begin(config, out, config_find("redis", "url"));
+    buf_add_str(out,
+                " is set, but nothing is kept there: that needs engine = redis under [engine]\n");
+}
+
+/* Jobs leave memory only while the log is above checkpoint_bytes. */
+static void add_unused_spilling(const struct config *config, struct buf *out)
+{
+    static const char *const names[] = {"horizon", "checkpoint_bytes", "buried_in_memory"};
+    bool above_max = config->max_bytes && config->max_bytes <= config->checkpoint_bytes;
+    if (config->engine == ENGINE_REDIS || (config->horizon_us && !above_max))
+        return;
+    for (size_t i = config->horizon_us ? 0 : 1; i < sizeof(names) / sizeof(names[0]); i++) {
+        const struct config_key *key = config_find("store", names[i]);
+        if (!config->places[key - config_keys].path)
+            continue;
+        begin(config, out, key);
+        if (!config->horizon_us) {
+            buf_add_str(out, " has no effect: with store.horizon = 0 no job leaves memory\n");
+            continue;
+        }
+        buf_add_str(out, " has no effect: store.max_bytes (");
+        config_add_number(out, KIND_BYTES, config->max_bytes);
+        buf_add_str(out, ") keeps the log below store.checkpoint_bytes (");
+        config_add_number(out, KIND_BYTES, config->checkpoint_bytes);
+        buf_add_str(out, ")\n");
+    }
+}
+
+void config_add_warnings(const struct config *config, struct buf *out)
+{
+    add_unused_redis(config, out);
+    add_bare_times(config, out);
+    add_unused_spilling(config, out);
+}
