@@ -164,8 +164,10 @@ struct journal_maker {
 
 /* ---- the plugin ---- */
 
-enum { JOURNAL_PLUGIN_ABI = 6 };
+enum { JOURNAL_PLUGIN_ABI = 7 };
 #define JOURNAL_PLUGIN_SYMBOL "laterd_journal_plugin"
+
+enum journal_lead { JOURNAL_NO_ELECTION, JOURNAL_LEADS, JOURNAL_WAITS };
 
 /* [journal]. Strings are good for as long as the process runs. */
 struct journal_options {
@@ -177,10 +179,10 @@ struct journal_options {
     int32_t east_s;       /* of UTC, of the times in the tables */
     int64_t timeout_us;
     struct loop *loop;
-    /* Does an election say that nobody else may write for this store now? Then the cursor is taken
-       again from one who took it, late, and has written nothing. Waits for nothing; from any
-       thread. NULL: nobody can say that. */
-    bool (*alone)(void *owner);
+    /* What an election says of this laterd now. LEADS: nobody else may write for this store, so
+       the cursor is taken again from one who took it, late, and has written nothing. WAITS: it is
+       not taken. Waits for nothing; from any thread. NULL: NO_ELECTION. */
+    enum journal_lead (*lead)(void *owner);
     void *owner;
 };
 

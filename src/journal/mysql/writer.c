@@ -146,17 +146,48 @@ static void regroup(struct writer *writer)
         add_to_group(writer, batch_of(node));
 }
 
+static enum journal_lead lead_of(const struct writer *writer)
+{
+    return writer->lead ? writer->lead(writer->lead_owner) : JOURNAL_NO_ELECTION;
+}
+
+/* session_place::may_take */
+static bool may_take(void *owner)
+{
+    return lead_of(owner) != JOURNAL_WAITS;
+}
+
+/*
+ * The row was deleted on a connection that was not lost since the last commit: so the server has
+ * all that it had. Of a log only: that a cursor stands in streams its feed says again.
+ */
+static enum link_result make_again(struct writer *writer, struct session_refusal *refusal)
+{
+    struct session_cursor cursor = {.epoch = writer->epoch + 1, .batch = writer->done};
+    struct session_place place = {.sql = &writer->place, .at_us = writer->group.at_us};
+    enum link_result result =
+        session_make_again(&writer->link, &writer->begin, &place, &cursor, refusal);
+    if (result != LINK_DONE)
+        return result;
+    log_event(LOG_WARN, "journal_cursor_made",
+              "epoch=%llu hint=\"the cursor's row was deleted while this laterd wrote; it goes on "
+              "where it was. If rows of jobs were deleted, too: later journal resync\"",
+              (unsigned long long)cursor.epoch);
+    writer->epoch = cursor.epoch;
+    return LINK_DONE;
+}
+
 /*
  * Another one has the cursor. It may have been slow to notice that it leads no longer: if we are
  * sure that it must not write, and it has not, the cursor is ours again, and what is held is
  * written after that. What a resync writes moves no cursor: a resync that is not ours has written.
  * ROW: it is not so.
  */
-static enum link_result retake(struct writer *writer)
+static enum link_result retake(struct writer *writer, struct session_refusal *refusal)
 {
     struct session_cursor cursor = {0};
     bool there = false, resyncing = false;
-    if (!writer->alone || !writer->alone(writer->alone_owner))
+    if (lead_of(writer) != JOURNAL_LEADS)
         return LINK_ROW;
     enum link_result result =
         session_read_cursor(&writer->link, writer->begin.store, &there, &cursor);
@@ -164,7 +195,9 @@ static enum link_result retake(struct writer *writer)
         result = session_read_resync(&writer->link, writer->begin.store, &resyncing);
     if (result != LINK_DONE)
         return result;
-    if (!there || cursor.batch != writer->done || (resyncing && !writer->status.resyncing))
+    if (!there)
+        return make_again(writer, refusal);
+    if (cursor.batch != writer->done || (resyncing && !writer->status.resyncing))
         return LINK_ROW;
     result = session_raise_epoch(&writer->link, writer->begin.store, &cursor);
     if (result != LINK_DONE)
@@ -178,7 +211,7 @@ static enum link_result retake(struct writer *writer)
 }
 
 /* The connection was lost: which of the held batches has it? */
-static enum link_result go_on(struct writer *writer)
+static enum link_result go_on(struct writer *writer, struct session_refusal *refusal)
 {
     struct session_cursor cursor = {0};
     bool there = false;
@@ -190,7 +223,7 @@ static enum link_result go_on(struct writer *writer)
         return out_of_step(
             writer, "the cursor is gone: somebody deleted it, or another queue has the tables");
     if (cursor.epoch != writer->epoch) {
-        result = retake(writer);
+        result = retake(writer, refusal);
         if (result != LINK_DONE)
             return result == LINK_ROW ? out_of_step(writer, "another laterd writes for this queue")
                                       : result;
@@ -218,7 +251,8 @@ static enum link_result begin_cursor(struct writer *writer, struct session_refus
 {
     struct session_cursor cursor = {0};
     bool resyncing = false;
-    struct session_place place = {.sql = &writer->place, .at_us = writer->begin.at_us};
+    struct session_place place = {
+        .sql = &writer->place, .at_us = writer->begin.at_us, .may_take = may_take, .owner = writer};
     enum link_result result =
         session_take_cursor(&writer->link, &writer->begin, &place, &cursor, refusal);
     if (result == LINK_DONE && writer->begin.streams)
@@ -295,7 +329,7 @@ static enum link_result connect_once(struct writer *writer, struct session_refus
     if (ends_untaken(writer)) /* asked last: each query before may have taken long */
         return LINK_AWAY;
     if (result == LINK_DONE)
-        result = taken ? go_on(writer) : begin_cursor(writer, refusal);
+        result = taken ? go_on(writer, refusal) : begin_cursor(writer, refusal);
     return result == LINK_DONE ? begin_writing(writer, !taken) : result;
 }
 
@@ -360,6 +394,14 @@ static void committed(struct writer *writer)
     unlock(writer);
 }
 
+/* What was said of an earlier group is no reason for what fails now. */
+static void forget_refusal(struct session_refusal *refusal)
+{
+    refusal->why[0] = '\0';
+    refusal->event = NULL;
+    refusal->facts.len = 0;
+}
+
 /* Until the connection fails, or it is over (DONE). */
 static enum link_result serve(struct writer *writer, struct session_refusal *refusal,
                               int64_t *backoff_us)
@@ -369,11 +411,12 @@ static enum link_result serve(struct writer *writer, struct session_refusal *ref
         if (!writer->held.first && !take(writer, &idle))
             return LINK_DONE;
         enum link_result result = LINK_DONE;
+        forget_refusal(refusal);
         if (writer->held.first) {
             result = writer_commit(writer, refusal);
             bool fenced = result == LINK_ROW;
             if (fenced)
-                result = retake(writer);
+                result = retake(writer, refusal);
             if (result == LINK_ROW)
                 return out_of_step(writer, refusal->why);
             if (result == LINK_DONE && !fenced)
@@ -399,6 +442,8 @@ static void report_error(struct writer *writer, enum link_result result,
     bool refused = result == LINK_REFUSED;
     if (refusal->why[0])
         (void)snprintf(text, sizeof(text), "%s", refusal->why);
+    else if (!link->errnum) /* no statement failed */
+        (void)snprintf(text, sizeof(text), "the cursor was moved while it was being taken");
     else
         (void)snprintf(text, sizeof(text), "%u: %.150s", link->errnum, link->error);
     set_phase(writer, refused ? JOURNAL_REFUSES : JOURNAL_AWAY, text);
@@ -434,7 +479,6 @@ static void *run(void *arg)
     (void)mysql_thread_init(); /* it is for libraries older than this one */
     for (bool on = true; on;) {
         struct session_refusal refusal = {.why = ""};
-        writer->link.errnum = 0;
         enum link_result result = connect_once(writer, &refusal);
         if (result == LINK_DONE)
             result = serve(writer, &refusal, &backoff_us);
@@ -685,8 +729,8 @@ struct journal *writer_new(const struct journal_options *options,
     writer->loop = options->loop;
     writer->link_options = *link_options;
     writer->at_once = options->at_once;
-    writer->alone = options->alone;
-    writer->alone_owner = options->owner;
+    writer->lead = options->lead;
+    writer->lead_owner = options->owner;
     (void)snprintf(writer->host, sizeof(writer->host), "%s", host);
     writer->place = (struct sql_place){.host = writer->host, .east_s = options->east_s};
     group_init(&writer->group, nobody, options->log_all);
