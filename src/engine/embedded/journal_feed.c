@@ -318,6 +318,34 @@ void journal_feed_ended(struct embedded *embedded, const struct event *event)
     journal->verbs->ended(journal, event->id, event->job.seq);
 }
 
+/* ---- journal_control_verbs ---- */
+
+static struct embedded *of_control(const struct journal_control *control)
+{
+    return LIST_ENTRY((struct journal_control *)control, struct embedded, feed.control);
+}
+
+static enum err control_resync(struct journal_control *control, const char **out_why)
+{
+    return journal_resync_begin(of_control(control), out_why);
+}
+
+static void control_resync_status(const struct journal_control *control,
+                                  struct resync_status *out_status)
+{
+    journal_resync_status(of_control(control), out_status);
+}
+
+static const struct journal_control_verbs control_verbs = {
+    .resync = control_resync,
+    .resync_status = control_resync_status,
+};
+
+struct journal_control *embedded_journal_control(struct embedded *embedded)
+{
+    return embedded->feed.resync ? &embedded->feed.control : NULL;
+}
+
 enum err embedded_follow(struct embedded *embedded, const struct embedded_journal *options)
 {
     struct journal_feed *feed = &embedded->feed;
@@ -327,6 +355,7 @@ enum err embedded_follow(struct embedded *embedded, const struct embedded_journa
         return err;
     feed->options = *options;
     feed->journal = options->journal;
+    feed->control.verbs = &control_verbs;
     feed->callbacks.whole = give;
     feed->down = true;
     feed->status.why[0] = '\0';

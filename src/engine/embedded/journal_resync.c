@@ -72,7 +72,6 @@ struct resync_slot {
 };
 
 struct journal_resync {
-    struct resync resync;
     struct embedded *embedded;
     enum resync_step step;
     struct resync_status status;
@@ -684,9 +683,9 @@ void journal_resync_resume(struct embedded *embedded)
     start(all, STEP_BEGINS);
 }
 
-static enum err begin(struct resync *resync, const char **out_why)
+enum err journal_resync_begin(struct embedded *embedded, const char **out_why)
 {
-    struct journal_resync *all = LIST_ENTRY(resync, struct journal_resync, resync);
+    struct journal_resync *all = embedded->feed.resync;
     struct journal_feed *feed = feed_of(all);
     bool stopped = feed->broken || feed->status.phase == JOURNAL_FENCED;
     if (all->step != STEP_NONE) {
@@ -703,18 +702,14 @@ static enum err begin(struct resync *resync, const char **out_why)
     return OK;
 }
 
-static void status(const struct resync *resync, struct resync_status *out_status)
+void journal_resync_status(const struct embedded *embedded, struct resync_status *out_status)
 {
-    const struct journal_resync *all = (const struct journal_resync *)resync; /* its first member */
-    *out_status = all->status;
+    *out_status = embedded->feed.resync->status;
 }
-
-static const struct resync_verbs verbs = {.begin = begin, .status = status};
 
 void journal_resync_open(struct embedded *embedded)
 {
     struct journal_resync *all = mem_zalloc(sizeof(*all));
-    all->resync.verbs = &verbs;
     all->embedded = embedded;
     embedded->feed.resync = all;
 }
@@ -732,9 +727,4 @@ void journal_resync_close(struct embedded *embedded)
 void journal_resync_describe(const struct embedded *embedded, struct metric_sink *sink)
 {
     resync_describe(&embedded->feed.resync->status, sink);
-}
-
-struct resync *embedded_resync(struct embedded *embedded)
-{
-    return embedded->feed.resync ? &embedded->feed.resync->resync : NULL;
 }

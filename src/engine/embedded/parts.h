@@ -17,7 +17,7 @@
 #include "base/blocks.h"
 #include "base/list.h"
 #include "engine/embedded/embedded.h"
-#include "port/resync.h"
+#include "port/journal_control.h"
 #include "store/follower.h"
 
 /* Which struct it is that begins with a struct waiting_reply. */
@@ -102,6 +102,7 @@ enum { OBSERVERS_MAX = 4 };
 /* What is between the log and the journal. Zeroed: there is none. */
 struct journal_feed {
     struct embedded_journal options;
+    struct journal_control control;
     struct journal *journal; /* NULL: there is none */
     struct follower *follower;
     struct follower_callbacks callbacks;
@@ -313,6 +314,9 @@ int64_t journal_resync_next_us(const struct embedded *embedded);
 void journal_resync_resume(struct embedded *embedded);
 /* An event, while a resync goes on. */
 void journal_resync_saw(struct embedded *embedded, const struct event *event);
+/* journal_control_verbs */
+enum err journal_resync_begin(struct embedded *embedded, const char **out_why);
+void journal_resync_status(const struct embedded *embedded, struct resync_status *out_status);
 void journal_resync_describe(const struct embedded *embedded, struct metric_sink *sink);
 
 /* ---- relocate.c ---- */

@@ -645,9 +645,33 @@ void redis_journal_fini(struct redis_journal_feed *feed)
     feed->streams = NULL;
 }
 
-struct resync *redis_journal_resync(struct redis_journal_feed *feed)
+/* ---- journal_control_verbs ---- */
+
+static struct redis_journal_feed *of_control(const struct journal_control *control)
 {
-    return feed->resync ? redis_resync_port(feed->resync) : NULL;
+    return LIST_ENTRY((struct journal_control *)control, struct redis_journal_feed, control);
+}
+
+static enum err control_resync(struct journal_control *control, const char **out_why)
+{
+    return redis_resync_begin(of_control(control)->resync, out_why);
+}
+
+static void control_resync_status(const struct journal_control *control,
+                                  struct resync_status *out_status)
+{
+    redis_resync_status(of_control(control)->resync, out_status);
+}
+
+static const struct journal_control_verbs control_verbs = {
+    .resync = control_resync,
+    .resync_status = control_resync_status,
+};
+
+struct journal_control *redis_journal_control(struct redis_journal_feed *feed)
+{
+    feed->control.verbs = &control_verbs;
+    return feed->resync ? &feed->control : NULL;
 }
 
 void redis_journal_reopen(struct redis_journal_feed *feed)

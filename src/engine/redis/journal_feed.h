@@ -34,6 +34,7 @@ struct feed_stream; /* a partition's */
 enum { REDIS_LABEL_MAX = 96 };
 
 struct redis_journal_feed {
+    struct journal_control control;
     struct journal_feed_options options;
     struct feed_stream *streams; /* NULL: there is no journal here */
     struct timer tick;
@@ -71,7 +72,7 @@ void redis_journal_start(struct redis_journal_feed *feed);
 /* We are no longer: others need not wait for the lease to end. */
 void redis_journal_leave(struct redis_journal_feed *feed);
 /* Who brings the journal to what the queue holds; NULL: there is no journal here. */
-struct resync *redis_journal_resync(struct redis_journal_feed *feed);
+struct journal_control *redis_journal_control(struct redis_journal_feed *feed);
 /* For that: the journal, which has been stopped, is closed, and opened again with the next look. */
 void redis_journal_reopen(struct redis_journal_feed *feed);
 /* Who brings jobs back; NULL: there is no journal here. */

@@ -65,7 +65,6 @@ struct resync_stream {
 };
 
 struct redis_resync {
-    struct resync resync;
     struct redis_journal_feed *feed;
     struct resync_stream *streams; /* NULL: never begun */
     enum step step;
@@ -548,11 +547,10 @@ bool redis_resync_wants(const struct redis_resync *all)
     return all->step == STEP_REJOINS;
 }
 
-/* ---- resync_verbs ---- */
+/* ---- journal_control_verbs ---- */
 
-static enum err begin(struct resync *resync, const char **out_why)
+enum err redis_resync_begin(struct redis_resync *all, const char **out_why)
 {
-    struct redis_resync *all = LIST_ENTRY(resync, struct redis_resync, resync);
     struct redis_journal_feed *feed = all->feed;
     *out_why = all->why;
     if (all->step != STEP_NONE) {
@@ -578,18 +576,14 @@ static enum err begin(struct resync *resync, const char **out_why)
     return OK;
 }
 
-static void status(const struct resync *resync, struct resync_status *out_status)
+void redis_resync_status(const struct redis_resync *all, struct resync_status *out_status)
 {
-    const struct redis_resync *all = (const struct redis_resync *)resync; /* its first member */
     *out_status = all->status;
 }
-
-static const struct resync_verbs verbs = {.begin = begin, .status = status};
 
 struct redis_resync *redis_resync_new(struct redis_journal_feed *feed)
 {
     struct redis_resync *all = mem_zalloc(sizeof(*all));
-    all->resync.verbs = &verbs;
     all->feed = feed;
     return all;
 }
@@ -605,11 +599,6 @@ void redis_resync_free(struct redis_resync *all)
     }
     mem_free(all->streams);
     mem_free(all);
-}
-
-struct resync *redis_resync_port(struct redis_resync *all)
-{
-    return &all->resync;
 }
 
 void redis_resync_describe(const struct redis_resync *all, struct metric_sink *sink)

@@ -10,7 +10,7 @@
 
 #include "engine/redis/script_request.h"
 #include "port/journal.h"
-#include "port/resync.h"
+#include "port/journal_control.h"
 
 struct redis_journal_feed;
 struct redis_resync;
@@ -19,7 +19,9 @@ struct redis_resync;
 struct redis_resync *redis_resync_new(struct redis_journal_feed *feed);
 /* No call is under way any more. NULL does nothing. */
 void redis_resync_free(struct redis_resync *all);
-struct resync *redis_resync_port(struct redis_resync *all);
+/* As journal_control_verbs have them. */
+enum err redis_resync_begin(struct redis_resync *all, const char **out_why);
+void redis_resync_status(const struct redis_resync *all, struct resync_status *out_status);
 /* Each time that the feed looks. */
 void redis_resync_look(struct redis_resync *all);
 /* The journal's cursor is known; the database says whether one goes on. */

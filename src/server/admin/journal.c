@@ -41,10 +41,10 @@ static void add_restore(const struct server *server, struct buf *out)
 static void add_resync(const struct server *server, struct buf *out)
 {
     static const char *const names[] = {"none", "running", "done", "failed"};
-    struct resync *resync = server->options.resync;
+    struct journal_control *control = server->options.journal;
     struct resync_status status = {.state = RESYNC_NONE};
-    if (resync)
-        resync->verbs->status(resync, &status);
+    if (control)
+        control->verbs->resync_status(control, &status);
     buf_addf(out, "{\"state\":\"%s\"", names[status.state]);
     if (status.state != RESYNC_NONE) {
         add_count(out, "of", status.jobs_total);

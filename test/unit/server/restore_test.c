@@ -114,14 +114,14 @@ static const struct restore_verbs verbs = {.begin = journal_begin,
 
 /* The engine's part of a resync. */
 static struct {
-    struct resync resync;
+    struct journal_control control;
     struct resync_status status;
     unsigned begun;
 } resyncing;
 
-static enum err resync_begin_fake(struct resync *resync, const char **out_why)
+static enum err resync_begin_fake(struct journal_control *control, const char **out_why)
 {
-    (void)resync;
+    (void)control;
     *out_why = "it is under way";
     if (resyncing.status.state == RESYNC_RUNS)
         return ERR_EXISTS;
@@ -130,14 +130,15 @@ static enum err resync_begin_fake(struct resync *resync, const char **out_why)
     return OK;
 }
 
-static void resync_status_fake(const struct resync *resync, struct resync_status *out_status)
+static void resync_status_fake(const struct journal_control *control,
+                               struct resync_status *out_status)
 {
-    (void)resync;
+    (void)control;
     *out_status = resyncing.status;
 }
 
-static const struct resync_verbs resync_fakes = {.begin = resync_begin_fake,
-                                                 .status = resync_status_fake};
+static const struct journal_control_verbs resync_fakes = {.resync = resync_begin_fake,
+                                                          .resync_status = resync_status_fake};
 
 /* ---- the bed ---- */
 
@@ -163,10 +164,10 @@ static int set_up(void **state)
     (void)state;
     memset(&journal, 0, sizeof(journal));
     memset(&resyncing, 0, sizeof(resyncing));
-    resyncing.resync.verbs = &resync_fakes;
+    resyncing.control.verbs = &resync_fakes;
     journal.restore.verbs = &verbs;
     world = begin(&(struct world_options){
-        .seed = 1, .restore = &journal.restore, .resync = &resyncing.resync, .split = true});
+        .seed = 1, .restore = &journal.restore, .journal = &resyncing.control, .split = true});
     peer = sim_loop_client(world_loop(world), WORLD_SDMQ);
     return 0;
 }

@@ -1,10 +1,11 @@
 /*
- * What the server needs of an engine that can bring its journal to what the queue holds: rows of
- * jobs are made as the jobs are, and unfinished rows end whose jobs are not there. It goes on
- * beside all else, and by itself after a restart. One thread.
+ * What the server needs of an engine with a journal. It can bring the journal to what the queue
+ * holds (a resync): rows of jobs are made as the jobs are, and unfinished rows whose jobs are not
+ * there are marked deleted. That goes on beside all else, and by itself after a restart. One
+ * thread.
  */
-#ifndef LATERD_PORT_RESYNC_H
-#define LATERD_PORT_RESYNC_H
+#ifndef LATERD_PORT_JOURNAL_CONTROL_H
+#define LATERD_PORT_JOURNAL_CONTROL_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,16 +53,16 @@ static inline void resync_describe(const struct resync_status *status, struct me
         sink->warning(sink, "journal resync failed", 1);
 }
 
-struct resync {
-    const struct resync_verbs *verbs;
+struct journal_control {
+    const struct journal_control_verbs *verbs;
 };
 
-struct resync_verbs {
-    /* ERR_EXISTS: one is under way. ERR_AGAIN: not now, *out_why says so (a clause for people, good
-       until the next call). ERR_NOT_LEADER: another process writes the journal, and *out_why says
-       which one. */
-    enum err (*begin)(struct resync *resync, const char **out_why);
-    void (*status)(const struct resync *resync, struct resync_status *out_status);
+struct journal_control_verbs {
+    /* Begins a resync. ERR_EXISTS: one is under way. ERR_AGAIN: not now, *out_why says so (a clause
+       for people, good until the next call). ERR_NOT_LEADER: another process writes the journal,
+       and *out_why says which one. */
+    enum err (*resync)(struct journal_control *control, const char **out_why);
+    void (*resync_status)(const struct journal_control *control, struct resync_status *out_status);
 };
 
 #endif
