@@ -64,7 +64,7 @@ enum journal_phase {
     JOURNAL_STOPPED, /* journal_verbs::stop: the two are out of step */
 };
 
-enum { JOURNAL_WHY_MAX = 200, JOURNAL_STORE_BYTES = 16 };
+enum { JOURNAL_WHY_MAX = 200, JOURNAL_ADVICE_MAX = 160, JOURNAL_STORE_BYTES = 16 };
 
 struct journal_status {
     enum journal_phase phase;
@@ -81,7 +81,9 @@ struct journal_status {
     uint64_t connections; /* made so far */
     bool resyncing;   /* a resync was begun there, perhaps in an earlier life, and has not ended */
     uint64_t resyncs; /* ended since begin() */
-    char why[JOURNAL_WHY_MAX]; /* not WRITES: a clause for people, without passwords */
+    uint64_t epoch;   /* of its cursor, if that is known */
+    char why[JOURNAL_WHY_MAX];       /* not WRITES: a clause for people, without passwords */
+    char advice[JOURNAL_ADVICE_MAX]; /* … and what to do; empty: nothing is known */
 };
 
 /* Counters of what has been written, and the warning about rows that were refused. */

@@ -440,7 +440,7 @@ void restore_begin(struct request *request, const struct api_restore *query)
                BYTES("a restore is under way: the log says how far it is (restoring)"));
         return;
     }
-    if (query->id.len == 0 && is_resyncing(server)) {
+    if (is_resyncing(server)) { /* of a single job, too: its row may be an old one */
         refuse(request, 409, "resync_under_way",
                BYTES("a resync of the journal is under way, and its rows are not right before it "
                      "has ended: see GET /v1/journal"));

@@ -48,7 +48,7 @@ enum {
     ROWS_AGAIN_US = 1000 * 1000, /* after rows could not be read */
 };
 
-enum resync_step {
+enum step {
     STEP_NONE,
     STEP_REJOINS, /* the journal was stopped: it begins again */
     STEP_BEGINS,
@@ -73,7 +73,7 @@ struct resync_slot {
 
 struct journal_resync {
     struct embedded *embedded;
-    enum resync_step step;
+    enum step step;
     struct resync_status status;
     struct resync_slot slots[SLOTS];
     struct ticket page;   /* of topics, or of a topic's jobs in the state */
@@ -510,6 +510,7 @@ static void take_rows(struct journal_resync *all)
     }
     if (!all->arrived)
         return;
+    all->status.rows_total = verbs->expected ? verbs->expected(all->run) : 0;
     bool dry = false;
     for (unsigned i = 0; i < ROWS_A_TURN && !dry && has_room(all) && (slot = free_slot(all)); i++) {
         row = verbs->take(all->run);
@@ -663,7 +664,7 @@ int64_t journal_resync_next_us(const struct embedded *embedded)
     return all && all->step == STEP_ROWS && !all->run ? all->rows_us : INT64_MAX;
 }
 
-static void start(struct journal_resync *all, enum resync_step step)
+static void start(struct journal_resync *all, enum step step)
 {
     all->status = (struct resync_status){.state = RESYNC_RUNS, .begun_us = now_of(all)};
     all->logged_us = now_of(all);
@@ -702,9 +703,27 @@ enum err journal_resync_begin(struct embedded *embedded, const char **out_why)
     return OK;
 }
 
+static enum resync_step step_of(const struct journal_resync *all)
+{
+    switch (all->step) {
+    case STEP_LISTS:
+    case STEP_MEMORY: return RESYNC_STEP_JOBS;
+    case STEP_ROWS: /* jobs that were found may not have been read yet */
+        return wanted_count(all) ? RESYNC_STEP_JOBS : RESYNC_STEP_ROWS;
+    case STEP_DRAINS:
+    case STEP_ENDS: return RESYNC_STEP_COMMITS;
+    case STEP_NONE:
+    case STEP_REJOINS:
+    case STEP_BEGINS: break;
+    }
+    return RESYNC_STEP_WAITS;
+}
+
 void journal_resync_status(const struct embedded *embedded, struct resync_status *out_status)
 {
-    *out_status = embedded->feed.resync->status;
+    const struct journal_resync *all = embedded->feed.resync;
+    *out_status = all->status;
+    out_status->step = step_of(all);
 }
 
 void journal_resync_open(struct embedded *embedded)

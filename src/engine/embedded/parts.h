@@ -112,7 +112,9 @@ struct journal_feed {
     uint64_t given;                /* up to this one the journal was given them */
     struct journal_resync *resync; /* NULL: there is no journal */
     bool resyncing;                /* one is under way: it sees events */
-    bool joined;                   /* the database's cursor is known, and was compared */
+    enum journal_state state;      /* since state_us; 0: it was not looked at yet */
+    int64_t state_us;
+    bool joined;                /* the database's cursor is known, and was compared */
     bool begins;                /* … and is being moved to where the log can be followed from */
     bool broken;                /* … and does not fit, or it was too late */
     bool down;                  /* nothing is being written now */

@@ -377,6 +377,7 @@ static void end_rows(struct redis_resync *all)
 static void take_rows(struct redis_resync *all)
 {
     struct restore_row *row = NULL;
+    all->status.rows_total = all->rows->expected ? all->rows->expected(all->rows_run) : 0;
     for (unsigned i = 0; i < ROWS_AT_ONCE && has_room_for_rows(all); i++) {
         row = all->rows->take(all->rows_run);
         if (!row) {
@@ -443,6 +444,7 @@ static void begin_jobs(struct redis_resync *all)
     all->rows_us = 0;
     all->rows_read = false;
     all->resyncs = all->feed->status.resyncs;
+    all->status.why[0] = '\0';
     all->step = STEP_JOBS;
     give_mark(all, JOURNAL_RESYNC_BEGINS);
     log_event(LOG_INFO, "journal_resync_begins", "partitions=%u", count_of(all));
@@ -483,7 +485,8 @@ void redis_resync_look(struct redis_resync *all)
     struct redis_journal_feed *feed = all->feed;
     if (all->step == STEP_NONE)
         return;
-    if (all->step == STEP_REJOINS && !redis_journal_leads(feed)) {
+    bool opens = all->step == STEP_REJOINS || all->step == STEP_BEGINS;
+    if (opens && !feed->journal && !redis_journal_leads(feed)) {
         fail(all, "this laterd writes the journal no longer: ask the one that does");
         return;
     }
@@ -531,9 +534,24 @@ void redis_resync_joined(struct redis_resync *all)
     }
 }
 
-void redis_resync_closed(struct redis_resync *all)
+/* What it had entered and given is not all in MySQL: it begins again with the next journal. */
+static void begin_again(struct redis_resync *all)
 {
-    if (all->step != STEP_NONE && all->step != STEP_REJOINS)
+    int64_t begun_us = all->status.begun_us;
+    drop_all(all);
+    start(all, STEP_BEGINS);
+    all->status.begun_us = begun_us;
+    (void)snprintf(all->status.why, sizeof(all->status.why),
+                   "another laterd had taken MySQL's cursor: it begins again");
+}
+
+void redis_resync_closed(struct redis_resync *all, bool opens_again)
+{
+    if (all->step == STEP_NONE || all->step == STEP_REJOINS)
+        return;
+    if (opens_again)
+        begin_again(all);
+    else
         fail(all, "this laterd writes the journal no longer: who does goes on with it");
 }
 
@@ -576,9 +594,24 @@ enum err redis_resync_begin(struct redis_resync *all, const char **out_why)
     return OK;
 }
 
+static enum resync_step step_of(const struct redis_resync *all)
+{
+    switch (all->step) {
+    case STEP_JOBS: return RESYNC_STEP_JOBS;
+    case STEP_ROWS: return RESYNC_STEP_ROWS;
+    case STEP_DRAINS:
+    case STEP_ENDS: return RESYNC_STEP_COMMITS;
+    case STEP_NONE:
+    case STEP_REJOINS:
+    case STEP_BEGINS: break;
+    }
+    return RESYNC_STEP_WAITS;
+}
+
 void redis_resync_status(const struct redis_resync *all, struct resync_status *out_status)
 {
     *out_status = all->status;
+    out_status->step = step_of(all);
 }
 
 struct redis_resync *redis_resync_new(struct redis_journal_feed *feed)

@@ -26,9 +26,10 @@ void redis_resync_status(const struct redis_resync *all, struct resync_status *o
 void redis_resync_look(struct redis_resync *all);
 /* The journal's cursor is known; the database says whether one goes on. */
 void redis_resync_joined(struct redis_resync *all);
-/* The journal is to be closed: what is under way has failed, unless it is the one to begin again.
- */
-void redis_resync_closed(struct redis_resync *all);
+/* The journal is to be closed. `opens_again`: it was fenced, and this daemon opens another one,
+   with which a resync that is under way begins again; else that has failed, unless it is what has
+   the journal opened again. */
+void redis_resync_closed(struct redis_resync *all, bool opens_again);
 /* Entries come all the time. */
 bool redis_resync_goes_on(const struct redis_resync *all);
 /* The journal that is opened next begins a resync: its cursor is set, whatever it was. */

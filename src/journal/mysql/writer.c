@@ -70,12 +70,22 @@ static void look_at_oldest(struct writer *writer)
     writer->status.oldest_us = first ? batch_of(first)->clock_us : 0;
 }
 
-static void set_phase(struct writer *writer, enum journal_phase phase, const char *why)
+static void set_phase(struct writer *writer, enum journal_phase phase, const char *why,
+                      const char *advice)
 {
     lock(writer);
     writer->status.phase = phase;
     (void)snprintf(writer->status.why, sizeof(writer->status.why), "%s", why);
+    (void)snprintf(writer->status.advice, sizeof(writer->status.advice), "%s", advice);
     post(writer);
+    unlock(writer);
+}
+
+static void set_epoch(struct writer *writer, uint64_t epoch)
+{
+    writer->epoch = epoch;
+    lock(writer);
+    writer->status.epoch = epoch;
     unlock(writer);
 }
 
@@ -86,7 +96,7 @@ static enum link_result out_of_step(struct writer *writer, const char *why)
     lock(writer);
     bool ends = writer->closing;
     unlock(writer);
-    set_phase(writer, JOURNAL_FENCED, why);
+    set_phase(writer, JOURNAL_FENCED, why, "");
     if (ends) /* who leads now goes on with it */
         log_event(LOG_INFO, "journal_left", "reason=\"%s\"", why);
     else
@@ -173,7 +183,7 @@ static enum link_result make_again(struct writer *writer, struct session_refusal
               "epoch=%llu hint=\"the cursor's row was deleted while this laterd wrote; it goes on "
               "where it was. If rows of jobs were deleted, too: later journal resync\"",
               (unsigned long long)cursor.epoch);
-    writer->epoch = cursor.epoch;
+    set_epoch(writer, cursor.epoch);
     return LINK_DONE;
 }
 
@@ -206,7 +216,7 @@ static enum link_result retake(struct writer *writer, struct session_refusal *re
               "epoch=%llu before=%llu hint=\"another laterd had taken the cursor, and has written "
               "nothing; this one leads\"",
               (unsigned long long)cursor.epoch, (unsigned long long)writer->epoch);
-    writer->epoch = cursor.epoch;
+    set_epoch(writer, cursor.epoch);
     return LINK_DONE;
 }
 
@@ -262,7 +272,7 @@ static enum link_result begin_cursor(struct writer *writer, struct session_refus
     if (result != LINK_DONE)
         return result;
     writer->taken = true;
-    writer->epoch = cursor.epoch;
+    set_epoch(writer, cursor.epoch);
     writer->done = cursor.batch;
     lock(writer);
     writer->status.known = true;
@@ -296,7 +306,7 @@ static void report_writes(struct writer *writer)
     if (writer->writes)
         return;
     writer->writes = true;
-    set_phase(writer, JOURNAL_WRITES, "");
+    set_phase(writer, JOURNAL_WRITES, "", "");
     log_event(LOG_INFO, "journal_writes", "server=\"%s\" database=%s",
               mysql_get_server_info(&writer->link.mysql), writer->link_options.url.database);
     writer->said_us = 0;
@@ -438,7 +448,7 @@ static void report_error(struct writer *writer, enum link_result result,
 {
     const struct link *link = &writer->link;
     int64_t now_us = writer_now_us();
-    char text[JOURNAL_WHY_MAX];
+    char text[JOURNAL_WHY_MAX], advice[JOURNAL_ADVICE_MAX];
     bool refused = result == LINK_REFUSED;
     if (refusal->why[0])
         (void)snprintf(text, sizeof(text), "%s", refusal->why);
@@ -446,7 +456,12 @@ static void report_error(struct writer *writer, enum link_result result,
         (void)snprintf(text, sizeof(text), "the cursor was moved while it was being taken");
     else
         (void)snprintf(text, sizeof(text), "%u: %.150s", link->errnum, link->error);
-    set_phase(writer, refused ? JOURNAL_REFUSES : JOURNAL_AWAY, text);
+    if (refusal->event)
+        (void)snprintf(advice, sizeof(advice), "do what the log's last line %s says",
+                       refusal->event);
+    else
+        (void)snprintf(advice, sizeof(advice), "%s", link_hint(link->errnum));
+    set_phase(writer, refused ? JOURNAL_REFUSES : JOURNAL_AWAY, text, advice);
     if (writer->said_us && now_us - writer->said_us < SAY_US &&
         writer->said_errnum == link->errnum && strcmp(writer->said_why, refusal->why) == 0)
         return;
@@ -457,7 +472,7 @@ static void report_error(struct writer *writer, enum link_result result,
         log_event(LOG_ERROR, refusal->event, "%.*s", (int)refusal->facts.len, refusal->facts.at);
     else
         log_event(refused ? LOG_ERROR : LOG_WARN, "journal_away", "error=\"%s\" hint=\"%s\"", text,
-                  link_hint(link->errnum));
+                  advice);
 }
 
 /* False: it is over. */
@@ -547,7 +562,7 @@ static void journal_begin(struct journal *journal, const struct journal_begin *b
     int failed = thread_start(&writer->thread, NULL, run, writer);
     writer->started = failed == 0;
     if (failed)
-        set_phase(writer, JOURNAL_REFUSES, "the system has no thread left for it");
+        set_phase(writer, JOURNAL_REFUSES, "the system has no thread left for it", "");
 }
 
 /* Its thread has ended: nobody else has anything of it. */
@@ -567,7 +582,7 @@ static void forget_all(struct writer *writer)
     status->known = status->made = status->resyncing = false;
     status->held_bytes = 0;
     status->oldest_us = 0;
-    status->why[0] = '\0';
+    status->why[0] = status->advice[0] = '\0';
 }
 
 static bool journal_again(struct journal *journal, const struct journal_begin *begin)
@@ -636,7 +651,7 @@ static void journal_stop(struct journal *journal, const char *why)
     writer->stopping = true;
     (void)pthread_cond_signal(&writer->given);
     unlock(writer);
-    set_phase(writer, JOURNAL_STOPPED, why);
+    set_phase(writer, JOURNAL_STOPPED, why, "");
 }
 
 static void join(struct writer *writer, int64_t grace_us)
