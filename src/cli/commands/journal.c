@@ -23,7 +23,7 @@ static void rest(void)
 static void report_restore(const json_t *answer)
 {
     char rows[TEXT_ROOM], created[TEXT_ROOM], kept[TEXT_ROOM], refused[TEXT_ROOM];
-    (void)printf("%s row%s: %s restored, %s unchanged as the job exists, %s refused, %llu ms\n",
+    (void)printf("%s row%s: %s restored, %s there already, %s refused, %llu ms\n",
                  count_text(show_count(answer, "rows"), rows), plural(show_count(answer, "rows")),
                  count_text(show_count(answer, "created"), created),
                  count_text(show_count(answer, "kept"), kept),
