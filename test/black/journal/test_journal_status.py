@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from fake_v1 import Fake
 from journal import CURSORS, JOBS
 from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
 from process import LATER
@@ -54,7 +55,15 @@ def test_without_a_journal_there_is_none(laterd):
     assert look(server) == {"journal": False, "state": "none", "restore": {"state": "none"}, "resync": {"state": "none"}}
 
 
-def log_of(maria, base):
+def test_a_server_of_an_earlier_version_says_less():
+    said = {"journal": True, "restore": {"state": "none"}, "resync": {"state": "none"}}
+    with Fake({"GET /v1/journal": (200, said)}) as fake:
+        done = subprocess.run([LATER, "journal", "status", "-s", fake.url], check=False, capture_output=True, text=True,
+                              timeout=30)
+    assert (done.returncode, done.stdout) == (0, "restore: none\nresync: none\n")
+
+
+def cursor_of(maria, base):
     return maria.run(f"SELECT batch,epoch FROM {CURSORS}", database=base)[0]
 
 
@@ -68,7 +77,7 @@ def test_it_writes_waits_and_writes_again(writer, base):  # noqa: ARG001  (write
         said = becomes(server, "writes")
         assert (said["error"], said["hint"], said["mode"], said["on_lag"]) == (None, None, "after", "refuse")
         assert (said["partitions"], said["writer"], said["refuses_pushes"], said["rejected"]) == (None, None, False, 0)
-        assert (said["cursor"], said["epoch"]) == log_of(maria, "own")
+        assert (said["cursor"], said["epoch"]) == cursor_of(maria, "own")
         assert said["lag"] == {"entries": 0, "bytes": said["lag"]["bytes"], "seconds": 0}
         words = later(server, "status")
         assert words.startswith("journal: writes, for ") and "lag: MySQL has all changes\n" in words
@@ -140,19 +149,18 @@ def test_what_a_resync_does_is_true_while_mysql_is_frozen(writer, maria, base):
             client.push_many("t", [{"id": f"j{i}", "body": "x" * 3000, "delay": "1h"} for i in range(first, first + 500)])
     caught_up(server, maria, base)
     maria.signal(signal.SIGSTOP)
-    try:
-        with Client(server.port, seconds=60) as client:
-            assert client.post("/v1/journal/resync", {}).status == 200
-        with subprocess.Popen([LATER, "journal", "resync", "-s", f"http://127.0.0.1:{server.port}"],
-                              stderr=subprocess.PIPE, text=True) as second:
-            assert second.wait(timeout=30) == 3  # one is under way
-        assert eventually(lambda: look(server)["resync"]["jobs"] > 500, 30), look(server)
-        said = look(server)["resync"]
-        assert (said["step"], said["rows"]) == ("jobs", 0) and said["jobs"] < said["of"] == 3000
-        assert " jobs read, " in later(server, "status") and "written" not in later(server, "status")
-    finally:
-        maria.signal(signal.SIGCONT)
-    assert eventually(lambda: look(server)["resync"]["state"] == "done", 60), look(server)
+    with subprocess.Popen([LATER, "journal", "resync", "-s", f"http://127.0.0.1:{server.port}"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as command:
+        try:
+            shown = command.stderr.readline()
+            assert shown.startswith("later journal: resync: ") and " of 3,000 jobs read" in shown, shown
+            said = look(server)["resync"]
+            assert (said["step"], said["rows"]) == ("jobs", 0) and 500 < said["jobs"] < said["of"] == 3000
+            assert " jobs read, " in later(server, "status") and "written" not in later(server, "status")
+        finally:
+            maria.signal(signal.SIGCONT)
+        assert command.wait(timeout=60) == 0
+        assert command.stdout.read().startswith("3,000 jobs written, 3,000 unfinished rows compared with the queue, 0 ")
     said = look(server)["resync"]
     assert said["step"] is None and said["rows"] == said["rows_of"] == said["jobs"] == 3000
 
@@ -169,7 +177,7 @@ def test_of_several_daemons_on_redis_one_writes_all_partitions(daemon, maria, ba
     said = look(writes)
     assert [part["partition"] for part in said["partitions"]] == [0, 1, 2, 3] and said["writer"] is None
     assert all(part["cursor"] > 0 and part["entries"] == 0 for part in said["partitions"])
-    assert (said["cursor"], said["epoch"]) == log_of(maria, base)
+    assert (said["cursor"], said["epoch"]) == cursor_of(maria, base)
     elsewhere = look(other)
     assert (elsewhere["lag"], elsewhere["partitions"], elsewhere["cursor"]) == (None, [], None)
     assert f"process {writes.process.pid}" in elsewhere["writer"] and elsewhere["error"] is None
