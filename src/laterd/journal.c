@@ -122,7 +122,7 @@ static enum journal_lead lead_of(void *owner)
     bool leads = member && member->verbs->holds(member, journal->epoch);
     bool elected = journal->elected;
     (void)pthread_mutex_unlock(&led_mutex);
-    return leads ? JOURNAL_LEADS : elected ? JOURNAL_WAITS : JOURNAL_NO_ELECTION;
+    return leads ? JOURNAL_LEAD_OURS : elected ? JOURNAL_LEAD_NOT_OURS : JOURNAL_LEAD_NONE;
 }
 
 int laterd_journal_open(struct laterd_journal *journal, const struct config *config,

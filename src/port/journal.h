@@ -169,7 +169,7 @@ struct journal_maker {
 enum { JOURNAL_PLUGIN_ABI = 7 };
 #define JOURNAL_PLUGIN_SYMBOL "laterd_journal_plugin"
 
-enum journal_lead { JOURNAL_NO_ELECTION, JOURNAL_LEADS, JOURNAL_WAITS };
+enum journal_lead { JOURNAL_LEAD_NONE, JOURNAL_LEAD_OURS, JOURNAL_LEAD_NOT_OURS };
 
 /* [journal]. Strings are good for as long as the process runs. */
 struct journal_options {
@@ -181,9 +181,9 @@ struct journal_options {
     int32_t east_s;       /* of UTC, of the times in the tables */
     int64_t timeout_us;
     struct loop *loop;
-    /* What an election says of this laterd now. LEADS: nobody else may write for this store, so
-       the cursor is taken again from one who took it, late, and has written nothing. WAITS: it is
-       not taken. Waits for nothing; from any thread. NULL: NO_ELECTION. */
+    /* What an election says of this laterd now. OURS: nobody else may write for this store, so the
+       cursor is taken again from one who took it, late, and has written nothing. NOT_OURS: it is
+       not taken. Waits for nothing; from any thread. NULL: there is NONE. */
     enum journal_lead (*lead)(void *owner);
     void *owner;
 };

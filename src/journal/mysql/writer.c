@@ -158,13 +158,13 @@ static void regroup(struct writer *writer)
 
 static enum journal_lead lead_of(const struct writer *writer)
 {
-    return writer->lead ? writer->lead(writer->lead_owner) : JOURNAL_NO_ELECTION;
+    return writer->lead ? writer->lead(writer->lead_owner) : JOURNAL_LEAD_NONE;
 }
 
 /* session_place::may_take */
 static bool may_take(void *owner)
 {
-    return lead_of(owner) != JOURNAL_WAITS;
+    return lead_of(owner) != JOURNAL_LEAD_NOT_OURS;
 }
 
 /*
@@ -197,7 +197,7 @@ static enum link_result retake(struct writer *writer, struct session_refusal *re
 {
     struct session_cursor cursor = {0};
     bool there = false, resyncing = false;
-    if (lead_of(writer) != JOURNAL_LEADS)
+    if (lead_of(writer) != JOURNAL_LEAD_OURS)
         return LINK_ROW;
     enum link_result result =
         session_read_cursor(&writer->link, writer->begin.store, &there, &cursor);
