@@ -244,7 +244,7 @@ static void make_server(struct world *world)
     options.listeners[WORLD_SDMQ] =
         (struct server_listener){.protocol = PROTOCOL_SDMQ, .dialect = DIALECT_SDMQ};
     options.restore = world->options.restore;
-    options.resync = world->options.resync;
+    options.journal = world->options.journal;
     options.turn_ns = world->options.turn_ns;
     world->server = server_new(&options);
 }

@@ -51,8 +51,8 @@ struct world_options {
     uint32_t push_concurrency, host_concurrency; /* of [push]; 0: the defaults */
     int64_t disable_after_us;                    /* the same */
     const char *host_rate;                       /* the same, as the configuration has it; NULL */
-    struct restore *restore; /* a journal to restore jobs from; NULL: there is none */
-    struct resync *resync;   /* who brings it to what the queue holds; NULL: nobody */
+    struct restore *restore;         /* a journal to restore jobs from; NULL: there is none */
+    struct journal_control *journal; /* how it is, and its resync; NULL: there is none */
 };
 
 /* Down, with an empty disk. */

@@ -14,7 +14,7 @@ struct fence;
 struct member;
 struct redis_engine;
 struct restore;
-struct resync;
+struct journal_control;
 struct journal_maker;
 struct tls;
 
@@ -103,6 +103,6 @@ void engine_redis_free(struct redis_engine *redis);
 struct engine *engine_redis_port(struct redis_engine *redis);
 /* NULL: this daemon writes no journal. */
 struct restore *engine_redis_restore(struct redis_engine *redis);
-struct resync *engine_redis_resync(struct redis_engine *redis);
+struct journal_control *engine_redis_journal_control(struct redis_engine *redis);
 
 #endif

@@ -56,7 +56,7 @@ struct restore *engine_redis_restore(struct redis_engine *redis)
     return NULL;
 }
 
-struct resync *engine_redis_resync(struct redis_engine *redis)
+struct journal_control *engine_redis_journal_control(struct redis_engine *redis)
 {
     (void)redis;
     return NULL;
@@ -210,9 +210,9 @@ struct restore *engine_redis_restore(struct redis_engine *redis)
     return redis_engine_restore(redis);
 }
 
-struct resync *engine_redis_resync(struct redis_engine *redis)
+struct journal_control *engine_redis_journal_control(struct redis_engine *redis)
 {
-    return redis_engine_resync(redis);
+    return redis_engine_journal_control(redis);
 }
 
 #endif

@@ -107,27 +107,29 @@ static pthread_mutex_t led_mutex = PTHREAD_MUTEX_INITIALIZER;
 void laterd_journal_led(struct laterd_journal *journal, const struct member *member, uint64_t epoch)
 {
     (void)pthread_mutex_lock(&led_mutex); /* cannot fail: it is ours and not recursive */
+    journal->elected |= member != NULL;
     journal->member = member;
     journal->epoch = epoch;
     (void)pthread_mutex_unlock(&led_mutex);
 }
 
-/* journal_options::alone. */
-static bool is_alone(void *owner)
+/* journal_options::lead. */
+static enum journal_lead lead_of(void *owner)
 {
     struct laterd_journal *journal = owner;
     (void)pthread_mutex_lock(&led_mutex);
     const struct member *member = journal->member;
-    bool alone = member && member->verbs->holds(member, journal->epoch);
+    bool leads = member && member->verbs->holds(member, journal->epoch);
+    bool elected = journal->elected;
     (void)pthread_mutex_unlock(&led_mutex);
-    return alone;
+    return leads ? JOURNAL_LEAD_OURS : elected ? JOURNAL_LEAD_NOT_OURS : JOURNAL_LEAD_NONE;
 }
 
 int laterd_journal_open(struct laterd_journal *journal, const struct config *config,
                         struct embedded *embedded, struct loop *loop)
 {
     struct journal_options options = options_of(config, loop);
-    options.alone = is_alone;
+    options.lead = lead_of;
     options.owner = journal;
     struct embedded_journal follow = assemble_journal(config);
     struct journal_error error = {.text = ""};

@@ -21,6 +21,7 @@ struct laterd_journal {
        see journal.c. */
     const struct member *member;
     uint64_t epoch;
+    bool elected; /* there is an election, also when `member` is about to be closed */
 };
 
 /* Before the engine is opened: who makes the Redis engine's journal; NULL: it has none. */

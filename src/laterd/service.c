@@ -60,8 +60,8 @@ static void make_server(struct service *service)
     engine_offer(&service->engine, &options);
     options.restore = service->engine.redis ? engine_redis_restore(service->engine.redis)
                                             : laterd_journal_restore(&service->line->journal);
-    options.resync = service->engine.redis ? engine_redis_resync(service->engine.redis)
-                                           : embedded_resync(service->engine.embedded);
+    options.journal = service->engine.redis ? engine_redis_journal_control(service->engine.redis)
+                                            : embedded_journal_control(service->engine.embedded);
     service->server = server_new(&options);
 }
 

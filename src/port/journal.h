@@ -64,7 +64,7 @@ enum journal_phase {
     JOURNAL_STOPPED, /* journal_verbs::stop: the two are out of step */
 };
 
-enum { JOURNAL_WHY_MAX = 200, JOURNAL_STORE_BYTES = 16 };
+enum { JOURNAL_WHY_MAX = 200, JOURNAL_ADVICE_MAX = 160, JOURNAL_STORE_BYTES = 16 };
 
 struct journal_status {
     enum journal_phase phase;
@@ -81,7 +81,9 @@ struct journal_status {
     uint64_t connections; /* made so far */
     bool resyncing;   /* a resync was begun there, perhaps in an earlier life, and has not ended */
     uint64_t resyncs; /* ended since begin() */
-    char why[JOURNAL_WHY_MAX]; /* not WRITES: a clause for people, without passwords */
+    uint64_t epoch;   /* of its cursor, if that is known */
+    char why[JOURNAL_WHY_MAX];       /* not WRITES: a clause for people, without passwords */
+    char advice[JOURNAL_ADVICE_MAX]; /* … and what to do; empty: nothing is known */
 };
 
 /* Counters of what has been written, and the warning about rows that were refused. */
@@ -164,8 +166,10 @@ struct journal_maker {
 
 /* ---- the plugin ---- */
 
-enum { JOURNAL_PLUGIN_ABI = 6 };
+enum { JOURNAL_PLUGIN_ABI = 7 };
 #define JOURNAL_PLUGIN_SYMBOL "laterd_journal_plugin"
+
+enum journal_lead { JOURNAL_LEAD_NONE, JOURNAL_LEAD_OURS, JOURNAL_LEAD_NOT_OURS };
 
 /* [journal]. Strings are good for as long as the process runs. */
 struct journal_options {
@@ -177,10 +181,10 @@ struct journal_options {
     int32_t east_s;       /* of UTC, of the times in the tables */
     int64_t timeout_us;
     struct loop *loop;
-    /* Does an election say that nobody else may write for this store now? Then the cursor is taken
-       again from one who took it, late, and has written nothing. Waits for nothing; from any
-       thread. NULL: nobody can say that. */
-    bool (*alone)(void *owner);
+    /* What an election says of this laterd now. OURS: nobody else may write for this store, so the
+       cursor is taken again from one who took it, late, and has written nothing. NOT_OURS: it is
+       not taken. Waits for nothing; from any thread. NULL: there is NONE. */
+    enum journal_lead (*lead)(void *owner);
     void *owner;
 };
 

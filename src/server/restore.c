@@ -386,19 +386,19 @@ static bool is_under_way(const struct server *server)
 
 static bool is_resyncing(const struct server *server)
 {
-    struct resync *resync = server->options.resync;
+    struct journal_control *control = server->options.journal;
     struct resync_status status = {.state = RESYNC_NONE};
-    if (resync)
-        resync->verbs->status(resync, &status);
+    if (control)
+        control->verbs->resync_status(control, &status);
     return status.state == RESYNC_RUNS;
 }
 
 void resync_begin(struct request *request)
 {
     struct server *server = http_server(request->http);
-    struct resync *resync = server->options.resync;
+    struct journal_control *control = server->options.journal;
     const char *why = "";
-    if (!resync) {
+    if (!control) {
         refuse(request, 409, "no_journal",
                BYTES("there is no journal: see [journal] in the configuration"));
         return;
@@ -408,7 +408,7 @@ void resync_begin(struct request *request)
                BYTES("a restore is under way: the log says how far it is (restoring)"));
         return;
     }
-    enum err err = resync->verbs->begin(resync, &why);
+    enum err err = control->verbs->resync(control, &why);
     if (err == ERR_EXISTS)
         refuse(request, 409, "resync_under_way", bytes_str(why));
     else if (err == ERR_NOT_LEADER)
@@ -440,7 +440,7 @@ void restore_begin(struct request *request, const struct api_restore *query)
                BYTES("a restore is under way: the log says how far it is (restoring)"));
         return;
     }
-    if (query->id.len == 0 && is_resyncing(server)) {
+    if (is_resyncing(server)) { /* of a single job, too: its row may be an old one */
         refuse(request, 409, "resync_under_way",
                BYTES("a resync of the journal is under way, and its rows are not right before it "
                      "has ended: see GET /v1/journal"));

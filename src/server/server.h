@@ -13,10 +13,10 @@
 #include "dispatch/registry.h"
 #include "port/clock.h"
 #include "port/engine.h"
+#include "port/journal_control.h"
 #include "port/loop.h"
 #include "port/reference_probe.h"
 #include "port/restore.h"
-#include "port/resync.h"
 #include "port/worker.h"
 #include "proto/api/api.h"
 #include "proto/sdmq/job_id.h"
@@ -49,7 +49,7 @@ struct server_options {
     struct sink *webhook;             /* of targets with a URL; NULL: none can be sent to */
     const struct sink_table *brokers; /* of all others; NULL: none */
     struct restore *restore;          /* the journal's; NULL: there is none */
-    struct resync *resync;            /* of the engine with a journal; NULL: there is none */
+    struct journal_control *journal;  /* of the engine with one; NULL: there is none */
     char host[SERVER_HOST_MAX];       /* this machine's first address; empty: not known */
     struct member *member;            /* of [member]; NULL: there is no election. Borrowed */
     const char *advertise;            /* where clients reach us, or "" */

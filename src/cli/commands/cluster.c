@@ -19,8 +19,12 @@ static void show_cluster(const json_t *cluster)
     struct buf out = {0};
     int64_t role_us = (int64_t)show_count(cluster, "role_ms") * 1000;
     bool election = json_is_true(json_object_get(cluster, "election"));
+    bool active = strcmp(show_string(cluster, "role"), "active") == 0;
     buf_addf(&out, "%-11s %s for %s%s\n", "role", show_string(cluster, "role"),
-             duration_text(role_us, room), election ? "" : " (there is no election: [member])");
+             duration_text(role_us, room),
+             election ? ""
+             : active ? " (no election: all daemons on this Redis serve)"
+                      : " (there is no election: [member])");
     line(cluster, "serving", "serving", &out);
     if (election) {
         line(cluster, "election", "name", &out);
@@ -58,7 +62,9 @@ const struct command command_cluster = {
     .name = "cluster",
     .synopsis = "",
     .summary = "Show whether this laterd leads or waits, and who leads",
-    .help = "Asks the laterd of --server alone. Exit 0 if it serves, 1 if it waits.\n"
+    .help = "Asks the laterd of --server alone: leading or waiting in an election, active if it is "
+            "one\n"
+            "of several on a Redis that all serve. Exit 0 if it serves, 1 if it waits.\n"
             "\nExample:\n"
             "  later cluster --server http://queue2:9277\n",
     .run = cluster_run,

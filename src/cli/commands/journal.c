@@ -31,14 +31,17 @@ static void report_restore(const json_t *answer)
                  (unsigned long long)show_count(answer, "ms"));
 }
 
+/* Until it is done MySQL may lack rows of jobs that were read. */
 static void report_resync(const json_t *answer)
 {
     char jobs[TEXT_ROOM], rows[TEXT_ROOM], closed[TEXT_ROOM];
+    bool done = strcmp(show_string(answer, "state"), "done") == 0;
     (void)printf(
-        "%s job%s written, %s unfinished row%s checked, %s without a job closed, %llu ms\n",
+        "%s job%s %s, %s unfinished row%s compared with the queue, %s without a job marked "
+        "deleted, %llu ms\n",
         count_text(show_count(answer, "jobs"), jobs), plural(show_count(answer, "jobs")),
-        count_text(show_count(answer, "rows"), rows), plural(show_count(answer, "rows")),
-        count_text(show_count(answer, "closed"), closed),
+        done ? "written" : "read", count_text(show_count(answer, "rows"), rows),
+        plural(show_count(answer, "rows")), count_text(show_count(answer, "closed"), closed),
         (unsigned long long)show_count(answer, "ms"));
 }
 
@@ -48,33 +51,73 @@ static uint64_t left_s(uint64_t done, uint64_t of, uint64_t ms)
     return done && of > done ? (of - done) * ms / done / 1000 : 0;
 }
 
-/* What is under way, in one line on standard error: it does not disturb who reads the output. */
-static void show_progress(const struct cli *cli, const char *what, const json_t *part,
-                          const char *member)
+static void progress_json(json_t *line)
+{
+    char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+    if (text)
+        (void)fprintf(stderr, "%s\n", text);
+    free(text);
+    json_decref(line);
+}
+
+/* "1,200 of 5,000 jobs", and how long it takes still. */
+static void progress_counts(uint64_t done, uint64_t of, const char *what, uint64_t left)
 {
     char done_room[TEXT_ROOM], of_room[TEXT_ROOM];
-    uint64_t done = show_count(part, member), of = show_count(part, "of");
-    uint64_t left = left_s(done, of, show_count(part, "ms"));
-    if (cli->json) {
-        json_t *line = json_pack("{ss sI sI sI}", "progress", what, member, (json_int_t)done, "of",
-                                 (json_int_t)of, "ms", (json_int_t)show_count(part, "ms"));
-        char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
-        if (text)
-            (void)fprintf(stderr, "%s\n", text);
-        free(text);
-        json_decref(line);
-        return;
-    }
-    if (!done && !of) { /* it catches up with the queue first, and counts */
-        (void)fprintf(stderr, "later journal: %s: waits for MySQL\n", what);
-        return;
-    }
-    (void)fprintf(stderr, "later journal: %s: %s", what, count_text(done, done_room));
+    (void)fputs(count_text(done, done_room), stderr);
     if (of)
         (void)fprintf(stderr, " of %s", count_text(of, of_room));
-    (void)fprintf(stderr, " %s", member);
+    (void)fprintf(stderr, " %s", what);
     if (left)
         (void)fprintf(stderr, ", about %llu s left", (unsigned long long)left);
+}
+
+/* What is under way, in one line on standard error: it does not disturb who reads the output. */
+static void restore_progress(const struct cli *cli, const json_t *part)
+{
+    uint64_t rows = show_count(part, "rows"), of = show_count(part, "of");
+    uint64_t ms = show_count(part, "ms");
+    if (cli->json) {
+        progress_json(json_pack("{ss sI sI sI}", "progress", "restore", "rows", (json_int_t)rows,
+                                "of", (json_int_t)of, "ms", (json_int_t)ms));
+        return;
+    }
+    (void)fputs("later journal: restore: ", stderr);
+    if (!rows && !of) /* it catches up with the queue first, and counts */
+        (void)fputs("waits for MySQL", stderr);
+    else
+        progress_counts(rows, of, "rows", left_s(rows, of, ms));
+    (void)fputc('\n', stderr);
+}
+
+/* The same. `answer`: all of GET /v1/journal. */
+static void resync_progress(const struct cli *cli, const json_t *answer, const json_t *part)
+{
+    static const char *const counts[] = {"jobs", "of", "rows", "rows_of", "ms"};
+    const char *step = show_string(part, "step"), *error = show_string(answer, "error");
+    uint64_t jobs = show_count(part, "jobs"), of = show_count(part, "of");
+    uint64_t rows = show_count(part, "rows"), rows_of = show_count(part, "rows_of");
+    if (cli->json) {
+        json_t *line = json_pack("{ss ss}", "progress", "resync", "step", step);
+        for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && line; i++)
+            json_object_set_new(line, counts[i],
+                                json_integer((json_int_t)show_count(part, counts[i])));
+        progress_json(line);
+        return;
+    }
+    (void)fputs("later journal: resync: ", stderr);
+    if (strcmp(step, "jobs") == 0)
+        progress_counts(jobs, of, "jobs read", left_s(jobs, of, show_count(part, "ms")));
+    else if (strcmp(step, "rows") == 0 && (rows || rows_of))
+        progress_counts(rows, rows_of, "unfinished rows compared with the queue", 0);
+    else if (strcmp(step, "rows") == 0)
+        (void)fputs("all jobs read, waits for MySQL to commit their rows", stderr);
+    else if (strcmp(step, "commits") == 0)
+        (void)fputs("all rows compared, waits for MySQL to commit the last of them", stderr);
+    else
+        (void)fputs("waits for the journal to begin again", stderr);
+    if (*error)
+        (void)fprintf(stderr, " (the journal does not write: %s)", error);
     (void)fputc('\n', stderr);
 }
 
@@ -111,10 +154,14 @@ static int end_resync(struct cli *cli, const json_t *part)
     return EXIT_WRONG;
 }
 
-static int begin_resync(struct cli *cli)
+static int begin_resync(struct cli *cli, bool show)
 {
     json_t *answer = NULL;
     int code = cli_call(cli, "POST", "/v1/journal/resync", json_object(), &answer);
+    if (code == EXIT_DONE && show && cli->json)
+        cli_print_json(json_object_get(answer, "resync"));
+    else if (code == EXIT_DONE && show)
+        (void)puts("the resync has begun: later journal status shows how far it is");
     json_decref(answer);
     return code;
 }
@@ -127,7 +174,7 @@ static int begin_resync(struct cli *cli)
 static int begin_again(struct cli *cli, unsigned *refusals)
 {
     cli->quiet = *refusals + 1 < REFUSALS;
-    int code = begin_resync(cli);
+    int code = begin_resync(cli, false);
     cli->quiet = false;
     *refusals = code == EXIT_CONFLICT ? *refusals + 1 : 0;
     return *refusals < REFUSALS ? EXIT_DONE : code;
@@ -151,7 +198,7 @@ static int wait_for_resync(struct cli *cli)
         if (none)
             code = begin_again(cli, &refusals);
         if (runs && polls % POLLS_A_LINE == POLLS_A_LINE - 1)
-            show_progress(cli, "resync", part, "jobs");
+            resync_progress(cli, answer, part);
         if (!runs)
             code = end_resync(cli, part);
         json_decref(answer);
@@ -163,7 +210,7 @@ static int wait_for_resync(struct cli *cli)
 
 static int resync(struct cli *cli, bool no_wait)
 {
-    int code = begin_resync(cli);
+    int code = begin_resync(cli, no_wait);
     return code != EXIT_DONE || no_wait ? code : wait_for_resync(cli);
 }
 
@@ -178,6 +225,73 @@ static void show_part(const json_t *answer, const char *what, void (*report)(con
         report(part);
 }
 
+static void show_lag(const json_t *lag)
+{
+    char entries[TEXT_ROOM], bytes[TEXT_ROOM], span[TEXT_ROOM];
+    int64_t seconds = (int64_t)show_count(lag, "seconds");
+    if (!show_count(lag, "entries"))
+        (void)puts("lag: MySQL has all changes");
+    else
+        (void)printf("lag: %s change%s, %s, the oldest %s old\n",
+                     count_text(show_count(lag, "entries"), entries),
+                     plural(show_count(lag, "entries")), size_text(show_count(lag, "bytes"), bytes),
+                     seconds ? duration_text(seconds * 1000000, span) : "less than a second");
+}
+
+/* A line for each partition that has something to say, or how many there are. */
+static void show_partitions(const json_t *partitions)
+{
+    char entries[TEXT_ROOM], bytes[TEXT_ROOM];
+    const json_t *partition;
+    size_t i;
+    if (json_array_size(partitions))
+        (void)printf("partitions: this daemon writes all %zu\n", json_array_size(partitions));
+    json_array_foreach(partitions, i, partition)
+    {
+        if (show_count(partition, "entries"))
+            (void)printf("partition %zu: %s change%s not in MySQL, %s%s\n", i,
+                         count_text(show_count(partition, "entries"), entries),
+                         plural(show_count(partition, "entries")),
+                         size_text(show_count(partition, "bytes"), bytes),
+                         json_is_true(json_object_get(partition, "refuses_pushes"))
+                             ? ", pushes are refused"
+                             : "");
+    }
+}
+
+/* How the journal itself is. A server of an earlier version does not say. */
+static void show_health(const json_t *answer)
+{
+    static const char *const words[][2] = {{"out_of_step", "out of step"},
+                                           {"elsewhere", "another daemon writes it"}};
+    char span[TEXT_ROOM];
+    const char *state = show_string(answer, "state"), *writer = show_string(answer, "writer");
+    if (!*state)
+        return;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        state = strcmp(state, words[i][0]) == 0 ? words[i][1] : state;
+    (void)printf("journal: %s%s%s, for %s (mode %s)\n", state, *writer ? ": " : "", writer,
+                 duration_text((int64_t)show_count(answer, "state_ms") * 1000, span),
+                 show_string(answer, "mode"));
+    if (*show_string(answer, "error"))
+        (void)printf("error: %s\n", show_string(answer, "error"));
+    if (*show_string(answer, "hint"))
+        (void)printf("what to do: %s\n", show_string(answer, "hint"));
+    if (json_is_object(json_object_get(answer, "lag")))
+        show_lag(json_object_get(answer, "lag"));
+    if (json_is_true(json_object_get(answer, "refuses_pushes")))
+        (void)puts("pushes: refused until MySQL has caught up (journal_behind)");
+    show_partitions(json_object_get(answer, "partitions"));
+    if (json_is_integer(json_object_get(answer, "cursor")))
+        (void)printf("cursor: batch %llu, epoch %llu\n",
+                     (unsigned long long)show_count(answer, "cursor"),
+                     (unsigned long long)show_count(answer, "epoch"));
+    if (show_count(answer, "rejected"))
+        (void)printf("rejected: %llu row%s that MySQL refused, in laterd_journal_rejected\n",
+                     (unsigned long long)show_count(answer, "rejected"),
+                     plural(show_count(answer, "rejected")));
+}
+
 static int show_status(struct cli *cli)
 {
     json_t *answer = NULL;
@@ -189,6 +303,7 @@ static int show_status(struct cli *cli)
     } else if (!json_is_true(json_object_get(answer, "journal"))) {
         (void)puts("this server has no journal: set url under [journal] and restart laterd");
     } else {
+        show_health(answer);
         show_part(answer, "restore", report_restore);
         show_part(answer, "resync", report_resync);
     }
@@ -229,7 +344,7 @@ static void *watch_main(void *arg)
             continue; /* the restore's own answer counts */
         const json_t *part = json_object_get(answer, "restore");
         if (strcmp(show_string(part, "state"), "running") == 0)
-            show_progress(&watch->cli, "restore", part, "rows");
+            restore_progress(&watch->cli, part);
         json_decref(answer);
     }
     if (watch->cli.has_client)
@@ -307,12 +422,14 @@ const struct command command_journal = {
     .help =
         "  -E, --no-expire    restore: leave out those whose due time is past\n"
         "  -W, --no-wait      resync: only begin it\n"
-        "\nrestore pushes what the journal has as unfinished: all, or this one. What is there is\n"
-        "kept, so it is harmless twice and beside pushes.\n"
-        "\nresync writes the rows of all jobs as the queue holds them, and ends unfinished rows\n"
-        "whose jobs are not there; then the journal goes on. For a journal that is out of step:\n"
+        "\nrestore pushes what the journal has as unfinished: all, or this one. A job that exists\n"
+        "is left as it is, so it is harmless twice and beside pushes.\n"
+        "\nresync writes the rows of all jobs as the queue holds them, and marks unfinished rows\n"
+        "without a job deleted; then the journal goes on. For a journal that is out of step:\n"
         "given up, or MySQL or laterd's directory came back from an older copy. Jobs are pushed\n"
         "and taken meanwhile.\n"
+        "\nstatus shows whether the journal writes, and if not why and what to do, what MySQL\n"
+        "lacks, and how far a restore and a resync are.\n"
         "\nBoth are done by the server, which goes on if this command is ended; a resync also "
         "after\n"
         "a restart. How far it is comes on standard error every two seconds (with --json as\n"

@@ -62,7 +62,7 @@ enum err embedded_follow(struct embedded *embedded,
                          const struct embedded_journal *options) MUST_USE;
 
 /* Who brings the journal to what the queue holds; NULL: there is no journal. */
-struct resync *embedded_resync(struct embedded *embedded);
+struct journal_control *embedded_journal_control(struct embedded *embedded);
 
 struct engine *embedded_engine(struct embedded *embedded);
 

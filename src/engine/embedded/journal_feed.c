@@ -7,6 +7,8 @@
  *
  * Costs the turn a copy of each batch; records are decoded on the journal's thread.
  */
+#include <stdio.h>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -126,6 +128,8 @@ static void join(struct embedded *embedded)
         journal_resync_resume(embedded);
 }
 
+static void note_state(struct embedded *embedded);
+
 static void status_changed(struct journal *journal)
 {
     struct embedded *embedded = journal->user;
@@ -134,6 +138,7 @@ static void status_changed(struct journal *journal)
     journal->verbs->status(journal, status);
     feed->held_bytes = status->held_bytes;
     feed->down = status->phase != JOURNAL_WRITES;
+    note_state(embedded);
     if (!status->known)
         return;
     bool moved = feed->done != status->done;
@@ -218,6 +223,7 @@ void journal_feed_turn(struct embedded *embedded)
         return;
     look_at_lag(embedded);
     journal_resync_turn(embedded);
+    note_state(embedded);
     if (!feed->joined || feed->begins || feed->broken)
         return;
     if (follower_state(feed->follower) == FOLLOWER_DROPPED) {
@@ -267,35 +273,81 @@ uint64_t journal_feed_gate(const struct embedded *embedded, uint64_t batch)
     return feed->options.before && feed->done < batch ? feed->done : batch;
 }
 
-static void describe_lag(const struct embedded *embedded, struct metric_sink *sink)
+/* ---- how it is ---- */
+
+static enum journal_state state_of(const struct journal_feed *feed)
+{
+    if (feed->broken || feed->status.phase == JOURNAL_STOPPED)
+        return JOURNAL_STATE_OUT_OF_STEP;
+    if (feed->status.phase == JOURNAL_FENCED)
+        return JOURNAL_STATE_FENCED;
+    return feed->down ? JOURNAL_STATE_WAITS : JOURNAL_STATE_WRITES;
+}
+
+/* Since when it is so: looked at whenever that may have changed. */
+static void note_state(struct embedded *embedded)
+{
+    struct journal_feed *feed = &embedded->feed;
+    enum journal_state state = state_of(feed);
+    if (feed->state == state && feed->state_us)
+        return;
+    feed->state = state;
+    feed->state_us = embedded->loop->now_us;
+}
+
+static const char *hint_of(const struct journal_feed *feed, enum journal_state state)
+{
+    switch (state) {
+    case JOURNAL_STATE_OUT_OF_STEP:
+        return "to bring it to what the queue holds: later journal resync";
+    case JOURNAL_STATE_FENCED:
+        return "see that only one laterd runs on this queue, then restart it, or: later journal "
+               "resync";
+    case JOURNAL_STATE_WAITS: return feed->status.advice;
+    case JOURNAL_STATE_WRITES:
+    case JOURNAL_STATE_ELSEWHERE: break;
+    }
+    return "";
+}
+
+static void look_at_health(const struct embedded *embedded, struct journal_health *out_health)
 {
     const struct journal_feed *feed = &embedded->feed;
     uint64_t synced = store_synced(embedded->store);
     int64_t oldest_us = oldest_lacking_us(feed), now_us = embedded->loop->now_us;
-    metric_gauge(sink, "journal_lag_batches", "Batches of the log that MySQL has not committed.",
-                 synced > feed->done ? synced - feed->done : 0);
-    metric_gauge(sink, "journal_lag_bytes", "Bytes of the log that are kept for MySQL.",
-                 follower_lag_bytes(feed->follower));
-    metric_gauge(sink, "journal_lag_seconds", "Age of the oldest change that MySQL lacks.",
-                 oldest_us && now_us > oldest_us ? (uint64_t)(now_us - oldest_us) / 1000000 : 0);
+    enum journal_state state = state_of(feed);
+    *out_health = (struct journal_health){
+        .state = state,
+        .since_us = feed->state_us,
+        .refuses_pushes = feed->refuses,
+        .knows_cursor = feed->status.known,
+        .cursor = feed->status.known ? feed->done : 0,
+        .epoch = feed->status.epoch,
+        .lag_entries = synced > feed->done ? synced - feed->done : 0,
+        .lag_bytes = follower_lag_bytes(feed->follower),
+        .lag_us = oldest_us && now_us > oldest_us ? now_us - oldest_us : 0,
+        .rejected = feed->status.rejected,
+    };
+    if (state != JOURNAL_STATE_WRITES)
+        (void)snprintf(out_health->error, sizeof(out_health->error), "%s", feed->status.why);
+    (void)snprintf(out_health->hint, sizeof(out_health->hint), "%s", hint_of(feed, state));
 }
 
 void journal_feed_describe(const struct embedded *embedded, struct metric_sink *sink)
 {
     const struct journal_feed *feed = &embedded->feed;
-    const struct journal_status *status = &feed->status;
     if (!feed->journal)
         return;
     if (sink->metric) {
-        metric_gauge(sink, "journal_up", "1 while changes are being written to MySQL.",
-                     !feed->down && !feed->broken);
-        describe_lag(embedded, sink);
+        struct journal_health health;
+        look_at_health(embedded, &health);
+        journal_health_describe(&health, sink);
     }
-    journal_describe(status, sink);
+    journal_describe(&feed->status, sink);
     journal_resync_describe(embedded, sink);
     if (sink->warning && feed->unread)
         sink->warning(sink, "journal cannot read the log", 1);
-    if (sink->warning && (feed->broken || status->phase == JOURNAL_FENCED))
+    if (sink->warning && (feed->broken || feed->status.phase == JOURNAL_FENCED))
         sink->warning(sink, "journal out of step", 1);
 }
 
@@ -318,6 +370,40 @@ void journal_feed_ended(struct embedded *embedded, const struct event *event)
     journal->verbs->ended(journal, event->id, event->job.seq);
 }
 
+/* ---- journal_control_verbs ---- */
+
+static struct embedded *of_control(const struct journal_control *control)
+{
+    return LIST_ENTRY((struct journal_control *)control, struct embedded, feed.control);
+}
+
+static enum err control_resync(struct journal_control *control, const char **out_why)
+{
+    return journal_resync_begin(of_control(control), out_why);
+}
+
+static void control_resync_status(const struct journal_control *control,
+                                  struct resync_status *out_status)
+{
+    journal_resync_status(of_control(control), out_status);
+}
+
+static void control_health(const struct journal_control *control, struct journal_health *out_health)
+{
+    look_at_health(of_control(control), out_health);
+}
+
+static const struct journal_control_verbs control_verbs = {
+    .resync = control_resync,
+    .resync_status = control_resync_status,
+    .health = control_health,
+};
+
+struct journal_control *embedded_journal_control(struct embedded *embedded)
+{
+    return embedded->feed.resync ? &embedded->feed.control : NULL;
+}
+
 enum err embedded_follow(struct embedded *embedded, const struct embedded_journal *options)
 {
     struct journal_feed *feed = &embedded->feed;
@@ -327,6 +413,7 @@ enum err embedded_follow(struct embedded *embedded, const struct embedded_journa
         return err;
     feed->options = *options;
     feed->journal = options->journal;
+    feed->control.verbs = &control_verbs;
     feed->callbacks.whole = give;
     feed->down = true;
     feed->status.why[0] = '\0';

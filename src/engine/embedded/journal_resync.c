@@ -48,7 +48,7 @@ enum {
     ROWS_AGAIN_US = 1000 * 1000, /* after rows could not be read */
 };
 
-enum resync_step {
+enum step {
     STEP_NONE,
     STEP_REJOINS, /* the journal was stopped: it begins again */
     STEP_BEGINS,
@@ -72,9 +72,8 @@ struct resync_slot {
 };
 
 struct journal_resync {
-    struct resync resync;
     struct embedded *embedded;
-    enum resync_step step;
+    enum step step;
     struct resync_status status;
     struct resync_slot slots[SLOTS];
     struct ticket page;   /* of topics, or of a topic's jobs in the state */
@@ -511,6 +510,7 @@ static void take_rows(struct journal_resync *all)
     }
     if (!all->arrived)
         return;
+    all->status.rows_total = verbs->expected ? verbs->expected(all->run) : 0;
     bool dry = false;
     for (unsigned i = 0; i < ROWS_A_TURN && !dry && has_room(all) && (slot = free_slot(all)); i++) {
         row = verbs->take(all->run);
@@ -664,7 +664,7 @@ int64_t journal_resync_next_us(const struct embedded *embedded)
     return all && all->step == STEP_ROWS && !all->run ? all->rows_us : INT64_MAX;
 }
 
-static void start(struct journal_resync *all, enum resync_step step)
+static void start(struct journal_resync *all, enum step step)
 {
     all->status = (struct resync_status){.state = RESYNC_RUNS, .begun_us = now_of(all)};
     all->logged_us = now_of(all);
@@ -684,9 +684,9 @@ void journal_resync_resume(struct embedded *embedded)
     start(all, STEP_BEGINS);
 }
 
-static enum err begin(struct resync *resync, const char **out_why)
+enum err journal_resync_begin(struct embedded *embedded, const char **out_why)
 {
-    struct journal_resync *all = LIST_ENTRY(resync, struct journal_resync, resync);
+    struct journal_resync *all = embedded->feed.resync;
     struct journal_feed *feed = feed_of(all);
     bool stopped = feed->broken || feed->status.phase == JOURNAL_FENCED;
     if (all->step != STEP_NONE) {
@@ -703,18 +703,32 @@ static enum err begin(struct resync *resync, const char **out_why)
     return OK;
 }
 
-static void status(const struct resync *resync, struct resync_status *out_status)
+static enum resync_step step_of(const struct journal_resync *all)
 {
-    const struct journal_resync *all = (const struct journal_resync *)resync; /* its first member */
-    *out_status = all->status;
+    switch (all->step) {
+    case STEP_LISTS:
+    case STEP_MEMORY: return RESYNC_STEP_JOBS;
+    case STEP_ROWS: /* jobs that were found may not have been read yet */
+        return wanted_count(all) ? RESYNC_STEP_JOBS : RESYNC_STEP_ROWS;
+    case STEP_DRAINS:
+    case STEP_ENDS: return RESYNC_STEP_COMMITS;
+    case STEP_NONE:
+    case STEP_REJOINS:
+    case STEP_BEGINS: break;
+    }
+    return RESYNC_STEP_WAITS;
 }
 
-static const struct resync_verbs verbs = {.begin = begin, .status = status};
+void journal_resync_status(const struct embedded *embedded, struct resync_status *out_status)
+{
+    const struct journal_resync *all = embedded->feed.resync;
+    *out_status = all->status;
+    out_status->step = step_of(all);
+}
 
 void journal_resync_open(struct embedded *embedded)
 {
     struct journal_resync *all = mem_zalloc(sizeof(*all));
-    all->resync.verbs = &verbs;
     all->embedded = embedded;
     embedded->feed.resync = all;
 }
@@ -732,9 +746,4 @@ void journal_resync_close(struct embedded *embedded)
 void journal_resync_describe(const struct embedded *embedded, struct metric_sink *sink)
 {
     resync_describe(&embedded->feed.resync->status, sink);
-}
-
-struct resync *embedded_resync(struct embedded *embedded)
-{
-    return embedded->feed.resync ? &embedded->feed.resync->resync : NULL;
 }

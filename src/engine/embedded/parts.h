@@ -17,7 +17,7 @@
 #include "base/blocks.h"
 #include "base/list.h"
 #include "engine/embedded/embedded.h"
-#include "port/resync.h"
+#include "port/journal_control.h"
 #include "store/follower.h"
 
 /* Which struct it is that begins with a struct waiting_reply. */
@@ -104,6 +104,7 @@ enum { OBSERVERS_MAX = 4 };
 /* What is between the log and the journal. Zeroed: there is none. */
 struct journal_feed {
     struct embedded_journal options;
+    struct journal_control control;
     struct journal *journal; /* NULL: there is none */
     struct follower *follower;
     struct follower_callbacks callbacks;
@@ -113,7 +114,9 @@ struct journal_feed {
     uint64_t given;                /* up to this one the journal was given them */
     struct journal_resync *resync; /* NULL: there is no journal */
     bool resyncing;                /* one is under way: it sees events */
-    bool joined;                   /* the database's cursor is known, and was compared */
+    enum journal_state state;      /* since state_us; 0: it was not looked at yet */
+    int64_t state_us;
+    bool joined;                /* the database's cursor is known, and was compared */
     bool begins;                /* … and is being moved to where the log can be followed from */
     bool broken;                /* … and does not fit, or it was too late */
     bool down;                  /* nothing is being written now */
@@ -315,6 +318,9 @@ int64_t journal_resync_next_us(const struct embedded *embedded);
 void journal_resync_resume(struct embedded *embedded);
 /* An event, while a resync goes on. */
 void journal_resync_saw(struct embedded *embedded, const struct event *event);
+/* journal_control_verbs */
+enum err journal_resync_begin(struct embedded *embedded, const char **out_why);
+void journal_resync_status(const struct embedded *embedded, struct resync_status *out_status);
 void journal_resync_describe(const struct embedded *embedded, struct metric_sink *sink);
 
 /* ---- relocate.c ---- */

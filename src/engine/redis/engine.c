@@ -765,7 +765,7 @@ struct restore *redis_engine_restore(struct redis_engine *redis)
     return redis_journal_restore(&redis->journal);
 }
 
-struct resync *redis_engine_resync(struct redis_engine *redis)
+struct journal_control *redis_engine_journal_control(struct redis_engine *redis)
 {
-    return redis_journal_resync(&redis->journal);
+    return redis_journal_control(&redis->journal);
 }

@@ -16,9 +16,8 @@ enum {
     HELD_MAX = 8 * 1024 * 1024,  /* bytes that the journal has and has not committed */
     ENTRIES_FIRST = 32,
     ENTRIES_MOST = 256,
-    ENTRIES_LEAST = 2,   /* the one that was read last, and another */
-    DROPPED_MOST = 1000, /* entries that go by one call */
-    HEAD_BYTES = 25,
+    ENTRIES_LEAST = 2,             /* the one that was read last, and another */
+    DROPPED_MOST = 1000,           /* entries that go by one call */
     LAG_LOG_US = 10 * 1000 * 1000, /* that pushes are refused is told so often */
 };
 
@@ -27,29 +26,6 @@ enum {
     JOURNAL_THERE = 1,
     JOURNAL_GIVEN_UP = 2,
     JOURNAL_BEHIND = 3, /* it is there, and pushes are refused */
-};
-
-struct feed_stream {
-    struct redis_journal_feed *feed;
-    uint32_t partition;
-    uint64_t entry, mark; /* read so far; 0: nothing */
-    uint64_t committed;   /* in MySQL; 0: nothing that we know of */
-    uint64_t committed_mark;
-    uint64_t dropped; /* all before this one are gone */
-    uint64_t waiting_bytes, last;
-    uint64_t waiting; /* entries, while `committed` is not known, */
-    int64_t first_us; /* and when the first of them was; 0: none waits */
-    uint32_t at_once; /* entries asked for */
-    int64_t look_us;
-    int64_t not_before_us; /* nothing is asked */
-    int64_t looked_us;     /* last, without reading */
-    char head[HEAD_BYTES]; /* of the last entry that was read, */
-    bool has_head;         /* if it is known */
-    bool looks;            /* asked without reading */
-    bool refuses;          /* pushes, as it said last: the journal is too far behind */
-    uint64_t used;         /* the partition's, when it was looked at */
-    uint64_t handover;     /* in which it was asked */
-    bool asked;
 };
 
 /* Up to this batch, the partition is committed up to that entry. */
@@ -113,12 +89,12 @@ static void look_at_left(struct redis_journal_feed *feed, bool wait)
 }
 
 /* What it has not committed will be read again, by whoever has the lease then. */
-static void close_journal(struct redis_journal_feed *feed)
+static void close_journal(struct redis_journal_feed *feed, bool opens_again)
 {
     if (!feed->journal)
         return;
     feed->journal->changed = NULL;
-    redis_resync_closed(feed->resync);
+    redis_resync_closed(feed->resync, opens_again);
     leave_journal(feed, feed->journal);
     feed->journal = NULL;
     feed->joined = feed->broken = false;
@@ -286,7 +262,7 @@ static void lease_answered(void *owner, struct script_request *call, enum err er
     bool same = memcmp(feed->identity, parts[1].at, JOURNAL_STORE_BYTES) == 0;
     memcpy(feed->identity, parts[1].at, JOURNAL_STORE_BYTES);
     if (!same) { /* Redis has lost the queue: this is another */
-        close_journal(feed);
+        close_journal(feed, false);
         feed->knows_places = false;
     }
     feed->lease_until_us = answer.state ? feed->lease_asked_us + LEASE_US : 0;
@@ -372,8 +348,8 @@ static void take_entries(struct feed_stream *stream, const struct bytes *parts, 
         note_given(stream);
     if (why)
         stop(feed, stream, why);
-    else if (count && parts[count - 1].len >= HEAD_BYTES) {
-        memcpy(stream->head, parts[count - 1].at, HEAD_BYTES);
+    else if (count && parts[count - 1].len >= FEED_HEAD_BYTES) {
+        memcpy(stream->head, parts[count - 1].at, FEED_HEAD_BYTES);
         stream->has_head = true;
     }
 }
@@ -482,7 +458,7 @@ static void ask_stream(struct feed_stream *stream, uint32_t max)
     struct script_entries entries = {
         .from = stream->entry,
         .below = upto,
-        .head = bytes_of(stream->head, stream->has_head ? HEAD_BYTES : 0),
+        .head = bytes_of(stream->head, stream->has_head ? FEED_HEAD_BYTES : 0),
         .max = max,
     };
     script_ask_journal_read(&call->request, feed->options.space, &call->id, &entries);
@@ -516,24 +492,6 @@ static void look_at_stream(struct feed_stream *stream)
 
 /* ---- the lag ---- */
 
-/* When the oldest change was that MySQL lacks, by our clock; 0: it has all. */
-static int64_t oldest_lacking_us(const struct redis_journal_feed *feed)
-{
-    int64_t oldest_us = feed->joined ? feed->status.oldest_us : 0;
-    for (uint32_t i = 0; !feed->joined && i < feed->options.space->partitions; i++) {
-        const struct feed_stream *stream = &feed->streams[i];
-        if (stream->first_us && (!oldest_us || stream->first_us < oldest_us))
-            oldest_us = stream->first_us;
-    }
-    return oldest_us;
-}
-
-static uint64_t lag_seconds(const struct redis_journal_feed *feed)
-{
-    int64_t oldest_us = oldest_lacking_us(feed), now_us = now_of(feed);
-    return oldest_us && now_us > oldest_us ? (uint64_t)(now_us - oldest_us) / 1000000 : 0;
-}
-
 static void report_lag(struct redis_journal_feed *feed, bool was)
 {
     if (feed->refuses && (!was || now_of(feed) >= feed->report_us)) {
@@ -541,7 +499,7 @@ static void report_lag(struct redis_journal_feed *feed, bool was)
         log_event(LOG_ERROR, "journal_behind",
                   "lag_s=%llu reason=\"%s\" hint=\"pushes are refused until MySQL has caught up; "
                   "bring it back, or raise journal.max_lag or journal.max_lag_time\"",
-                  (unsigned long long)lag_seconds(feed), feed->status.why);
+                  (unsigned long long)redis_journal_lag_us(feed) / 1000000, feed->status.why);
     } else if (was && !feed->refuses && feed->journal) {
         log_event(LOG_INFO, "journal_caught_up", "hint=\"pushes are taken again\"");
     }
@@ -573,7 +531,7 @@ static void look_at_lease(struct redis_journal_feed *feed)
     else if (fenced && feed->joined)
         feed->knows_places = !feed->broken;
     if (feed->journal && (fenced || !leads(feed)))
-        close_journal(feed);
+        close_journal(feed, leads(feed));
     else if (!feed->journal && leads(feed) && now_of(feed) >= feed->open_us)
         open_journal(feed);
 }
@@ -589,6 +547,7 @@ static void tick(struct timer *timer)
     }
     look_at_lag(feed);
     look_at_lease(feed);
+    redis_journal_note_state(feed);
     for (uint32_t i = 0; feed->journal && i < feed->options.space->partitions; i++)
         look_at_stream(&feed->streams[i]);
     redis_restore_look(&feed->restore);
@@ -627,7 +586,7 @@ void redis_journal_leave(struct redis_journal_feed *feed)
     if (!feed->streams || feed->leaving)
         return;
     feed->leaving = true;
-    close_journal(feed);
+    close_journal(feed, false);
     if (feed->lease_until_us)
         ask_lease(feed, 0);
 }
@@ -635,7 +594,7 @@ void redis_journal_leave(struct redis_journal_feed *feed)
 void redis_journal_fini(struct redis_journal_feed *feed)
 {
     loop_cancel(feed->options.loop, &feed->tick);
-    close_journal(feed);
+    close_journal(feed, false);
     look_at_left(feed, true);
     redis_restore_fini(&feed->restore);
     redis_resync_free(feed->resync);
@@ -645,14 +604,9 @@ void redis_journal_fini(struct redis_journal_feed *feed)
     feed->streams = NULL;
 }
 
-struct resync *redis_journal_resync(struct redis_journal_feed *feed)
-{
-    return feed->resync ? redis_resync_port(feed->resync) : NULL;
-}
-
 void redis_journal_reopen(struct redis_journal_feed *feed)
 {
-    close_journal(feed);
+    close_journal(feed, false);
     feed->open_us = 0;
 }
 
@@ -684,41 +638,4 @@ bool redis_journal_refuses(const struct redis_journal_feed *feed)
 bool redis_journal_writes(const struct redis_journal_feed *feed)
 {
     return feed->joined && !feed->broken && feed->status.phase == JOURNAL_WRITES;
-}
-
-static void describe_lag(const struct redis_journal_feed *feed, struct metric_sink *sink)
-{
-    uint64_t bytes = 0, entries = 0;
-    for (uint32_t i = 0; i < feed->options.space->partitions; i++) {
-        const struct feed_stream *stream = &feed->streams[i];
-        bytes += stream->waiting_bytes;
-        if (!feed->joined)
-            entries += stream->waiting;
-        else if (stream->last > stream->committed)
-            entries += stream->last - stream->committed;
-    }
-    metric_gauge(sink, "journal_lag_batches", "Changes that MySQL has not committed.", entries);
-    metric_gauge(sink, "journal_lag_bytes", "Bytes of changes that are kept for MySQL.", bytes);
-    metric_gauge(sink, "journal_lag_seconds", "Age of the oldest change that MySQL lacks.",
-                 lag_seconds(feed));
-}
-
-void redis_journal_describe(const struct redis_journal_feed *feed, struct metric_sink *sink)
-{
-    const struct journal_status *status = &feed->status;
-    if (!feed->streams)
-        return;
-    if (sink->metric) {
-        metric_gauge(sink, "journal_leads", "1 on the daemon that writes the journal.",
-                     feed->journal != NULL);
-        if (feed->journal)
-            metric_gauge(sink, "journal_up", "1 while changes are being written to MySQL.",
-                         feed->status.phase == JOURNAL_WRITES && !feed->broken);
-        if (feed->journal)
-            describe_lag(feed, sink);
-    }
-    journal_describe(status, sink);
-    redis_resync_describe(feed->resync, sink);
-    if (sink->warning && feed->broken)
-        sink->warning(sink, "journal out of step", 1);
 }

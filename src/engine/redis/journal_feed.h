@@ -16,7 +16,7 @@
 #include "engine/redis/journal_restore.h"
 #include "engine/redis/journal_resync.h"
 #include "engine/redis/script_request.h"
-#include "port/metric.h"
+#include "port/journal_control.h"
 
 struct journal_feed_options {
     const struct script_space *space;
@@ -29,11 +29,34 @@ struct journal_feed_options {
     void *owner;
 };
 
-struct feed_stream; /* a partition's */
+enum { REDIS_LABEL_MAX = JOURNAL_WRITER_MAX, FEED_HEAD_BYTES = 25 };
 
-enum { REDIS_LABEL_MAX = 96 };
+/* A partition's. */
+struct feed_stream {
+    struct redis_journal_feed *feed;
+    uint32_t partition;
+    uint64_t entry, mark; /* read so far; 0: nothing */
+    uint64_t committed;   /* in MySQL; 0: nothing that we know of */
+    uint64_t committed_mark;
+    uint64_t dropped; /* all before this one are gone */
+    uint64_t waiting_bytes, last;
+    uint64_t waiting; /* entries, while `committed` is not known, */
+    int64_t first_us; /* and when the first of them was; 0: none waits */
+    uint32_t at_once; /* entries asked for */
+    int64_t look_us;
+    int64_t not_before_us;      /* nothing is asked */
+    int64_t looked_us;          /* last, without reading */
+    char head[FEED_HEAD_BYTES]; /* of the last entry that was read, */
+    bool has_head;              /* if it is known */
+    bool looks;                 /* asked without reading */
+    bool refuses;               /* pushes, as it said last: the journal is too far behind */
+    uint64_t used;              /* the partition's, when it was looked at */
+    uint64_t handover;          /* in which it was asked */
+    bool asked;
+};
 
 struct redis_journal_feed {
+    struct journal_control control;
     struct journal_feed_options options;
     struct feed_stream *streams; /* NULL: there is no journal here */
     struct timer tick;
@@ -49,6 +72,8 @@ struct redis_journal_feed {
     int64_t lease_asked_us;                /* last */
     int64_t open_us;                       /* not opened before */
     int64_t lease_until_us;                /* we are the one until then, by our clock */
+    enum journal_state state;              /* since state_us; 0: it was not looked at yet */
+    int64_t state_us;
     bool lease_asked, leaving;
     bool joined;       /* its cursor is known */
     bool knows_places; /* the journal before this one was fenced, and nobody else had the
@@ -70,9 +95,8 @@ void redis_journal_fini(struct redis_journal_feed *feed);
 void redis_journal_start(struct redis_journal_feed *feed);
 /* We are no longer: others need not wait for the lease to end. */
 void redis_journal_leave(struct redis_journal_feed *feed);
-/* Who brings the journal to what the queue holds; NULL: there is no journal here. */
-struct resync *redis_journal_resync(struct redis_journal_feed *feed);
-/* For that: the journal, which has been stopped, is closed, and opened again with the next look. */
+/* For a resync: the journal, which has been stopped, is closed, and opened again with the next
+ * look. */
 void redis_journal_reopen(struct redis_journal_feed *feed);
 /* Who brings jobs back; NULL: there is no journal here. */
 struct restore *redis_journal_restore(struct redis_journal_feed *feed);
@@ -84,6 +108,15 @@ uint64_t redis_journal_waiting(const struct redis_journal_feed *feed, uint32_t p
 bool redis_journal_writes(const struct redis_journal_feed *feed);
 /* Has this daemon, which writes, seen that pushes are refused, as MySQL is too far behind? */
 bool redis_journal_refuses(const struct redis_journal_feed *feed);
+
+/* ---- journal_describe.c ---- */
+
+/* How it is, and its resync; NULL: there is no journal here. */
+struct journal_control *redis_journal_control(struct redis_journal_feed *feed);
+/* Age of the oldest change that MySQL lacks; 0: none. */
+int64_t redis_journal_lag_us(const struct redis_journal_feed *feed);
+/* Since when it is as it is: often. */
+void redis_journal_note_state(struct redis_journal_feed *feed);
 void redis_journal_describe(const struct redis_journal_feed *feed, struct metric_sink *sink);
 
 #endif

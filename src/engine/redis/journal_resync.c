@@ -65,7 +65,6 @@ struct resync_stream {
 };
 
 struct redis_resync {
-    struct resync resync;
     struct redis_journal_feed *feed;
     struct resync_stream *streams; /* NULL: never begun */
     enum step step;
@@ -378,6 +377,7 @@ static void end_rows(struct redis_resync *all)
 static void take_rows(struct redis_resync *all)
 {
     struct restore_row *row = NULL;
+    all->status.rows_total = all->rows->expected ? all->rows->expected(all->rows_run) : 0;
     for (unsigned i = 0; i < ROWS_AT_ONCE && has_room_for_rows(all); i++) {
         row = all->rows->take(all->rows_run);
         if (!row) {
@@ -444,6 +444,7 @@ static void begin_jobs(struct redis_resync *all)
     all->rows_us = 0;
     all->rows_read = false;
     all->resyncs = all->feed->status.resyncs;
+    all->status.why[0] = '\0';
     all->step = STEP_JOBS;
     give_mark(all, JOURNAL_RESYNC_BEGINS);
     log_event(LOG_INFO, "journal_resync_begins", "partitions=%u", count_of(all));
@@ -484,7 +485,8 @@ void redis_resync_look(struct redis_resync *all)
     struct redis_journal_feed *feed = all->feed;
     if (all->step == STEP_NONE)
         return;
-    if (all->step == STEP_REJOINS && !redis_journal_leads(feed)) {
+    bool opens = all->step == STEP_REJOINS || all->step == STEP_BEGINS;
+    if (opens && !feed->journal && !redis_journal_leads(feed)) {
         fail(all, "this laterd writes the journal no longer: ask the one that does");
         return;
     }
@@ -532,9 +534,24 @@ void redis_resync_joined(struct redis_resync *all)
     }
 }
 
-void redis_resync_closed(struct redis_resync *all)
+/* What it had entered and given is not all in MySQL: it begins again with the next journal. */
+static void begin_again(struct redis_resync *all)
 {
-    if (all->step != STEP_NONE && all->step != STEP_REJOINS)
+    int64_t begun_us = all->status.begun_us;
+    drop_all(all);
+    start(all, STEP_BEGINS);
+    all->status.begun_us = begun_us;
+    (void)snprintf(all->status.why, sizeof(all->status.why),
+                   "another laterd had taken MySQL's cursor: it begins again");
+}
+
+void redis_resync_closed(struct redis_resync *all, bool opens_again)
+{
+    if (all->step == STEP_NONE || all->step == STEP_REJOINS)
+        return;
+    if (opens_again)
+        begin_again(all);
+    else
         fail(all, "this laterd writes the journal no longer: who does goes on with it");
 }
 
@@ -548,11 +565,10 @@ bool redis_resync_wants(const struct redis_resync *all)
     return all->step == STEP_REJOINS;
 }
 
-/* ---- resync_verbs ---- */
+/* ---- journal_control_verbs ---- */
 
-static enum err begin(struct resync *resync, const char **out_why)
+enum err redis_resync_begin(struct redis_resync *all, const char **out_why)
 {
-    struct redis_resync *all = LIST_ENTRY(resync, struct redis_resync, resync);
     struct redis_journal_feed *feed = all->feed;
     *out_why = all->why;
     if (all->step != STEP_NONE) {
@@ -578,18 +594,29 @@ static enum err begin(struct resync *resync, const char **out_why)
     return OK;
 }
 
-static void status(const struct resync *resync, struct resync_status *out_status)
+static enum resync_step step_of(const struct redis_resync *all)
 {
-    const struct redis_resync *all = (const struct redis_resync *)resync; /* its first member */
-    *out_status = all->status;
+    switch (all->step) {
+    case STEP_JOBS: return RESYNC_STEP_JOBS;
+    case STEP_ROWS: return RESYNC_STEP_ROWS;
+    case STEP_DRAINS:
+    case STEP_ENDS: return RESYNC_STEP_COMMITS;
+    case STEP_NONE:
+    case STEP_REJOINS:
+    case STEP_BEGINS: break;
+    }
+    return RESYNC_STEP_WAITS;
 }
 
-static const struct resync_verbs verbs = {.begin = begin, .status = status};
+void redis_resync_status(const struct redis_resync *all, struct resync_status *out_status)
+{
+    *out_status = all->status;
+    out_status->step = step_of(all);
+}
 
 struct redis_resync *redis_resync_new(struct redis_journal_feed *feed)
 {
     struct redis_resync *all = mem_zalloc(sizeof(*all));
-    all->resync.verbs = &verbs;
     all->feed = feed;
     return all;
 }
@@ -605,11 +632,6 @@ void redis_resync_free(struct redis_resync *all)
     }
     mem_free(all->streams);
     mem_free(all);
-}
-
-struct resync *redis_resync_port(struct redis_resync *all)
-{
-    return &all->resync;
 }
 
 void redis_resync_describe(const struct redis_resync *all, struct metric_sink *sink)

@@ -36,7 +36,7 @@
 struct redis_engine;
 struct journal_maker;
 struct restore;
-struct resync;
+struct journal_control;
 
 /* Where jobs lie whose numbers the server makes, in the order of the words of redis.order. */
 enum redis_order {
@@ -111,6 +111,6 @@ struct engine *redis_engine_port(struct redis_engine *redis);
  * never does. */
 struct restore *redis_engine_restore(struct redis_engine *redis);
 /* The same, who brings the journal to what the queue holds. */
-struct resync *redis_engine_resync(struct redis_engine *redis);
+struct journal_control *redis_engine_journal_control(struct redis_engine *redis);
 
 #endif

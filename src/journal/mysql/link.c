@@ -111,6 +111,18 @@ static enum link_result failed(struct link *link)
     return of_library || link->errnum == 0 ? LINK_AWAY : LINK_ROW;
 }
 
+void link_forget_error(struct link *link)
+{
+    link->errnum = 0;
+    link->error[0] = '\0';
+}
+
+static enum link_result succeeded(struct link *link)
+{
+    link_forget_error(link);
+    return LINK_DONE;
+}
+
 /* ---- the connection ---- */
 
 void link_init(struct link *link)
@@ -240,14 +252,16 @@ enum link_result link_run(struct link *link, struct bytes sql, uint64_t *out_cha
     if (mysql_real_query(&link->mysql, sql.at, (unsigned long)sql.len))
         return failed(link);
     *out_changed = mysql_affected_rows(&link->mysql); /* before any other call */
-    return LINK_DONE;
+    return succeeded(link);
 }
 
 bool link_in_transaction(struct link *link)
 {
-    uint64_t ignored;
-    return link_run(link, BYTES("DO 0"), &ignored) == LINK_DONE &&
-           (link->mysql.server_status & SERVER_STATUS_IN_TRANS);
+    if (mysql_query(&link->mysql, "DO 0")) {
+        (void)failed(link); /* the connection is lost, and with it the transaction */
+        return false;
+    }
+    return link->mysql.server_status & SERVER_STATUS_IN_TRANS;
 }
 
 MYSQL_RES *link_query(struct link *link, const char *sql, enum link_result *out_result)
@@ -255,11 +269,11 @@ MYSQL_RES *link_query(struct link *link, const char *sql, enum link_result *out_
     MYSQL_RES *rows = NULL;
     if (!mysql_real_query(&link->mysql, sql, (unsigned long)strlen(sql)))
         rows = mysql_store_result(&link->mysql);
-    *out_result = rows ? LINK_DONE : failed(link);
+    *out_result = rows ? succeeded(link) : failed(link);
     return rows;
 }
 
 enum link_result link_ping(struct link *link)
 {
-    return mysql_ping(&link->mysql) ? failed(link) : LINK_DONE;
+    return mysql_ping(&link->mysql) ? failed(link) : succeeded(link);
 }

@@ -29,8 +29,8 @@ struct link {
     MYSQL mysql;
     bool open, mariadb;
     size_t packet_max; /* bytes of a statement */
-    unsigned errnum;   /* of the last call that was not DONE */
-    char error[256];   /* … in the server's or the library's words */
+    unsigned errnum;   /* of the last call; 0: it was DONE */
+    char error[256];   /* … in the server's or the library's words; empty */
     pthread_mutex_t mutex;
     int fd; /* under the mutex: of the open connection; -1: none */
 };
@@ -44,11 +44,14 @@ void link_close(struct link *link); /* of a closed one: nothing */
 
 /* Runs one statement without rows. *out_changed: rows that it matched or inserted. */
 enum link_result link_run(struct link *link, struct bytes sql, uint64_t *out_changed);
-/* Is the transaction that was started still there? Some errors roll back all of it. */
+/* After a statement that failed, whose error stays: is the transaction that was started still
+   there? Some errors roll back all of it. */
 bool link_in_transaction(struct link *link);
 /* Runs a query; its whole result, for mysql_free_result(). NULL: link->errnum. */
 MYSQL_RES *link_query(struct link *link, const char *sql, enum link_result *out_result);
 enum link_result link_ping(struct link *link);
+/* The last call's error was expected, and is no reason for what fails next. */
+void link_forget_error(struct link *link);
 
 /* What an operator should do about an error. A clause. */
 const char *link_hint(unsigned errnum);

@@ -264,7 +264,7 @@ static enum link_result read_all(struct restore_run *run)
     uint64_t ignored;
     for (unsigned i = 0; i < 2 && result == LINK_DONE; i++)
         result = link_run(&run->link, bytes_str(words[i]), &ignored);
-    if (result == LINK_DONE && !run->only_ids)
+    if (result == LINK_DONE)
         result = count_rows(run);
     while (result == LINK_DONE && count == PAGE_ROWS) {
         sql.len = 0;

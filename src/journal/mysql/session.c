@@ -193,8 +193,10 @@ enum link_result session_read_resync(struct link *link, const uint8_t store[JOUR
     *out_goes_on = rows && mysql_fetch_row(rows);
     if (rows)
         mysql_free_result(rows);
-    else if (link->errnum == NO_SUCH_TABLE)
-        return LINK_DONE; /* there was never any */
+    if (!rows && link->errnum == NO_SUCH_TABLE) { /* there was never any */
+        link_forget_error(link);
+        return LINK_DONE;
+    }
     return result == LINK_ROW ? LINK_REFUSED : result;
 }
 
@@ -229,10 +231,12 @@ static enum link_result run_words(struct link *link, const char *words)
 /*
  * Looks and writes as one step. Of two queues that begin in the same empty tables each would else
  * see no other: so, each locks the gap that the other wants to insert into, and the database ends
- * one of them as a deadlock. That one looks again.
+ * one of them as a deadlock. That one looks again. `moved`: when it was moved last; NULL: never.
  */
 static enum link_result make_cursor(struct link *link, const struct journal_begin *begin,
-                                    struct session_cursor *cursor, struct session_refusal *refusal)
+                                    const struct session_cursor *cursor,
+                                    const struct session_place *moved,
+                                    struct session_refusal *refusal)
 {
     struct buf sql = {0};
     uint64_t ignored;
@@ -243,17 +247,30 @@ static enum link_result make_cursor(struct link *link, const struct journal_begi
         result = refuse_others(link, refusal);
     if (result != LINK_DONE)
         return result; /* the connection is closed, and with it the transaction */
-    buf_add_str(&sql, "INSERT INTO " JOURNAL_CURSORS "(store_id,epoch,batch) VALUES(");
+    buf_add_str(&sql, "INSERT INTO " JOURNAL_CURSORS "(store_id,epoch,batch,updated) VALUES(");
     sql_add_hex(&sql, begin->store, JOURNAL_STORE_BYTES);
-    buf_addf(&sql, ",1,%llu)", (unsigned long long)begin->batch);
+    buf_addf(&sql, ",%llu,%llu,", (unsigned long long)cursor->epoch,
+             (unsigned long long)cursor->batch);
+    if (moved)
+        sql_add_time(&sql, moved->at_us, moved->sql->east_s);
+    else
+        buf_add_str(&sql, "NULL");
+    buf_add_char(&sql, ')');
     result = link_run(link, buf_bytes(&sql), &ignored);
     buf_fini(&sql);
     if (result == LINK_DONE && begin->streams)
         result = forget_streams(link, begin->store);
     if (result == LINK_DONE)
         result = run_words(link, "COMMIT");
-    *cursor = (struct session_cursor){.epoch = 1, .batch = begin->batch, .made = true};
     return result == LINK_ROW ? LINK_AWAY : result; /* somebody else made it: look again */
+}
+
+enum link_result session_make_again(struct link *link, const struct journal_begin *begin,
+                                    const struct session_place *place,
+                                    const struct session_cursor *cursor,
+                                    struct session_refusal *refusal)
+{
+    return make_cursor(link, begin, cursor, place, refusal);
 }
 
 enum link_result session_raise_epoch(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
@@ -273,6 +290,16 @@ enum link_result session_raise_epoch(struct link *link, const uint8_t store[JOUR
     if (result == LINK_DONE)
         cursor->epoch++;
     return result;
+}
+
+/* Statements may have taken long: another one may lead by now. */
+static enum link_result ask_lead(const struct session_place *place, struct session_refusal *refusal)
+{
+    if (place->may_take(place->owner))
+        return LINK_DONE;
+    (void)snprintf(refusal->why, sizeof(refusal->why),
+                   "another laterd leads: the cursor is for that one to take");
+    return LINK_AWAY;
 }
 
 /* All in one transaction: that the cursor was set is believed only while the resync goes on. */
@@ -303,6 +330,8 @@ static enum link_result set_cursor(struct link *link, const struct journal_begin
     if (result == LINK_DONE && begin->streams)
         result = forget_streams(link, begin->store);
     if (result == LINK_DONE)
+        result = ask_lead(place, refusal);
+    if (result == LINK_DONE)
         result = run_words(link, "COMMIT");
     *cursor = (struct session_cursor){.epoch = cursor->epoch + 1, .batch = batch};
     return result;
@@ -316,14 +345,18 @@ enum link_result session_take_cursor(struct link *link, const struct journal_beg
     struct session_cursor cursor = {0};
     bool there = false;
     enum link_result result = session_read_cursor(link, begin->store, &there, &cursor);
+    if (result == LINK_DONE)
+        result = ask_lead(place, refusal);
     if (result != LINK_DONE)
         return result;
-    if (!there)
-        result = make_cursor(link, begin, &cursor, refusal);
-    else if (begin->resync)
+    if (!there) {
+        cursor = (struct session_cursor){.epoch = 1, .batch = begin->batch, .made = true};
+        result = make_cursor(link, begin, &cursor, NULL, refusal);
+    } else if (begin->resync) {
         result = set_cursor(link, begin, place, &cursor, refusal);
-    else
+    } else {
         result = session_raise_epoch(link, begin->store, &cursor);
+    }
     if (result == LINK_DONE)
         *out_cursor = cursor;
     return result == LINK_ROW ? LINK_REFUSED : result;

@@ -38,21 +38,33 @@ enum link_result session_make_resyncs(struct link *link, struct session_refusal 
 enum link_result session_read_resync(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
                                      bool *out_goes_on);
 
-/* What a statement of a cursor that is set has besides. */
+/* What taking a cursor needs besides. */
 struct session_place {
     const struct sql_place *sql;
-    int64_t at_us; /* the time */
+    int64_t at_us; /* the time, of one that is set */
+    /* False: an election says that another one leads, whose cursor it is. Asked before anything is
+       written, and, of one that is set, again before that is committed. */
+    bool (*may_take)(void *owner);
+    void *owner;
 };
 
 /*
  * The first time: takes the cursor over, so that whoever wrote before writes no more (its epoch
  * grows), or makes it. With begin->resync one that is there is set to begin->batch, and noted as a
- * resync that goes on. REFUSED with a refusal: the tables belong to another store.
+ * resync that goes on. REFUSED with a refusal: the tables belong to another store. AWAY with one:
+ * place->may_take() says no.
  */
 enum link_result session_take_cursor(struct link *link, const struct journal_begin *begin,
                                      const struct session_place *place,
                                      struct session_cursor *out_cursor,
                                      struct session_refusal *refusal);
+
+/* Of a log: makes the cursor whose row was deleted while it was ours as *cursor says, of which the
+   epoch is new. AWAY and REFUSED as session_take_cursor(): another store may have one by now. */
+enum link_result session_make_again(struct link *link, const struct journal_begin *begin,
+                                    const struct session_place *place,
+                                    const struct session_cursor *cursor,
+                                    struct session_refusal *refusal);
 
 /* Takes it over from whoever has it, if it is still as it was read: then its epoch is ours, one
    more. AWAY: it was moved meanwhile, look again; or the connection was lost. */

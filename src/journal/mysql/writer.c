@@ -70,12 +70,22 @@ static void look_at_oldest(struct writer *writer)
     writer->status.oldest_us = first ? batch_of(first)->clock_us : 0;
 }
 
-static void set_phase(struct writer *writer, enum journal_phase phase, const char *why)
+static void set_phase(struct writer *writer, enum journal_phase phase, const char *why,
+                      const char *advice)
 {
     lock(writer);
     writer->status.phase = phase;
     (void)snprintf(writer->status.why, sizeof(writer->status.why), "%s", why);
+    (void)snprintf(writer->status.advice, sizeof(writer->status.advice), "%s", advice);
     post(writer);
+    unlock(writer);
+}
+
+static void set_epoch(struct writer *writer, uint64_t epoch)
+{
+    writer->epoch = epoch;
+    lock(writer);
+    writer->status.epoch = epoch;
     unlock(writer);
 }
 
@@ -86,7 +96,7 @@ static enum link_result out_of_step(struct writer *writer, const char *why)
     lock(writer);
     bool ends = writer->closing;
     unlock(writer);
-    set_phase(writer, JOURNAL_FENCED, why);
+    set_phase(writer, JOURNAL_FENCED, why, "");
     if (ends) /* who leads now goes on with it */
         log_event(LOG_INFO, "journal_left", "reason=\"%s\"", why);
     else
@@ -146,17 +156,48 @@ static void regroup(struct writer *writer)
         add_to_group(writer, batch_of(node));
 }
 
+static enum journal_lead lead_of(const struct writer *writer)
+{
+    return writer->lead ? writer->lead(writer->lead_owner) : JOURNAL_LEAD_NONE;
+}
+
+/* session_place::may_take */
+static bool may_take(void *owner)
+{
+    return lead_of(owner) != JOURNAL_LEAD_NOT_OURS;
+}
+
+/*
+ * The row was deleted on a connection that was not lost since the last commit: so the server has
+ * all that it had. Of a log only: that a cursor stands in streams its feed says again.
+ */
+static enum link_result make_again(struct writer *writer, struct session_refusal *refusal)
+{
+    struct session_cursor cursor = {.epoch = writer->epoch + 1, .batch = writer->done};
+    struct session_place place = {.sql = &writer->place, .at_us = writer->group.at_us};
+    enum link_result result =
+        session_make_again(&writer->link, &writer->begin, &place, &cursor, refusal);
+    if (result != LINK_DONE)
+        return result;
+    log_event(LOG_WARN, "journal_cursor_made",
+              "epoch=%llu hint=\"the cursor's row was deleted while this laterd wrote; it goes on "
+              "where it was. If rows of jobs were deleted, too: later journal resync\"",
+              (unsigned long long)cursor.epoch);
+    set_epoch(writer, cursor.epoch);
+    return LINK_DONE;
+}
+
 /*
  * Another one has the cursor. It may have been slow to notice that it leads no longer: if we are
  * sure that it must not write, and it has not, the cursor is ours again, and what is held is
  * written after that. What a resync writes moves no cursor: a resync that is not ours has written.
  * ROW: it is not so.
  */
-static enum link_result retake(struct writer *writer)
+static enum link_result retake(struct writer *writer, struct session_refusal *refusal)
 {
     struct session_cursor cursor = {0};
     bool there = false, resyncing = false;
-    if (!writer->alone || !writer->alone(writer->alone_owner))
+    if (lead_of(writer) != JOURNAL_LEAD_OURS)
         return LINK_ROW;
     enum link_result result =
         session_read_cursor(&writer->link, writer->begin.store, &there, &cursor);
@@ -164,7 +205,9 @@ static enum link_result retake(struct writer *writer)
         result = session_read_resync(&writer->link, writer->begin.store, &resyncing);
     if (result != LINK_DONE)
         return result;
-    if (!there || cursor.batch != writer->done || (resyncing && !writer->status.resyncing))
+    if (!there)
+        return make_again(writer, refusal);
+    if (cursor.batch != writer->done || (resyncing && !writer->status.resyncing))
         return LINK_ROW;
     result = session_raise_epoch(&writer->link, writer->begin.store, &cursor);
     if (result != LINK_DONE)
@@ -173,12 +216,12 @@ static enum link_result retake(struct writer *writer)
               "epoch=%llu before=%llu hint=\"another laterd had taken the cursor, and has written "
               "nothing; this one leads\"",
               (unsigned long long)cursor.epoch, (unsigned long long)writer->epoch);
-    writer->epoch = cursor.epoch;
+    set_epoch(writer, cursor.epoch);
     return LINK_DONE;
 }
 
 /* The connection was lost: which of the held batches has it? */
-static enum link_result go_on(struct writer *writer)
+static enum link_result go_on(struct writer *writer, struct session_refusal *refusal)
 {
     struct session_cursor cursor = {0};
     bool there = false;
@@ -190,7 +233,7 @@ static enum link_result go_on(struct writer *writer)
         return out_of_step(
             writer, "the cursor is gone: somebody deleted it, or another queue has the tables");
     if (cursor.epoch != writer->epoch) {
-        result = retake(writer);
+        result = retake(writer, refusal);
         if (result != LINK_DONE)
             return result == LINK_ROW ? out_of_step(writer, "another laterd writes for this queue")
                                       : result;
@@ -218,7 +261,8 @@ static enum link_result begin_cursor(struct writer *writer, struct session_refus
 {
     struct session_cursor cursor = {0};
     bool resyncing = false;
-    struct session_place place = {.sql = &writer->place, .at_us = writer->begin.at_us};
+    struct session_place place = {
+        .sql = &writer->place, .at_us = writer->begin.at_us, .may_take = may_take, .owner = writer};
     enum link_result result =
         session_take_cursor(&writer->link, &writer->begin, &place, &cursor, refusal);
     if (result == LINK_DONE && writer->begin.streams)
@@ -228,7 +272,7 @@ static enum link_result begin_cursor(struct writer *writer, struct session_refus
     if (result != LINK_DONE)
         return result;
     writer->taken = true;
-    writer->epoch = cursor.epoch;
+    set_epoch(writer, cursor.epoch);
     writer->done = cursor.batch;
     lock(writer);
     writer->status.known = true;
@@ -262,7 +306,7 @@ static void report_writes(struct writer *writer)
     if (writer->writes)
         return;
     writer->writes = true;
-    set_phase(writer, JOURNAL_WRITES, "");
+    set_phase(writer, JOURNAL_WRITES, "", "");
     log_event(LOG_INFO, "journal_writes", "server=\"%s\" database=%s",
               mysql_get_server_info(&writer->link.mysql), writer->link_options.url.database);
     writer->said_us = 0;
@@ -295,7 +339,7 @@ static enum link_result connect_once(struct writer *writer, struct session_refus
     if (ends_untaken(writer)) /* asked last: each query before may have taken long */
         return LINK_AWAY;
     if (result == LINK_DONE)
-        result = taken ? go_on(writer) : begin_cursor(writer, refusal);
+        result = taken ? go_on(writer, refusal) : begin_cursor(writer, refusal);
     return result == LINK_DONE ? begin_writing(writer, !taken) : result;
 }
 
@@ -360,6 +404,14 @@ static void committed(struct writer *writer)
     unlock(writer);
 }
 
+/* What was said of an earlier group is no reason for what fails now. */
+static void forget_refusal(struct session_refusal *refusal)
+{
+    refusal->why[0] = '\0';
+    refusal->event = NULL;
+    refusal->facts.len = 0;
+}
+
 /* Until the connection fails, or it is over (DONE). */
 static enum link_result serve(struct writer *writer, struct session_refusal *refusal,
                               int64_t *backoff_us)
@@ -369,11 +421,12 @@ static enum link_result serve(struct writer *writer, struct session_refusal *ref
         if (!writer->held.first && !take(writer, &idle))
             return LINK_DONE;
         enum link_result result = LINK_DONE;
+        forget_refusal(refusal);
         if (writer->held.first) {
             result = writer_commit(writer, refusal);
             bool fenced = result == LINK_ROW;
             if (fenced)
-                result = retake(writer);
+                result = retake(writer, refusal);
             if (result == LINK_ROW)
                 return out_of_step(writer, refusal->why);
             if (result == LINK_DONE && !fenced)
@@ -395,13 +448,20 @@ static void report_error(struct writer *writer, enum link_result result,
 {
     const struct link *link = &writer->link;
     int64_t now_us = writer_now_us();
-    char text[JOURNAL_WHY_MAX];
+    char text[JOURNAL_WHY_MAX], advice[JOURNAL_ADVICE_MAX];
     bool refused = result == LINK_REFUSED;
     if (refusal->why[0])
         (void)snprintf(text, sizeof(text), "%s", refusal->why);
+    else if (!link->errnum) /* no statement failed */
+        (void)snprintf(text, sizeof(text), "the cursor was moved while it was being taken");
     else
         (void)snprintf(text, sizeof(text), "%u: %.150s", link->errnum, link->error);
-    set_phase(writer, refused ? JOURNAL_REFUSES : JOURNAL_AWAY, text);
+    if (refusal->event)
+        (void)snprintf(advice, sizeof(advice), "do what the log's last line %s says",
+                       refusal->event);
+    else
+        (void)snprintf(advice, sizeof(advice), "%s", link_hint(link->errnum));
+    set_phase(writer, refused ? JOURNAL_REFUSES : JOURNAL_AWAY, text, advice);
     if (writer->said_us && now_us - writer->said_us < SAY_US &&
         writer->said_errnum == link->errnum && strcmp(writer->said_why, refusal->why) == 0)
         return;
@@ -412,7 +472,7 @@ static void report_error(struct writer *writer, enum link_result result,
         log_event(LOG_ERROR, refusal->event, "%.*s", (int)refusal->facts.len, refusal->facts.at);
     else
         log_event(refused ? LOG_ERROR : LOG_WARN, "journal_away", "error=\"%s\" hint=\"%s\"", text,
-                  link_hint(link->errnum));
+                  advice);
 }
 
 /* False: it is over. */
@@ -434,7 +494,6 @@ static void *run(void *arg)
     (void)mysql_thread_init(); /* it is for libraries older than this one */
     for (bool on = true; on;) {
         struct session_refusal refusal = {.why = ""};
-        writer->link.errnum = 0;
         enum link_result result = connect_once(writer, &refusal);
         if (result == LINK_DONE)
             result = serve(writer, &refusal, &backoff_us);
@@ -503,7 +562,7 @@ static void journal_begin(struct journal *journal, const struct journal_begin *b
     int failed = thread_start(&writer->thread, NULL, run, writer);
     writer->started = failed == 0;
     if (failed)
-        set_phase(writer, JOURNAL_REFUSES, "the system has no thread left for it");
+        set_phase(writer, JOURNAL_REFUSES, "the system has no thread left for it", "");
 }
 
 /* Its thread has ended: nobody else has anything of it. */
@@ -523,7 +582,7 @@ static void forget_all(struct writer *writer)
     status->known = status->made = status->resyncing = false;
     status->held_bytes = 0;
     status->oldest_us = 0;
-    status->why[0] = '\0';
+    status->why[0] = status->advice[0] = '\0';
 }
 
 static bool journal_again(struct journal *journal, const struct journal_begin *begin)
@@ -592,7 +651,7 @@ static void journal_stop(struct journal *journal, const char *why)
     writer->stopping = true;
     (void)pthread_cond_signal(&writer->given);
     unlock(writer);
-    set_phase(writer, JOURNAL_STOPPED, why);
+    set_phase(writer, JOURNAL_STOPPED, why, "");
 }
 
 static void join(struct writer *writer, int64_t grace_us)
@@ -685,8 +744,8 @@ struct journal *writer_new(const struct journal_options *options,
     writer->loop = options->loop;
     writer->link_options = *link_options;
     writer->at_once = options->at_once;
-    writer->alone = options->alone;
-    writer->alone_owner = options->owner;
+    writer->lead = options->lead;
+    writer->lead_owner = options->owner;
     (void)snprintf(writer->host, sizeof(writer->host), "%s", host);
     writer->place = (struct sql_place){.host = writer->host, .east_s = options->east_s};
     group_init(&writer->group, nobody, options->log_all);

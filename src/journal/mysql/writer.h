@@ -38,8 +38,8 @@ struct writer {
     struct loop *loop;
     struct link_options link_options;
     bool at_once;
-    bool (*alone)(void *owner); /* journal_options::alone */
-    void *alone_owner;
+    enum journal_lead (*lead)(void *owner); /* journal_options::lead */
+    void *lead_owner;
     struct sql_place place;
     char host[128];
     pthread_t thread;

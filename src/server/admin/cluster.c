@@ -13,6 +13,14 @@ static void add_text(struct buf *out, const char *name, const char *text)
         buf_add_str(out, "null");
 }
 
+/* Without an election all daemons on a Redis serve, and none leads. */
+static const char *role_of(const struct server_options *options, const struct member_view *view)
+{
+    if (!options->member && options->config->engine == ENGINE_REDIS)
+        return "active";
+    return view->role == MEMBER_LEADING ? "leading" : "waiting";
+}
+
 void cluster_write(struct server *server, struct buf *out)
 {
     const struct server_options *options = &server->options;
@@ -23,10 +31,12 @@ void cluster_write(struct server *server, struct buf *out)
         view.role_us = server->loop->now_us - server->started_us;
     bool serves = server_leads(server) && !options->waits;
     const char *self = options->advertise ? options->advertise : "";
+    const char *role = role_of(options, &view);
     const char *leader = view.role == MEMBER_LEADING ? self : view.leader;
+    if (strcmp(role, "active") == 0)
+        leader = "";
     buf_addf(out, "{\"election\":%s,\"role\":\"%s\",\"serving\":%s",
-             options->member ? "true" : "false",
-             view.role == MEMBER_LEADING ? "leading" : "waiting", serves ? "true" : "false");
+             options->member ? "true" : "false", role, serves ? "true" : "false");
     buf_addf(out, ",\"epoch\":%llu,\"role_ms\":%lld,\"terms\":%llu,\"connected\":%s",
              (unsigned long long)view.epoch, (long long)(view.role_us / 1000),
              (unsigned long long)view.terms, view.connected ? "true" : "false");

@@ -1,4 +1,5 @@
-/* /v1/journal, and the same as metrics: how far a restore and a resync are. */
+/* /v1/journal: how the journal is, and how far a restore and a resync are; that of restores as
+   metrics, too. */
 #include "proto/json.h"
 #include "server/admin/pages.h"
 #include "server/server.h"
@@ -9,11 +10,11 @@ static void add_count(struct buf *out, const char *name, uint64_t value)
 }
 
 /* How long it has gone on, or took. */
-static void add_span(const struct server *server, struct buf *out, int64_t begun_us,
-                     int64_t ended_us)
+static void add_span(const struct server *server, struct buf *out, const char *name,
+                     int64_t begun_us, int64_t ended_us)
 {
     int64_t until_us = ended_us ? ended_us : server->loop->now_us;
-    add_count(out, "ms", (uint64_t)(until_us > begun_us ? until_us - begun_us : 0) / 1000);
+    add_count(out, name, (uint64_t)(until_us > begun_us ? until_us - begun_us : 0) / 1000);
 }
 
 static const char *restore_state(const struct restore_counts *counts)
@@ -33,38 +34,116 @@ static void add_restore(const struct server *server, struct buf *out)
         add_count(out, "created", counts->created);
         add_count(out, "kept", counts->kept);
         add_count(out, "refused", counts->refused);
-        add_span(server, out, counts->begun_us, counts->ended_us);
+        add_span(server, out, "ms", counts->begun_us, counts->ended_us);
     }
     buf_add_char(out, '}');
+}
+
+static void add_text(struct buf *out, const char *name, const char *text)
+{
+    buf_addf(out, ",\"%s\":", name);
+    if (text[0])
+        json_add_text(out, bytes_str(text), JSON_STYLE_PLAIN);
+    else
+        buf_add_str(out, "null");
+}
+
+static void add_flag(struct buf *out, const char *name, bool value)
+{
+    buf_addf(out, ",\"%s\":%s", name, value ? "true" : "false");
 }
 
 static void add_resync(const struct server *server, struct buf *out)
 {
     static const char *const names[] = {"none", "running", "done", "failed"};
-    struct resync *resync = server->options.resync;
+    static const char *const steps[] = {"waits", "jobs", "rows", "commits"};
+    struct journal_control *control = server->options.journal;
     struct resync_status status = {.state = RESYNC_NONE};
-    if (resync)
-        resync->verbs->status(resync, &status);
+    if (control)
+        control->verbs->resync_status(control, &status);
     buf_addf(out, "{\"state\":\"%s\"", names[status.state]);
     if (status.state != RESYNC_NONE) {
+        add_text(out, "step", status.state == RESYNC_RUNS ? steps[status.step] : "");
         add_count(out, "of", status.jobs_total);
         add_count(out, "jobs", status.jobs);
+        add_count(out, "rows_of", status.rows_total);
         add_count(out, "rows", status.rows);
         add_count(out, "closed", status.closed);
         add_count(out, "unread", status.unread);
-        add_span(server, out, status.begun_us, status.ended_us);
-        buf_add_str(out, ",\"why\":");
-        if (status.why[0])
-            json_add_text(out, bytes_str(status.why), JSON_STYLE_PLAIN);
-        else
-            buf_add_str(out, "null");
+        add_span(server, out, "ms", status.begun_us, status.ended_us);
+        add_text(out, "why", status.why);
     }
     buf_add_char(out, '}');
 }
 
+static void add_partitions(struct journal_control *control, const struct journal_health *health,
+                           struct buf *out)
+{
+    if (!control->verbs->partition) {
+        buf_add_str(out, ",\"partitions\":null");
+        return;
+    }
+    buf_add_str(out, ",\"partitions\":[");
+    for (uint32_t i = 0; i < health->partitions; i++) {
+        struct journal_partition partition;
+        control->verbs->partition(control, i, &partition);
+        buf_addf(out, "%s{\"partition\":%u", i ? "," : "", i);
+        add_count(out, "cursor", partition.entry);
+        add_count(out, "entries", partition.lag_entries);
+        add_count(out, "bytes", partition.lag_bytes);
+        add_flag(out, "refuses_pushes", partition.refuses_pushes);
+        buf_add_char(out, '}');
+    }
+    buf_add_char(out, ']');
+}
+
+static void add_lag(const struct journal_health *health, struct buf *out)
+{
+    if (health->state == JOURNAL_STATE_ELSEWHERE) {
+        buf_add_str(out, ",\"lag\":null");
+        return;
+    }
+    buf_addf(out, ",\"lag\":{\"entries\":%llu", (unsigned long long)health->lag_entries);
+    add_count(out, "bytes", health->lag_bytes);
+    add_count(out, "seconds", (uint64_t)health->lag_us / 1000000);
+    buf_add_char(out, '}');
+}
+
+static void add_health(const struct server *server, struct buf *out)
+{
+    static const char *const states[] = {"writes", "waits", "fenced", "out_of_step", "elsewhere"};
+    const struct config *config = server->options.config;
+    struct journal_control *control = server->options.journal;
+    struct journal_health health;
+    if (!control) {
+        buf_add_str(out, ",\"state\":\"none\"");
+        return;
+    }
+    control->verbs->health(control, &health);
+    buf_addf(out, ",\"state\":\"%s\"", states[health.state]);
+    add_span(server, out, "state_ms", health.since_us, 0);
+    add_text(out, "error", health.error);
+    add_text(out, "hint", health.hint);
+    add_text(out, "writer", health.writer);
+    add_flag(out, "refuses_pushes", health.refuses_pushes);
+    add_text(out, "mode", config->journal_mode == JOURNAL_MODE_BEFORE ? "before" : "after");
+    add_text(out, "on_lag", config->journal_on_lag == JOURNAL_ON_LAG_REFUSE ? "refuse" : "detach");
+    add_lag(&health, out);
+    if (health.knows_cursor) {
+        add_count(out, "cursor", health.cursor);
+        add_count(out, "epoch", health.epoch);
+    } else {
+        buf_add_str(out, ",\"cursor\":null,\"epoch\":null");
+    }
+    add_count(out, "rejected", health.rejected);
+    add_partitions(control, &health, out);
+}
+
 void journal_write(struct server *server, struct buf *out)
 {
-    buf_addf(out, "{\"journal\":%s,\"restore\":", server->options.restore ? "true" : "false");
+    buf_addf(out, "{\"journal\":%s", server->options.restore ? "true" : "false");
+    add_health(server, out);
+    buf_add_str(out, ",\"restore\":");
     add_restore(server, out);
     buf_add_str(out, ",\"resync\":");
     add_resync(server, out);

@@ -1,7 +1,9 @@
 """The journal with the rest of laterd: two that lead in turn on one directory, and far jobs."""
 
 import re
+import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -163,6 +165,107 @@ def test_the_leader_takes_its_cursor_again_and_goes_on_exactly(member, maria, ba
     caught_up(server, maria, name)
     assert maria.run(f"SELECT COUNT(*),COUNT(DISTINCT id,status) FROM {LOGS}", database=name)[0] == (804, 804)
     assert len(server.events("journal_retaken")) == 3 and not server.events("journal_fenced")
+
+
+def test_a_cursor_that_was_deleted_under_the_leader_is_made_again_where_it_was(member, maria, base):
+    url, name = base
+    server = member(url)
+    until(lambda: serves(server), 30)
+    with Client(server.port) as client:
+        for round_ in range(3):
+            some(client, round_)
+            caught_up(server, maria, name)
+            maria.run(f"DELETE FROM {CURSORS}", database=name)
+        some(client, 3)
+    caught_up(server, maria, name)
+    assert maria.run(f"SELECT COUNT(*),COUNT(DISTINCT id,status) FROM {LOGS}", database=name)[0] == (804, 804)
+    assert maria.run(f"SELECT COUNT(*),MAX(epoch) FROM {CURSORS}", database=name)[0] == (1, 4)
+    assert len(server.events("journal_cursor_made")) == 3 and not server.events("journal_fenced")
+    server.kill()
+    again = member(url)
+    until(lambda: serves(again), 30)
+    with Client(again.port) as client:
+        some(client, 4)
+    caught_up(again, maria, name)
+    assert not again.events("journal_begins") and not again.events("journal_out_of_step")
+
+
+def test_but_not_beside_the_cursor_of_another_queue(member, maria, base):
+    """An operator has taken the tables over."""
+    url, name = base
+    server = member(url)
+    until(lambda: serves(server), 30)
+    with Client(server.port) as client:
+        some(client, 0)
+        caught_up(server, maria, name)
+        maria.run(f"UPDATE {CURSORS} SET store_id=REPEAT('x',16)", database=name)
+        client.push("t", id="late", body="x", delay="1h")
+        assert server.wait_log("journal_of_another_store", 20)
+        assert server.wait_log("journal_fenced", 20)
+        assert "late" not in rows(maria, name)
+    assert maria.run(f"SELECT COUNT(*) FROM {CURSORS}", database=name)[0][0] == 1
+
+
+def test_the_error_of_a_journal_that_is_away_is_the_one_of_now(member, service):  # noqa: ARG001  (member needs it)
+    maria = MariaDb().make().start()
+    try:
+        server = member(maria.database("now"))
+        until(lambda: serves(server), 30)
+        with Client(server.port) as client:
+            some(client, 0)
+            caught_up(server, maria, "now")
+            taken_by_another(maria, "now")
+            some(client, 1)
+            caught_up(server, maria, "now")
+            assert server.events("journal_retaken")  # that there was another one has been dealt with
+            maria.kill()
+            client.push("t", id="late", body="x", delay="1h")
+            assert server.wait_log("journal_away", 20)
+        assert re.search(r'error="2\d\d\d: [^"]+"', server.events("journal_away")[0][1])
+    finally:
+        maria.stop()
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+def test_who_leads_no_longer_sets_no_cursor(member, maria, base, service):
+    """Its main thread, which would close the journal, is held up; the resync's statement waits for a lock meanwhile."""
+    url, name = base
+    server = member(url)
+    until(lambda: serves(server), 30)
+    with Client(server.port) as client:
+        some(client, 0)
+        caught_up(server, maria, name)
+        taken_by_another(maria, name, batches=1)
+        client.push("t", id="late", body="x", delay="1h")
+        assert server.wait_log("journal_fenced", 20)
+        (before,) = maria.run(f"SELECT epoch,batch FROM {CURSORS}", database=name)
+        connection = maria.connect(name)
+        holder = connection.cursor()
+        holder.execute("BEGIN")
+        holder.execute(f"SELECT 1 FROM {CURSORS} FOR UPDATE")
+        assert client.post("/v1/journal/resync", {}).status == 200
+    until(lambda: maria.run("SELECT 1 FROM information_schema.processlist WHERE info LIKE 'UPDATE laterd_journal_cursor%'"),
+          20)
+    waits = "epoll_wait,epoll_pwait,epoll_pwait2"
+    with subprocess.Popen(["strace", "-q", "-o", "/dev/null", "-p", str(server.process.pid), "-e", f"trace={waits}",
+                           "-e", f"inject={waits}:delay_enter=60000000"]) as tracer:
+        try:
+            time.sleep(1)
+            (key,) = [key for key in service.call("KEYS", "laterd:member:*") if b"no_longer_sets" in key]
+            service.call("DEL", key)
+            time.sleep(TIMEOUT_S + 1)  # by then it must not think that it leads
+            assert not server.events("leads_no_longer"), "the main thread was not held up"
+            holder.execute("ROLLBACK")
+            connection.close()
+            until(lambda: not maria.run("SELECT 1 FROM information_schema.processlist "
+                                        "WHERE info LIKE 'UPDATE laterd_journal_cursor%'"), 20)
+            time.sleep(1)
+            assert maria.run(f"SELECT epoch,batch FROM {CURSORS}", database=name)[0] == before
+        finally:
+            if connection.open:
+                connection.close()
+            tracer.kill()
+            server.kill()
 
 
 def test_but_not_from_one_that_has_written(member, maria, base):

@@ -101,6 +101,31 @@ def test_killed_in_the_middle_another_daemon_goes_on(daemon, maria, base):
     assert not maria.run(f"SELECT 1 FROM {RESYNCS} WHERE ended IS NULL", database=base)
 
 
+def test_one_that_is_fenced_goes_on_without_having_failed(daemon, maria, base):
+    """Another writer takes the cursor while the resync's first commit waits for it."""
+    server = daemon()
+    server.wait_log("journal_writes")
+    with Client(server.port, seconds=60) as client:
+        fill(client, 2000)
+        is_equal(server, maria, base)
+        damage(maria, base)
+        connection = maria.connect(base)
+        with connection, connection.cursor() as holder:
+            holder.execute("BEGIN")
+            holder.execute(f"SELECT 1 FROM {CURSORS} FOR UPDATE")
+            begun = later(server, "resync", "--no-wait", "--json")
+            assert begun.returncode == 0 and json.loads(begun.stdout)["state"] == "running"
+            assert eventually(lambda: maria.run("SELECT 1 FROM information_schema.processlist WHERE "
+                                                "info LIKE 'UPDATE laterd_journal_cursor%'"), 20)
+            holder.execute(f"UPDATE {CURSORS} SET epoch=epoch+1")
+            holder.execute("COMMIT")
+        states = []
+        assert eventually(lambda: states.append(state(client)["state"]) or states[-1] == "done", 60, every=0.005)
+        assert set(states) == {"running", "done"}
+        assert server.events("journal_fenced") and not server.events("journal_resync_failed")
+        is_equal(server, maria, base)
+
+
 def test_a_journal_out_of_step_begins_again_by_a_resync(daemon, maria, base):
     """MySQL is an older copy."""
     server = daemon()

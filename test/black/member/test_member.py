@@ -402,6 +402,20 @@ def test_without_an_election_it_serves_and_says_so(laterd):
         assert "laterd_member" not in ask(server, "/metrics").text
 
 
+def test_without_an_election_all_on_a_redis_are_active(laterd):
+    with RedisService() as redis:
+        keys = {"engine": {"engine": "redis"}, "redis": {"url": redis.url}}
+        for server in (laterd(keys), laterd(keys)):
+            with server:
+                until(lambda server=server: cluster(server).get("serving"), 20)
+                said = cluster(server)
+                assert (said["election"], said["role"], said["leader"], said["why"]) == (False, "active", None, None)
+                done = subprocess.run([LATER, "-s", f"http://127.0.0.1:{server.port}", "cluster"],
+                                      capture_output=True, text=True, check=False)
+                assert done.returncode == 0, done
+                assert "active for " in done.stdout and "all daemons on this Redis serve" in done.stdout
+
+
 # ---- behind a balancer ----
 
 

@@ -7,6 +7,20 @@ static struct {
     uint64_t seq;
 } told;
 
+/* Who asked, as the last reply to a RESERVE says: for whoever has to ask again. */
+static char asked_by[HAPPENING_BY_MAX + 1];
+
+/* What the command was is borrowed for the call. */
+static void receive_and_look(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
+{
+    memset(asked_by, 0, sizeof(asked_by));
+    if (reply->asked && reply->asked->by.len) {
+        assert_true(reply->asked->by.len <= HAPPENING_BY_MAX);
+        memcpy(asked_by, reply->asked->by.at, reply->asked->by.len);
+    }
+    receive(callbacks, ctx, reply);
+}
+
 static void tell(struct event_sink *sink, const struct happening *happening)
 {
     (void)sink;
@@ -25,6 +39,7 @@ static int setup_telling(void **state)
     memset(&told, 0, sizeof(told));
     int failed = setup(state);
     bed.sink.happened = tell;
+    bed.callbacks.reply = receive_and_look;
     return failed;
 }
 
@@ -46,6 +61,7 @@ static void who_reserves_a_ready_job_is_told(void **state)
     assert_int_equal(told.count, 1);
     assert_int_equal(told.seq, seq);
     assert_string_equal(told.by, "192.0.2.7:5123");
+    assert_string_equal(asked_by, "192.0.2.7:5123");
 }
 
 /* Two wait; each gets one, and is told of by its own name. */
@@ -64,6 +80,7 @@ static void who_waited_for_a_job_is_told(void **state)
         assert_int_equal(told.count, i + 1);
         assert_int_equal(told.seq, seq);
         assert_string_equal(told.by, names[i]);
+        assert_string_equal(asked_by, names[i]);
     }
 }
 

@@ -17,7 +17,7 @@
 #include "core/core.h"
 #include "engine/embedded/embedded.h"
 #include "journal/group.h"
-#include "port/resync.h"
+#include "port/journal_control.h"
 #include "sim/random.h"
 #include "sim/world.h"
 #include "store/store.h"
@@ -448,8 +448,8 @@ static void live(unsigned changes)
 static struct resync_status status_of(void)
 {
     struct resync_status status;
-    struct resync *resync = embedded_resync(world_embedded(world));
-    resync->verbs->status(resync, &status);
+    struct journal_control *control = embedded_journal_control(world_embedded(world));
+    control->verbs->resync_status(control, &status);
     return status;
 }
 
@@ -496,9 +496,9 @@ static void compare(uint64_t seed)
 
 static void begin_resync(void)
 {
-    struct resync *resync = embedded_resync(world_embedded(world));
+    struct journal_control *control = embedded_journal_control(world_embedded(world));
     const char *why;
-    while (resync->verbs->begin(resync, &why) == ERR_AGAIN) {
+    while (control->verbs->resync(control, &why) == ERR_AGAIN) {
         fake->away = false;
         database_lives();
     }

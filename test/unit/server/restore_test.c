@@ -114,14 +114,15 @@ static const struct restore_verbs verbs = {.begin = journal_begin,
 
 /* The engine's part of a resync. */
 static struct {
-    struct resync resync;
+    struct journal_control control;
     struct resync_status status;
+    struct journal_health health;
     unsigned begun;
 } resyncing;
 
-static enum err resync_begin_fake(struct resync *resync, const char **out_why)
+static enum err resync_begin_fake(struct journal_control *control, const char **out_why)
 {
-    (void)resync;
+    (void)control;
     *out_why = "it is under way";
     if (resyncing.status.state == RESYNC_RUNS)
         return ERR_EXISTS;
@@ -130,14 +131,31 @@ static enum err resync_begin_fake(struct resync *resync, const char **out_why)
     return OK;
 }
 
-static void resync_status_fake(const struct resync *resync, struct resync_status *out_status)
+static void resync_status_fake(const struct journal_control *control,
+                               struct resync_status *out_status)
 {
-    (void)resync;
+    (void)control;
     *out_status = resyncing.status;
 }
 
-static const struct resync_verbs resync_fakes = {.begin = resync_begin_fake,
-                                                 .status = resync_status_fake};
+static void health_fake(const struct journal_control *control, struct journal_health *out_health)
+{
+    (void)control;
+    *out_health = resyncing.health;
+}
+
+static void partition_fake(const struct journal_control *control, uint32_t partition,
+                           struct journal_partition *out_partition)
+{
+    (void)control;
+    *out_partition = (struct journal_partition){
+        .entry = 10 + partition, .lag_entries = partition, .lag_bytes = 100 * partition};
+}
+
+static const struct journal_control_verbs resync_fakes = {.resync = resync_begin_fake,
+                                                          .resync_status = resync_status_fake,
+                                                          .health = health_fake,
+                                                          .partition = partition_fake};
 
 /* ---- the bed ---- */
 
@@ -163,10 +181,10 @@ static int set_up(void **state)
     (void)state;
     memset(&journal, 0, sizeof(journal));
     memset(&resyncing, 0, sizeof(resyncing));
-    resyncing.resync.verbs = &resync_fakes;
+    resyncing.control.verbs = &resync_fakes;
     journal.restore.verbs = &verbs;
     world = begin(&(struct world_options){
-        .seed = 1, .restore = &journal.restore, .resync = &resyncing.resync, .split = true});
+        .seed = 1, .restore = &journal.restore, .journal = &resyncing.control, .split = true});
     peer = sim_loop_client(world_loop(world), WORLD_SDMQ);
     return 0;
 }
@@ -513,12 +531,45 @@ static void a_resync_and_a_restore_exclude_each_other(void **state)
     assert_int_equal(resyncing.begun, 0);
     show(1);
     ask_v1("GET", "/v1/journal", "{\"state\":\"done\",\"of\":0,\"rows\":1,\"created\":1");
-    ask_v1("POST", "/v1/journal/resync", "{\"state\":\"running\",\"of\":7");
+    ask_v1("POST", "/v1/journal/resync", "{\"state\":\"running\",\"step\":\"waits\",\"of\":7");
     ask_v1("POST", "/v1/journal/resync", "resync_under_way");
     ask_v1("POST", "/v1/restore", "resync_under_way");
+    ask(peer, "/reStoreJob?jobId=a"); /* its row may be an old one */
+    expect_answer("a resync of the journal is under way");
     resyncing.status.state = RESYNC_DONE;
     ask_v1("POST", "/v1/journal/resync", "running");
     assert_int_equal(resyncing.begun, 2);
+}
+
+static void how_the_journal_is_is_shown(void **state)
+{
+    (void)state;
+    resyncing.health = (struct journal_health){.state = JOURNAL_STATE_WAITS,
+                                               .since_us = world_now_us(world),
+                                               .error = "2002: \"no\"",
+                                               .hint = "start it",
+                                               .refuses_pushes = true,
+                                               .lag_entries = 3,
+                                               .lag_bytes = 512,
+                                               .lag_us = 12 * SECOND_US + 1,
+                                               .rejected = 4,
+                                               .partitions = 2};
+    ask_v1("GET", "/v1/journal",
+           "{\"journal\":true,\"state\":\"waits\",\"state_ms\":0,"
+           "\"error\":\"2002: \\\"no\\\"\",\"hint\":\"start it\",\"writer\":null,"
+           "\"refuses_pushes\":true,\"mode\":\"after\",\"on_lag\":\"refuse\","
+           "\"lag\":{\"entries\":3,\"bytes\":512,\"seconds\":12},\"cursor\":null,"
+           "\"epoch\":null,\"rejected\":4,\"partitions\":[{\"partition\":0,\"cursor\":10,"
+           "\"entries\":0,\"bytes\":0,\"refuses_pushes\":false},{\"partition\":1,"
+           "\"cursor\":11,\"entries\":1,\"bytes\":100,\"refuses_pushes\":false}]");
+    resyncing.health =
+        (struct journal_health){.state = JOURNAL_STATE_ELSEWHERE, .writer = "10.0.0.2, process 7"};
+    ask_v1("GET", "/v1/journal", "\"state\":\"elsewhere\"");
+    ask_v1("GET", "/v1/journal", "\"writer\":\"10.0.0.2, process 7\"");
+    ask_v1("GET", "/v1/journal", "\"lag\":null");
+    ask_v1("GET", "/v1/journal", "\"partitions\":[]");
+    resyncing.health = (struct journal_health){.knows_cursor = true, .cursor = 812, .epoch = 3};
+    ask_v1("GET", "/v1/journal", "\"cursor\":812,\"epoch\":3");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -540,6 +591,7 @@ int main(void)
         TEST(who_leaves_ends_the_question),
         TEST(a_server_that_ends_ends_its_restores),
         TEST(a_resync_and_a_restore_exclude_each_other),
+        TEST(how_the_journal_is_is_shown),
         TEST(all_is_cleared_beyond_a_page_of_topics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
