@@ -45,6 +45,7 @@ def parse():
                         help="rows of the restore; more than the other parts leave are pushed before it")
     parser.add_argument("--engine", choices=("embedded", "redis"), default="embedded")
     parser.add_argument("--partitions", type=int, default=4, help="of a queue in Redis")
+    parser.add_argument("--only", choices=("restore",), help="measure this alone")
     parser.add_argument("--seconds", type=int, default=1200, help="it takes no longer")
     wish = parser.parse_args()
     os.environ.setdefault("LATERD", str(pathlib.Path(wish.build).resolve() / "laterd"))
@@ -208,6 +209,21 @@ def line(name, ours, theirs, bar):
               f"{statistics.median(ratios):.3f} ({', '.join(f'{ratio:.3f}' for ratio in ratios)}; bar: {bar})")
 
 
+def measure_pushes(maria, with_it, without, results):
+    for turn in range(TURNS):
+        results["bare"].append(bare(maria, "bench", WISH.jobs))
+        maria.run("DELETE FROM t_delay_queue_job WHERE id LIKE 'bare-%'", database="bench")
+        results["rate"].append(journaled(with_it.server, WISH.jobs, turn))
+    for _ in range(TURNS):
+        for queue, name in ((without, "plain"), (with_it, "cost")):
+            laterd, redis = pushes(queue, WISH.pushes)
+            results[name].append(laterd)
+            if queue.redis:
+                results[name + "_redis"].append(redis)
+        with Client(with_it.server.port) as client:
+            catch_up(client)
+
+
 def measure(maria, folder, url, results):
     """Fills `results` as it goes on."""
     with_it, without = Queue(folder / "with", url), Queue(folder / "without")
@@ -215,18 +231,8 @@ def measure(maria, folder, url, results):
         with_it.start()
         without.start()
         with_it.server.wait_log("journal_writes")
-        for turn in range(TURNS):
-            results["bare"].append(bare(maria, "bench", WISH.jobs))
-            maria.run("DELETE FROM t_delay_queue_job WHERE id LIKE 'bare-%'", database="bench")
-            results["rate"].append(journaled(with_it.server, WISH.jobs, turn))
-        for _ in range(TURNS):
-            for queue, name in ((without, "plain"), (with_it, "cost")):
-                laterd, redis = pushes(queue, WISH.pushes)
-                results[name].append(laterd)
-                if queue.redis:
-                    results[name + "_redis"].append(redis)
-            with Client(with_it.server.port) as client:
-                catch_up(client)
+        if WISH.only != "restore":
+            measure_pushes(maria, with_it, without, results)
         results["ndjson"].append(by_ndjson(without.server, WISH.jobs))
         there = maria.run("SELECT COUNT(*) FROM t_delay_queue_job WHERE status NOT IN(3,4)", database="bench")[0][0]
         with Client(with_it.server.port, seconds=60) as client:
