@@ -4,15 +4,15 @@
 -- is not in the record: the properties' length (2 bytes) and the properties, if it has some, then
 -- content type and body, if they are apart; 5 due, 6 the start of its place (topic's length, topic, priority, and
 -- due unless a), 7 '#p' and the topic, 8 'i' and the id, or '', 9 its order (d due, a arrival) or b
--- buried, and behind that (I7HH) when it was made, attempts and failures if it is moved here, and
--- (8) which restore brings it, if one does (restore.lua), 10 if
--- it exists (j reject, p replace, k keep), 11 and 12 most jobs and topics (0: any), 13
--- the start of its place while it is delayed ('w', topic's length, topic, due, priority).
--- KEYS: four for all of them, or four for each.
--- Answer: {it}, or {it, job} if a job of that id is kept: else the job is what was sent, with
--- number and time. Of several: an array of such answers. Here is the common case, for all that
--- follow each other, go to one partition and topic, and are ready or all are not; the others are in
--- push_other.lua, which is other().
+-- buried, and behind that (I7HH) when it was made, attempts and failures if it is moved here, and if a
+-- restore brings it (restore.lua) which one (8), and then = if the journal's row says all of it
+-- already, so that it leaves no entry; 10 if it exists (j reject, p replace, k keep: all that a
+-- restore brings), 11 and 12 most jobs and topics (0: any), 13 the start of its place while it is
+-- delayed ('w', topic's length, topic, due, priority). KEYS: four for all of them, or four for each.
+-- Answer: {it}, or {it, job} if a job of that id is kept (of a restore {it} may be all): else the
+-- job is what was sent, with number and time. Of several: an array of such answers. Here is the
+-- common case, for all that follow each other, go to one partition and topic, are ready or all are
+-- not, and are brought by one restore or by none; the others are in push_other.lua, which is other().
 local call, pack, sub, byte = redis.call, struct.pack, string.sub, string.byte
 local PER_JOB = 13
 local count, keys_each = #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
@@ -29,7 +29,27 @@ while answered < count do
         fields[3 + alike], at = ARGV[at + 8], at + PER_JOB
     end
     fields[4 + alike] = 'j'
+    -- Of a restore: does it go on, and what has ended since it began? As push_other.lua has it.
+    local by_due, by_arrival, run, ended = 'd', 'a', nil, nil
+    if #ARGV[base + 9] % 11 > 8 then
+        run = sub(ARGV[base + 9], #ARGV[base + 9] > 11 and 13 or 2)
+        by_due, by_arrival, fields[5 + alike] = 'd' .. run, 'a' .. run, 'jr'
+    end
     local found = call('HMGET', hash, unpack(fields))
+    if run then
+        local restore, members = found[5 + alike], { 'er' .. sub(run, 1, 8) }
+        for i = 1, alike do members[1 + i] = 'e' .. fields[3 + i] end
+        if restore and sub(restore, 1, 8) == sub(run, 1, 8) and struct.unpack('<I8', restore, 17) > 0 then
+            ended = call('ZMSCORE', KEYS[keys + 4], unpack(members))
+        end
+        -- Those that it finds there.
+        at = base
+        while done < alike and found[4 + done] and #ARGV[at + 9] % 11 > 8 and is_first(hash, ARGV[at + 1]) and
+            call('HEXISTS', sub(hash, 1, -2) .. 'j' .. byte(found[4 + done], 6), found[4 + done]) == 1 do
+            done, at = done + 1, at + PER_JOB
+            answers[answered + done] = '\0\0\1\0' .. string.rep('\0', 20) .. pack('<I8', now)
+        end
+    end
     -- The journal's entries, as entry.lua has them. Not the common case: there are too many, or one
     -- that is too old.
     local journal, entry, bytes, taken, most = found[4 + alike], 0, 0, 0, 1
@@ -39,7 +59,9 @@ while answered < count do
         entry, bytes, taken, most = struct.unpack('<I8I8I8I8', journal)
         since, span = struct.unpack('<I8I8', journal, 34)
         if since > 0 and span > 0 and now - since > span then most = 0 end
+        if run and #run > 8 then journal = nil end -- its row is there
     end
+    if run and (done > 0 or not ended or not ended[1]) then most = 0 end
     -- The topic is known, and nobody waits, or this daemon alone, which said so by a request before
     -- this one: it learns of the job by the answer (marks.lua).
     local mark, request = found[3], ARGV[base + 1]
@@ -54,7 +76,8 @@ while answered < count do
         while done < alike do
             local id, due = ARGV[at + 8], tonumber(ARGV[at + 5])
             -- Not the common case: the id is known, or the request may have been done before.
-            if found[4 + done] or seen and seen[id] or ARGV[at + 9] == 'b' or #ARGV[at + 9] > 1 or
+            if found[4 + done] or seen and seen[id] or ended and ended[2 + done] or
+                ARGV[at + 9] ~= by_due and ARGV[at + 9] ~= by_arrival or
                 not is_first(hash, ARGV[at + 1]) or pushed >= tonumber(ARGV[at + 11]) or
                 not (ready or due >= wake) then
                 break
@@ -66,7 +89,7 @@ while answered < count do
             if done > 0 and byte(name, 6) ~= bucket then break end
             bucket = byte(name, 6)
             local rank, place, answer = '', nil, nil -- answer as say() has it
-            if ARGV[at + 9] == 'a' then rank = pack('>I8', now) end
+            if ARGV[at + 9] == by_arrival then rank = pack('>I8', now) end
             if ready then
                 answer = '\0\2\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. made
                 place = 'r' .. ARGV[at + 6] .. rank .. name
