@@ -6,7 +6,8 @@ The bare loop (pymysql, whose statements are made beforehand, so that the time
 is the server's) writes the same rows in the same groups: 512 rows of jobs, 512 of changes, the cursor,
 one transaction. They take turns.
 
-restore: all rows of the tables into an empty queue, beside pushing by NDJSON.
+restore: all rows of the tables into an empty queue, beside pushing as many by NDJSON into an empty queue
+without a journal. They take turns.
 
 cost: processor time of laterd's main thread for each push, of `later bench put`, with and without a
 journal that writes meanwhile; in turns; medians. From /proc/PID/task/TID/schedstat.
@@ -182,10 +183,18 @@ class Queue:
             self.redis.close()
 
 
+def pushed_by_ndjson(folder, jobs):
+    queue = Queue(folder)
+    try:
+        return by_ndjson(queue.start().server, jobs)
+    finally:
+        queue.stop()
+
+
 def restored(maria, folder, url):
     """(rows, rows a second) of all that is in the tables, into an empty queue."""
     maria.run("DELETE FROM laterd_journal_cursor", database="bench")
-    queue = Queue(folder / "restored", url)
+    queue = Queue(folder, url)
     try:
         queue.start()
         queue.server.wait_log("journal_writes")
@@ -207,6 +216,10 @@ def line(name, ours, theirs, bar):
     if ratios:
         print(f"{name}: {statistics.median(theirs):.0f}, journal {statistics.median(ours):.0f}, ratio "
               f"{statistics.median(ratios):.3f} ({', '.join(f'{ratio:.3f}' for ratio in ratios)}; bar: {bar})")
+
+
+def unfinished(maria):
+    return maria.run("SELECT COUNT(*) FROM t_delay_queue_job WHERE status NOT IN(3,4)", database="bench")[0][0]
 
 
 def measure_pushes(maria, with_it, without, results):
@@ -233,23 +246,26 @@ def measure(maria, folder, url, results):
         with_it.server.wait_log("journal_writes")
         if WISH.only != "restore":
             measure_pushes(maria, with_it, without, results)
-        results["ndjson"].append(by_ndjson(without.server, WISH.jobs))
-        there = maria.run("SELECT COUNT(*) FROM t_delay_queue_job WHERE status NOT IN(3,4)", database="bench")[0][0]
         with Client(with_it.server.port, seconds=60) as client:
-            push_all(client, max(0, WISH.rows - there), "more")
+            push_all(client, max(0, WISH.rows - unfinished(maria)), "more")
             catch_up(client)
     finally:
         with_it.stop()
         without.stop()
-    results["restore"].append(restored(maria, folder, url))
+    for turn in range(TURNS):
+        results["ndjson"].append(pushed_by_ndjson(folder / f"pushed-{turn}", unfinished(maria)))
+        rows, rate = restored(maria, folder / f"restored-{turn}", url)
+        assert rows == unfinished(maria), rows
+        results["rows"] = [rows]
+        results["restore"].append(rate)
 
 
 def report(results):
     line("jobs a second: bare loop", results["rate"], results["bare"], "at least 0.7")
     line("laterd's main thread, ns a push: without", results["cost"], results["plain"], "at most 1.1")
     line("Redis' main thread, ns a push: without", results["cost_redis"], results["plain_redis"], "none")
-    for rows, rate in results["restore"]:
-        line(f"rows a second, {rows} of them: pushed by NDJSON", [rate], results["ndjson"], "at least 0.5")
+    for rows in results["rows"]:
+        line(f"rows a second, {rows} of them: pushed by NDJSON", results["restore"], results["ndjson"], "at least 0.5")
 
 
 def too_long(*_):
@@ -257,7 +273,7 @@ def too_long(*_):
 
 
 def main():
-    names = ("bare", "rate", "plain", "cost", "plain_redis", "cost_redis", "ndjson", "restore")
+    names = ("bare", "rate", "plain", "cost", "plain_redis", "cost_redis", "ndjson", "rows", "restore")
     results = {name: [] for name in names}
     signal.signal(signal.SIGALRM, too_long)
     signal.alarm(WISH.seconds)
