@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/pace.h"
 #include "cli/show.h"
 #include "cli/text.h"
 
@@ -42,19 +43,13 @@ static void report_resync(const json_t *answer)
         (unsigned long long)show_count(answer, "ms"));
 }
 
-/* Seconds that are left, as it went so far; 0: that cannot be said. */
-static uint64_t left_s(uint64_t done, uint64_t of, uint64_t ms)
-{
-    return done && of > done ? (of - done) * ms / done / 1000 : 0;
-}
-
 /* What is under way, in one line on standard error: it does not disturb who reads the output. */
-static void show_progress(const struct cli *cli, const char *what, const json_t *part,
-                          const char *member)
+static void show_progress(const struct cli *cli, struct pace *pace, const char *what,
+                          const json_t *part, const char *member)
 {
     char done_room[TEXT_ROOM], of_room[TEXT_ROOM];
     uint64_t done = show_count(part, member), of = show_count(part, "of");
-    uint64_t left = left_s(done, of, show_count(part, "ms"));
+    uint64_t left = pace_left_s(pace, done, of, show_count(part, "ms"));
     if (cli->json) {
         json_t *line = json_pack("{ss sI sI sI}", "progress", what, member, (json_int_t)done, "of",
                                  (json_int_t)of, "ms", (json_int_t)show_count(part, "ms"));
@@ -136,6 +131,7 @@ static int begin_again(struct cli *cli, unsigned *refusals)
 static int wait_for_resync(struct cli *cli)
 {
     unsigned tries = 0, refusals = 0;
+    struct pace pace = {.count = 0};
     for (unsigned polls = 0;; polls++) {
         json_t *answer = NULL;
         cli->quiet = tries + 1 < TRIES;
@@ -151,7 +147,7 @@ static int wait_for_resync(struct cli *cli)
         if (none)
             code = begin_again(cli, &refusals);
         if (runs && polls % POLLS_A_LINE == POLLS_A_LINE - 1)
-            show_progress(cli, "resync", part, "jobs");
+            show_progress(cli, &pace, "resync", part, "jobs");
         if (!runs)
             code = end_resync(cli, part);
         json_decref(answer);
@@ -202,6 +198,7 @@ static int show_status(struct cli *cli)
    shows how far it is. */
 struct watch {
     struct cli cli;
+    struct pace pace;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool over;
@@ -229,7 +226,7 @@ static void *watch_main(void *arg)
             continue; /* the restore's own answer counts */
         const json_t *part = json_object_get(answer, "restore");
         if (strcmp(show_string(part, "state"), "running") == 0)
-            show_progress(&watch->cli, "restore", part, "rows");
+            show_progress(&watch->cli, &watch->pace, "restore", part, "rows");
         json_decref(answer);
     }
     if (watch->cli.has_client)
