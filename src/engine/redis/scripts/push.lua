@@ -12,7 +12,8 @@
 -- Answer: {it}, or {it, job} if a job of that id is kept (of a restore {it} may be all): else the
 -- job is what was sent, with number and time. Of several: an array of such answers. Here is the
 -- common case, for all that follow each other, go to one partition and topic, are ready or all are
--- not, and are brought by one restore or by none; the others are in push_other.lua, which is other().
+-- not, are new, and are brought by one restore, with entries or without, or by none; the others are
+-- in push_other.lua, which is other().
 local call, pack, sub, byte = redis.call, struct.pack, string.sub, string.byte
 local PER_JOB = 13
 local count, keys_each = #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
@@ -22,8 +23,8 @@ while answered < count do
     local hash, topic, now = KEYS[keys + 1], ARGV[base + 7], clock_of(ARGV[base + 1])
     local ready = tonumber(ARGV[base + 5]) <= now
     local fields = { 'p', topic, ready and '#w' .. sub(topic, 3) or '', ARGV[base + 8] }
-    local alike, at, done, seen = 1, base + PER_JOB, 0, nil
-    while answered + alike < count and ARGV[at + 7] == topic and
+    local alike, at, done, seen, width = 1, base + PER_JOB, 0, nil, #ARGV[base + 9]
+    while width < 11 and answered + alike < count and ARGV[at + 7] == topic and #ARGV[at + 9] == width and
         KEYS[keys + alike * keys_each + 1] == hash and (tonumber(ARGV[at + 5]) <= now) == ready do
         alike, seen = alike + 1, seen or {}
         fields[3 + alike], at = ARGV[at + 8], at + PER_JOB
@@ -31,11 +32,11 @@ while answered < count do
     fields[4 + alike] = 'j'
     -- Of a restore: does it go on, and what has ended since it began? As push_other.lua has it.
     local by_due, by_arrival, run, ended = 'd', 'a', nil, nil
-    if #ARGV[base + 9] % 11 > 8 then
-        run = sub(ARGV[base + 9], #ARGV[base + 9] > 11 and 13 or 2)
+    if width == 9 or width == 10 then
+        run = sub(ARGV[base + 9], 2)
         by_due, by_arrival, fields[5 + alike] = 'd' .. run, 'a' .. run, 'jr'
     end
-    local found = call('HMGET', hash, unpack(fields))
+    local found = width < 11 and call('HMGET', hash, unpack(fields)) or {} -- one of its own past is other()'s
     if run then
         local restore, members = found[5 + alike], { 'er' .. sub(run, 1, 8) }
         for i = 1, alike do members[1 + i] = 'e' .. fields[3 + i] end
@@ -44,7 +45,7 @@ while answered < count do
         end
         -- Those that it finds there.
         at = base
-        while done < alike and found[4 + done] and #ARGV[at + 9] % 11 > 8 and is_first(hash, ARGV[at + 1]) and
+        while done < alike and found[4 + done] and is_first(hash, ARGV[at + 1]) and
             call('HEXISTS', sub(hash, 1, -2) .. 'j' .. byte(found[4 + done], 6), found[4 + done]) == 1 do
             done, at = done + 1, at + PER_JOB
             answers[answered + done] = '\0\0\1\0' .. string.rep('\0', 20) .. pack('<I8', now)
