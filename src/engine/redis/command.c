@@ -181,7 +181,7 @@ static void job_command_late(void *owner)
     pending_fail(&command->pending, ERR_AGAIN);
 }
 
-/* Of the script's long way, which all that a restore brings with a past take, a call has time for
+/* Of the script's long way, which all buried jobs take that a restore brings, a call has time for
  * few: each counts as so many that are reserved. */
 enum { LONG_WAY_JOBS = 6 };
 
@@ -191,7 +191,7 @@ static void join_others(struct script_request *call, const struct cmd *cmd)
     bool ends = cmd->kind == CMD_FINISH || cmd->kind == CMD_DELETE;
     if (!ends && cmd->kind != CMD_PUSH)
         return;
-    if (!ends && cmd->push.restore && (cmd->push.failures || cmd->push.buried))
+    if (!ends && cmd->push.restore && cmd->push.buried)
         call->jobs = LONG_WAY_JOBS;
     struct bytes id = ends ? cmd->job.ref.id : cmd->push.id;
     call->joins = ends ? SCRIPT_END : SCRIPT_PUSH;

@@ -124,7 +124,7 @@ static void a_call_takes_no_more_than_its_share(void **state)
     assert_int_equal(jobs_there(), MANY);
 }
 
-/* Those that a restore brings with attempts, or buried, take Redis several times as long. */
+/* Buried jobs that a restore brings take Redis several times as long as others. */
 static void a_call_takes_fewer_of_those_that_take_longer(void **state)
 {
     (void)state;
@@ -136,7 +136,7 @@ static void a_call_takes_fewer_of_those_that_take_longer(void **state)
         push.push.if_exists = IF_EXISTS_KEEP;
         push.push.restore = 7;
         push.push.failures = i % 2;
-        push.push.buried = i % 2 == 0;
+        push.push.buried = true;
         (void)begin(i, &push);
     }
     assert_int_equal(calls_sent(0), MANY / 10);

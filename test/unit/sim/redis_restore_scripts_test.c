@@ -185,7 +185,9 @@ struct brought {
     uint64_t restore;
     bool written, buried;
     uint16_t failures;
-    enum err err; /* what is expected, */
+    enum ready_order order;
+    int64_t made_us; /* 0: now */
+    enum err err;    /* what is expected, */
     bool kept;
     uint64_t seq; /* and what came: 0, it is not new */
 };
@@ -211,6 +213,9 @@ static void bring_all(struct brought *all, unsigned count)
                                    .topic = BYTES("t"),
                                    .due_us = now_us + SECOND_US,
                                    .ttr_us = SECOND_US,
+                                   .priority = 5 + i,
+                                   .order = all[i].order,
+                                   .created_us = all[i].made_us,
                                    .buried = all[i].buried,
                                    .failures = all[i].failures,
                                    .if_exists = IF_EXISTS_KEEP,
@@ -286,6 +291,75 @@ static void a_batch_is_done_as_if_each_came_alone(void **state)
     assert_int_equal(jobs_of_topic(), 8);
     for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         assert_int_equal(all[i].seq != 0, all[i].err == OK && !all[i].kept);
+}
+
+/* As a GET shows it. */
+static struct job_view seen(const char *id, struct arena *arena)
+{
+    struct script_call call = next_call();
+    struct cmd cmd = {.kind = CMD_GET, .job.ref.id = bytes_str(id)};
+    struct script_answer answer;
+    script_ask(&request, &spaces[0], &call, &cmd);
+    (void)ask(0);
+    struct script_parts said = {.at = parts, .count = part_count};
+    assert_int_equal(script_read(&spaces[0], CMD_GET, &said, arena, &answer), OK);
+    assert_int_equal(answer.reply.count, 1);
+    return answer.reply.jobs[0];
+}
+
+/* Those of one call, beside the same by calls of their own. */
+static void jobs_with_a_past_are_what_they_are_alone(void **state)
+{
+    struct brought together[] = {
+        {.id = "a", .restore = 7, .failures = 3},
+        {.id = "b", .restore = 7, .failures = 9, .order = ORDER_ARRIVAL},
+        {.id = "c", .restore = 7, .failures = 1, .written = true},
+        {.id = "d", .restore = 7, .failures = 2, .written = true, .order = ORDER_ARRIVAL},
+        {.id = "e", .restore = 7, .failures = 4, .buried = true},
+        {.id = "f", .restore = 7, .failures = 5, .made_us = EPOCH_US - SECOND_US},
+        {.id = "g", .restore = 7, .failures = 6, .made_us = EPOCH_US - SECOND_US},
+    };
+    enum { COUNT = sizeof(together) / sizeof(together[0]) };
+    struct brought all[2 * COUNT];
+    char ids[COUNT][4];
+    struct arena arena = {0};
+    (void)state;
+    journal(1 << 20);
+    struct brought first[] = {{.id = "x"}, {.id = "y"}};
+    bring_all(first, 2);
+    begin(7, 10);
+    for (unsigned i = 0; i < COUNT; i++) {
+        (void)snprintf(ids[i], sizeof(ids[i]), "%s1", together[i].id);
+        all[i] = all[COUNT + i] = together[i];
+        all[COUNT + i].id = ids[i];
+    }
+    uint64_t before = entries();
+    bring_all(all, COUNT);
+    assert_int_equal(entries() - before, 5);
+    (void)REDIS("HDEL", "{laterd:0}:h", "#pt"); /* as if the topic was new: the long way */
+    for (unsigned i = COUNT; i < 2 * COUNT; i++) {
+        struct brought two[] = {all[i], all[i]};
+        two[1].kept = true;
+        two[0].seq = 0;
+        bring_all(two, 2);
+        (void)REDIS("HDEL", "{laterd:0}:h", "#pt");
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        struct job_view one = seen(all[i].id, &arena), other = seen(all[COUNT + i].id, &arena);
+        assert_int_equal(one.failures, together[i].failures);
+        assert_int_equal(one.failures, other.failures);
+        assert_int_equal(one.state, other.state);
+        assert_int_equal(one.state == JOB_BURIED, together[i].buried);
+        assert_int_equal(one.priority, 5 + i);
+        assert_int_equal(one.due_us, other.due_us);
+        assert_int_equal(one.delay_s, other.delay_s);
+        assert_int_equal(one.created_us, other.created_us);
+        assert_int_equal(one.attempt, other.attempt);
+        end(all[i].id, 0);
+        end(all[COUNT + i].id, 0);
+    }
+    assert_int_equal(jobs_of_topic(), 2); /* each was found in its place */
+    arena_fini(&arena);
 }
 
 /* A second time all are kept, and the third time the restore is over. */
@@ -492,6 +566,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(beyond_its_room_it_ends, start, stop),
         cmocka_unit_test_setup_teardown(a_batch_is_done_as_if_each_came_alone, start, stop),
         cmocka_unit_test_setup_teardown(a_batch_twice_is_harmless, start, stop),
+        cmocka_unit_test_setup_teardown(jobs_with_a_past_are_what_they_are_alone, start, stop),
         cmocka_unit_test_setup_teardown(a_batch_believes_no_id_whose_job_is_lost, start, stop),
         cmocka_unit_test_setup_teardown(a_batch_of_a_restore_that_is_over_brings_nothing, start,
                                         stop),

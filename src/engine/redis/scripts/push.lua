@@ -24,7 +24,7 @@ while answered < count do
     local ready = tonumber(ARGV[base + 5]) <= now
     local fields = { 'p', topic, ready and '#w' .. sub(topic, 3) or '', ARGV[base + 8] }
     local alike, at, done, seen, width = 1, base + PER_JOB, 0, nil, #ARGV[base + 9]
-    while width < 11 and answered + alike < count and ARGV[at + 7] == topic and #ARGV[at + 9] == width and
+    while width ~= 12 and answered + alike < count and ARGV[at + 7] == topic and #ARGV[at + 9] == width and
         KEYS[keys + alike * keys_each + 1] == hash and (tonumber(ARGV[at + 5]) <= now) == ready do
         alike, seen = alike + 1, seen or {}
         fields[3 + alike], at = ARGV[at + 8], at + PER_JOB
@@ -32,11 +32,11 @@ while answered < count do
     fields[4 + alike] = 'j'
     -- Of a restore: does it go on, and what has ended since it began? As push_other.lua has it.
     local by_due, by_arrival, run, ended = 'd', 'a', nil, nil
-    if width == 9 or width == 10 then
-        run = sub(ARGV[base + 9], 2)
+    if width % 11 > 8 then
+        run = sub(ARGV[base + 9], width > 11 and 13 or 2)
         by_due, by_arrival, fields[5 + alike] = 'd' .. run, 'a' .. run, 'jr'
     end
-    local found = width < 11 and call('HMGET', hash, unpack(fields)) or {} -- one of its own past is other()'s
+    local found = width ~= 12 and call('HMGET', hash, unpack(fields)) or {} -- one that is moved is other()'s
     if run then
         local restore, members = found[5 + alike], { 'er' .. sub(run, 1, 8) }
         for i = 1, alike do members[1 + i] = 'e' .. fields[3 + i] end
@@ -75,10 +75,13 @@ while answered < count do
         local records, m, p, bucket = { '', '' }, 0, 0, nil
         at = base
         while done < alike do
-            local id, due = ARGV[at + 8], tonumber(ARGV[at + 5])
+            local id, due, order, made_at, head = ARGV[at + 8], tonumber(ARGV[at + 5]), ARGV[at + 9], now, nil
+            if width > 11 then
+                order, made_at = sub(order, 1, 1) .. run, struct.unpack('<I7', order, 2)
+            end
             -- Not the common case: the id is known, or the request may have been done before.
             if found[4 + done] or seen and seen[id] or ended and ended[2 + done] or
-                ARGV[at + 9] ~= by_due and ARGV[at + 9] ~= by_arrival or
+                order ~= by_due and order ~= by_arrival or made_at > now or
                 not is_first(hash, ARGV[at + 1]) or pushed >= tonumber(ARGV[at + 11]) or
                 not (ready or due >= wake) then
                 break
@@ -90,7 +93,7 @@ while answered < count do
             if done > 0 and byte(name, 6) ~= bucket then break end
             bucket = byte(name, 6)
             local rank, place, answer = '', nil, nil -- answer as say() has it
-            if ARGV[at + 9] == by_arrival then rank = pack('>I8', now) end
+            if order == by_arrival then rank = pack('>I8', made_at) end
             if ready then
                 answer = '\0\2\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. made
                 place = 'r' .. ARGV[at + 6] .. rank .. name
@@ -103,7 +106,16 @@ while answered < count do
             places[p + 1], places[p + 2], p = '0', place, p + 2
             answers[answered + done] = answer
             -- As record_made() has it: 1024 is AHEAD, and no number of ours is that far behind.
-            local start, form, ahead = ARGV[at + 2], byte(ARGV[at + 2]), seq - now + 1024
+            local start, form, ahead = ARGV[at + 2], byte(ARGV[at + 2]), seq - made_at + 1024
+            if width > 11 then -- it has attempts, and so a head
+                local reserves, failures = struct.unpack('<HH', ARGV[at + 9], 9)
+                local _, _, _, _, priority, _, delay_s =
+                    struct.unpack(form % 2 == 1 and LONG.FORM_TO_DUE or SHORT.FORM_TO_DUE, start)
+                head = pack(HEAD.STATE_TO_DUE, 1, rank == '' and 0 or 2, reserves, 0, 0, '\0\0\0\0\0\0\0\0',
+                    failures, 0, 0, 0, 0, priority, delay_s, due)
+                records[m + 1], records[m + 2], m = '+' .. name, head, m + 2
+                made = sub(made, 1, 8) .. pack('<I8', made_at)
+            end
             if form % 64 < 32 then
                 start = start .. sub(made, 9, 15)
             elseif ahead < 65536 then
@@ -123,7 +135,7 @@ while answered < count do
                 records[m + 1], records[m + 2], m = '*' .. name, apart, m + 2
             end
             if journal then -- as enter_job() has it
-                local text = front .. name .. record .. apart
+                local text = front .. name .. (head or '') .. record .. apart
                 entry, bytes = entry + 1, bytes + 25 + #text
                 places[p + 1], p = '0', p + 2
                 places[p] = 'j' .. pack('>I8', entry) .. pack('<I8I7', bytes, now) .. 'p' .. text
