@@ -6,7 +6,8 @@ The bare loop (pymysql, whose statements are made beforehand, so that the time
 is the server's) writes the same rows in the same groups: 512 rows of jobs, 512 of changes, the cursor,
 one transaction. They take turns.
 
-restore: all rows of the tables into an empty queue, beside pushing by NDJSON.
+restore: all rows of the tables into an empty queue, beside pushing as many by NDJSON into an empty queue
+without a journal. They take turns.
 
 cost: processor time of laterd's main thread for each push, of `later bench put`, with and without a
 journal that writes meanwhile; in turns; medians. From /proc/PID/task/TID/schedstat.
@@ -45,6 +46,7 @@ def parse():
                         help="rows of the restore; more than the other parts leave are pushed before it")
     parser.add_argument("--engine", choices=("embedded", "redis"), default="embedded")
     parser.add_argument("--partitions", type=int, default=4, help="of a queue in Redis")
+    parser.add_argument("--only", choices=("restore",), help="measure this alone")
     parser.add_argument("--seconds", type=int, default=1200, help="it takes no longer")
     wish = parser.parse_args()
     os.environ.setdefault("LATERD", str(pathlib.Path(wish.build).resolve() / "laterd"))
@@ -181,10 +183,18 @@ class Queue:
             self.redis.close()
 
 
+def pushed_by_ndjson(folder, jobs):
+    queue = Queue(folder)
+    try:
+        return by_ndjson(queue.start().server, jobs)
+    finally:
+        queue.stop()
+
+
 def restored(maria, folder, url):
     """(rows, rows a second) of all that is in the tables, into an empty queue."""
     maria.run("DELETE FROM laterd_journal_cursor", database="bench")
-    queue = Queue(folder / "restored", url)
+    queue = Queue(folder, url)
     try:
         queue.start()
         queue.server.wait_log("journal_writes")
@@ -208,6 +218,25 @@ def line(name, ours, theirs, bar):
               f"{statistics.median(ratios):.3f} ({', '.join(f'{ratio:.3f}' for ratio in ratios)}; bar: {bar})")
 
 
+def unfinished(maria):
+    return maria.run("SELECT COUNT(*) FROM t_delay_queue_job WHERE status NOT IN(3,4)", database="bench")[0][0]
+
+
+def measure_pushes(maria, with_it, without, results):
+    for turn in range(TURNS):
+        results["bare"].append(bare(maria, "bench", WISH.jobs))
+        maria.run("DELETE FROM t_delay_queue_job WHERE id LIKE 'bare-%'", database="bench")
+        results["rate"].append(journaled(with_it.server, WISH.jobs, turn))
+    for _ in range(TURNS):
+        for queue, name in ((without, "plain"), (with_it, "cost")):
+            laterd, redis = pushes(queue, WISH.pushes)
+            results[name].append(laterd)
+            if queue.redis:
+                results[name + "_redis"].append(redis)
+        with Client(with_it.server.port) as client:
+            catch_up(client)
+
+
 def measure(maria, folder, url, results):
     """Fills `results` as it goes on."""
     with_it, without = Queue(folder / "with", url), Queue(folder / "without")
@@ -215,35 +244,28 @@ def measure(maria, folder, url, results):
         with_it.start()
         without.start()
         with_it.server.wait_log("journal_writes")
-        for turn in range(TURNS):
-            results["bare"].append(bare(maria, "bench", WISH.jobs))
-            maria.run("DELETE FROM t_delay_queue_job WHERE id LIKE 'bare-%'", database="bench")
-            results["rate"].append(journaled(with_it.server, WISH.jobs, turn))
-        for _ in range(TURNS):
-            for queue, name in ((without, "plain"), (with_it, "cost")):
-                laterd, redis = pushes(queue, WISH.pushes)
-                results[name].append(laterd)
-                if queue.redis:
-                    results[name + "_redis"].append(redis)
-            with Client(with_it.server.port) as client:
-                catch_up(client)
-        results["ndjson"].append(by_ndjson(without.server, WISH.jobs))
-        there = maria.run("SELECT COUNT(*) FROM t_delay_queue_job WHERE status NOT IN(3,4)", database="bench")[0][0]
+        if WISH.only != "restore":
+            measure_pushes(maria, with_it, without, results)
         with Client(with_it.server.port, seconds=60) as client:
-            push_all(client, max(0, WISH.rows - there), "more")
+            push_all(client, max(0, WISH.rows - unfinished(maria)), "more")
             catch_up(client)
     finally:
         with_it.stop()
         without.stop()
-    results["restore"].append(restored(maria, folder, url))
+    for turn in range(TURNS):
+        results["ndjson"].append(pushed_by_ndjson(folder / f"pushed-{turn}", unfinished(maria)))
+        rows, rate = restored(maria, folder / f"restored-{turn}", url)
+        assert rows == unfinished(maria), rows
+        results["rows"] = [rows]
+        results["restore"].append(rate)
 
 
 def report(results):
     line("jobs a second: bare loop", results["rate"], results["bare"], "at least 0.7")
     line("laterd's main thread, ns a push: without", results["cost"], results["plain"], "at most 1.1")
     line("Redis' main thread, ns a push: without", results["cost_redis"], results["plain_redis"], "none")
-    for rows, rate in results["restore"]:
-        line(f"rows a second, {rows} of them: pushed by NDJSON", [rate], results["ndjson"], "at least 0.5")
+    for rows in results["rows"]:
+        line(f"rows a second, {rows} of them: pushed by NDJSON", results["restore"], results["ndjson"], "at least 0.5")
 
 
 def too_long(*_):
@@ -251,7 +273,7 @@ def too_long(*_):
 
 
 def main():
-    names = ("bare", "rate", "plain", "cost", "plain_redis", "cost_redis", "ndjson", "restore")
+    names = ("bare", "rate", "plain", "cost", "plain_redis", "cost_redis", "ndjson", "rows", "restore")
     results = {name: [] for name in names}
     signal.signal(signal.SIGALRM, too_long)
     signal.alarm(WISH.seconds)

@@ -347,16 +347,30 @@ static void run_zrem(struct command_run *run)
     resp_integer(run->out, gone);
 }
 
-static void run_zscore(struct command_run *run)
+static void add_score(struct command_run *run, const struct value *value, struct bytes member)
 {
-    struct value *value;
-    if (!key_of(run, VALUE_ZSET, &value))
-        return;
-    size_t at = value ? zset_find(value, word(run, 2)) : SIZE_MAX;
+    size_t at = value ? zset_find(value, member) : SIZE_MAX;
     if (at == SIZE_MAX)
         resp_nil(run->out);
     else
         resp_double(run->out, value->items[at].score);
+}
+
+static void run_zscore(struct command_run *run)
+{
+    struct value *value;
+    if (key_of(run, VALUE_ZSET, &value))
+        add_score(run, value, word(run, 2));
+}
+
+static void run_zmscore(struct command_run *run)
+{
+    struct value *value;
+    if (!key_of(run, VALUE_ZSET, &value))
+        return;
+    resp_array(run->out, run->count - 2);
+    for (uint32_t i = 2; i < run->count; i++)
+        add_score(run, value, word(run, i));
 }
 
 static void run_zcard(struct command_run *run)
@@ -695,6 +709,7 @@ const struct command *command_find(struct bytes name)
         {"zrem", -3, W, 1, 1, run_zrem},
         {"zremrangebylex", 4, W, 1, 1, run_zremrangebylex},
         {"zscore", 3, 0, 1, 1, run_zscore},
+        {"zmscore", -3, 0, 1, 1, run_zmscore},
         {"zcard", 2, 0, 1, 1, run_zcard},
         {"zcount", 4, 0, 1, 1, run_zcount},
         {"zlexcount", 4, 0, 1, 1, run_zlexcount},

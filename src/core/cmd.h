@@ -101,6 +101,8 @@ struct cmd_push {
        ERR_NOT_FOUND, if a job of that id has ended since the restore began; ERR_STALE_LEASE: the
        restore has ended, and nobody knows. */
     uint64_t restore;
+    bool
+        written; /* with `restore`: the journal's row says all of this already, so it is not told */
     /* Not 0: it is brought back, and had this number when it had no id: kept if that one lives. */
     uint64_t number;
     enum body_kind body_kind;

@@ -289,3 +289,10 @@ enum err extend_push(const struct extend_row *row, struct arena *arena, struct c
     *out_push = push;
     return OK;
 }
+
+bool extend_is_written(const struct extend_row *row, const struct cmd_push *push, int64_t now_us)
+{
+    bool waits = row->status == STATUS_DELAYED || row->status == STATUS_BURIED;
+    bool is_ready = row->status == STATUS_READY && push->due_us <= now_us;
+    return (waits || is_ready) && is_ours(row->extend_data);
+}

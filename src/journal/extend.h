@@ -55,4 +55,8 @@ struct extend_row {
 enum err extend_push(const struct extend_row *row, struct arena *arena, struct cmd_push *out_push,
                      const char **out_why) MUST_USE;
 
+/* Is that what a row of ours would be if `push`, which extend_push() made of it, was pushed at
+   now_us? But for create_time, which stays that of the first push, and update_time. */
+bool extend_is_written(const struct extend_row *row, const struct cmd_push *push, int64_t now_us);
+
 #endif

@@ -32,6 +32,7 @@ struct restore_cost {
 struct restore_row {
     struct cmd_push push; /* all but if_exists and brief, which the server sets */
     enum restore_end end;
+    bool written; /* the journal would write no other row for the push, but for when it was made */
     bool lives; /* of a query for one id: the job is there, by its number; it is not to be pushed */
     /* Of a job that this very queue named by its number: if it lives, or has ended since, the row
        is to be left out (of all; of one: `lives`); cmd_push::number asks for that where

@@ -311,11 +311,11 @@ static bool step(struct restoring *restoring)
             break;
         take_row(restoring, row);
     }
-    if (restoring->waiting >= PUSHES_MAX)
-        return false; /* their answers bring it back */
     if (!restoring->lookup)
         publish(restoring);
     log_progress(restoring);
+    if (restoring->waiting >= PUSHES_MAX)
+        return false; /* their answers bring it back */
     restoring->arrived = false;
     if (restoring->waiting || !(verbs->ended(restoring->run, &err, &why) || restoring->failed))
         return false;

@@ -272,7 +272,7 @@ class Queue:
         if isinstance(parts, bytes):  # alone it stands for an array of one
             parts = [parts]
         answer = Answer(parts[0])
-        if script == "push" and answer.err == "ok" and len(parts) == 1:  # the head is what was sent
+        if script == "push" and answer.err == "ok" and len(parts) == 1 and not answer.kept:  # the head is what was sent
             start = bytes([args[0][0] & ~COMPACT]) + args[0][1:]
             parts.append(struct.pack(">Q", answer.seq) + start + small(answer.now, 7) + args[1] + args[2])
         return answer, parts[1:]
@@ -335,16 +335,29 @@ class Queue:
     def promote(self, most=100):
         return self.ask("promote", most)
 
-    def push(self, topic="t", body=b"body", due=0, priority=5, ttr=HOUR, id="", exists="j", ranks="d",
-             waits=(), limits=()):
+    def push(self, *topic, **job):
+        return self.ask("push", *self.push_words(*topic, **job))
+
+    def push_many(self, jobs):
+        """In one call, each as push() has it. The first of each one's answers."""
+        words = []
+        for place, job in enumerate(jobs):
+            self.number += 1
+            words += [self.request(self.number, place=place), *self.push_words(**job)]
+        digest = self.redis.call("SCRIPT", "LOAD", script_text("push"))
+        return [Answer(one[0] if isinstance(one, list) else one)
+                for one in self.redis.call("EVALSHA", digest, 4, *self.keys, *words)]
+
+    def push_words(self, topic="t", body=b"body", due=0, priority=5, ttr=HOUR, id="", exists="j", ranks="d",
+                   waits=(), limits=()):
         delay_s = max(0, math.ceil((due - self.now()) / 1000000)) if due else 0
         before, behind, apart = record_of(topic, id, body, due, priority, ttr, delay_s, waits, ranks == "a")
         start = bytes([len(topic)]) + topic.encode() + struct.pack(">I", priority)
         start += b"" if ranks == "a" else struct.pack(">Q", due)
         delayed = b"w" + start[:1 + len(topic)] + struct.pack(">QI", due, priority)
         jobs, topics = limits or (0, 0)
-        return self.ask("push", before, behind, apart, due, start, "#p" + topic, id and "i" + id,
-                        ranks, exists, jobs or FOREVER, topics, delayed)
+        return (before, behind, apart, due, start, "#p" + topic, id and "i" + id,
+                ranks, exists, jobs or FOREVER, topics, delayed)
 
     def reserve(self, *topics, most=1, options="", most_bytes=1 << 24):
         return self.ask("reserve", options, most, most_bytes, *topics)

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/pace.h"
 #include "cli/show.h"
 #include "cli/text.h"
 
@@ -45,12 +46,6 @@ static void report_resync(const json_t *answer)
         (unsigned long long)show_count(answer, "ms"));
 }
 
-/* Seconds that are left, as it went so far; 0: that cannot be said. */
-static uint64_t left_s(uint64_t done, uint64_t of, uint64_t ms)
-{
-    return done && of > done ? (of - done) * ms / done / 1000 : 0;
-}
-
 static void progress_json(json_t *line)
 {
     char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
@@ -73,7 +68,7 @@ static void progress_counts(uint64_t done, uint64_t of, const char *what, uint64
 }
 
 /* What is under way, in one line on standard error: it does not disturb who reads the output. */
-static void restore_progress(const struct cli *cli, const json_t *part)
+static void restore_progress(const struct cli *cli, struct pace *pace, const json_t *part)
 {
     uint64_t rows = show_count(part, "rows"), of = show_count(part, "of");
     uint64_t ms = show_count(part, "ms");
@@ -86,12 +81,13 @@ static void restore_progress(const struct cli *cli, const json_t *part)
     if (!rows && !of) /* it catches up with the queue first, and counts */
         (void)fputs("waits for MySQL", stderr);
     else
-        progress_counts(rows, of, "rows", left_s(rows, of, ms));
+        progress_counts(rows, of, "rows", pace_left_s(pace, rows, of, ms));
     (void)fputc('\n', stderr);
 }
 
 /* The same. `answer`: all of GET /v1/journal. */
-static void resync_progress(const struct cli *cli, const json_t *answer, const json_t *part)
+static void resync_progress(const struct cli *cli, struct pace *pace, const json_t *answer,
+                            const json_t *part)
 {
     static const char *const counts[] = {"jobs", "of", "rows", "rows_of", "ms"};
     const char *step = show_string(part, "step"), *error = show_string(answer, "error");
@@ -107,9 +103,10 @@ static void resync_progress(const struct cli *cli, const json_t *answer, const j
     }
     (void)fputs("later journal: resync: ", stderr);
     if (strcmp(step, "jobs") == 0)
-        progress_counts(jobs, of, "jobs read", left_s(jobs, of, show_count(part, "ms")));
+        progress_counts(jobs, of, "jobs read", pace_left_s(pace, jobs, of, show_count(part, "ms")));
     else if (strcmp(step, "rows") == 0 && (rows || rows_of))
-        progress_counts(rows, rows_of, "unfinished rows compared with the queue", 0);
+        progress_counts(rows, rows_of, "unfinished rows compared with the queue",
+                        pace_left_s(pace, rows, rows_of, show_count(part, "ms")));
     else if (strcmp(step, "rows") == 0)
         (void)fputs("all jobs read, waits for MySQL to commit their rows", stderr);
     else if (strcmp(step, "commits") == 0)
@@ -183,6 +180,7 @@ static int begin_again(struct cli *cli, unsigned *refusals)
 static int wait_for_resync(struct cli *cli)
 {
     unsigned tries = 0, refusals = 0;
+    struct pace pace = {.count = 0};
     for (unsigned polls = 0;; polls++) {
         json_t *answer = NULL;
         cli->quiet = tries + 1 < TRIES;
@@ -198,7 +196,7 @@ static int wait_for_resync(struct cli *cli)
         if (none)
             code = begin_again(cli, &refusals);
         if (runs && polls % POLLS_A_LINE == POLLS_A_LINE - 1)
-            resync_progress(cli, answer, part);
+            resync_progress(cli, &pace, answer, part);
         if (!runs)
             code = end_resync(cli, part);
         json_decref(answer);
@@ -317,6 +315,7 @@ static int show_status(struct cli *cli)
    shows how far it is. */
 struct watch {
     struct cli cli;
+    struct pace pace;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool over;
@@ -344,7 +343,7 @@ static void *watch_main(void *arg)
             continue; /* the restore's own answer counts */
         const json_t *part = json_object_get(answer, "restore");
         if (strcmp(show_string(part, "state"), "running") == 0)
-            restore_progress(&watch->cli, part);
+            restore_progress(&watch->cli, &watch->pace, part);
         json_decref(answer);
     }
     if (watch->cli.has_client)

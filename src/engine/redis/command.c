@@ -181,12 +181,18 @@ static void job_command_late(void *owner)
     pending_fail(&command->pending, ERR_AGAIN);
 }
 
+/* Of the script's long way, which all buried jobs take that a restore brings, a call has time for
+ * few: each counts as so many that are reserved. */
+enum { LONG_WAY_JOBS = 6 };
+
 /* Many of a kind come in one turn, and to few topics: together they cost Redis much less. */
 static void join_others(struct script_request *call, const struct cmd *cmd)
 {
     bool ends = cmd->kind == CMD_FINISH || cmd->kind == CMD_DELETE;
-    if (!ends && (cmd->kind != CMD_PUSH || cmd->push.restore))
-        return; /* each job that is restored takes the script's long way */
+    if (!ends && cmd->kind != CMD_PUSH)
+        return;
+    if (!ends && cmd->push.restore && cmd->push.buried)
+        call->jobs = LONG_WAY_JOBS;
     struct bytes id = ends ? cmd->job.ref.id : cmd->push.id;
     call->joins = ends ? SCRIPT_END : SCRIPT_PUSH;
     call->id_hash = id.len ? hash_of(id.at, id.len) : 0;

@@ -385,15 +385,17 @@ static bool has_room(const struct restore_stream *stream, const struct restore_r
 static struct restore_row *hand_out(struct restore_run *run, struct restore_row *row)
 {
     struct restore_stream *stream = stream_of(run, row);
-    if (run->mark && !has_room(stream, row)) {
+    row->push.written = run->mark && row->written;
+    if (run->mark && !row->written && !has_room(stream, row)) {
         if (!run->next)
             run->next_us = now_of(run->owner);
         run->next = row;
         return NULL;
     }
     run->next = NULL;
-    row->cost = (struct restore_cost){
-        .place = stream->partition, .look = stream->look, .bytes = entry_bytes(&row->push)};
+    row->cost = (struct restore_cost){.place = stream->partition,
+                                      .look = stream->look,
+                                      .bytes = row->push.written ? 0 : entry_bytes(&row->push)};
     stream->pushed += row->cost.bytes;
     row->push.restore = run->mark;
     return row;

@@ -180,11 +180,11 @@ void request_group_add(struct script_requests *calls, struct node *node,
 {
     struct request_group *group = script_requests_group(calls, node);
     enum group_kind kind = kind_of(call);
-    uint32_t jobs = kind == GROUP_RESERVES ? 1 + call->jobs : 0;
+    uint32_t jobs = kind == GROUP_RESERVES ? 1 + call->jobs : call->jobs;
     list_remove(&call->unsent);
     if (kind == GROUP_ENDS && has_push_of(group, call->id_hash))
         request_group_send(calls, node);
-    if (kind == GROUP_RESERVES && group->jobs + jobs > GROUP_JOBS_MAX)
+    if (jobs && group->jobs + jobs > GROUP_JOBS_MAX)
         request_group_send(calls, node);
     if (kind == GROUP_PUSHES)
         group->push_ids[group->counts[kind]] = call->id_hash;

@@ -23,7 +23,7 @@ struct script_requests;
 enum {
     GROUP_MAX = 32,               /* requests of a kind: then all are sent */
     GROUP_TOGETHER_MAX = 48,      /* in a call: a millisecond of Redis, mostly */
-    GROUP_JOBS_MAX = 64,          /* reserved in a call, ten microseconds of Redis each */
+    GROUP_JOBS_MAX = 64,          /* of a call: ten microseconds of Redis each */
     GROUP_BYTES_MAX = 128 * 1024, /* of requests: then they are sent */
 };
 
@@ -34,7 +34,7 @@ enum group_kind { GROUP_ENDS, GROUP_PUSHES, GROUP_RESERVES, GROUP_KINDS };
 struct request_group {
     struct list lists[GROUP_KINDS]; // script_request::unsent
     uint32_t counts[GROUP_KINDS];   /* of the lists */
-    uint32_t jobs;                  /* of reserves, and each of these for one more */
+    uint32_t jobs;                  /* of all, and each reserve for one more */
     uint64_t push_ids[GROUP_MAX];   /* script_request::id_hash of the pushes */
     size_t bytes;
 };

@@ -603,10 +603,10 @@ static void add_delayed_place(struct buf *out, const struct cmd_push *push, int6
 }
 
 /* Strings that C can make are made here: each that the script made would cost Redis more. */
-enum { PAST_BYTES = 7 + 2 + 2, RESTORE_BYTES = 8 };
+enum { PAST_BYTES = 7 + 2 + 2, RESTORE_BYTES = 8 + 1 };
 
-/* When it was made and its attempts, of a job that is moved here; which restore, if one brings it;
- * of a new one nothing. */
+/* When it was made and its attempts, of a job that is moved here; which restore, if one brings it,
+ * and whether the journal has it; of a new one nothing. */
 static struct bytes put_past(char *room, const struct script_space *space,
                              const struct script_call *call, const struct cmd_push *push)
 {
@@ -620,9 +620,17 @@ static struct bytes put_past(char *room, const struct script_space *space,
     }
     if (push->restore) {
         put_u64(room + len, push->restore);
-        len += RESTORE_BYTES;
+        len += 8;
+        if (push->written)
+            room[len++] = '=';
     }
     return bytes_of(room, len);
+}
+
+/* Its ninth argument has an order of one byte before these. */
+bool script_pushes_restored(struct bytes request)
+{
+    return script_argument(request, 9).len % PAST_BYTES > 8;
 }
 
 static void ask_push(struct buf *out, const struct script_space *space,

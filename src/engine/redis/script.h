@@ -349,6 +349,7 @@ void script_join(struct buf *out, const struct script_space *space,
 
 /* Of a push, as made by script_ask(): borrowed. */
 struct bytes script_pushed_topic(struct bytes request);
+bool script_pushes_restored(struct bytes request); /* cmd_push::restore is not 0 */
 
 /* Marks a request, as made by the functions above, as one that may have been done already. */
 void script_mark_again(char *request, size_t len);

@@ -429,6 +429,8 @@ static enum err read_pushed(const struct script_space *space, const struct scrip
         return read_jobs(space, parts, arena, answer);
     if (!parts->request.len)
         return ERR_CORRUPT;
+    if (answer->kept) /* of a restore, which does not ask what it is */
+        return script_pushes_restored(parts->request) ? OK : ERR_CORRUPT;
     struct bytes start = script_argument(parts->request, 2);
     struct bytes rest = script_argument(parts->request, 3);
     size_t len = 8 + start.len + SCRIPT_MADE_BYTES + rest.len;

@@ -41,7 +41,7 @@ struct script_request {
     /* SCRIPT_PUSH, SCRIPT_END, SCRIPT_RESERVE (of one topic): may go in one call with others of
        that kind; 0: goes alone. */
     enum script_kind joins;
-    uint32_t jobs;    /* that it reserves, at most */
+    uint32_t jobs;    /* that it reserves, at most; of a push: how many of these it is as dear as */
     uint64_t id_hash; /* of the client's id, if it joins others; 0: it has none */
     int64_t deadline_us;
     int64_t retry_at_us;

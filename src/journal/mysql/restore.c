@@ -200,6 +200,7 @@ static void add_row(struct restore_run *run, struct portion *portion, MYSQL_ROW 
     if (run->leave_past && out->push.due_us < run->now_us)
         return;
     out->end = end_of(in.status);
+    out->written = extend_is_written(&in, &out->push, run->now_us);
     portion->count++;
 }
 

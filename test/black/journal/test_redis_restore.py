@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from journal import CURSORS, JOBS, as_journal, differences, gauge, listed, queue, rows, store_of
+from journal import CURSORS, JOBS, LOGS, as_journal, differences, gauge, listed, queue, rows, store_of
 from mariadb import NEEDED, a_maria  # noqa: F401  (a fixture)
 from patience import soon
 from redis import Cluster, Connection, Redis
@@ -189,6 +189,36 @@ def test_a_restore_whose_journal_goes_ends(daemon, maria, base, redis):
     assert len(names_there(server)) == 6000
 
 
+def were_reserved(maria, base, where="TRUE"):
+    """So that their rows are written again, as they wait now."""
+    maria.run(f"UPDATE {JOBS} SET status=2 WHERE {where}", database=base)
+
+
+def test_rows_that_say_all_of_their_jobs_are_not_written_again(daemon, maria, base, redis):
+    server = daemon()
+    push(server, [f"j{i}" for i in range(100)])
+    push(server, ["due", "overdue"], delay="0s")
+    with Client(server.port) as client:
+        taken, = client.reserve("t")
+        assert client.job(taken["id"], "bury", lease=taken["lease"]).status in (200, 204)
+    is_equal(server, maria, base)
+    redis.call("FLUSHALL")
+    assert server.wait_log("journal_of_another_store", 30)
+    were_reserved(maria, base, "id LIKE 'j1%'")
+    maria.run(f"UPDATE {JOBS} SET update_time='2001-01-01'", database=base)
+    logged = maria.run(f"SELECT COUNT(*) FROM {LOGS}", database=base)
+    maria.run(f"DELETE FROM {CURSORS}", database=base)
+    assert eventually(lambda: restore(server).status == 200, 60, 0.5)
+    has_the_same_jobs(server, maria, base)
+    again = maria.run(f"SELECT id FROM {JOBS} WHERE update_time>'2001-01-02'", database=base)
+    assert {row[0] for row in again} == {"j1"} | {f"j1{i}" for i in range(10)}
+    assert maria.run(f"SELECT COUNT(*) FROM {LOGS}", database=base)[0][0] - logged[0][0] == 11
+    with Client(server.port) as client:  # their rows are theirs
+        assert client.job("j2", method="DELETE").status == 204
+        assert client.job("j3", "run").status in (200, 204)
+    has_the_same_jobs(server, maria, base)
+
+
 @pytest.mark.parametrize("on_lag", ["refuse", "detach"])
 def test_a_restore_waits_for_a_mysql_that_is_slower(daemon, maria, base, redis, on_lag):
     server = daemon(max_lag="1M", on_lag=on_lag)  # half of it is filled by 2,000 rows of these
@@ -197,6 +227,7 @@ def test_a_restore_waits_for_a_mysql_that_is_slower(daemon, maria, base, redis, 
         is_equal_in_number(server)
     redis.call("FLUSHALL")
     assert server.wait_log("journal_of_another_store", 30)
+    were_reserved(maria, base)
     maria.run(f"DELETE FROM {CURSORS}", database=base)
     assert eventually(lambda: maria.run(f"SELECT 1 FROM {CURSORS}", database=base), 30)
     answers, locks = [], maria.connect(base)
@@ -216,11 +247,12 @@ def test_a_restore_waits_for_a_mysql_that_is_slower(daemon, maria, base, redis, 
     has_the_same_jobs(server, maria, base)
 
 
-def test_a_restore_of_what_is_there_does_not_wait_for_mysql(daemon):
+def test_a_restore_of_what_is_there_does_not_wait_for_mysql(daemon, maria, base):
     first = daemon(partitions=1)
     for block in range(15):
         push(first, [f"a{block}-{i}" for i in range(100)], body="x" * 16000)
     is_equal_in_number(first)
+    were_reserved(maria, base)
     first.stop()
     server = daemon(partitions=1, max_lag="1M")  # half of it is filled by 32 rows
     assert server.wait_log("journal_writes", 30)

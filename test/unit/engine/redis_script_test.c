@@ -221,6 +221,35 @@ static void a_pushed_job_is_read_from_its_request(void **state)
     buf_fini(&out);
 }
 
+/* Which job that is a restore does not ask; anybody else does. */
+static void a_restore_alone_is_told_no_job_that_is_kept(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES];
+    struct arena arena = {0};
+    (void)state;
+    for (unsigned i = 0; i < 8; i++) {
+        struct buf out = {0};
+        struct script_answer answer;
+        struct bytes part = bytes_of(first, sizeof(first));
+        struct cmd cmd = {.kind = CMD_PUSH,
+                          .push = {.id = BYTES("id"),
+                                   .topic = BYTES("t"),
+                                   .ttr_us = 60,
+                                   .failures = i & 1,
+                                   .restore = i & 2 ? 7 : 0,
+                                   .written = i & 4}};
+        script_ask(&out, &space, &(struct script_call){.number = 1, .now_us = NOW_US}, &cmd);
+        (void)first_part(first, 0, 0, 0);
+        put_u8(first + 2, 1);
+        struct script_parts parts = {.at = &part, .count = 1, .request = buf_bytes(&out)};
+        enum err err = script_read(&space, CMD_PUSH, &parts, &arena, &answer);
+        assert_int_equal(err, cmd.push.restore ? OK : ERR_CORRUPT);
+        assert_true(err || (answer.reply.kept && !answer.reply.jobs && !answer.reply.count));
+        buf_fini(&out);
+    }
+    arena_fini(&arena);
+}
+
 static void a_request_sent_again_differs_in_one_byte(void **state)
 {
     struct buf out = {0}, again = {0};
@@ -567,6 +596,7 @@ int main(void)
         cmocka_unit_test(what_the_core_refuses_is_refused_before_redis),
         cmocka_unit_test(a_push_carries_its_head_and_its_checksum),
         cmocka_unit_test(a_pushed_job_is_read_from_its_request),
+        cmocka_unit_test(a_restore_alone_is_told_no_job_that_is_kept),
         cmocka_unit_test(a_request_sent_again_differs_in_one_byte),
         cmocka_unit_test(a_number_with_a_line_end_in_it_does_not_mislead_the_mark),
         cmocka_unit_test(a_reserves_jobs_are_read_and_checked),

@@ -113,12 +113,39 @@ static void test_rows_that_no_job_can_be_made_of_are_named(void **state)
     }
 }
 
+static void test_a_row_is_written_again_if_its_push_would_change_it(void **state)
+{
+    static const struct {
+        const char *extend;
+        int status;
+        bool due, written;
+    } rows[] = {
+        {"{\"laterd\":1}", STATUS_DELAYED, false, true},
+        {"{\"laterd\":1}", STATUS_DELAYED, true, true}, /* that it fell due changed no row */
+        {"{\"laterd\":1}", STATUS_READY, true, true},   /* or was reserved: the row is the same */
+        {"{\"laterd\":1}", STATUS_READY, false, false}, /* it was reserved, and waits again */
+        {"{\"laterd\":1}", STATUS_BURIED, false, true},
+        {"{\"laterd\":1}", STATUS_FINISHED, true, false},
+        {"{\"laterd\":1}", STATUS_DELETED, true, false},
+        {"{\"mine\":1}", STATUS_DELAYED, false, false}, /* sdmq's */
+        {"", STATUS_DELAYED, false, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct cmd_push push = {.due_us = rows[i].due ? 1000 : 1001};
+        struct extend_row row = {.extend_data = bytes_str(rows[i].extend),
+                                 .status = rows[i].status};
+        assert_int_equal(extend_is_written(&row, &push, 1000), rows[i].written);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_a_row_of_ours_comes_back_whole, teardown),
         cmocka_unit_test_teardown(test_a_row_of_sdmq_keeps_its_columns_as_labels, teardown),
         cmocka_unit_test_teardown(test_rows_that_no_job_can_be_made_of_are_named, teardown),
+        cmocka_unit_test(test_a_row_is_written_again_if_its_push_would_change_it),
     };
     return cmocka_run_group_tests_name("journal/extend", tests, NULL, NULL);
 }

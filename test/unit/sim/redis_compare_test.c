@@ -411,6 +411,10 @@ static const char *const plain[][10] = {
     {"ZSCORE", "z", "half"},
     {"ZSCORE", "z", "nobody"},
     {"ZSCORE", "h", "a"},
+    {"ZMSCORE", "z", "half", "nobody", "a"},
+    {"ZMSCORE", "none", "a", "b"},
+    {"ZMSCORE", "h", "a"},
+    {"ZMSCORE", "z"},
     {"ZCARD", "z"},
     {"HSET", "h", "a", "1", "b", "two"},
     {"HSET", "h", "a"},
@@ -482,6 +486,8 @@ static const char *const plain[][10] = {
     {"EVAL", "return redis.sha1hex('')", "0"},
     {"EVAL", "return tostring(redis.call('HGET', 'nothing', 'a'))", "0"},
     {"EVAL", "return {redis.call('ZSCORE', 'z', 'a')}", "0"},
+    {"EVAL", "local r = redis.call('ZMSCORE', 'z', 'a', 'no', 'b') return {r[1], r[2] == false, r[3]}",
+     "0"},
     {"EVAL", "return redis.call('HDEL', 'n', 'a')", "0"},
 };
 

@@ -124,6 +124,28 @@ static void a_call_takes_no_more_than_its_share(void **state)
     assert_int_equal(jobs_there(), MANY);
 }
 
+/* Buried jobs that a restore brings take Redis several times as long as others. */
+static void a_call_takes_fewer_of_those_that_take_longer(void **state)
+{
+    (void)state;
+    start_on_one_server(1);
+    turns(SECOND_US);
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "id-%u", i);
+        struct cmd push = push_of(names[i]);
+        push.push.if_exists = IF_EXISTS_KEEP;
+        push.push.restore = 7;
+        push.push.failures = i % 2;
+        push.push.buried = true;
+        (void)begin(i, &push);
+    }
+    assert_int_equal(calls_sent(0), MANY / 10);
+    turns(20 * MS);
+    for (unsigned i = 0; i < MANY; i++)
+        is_answered(i, ERR_STALE_LEASE); /* no restore goes on */
+    assert_int_equal(jobs_there(), 0);
+}
+
 /* Takes `count` jobs; their leases and ids. */
 static void take_jobs(unsigned count, uint64_t *out_leases, uint64_t *out_seqs)
 {
@@ -466,6 +488,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STARTED(pushes_of_one_turn_are_one_call_and_each_has_its_answer),
         STARTED(a_call_takes_no_more_than_its_share),
+        STARTED(a_call_takes_fewer_of_those_that_take_longer),
         STARTED(p4_ends_of_one_turn_are_one_call_and_a_stale_lease_ends_nothing),
         STARTED(a_turns_requests_about_one_job_keep_their_order),
         STARTED(ends_of_one_call_are_counted_in_their_topics),

@@ -22,6 +22,7 @@ static char large[2000];
 
 struct row {
     bool there, ended;
+    bool brought; /* by a restore that left no entry, so that it may have another number by now */
     enum job_state state;
     uint32_t priority;
     int64_t due_us;
@@ -119,8 +120,9 @@ static inline void apply(const struct journal_batch *batch)
         if (event->kind == EVENT_JOB && !restored)
             expect_body(event);
         assert_true(row->there); /* of a change: its job was entered before it */
-        if (event->kind == EVENT_MOVE)
+        if (event->kind == EVENT_MOVE && !row->brought)
             assert_int_equal(row->seq, event->job.seq);
+        row->brought = false;
         row->seq = event->job.seq;
         row->ended = event->kind == EVENT_GONE;
         row->state = event->job.state;
@@ -379,7 +381,8 @@ static inline void expect_rows(void)
         assert_int_equal(asked.err == OK, row->there && !row->ended);
         if (asked.err)
             continue;
-        assert_int_equal(row->seq, asked.row.seq);
+        if (!row->brought)
+            assert_int_equal(row->seq, asked.row.seq);
         assert_int_equal(row->priority, asked.row.priority);
         assert_int_equal(row->due_us, asked.row.due_us);
         assert_int_equal(row->state == JOB_BURIED, asked.row.state == JOB_BURIED);

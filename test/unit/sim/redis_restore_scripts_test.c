@@ -176,6 +176,285 @@ static void beyond_its_room_it_ends(void **state)
     assert_int_equal(members(), 2); /* that of "a", and its own */
 }
 
+/* ---- several in one call ---- */
+
+enum { BATCH_MAX = 32 };
+
+struct brought {
+    const char *id;
+    uint64_t restore;
+    bool written, buried;
+    uint16_t failures;
+    enum ready_order order;
+    int64_t made_us; /* 0: now */
+    enum err err;    /* what is expected, */
+    bool kept;
+    uint64_t seq; /* and what came: 0, it is not new */
+};
+
+static struct bytes said_of_one(struct bytes *in)
+{
+    uint64_t count = in->at[0] == '*' ? take_count(in, '*') : 1;
+    struct bytes first = take_part(in);
+    while (--count)
+        (void)take_part(in);
+    return first;
+}
+
+/* In one call; each is answered as expected. */
+static void bring_all(struct brought *all, unsigned count)
+{
+    static struct buf texts[BATCH_MAX];
+    struct bytes requests[BATCH_MAX];
+    for (unsigned i = 0; i < count; i++) {
+        struct script_call call = next_call();
+        struct cmd cmd = {.kind = CMD_PUSH,
+                          .push = {.id = bytes_str(all[i].id),
+                                   .topic = BYTES("t"),
+                                   .due_us = now_us + SECOND_US,
+                                   .ttr_us = SECOND_US,
+                                   .priority = 5 + i,
+                                   .order = all[i].order,
+                                   .created_us = all[i].made_us,
+                                   .buried = all[i].buried,
+                                   .failures = all[i].failures,
+                                   .if_exists = IF_EXISTS_KEEP,
+                                   .restore = all[i].restore,
+                                   .written = all[i].written}};
+        texts[i].len = 0;
+        script_ask(&texts[i], &spaces[0], &call, &cmd);
+        requests[i] = buf_bytes(&texts[i]);
+    }
+    script_join(
+        &request, &spaces[0],
+        &(struct script_joined){.requests = requests, .pushes = count, .one_partition = true});
+    struct buf *out = sim_redis_output(conn);
+    out->len = 0;
+    sim_redis_time(redis, now_us);
+    sim_redis_input(conn, buf_bytes(&request));
+    request.len = 0;
+    struct bytes in = buf_bytes(out);
+    assert_int_equal(take_count(&in, '*'), count);
+    for (unsigned i = 0; i < count; i++) {
+        struct script_answer answer;
+        struct bytes part = said_of_one(&in);
+        struct script_parts said = {.at = &part, .count = 1};
+        assert_int_equal(script_read_answer(&spaces[0], &said, &answer), OK);
+        assert_int_equal(answer.err, all[i].err);
+        assert_int_equal(answer.kept, all[i].kept);
+        all[i].seq = answer.seq;
+        buf_fini(&texts[i]);
+    }
+}
+
+static uint64_t entries(void)
+{
+    return REDIS("ZLEXCOUNT", "{laterd:0}:o", "[j", "(k");
+}
+
+static uint64_t jobs_of_topic(void)
+{
+    return REDIS("ZLEXCOUNT", "{laterd:0}:o", "[w", "(x") +
+           REDIS("ZLEXCOUNT", "{laterd:0}:o", "[r", "(s") +
+           REDIS("ZLEXCOUNT", "{laterd:0}:o", "[b", "(c");
+}
+
+/* Those that live and those that ended, of another restore and of none, stand between new ones. */
+static void a_batch_is_done_as_if_each_came_alone(void **state)
+{
+    struct brought all[] = {
+        {.id = "n0", .restore = 7},
+        {.id = "live", .restore = 7, .kept = true},
+        {.id = "live", .restore = 7, .written = true, .kept = true},
+        {.id = "ended", .restore = 7, .err = ERR_NOT_FOUND},
+        {.id = "n1", .restore = 7, .written = true},
+        {.id = "n2", .restore = 7, .written = true},
+        {.id = "n2", .restore = 7, .written = true, .kept = true},
+        {.id = "ended", .restore = 7, .written = true, .err = ERR_NOT_FOUND},
+        {.id = "n3", .restore = 6, .written = true, .err = ERR_STALE_LEASE},
+        {.id = "ended"}, /* its client pushes it again */
+        {.id = "live", .restore = 6, .kept = true},
+        {.id = "n4", .restore = 7, .written = true, .failures = 3},
+        {.id = "n5", .restore = 7, .buried = true},
+        {.id = "ended", .restore = 7, .kept = true},
+        {.id = "", .restore = 7},
+    };
+    (void)state;
+    journal(1 << 20);
+    assert_int_equal(bring("live", 0), OK);
+    assert_int_equal(bring("ended", 0), OK);
+    begin(7, 10);
+    end("ended", 0);
+    uint64_t before = entries();
+    bring_all(all, sizeof(all) / sizeof(all[0]));
+    assert_int_equal(entries() - before, 4); /* of n0, the second "ended", n5 and the nameless */
+    assert_int_equal(jobs_of_topic(), 8);
+    for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        assert_int_equal(all[i].seq != 0, all[i].err == OK && !all[i].kept);
+}
+
+/* As a GET shows it. */
+static struct job_view seen(const char *id, struct arena *arena)
+{
+    struct script_call call = next_call();
+    struct cmd cmd = {.kind = CMD_GET, .job.ref.id = bytes_str(id)};
+    struct script_answer answer;
+    script_ask(&request, &spaces[0], &call, &cmd);
+    (void)ask(0);
+    struct script_parts said = {.at = parts, .count = part_count};
+    assert_int_equal(script_read(&spaces[0], CMD_GET, &said, arena, &answer), OK);
+    assert_int_equal(answer.reply.count, 1);
+    return answer.reply.jobs[0];
+}
+
+/* Those of one call, beside the same by calls of their own. */
+static void jobs_with_a_past_are_what_they_are_alone(void **state)
+{
+    struct brought together[] = {
+        {.id = "a", .restore = 7, .failures = 3},
+        {.id = "b", .restore = 7, .failures = 9, .order = ORDER_ARRIVAL},
+        {.id = "c", .restore = 7, .failures = 1, .written = true},
+        {.id = "d", .restore = 7, .failures = 2, .written = true, .order = ORDER_ARRIVAL},
+        {.id = "e", .restore = 7, .failures = 4, .buried = true},
+        {.id = "f", .restore = 7, .failures = 5, .made_us = EPOCH_US - SECOND_US},
+        {.id = "g", .restore = 7, .failures = 6, .made_us = EPOCH_US - SECOND_US},
+    };
+    enum { COUNT = sizeof(together) / sizeof(together[0]) };
+    struct brought all[2 * COUNT];
+    char ids[COUNT][4];
+    struct arena arena = {0};
+    (void)state;
+    journal(1 << 20);
+    struct brought first[] = {{.id = "x"}, {.id = "y"}};
+    bring_all(first, 2);
+    begin(7, 10);
+    for (unsigned i = 0; i < COUNT; i++) {
+        (void)snprintf(ids[i], sizeof(ids[i]), "%s1", together[i].id);
+        all[i] = all[COUNT + i] = together[i];
+        all[COUNT + i].id = ids[i];
+    }
+    uint64_t before = entries();
+    bring_all(all, COUNT);
+    assert_int_equal(entries() - before, 5);
+    (void)REDIS("HDEL", "{laterd:0}:h", "#pt"); /* as if the topic was new: the long way */
+    for (unsigned i = COUNT; i < 2 * COUNT; i++) {
+        struct brought two[] = {all[i], all[i]};
+        two[1].kept = true;
+        two[0].seq = 0;
+        bring_all(two, 2);
+        (void)REDIS("HDEL", "{laterd:0}:h", "#pt");
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        struct job_view one = seen(all[i].id, &arena), other = seen(all[COUNT + i].id, &arena);
+        assert_int_equal(one.failures, together[i].failures);
+        assert_int_equal(one.failures, other.failures);
+        assert_int_equal(one.state, other.state);
+        assert_int_equal(one.state == JOB_BURIED, together[i].buried);
+        assert_int_equal(one.priority, 5 + i);
+        assert_int_equal(one.due_us, other.due_us);
+        assert_int_equal(one.delay_s, other.delay_s);
+        assert_int_equal(one.created_us, other.created_us);
+        assert_int_equal(one.attempt, other.attempt);
+        end(all[i].id, 0);
+        end(all[COUNT + i].id, 0);
+    }
+    assert_int_equal(jobs_of_topic(), 2); /* each was found in its place */
+    arena_fini(&arena);
+}
+
+/* A second time all are kept, and the third time the restore is over. */
+static void a_batch_twice_is_harmless(void **state)
+{
+    struct brought all[BATCH_MAX];
+    char ids[BATCH_MAX][4];
+    (void)state;
+    journal(1 << 20);
+    assert_int_equal(bring("live", 0), OK);
+    begin(7, 10);
+    for (unsigned i = 0; i < BATCH_MAX; i++) {
+        (void)snprintf(ids[i], sizeof(ids[i]), "%u", i);
+        all[i] = (struct brought){.id = ids[i], .restore = 7, .written = i % 2};
+    }
+    bring_all(all, BATCH_MAX);
+    for (unsigned i = 0; i < BATCH_MAX; i++)
+        all[i].kept = true;
+    uint64_t before = entries();
+    bring_all(all, BATCH_MAX);
+    assert_int_equal(entries(), before);
+    assert_int_equal(jobs_of_topic(), BATCH_MAX + 1);
+    end("5", 0);
+    (void)step(SCRIPT_RESTORE_END, 7, 0);
+    all[5].kept = false;
+    all[5].err = ERR_STALE_LEASE;
+    bring_all(all, BATCH_MAX);
+    assert_int_equal(jobs_of_topic(), BATCH_MAX);
+}
+
+/* An id whose job was lost with its bucket stays behind: it is no job. */
+static void a_batch_believes_no_id_whose_job_is_lost(void **state)
+{
+    struct brought all[] = {{.id = "a", .restore = 7}, {.id = "lost", .restore = 7}};
+    (void)state;
+    journal(1 << 20);
+    assert_int_equal(bring("lost", 0), OK);
+    begin(7, 10);
+    (void)REDIS("EVAL",
+                "local name = redis.call('HGET', KEYS[1], 'ilost')\n"
+                "local bucket = '{laterd:0}:j' .. string.byte(name, 6)\n"
+                "return redis.call('HDEL', bucket, name, '+' .. name)",
+                "1", "{laterd:0}:h");
+    bring_all(all, 2);
+    assert_true(all[0].seq && all[1].seq);
+}
+
+static void a_batch_of_a_restore_that_is_over_brings_nothing(void **state)
+{
+    struct brought all[] = {{.id = "a", .restore = 7, .written = true, .err = ERR_STALE_LEASE},
+                            {.id = "b", .restore = 7, .err = ERR_STALE_LEASE}};
+    struct brought first[] = {{.id = "x"}, {.id = "y"}}; /* that no later one is due sooner */
+    (void)state;
+    journal(1 << 20);
+    bring_all(first, 2);
+    bring_all(all, 2); /* none goes on */
+    begin(8, 10);
+    bring_all(all, 2); /* another does */
+    begin(7, 1);
+    assert_int_equal(bring("c", 0), OK);
+    end("c", 0);
+    bring_all(all, 2); /* more have ended than it had room for */
+    begin(7, 10);
+    (void)REDIS("EVAL", "redis.call('ZREMRANGEBYLEX', KEYS[1], '[er', '(es')", "1", "{laterd:0}:o");
+    bring_all(all, 2); /* nobody knows what has ended */
+    assert_int_equal(jobs_of_topic(), 2);
+}
+
+/* What a call of so many pushes takes, of words and parts: a restore costs two more for each. */
+static void a_batch_that_is_restored_costs_little_more(void **state)
+{
+    struct brought all[BATCH_MAX];
+    char ids[2 * BATCH_MAX][8];
+    (void)state;
+    journal(1 << 20);
+    assert_int_equal(bring("live", 0), OK);
+    begin(7, 10);
+    for (unsigned i = 0; i < BATCH_MAX; i++) {
+        (void)snprintf(ids[i], sizeof(ids[i]), "p%u", i);
+        all[i] = (struct brought){.id = ids[i]};
+    }
+    bring_all(all, BATCH_MAX);
+    uint64_t pushed = sim_lua_work();
+    for (unsigned i = 0; i < BATCH_MAX; i++) {
+        (void)snprintf(ids[i], sizeof(ids[i]), "r%u", i);
+        all[i] = (struct brought){.id = ids[i], .restore = 7, .written = true};
+    }
+    bring_all(all, BATCH_MAX);
+    assert_in_range(sim_lua_work(), 1, pushed + 8);
+    for (unsigned i = 0; i < BATCH_MAX; i++)
+        all[i].kept = true;
+    bring_all(all, BATCH_MAX);
+    assert_in_range(sim_lua_work(), 1, pushed);
+}
+
 static void a_journal_that_is_given_up_ends_it(void **state)
 {
     (void)state;
@@ -285,6 +564,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_takes_its_place, start, stop),
         cmocka_unit_test_setup_teardown(one_that_is_sent_again_begins_no_second_time, start, stop),
         cmocka_unit_test_setup_teardown(beyond_its_room_it_ends, start, stop),
+        cmocka_unit_test_setup_teardown(a_batch_is_done_as_if_each_came_alone, start, stop),
+        cmocka_unit_test_setup_teardown(a_batch_twice_is_harmless, start, stop),
+        cmocka_unit_test_setup_teardown(jobs_with_a_past_are_what_they_are_alone, start, stop),
+        cmocka_unit_test_setup_teardown(a_batch_believes_no_id_whose_job_is_lost, start, stop),
+        cmocka_unit_test_setup_teardown(a_batch_of_a_restore_that_is_over_brings_nothing, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_batch_that_is_restored_costs_little_more, start, stop),
         cmocka_unit_test_setup_teardown(a_journal_that_is_given_up_ends_it, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_set_ends_it, start, stop),
         cmocka_unit_test_setup_teardown(what_one_has_left_goes_in_small_steps, start, stop),

@@ -44,9 +44,12 @@ static enum err begin_reading(struct restore *restore, const struct restore_quer
     return OK;
 }
 
-static void show_row(struct restore_run *run, const struct row *row, const char *name)
+/* Some of those that a push would not change leave no entry. */
+static void show_row(struct restore_run *run, struct row *row, const char *name)
 {
     unsigned i = run->count++;
+    bool written = row->state != JOB_BURIED && i % 3;
+    row->brought |= written && database.stores > 1; /* else the job is there, or has ended */
     (void)snprintf(run->names[i], NAME_BYTES, "%s", name);
     run->rows[i] = (struct restore_row){
         .push = {.id = bytes_str(run->names[i]),
@@ -56,6 +59,7 @@ static void show_row(struct restore_run *run, const struct row *row, const char 
                  .priority = row->priority,
                  .failures = (uint16_t)(i % 2),
                  .body = BYTES("restored")},
+        .written = written,
         .seq = row->name && row->store == database.stores ? row->name : 0,
     };
 }
@@ -70,7 +74,7 @@ static void snap(struct restore_run *run)
             show_row(run, &database.rows[i], name);
     }
     for (unsigned i = 0; i < database.numbered_count; i++) {
-        const struct row *row = &database.numbered[i];
+        struct row *row = &database.numbered[i];
         (void)snprintf(name, sizeof(name), "@%llu.s", (unsigned long long)row->name);
         if (!row->ended)
             show_row(run, row, name);
@@ -400,6 +404,17 @@ static unsigned unfinished(void)
     return count;
 }
 
+/* Rows that a restore has brought without an entry. */
+static unsigned brought(void)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < NAMES; i++)
+        count += database.rows[i].brought && !database.rows[i].ended;
+    for (unsigned i = 0; i < database.numbered_count; i++)
+        count += database.numbered[i].brought && !database.numbered[i].ended;
+    return count;
+}
+
 static void a_queue_that_lost_its_redis_comes_back(void **state)
 {
     (void)state;
@@ -418,7 +433,8 @@ static void a_queue_that_lost_its_redis_comes_back(void **state)
     restore_now();
     assert_int_equal(counts.created, count);
     settle_all(3000);
-    assert_int_equal(database.restored, count); /* and the journal has them */
+    assert_true(brought() > count / 3 && brought() < count);
+    assert_int_equal(database.restored, count - brought()); /* and the journal has the others */
     assert_int_equal(unfinished(), count);
     expect_rows();
     restore_now();

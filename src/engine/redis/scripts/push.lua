@@ -4,15 +4,16 @@
 -- is not in the record: the properties' length (2 bytes) and the properties, if it has some, then
 -- content type and body, if they are apart; 5 due, 6 the start of its place (topic's length, topic, priority, and
 -- due unless a), 7 '#p' and the topic, 8 'i' and the id, or '', 9 its order (d due, a arrival) or b
--- buried, and behind that (I7HH) when it was made, attempts and failures if it is moved here, and
--- (8) which restore brings it, if one does (restore.lua), 10 if
--- it exists (j reject, p replace, k keep), 11 and 12 most jobs and topics (0: any), 13
--- the start of its place while it is delayed ('w', topic's length, topic, due, priority).
--- KEYS: four for all of them, or four for each.
--- Answer: {it}, or {it, job} if a job of that id is kept: else the job is what was sent, with
--- number and time. Of several: an array of such answers. Here is the common case, for all that
--- follow each other, go to one partition and topic, and are ready or all are not; the others are in
--- push_other.lua, which is other().
+-- buried, and behind that (I7HH) when it was made, attempts and failures if it is moved here, and if a
+-- restore brings it (restore.lua) which one (8), and then = if the journal's row says all of it
+-- already, so that it leaves no entry; 10 if it exists (j reject, p replace, k keep: all that a
+-- restore brings), 11 and 12 most jobs and topics (0: any), 13 the start of its place while it is
+-- delayed ('w', topic's length, topic, due, priority). KEYS: four for all of them, or four for each.
+-- Answer: {it}, or {it, job} if a job of that id is kept (of a restore {it} may be all): else the
+-- job is what was sent, with number and time. Of several: an array of such answers. Here is the
+-- common case, for all that follow each other, go to one partition and topic, are ready or all are
+-- not, are new, and are brought by one restore, with entries or without, or by none; the others are
+-- in push_other.lua, which is other().
 local call, pack, sub, byte = redis.call, struct.pack, string.sub, string.byte
 local PER_JOB = 13
 local count, keys_each = #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
@@ -22,14 +23,34 @@ while answered < count do
     local hash, topic, now = KEYS[keys + 1], ARGV[base + 7], clock_of(ARGV[base + 1])
     local ready = tonumber(ARGV[base + 5]) <= now
     local fields = { 'p', topic, ready and '#w' .. sub(topic, 3) or '', ARGV[base + 8] }
-    local alike, at, done, seen = 1, base + PER_JOB, 0, nil
-    while answered + alike < count and ARGV[at + 7] == topic and
+    local alike, at, done, seen, width = 1, base + PER_JOB, 0, nil, #ARGV[base + 9]
+    while width ~= 12 and answered + alike < count and ARGV[at + 7] == topic and #ARGV[at + 9] == width and
         KEYS[keys + alike * keys_each + 1] == hash and (tonumber(ARGV[at + 5]) <= now) == ready do
         alike, seen = alike + 1, seen or {}
         fields[3 + alike], at = ARGV[at + 8], at + PER_JOB
     end
     fields[4 + alike] = 'j'
-    local found = call('HMGET', hash, unpack(fields))
+    -- Of a restore: does it go on, and what has ended since it began? As push_other.lua has it.
+    local by_due, by_arrival, run, ended = 'd', 'a', nil, nil
+    if width % 11 > 8 then
+        run = sub(ARGV[base + 9], width > 11 and 13 or 2)
+        by_due, by_arrival, fields[5 + alike] = 'd' .. run, 'a' .. run, 'jr'
+    end
+    local found = width ~= 12 and call('HMGET', hash, unpack(fields)) or {} -- one that is moved is other()'s
+    if run then
+        local restore, members = found[5 + alike], { 'er' .. sub(run, 1, 8) }
+        for i = 1, alike do members[1 + i] = 'e' .. fields[3 + i] end
+        if restore and sub(restore, 1, 8) == sub(run, 1, 8) and struct.unpack('<I8', restore, 17) > 0 then
+            ended = call('ZMSCORE', KEYS[keys + 4], unpack(members))
+        end
+        -- Those that it finds there.
+        at = base
+        while done < alike and found[4 + done] and is_first(hash, ARGV[at + 1]) and
+            call('HEXISTS', sub(hash, 1, -2) .. 'j' .. byte(found[4 + done], 6), found[4 + done]) == 1 do
+            done, at = done + 1, at + PER_JOB
+            answers[answered + done] = '\0\0\1\0' .. string.rep('\0', 20) .. pack('<I8', now)
+        end
+    end
     -- The journal's entries, as entry.lua has them. Not the common case: there are too many, or one
     -- that is too old.
     local journal, entry, bytes, taken, most = found[4 + alike], 0, 0, 0, 1
@@ -39,7 +60,9 @@ while answered < count do
         entry, bytes, taken, most = struct.unpack('<I8I8I8I8', journal)
         since, span = struct.unpack('<I8I8', journal, 34)
         if since > 0 and span > 0 and now - since > span then most = 0 end
+        if run and #run > 8 then journal = nil end -- its row is there
     end
+    if run and (done > 0 or not ended or not ended[1]) then most = 0 end
     -- The topic is known, and nobody waits, or this daemon alone, which said so by a request before
     -- this one: it learns of the job by the answer (marks.lua).
     local mark, request = found[3], ARGV[base + 1]
@@ -52,9 +75,13 @@ while answered < count do
         local records, m, p, bucket = { '', '' }, 0, 0, nil
         at = base
         while done < alike do
-            local id, due = ARGV[at + 8], tonumber(ARGV[at + 5])
+            local id, due, order, made_at, head = ARGV[at + 8], tonumber(ARGV[at + 5]), ARGV[at + 9], now, nil
+            if width > 11 then
+                order, made_at = sub(order, 1, 1) .. run, struct.unpack('<I7', order, 2)
+            end
             -- Not the common case: the id is known, or the request may have been done before.
-            if found[4 + done] or seen and seen[id] or ARGV[at + 9] == 'b' or #ARGV[at + 9] > 1 or
+            if found[4 + done] or seen and seen[id] or ended and ended[2 + done] or
+                order ~= by_due and order ~= by_arrival or made_at > now or
                 not is_first(hash, ARGV[at + 1]) or pushed >= tonumber(ARGV[at + 11]) or
                 not (ready or due >= wake) then
                 break
@@ -66,7 +93,7 @@ while answered < count do
             if done > 0 and byte(name, 6) ~= bucket then break end
             bucket = byte(name, 6)
             local rank, place, answer = '', nil, nil -- answer as say() has it
-            if ARGV[at + 9] == 'a' then rank = pack('>I8', now) end
+            if order == by_arrival then rank = pack('>I8', made_at) end
             if ready then
                 answer = '\0\2\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. made
                 place = 'r' .. ARGV[at + 6] .. rank .. name
@@ -79,7 +106,16 @@ while answered < count do
             places[p + 1], places[p + 2], p = '0', place, p + 2
             answers[answered + done] = answer
             -- As record_made() has it: 1024 is AHEAD, and no number of ours is that far behind.
-            local start, form, ahead = ARGV[at + 2], byte(ARGV[at + 2]), seq - now + 1024
+            local start, form, ahead = ARGV[at + 2], byte(ARGV[at + 2]), seq - made_at + 1024
+            if width > 11 then -- it has attempts, and so a head
+                local reserves, failures = struct.unpack('<HH', ARGV[at + 9], 9)
+                local _, _, _, _, priority, _, delay_s =
+                    struct.unpack(form % 2 == 1 and LONG.FORM_TO_DUE or SHORT.FORM_TO_DUE, start)
+                head = pack(HEAD.STATE_TO_DUE, 1, rank == '' and 0 or 2, reserves, 0, 0, '\0\0\0\0\0\0\0\0',
+                    failures, 0, 0, 0, 0, priority, delay_s, due)
+                records[m + 1], records[m + 2], m = '+' .. name, head, m + 2
+                made = sub(made, 1, 8) .. pack('<I8', made_at)
+            end
             if form % 64 < 32 then
                 start = start .. sub(made, 9, 15)
             elseif ahead < 65536 then
@@ -99,7 +135,7 @@ while answered < count do
                 records[m + 1], records[m + 2], m = '*' .. name, apart, m + 2
             end
             if journal then -- as enter_job() has it
-                local text = front .. name .. record .. apart
+                local text = front .. name .. (head or '') .. record .. apart
                 entry, bytes = entry + 1, bytes + 25 + #text
                 places[p + 1], p = '0', p + 2
                 places[p] = 'j' .. pack('>I8', entry) .. pack('<I8I7', bytes, now) .. 'p' .. text

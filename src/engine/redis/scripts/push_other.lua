@@ -15,8 +15,10 @@ elseif old and exists == 'k' then
 end
 -- What has ended since its restore began stays so; nobody knows whether it has if that ended, or
 -- what ends leave was lost.
-local run = #ARGV[9] % 11 == 9 and sub(ARGV[9], -8)
+local run = #ARGV[9] % 11 > 8 and sub(ARGV[9], #ARGV[9] > 11 and 13 or 2)
+local enters = not run or #run == 8
 if run then
+    run = sub(run, 1, 8)
     local restore = call('HGET', hash, 'jr')
     if not restore or sub(restore, 1, 8) ~= run or unpack_bytes('<I8', restore, 17) == 0 or
         not call('ZSCORE', order, 'er' .. run) then
@@ -69,6 +71,6 @@ if has_properties(job) then
     apart = sub(apart, behind)
 end
 if apart ~= '' then call('HSET', bucket, '*' .. name, apart) end
-enter_job(job, now)
+if enters then enter_job(job, now) end
 if not found[2] then publish(string.format('r%.0f ', last % partitions) .. topic) end
 return { keep('', say(OK, shown(job, now), flags, 1, now, 0, seq))[1] }
