@@ -24,10 +24,11 @@ static enum err replay(struct store_callbacks *callbacks, const struct event *ev
     return OK;
 }
 
-static void progress(struct store_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes)
+static enum err progress(struct store_callbacks *callbacks, const struct store_opening *opening)
 {
     (void)callbacks;
-    CHECK(done_bytes <= all_bytes);
+    CHECK(opening->done_bytes <= opening->all_bytes);
+    return OK;
 }
 
 static void durable(struct store_callbacks *callbacks, uint64_t batch)

@@ -16,7 +16,7 @@ from rabbit import NEEDED, PLUGIN, a_channel, a_rabbit  # noqa: E402,F401
 from wire import eventually  # noqa: E402
 
 BUILD = os.path.dirname(LATERD)
-pytestmark = NEEDED
+pytestmark = [NEEDED, pytest.mark.embedded("the sink alone, without a laterd")]
 
 
 class Drive:

@@ -19,6 +19,8 @@ from process import ROOT
 from test_targets import laterd_to, needs_nats, push, set_target  # noqa: F401
 from wire import eventually
 
+pytestmark = pytest.mark.embedded("connections to brokers are the same whatever the engine")
+
 # A pair from NATS' documentation.
 NKEY = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
 SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"

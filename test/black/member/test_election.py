@@ -12,6 +12,7 @@ from process import Laterd
 from wire import Client, Closed
 
 TIMEOUT_MS = 2000
+ELECTION = pytest.mark.embedded("candidates alone, without a laterd")
 
 
 @pytest.fixture(scope="module", params=list(SERVICES))
@@ -65,6 +66,7 @@ def seconds_until_leader(candidates, most):
     return (boottime_us() - begun) / 1e6
 
 
+@ELECTION
 def test_one_leads_and_the_others_know_where_it_is(join):
     candidates = [join(i) for i in range(3)]
     leader = wait_leader(candidates)
@@ -73,6 +75,7 @@ def test_one_leads_and_the_others_know_where_it_is(join):
     until(lambda: all(other.epoch == leader.epoch for other in others), 5)
 
 
+@ELECTION
 def test_kill_9_of_the_leader_is_taken_over_within_the_timeout_and_a_second(join):
     candidates = [join(i) for i in range(3)]
     leader = wait_leader(candidates)
@@ -85,6 +88,7 @@ def test_kill_9_of_the_leader_is_taken_over_within_the_timeout_and_a_second(join
     leader.events.append(["lost", str(boottime_us() - int(took * 1e6))])
 
 
+@ELECTION
 def test_a_leader_that_ends_in_order_is_taken_over_at_once(join):
     candidates = [join(i) for i in range(2)]
     leader = wait_leader(candidates)
@@ -96,6 +100,7 @@ def test_a_leader_that_ends_in_order_is_taken_over_at_once(join):
     soon((boottime_us() - begun) / 1e6, 0.2)  # of it up to 0.025 s of polling, on a row and on a key
 
 
+@ELECTION
 def test_who_resigns_rests(join):
     candidates = [join(i) for i in range(2)]
     leader = wait_leader(candidates)
@@ -106,6 +111,7 @@ def test_who_resigns_rests(join):
     assert not leader.holds
 
 
+@ELECTION
 def test_a_paused_leader_holds_nothing_when_it_wakes(join):
     candidates = [join(i) for i in range(2)]
     leader = wait_leader(candidates)
@@ -124,6 +130,7 @@ def test_a_paused_leader_holds_nothing_when_it_wakes(join):
             words[1] = str(frozen)
 
 
+@ELECTION
 def test_a_service_that_is_away_longer_than_the_session_stops_the_leader(service, join):
     candidates = [join(i) for i in range(2)]
     wait_leader(candidates)
@@ -138,6 +145,7 @@ def test_a_service_that_is_away_longer_than_the_session_stops_the_leader(service
     wait_leader(candidates, 15)
 
 
+@ELECTION
 def test_the_service_is_killed_and_started_again(service, join):
     if service.kind == "zookeeper":
         pytest.skip("one server without its peers: as frozen, above")
@@ -149,6 +157,7 @@ def test_the_service_is_killed_and_started_again(service, join):
     assert wait_leader(candidates, 15).holds > epoch
 
 
+@ELECTION
 def test_a_shorter_absence_ends_nothing(service, join):
     candidates = [join(i) for i in range(2)]
     leader = wait_leader(candidates)
@@ -161,6 +170,7 @@ def test_a_shorter_absence_ends_nothing(service, join):
     assert leader.holds == epoch
 
 
+@ELECTION
 def test_the_epoch_is_raised_above_what_a_store_has_seen(join):
     leader = join(0)
     until(lambda: leader.holds, 10)
@@ -178,6 +188,7 @@ def delete_by_hand(service, name):
         assert len(service.delete_node(f"/test/laterd/{name}/elect")) == 2
 
 
+@ELECTION
 def test_the_row_or_node_is_deleted_by_hand(service, join, request):
     candidates = [join(i) for i in range(2)]
     epoch = wait_leader(candidates).holds
@@ -186,6 +197,7 @@ def test_the_row_or_node_is_deleted_by_hand(service, join, request):
     until(lambda: any(candidate.holds > epoch for candidate in candidates), 10)
 
 
+@ELECTION
 def test_of_two_who_start_at_the_same_moment_one_leads_and_the_other_knows_it(join):
     """Again and again, as each time another comes first. join() sees that never two held."""
     for _ in range(3):
@@ -237,6 +249,7 @@ def test_a_laterd_serves_again_after_its_service_was_away_longer_than_the_sessio
         laterd.kill()
 
 
+@ELECTION
 @pytest.mark.skipif(not ZooKeeper.installed, reason=f"{ZooKeeper.needs} is not installed")
 def test_an_ensemble_goes_on_without_one_server_and_stops_without_two():
     with Ensemble() as service:

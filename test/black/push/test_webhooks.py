@@ -23,6 +23,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLDER = "whsec_" + base64.b64encode(b"an older secret of a hook!").decode()
 JUDGE = os.path.join(ROOT, "test", "clients", "webhooks")
 MIB = 1 << 20
+pytestmark = pytest.mark.embedded("the sink alone, without a laterd")
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,8 @@ job is lost, comes twice within its ttr, too early or after its end; whoever ask
 time, with success or with "not now".
 """
 
+import contextlib
+import itertools
 import os
 import random
 import sys
@@ -11,6 +13,7 @@ import time
 
 import pytest
 from busy import Busy
+from patience import soon
 from redis import REDIS_CLI, REDIS_SERVER, Cluster, role, wait_until
 from wire import Client, eventually
 
@@ -25,7 +28,7 @@ pytestmark = pytest.mark.skipif(not REDIS_SERVER or not REDIS_CLI,
 TIMEOUT_S = 2
 NOISE_S = 1.5  # what a busy machine may add
 BUSY_S = 0.5  # beyond it the machine tells nothing about how long a daemon is silent
-PARTITIONS = 64  # one in 256 slots has keys
+PARTITIONS = 256  # one in 64 slots has keys: few slots need to be moved for some to have keys
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +40,11 @@ def cluster():
 class Load:
     """Goes on while the block runs, and is judged at its end."""
 
-    def __init__(self, cluster, prefix, **settings):
-        self.part = Part(cluster.url, random.Random(prefix), 6, prefix=prefix,
+    tries = itertools.count()
+
+    def __init__(self, cluster, name, **settings):
+        prefix = f"{name}-{next(self.tries)}"  # a test that is tried again has a queue of its own
+        self.part = Part(cluster.url, random.Random(name), 6, prefix=prefix,
                          timeout=f"{TIMEOUT_S}s", partitions=PARTITIONS, **settings)
 
         self.busy = Busy()
@@ -67,8 +73,8 @@ class Load:
                 del faults["doubled"]
             assert not self.part.failures, self.part.failures[:3]
             assert not any(faults.values()), (counts, self.part.oracle.faults)
-            slowest_s = self.part.oracle.slowest_answer_s
-            assert too_busy or slowest_s < TIMEOUT_S + NOISE_S, f"an answer took {slowest_s:.1f} s"
+            if not too_busy:
+                soon(self.part.oracle.slowest_answer_s, TIMEOUT_S + NOISE_S)
         finally:
             self.busy.__exit__()
             self.part.close()
@@ -78,21 +84,21 @@ class Load:
 def test_p2_p4_p5_redis_cli_moves_slots_under_load(cluster):
     first, second, third = cluster.servers[:3]
     with Load(cluster, "reshard") as load:
-        cluster.reshard(first, second, 600)
+        cluster.reshard(first, second, 200)
         load.goes_on()
         cluster.cli("rebalance", third.address)
-        cluster.reshard(third, first, 600)
+        cluster.reshard(third, first, 200)
 
 
 @pytest.mark.long
 def test_p2_p4_p5_a_master_joins_and_leaves_under_load(cluster):
-    with Load(cluster, "join") as load:
+    with contextlib.ExitStack() as ends, Load(cluster, "join") as load:
         server = cluster.add_master()
-        cluster.reshard(cluster.servers[0], server, 500)
+        ends.callback(server.close)
+        cluster.reshard(cluster.servers[0], server, 160)
         load.goes_on()
         cluster.remove_master(server)
         load.goes_on()
-    server.close()
 
 
 def starts_and_serves(laterd, *seeds):

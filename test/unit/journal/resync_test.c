@@ -21,6 +21,7 @@
 #include "sim/random.h"
 #include "sim/world.h"
 #include "store/store.h"
+#include "test/unit/support/every.h"
 
 enum {
     NAMES = 300,
@@ -539,7 +540,7 @@ static void finish(uint64_t seed)
 static void rows_are_made_right_beside_a_load(void **state)
 {
     (void)state;
-    for (uint64_t seed = 200; seed < 200 + SEEDS; seed++) {
+    for (uint64_t seed = 200; seed < 200 + sim_lives(SEEDS); seed++) {
         begin(seed, seed % 2);
         for (unsigned i = 0; i < NAMES; i++)
             push(i);
@@ -555,7 +556,7 @@ static void rows_are_made_right_beside_a_load(void **state)
 static void it_begins_again_after_a_crash(void **state)
 {
     (void)state;
-    for (uint64_t seed = 100; seed < 100 + SEEDS; seed++) {
+    for (uint64_t seed = 100; seed < 100 + sim_lives(SEEDS); seed++) {
         begin(seed, seed % 2);
         for (unsigned i = 0; i < NAMES; i++)
             push(i);
@@ -575,7 +576,7 @@ static void it_begins_again_after_a_crash(void **state)
 static void a_database_that_is_an_older_copy_is_made_right(void **state)
 {
     (void)state;
-    for (uint64_t seed = 200; seed < 200 + SEEDS; seed++) {
+    for (uint64_t seed = 200; seed < 200 + sim_lives(SEEDS); seed++) {
         begin(seed, seed % 2);
         for (unsigned i = 0; i < NAMES; i++)
             push(i);

@@ -67,7 +67,7 @@ static void prepare(struct sent *sent)
                                        .message_id = BYTES("msg_7"),
                                        .attempt = 2,
                                        .due_us = 1000000000,
-                                       .timeout_us = 8 * 1000 * 1000}};
+                                       .timeout_us = 40 * 1000 * 1000}};
 }
 
 static void push(struct sent *sent)
@@ -308,13 +308,13 @@ static void a_broker_that_does_not_answer_ends_at_the_deadline_not_when_the_libr
 {
     struct sent sent;
     (void)state;
-    assert_int_equal(rd_kafka_mock_broker_set_rtt(mock, 1, 5000), 0);
+    assert_int_equal(rd_kafka_mock_broker_set_rtt(mock, 1, 30000), 0);
     prepare(&sent);
     sent.delivery.timeout_us = 700 * 1000;
     int64_t begun_us = loop_look_at_clock(loop);
     sink->verbs->send(sink, &sent.delivery);
     expect(&sent, OUTCOME_FAILED, "did not confirm it in time");
-    assert_true(loop->now_us - begun_us < 4500 * 1000);
+    assert_true(loop->now_us - begun_us < 25000 * 1000);
     assert_true(loop->now_us - begun_us >= 700 * 1000);
 }
 

@@ -13,7 +13,7 @@
 #include "os/loop.h"
 #include "sink/plugin.h"
 
-enum { TURN_US = 5000, WAIT_US = 15 * 1000 * 1000 };
+enum { TURN_US = 5000, WAIT_US = 60 * 1000 * 1000 };
 
 static struct os_clock os_clock;
 static struct os_loop *os;
@@ -82,8 +82,8 @@ static inline void bed_open(const char *url)
                                                                  .certificate = "",
                                                                  .key = "",
                                                                  .window = 1000,
-                                                                 .heartbeat_us = 1000000,
-                                                                 .timeout_us = 4000000,
+                                                                 .heartbeat_us = 2000000,
+                                                                 .timeout_us = 20000000,
                                                                  .loop = loop},
                                         &sink, &why),
                      OK);

@@ -528,7 +528,7 @@ static void the_eventfd_tells_of_an_end(void **state)
         .verb = DISK_REMOVE, .lane = LANE_BACKGROUND, .name = "nothing", .done = done};
     fixture->disk->verbs->submit(fixture->disk, &op);
     struct pollfd pollfd = {.fd = os_disk_eventfd(fixture->os), .events = POLLIN};
-    assert_int_equal(poll(&pollfd, 1, 5000), 1);
+    assert_int_equal(poll(&pollfd, 1, 60000), 1);
     assert_int_equal(fixture->disk->verbs->poll(fixture->disk), 1);
     assert_int_equal(done_count, 1);
 }
