@@ -24,6 +24,16 @@ def run(*arguments, **options):
 
 # The command line and the configuration
 
+def test_what_is_hardly_meant_is_taken_with_a_warning(tmp_path):
+    path = tmp_path / "laterd.conf"
+    path.write_text("[store]\nhistory = 30\nhorizon = 0\nburied_in_memory = 5\n")
+    told = run("-c", path, "--check-config")
+    assert told.returncode == 0 and told.stdout == "laterd: the configuration is good\n"
+    history, buried = told.stderr.splitlines()
+    assert ":2: warning: store.history = 30 is 30 seconds" in history
+    assert ":4: warning: store.buried_in_memory has no effect" in buried
+
+
 def test_help_and_version_answer_and_end():
     told = run("--help")
     assert told.returncode == 0 and "--data-dir" in told.stdout and "SIGTERM" in told.stdout
