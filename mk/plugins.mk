@@ -33,7 +33,7 @@ $(BUILD)/test/member/member_log_test: $(BUILD)/src/laterd/member_log.o
 $(BUILD)/member_drive: $(BUILD)/test/harness/member_drive.o $(BUILD)/src/laterd/election.o \
                        $(BUILD)/src/laterd/plugin_file.o $(BUILD)/src/laterd/complain.o $(ALL_LIB)
 	$(CC) $(LDFLAGS) $(EXPORTS) -o $@ $^ $(LIBS)
-unit black: $(BUILD)/member_drive
+$(if $(SAN),,unit) black: $(BUILD)/member_drive
 
 # The unit test of a plugin has it inside.
 $(BUILD)/test/sink/kafka_test: $(BUILD)/src/sink/kafka/kafka.o
@@ -49,7 +49,7 @@ $(filter $(BUILD)/test/journal/%,$(UNIT)): $(JOURNAL_PURE)
 # For tests: drives a plugin's sink without a queue behind it.
 $(BUILD)/sink_drive: $(BUILD)/test/harness/sink_drive.o $(ALL_LIB)
 	$(CC) $(LDFLAGS) $(EXPORTS) -o $@ $^ $(LIBS)
-unit black: $(BUILD)/sink_drive
+$(if $(SAN),,unit) black: $(BUILD)/sink_drive
 
 # Figures of the sinks beside bare publishers; rabbitmq-server and nats-server must be installed.
 ifneq ($(and $(filter amqp,$(PLUGINS)),$(filter kafka,$(PLUGINS)),$(filter nats,$(PLUGINS))),)

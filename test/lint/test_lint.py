@@ -207,3 +207,28 @@ def test_a_planted_bug_whose_lines_are_not_there_once_is_named(tmp_path, source,
     code, said = lint(tool, "--fits")
     assert code == (0 if fits else 1), said
     assert fits or "x.mutant: src/x.c has its lines" in said
+
+
+CMOCKA = """#!/bin/sh
+echo '[ RUN      ] good'; echo '[       OK ] good'
+echo '[ RUN      ] bad'; echo '[  FAILED  ] bad'
+echo '[  PASSED  ] 1 test(s).'; echo '[  FAILED  ] 1 test(s), listed below:'; echo '[  FAILED  ] bad'
+exit 1
+"""
+
+
+@pytest.mark.parametrize("binary, says", [
+    (CMOCKA, "bad"),
+    ("#!/bin/sh\necho '[ RUN      ] slow'\nkill -9 $$\n", "ended with -9 in or after slow"),
+    ("#!/bin/sh\necho '[  PASSED  ] 2 test(s).'\necho 'SUMMARY: AddressSanitizer: 9 byte(s) leaked'\nexit 1\n",
+     "AddressSanitizer: 9 byte(s) leaked"),
+])
+def test_the_last_line_of_the_units_names_what_failed(tmp_path, binary, says):
+    path = plant(tmp_path / "folder/x_test", "")
+    path.write_text(binary, encoding="ascii")
+    path.chmod(0o755)
+    done = subprocess.run([os.path.join(ROOT, "tools/run-units"), path], capture_output=True, text=True, check=False)
+    *_, named, last = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert named == f"failed: folder/x_test: {says}"
+    assert last.startswith("units: ") and last.endswith(f" 1 failed, 0 skipped (folder/x_test: {says})")

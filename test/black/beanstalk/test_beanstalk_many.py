@@ -19,8 +19,6 @@ from patience import soon
 from process import Laterd
 from wire import eventually
 
-pytestmark = pytest.mark.serial
-
 SPARE_FILES = 200
 
 
@@ -45,6 +43,7 @@ def rss_bytes(pid):
     raise AssertionError("no VmRSS")
 
 
+@pytest.mark.serial
 def test_thousands_of_clients_are_held_and_one_more_is_served(tmp_path):
     count = connections_wanted()
     limits = {"limits": {"connections": count + 100, "waiters": count + 100}}
@@ -113,7 +112,7 @@ def instructions_per_put(folder, prepare):
     """What a put into one tube costs, one at a time, after prepare(server)."""
     report = folder / "callgrind.out"
     # timeout(1) in front: the server is then a child of what was started, as `prefix` wants it.
-    prefix = ["timeout", "--foreground", "100", "valgrind", "--quiet", "--tool=callgrind",
+    prefix = ["timeout", "--foreground", "600", "valgrind", "--quiet", "--tool=callgrind",
               "--instr-atstart=no", f"--callgrind-out-file={report}"]
     with Laterd(folder, {"limits": {"topics": TUBES + 1000}}, beanstalk=["127.0.0.1:0"],
                 arguments=["--no-persist"], prefix=prefix) as server:
@@ -142,6 +141,7 @@ def fill(one, tubes):
     assert int(one.stats()["current-tubes"]) == tubes + 2, "default and busy are there too"
 
 
+@pytest.mark.long
 @pytest.mark.embedded("what the embedded engine costs")
 @pytest.mark.skipif(not shutil.which("callgrind_control"), reason="valgrind is not installed")
 def test_a_put_costs_the_same_beside_a_hundred_thousand_tubes(tmp_path):
