@@ -181,18 +181,29 @@ static void job_command_late(void *owner)
     pending_fail(&command->pending, ERR_AGAIN);
 }
 
-/* Of the script's long way, which all buried jobs take that a restore brings, a call has time for
- * few: each counts as so many that are reserved. */
-enum { LONG_WAY_JOBS = 6 };
+/* What a restore brings counts as so many jobs that are reserved, so that a call has time for all
+ * of them. Buried ones take the script's long way, and so do the first one of a topic, and one that
+ * is due sooner than all before: which may be one after the other, each in its turn. */
+enum { RESTORED_JOBS = 2, RESTORED_LONG_JOBS = 4, RESTORED_BURIED_JOBS = 6 };
+
+static uint32_t restored_weight(struct redis_engine *redis, const struct cmd_push *push)
+{
+    uint64_t topic = hash_of(push->topic.at, push->topic.len);
+    bool is_long = topic != redis->restored_topic || push->due_us < redis->restored_due_us;
+    redis->restored_topic = topic;
+    redis->restored_due_us = push->due_us;
+    return push->buried ? RESTORED_BURIED_JOBS : is_long ? RESTORED_LONG_JOBS : RESTORED_JOBS;
+}
 
 /* Many of a kind come in one turn, and to few topics: together they cost Redis much less. */
-static void join_others(struct script_request *call, const struct cmd *cmd)
+static void join_others(struct redis_engine *redis, struct script_request *call,
+                        const struct cmd *cmd)
 {
     bool ends = cmd->kind == CMD_FINISH || cmd->kind == CMD_DELETE;
     if (!ends && cmd->kind != CMD_PUSH)
         return;
-    if (!ends && cmd->push.restore && cmd->push.buried)
-        call->jobs = LONG_WAY_JOBS;
+    if (!ends && cmd->push.restore)
+        call->jobs = restored_weight(redis, &cmd->push);
     struct bytes id = ends ? cmd->job.ref.id : cmd->push.id;
     call->joins = ends ? SCRIPT_END : SCRIPT_PUSH;
     call->id_hash = id.len ? hash_of(id.at, id.len) : 0;
@@ -208,7 +219,7 @@ enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, co
     call->changes = cmd_traits(cmd->kind)->changes;
     call->at_most_once = cmd_traits(cmd->kind)->takes_jobs;
     call->on_timeout = job_command_late;
-    join_others(call, cmd);
+    join_others(redis, call, cmd);
     script_requests_send(call, command, job_command_done);
     return ticket ? SUBMIT_PENDING : SUBMIT_ANSWERED;
 }

@@ -150,18 +150,19 @@ def test_neither_does_one_that_restores_jobs(script_port):
     assert queue.run("restore", "b", run, HOUR, 10**6)[0].state == 1
     within(queue, "push of a restored job", bring)
 
-    def bring_many(count, ranks, names=None):
+    def bring_many(count, ranks, names=None, topics=False):
         names = names or [f"m{next(ids)}" for _ in range(count)]
-        said = queue.push_many([{"topic": "t", "body": b"x" * 256, "id": name, "exists": "k", "due": later,
-                                 "ranks": ranks} for name in names])
+        said = queue.push_many([{"topic": name if topics else "t", "body": b"x" * 256, "id": name, "exists": "k",
+                                 "due": later, "ranks": ranks} for name in names])
         assert all(answer.err == "ok" for answer in said), [answer.err for answer in said]
         return names
     later = queue.now() + HOUR
     past = b"d" + struct.pack("<Q", queue.now())[:7] + struct.pack("<HH", 1, 1)
     within(queue, "push of 32 restored jobs", lambda: bring_many(32, b"d" + run) and None)
     within(queue, "push of 32 whose rows are there", lambda: bring_many(32, b"d" + run + b"=") and None)
-    within(queue, "push of 10 that have failed", lambda: bring_many(10, past + run + b"=") and None)
+    within(queue, "push of 32 that have failed", lambda: bring_many(32, past + run + b"=") and None)
     within(queue, "push of 10 that are buried", lambda: bring_many(10, b"b" + run) and None)
+    within(queue, "push of 16 of topics of their own", lambda: bring_many(16, b"d" + run, topics=True) and None)
     there = bring_many(32, b"d" + run)
     within(queue, "push of 32 that are there", lambda: bring_many(32, b"d" + run, there) and None)
     within(queue, "end while jobs are restored", lambda: end(f"e{next(ids)}"))

@@ -578,7 +578,7 @@ static void scripts_have_the_places_of_the_job_head_as_literals(void **state)
     assert_true(text_has(SCRIPT_CHANGE, "'<BBBBHHI3I7', record)"));
     assert_true(text_has(SCRIPT_CHANGE, "unpack_bytes('<H', record, 19)"));
     assert_true(text_has(SCRIPT_CHANGE, "AHEAD = 1024 ") && JOB_AHEAD_BASE == 1024);
-    assert_true(text_has(SCRIPT_PUSH, "seq - now + 1024\n"));
+    assert_true(text_has(SCRIPT_PUSH, "seq - made_at + 1024\n"));
     assert_true(text_has(SCRIPT_CHANGE, "INLINE_MAX = 1024 ") && JOB_INLINE_MAX == 1024);
     assert_true(text_has(SCRIPT_OPEN, "BUCKETS = 256\n") && SCRIPT_BUCKETS == 256);
     assert_true(text_has(SCRIPT_END, "sub(head, 21, 28)"));

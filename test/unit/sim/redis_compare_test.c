@@ -486,7 +486,8 @@ static const char *const plain[][10] = {
     {"EVAL", "return redis.sha1hex('')", "0"},
     {"EVAL", "return tostring(redis.call('HGET', 'nothing', 'a'))", "0"},
     {"EVAL", "return {redis.call('ZSCORE', 'z', 'a')}", "0"},
-    {"EVAL", "local r = redis.call('ZMSCORE', 'z', 'a', 'no', 'b') return {r[1], r[2] == false, r[3]}",
+    {"EVAL",
+     "local r = redis.call('ZMSCORE', 'z', 'a', 'no', 'b') return {r[1], r[2] == false, r[3]}",
      "0"},
     {"EVAL", "return redis.call('HDEL', 'n', 'a')", "0"},
 };

@@ -124,26 +124,41 @@ static void a_call_takes_no_more_than_its_share(void **state)
     assert_int_equal(jobs_there(), MANY);
 }
 
-/* Buried jobs that a restore brings take Redis several times as long as others. */
-static void a_call_takes_fewer_of_those_that_take_longer(void **state)
+/* No restore goes on: it is refused. `sooner`: each is due by so much before the last one. */
+static void bring(unsigned count, bool buried, int sooner, unsigned calls)
 {
-    (void)state;
-    start_on_one_server(1);
-    turns(SECOND_US);
-    for (unsigned i = 0; i < MANY; i++) {
+    for (unsigned i = 0; i < count; i++) {
         (void)snprintf(names[i], sizeof(names[i]), "id-%u", i);
         struct cmd push = push_of(names[i]);
         push.push.if_exists = IF_EXISTS_KEEP;
         push.push.restore = 7;
         push.push.failures = i % 2;
-        push.push.buried = true;
+        push.push.buried = buried;
+        push.push.due_us = 1000 - (int64_t)i * sooner;
+        push.push.topic = sooner < 0 ? bytes_str(names[i]) : topic;
         (void)begin(i, &push);
     }
-    assert_int_equal(calls_sent(0), MANY / 10);
+    assert_int_equal(calls_sent(0), calls);
     turns(20 * MS);
-    for (unsigned i = 0; i < MANY; i++)
-        is_answered(i, ERR_STALE_LEASE); /* no restore goes on */
+    for (unsigned i = 0; i < count; i++)
+        is_answered(i, ERR_STALE_LEASE);
     assert_int_equal(jobs_there(), 0);
+}
+
+/* What a restore brings may take Redis several times as long as other pushes. */
+static void a_call_takes_fewer_of_those_that_take_longer(void **state)
+{
+    (void)state;
+    start_on_one_server(1);
+    turns(SECOND_US);
+    bring(30, false, 0, 1);
+    bring(34, false, 0, 2);
+    bring(16, false, 1, 1);
+    bring(18, false, 1, 2);
+    bring(16, false, -1, 1); /* each of another topic */
+    bring(18, false, -1, 2);
+    bring(10, true, 0, 1);
+    bring(MANY, true, 0, 4);
 }
 
 /* Takes `count` jobs; their leases and ids. */
