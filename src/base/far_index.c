@@ -17,6 +17,7 @@ enum {
     SLOT_BITS = 16,
     OFFSET_BITS = 24,
     CAP_FIRST = 16,
+    SORT_BITS = 12,
     FILES_MAX = 65535,
     LINE_ENTRIES = 64 / sizeof(uint64_t),
     PAGE_ENTRIES = 4096 / sizeof(uint64_t),
@@ -207,30 +208,183 @@ static uint32_t larger(const struct far_shard *shard)
     return shard->cap < CAP_FIRST ? CAP_FIRST : shard->cap + shard->cap / 8 + 1;
 }
 
-bool far_index_add(struct far_index *index, uint64_t hash, uint64_t where)
+static void make_shards(struct far_index *index)
 {
-    if ((uint32_t)where >= FAR_OFFSET_END)
-        return false;
-    uint32_t slot = file_get(index, (uint32_t)(where >> 32));
-    if (!slot)
-        return false;
-    if (!index->shards) {
-        index->shards = mem_zalloc(SHARDS * sizeof(struct far_shard));
-        index->bytes += SHARDS * sizeof(struct far_shard);
-    }
-    struct far_shard *shard = shard_of(index, hash);
+    if (index->shards)
+        return;
+    index->shards = mem_zalloc(SHARDS * sizeof(struct far_shard));
+    index->bytes += SHARDS * sizeof(struct far_shard);
+}
+
+/* False: it is there. */
+static bool add_to(struct far_index *index, struct far_shard *shard, uint64_t entry)
+{
     if (shard->count >= shard->cap - shard->cap / 10)
         resize(index, shard, larger(shard));
-    uint64_t entry = entry_of(hash, slot, where);
     enum put_result result;
     while ((result = put(shard, entry)) == PUT_NO_ROOM)
         resize(index, shard, larger(shard));
     if (result == PUT_IS_THERE)
         return false;
-    index->files[slot].uses++;
+    index->files[slot_of(entry)].uses++;
     index->count++;
     return true;
 }
+
+/* The slot of the place's file; 0: it cannot be told in an entry. */
+static uint32_t slot_for(struct far_index *index, uint64_t where)
+{
+    return (uint32_t)where < FAR_OFFSET_END ? file_get(index, (uint32_t)(where >> 32)) : 0;
+}
+
+bool far_index_add(struct far_index *index, uint64_t hash, uint64_t where)
+{
+    CHECK(!index->gathered);
+    uint32_t slot = slot_for(index, where);
+    if (!slot)
+        return false;
+    make_shards(index);
+    return add_to(index, shard_of(index, hash), entry_of(hash, slot, where));
+}
+
+/* ---- many: gathered without order, then sorted ---- */
+
+/* The array becomes larger; what is in it stays at its beginning. */
+static void lengthen(struct far_index *index, struct far_shard *shard, uint64_t cap)
+{
+    struct far_shard old = *shard;
+    CHECK(cap < UINT32_MAX / 2 && cap > old.cap);
+    shard_start(shard, (uint32_t)cap);
+    if (old.count)
+        memcpy(shard->entries, old.entries, old.count * sizeof(uint64_t));
+    shard->count = old.count;
+    index->bytes += (shard->cap - (size_t)old.cap) * sizeof(uint64_t);
+    shard_end(&old);
+}
+
+static void append_gathered(struct far_index *index, uint32_t number)
+{
+    struct far_gathered *gathered = &index->gathered[number];
+    struct far_shard *shard = &index->shards[number];
+    if (!gathered->count)
+        return;
+    if (shard->cap - shard->count < gathered->count)
+        lengthen(index, shard, (uint64_t)shard->cap + shard->cap / 8 + GATHERED_MAX);
+    memcpy(&shard->entries[shard->count], gathered->entries,
+           gathered->count * sizeof(gathered->entries[0]));
+    shard->count += gathered->count;
+    gathered->count = 0;
+}
+
+void far_index_gather(struct far_index *index, uint64_t entries)
+{
+    CHECK(!index->gathered && index->count == 0);
+    uint64_t mean = entries / SHARDS;
+    make_shards(index);
+    index->gathered = mem_pages(SHARDS * sizeof(*index->gathered));
+    /* Few shards get more than that above the mean: those become longer. */
+    uint64_t cap = (mean + mean / 32 + GATHERED_MAX) * 9 / 8;
+    for (uint32_t i = 0; mean > 0 && i < SHARDS; i++) {
+        if (index->shards[i].cap < cap && cap < UINT32_MAX / 2)
+            lengthen(index, &index->shards[i], cap);
+    }
+}
+
+bool far_index_gather_add(struct far_index *index, uint64_t hash, uint64_t where)
+{
+    CHECK(index->gathered);
+    uint32_t slot = slot_for(index, where), number = (uint32_t)(hash >> (64 - SHARD_BITS));
+    if (!slot)
+        return false;
+    struct far_gathered *gathered = &index->gathered[number];
+    gathered->entries[gathered->count++] = entry_of(hash, slot, where);
+    index->files[slot].uses++;
+    index->count++;
+    if (gathered->count == GATHERED_MAX)
+        append_gathered(index, number);
+    return true;
+}
+
+/*
+ * By their fingerprints' first bits they come to their places, but for some neighbours, which are
+ * few, because fingerprints are hashes; those of one fingerprint come in order, mostly. `starts`
+ * has room for 2^SORT_BITS + 1.
+ */
+static void sort_entries(const uint64_t *entries, uint32_t count, uint32_t *starts,
+                         uint64_t *out_sorted)
+{
+    memset(starts, 0, ((1u << SORT_BITS) + 1) * sizeof(*starts));
+    for (uint32_t i = 0; i < count; i++)
+        starts[(entries[i] >> (64 - SORT_BITS)) + 1]++;
+    for (uint32_t i = 1; i < 1u << SORT_BITS; i++)
+        starts[i] += starts[i - 1];
+    for (uint32_t i = 0; i < count; i++)
+        out_sorted[starts[entries[i] >> (64 - SORT_BITS)]++] = entries[i];
+    for (uint32_t i = 1; i < count; i++) {
+        uint64_t entry = out_sorted[i];
+        uint32_t at = i;
+        for (; at > 0 && out_sorted[at - 1] > entry; at--)
+            out_sorted[at] = out_sorted[at - 1];
+        out_sorted[at] = entry;
+    }
+}
+
+/* Leaves one of those that are equal. Returns how many are left. */
+static uint32_t drop_equal(struct far_index *index, uint64_t *sorted, uint32_t count)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (kept == 0 || sorted[kept - 1] != sorted[i]) {
+            sorted[kept++] = sorted[i];
+            continue;
+        }
+        index->files[slot_of(sorted[i])].uses--;
+        index->count--;
+    }
+    return kept;
+}
+
+static void place_sorted(struct far_index *index, struct far_shard *shard, uint64_t *sorted,
+                         uint32_t count)
+{
+    struct far_shard from = {.entries = sorted, .cap = count, .count = count};
+    memset(shard->entries, 0, shard->count * sizeof(uint64_t));
+    shard->count = 0;
+    if (count >= shard->cap - shard->cap / 10)
+        lengthen(index, shard, (uint64_t)count + count / 8 + CAP_FIRST);
+    while (!copy_entries(&from, shard)) { /* no room at the end */
+        memset(shard->entries, 0, shard->cap * sizeof(uint64_t));
+        lengthen(index, shard, larger(shard));
+    }
+}
+
+bool far_index_gather_end(struct far_index *index)
+{
+    CHECK(index->gathered);
+    uint64_t gathered = index->count;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        append_gathered(index, i);
+        most = index->shards[i].count > most ? index->shards[i].count : most;
+    }
+    mem_pages_free(index->gathered, SHARDS * sizeof(*index->gathered));
+    index->gathered = NULL;
+    uint64_t *sorted = mem_alloc((most + 1) * sizeof(*sorted));
+    uint32_t *starts = mem_alloc(((1u << SORT_BITS) + 1) * sizeof(*starts));
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        struct far_shard *shard = &index->shards[i];
+        uint32_t count = shard->count;
+        if (count == 0)
+            continue;
+        sort_entries(shard->entries, count, starts, sorted);
+        place_sorted(index, shard, sorted, drop_equal(index, sorted, count));
+    }
+    mem_free(sorted);
+    mem_free(starts);
+    return index->count == gathered;
+}
+
+/* ---- few ---- */
 
 /* The place of the pair's entry; false: it is not there. */
 static bool locate(const struct far_index *index, uint64_t hash, uint64_t where,
@@ -318,6 +472,7 @@ void far_index_fini(struct far_index *index)
 {
     for (uint32_t i = 0; index->shards && i < SHARDS; i++)
         shard_end(&index->shards[i]);
+    mem_pages_free(index->gathered, SHARDS * sizeof(*index->gathered));
     mem_free(index->shards);
     mem_free(index->files);
     map_fini(&index->by_number);

@@ -94,6 +94,11 @@ struct far_jobs {
     uint64_t count;
     uint64_t in_state[JOB_STATES], with_id; /* of them */
     bool waits;                             /* see core_far_waits() */
+    struct far_replay {
+        uint64_t *in_memory; /* bits of jobs in memory, by the hash of the number; NULL: … */
+        uint64_t mask;       /* … not between core_far_begin() and core_far_end() */
+        size_t bytes;
+    } replay;
 };
 
 struct core {

@@ -13,7 +13,10 @@
 #include "store/far_record.h"
 #include "store/slices_parts.h"
 
-enum { RECORD_BYTES = 4096 }; /* read at first of a record */
+enum {
+    RECORD_BYTES = 4096, /* read at first of a record */
+    TOLD_AT_ONCE = 64,   /* far jobs */
+};
 
 void slices_begin(struct slices *slices, const struct directory *directory)
 {
@@ -266,27 +269,13 @@ static void count_bytes(struct slices *slices, struct slice *slice, uint64_t off
     }
 }
 
-/* Each is looked for in several places of memory: that is waited for once for all of them. */
-static enum err report_some(struct store_callbacks *callbacks, const struct far_job *jobs,
-                            uint32_t count)
-{
-    if (callbacks->far_soon)
-        callbacks->far_soon(callbacks, jobs, count);
-    for (uint32_t i = 0; i < count; i++) {
-        enum err err = callbacks->replay_far(callbacks, &jobs[i]);
-        if (err && err != ERR_EXISTS) /* that is as it should be, too */
-            return err;
-    }
-    return OK;
-}
-
 /* Tells of each that lives. ERR_CORRUPT: they are not as many as the log says. */
 static enum err replay_jobs(struct slices *slices, struct slice *slice, const char *section,
                             const struct bytes *topics)
 {
     uint64_t named_end = (uint64_t)slice->named * BLOCK, last = 0;
     struct store_callbacks *callbacks = slices->store->callbacks;
-    struct far_job jobs[FAR_SOON_MAX];
+    struct far_job jobs[TOLD_AT_ONCE];
     struct slice_index index;
     uint32_t live = 0, count = 0;
     enum err err, told = OK;
@@ -307,13 +296,13 @@ static enum err replay_jobs(struct slices *slices, struct slice *slice, const ch
             .topic = topics[index.topic],
             .state = slice->head.state,
         };
-        if (count < FAR_SOON_MAX)
+        if (count < TOLD_AT_ONCE)
             continue;
-        told = report_some(callbacks, jobs, count);
+        told = callbacks->replay_far(callbacks, jobs, count);
         count = 0;
     }
     if (!told)
-        told = report_some(callbacks, jobs, count);
+        told = callbacks->replay_far(callbacks, jobs, count);
     if (told)
         return told;
     if (last)
@@ -380,12 +369,8 @@ static uint64_t index_bytes(const struct slice *slice)
     return slice->head.topics_bytes + slice->head.index_bytes;
 }
 
-enum err slices_replayed(struct slices *slices, struct store_error *out_error)
+static enum err settle_all(struct slices *slices, struct store_error *out_error)
 {
-    struct store_opening *opening = &slices->store->opening;
-    *opening = (struct store_opening){.indexes = true};
-    for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
-        opening->all_bytes += index_bytes(slice_of(link));
     for (struct list *link = slices->all.next; link != &slices->all;) {
         struct slice *slice = slice_of(link);
         link = link->next;
@@ -397,6 +382,29 @@ enum err slices_replayed(struct slices *slices, struct store_error *out_error)
         if (slice->live_jobs == 0 || !slice->told)
             slices_drop(slices, slice);
     }
+    return OK;
+}
+
+enum err slices_replayed(struct slices *slices, struct store_error *out_error)
+{
+    struct store_opening *opening = &slices->store->opening;
+    struct store_callbacks *callbacks = slices->store->callbacks;
+    *opening = (struct store_opening){.indexes = true};
+    for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
+        opening->all_bytes += index_bytes(slice_of(link));
+    bool any_far = slices->live_jobs > 0 && callbacks->replay_far;
+    if (any_far && callbacks->far_begin)
+        callbacks->far_begin(callbacks, slices->live_jobs);
+    enum err err = settle_all(slices, out_error);
+    if (!err && any_far && callbacks->far_end)
+        err = callbacks->far_end(callbacks);
+    if (err == ERR_CORRUPT && !out_error->text[0])
+        store_error_set(
+            out_error, "slice-*", 0,
+            "two entries of the slices' indexes are the same: this is a bug, or another "
+            "program's work; please report it and restore from a backup");
+    if (err)
+        return err;
     slices->opened = true;
     for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
         slice_load_order(slices, slice_of(link));

@@ -124,9 +124,9 @@ struct store_callbacks {
     bool (*relocate_rest)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
                           uint32_t *cursor);
     /*
-     * The next six are of far jobs, whose records lie in slices and which the core need not have
+     * The next ones are of far jobs, whose records lie in slices and which the core need not have
      * in memory. `spill` NULL: no job becomes far. A store that has slices is not opened without
-     * the others.
+     * `arrive` and `replay_far`.
      *
      * Checkpoint: may the job, whose record is this event's and lies at `where`, become far? Only
      * if that is its newest record, and it is delayed until after `due_after_us`, or buried and one
@@ -158,15 +158,17 @@ struct store_callbacks {
     bool (*arrive)(struct store_callbacks *callbacks, const struct event *event);
     /* May far jobs come now, as far as memory is concerned? NULL: always. False: asked again. */
     bool (*far_room)(struct store_callbacks *callbacks);
+    /* Recovery, after all events: about so many far jobs come now. May be NULL. */
+    void (*far_begin)(struct store_callbacks *callbacks, uint64_t jobs);
     /*
-     * Recovery, after all events: this job is far. ERR_EXISTS: no, the core has it in memory, and
-     * its record there. If it has an older record in memory, that is dropped, and not told of. Any
-     * other error ends the opening with it.
+     * These jobs are far, but for those that the core has in memory, and their records there. If it
+     * has an older record of one in memory, that is dropped, and not told of. An error ends the
+     * opening with it.
      */
-    enum err (*replay_far)(struct store_callbacks *callbacks, const struct far_job *job);
-    /* Recovery: so many, FAR_SOON_MAX at most, will be told of at once: there is time to fetch what
-       that needs. May be NULL. */
-    void (*far_soon)(struct store_callbacks *callbacks, const struct far_job *jobs, uint32_t count);
+    enum err (*replay_far)(struct store_callbacks *callbacks, const struct far_job *jobs,
+                           uint32_t count);
+    /* No more come, if far_begin() was called. ERR_CORRUPT: one came twice. May be NULL. */
+    enum err (*far_end)(struct store_callbacks *callbacks);
     /* A segment is damaged. */
     void (*notice)(struct store_callbacks *callbacks, enum store_notice notice,
                    const struct store_error *error);

@@ -467,14 +467,20 @@ static bool far_room(struct store_callbacks *callbacks)
     return core_has_memory(core_of(callbacks));
 }
 
-static enum err replay_far(struct store_callbacks *callbacks, const struct far_job *job)
+static void replay_far_begin(struct store_callbacks *callbacks, uint64_t jobs)
 {
-    return core_replay_far(core_of(callbacks), job);
+    core_far_begin(core_of(callbacks), jobs);
 }
 
-static void far_soon(struct store_callbacks *callbacks, const struct far_job *jobs, uint32_t count)
+static enum err replay_far(struct store_callbacks *callbacks, const struct far_job *jobs,
+                           uint32_t count)
 {
-    core_expect_far(core_of(callbacks), jobs, count);
+    return core_replay_far(core_of(callbacks), jobs, count);
+}
+
+static enum err replay_far_end(struct store_callbacks *callbacks)
+{
+    return core_far_end(core_of(callbacks));
 }
 
 void far_callbacks(struct store_callbacks *callbacks)
@@ -485,6 +491,7 @@ void far_callbacks(struct store_callbacks *callbacks)
     callbacks->far_visited = far_visited;
     callbacks->arrive = arrive;
     callbacks->far_room = far_room;
+    callbacks->far_begin = replay_far_begin;
     callbacks->replay_far = replay_far;
-    callbacks->far_soon = far_soon;
+    callbacks->far_end = replay_far_end;
 }

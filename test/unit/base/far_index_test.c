@@ -131,6 +131,56 @@ static void prints_that_crowd_at_one_end_are_kept(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
+/* Some pairs come twice. */
+static void gather_pairs(struct far_index *index, uint64_t expected, uint32_t twice)
+{
+    far_index_gather(index, expected);
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        assert_true(far_index_gather_add(index, pairs[i].hash, pairs[i].where));
+        pairs[i].there = true;
+        if (i < twice)
+            assert_true(far_index_gather_add(index, pairs[i].hash, pairs[i].where));
+    }
+    assert_int_equal(far_index_gather_end(index), twice == 0);
+}
+
+static void what_was_gathered_is_as_if_it_was_added(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t mask, expected;
+        uint32_t twice;
+    } cases[] = {
+        {UINT64_MAX, PAIRS, 0},       {UINT64_MAX, 0, 3},        {UINT64_MAX, PAIRS / 2, 1000},
+        {UINT64_MAX >> 10, PAIRS, 0}, {UINT64_MAX >> 13, 77, 5}, {UINT64_MAX, PAIRS * 50, 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t random = i;
+        struct far_index index;
+        far_index_init(&index);
+        make_pairs(i, cases[i].mask, 40);
+        gather_pairs(&index, cases[i].expected, cases[i].twice);
+        check_all(&index);
+        for (uint32_t change = 0; change < 20000; change++)
+            toggle(&index, (uint32_t)(mixed(&random) % PAIRS));
+        check_all(&index);
+        far_index_fini(&index);
+        assert_int_equal(mem_used(), 0);
+    }
+}
+
+static void gathering_refuses_what_an_entry_cannot_tell(void **state)
+{
+    (void)state;
+    struct far_index index;
+    far_index_init(&index);
+    far_index_gather(&index, 5);
+    assert_false(far_index_gather_add(&index, 1, UINT64_C(1) << 32 | FAR_OFFSET_END));
+    assert_true(far_index_gather_add(&index, 1, UINT64_C(1) << 32 | 8));
+    far_index_fini(&index); /* in the midst of it */
+    assert_int_equal(mem_used(), 0);
+}
+
 static void what_an_entry_cannot_tell_is_refused(void **state)
 {
     (void)state;
@@ -178,6 +228,8 @@ int main(void)
         cmocka_unit_test(random_adds_and_removals_match_an_array),
         cmocka_unit_test(crowded_shards_grow_and_shrink),
         cmocka_unit_test(prints_that_crowd_at_one_end_are_kept),
+        cmocka_unit_test(what_was_gathered_is_as_if_it_was_added),
+        cmocka_unit_test(gathering_refuses_what_an_entry_cannot_tell),
         cmocka_unit_test(what_an_entry_cannot_tell_is_refused),
         cmocka_unit_test(p8_an_entry_takes_ten_bytes_or_so),
         cmocka_unit_test(the_hash_of_an_id_is_what_it_was),

@@ -288,25 +288,26 @@ static void a_restart_knows_far_jobs_from_those_that_came_back(void **state)
     assert_int_equal(core_replay(bed.core, &loaded), OK);
     struct event in_slice = record_of(1, "a");
     struct far_job one = far_of(&in_slice), two = far_of(&loaded), three = far_of(&gone);
-    assert_int_equal(core_replay_far(bed.core, &one), OK); /* the log's record is an older one */
-    assert_int_equal(core_replay_far(bed.core, &two), ERR_EXISTS);
-    assert_int_equal(core_replay_far(bed.core, &three), OK);
-    assert_int_equal(core_replay_far(bed.core, &three), ERR_CORRUPT);
+    struct far_job all[] = {one, two, three}; /* of the first the log's record is an older one */
+    core_far_begin(bed.core, 3);
+    assert_int_equal(core_replay_far(bed.core, all, 3), OK);
     struct far_job bad = three;
     bad.seq = 0;
-    assert_int_equal(core_replay_far(bed.core, &bad), ERR_CORRUPT);
+    assert_int_equal(core_replay_far(bed.core, &bad, 1), ERR_CORRUPT);
     bad = three;
     bad.seq = 9;
     bad.where |= FAR_OFFSET_END;
-    assert_int_equal(core_replay_far(bed.core, &bad), ERR_CORRUPT);
+    assert_int_equal(core_replay_far(bed.core, &bad, 1), ERR_CORRUPT);
     bad = three;
     bad.seq = 9;
     bad.topic.len = 0;
-    assert_int_equal(core_replay_far(bed.core, &bad), ERR_CORRUPT);
+    assert_int_equal(core_replay_far(bed.core, &bad, 1), ERR_CORRUPT);
+    assert_int_equal(core_far_end(bed.core), OK);
     core_replayed(bed.core, START);
     core_valid(bed.core);
     assert_int_equal(delayed(), 3);
     assert_true(core_is_far(bed.core, 1, slice.where));
+    assert_false(core_is_far(bed.core, 2, loaded.record.where));
     assert_int_equal(ask(CMD_GET, 2), OK);
     assert_int_equal(push("d", START), ERR_JOBS_LIMIT);
     assert_int_equal(ask(CMD_DELETE, 2), OK);
@@ -314,6 +315,31 @@ static void a_restart_knows_far_jobs_from_those_that_came_back(void **state)
     assert_int_equal(push("d", START), OK);
     assert_true(bed.first.ref.seq > 3); /* their numbers are not given again */
     assert_true(core_arrive(bed.core, &in_slice));
+}
+
+static void a_far_job_that_is_told_of_twice_is_noticed(void **state)
+{
+    (void)state;
+    struct event event = record_of(1, "a");
+    struct far_job job = far_of(&event), twice[] = {job, job};
+    struct core_bed opening; /* that fails: its core is not asked for anything more */
+    core_bed_open(&opening, limits, START);
+    core_far_begin(opening.core, 2);
+    assert_int_equal(core_replay_far(opening.core, twice, 2), OK);
+    assert_int_equal(core_far_end(opening.core), ERR_CORRUPT);
+    core_free(opening.core);
+}
+
+static void an_opening_that_fails_among_far_jobs_keeps_nothing(void **state)
+{
+    (void)state;
+    struct event event = record_of(1, "a");
+    struct far_job job = far_of(&event);
+    struct core_bed opening;
+    core_bed_open(&opening, limits, START);
+    core_far_begin(opening.core, 100000);
+    assert_int_equal(core_replay_far(opening.core, &job, 1), OK);
+    core_free(opening.core); /* the teardown looks whether memory is left */
 }
 
 static void what_a_store_reads_wrongly_does_not_arrive(void **state)
@@ -427,6 +453,8 @@ int main(void)
         TEST(who_has_another_record_does_not_go_back_to_the_old_one),
         TEST(who_has_changed_or_has_a_note_or_is_due_does_not_depart),
         TEST(a_restart_knows_far_jobs_from_those_that_came_back),
+        TEST(a_far_job_that_is_told_of_twice_is_noticed),
+        TEST(an_opening_that_fails_among_far_jobs_keeps_nothing),
         TEST(what_a_store_reads_wrongly_does_not_arrive),
         TEST(the_last_move_of_a_job_whose_record_is_in_a_slice_is_emitted_again),
         TEST(the_move_before_a_connections_lease_is_emitted_again),

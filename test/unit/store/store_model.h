@@ -347,19 +347,24 @@ static inline bool model_arrive(struct store_callbacks *callbacks, const struct 
     return true;
 }
 
-static inline enum err model_replay_far(struct store_callbacks *callbacks,
-                                        const struct far_job *far)
+static inline void model_replay_one(struct model *model, const struct far_job *far)
 {
-    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     struct model_job *job = model_find(model, far->seq);
     assert_true(bytes_eq(far->topic, BYTES("topic")) && far->id_hash);
     if (job && job->live && job->stored.where == far->where)
-        return ERR_EXISTS;
+        return;
     if (!job)
         job = model_add(model, far->seq);
     job->live = job->far = job->unknown = true;
     job->buried = far->state == JOB_BURIED;
     job->stored = (struct stored){.where = far->where};
+}
+
+static inline enum err model_replay_far(struct store_callbacks *callbacks,
+                                        const struct far_job *jobs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        model_replay_one(LIST_ENTRY(callbacks, struct model, callbacks), &jobs[i]);
     return OK;
 }
 
