@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bytes.h"
 #include "base/map.h"
 
 #define FAR_OFFSET_END (UINT64_C(1) << 24) /* offsets are below */
@@ -40,6 +41,7 @@ struct far_file {
     uint32_t number;
     uint32_t uses; /* entries; 0: the slot is free */
     uint32_t next_free;
+    uint32_t uses_left; /* of an image that is being taken: entries to come */
 };
 
 enum { GATHERED_MAX = 63 };
@@ -91,6 +93,22 @@ bool far_index_gather_add(struct far_index *index, uint64_t hash, uint64_t where
     __attribute__((warn_unused_result));
 /* All that were gathered are in it. False: some pairs came twice, and are there once. O(entries) */
 bool far_index_gather_end(struct far_index *index);
+
+/*
+ * An image of it, on disk: docs/disk-format.md. FAR_IMAGE_PARTS parts, of a 64th of all shards
+ * each, after a table of the files. Appends to `out`. O(entries / 64).
+ */
+enum { FAR_IMAGE_PARTS = 64 };
+void far_index_image_files(const struct far_index *index, struct buf *out);
+void far_index_image_part(const struct far_index *index, uint32_t part, struct buf *out);
+/* Back into an index without entries: the table first, then each part once. False: it is no such
+   image; far_index_fini() is due. */
+bool far_index_take_files(struct far_index *index, struct bytes image)
+    __attribute__((warn_unused_result));
+bool far_index_take_part(struct far_index *index, uint32_t part, struct bytes image)
+    __attribute__((warn_unused_result));
+/* Have all entries come that the table tells of? O(files) */
+bool far_index_taken(const struct far_index *index);
 
 void far_index_valid(const struct far_index *index); /* CHECKs every invariant. O(entries) */
 

@@ -274,6 +274,29 @@ void core_far_begin(struct core *core, uint64_t jobs);
 enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t count) MUST_USE;
 /* All were told of. ERR_CORRUPT: one of them twice. */
 enum err core_far_end(struct core *core) MUST_USE;
+/* Where records of far jobs lie. */
+struct far_places {
+    /* The state of the jobs in the slice that the place is in; JOB_GONE: it is in none. */
+    enum job_state (*state_at)(void *ctx, uint64_t where);
+    void *ctx;
+};
+/*
+ * The image of all that is known of jobs whose records lie in slices, in parts, for the next start:
+ * docs/disk-format.md. All parts in order, and no other call between them. Appends to `out`. False:
+ * there can be none now; no part more is asked for.
+ */
+enum { CORE_FAR_IMAGE_PARTS = 66 };
+bool core_far_image(struct core *core, const struct far_places *places, uint32_t part,
+                    struct buf *out) MUST_USE;
+/*
+ * Instead of core_far_begin() to core_far_end(), if the store is as it was when the image was made,
+ * and the log has been replayed: each part in order. ERR_CORRUPT: it is no such image, and nothing
+ * was taken of any part.
+ */
+enum err core_far_image_take(struct core *core, const struct far_places *places, uint32_t part,
+                             struct bytes image) MUST_USE;
+/* No more parts come: what has come is forgotten. */
+void core_far_image_drop(struct core *core);
 /* How many of the topic's jobs in this state are far. O(1). */
 uint64_t core_far_count(const struct core *core, struct bytes topic, enum job_state state);
 /* How many of its jobs are in this state, far ones too. O(1). */

@@ -41,9 +41,8 @@ static bool may_be_far(enum job_state state)
     return state == JOB_DELAYED || state == JOB_BURIED;
 }
 
-/* So many more: modulo 2^64, for there may be fewer. */
-static void count_far(struct core *core, struct topic *topic, enum job_state state, uint64_t jobs,
-                      uint64_t with_id)
+void core_count_far(struct core *core, struct topic *topic, enum job_state state, uint64_t jobs,
+                    uint64_t with_id)
 {
     topic->far[state] += jobs;
     topic->jobs[state] += jobs;
@@ -64,8 +63,32 @@ static bool take_away(struct core *core, struct topic *topic, const struct far_j
         return false;
     if (job->id_hash)
         (void)far_index_remove(places, job->id_hash, job->where); /* it is there */
-    count_far(core, topic, job->state, UINT64_MAX, job->id_hash ? UINT64_MAX : 0);
+    core_count_far(core, topic, job->state, UINT64_MAX, job->id_hash ? UINT64_MAX : 0);
     return true;
+}
+
+static struct far_job far_job_of(const struct core *core, const struct job *job,
+                                 enum job_state state)
+{
+    return (struct far_job){.seq = job->seq,
+                            .id_hash = far_hash_id(core->far.key, job_id(job)),
+                            .where = job->where,
+                            .state = state};
+}
+
+bool core_add_far(struct core *core, const struct job *job, enum job_state state)
+{
+    struct far_job far = far_job_of(core, job, state);
+    if (!add_places(core, &far))
+        return false;
+    core_count_far(core, topics_at(&core->topics, job->topic), state, 1, far.id_hash != 0);
+    return true;
+}
+
+void core_take_far(struct core *core, const struct job *job, enum job_state state)
+{
+    struct far_job far = far_job_of(core, job, state);
+    (void)take_away(core, topics_at(&core->topics, job->topic), &far); /* false: it never was */
 }
 
 void core_use_far_key(struct core *core, uint64_t key)
@@ -148,17 +171,13 @@ bool core_depart(struct core *core, uint64_t seq, struct stored record)
     if (number == POOL_NONE)
         return false;
     struct job *job = core_job(core, number);
-    struct far_job far = {
-        .seq = seq,
-        .id_hash = far_hash_id(core->far.key, job_id(job)),
-        .where = record.where,
-        .state = (enum job_state)job->state,
-    };
+    struct far_job far = far_job_of(core, job, (enum job_state)job->state);
+    far.where = record.where;
     if (!job->leaving || !may_be_far(far.state) || !add_places(core, &far))
         return false;
     struct topic *topic = topics_at(&core->topics, job->topic);
     (void)core_unlink(core, number); /* it is `job` */
-    count_far(core, topic, far.state, 1, far.id_hash != 0);
+    core_count_far(core, topic, far.state, 1, far.id_hash != 0);
     index_remove(&core->index, number);
     job_move(job, JOB_GONE); /* from memory */
     core_forget(core, number);
@@ -236,13 +255,13 @@ bool core_has_far(const struct core *core, uint64_t seq, struct bytes id)
 
 /*
  * Few of the far jobs are in memory as well, and whoever looks for the others in the index goes
- * through long runs of it. So there are eight bits for each job in memory, of which one is set.
+ * through long runs of it. So there are 16 bits for each job in memory, of which one is set.
  */
 static void note_those_in_memory(struct core *core)
 {
     struct far_replay *replay = &core->far.replay;
     uint64_t bits = 64;
-    while (bits < (uint64_t)core->jobs.count * 8)
+    while (bits < (uint64_t)core->jobs.count * 16)
         bits *= 2;
     replay->mask = bits - 1;
     replay->bytes = bits / 8;
@@ -290,7 +309,7 @@ struct far_run {
 static void count_run(struct core *core, struct far_run *run)
 {
     if (run->jobs)
-        count_far(core, run->topic, run->state, run->jobs, run->with_id);
+        core_count_far(core, run->topic, run->state, run->jobs, run->with_id);
     run->jobs = run->with_id = 0;
 }
 
@@ -338,6 +357,10 @@ enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t
     uint64_t seq_max = 0;
     enum err err = OK;
     CHECK(core->far.replay.in_memory);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t bit = hash_seq(jobs[i].seq) & core->far.replay.mask;
+        __builtin_prefetch(&core->far.replay.in_memory[bit / 64]);
+    }
     for (uint32_t i = 0; i < count && !err; i++) {
         err = replay_one(core, &run, &jobs[i]);
         seq_max = jobs[i].seq > seq_max ? jobs[i].seq : seq_max;

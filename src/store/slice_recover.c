@@ -6,10 +6,13 @@
  * The log may speak of a slice before it tells of it: what it told first may have been cleaned, and
  * is told again further on. Until then nothing is known of its dead, and need not be.
  */
+#include <stdio.h>
+
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "store/far_image.h"
 #include "store/far_record.h"
 #include "store/slices_parts.h"
 
@@ -174,6 +177,7 @@ enum err slices_replay(struct slices *slices, const struct slice_record *record,
     if (!segments_leave(slices->segments, record->left, record->left ? record->jobs : 0,
                         record->left_bytes))
         return ERR_CORRUPT;
+    slices->left_last = record->left ? record->left : slices->left_last;
     enum err err = get_slice(slices, record->number, &slice, out_error);
     if (err)
         return err;
@@ -351,7 +355,7 @@ static enum err settle(struct slices *slices, struct slice *slice, struct store_
         store_error_set(out_error, name, 0, "this engine does not know far jobs");
         return ERR_UNSUPPORTED;
     }
-    enum err err = read_index(slices, slice);
+    enum err err = slices->from_image ? OK : read_index(slices, slice);
     if (err == ERR_CORRUPT)
         return damaged(slices, number, slice_topics_at(&slice->head),
                        "the slice's topics or index are damaged", out_error);
@@ -385,19 +389,32 @@ static enum err settle_all(struct slices *slices, struct store_error *out_error)
     return OK;
 }
 
-enum err slices_replayed(struct slices *slices, struct store_error *out_error)
+/* Of all slices, by their indexes. */
+static enum err read_indexes(struct slices *slices, struct store_error *out_error)
 {
-    struct store_opening *opening = &slices->store->opening;
     struct store_callbacks *callbacks = slices->store->callbacks;
-    *opening = (struct store_opening){.indexes = true};
-    for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
-        opening->all_bytes += index_bytes(slice_of(link));
     bool any_far = slices->live_jobs > 0 && callbacks->replay_far;
     if (any_far && callbacks->far_begin)
         callbacks->far_begin(callbacks, slices->live_jobs);
     enum err err = settle_all(slices, out_error);
     if (!err && any_far && callbacks->far_end)
         err = callbacks->far_end(callbacks);
+    return err;
+}
+
+enum err slices_replayed(struct slices *slices, const struct manifest *clean,
+                         struct store_error *out_error)
+{
+    struct store_opening *opening = &slices->store->opening;
+    *opening = (struct store_opening){.indexes = true};
+    for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
+        opening->all_bytes += index_bytes(slice_of(link));
+    enum err err = far_image_read(slices->store, clean);
+    slices->from_image = !err;
+    if (!err)
+        err = settle_all(slices, out_error);
+    else if (err == ERR_NOT_FOUND)
+        err = read_indexes(slices, out_error);
     if (err == ERR_CORRUPT && !out_error->text[0])
         store_error_set(
             out_error, "slice-*", 0,
@@ -425,6 +442,15 @@ enum err slices_remove_leftovers(struct slices *slices)
         if (found->half_made)
             slice_tmp_name(found->number, op.name);
         slices->store->disk->verbs->run(slices->store->disk, &op);
+        err = op.err;
+    }
+    static const char *const names[] = {FAR_IMAGE_NAME, FAR_IMAGE_TMP_NAME};
+    const bool there[] = {directory->image_there, directory->image_half_made};
+    for (size_t i = 0; i < sizeof(there) / sizeof(there[0]) && !err; i++) {
+        struct disk_op op = {.verb = DISK_REMOVE, .lane = LANE_BACKGROUND};
+        (void)snprintf(op.name, sizeof(op.name), "%s", names[i]); /* fits */
+        if (there[i])
+            slices->store->disk->verbs->run(slices->store->disk, &op);
         err = op.err;
     }
     slices->directory = NULL;

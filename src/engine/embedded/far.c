@@ -483,6 +483,30 @@ static enum err replay_far_end(struct store_callbacks *callbacks)
     return core_far_end(core_of(callbacks));
 }
 
+_Static_assert((int)FAR_PARTS == (int)CORE_FAR_IMAGE_PARTS, "the store keeps as many");
+
+static enum job_state state_at(void *store, uint64_t where)
+{
+    return store_slice_state(store, where);
+}
+
+static bool far_image(struct store_callbacks *callbacks, uint32_t part, struct buf *out)
+{
+    struct far_places places = {.state_at = state_at, .ctx = callbacks->store};
+    return core_far_image(core_of(callbacks), &places, part, out);
+}
+
+static enum err far_image_take(struct store_callbacks *callbacks, uint32_t part, struct bytes image)
+{
+    struct far_places places = {.state_at = state_at, .ctx = callbacks->store};
+    return core_far_image_take(core_of(callbacks), &places, part, image);
+}
+
+static void far_image_drop(struct store_callbacks *callbacks)
+{
+    core_far_image_drop(core_of(callbacks));
+}
+
 void far_callbacks(struct store_callbacks *callbacks)
 {
     callbacks->spill = spill;
@@ -494,4 +518,7 @@ void far_callbacks(struct store_callbacks *callbacks)
     callbacks->far_begin = replay_far_begin;
     callbacks->replay_far = replay_far;
     callbacks->far_end = replay_far_end;
+    callbacks->far_image = far_image;
+    callbacks->far_image_take = far_image_take;
+    callbacks->far_image_drop = far_image_drop;
 }

@@ -342,6 +342,109 @@ static void an_opening_that_fails_among_far_jobs_keeps_nothing(void **state)
     core_free(opening.core); /* the teardown looks whether memory is left */
 }
 
+static enum job_state state_at(void *ctx, uint64_t where)
+{
+    (void)ctx;
+    return where >> 32 == slice.where >> 32 ? JOB_DELAYED : JOB_GONE;
+}
+
+static const struct far_places places = {.state_at = state_at};
+
+/* Of three jobs the first is far, the second came back, and the third never left. */
+static void make_image(struct buf parts[static CORE_FAR_IMAGE_PARTS], struct event *out_second,
+                       struct event *out_third)
+{
+    assert_int_equal(push("a", START + SECOND), OK);
+    assert_int_equal(push("b", START + SECOND), OK);
+    assert_int_equal(push("c", START + SECOND), OK);
+    struct stored other = {.where = slice.where + 16, .bytes = 50};
+    struct event event = record_of(1, "a"), out;
+    assert_true(core_spill(bed.core, &event, 1, START, &out));
+    assert_true(core_depart(bed.core, 1, slice));
+    event = record_of(2, "b");
+    assert_true(core_spill(bed.core, &event, 1, START, &out));
+    assert_true(core_depart(bed.core, 2, other));
+    *out_second = record_of(2, "b");
+    out_second->record = other;
+    assert_true(core_arrive(bed.core, out_second));
+    *out_third = record_of(3, "c");
+    out_third->record = (struct stored){.where = 1, .bytes = 50};
+    for (uint32_t part = 0; part < CORE_FAR_IMAGE_PARTS; part++)
+        assert_true(core_far_image(bed.core, &places, part, &parts[part]));
+    core_valid(bed.core); /* nothing has changed */
+    assert_true(core_is_far(bed.core, 1, slice.where));
+    assert_false(core_is_far(bed.core, 2, other.where));
+}
+
+static enum err take_image(struct core *core, const struct buf *parts)
+{
+    enum err err = OK;
+    for (uint32_t part = 0; part < CORE_FAR_IMAGE_PARTS && !err; part++)
+        err = core_far_image_take(core, &places, part, buf_bytes(&parts[part]));
+    return err;
+}
+
+static void an_image_is_as_good_as_telling_of_each_job(void **state)
+{
+    (void)state;
+    struct buf parts[CORE_FAR_IMAGE_PARTS] = {0};
+    struct event second, third;
+    make_image(parts, &second, &third);
+    for (int moved = 0; moved < 2; moved++) { /* by the log the second one is in memory */
+        struct core_bed next;
+        struct core_totals totals;
+        core_bed_open(&next, limits, START);
+        core_use_far_key(next.core, KEY);
+        if (moved)
+            assert_int_equal(core_replay(next.core, &second), OK);
+        assert_int_equal(core_replay(next.core, &third), OK);
+        assert_int_equal(take_image(next.core, parts), OK);
+        core_replayed(next.core, START);
+        core_valid(next.core);
+        core_totals(next.core, &totals);
+        assert_int_equal(totals.jobs[JOB_DELAYED], 3);
+        assert_int_equal(totals.far, moved ? 1 : 2);
+        assert_int_equal(totals.seq_next, 4);
+        assert_true(core_is_far(next.core, 1, slice.where));
+        assert_int_equal(core_is_far(next.core, 2, second.record.where), !moved);
+        assert_int_equal(core_arrive(next.core, &second), !moved);
+        core_bed_close(&next);
+    }
+    for (uint32_t part = 0; part < CORE_FAR_IMAGE_PARTS; part++)
+        buf_fini(&parts[part]);
+}
+
+static void of_an_image_that_is_refused_nothing_is_left(void **state)
+{
+    (void)state;
+    struct buf parts[CORE_FAR_IMAGE_PARTS] = {0};
+    struct event second, third;
+    make_image(parts, &second, &third);
+    struct buf *counts = &parts[CORE_FAR_IMAGE_PARTS - 1];
+    unsigned refused = 0;
+    for (size_t byte = 0; byte < counts->len; byte++) {
+        struct core_bed next;
+        struct far_job job = {.seq = 1, .where = slice.where, .topic = BYTES("t")};
+        core_bed_open(&next, limits, START);
+        assert_int_equal(core_replay(next.core, &third), OK);
+        job.state = JOB_DELAYED;
+        counts->at[byte] ^= 1;
+        if (take_image(next.core, parts)) {
+            refused++;
+            core_far_begin(next.core, 1);
+            assert_int_equal(core_replay_far(next.core, &job, 1), OK);
+            assert_int_equal(core_far_end(next.core), OK);
+            assert_true(core_is_far(next.core, 1, slice.where));
+        }
+        core_replayed(next.core, START);
+        core_bed_close(&next);
+        counts->at[byte] ^= 1;
+    }
+    assert_true(refused > counts->len / 2);
+    for (uint32_t part = 0; part < CORE_FAR_IMAGE_PARTS; part++)
+        buf_fini(&parts[part]);
+}
+
 static void what_a_store_reads_wrongly_does_not_arrive(void **state)
 {
     (void)state;
@@ -455,6 +558,8 @@ int main(void)
         TEST(a_restart_knows_far_jobs_from_those_that_came_back),
         TEST(a_far_job_that_is_told_of_twice_is_noticed),
         TEST(an_opening_that_fails_among_far_jobs_keeps_nothing),
+        TEST(an_image_is_as_good_as_telling_of_each_job),
+        TEST(of_an_image_that_is_refused_nothing_is_left),
         TEST(what_a_store_reads_wrongly_does_not_arrive),
         TEST(the_last_move_of_a_job_whose_record_is_in_a_slice_is_emitted_again),
         TEST(the_move_before_a_connections_lease_is_emitted_again),
