@@ -283,7 +283,7 @@ struct far_places {
 /*
  * The image of all that is known of jobs whose records lie in slices, in parts, for the next start:
  * docs/disk-format.md. All parts in order, and no other call between them. Appends to `out`. False:
- * there can be none now; no part more is asked for.
+ * there can be none now, or the limit of memory is reached; no part more is asked for.
  */
 enum { CORE_FAR_IMAGE_PARTS = 66 };
 bool core_far_image(struct core *core, const struct far_places *places, uint32_t part,

@@ -76,6 +76,8 @@ bool core_far_image(struct core *core, const struct far_places *places, uint32_t
     bool whole = true;
     CHECK(part < CORE_FAR_IMAGE_PARTS);
     if (part == PART_FILES) {
+        if (!core_has_memory(core)) /* `out` has taken its own by now */
+            return false;
         whole = count_those_in_memory(core, places, true);
         far_index_image_files(&core->far.places, out);
     } else if (part < PART_COUNTS) {

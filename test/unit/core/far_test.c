@@ -414,6 +414,19 @@ static void an_image_is_as_good_as_telling_of_each_job(void **state)
         buf_fini(&parts[part]);
 }
 
+static void p8_no_image_is_made_above_the_limit_of_memory(void **state)
+{
+    (void)state;
+    struct core_limits few = limits;
+    struct core_bed full;
+    struct buf image = {0};
+    few.memory_bytes = 1;
+    core_bed_open(&full, few, START);
+    assert_false(core_far_image(full.core, &places, 0, &image));
+    core_bed_close(&full);
+    buf_fini(&image);
+}
+
 static void of_an_image_that_is_refused_nothing_is_left(void **state)
 {
     (void)state;
@@ -559,6 +572,7 @@ int main(void)
         TEST(a_far_job_that_is_told_of_twice_is_noticed),
         TEST(an_opening_that_fails_among_far_jobs_keeps_nothing),
         TEST(an_image_is_as_good_as_telling_of_each_job),
+        TEST(p8_no_image_is_made_above_the_limit_of_memory),
         TEST(of_an_image_that_is_refused_nothing_is_left),
         TEST(what_a_store_reads_wrongly_does_not_arrive),
         TEST(the_last_move_of_a_job_whose_record_is_in_a_slice_is_emitted_again),
