@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/codec.h"
 #include "base/mem.h"
 
 enum {
@@ -17,6 +18,7 @@ enum {
     SLOT_BITS = 16,
     OFFSET_BITS = 24,
     CAP_FIRST = 16,
+    SORT_BITS = 12,
     FILES_MAX = 65535,
     LINE_ENTRIES = 64 / sizeof(uint64_t),
     PAGE_ENTRIES = 4096 / sizeof(uint64_t),
@@ -207,30 +209,306 @@ static uint32_t larger(const struct far_shard *shard)
     return shard->cap < CAP_FIRST ? CAP_FIRST : shard->cap + shard->cap / 8 + 1;
 }
 
-bool far_index_add(struct far_index *index, uint64_t hash, uint64_t where)
+static void make_shards(struct far_index *index)
 {
-    if ((uint32_t)where >= FAR_OFFSET_END)
-        return false;
-    uint32_t slot = file_get(index, (uint32_t)(where >> 32));
-    if (!slot)
-        return false;
-    if (!index->shards) {
-        index->shards = mem_zalloc(SHARDS * sizeof(struct far_shard));
-        index->bytes += SHARDS * sizeof(struct far_shard);
-    }
-    struct far_shard *shard = shard_of(index, hash);
+    if (index->shards)
+        return;
+    index->shards = mem_zalloc(SHARDS * sizeof(struct far_shard));
+    index->bytes += SHARDS * sizeof(struct far_shard);
+}
+
+/* False: it is there. */
+static bool add_to(struct far_index *index, struct far_shard *shard, uint64_t entry)
+{
     if (shard->count >= shard->cap - shard->cap / 10)
         resize(index, shard, larger(shard));
-    uint64_t entry = entry_of(hash, slot, where);
     enum put_result result;
     while ((result = put(shard, entry)) == PUT_NO_ROOM)
         resize(index, shard, larger(shard));
     if (result == PUT_IS_THERE)
         return false;
-    index->files[slot].uses++;
+    index->files[slot_of(entry)].uses++;
     index->count++;
     return true;
 }
+
+/* The slot of the place's file; 0: it cannot be told in an entry. */
+static uint32_t slot_for(struct far_index *index, uint64_t where)
+{
+    return (uint32_t)where < FAR_OFFSET_END ? file_get(index, (uint32_t)(where >> 32)) : 0;
+}
+
+bool far_index_add(struct far_index *index, uint64_t hash, uint64_t where)
+{
+    CHECK(!index->gathered);
+    uint32_t slot = slot_for(index, where);
+    if (!slot)
+        return false;
+    make_shards(index);
+    return add_to(index, shard_of(index, hash), entry_of(hash, slot, where));
+}
+
+/* ---- many: gathered without order, then sorted ---- */
+
+/* The array becomes larger; what is in it stays at its beginning. */
+static void lengthen(struct far_index *index, struct far_shard *shard, uint64_t cap)
+{
+    struct far_shard old = *shard;
+    CHECK(cap < UINT32_MAX / 2 && cap > old.cap);
+    shard_start(shard, (uint32_t)cap);
+    if (old.count)
+        memcpy(shard->entries, old.entries, old.count * sizeof(uint64_t));
+    shard->count = old.count;
+    index->bytes += (shard->cap - (size_t)old.cap) * sizeof(uint64_t);
+    shard_end(&old);
+}
+
+static void append_gathered(struct far_index *index, uint32_t number)
+{
+    struct far_gathered *gathered = &index->gathered[number];
+    struct far_shard *shard = &index->shards[number];
+    if (!gathered->count)
+        return;
+    if (shard->cap - shard->count < gathered->count)
+        lengthen(index, shard, (uint64_t)shard->cap + shard->cap / 8 + GATHERED_MAX);
+    memcpy(&shard->entries[shard->count], gathered->entries,
+           gathered->count * sizeof(gathered->entries[0]));
+    shard->count += gathered->count;
+    gathered->count = 0;
+}
+
+void far_index_gather(struct far_index *index, uint64_t entries)
+{
+    CHECK(!index->gathered && index->count == 0);
+    uint64_t mean = entries / SHARDS;
+    make_shards(index);
+    index->gathered = mem_pages(SHARDS * sizeof(*index->gathered));
+    /* Few shards get more than that above the mean: those become longer. */
+    uint64_t cap = (mean + mean / 32 + GATHERED_MAX) * 9 / 8;
+    for (uint32_t i = 0; mean > 0 && i < SHARDS; i++) {
+        if (index->shards[i].cap < cap && cap < UINT32_MAX / 2)
+            lengthen(index, &index->shards[i], cap);
+    }
+}
+
+bool far_index_gather_add(struct far_index *index, uint64_t hash, uint64_t where)
+{
+    CHECK(index->gathered);
+    uint32_t slot = slot_for(index, where), number = (uint32_t)(hash >> (64 - SHARD_BITS));
+    if (!slot)
+        return false;
+    struct far_gathered *gathered = &index->gathered[number];
+    gathered->entries[gathered->count++] = entry_of(hash, slot, where);
+    index->files[slot].uses++;
+    index->count++;
+    if (gathered->count == GATHERED_MAX)
+        append_gathered(index, number);
+    return true;
+}
+
+/*
+ * By their fingerprints' first bits they come to their places, but for some neighbours, which are
+ * few, because fingerprints are hashes; those of one fingerprint come in order, mostly. `starts`
+ * has room for 2^SORT_BITS + 1.
+ */
+static void sort_entries(const uint64_t *entries, uint32_t count, uint32_t *starts,
+                         uint64_t *out_sorted)
+{
+    memset(starts, 0, ((1u << SORT_BITS) + 1) * sizeof(*starts));
+    for (uint32_t i = 0; i < count; i++)
+        starts[(entries[i] >> (64 - SORT_BITS)) + 1]++;
+    for (uint32_t i = 1; i < 1u << SORT_BITS; i++)
+        starts[i] += starts[i - 1];
+    for (uint32_t i = 0; i < count; i++)
+        out_sorted[starts[entries[i] >> (64 - SORT_BITS)]++] = entries[i];
+    for (uint32_t i = 1; i < count; i++) {
+        uint64_t entry = out_sorted[i];
+        uint32_t at = i;
+        for (; at > 0 && out_sorted[at - 1] > entry; at--)
+            out_sorted[at] = out_sorted[at - 1];
+        out_sorted[at] = entry;
+    }
+}
+
+/* Leaves one of those that are equal. Returns how many are left. */
+static uint32_t drop_equal(struct far_index *index, uint64_t *sorted, uint32_t count)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (kept == 0 || sorted[kept - 1] != sorted[i]) {
+            sorted[kept++] = sorted[i];
+            continue;
+        }
+        index->files[slot_of(sorted[i])].uses--;
+        index->count--;
+    }
+    return kept;
+}
+
+static void place_sorted(struct far_index *index, struct far_shard *shard, uint64_t *sorted,
+                         uint32_t count)
+{
+    struct far_shard from = {.entries = sorted, .cap = count, .count = count};
+    memset(shard->entries, 0, shard->count * sizeof(uint64_t));
+    shard->count = 0;
+    if (count >= shard->cap - shard->cap / 10)
+        lengthen(index, shard, (uint64_t)count + count / 8 + CAP_FIRST);
+    while (!copy_entries(&from, shard)) { /* no room at the end */
+        memset(shard->entries, 0, shard->cap * sizeof(uint64_t));
+        lengthen(index, shard, larger(shard));
+    }
+}
+
+bool far_index_gather_end(struct far_index *index)
+{
+    CHECK(index->gathered);
+    uint64_t gathered = index->count;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        append_gathered(index, i);
+        most = index->shards[i].count > most ? index->shards[i].count : most;
+    }
+    mem_pages_free(index->gathered, SHARDS * sizeof(*index->gathered));
+    index->gathered = NULL;
+    uint64_t *sorted = mem_alloc((most + 1) * sizeof(*sorted));
+    uint32_t *starts = mem_alloc(((1u << SORT_BITS) + 1) * sizeof(*starts));
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        struct far_shard *shard = &index->shards[i];
+        uint32_t count = shard->count;
+        if (count == 0)
+            continue;
+        sort_entries(shard->entries, count, starts, sorted);
+        place_sorted(index, shard, sorted, drop_equal(index, sorted, count));
+    }
+    mem_free(sorted);
+    mem_free(starts);
+    return index->count == gathered;
+}
+
+/* ---- images ---- */
+
+enum {
+    PART_SHARDS = SHARDS / FAR_IMAGE_PARTS,
+    COUNTS_BYTES = PART_SHARDS * sizeof(uint32_t),
+    FILE_BYTES = 8
+};
+
+static void add_u32(struct buf *out, uint32_t number)
+{
+    char room[sizeof(number)];
+    put_u32(room, number);
+    buf_add(out, room, sizeof(room));
+}
+
+void far_index_image_files(const struct far_index *index, struct buf *out)
+{
+    add_u32(out, index->file_count);
+    for (uint32_t slot = 1; slot <= index->file_count; slot++) {
+        add_u32(out, index->files[slot].number);
+        add_u32(out, index->files[slot].uses);
+    }
+}
+
+void far_index_image_part(const struct far_index *index, uint32_t part, struct buf *out)
+{
+    CHECK(part < FAR_IMAGE_PARTS && !index->gathered);
+    const struct far_shard *shards = index->shards ? &index->shards[part * PART_SHARDS] : NULL;
+    for (uint32_t i = 0; i < PART_SHARDS; i++)
+        add_u32(out, shards ? shards[i].count : 0);
+    for (uint32_t i = 0; shards && i < PART_SHARDS; i++) {
+        buf_reserve(out, shards[i].count * sizeof(uint64_t));
+        for (uint32_t at = 0; at < shards[i].cap; at++) {
+            if (!shards[i].entries[at])
+                continue;
+            put_u64(out->at + out->len, shards[i].entries[at]);
+            out->len += sizeof(uint64_t);
+        }
+    }
+}
+
+bool far_index_take_files(struct far_index *index, struct bytes image)
+{
+    CHECK(index->count == 0 && index->file_count == 0 && !index->shards);
+    uint32_t count = image.len >= sizeof(count) ? get_u32(image.at) : UINT32_MAX;
+    if (count > FILES_MAX || image.len != sizeof(count) + count * (size_t)FILE_BYTES)
+        return false;
+    make_shards(index);
+    index->file_count = count;
+    index->file_cap = count + 1;
+    index->files = mem_zalloc(index->file_cap * sizeof(*index->files));
+    index->bytes += index->file_cap * sizeof(*index->files);
+    for (uint32_t slot = count; slot > 0; slot--) {
+        const char *at = image.at + sizeof(count) + (slot - 1) * (size_t)FILE_BYTES;
+        struct far_file *file = &index->files[slot];
+        file->number = get_u32(at);
+        if (get_u32(at + 4) == 0) {
+            file->next_free = index->free_file;
+            index->free_file = slot;
+            continue;
+        }
+        if (file_find(index, file->number))
+            return false;
+        file->uses_left = get_u32(at + 4);
+        map_add(&index->by_number, hash_number(file->number), slot);
+    }
+    return true;
+}
+
+/* False: they are not in order, or one is of no file. */
+static bool take_entries(struct far_index *index, struct far_shard *shard, const char *at,
+                         uint32_t count, uint64_t *room)
+{
+    for (uint32_t i = 0; i < count; i++, at += sizeof(uint64_t)) {
+        room[i] = get_u64(at);
+        uint32_t slot = slot_of(room[i]);
+        if ((i > 0 && room[i] <= room[i - 1]) || slot == 0 || slot > index->file_count ||
+            index->files[slot].uses_left == 0)
+            return false;
+        index->files[slot].uses_left--;
+        index->files[slot].uses++;
+    }
+    index->count += count;
+    lengthen(index, shard, (uint64_t)count + count / 8 + CAP_FIRST);
+    place_sorted(index, shard, room, count);
+    return true;
+}
+
+bool far_index_take_part(struct far_index *index, uint32_t part, struct bytes image)
+{
+    CHECK(part < FAR_IMAGE_PARTS && index->shards);
+    uint64_t all = 0;
+    uint32_t most = 0;
+    bool good = image.len >= COUNTS_BYTES;
+    for (uint32_t i = 0; good && i < PART_SHARDS; i++) {
+        uint32_t count = get_u32(image.at + i * sizeof(count));
+        all += count;
+        most = count > most ? count : most;
+    }
+    if (!good || image.len - COUNTS_BYTES != all * sizeof(uint64_t))
+        return false;
+    uint64_t *room = mem_alloc((most + (size_t)1) * sizeof(*room));
+    const char *at = image.at + COUNTS_BYTES;
+    for (uint32_t i = 0; good && i < PART_SHARDS; i++) {
+        struct far_shard *shard = &index->shards[part * PART_SHARDS + i];
+        uint32_t count = get_u32(image.at + i * sizeof(count));
+        if (count == 0)
+            continue;
+        good = shard->count == 0 && take_entries(index, shard, at, count, room);
+        at += count * sizeof(uint64_t);
+    }
+    mem_free(room);
+    return good;
+}
+
+bool far_index_taken(const struct far_index *index)
+{
+    bool whole = !index->gathered;
+    for (uint32_t slot = 1; slot <= index->file_count; slot++)
+        whole = whole && index->files[slot].uses_left == 0;
+    return whole;
+}
+
+/* ---- few ---- */
 
 /* The place of the pair's entry; false: it is not there. */
 static bool locate(const struct far_index *index, uint64_t hash, uint64_t where,
@@ -318,6 +596,7 @@ void far_index_fini(struct far_index *index)
 {
     for (uint32_t i = 0; index->shards && i < SHARDS; i++)
         shard_end(&index->shards[i]);
+    mem_pages_free(index->gathered, SHARDS * sizeof(*index->gathered));
     mem_free(index->shards);
     mem_free(index->files);
     map_fini(&index->by_number);

@@ -11,6 +11,10 @@
  * entries, and a larger array is made by going through the old one once (D. Knuth, "The Art of
  * Computer Programming" 3, 6.4, exercise 66). Shards grow and shrink one by one, 0.2 ms each at
  * thirty million entries.
+ *
+ * Each addition waits for memory that is in no cache. Who has very many lets them be gathered:
+ * those of a shard are put into it some tens at a time, while what each needs is fetched for all of
+ * them.
  */
 #ifndef LATERD_BASE_FAR_INDEX_H
 #define LATERD_BASE_FAR_INDEX_H
@@ -19,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bytes.h"
 #include "base/map.h"
 
 #define FAR_OFFSET_END (UINT64_C(1) << 24) /* offsets are below */
@@ -36,13 +41,23 @@ struct far_file {
     uint32_t number;
     uint32_t uses; /* entries; 0: the slot is free */
     uint32_t next_free;
+    uint32_t uses_left; /* of an image that is being taken: entries to come */
+};
+
+enum { GATHERED_MAX = 63 };
+
+/* What is gathered for one shard, and is not in its array yet. */
+struct far_gathered {
+    uint32_t count;
+    uint64_t entries[GATHERED_MAX];
 };
 
 struct far_index {
-    struct far_shard *shards; /* NULL while there is no entry */
-    struct far_file *files;   /* by slot; slot 0 is none */
-    struct map by_number;     /* a file's slot */
-    uint32_t file_count;      /* slots ever used */
+    struct far_shard *shards;      /* NULL while there is no entry */
+    struct far_gathered *gathered; /* one for each shard; NULL: none are gathered now */
+    struct far_file *files;        /* by slot; slot 0 is none */
+    struct map by_number;          /* a file's slot */
+    uint32_t file_count;           /* slots ever used */
     uint32_t file_cap;
     uint32_t free_file;
     uint32_t last_file; /* the slot asked for last: entries of a file mostly come together */
@@ -65,6 +80,35 @@ uint32_t far_index_find(const struct far_index *index, uint64_t hash, uint64_t *
                         uint32_t max);
 /* It will be looked for soon: asks the processor to fetch it. */
 void far_index_expect(const struct far_index *index, uint64_t hash);
+
+/*
+ * The index has no entry yet: from now on until far_index_gather_end() entries are gathered, and no
+ * other function of the index is called but far_index_fini(). About so many will be: it is made
+ * large enough for them at once, if their hashes are spread evenly; more are no fault. Takes 2 MiB
+ * for the time being.
+ */
+void far_index_gather(struct far_index *index, uint64_t entries);
+/* As far_index_add(), but that a pair which is there already is noticed at the end only. */
+bool far_index_gather_add(struct far_index *index, uint64_t hash, uint64_t where)
+    __attribute__((warn_unused_result));
+/* All that were gathered are in it. False: some pairs came twice, and are there once. O(entries) */
+bool far_index_gather_end(struct far_index *index);
+
+/*
+ * An image of it, on disk: docs/disk-format.md. FAR_IMAGE_PARTS parts, of a 64th of all shards
+ * each, after a table of the files. Appends to `out`. O(entries / 64).
+ */
+enum { FAR_IMAGE_PARTS = 64 };
+void far_index_image_files(const struct far_index *index, struct buf *out);
+void far_index_image_part(const struct far_index *index, uint32_t part, struct buf *out);
+/* Back into an index without entries: the table first, then each part once. False: it is no such
+   image; far_index_fini() is due. */
+bool far_index_take_files(struct far_index *index, struct bytes image)
+    __attribute__((warn_unused_result));
+bool far_index_take_part(struct far_index *index, uint32_t part, struct bytes image)
+    __attribute__((warn_unused_result));
+/* Have all entries come that the table tells of? O(files) */
+bool far_index_taken(const struct far_index *index);
 
 void far_index_valid(const struct far_index *index); /* CHECKs every invariant. O(entries) */
 

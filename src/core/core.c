@@ -84,6 +84,7 @@ void core_free(struct core *core)
     retries_fini(&core->retries);
     index_fini(&core->index);
     far_index_fini(&core->far.places);
+    mem_pages_free(core->far.replay.in_memory, core->far.replay.bytes);
     notes_fini(&core->notes);
     pool_fini(&core->waiters);
     pool_fini(&core->scan_pool);

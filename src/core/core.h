@@ -211,8 +211,8 @@ void core_drop_all_notes(struct core *core);
 /*
  * Far jobs: delayed and buried ones that are not in memory, whose records lie in slices of the
  * store. They count as delayed or buried in every count, and are looked at by nothing else: who
- * wants to do anything with one reads its record and has it arrive first. All of these but
- * core_replay_far() after replay.
+ * wants to do anything with one reads its record and has it arrive first. All of these but those
+ * for recovery after replay.
  */
 
 /* store_far_key(). Before the first of the others. */
@@ -262,13 +262,41 @@ bool core_holds(const struct core *core, const struct job_ref *ref);
 /* Is the job of this number far, at this place? As good as certain. O(1). */
 bool core_is_far(const struct core *core, uint64_t seq, uint64_t where);
 /*
- * Recovery, after all events and before core_replayed(). ERR_EXISTS: the core has the job in
- * memory, and its record there: it is not far. An older record of it in memory goes. ERR_CORRUPT:
- * no such place is given out. ERR_JOBS_LIMIT.
+ * Recovery, after all events and before core_replayed(): about so many far jobs will be told of.
+ * Until core_far_end() no job is looked for. O(jobs in memory).
  */
-enum err core_replay_far(struct core *core, const struct far_job *job) MUST_USE;
-/* The processor is asked to fetch what core_replay_far() of these needs. A few at a time. */
-void core_expect_far(const struct core *core, const struct far_job *jobs, uint32_t count);
+void core_far_begin(struct core *core, uint64_t jobs);
+/*
+ * These are far, but for those that the core has in memory, and their records there. An older
+ * record of one in memory goes. Cheaper if those of a topic come together, and names that are the
+ * same bytes in memory. ERR_CORRUPT: no such place is given out. ERR_JOBS_LIMIT. O(count).
+ */
+enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t count) MUST_USE;
+/* All were told of. ERR_CORRUPT: one of them twice. */
+enum err core_far_end(struct core *core) MUST_USE;
+/* Where records of far jobs lie. */
+struct far_places {
+    /* The state of the jobs in the slice that the place is in; JOB_GONE: it is in none. */
+    enum job_state (*state_at)(void *ctx, uint64_t where);
+    void *ctx;
+};
+/*
+ * The image of all that is known of jobs whose records lie in slices, in parts, for the next start:
+ * docs/disk-format.md. All parts in order, and no other call between them. Appends to `out`. False:
+ * there can be none now, or the limit of memory is reached; no part more is asked for.
+ */
+enum { CORE_FAR_IMAGE_PARTS = 66 };
+bool core_far_image(struct core *core, const struct far_places *places, uint32_t part,
+                    struct buf *out) MUST_USE;
+/*
+ * Instead of core_far_begin() to core_far_end(), if the store is as it was when the image was made,
+ * and the log has been replayed: each part in order. ERR_CORRUPT: it is no such image, and nothing
+ * was taken of any part.
+ */
+enum err core_far_image_take(struct core *core, const struct far_places *places, uint32_t part,
+                             struct bytes image) MUST_USE;
+/* No more parts come: what has come is forgotten. */
+void core_far_image_drop(struct core *core);
 /* How many of the topic's jobs in this state are far. O(1). */
 uint64_t core_far_count(const struct core *core, struct bytes topic, enum job_state state);
 /* How many of its jobs are in this state, far ones too. O(1). */

@@ -94,6 +94,11 @@ struct far_jobs {
     uint64_t count;
     uint64_t in_state[JOB_STATES], with_id; /* of them */
     bool waits;                             /* see core_far_waits() */
+    struct far_replay {
+        uint64_t *in_memory; /* bits of jobs in memory, by the hash of the number; NULL: … */
+        uint64_t mask;       /* … not between core_far_begin() and core_far_end() */
+        size_t bytes;
+    } replay;
 };
 
 struct core {
@@ -133,6 +138,14 @@ struct core {
     uint32_t views_cap;
     struct core_totals totals; /* all but topics, waiters and the next numbers */
 };
+
+/* far.c: the job, whose record lies in a slice of jobs in this state, is in the index of far jobs
+   and in all counts of them, or not any more. False: its places cannot be kept. */
+bool core_add_far(struct core *core, const struct job *job, enum job_state state) MUST_USE;
+void core_take_far(struct core *core, const struct job *job, enum job_state state);
+/* So many more are far: modulo 2^64, for there may be fewer. */
+void core_count_far(struct core *core, struct topic *topic, enum job_state state, uint64_t jobs,
+                    uint64_t with_id);
 
 static inline struct job *core_job(const struct core *core, uint32_t number)
 {

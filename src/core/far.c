@@ -41,16 +41,15 @@ static bool may_be_far(enum job_state state)
     return state == JOB_DELAYED || state == JOB_BURIED;
 }
 
-static void count_far(struct core *core, struct topic *topic, const struct far_job *job, int change)
+void core_count_far(struct core *core, struct topic *topic, enum job_state state, uint64_t jobs,
+                    uint64_t with_id)
 {
-    uint64_t by = (uint64_t)change;
-    topic->far[job->state] += by;
-    topic->jobs[job->state] += by;
-    core->totals.jobs[job->state] += by;
-    core->far.count += by;
-    core->far.in_state[job->state] += by;
-    if (job->id_hash)
-        core->far.with_id += by;
+    topic->far[state] += jobs;
+    topic->jobs[state] += jobs;
+    core->totals.jobs[state] += jobs;
+    core->far.count += jobs;
+    core->far.in_state[state] += jobs;
+    core->far.with_id += with_id;
     topics_relist(&core->topics, topic);
 }
 
@@ -64,8 +63,32 @@ static bool take_away(struct core *core, struct topic *topic, const struct far_j
         return false;
     if (job->id_hash)
         (void)far_index_remove(places, job->id_hash, job->where); /* it is there */
-    count_far(core, topic, job, -1);
+    core_count_far(core, topic, job->state, UINT64_MAX, job->id_hash ? UINT64_MAX : 0);
     return true;
+}
+
+static struct far_job far_job_of(const struct core *core, const struct job *job,
+                                 enum job_state state)
+{
+    return (struct far_job){.seq = job->seq,
+                            .id_hash = far_hash_id(core->far.key, job_id(job)),
+                            .where = job->where,
+                            .state = state};
+}
+
+bool core_add_far(struct core *core, const struct job *job, enum job_state state)
+{
+    struct far_job far = far_job_of(core, job, state);
+    if (!add_places(core, &far))
+        return false;
+    core_count_far(core, topics_at(&core->topics, job->topic), state, 1, far.id_hash != 0);
+    return true;
+}
+
+void core_take_far(struct core *core, const struct job *job, enum job_state state)
+{
+    struct far_job far = far_job_of(core, job, state);
+    (void)take_away(core, topics_at(&core->topics, job->topic), &far); /* false: it never was */
 }
 
 void core_use_far_key(struct core *core, uint64_t key)
@@ -148,17 +171,13 @@ bool core_depart(struct core *core, uint64_t seq, struct stored record)
     if (number == POOL_NONE)
         return false;
     struct job *job = core_job(core, number);
-    struct far_job far = {
-        .seq = seq,
-        .id_hash = far_hash_id(core->far.key, job_id(job)),
-        .where = record.where,
-        .state = (enum job_state)job->state,
-    };
+    struct far_job far = far_job_of(core, job, (enum job_state)job->state);
+    far.where = record.where;
     if (!job->leaving || !may_be_far(far.state) || !add_places(core, &far))
         return false;
     struct topic *topic = topics_at(&core->topics, job->topic);
     (void)core_unlink(core, number); /* it is `job` */
-    count_far(core, topic, &far, +1);
+    core_count_far(core, topic, far.state, 1, far.id_hash != 0);
     index_remove(&core->index, number);
     job_move(job, JOB_GONE); /* from memory */
     core_forget(core, number);
@@ -232,37 +251,133 @@ bool core_has_far(const struct core *core, uint64_t seq, struct bytes id)
            (id.len && core_far_find(core, &(struct job_ref){.id = id}, places) > 0);
 }
 
-enum err core_replay_far(struct core *core, const struct far_job *job)
+/* ---- recovery ---- */
+
+/*
+ * Few of the far jobs are in memory as well, and whoever looks for the others in the index goes
+ * through long runs of it. So there are 16 bits for each job in memory, of which one is set.
+ */
+static void note_those_in_memory(struct core *core)
+{
+    struct far_replay *replay = &core->far.replay;
+    uint64_t bits = 64;
+    while (bits < (uint64_t)core->jobs.count * 16)
+        bits *= 2;
+    replay->mask = bits - 1;
+    replay->bytes = bits / 8;
+    replay->in_memory = mem_pages(replay->bytes);
+    for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
+         i = pool_next(&core->jobs, i + 1)) {
+        uint64_t bit = hash_seq(core_job(core, i)->seq) & replay->mask;
+        replay->in_memory[bit / 64] |= UINT64_C(1) << bit % 64;
+    }
+}
+
+static bool may_be_in_memory(const struct core *core, uint64_t hash)
+{
+    uint64_t bit = hash & core->far.replay.mask;
+    return core->far.replay.in_memory[bit / 64] >> bit % 64 & 1;
+}
+
+void core_far_begin(struct core *core, uint64_t jobs)
+{
+    CHECK(!core->far.replay.in_memory);
+    note_those_in_memory(core);
+    far_index_gather(&core->far.places, jobs * 2);
+}
+
+/* Is it in memory, and its record there? If it is with another record, then no more. */
+static bool stays_in_memory(struct core *core, const struct far_job *job)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = job->seq});
-    if (number != POOL_NONE && core_job(core, number)->where == job->where)
-        return ERR_EXISTS;
-    struct topic *topic;
-    bool possible = job->seq > 0 && job->seq < UINT64_MAX && may_be_far(job->state);
-    enum err err = possible ? OK : ERR_CORRUPT;
-    if (!err)
-        err = topics_get_or_create(&core->topics, job->topic, &topic);
-    if (err)
-        return err == ERR_INVALID ? ERR_CORRUPT : err;
-    if (core->jobs.count + core->far.count >= CORE_JOBS_MAX)
-        return ERR_JOBS_LIMIT;
-    if (!add_places(core, job)) /* also if it was told of already */
+    if (number == POOL_NONE)
+        return false;
+    if (core_job(core, number)->where == job->where)
+        return true;
+    core_drop_job(core, number);
+    return false;
+}
+
+/* Jobs that come one after another, of one topic and in one state. */
+struct far_run {
+    struct bytes name;
+    struct topic *topic; /* NULL: none yet */
+    enum job_state state;
+    uint64_t jobs, with_id;
+};
+
+static void count_run(struct core *core, struct far_run *run)
+{
+    if (run->jobs)
+        core_count_far(core, run->topic, run->state, run->jobs, run->with_id);
+    run->jobs = run->with_id = 0;
+}
+
+static enum err begin_run(struct core *core, struct far_run *run, const struct far_job *job)
+{
+    count_run(core, run);
+    if (!may_be_far(job->state))
         return ERR_CORRUPT;
-    if (number != POOL_NONE)
-        core_drop_job(core, number);
-    core_number_from(core, job->seq + 1, 0);
-    count_far(core, topic, job, +1);
+    run->name = job->topic;
+    run->state = job->state;
+    enum err err = topics_get_or_create(&core->topics, job->topic, &run->topic);
+    return err == ERR_INVALID ? ERR_CORRUPT : err;
+}
+
+static bool in_run(const struct far_run *run, const struct far_job *job)
+{
+    return run->topic && run->name.at == job->topic.at && run->name.len == job->topic.len &&
+           run->state == job->state;
+}
+
+static enum err replay_one(struct core *core, struct far_run *run, const struct far_job *job)
+{
+    struct far_index *places = &core->far.places;
+    uint64_t hash = hash_seq(job->seq);
+    if (job->seq == 0 || job->seq == UINT64_MAX)
+        return ERR_CORRUPT;
+    if (may_be_in_memory(core, hash) && stays_in_memory(core, job))
+        return OK;
+    enum err err = in_run(run, job) ? OK : begin_run(core, run, job);
+    if (err)
+        return err;
+    if (core->jobs.count + core->far.count + run->jobs >= CORE_JOBS_MAX)
+        return ERR_JOBS_LIMIT;
+    if (!far_index_gather_add(places, hash, job->where) ||
+        (job->id_hash && !far_index_gather_add(places, job->id_hash, job->where)))
+        return ERR_CORRUPT;
+    run->jobs++;
+    run->with_id += job->id_hash != 0;
     return OK;
 }
 
-void core_expect_far(const struct core *core, const struct far_job *jobs, uint32_t count)
+enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t count)
 {
+    struct far_run run = {.topic = NULL};
+    uint64_t seq_max = 0;
+    enum err err = OK;
+    CHECK(core->far.replay.in_memory);
     for (uint32_t i = 0; i < count; i++) {
-        index_expect(&core->index, jobs[i].seq);
-        far_index_expect(&core->far.places, hash_seq(jobs[i].seq));
-        if (jobs[i].id_hash)
-            far_index_expect(&core->far.places, jobs[i].id_hash);
+        uint64_t bit = hash_seq(jobs[i].seq) & core->far.replay.mask;
+        __builtin_prefetch(&core->far.replay.in_memory[bit / 64]);
     }
+    for (uint32_t i = 0; i < count && !err; i++) {
+        err = replay_one(core, &run, &jobs[i]);
+        seq_max = jobs[i].seq > seq_max ? jobs[i].seq : seq_max;
+    }
+    count_run(core, &run);
+    if (!err && count)
+        core_number_from(core, seq_max + 1, 0);
+    return err;
+}
+
+enum err core_far_end(struct core *core)
+{
+    struct far_replay *replay = &core->far.replay;
+    CHECK(replay->in_memory);
+    mem_pages_free(replay->in_memory, replay->bytes);
+    *replay = (struct far_replay){0};
+    return far_index_gather_end(&core->far.places) ? OK : ERR_CORRUPT;
 }
 
 bool core_has_memory(const struct core *core)

@@ -3,9 +3,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "store/far_image.h"
 #include "store/slice_format.h"
 
 void store_error_set(struct store_error *error, const char *file, uint64_t offset,
@@ -121,6 +123,8 @@ static void found_name(void *ctx, const char *name)
     uint32_t number;
     if (found_slice(directory, name))
         return;
+    directory->image_there |= strcmp(name, FAR_IMAGE_NAME) == 0;
+    directory->image_half_made |= strcmp(name, FAR_IMAGE_TMP_NAME) == 0;
     if (!segment_name_parse(name, &number)) {
         directory->set_aside += aside_name_parse(name, &number);
         return; /* not of the log */

@@ -32,6 +32,8 @@ struct directory {
     size_t used;                /* how many have a good header */
     struct found_slice *slices; /* in no order */
     size_t slice_count;
+    bool image_there;     /* of the far jobs' index: far_image.h */
+    bool image_half_made; /* one was being written when the power went */
 };
 
 /* ERR_CORRUPT, ERR_UNSUPPORTED (a newer version), ERR_IO; out_error says more. */

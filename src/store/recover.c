@@ -755,7 +755,9 @@ static enum err recover_all(struct recovery *recovery)
     if (!err)
         err = replay_log(recovery);
     if (!err)
-        err = slices_replayed(store->slices, recovery->error);
+        err = slices_replayed(store->slices,
+                              recovery_in_order(recovery) ? &recovery->directory.manifest : NULL,
+                              recovery->error);
     if (!err)
         err = check_epoch(recovery);
     if (!err)

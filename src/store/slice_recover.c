@@ -6,14 +6,20 @@
  * The log may speak of a slice before it tells of it: what it told first may have been cleaned, and
  * is told again further on. Until then nothing is known of its dead, and need not be.
  */
+#include <stdio.h>
+
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "store/far_image.h"
 #include "store/far_record.h"
 #include "store/slices_parts.h"
 
-enum { RECORD_BYTES = 4096 }; /* read at first of a record */
+enum {
+    RECORD_BYTES = 4096, /* read at first of a record */
+    TOLD_AT_ONCE = 64,   /* far jobs */
+};
 
 void slices_begin(struct slices *slices, const struct directory *directory)
 {
@@ -171,6 +177,7 @@ enum err slices_replay(struct slices *slices, const struct slice_record *record,
     if (!segments_leave(slices->segments, record->left, record->left ? record->jobs : 0,
                         record->left_bytes))
         return ERR_CORRUPT;
+    slices->left_last = record->left ? record->left : slices->left_last;
     enum err err = get_slice(slices, record->number, &slice, out_error);
     if (err)
         return err;
@@ -266,27 +273,13 @@ static void count_bytes(struct slices *slices, struct slice *slice, uint64_t off
     }
 }
 
-/* Each is looked for in several places of memory: that is waited for once for all of them. */
-static enum err report_some(struct store_callbacks *callbacks, const struct far_job *jobs,
-                            uint32_t count)
-{
-    if (callbacks->far_soon)
-        callbacks->far_soon(callbacks, jobs, count);
-    for (uint32_t i = 0; i < count; i++) {
-        enum err err = callbacks->replay_far(callbacks, &jobs[i]);
-        if (err && err != ERR_EXISTS) /* that is as it should be, too */
-            return err;
-    }
-    return OK;
-}
-
 /* Tells of each that lives. ERR_CORRUPT: they are not as many as the log says. */
 static enum err replay_jobs(struct slices *slices, struct slice *slice, const char *section,
                             const struct bytes *topics)
 {
     uint64_t named_end = (uint64_t)slice->named * BLOCK, last = 0;
     struct store_callbacks *callbacks = slices->store->callbacks;
-    struct far_job jobs[FAR_SOON_MAX];
+    struct far_job jobs[TOLD_AT_ONCE];
     struct slice_index index;
     uint32_t live = 0, count = 0;
     enum err err, told = OK;
@@ -307,13 +300,13 @@ static enum err replay_jobs(struct slices *slices, struct slice *slice, const ch
             .topic = topics[index.topic],
             .state = slice->head.state,
         };
-        if (count < FAR_SOON_MAX)
+        if (count < TOLD_AT_ONCE)
             continue;
-        told = report_some(callbacks, jobs, count);
+        told = callbacks->replay_far(callbacks, jobs, count);
         count = 0;
     }
     if (!told)
-        told = report_some(callbacks, jobs, count);
+        told = callbacks->replay_far(callbacks, jobs, count);
     if (told)
         return told;
     if (last)
@@ -362,7 +355,7 @@ static enum err settle(struct slices *slices, struct slice *slice, struct store_
         store_error_set(out_error, name, 0, "this engine does not know far jobs");
         return ERR_UNSUPPORTED;
     }
-    enum err err = read_index(slices, slice);
+    enum err err = slices->from_image ? OK : read_index(slices, slice);
     if (err == ERR_CORRUPT)
         return damaged(slices, number, slice_topics_at(&slice->head),
                        "the slice's topics or index are damaged", out_error);
@@ -380,12 +373,8 @@ static uint64_t index_bytes(const struct slice *slice)
     return slice->head.topics_bytes + slice->head.index_bytes;
 }
 
-enum err slices_replayed(struct slices *slices, struct store_error *out_error)
+static enum err settle_all(struct slices *slices, struct store_error *out_error)
 {
-    struct store_opening *opening = &slices->store->opening;
-    *opening = (struct store_opening){.indexes = true};
-    for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
-        opening->all_bytes += index_bytes(slice_of(link));
     for (struct list *link = slices->all.next; link != &slices->all;) {
         struct slice *slice = slice_of(link);
         link = link->next;
@@ -397,6 +386,42 @@ enum err slices_replayed(struct slices *slices, struct store_error *out_error)
         if (slice->live_jobs == 0 || !slice->told)
             slices_drop(slices, slice);
     }
+    return OK;
+}
+
+/* Of all slices, by their indexes. */
+static enum err read_indexes(struct slices *slices, struct store_error *out_error)
+{
+    struct store_callbacks *callbacks = slices->store->callbacks;
+    bool any_far = slices->live_jobs > 0 && callbacks->replay_far;
+    if (any_far && callbacks->far_begin)
+        callbacks->far_begin(callbacks, slices->live_jobs);
+    enum err err = settle_all(slices, out_error);
+    if (!err && any_far && callbacks->far_end)
+        err = callbacks->far_end(callbacks);
+    return err;
+}
+
+enum err slices_replayed(struct slices *slices, const struct manifest *clean,
+                         struct store_error *out_error)
+{
+    struct store_opening *opening = &slices->store->opening;
+    *opening = (struct store_opening){.indexes = true};
+    for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
+        opening->all_bytes += index_bytes(slice_of(link));
+    enum err err = far_image_read(slices->store, clean);
+    slices->from_image = !err;
+    if (!err)
+        err = settle_all(slices, out_error);
+    else if (err == ERR_NOT_FOUND)
+        err = read_indexes(slices, out_error);
+    if (err == ERR_CORRUPT && !out_error->text[0])
+        store_error_set(
+            out_error, "slice-*", 0,
+            "two entries of the slices' indexes are the same: this is a bug, or another "
+            "program's work; please report it and restore from a backup");
+    if (err)
+        return err;
     slices->opened = true;
     for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
         slice_load_order(slices, slice_of(link));
@@ -417,6 +442,15 @@ enum err slices_remove_leftovers(struct slices *slices)
         if (found->half_made)
             slice_tmp_name(found->number, op.name);
         slices->store->disk->verbs->run(slices->store->disk, &op);
+        err = op.err;
+    }
+    static const char *const names[] = {FAR_IMAGE_NAME, FAR_IMAGE_TMP_NAME};
+    const bool there[] = {directory->image_there, directory->image_half_made};
+    for (size_t i = 0; i < sizeof(there) / sizeof(there[0]) && !err; i++) {
+        struct disk_op op = {.verb = DISK_REMOVE, .lane = LANE_BACKGROUND};
+        (void)snprintf(op.name, sizeof(op.name), "%s", names[i]); /* fits */
+        if (there[i])
+            slices->store->disk->verbs->run(slices->store->disk, &op);
         err = op.err;
     }
     slices->directory = NULL;

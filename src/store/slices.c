@@ -152,6 +152,12 @@ bool store_far_waits(const struct store *store)
     return store->slices->load.waits;
 }
 
+enum job_state store_slice_state(const struct store *store, uint64_t where)
+{
+    const struct slice *slice = slice_at(store->slices, where);
+    return slice ? (enum job_state)slice->head.state : JOB_GONE;
+}
+
 uint64_t slices_live_jobs(const struct slices *slices)
 {
     return slices->live_jobs;
@@ -243,6 +249,7 @@ void slices_name_part(struct slices *slices, struct slice *slice, const struct s
             far_pages_named(slices->store->far_pages, slice, i);
         }
     bool possible = slice_set_dead(slice, part);
+    slices->left_last = part->left ? part->left : slices->left_last;
     CHECK(possible && jobs >= part->jobs);
     uint64_t batch = log_append_slice(slices->store->log, part);
     slice->named = part->to;
@@ -390,6 +397,7 @@ void slices_stats(const struct slices *slices, struct store_stats *out_stats)
     out_stats->slice_jobs = slices->live_jobs;
     out_stats->live_jobs += slices->live_jobs;
     out_stats->loaded_jobs = slices->loaded_jobs;
+    out_stats->far_image = slices->from_image;
     out_stats->far_waits = slices->load.waits;
     if (slices->load.waits)
         out_stats->far_late_jobs = slices_far_due_until(slices, slices->store->now_us);

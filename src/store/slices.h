@@ -88,9 +88,11 @@ enum err slices_replay(struct slices *slices, const struct slice_record *record,
 /* A MOVE of the job whose record is at this place comes next: replays that record. */
 enum err slices_replay_placed(struct slices *slices, uint64_t seq, uint64_t where,
                               struct store_error *out_error) MUST_USE;
-/* The log has been replayed: tells the callbacks of far jobs. */
-enum err slices_replayed(struct slices *slices, struct store_error *out_error) MUST_USE;
-/* Removes files of which nothing lives, and half-made ones. */
+/* The log has been replayed: tells the callbacks of far jobs. `clean`: the manifest, if the store
+   was closed in order; else NULL. */
+enum err slices_replayed(struct slices *slices, const struct manifest *clean,
+                         struct store_error *out_error) MUST_USE;
+/* Removes files of which nothing lives, half-made ones, and the image of the far jobs' index. */
 enum err slices_remove_leftovers(struct slices *slices) MUST_USE;
 
 /* ---- what lives ---- */

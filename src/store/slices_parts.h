@@ -48,7 +48,9 @@ struct slices {
     uint64_t live_jobs, dead_jobs;
     uint64_t live_bytes;               /* of the records of those that live */
     const struct directory *directory; /* while opening */
-    bool opened;                       /* all are known: they may be put into the heaps */
+    uint32_t left_last;  /* the segment that jobs left last for a slice, as the log says; 0: none */
+    bool from_image;     /* the opening took the far jobs' index from an image */
+    bool opened;         /* all are known: they may be put into the heaps */
     struct heap by_load; /* slice::load_node; by when the next block is to be loaded */
     struct heap by_dead; /* slice::empty_node; the one with the largest part of dead bytes first */
     uint64_t looks; /* slices that somebody who goes through all has looked at: tests read it */

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/mem.h"
+#include "store/far_image.h"
 #include "store/internal.h"
 #include "store/record.h"
 
@@ -180,8 +181,10 @@ void store_close(struct store *store)
         disk->verbs->wait(disk);
         (void)disk->verbs->poll(disk);
     }
-    if (whole && !store->failed)
+    if (whole && !store->failed) {
+        far_image_write(store);
         whole = manifest_write_now(store->manifest, true) == OK;
+    }
     store->failed = !whole; /* the next opening recovers then; nothing is lost by that */
     store_free(store);
     disk->verbs->unlock(disk);

@@ -46,8 +46,9 @@ struct store_options {
      */
     int64_t horizon_us;
     uint64_t checkpoint_bytes;
-    int64_t history_us; /* what happened to jobs is kept for so long; 0 = not at all */
-    bool never_cleans;  /* no segment is freed, whatever dies: for who cannot relocate */
+    int64_t history_us;  /* what happened to jobs is kept for so long; 0 = not at all */
+    uint64_t image_jobs; /* with so many far jobs a close in order leaves an image; 0 = 65,536 */
+    bool never_cleans;   /* no segment is freed, whatever dies: for who cannot relocate */
 };
 
 /* Why a store could not be opened, for people. After OK the text is a notice, or empty. */
@@ -67,7 +68,7 @@ enum store_notice {
     STORE_FOLLOWER_DROPPED, /* the log is not kept for it any more; `text` has its name */
 };
 
-enum { FAR_SOON_MAX = 16 };
+enum { FAR_SOON_MAX = 16, FAR_PARTS = 66 };
 
 /* How far the opening of a store is. */
 struct store_opening {
@@ -124,9 +125,9 @@ struct store_callbacks {
     bool (*relocate_rest)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
                           uint32_t *cursor);
     /*
-     * The next six are of far jobs, whose records lie in slices and which the core need not have
+     * The next ones are of far jobs, whose records lie in slices and which the core need not have
      * in memory. `spill` NULL: no job becomes far. A store that has slices is not opened without
-     * the others.
+     * `arrive` and `replay_far`.
      *
      * Checkpoint: may the job, whose record is this event's and lies at `where`, become far? Only
      * if that is its newest record, and it is delayed until after `due_after_us`, or buried and one
@@ -158,15 +159,32 @@ struct store_callbacks {
     bool (*arrive)(struct store_callbacks *callbacks, const struct event *event);
     /* May far jobs come now, as far as memory is concerned? NULL: always. False: asked again. */
     bool (*far_room)(struct store_callbacks *callbacks);
+    /* Recovery, after all events: about so many far jobs come now. May be NULL. */
+    void (*far_begin)(struct store_callbacks *callbacks, uint64_t jobs);
     /*
-     * Recovery, after all events: this job is far. ERR_EXISTS: no, the core has it in memory, and
-     * its record there. If it has an older record in memory, that is dropped, and not told of. Any
-     * other error ends the opening with it.
+     * These jobs are far, but for those that the core has in memory, and their records there. If it
+     * has an older record of one in memory, that is dropped, and not told of. An error ends the
+     * opening with it.
      */
-    enum err (*replay_far)(struct store_callbacks *callbacks, const struct far_job *job);
-    /* Recovery: so many, FAR_SOON_MAX at most, will be told of at once: there is time to fetch what
-       that needs. May be NULL. */
-    void (*far_soon)(struct store_callbacks *callbacks, const struct far_job *jobs, uint32_t count);
+    enum err (*replay_far)(struct store_callbacks *callbacks, const struct far_job *jobs,
+                           uint32_t count);
+    /* No more come, if far_begin() was called. ERR_CORRUPT: one came twice. May be NULL. */
+    enum err (*far_end)(struct store_callbacks *callbacks);
+    /*
+     * Closing in order: appends a part of an image of all that is known of jobs whose records lie
+     * in slices (store_slice_state()) to `out`; all FAR_PARTS in order, and no other call between
+     * them. False: there can be none now, and no part more is asked for. May be NULL.
+     */
+    bool (*far_image)(struct store_callbacks *callbacks, uint32_t part, struct buf *out);
+    /*
+     * Recovery, after all events, instead of far_begin() to far_end(): these parts are what
+     * far_image() gave, of just this store. ERR_CORRUPT: they are not, and nothing was taken of
+     * any; far_begin() comes next. NULL if far_image() is.
+     */
+    enum err (*far_image_take)(struct store_callbacks *callbacks, uint32_t part,
+                               struct bytes image);
+    /* No more parts come: nothing is to be kept of those that came. */
+    void (*far_image_drop)(struct store_callbacks *callbacks);
     /* A segment is damaged. */
     void (*notice)(struct store_callbacks *callbacks, enum store_notice notice,
                    const struct store_error *error);
@@ -340,6 +358,10 @@ bool store_far_waits(const struct store *store);
    be read? O(log slices). */
 bool store_move_unread(const struct store *store, uint64_t where);
 
+/* The state of the jobs in the slice that the place is in; JOB_GONE: it is in none. O(log slices).
+ */
+enum job_state store_slice_state(const struct store *store, uint64_t where);
+
 /* Seeds the hashes of clients' ids in slices' indexes: fixed for the life of the store. O(1). */
 uint64_t store_far_key(const struct store *store);
 
@@ -498,6 +520,7 @@ struct store_stats {
     uint64_t slices, slice_bytes;       /* files of far jobs */
     uint64_t slice_jobs;                /* of live_jobs: their records lie in slices */
     uint64_t spilled_jobs, loaded_jobs; /* since opening: left the log, came near again */
+    bool far_image;                     /* the opening took the index from an image */
     bool far_waits;                     /* store_far_waits(): … */
     uint64_t far_late_jobs;             /* … so many of those, about, are due already */
     uint64_t emptied_slices;            /* mostly dead ones whose rest went back to the log */

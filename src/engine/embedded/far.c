@@ -467,14 +467,44 @@ static bool far_room(struct store_callbacks *callbacks)
     return core_has_memory(core_of(callbacks));
 }
 
-static enum err replay_far(struct store_callbacks *callbacks, const struct far_job *job)
+static void replay_far_begin(struct store_callbacks *callbacks, uint64_t jobs)
 {
-    return core_replay_far(core_of(callbacks), job);
+    core_far_begin(core_of(callbacks), jobs);
 }
 
-static void far_soon(struct store_callbacks *callbacks, const struct far_job *jobs, uint32_t count)
+static enum err replay_far(struct store_callbacks *callbacks, const struct far_job *jobs,
+                           uint32_t count)
 {
-    core_expect_far(core_of(callbacks), jobs, count);
+    return core_replay_far(core_of(callbacks), jobs, count);
+}
+
+static enum err replay_far_end(struct store_callbacks *callbacks)
+{
+    return core_far_end(core_of(callbacks));
+}
+
+_Static_assert((int)FAR_PARTS == (int)CORE_FAR_IMAGE_PARTS, "the store keeps as many");
+
+static enum job_state state_at(void *store, uint64_t where)
+{
+    return store_slice_state(store, where);
+}
+
+static bool far_image(struct store_callbacks *callbacks, uint32_t part, struct buf *out)
+{
+    struct far_places places = {.state_at = state_at, .ctx = callbacks->store};
+    return core_far_image(core_of(callbacks), &places, part, out);
+}
+
+static enum err far_image_take(struct store_callbacks *callbacks, uint32_t part, struct bytes image)
+{
+    struct far_places places = {.state_at = state_at, .ctx = callbacks->store};
+    return core_far_image_take(core_of(callbacks), &places, part, image);
+}
+
+static void far_image_drop(struct store_callbacks *callbacks)
+{
+    core_far_image_drop(core_of(callbacks));
 }
 
 void far_callbacks(struct store_callbacks *callbacks)
@@ -485,6 +515,10 @@ void far_callbacks(struct store_callbacks *callbacks)
     callbacks->far_visited = far_visited;
     callbacks->arrive = arrive;
     callbacks->far_room = far_room;
+    callbacks->far_begin = replay_far_begin;
     callbacks->replay_far = replay_far;
-    callbacks->far_soon = far_soon;
+    callbacks->far_end = replay_far_end;
+    callbacks->far_image = far_image;
+    callbacks->far_image_take = far_image_take;
+    callbacks->far_image_drop = far_image_drop;
 }

@@ -131,6 +131,132 @@ static void prints_that_crowd_at_one_end_are_kept(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
+/* Some pairs come twice. */
+static void gather_pairs(struct far_index *index, uint64_t expected, uint32_t twice)
+{
+    far_index_gather(index, expected);
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        assert_true(far_index_gather_add(index, pairs[i].hash, pairs[i].where));
+        pairs[i].there = true;
+        if (i < twice)
+            assert_true(far_index_gather_add(index, pairs[i].hash, pairs[i].where));
+    }
+    assert_int_equal(far_index_gather_end(index), twice == 0);
+}
+
+static void what_was_gathered_is_as_if_it_was_added(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t mask, expected;
+        uint32_t twice;
+    } cases[] = {
+        {UINT64_MAX, PAIRS, 0},       {UINT64_MAX, 0, 3},        {UINT64_MAX, PAIRS / 2, 1000},
+        {UINT64_MAX >> 10, PAIRS, 0}, {UINT64_MAX >> 13, 77, 5}, {UINT64_MAX, PAIRS * 50, 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t random = i;
+        struct far_index index;
+        far_index_init(&index);
+        make_pairs(i, cases[i].mask, 40);
+        gather_pairs(&index, cases[i].expected, cases[i].twice);
+        check_all(&index);
+        for (uint32_t change = 0; change < 20000; change++)
+            toggle(&index, (uint32_t)(mixed(&random) % PAIRS));
+        check_all(&index);
+        far_index_fini(&index);
+        assert_int_equal(mem_used(), 0);
+    }
+}
+
+static void take_parts(struct far_index *from, struct far_index *to, uint32_t first)
+{
+    struct buf image = {0};
+    far_index_image_files(from, &image);
+    assert_true(far_index_take_files(to, buf_bytes(&image)));
+    for (uint32_t i = 0; i < FAR_IMAGE_PARTS; i++) {
+        uint32_t part = (first + i) % FAR_IMAGE_PARTS;
+        buf_reset(&image, SIZE_MAX);
+        far_index_image_part(from, part, &image);
+        assert_int_equal(far_index_taken(to), i > 0 && to->count == from->count);
+        assert_true(far_index_take_part(to, part, buf_bytes(&image)));
+    }
+    assert_true(far_index_taken(to));
+    buf_fini(&image);
+}
+
+static void an_image_has_all_entries(void **state)
+{
+    (void)state;
+    static const uint64_t masks[] = {UINT64_MAX, UINT64_MAX >> 10, UINT64_MAX >> 13, 0xffff};
+    for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
+        uint64_t random = i;
+        struct far_index index, copy;
+        far_index_init(&index);
+        make_pairs(i, masks[i], 40);
+        for (uint32_t change = 0; change < 20000; change++)
+            toggle(&index, (uint32_t)(mixed(&random) % (i == 3 ? 900 : PAIRS)));
+        far_index_init(&copy);
+        take_parts(&index, &copy, (uint32_t)i);
+        check_all(&copy);
+        for (uint32_t change = 0; change < 20000; change++)
+            toggle(&copy, (uint32_t)(mixed(&random) % (i == 3 ? 900 : PAIRS)));
+        check_all(&copy);
+        far_index_fini(&index);
+        far_index_fini(&copy);
+        assert_int_equal(mem_used(), 0);
+    }
+}
+
+/* Whatever is taken of a damaged part, the index holds together. */
+static void a_damaged_part_is_refused_or_is_another_index(void **state)
+{
+    (void)state;
+    struct far_index index;
+    struct buf files = {0}, part = {0};
+    uint64_t random = 3;
+    unsigned refused = 0;
+    far_index_init(&index);
+    make_pairs(1, UINT64_MAX >> 13, 4);
+    for (uint32_t i = 0; i < 60; i++)
+        toggle(&index, i);
+    far_index_image_files(&index, &files);
+    far_index_image_part(&index, 0, &part);
+    far_index_fini(&index);
+    for (uint32_t try = 0; try < 20000; try++) {
+        struct buf *hurt = try % 8 ? &part : &files;
+        size_t at = mixed(&random) % hurt->len, cut = try % 5 ? 0 : mixed(&random) % hurt->len;
+        char bit = (char)(1 << try % 8);
+        hurt->at[at] = (char)(hurt->at[at] ^ bit);
+        hurt->len -= cut;
+        far_index_init(&index);
+        bool good = far_index_take_files(&index, buf_bytes(&files)) &&
+                    far_index_take_part(&index, 0, buf_bytes(&part));
+        refused += !good;
+        if (good)
+            far_index_valid(&index);
+        far_index_fini(&index);
+        hurt->len += cut;
+        hurt->at[at] = (char)(hurt->at[at] ^ bit);
+    }
+    buf_fini(&files);
+    buf_fini(&part);
+    assert_in_range(refused, 5000, 19999);
+    assert_int_equal(mem_used(), 0);
+}
+
+static void gathering_refuses_what_an_entry_cannot_tell(void **state)
+{
+    (void)state;
+    struct far_index index;
+    far_index_init(&index);
+    far_index_gather(&index, 5);
+    assert_false(far_index_gather_add(&index, 1, UINT64_C(1) << 32 | FAR_OFFSET_END));
+    assert_true(far_index_gather_add(&index, 1, UINT64_C(1) << 32 | 8));
+    far_index_fini(&index); /* in the midst of it */
+    assert_int_equal(mem_used(), 0);
+}
+
 static void what_an_entry_cannot_tell_is_refused(void **state)
 {
     (void)state;
@@ -178,6 +304,10 @@ int main(void)
         cmocka_unit_test(random_adds_and_removals_match_an_array),
         cmocka_unit_test(crowded_shards_grow_and_shrink),
         cmocka_unit_test(prints_that_crowd_at_one_end_are_kept),
+        cmocka_unit_test(what_was_gathered_is_as_if_it_was_added),
+        cmocka_unit_test(an_image_has_all_entries),
+        cmocka_unit_test(a_damaged_part_is_refused_or_is_another_index),
+        cmocka_unit_test(gathering_refuses_what_an_entry_cannot_tell),
         cmocka_unit_test(what_an_entry_cannot_tell_is_refused),
         cmocka_unit_test(p8_an_entry_takes_ten_bytes_or_so),
         cmocka_unit_test(the_hash_of_an_id_is_what_it_was),

@@ -173,6 +173,7 @@ static inline void bring_due(void)
 
 static inline void replay_all_far(struct core *copy)
 {
+    core_far_begin(copy, below(2) ? life->seq_next : 0);
     for (uint64_t seq = 1; seq < life->seq_next; seq++) {
         const struct event *event = &life->records[seq].event;
         struct far_job far = {.seq = seq,
@@ -181,8 +182,9 @@ static inline void replay_all_far(struct core *copy)
                               .topic = event->topic,
                               .state = life->jobs[seq].state};
         if (life->is_far[seq])
-            MUST(core_replay_far(copy, &far) == OK);
+            MUST(core_replay_far(copy, &far, 1) == OK);
     }
+    MUST(core_far_end(copy) == OK);
 }
 
 #endif

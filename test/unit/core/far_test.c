@@ -288,25 +288,26 @@ static void a_restart_knows_far_jobs_from_those_that_came_back(void **state)
     assert_int_equal(core_replay(bed.core, &loaded), OK);
     struct event in_slice = record_of(1, "a");
     struct far_job one = far_of(&in_slice), two = far_of(&loaded), three = far_of(&gone);
-    assert_int_equal(core_replay_far(bed.core, &one), OK); /* the log's record is an older one */
-    assert_int_equal(core_replay_far(bed.core, &two), ERR_EXISTS);
-    assert_int_equal(core_replay_far(bed.core, &three), OK);
-    assert_int_equal(core_replay_far(bed.core, &three), ERR_CORRUPT);
+    struct far_job all[] = {one, two, three}; /* of the first the log's record is an older one */
+    core_far_begin(bed.core, 3);
+    assert_int_equal(core_replay_far(bed.core, all, 3), OK);
     struct far_job bad = three;
     bad.seq = 0;
-    assert_int_equal(core_replay_far(bed.core, &bad), ERR_CORRUPT);
+    assert_int_equal(core_replay_far(bed.core, &bad, 1), ERR_CORRUPT);
     bad = three;
     bad.seq = 9;
     bad.where |= FAR_OFFSET_END;
-    assert_int_equal(core_replay_far(bed.core, &bad), ERR_CORRUPT);
+    assert_int_equal(core_replay_far(bed.core, &bad, 1), ERR_CORRUPT);
     bad = three;
     bad.seq = 9;
     bad.topic.len = 0;
-    assert_int_equal(core_replay_far(bed.core, &bad), ERR_CORRUPT);
+    assert_int_equal(core_replay_far(bed.core, &bad, 1), ERR_CORRUPT);
+    assert_int_equal(core_far_end(bed.core), OK);
     core_replayed(bed.core, START);
     core_valid(bed.core);
     assert_int_equal(delayed(), 3);
     assert_true(core_is_far(bed.core, 1, slice.where));
+    assert_false(core_is_far(bed.core, 2, loaded.record.where));
     assert_int_equal(ask(CMD_GET, 2), OK);
     assert_int_equal(push("d", START), ERR_JOBS_LIMIT);
     assert_int_equal(ask(CMD_DELETE, 2), OK);
@@ -314,6 +315,147 @@ static void a_restart_knows_far_jobs_from_those_that_came_back(void **state)
     assert_int_equal(push("d", START), OK);
     assert_true(bed.first.ref.seq > 3); /* their numbers are not given again */
     assert_true(core_arrive(bed.core, &in_slice));
+}
+
+static void a_far_job_that_is_told_of_twice_is_noticed(void **state)
+{
+    (void)state;
+    struct event event = record_of(1, "a");
+    struct far_job job = far_of(&event), twice[] = {job, job};
+    struct core_bed opening; /* that fails: its core is not asked for anything more */
+    core_bed_open(&opening, limits, START);
+    core_far_begin(opening.core, 2);
+    assert_int_equal(core_replay_far(opening.core, twice, 2), OK);
+    assert_int_equal(core_far_end(opening.core), ERR_CORRUPT);
+    core_free(opening.core);
+}
+
+static void an_opening_that_fails_among_far_jobs_keeps_nothing(void **state)
+{
+    (void)state;
+    struct event event = record_of(1, "a");
+    struct far_job job = far_of(&event);
+    struct core_bed opening;
+    core_bed_open(&opening, limits, START);
+    core_far_begin(opening.core, 100000);
+    assert_int_equal(core_replay_far(opening.core, &job, 1), OK);
+    core_free(opening.core); /* the teardown looks whether memory is left */
+}
+
+static enum job_state state_at(void *ctx, uint64_t where)
+{
+    (void)ctx;
+    return where >> 32 == slice.where >> 32 ? JOB_DELAYED : JOB_GONE;
+}
+
+static const struct far_places places = {.state_at = state_at};
+
+/* Of three jobs the first is far, the second came back, and the third never left. */
+static void make_image(struct buf parts[static CORE_FAR_IMAGE_PARTS], struct event *out_second,
+                       struct event *out_third)
+{
+    assert_int_equal(push("a", START + SECOND), OK);
+    assert_int_equal(push("b", START + SECOND), OK);
+    assert_int_equal(push("c", START + SECOND), OK);
+    struct stored other = {.where = slice.where + 16, .bytes = 50};
+    struct event event = record_of(1, "a"), out;
+    assert_true(core_spill(bed.core, &event, 1, START, &out));
+    assert_true(core_depart(bed.core, 1, slice));
+    event = record_of(2, "b");
+    assert_true(core_spill(bed.core, &event, 1, START, &out));
+    assert_true(core_depart(bed.core, 2, other));
+    *out_second = record_of(2, "b");
+    out_second->record = other;
+    assert_true(core_arrive(bed.core, out_second));
+    *out_third = record_of(3, "c");
+    out_third->record = (struct stored){.where = 1, .bytes = 50};
+    for (uint32_t part = 0; part < CORE_FAR_IMAGE_PARTS; part++)
+        assert_true(core_far_image(bed.core, &places, part, &parts[part]));
+    core_valid(bed.core); /* nothing has changed */
+    assert_true(core_is_far(bed.core, 1, slice.where));
+    assert_false(core_is_far(bed.core, 2, other.where));
+}
+
+static enum err take_image(struct core *core, const struct buf *parts)
+{
+    enum err err = OK;
+    for (uint32_t part = 0; part < CORE_FAR_IMAGE_PARTS && !err; part++)
+        err = core_far_image_take(core, &places, part, buf_bytes(&parts[part]));
+    return err;
+}
+
+static void an_image_is_as_good_as_telling_of_each_job(void **state)
+{
+    (void)state;
+    struct buf parts[CORE_FAR_IMAGE_PARTS] = {0};
+    struct event second, third;
+    make_image(parts, &second, &third);
+    for (int moved = 0; moved < 2; moved++) { /* by the log the second one is in memory */
+        struct core_bed next;
+        struct core_totals totals;
+        core_bed_open(&next, limits, START);
+        core_use_far_key(next.core, KEY);
+        if (moved)
+            assert_int_equal(core_replay(next.core, &second), OK);
+        assert_int_equal(core_replay(next.core, &third), OK);
+        assert_int_equal(take_image(next.core, parts), OK);
+        core_replayed(next.core, START);
+        core_valid(next.core);
+        core_totals(next.core, &totals);
+        assert_int_equal(totals.jobs[JOB_DELAYED], 3);
+        assert_int_equal(totals.far, moved ? 1 : 2);
+        assert_int_equal(totals.seq_next, 4);
+        assert_true(core_is_far(next.core, 1, slice.where));
+        assert_int_equal(core_is_far(next.core, 2, second.record.where), !moved);
+        assert_int_equal(core_arrive(next.core, &second), !moved);
+        core_bed_close(&next);
+    }
+    for (uint32_t part = 0; part < CORE_FAR_IMAGE_PARTS; part++)
+        buf_fini(&parts[part]);
+}
+
+static void p8_no_image_is_made_above_the_limit_of_memory(void **state)
+{
+    (void)state;
+    struct core_limits few = limits;
+    struct core_bed full;
+    struct buf image = {0};
+    few.memory_bytes = 1;
+    core_bed_open(&full, few, START);
+    assert_false(core_far_image(full.core, &places, 0, &image));
+    core_bed_close(&full);
+    buf_fini(&image);
+}
+
+static void of_an_image_that_is_refused_nothing_is_left(void **state)
+{
+    (void)state;
+    struct buf parts[CORE_FAR_IMAGE_PARTS] = {0};
+    struct event second, third;
+    make_image(parts, &second, &third);
+    struct buf *counts = &parts[CORE_FAR_IMAGE_PARTS - 1];
+    unsigned refused = 0;
+    for (size_t byte = 0; byte < counts->len; byte++) {
+        struct core_bed next;
+        struct far_job job = {.seq = 1, .where = slice.where, .topic = BYTES("t")};
+        core_bed_open(&next, limits, START);
+        assert_int_equal(core_replay(next.core, &third), OK);
+        job.state = JOB_DELAYED;
+        counts->at[byte] ^= 1;
+        if (take_image(next.core, parts)) {
+            refused++;
+            core_far_begin(next.core, 1);
+            assert_int_equal(core_replay_far(next.core, &job, 1), OK);
+            assert_int_equal(core_far_end(next.core), OK);
+            assert_true(core_is_far(next.core, 1, slice.where));
+        }
+        core_replayed(next.core, START);
+        core_bed_close(&next);
+        counts->at[byte] ^= 1;
+    }
+    assert_true(refused > counts->len / 2);
+    for (uint32_t part = 0; part < CORE_FAR_IMAGE_PARTS; part++)
+        buf_fini(&parts[part]);
 }
 
 static void what_a_store_reads_wrongly_does_not_arrive(void **state)
@@ -427,6 +569,11 @@ int main(void)
         TEST(who_has_another_record_does_not_go_back_to_the_old_one),
         TEST(who_has_changed_or_has_a_note_or_is_due_does_not_depart),
         TEST(a_restart_knows_far_jobs_from_those_that_came_back),
+        TEST(a_far_job_that_is_told_of_twice_is_noticed),
+        TEST(an_opening_that_fails_among_far_jobs_keeps_nothing),
+        TEST(an_image_is_as_good_as_telling_of_each_job),
+        TEST(p8_no_image_is_made_above_the_limit_of_memory),
+        TEST(of_an_image_that_is_refused_nothing_is_left),
         TEST(what_a_store_reads_wrongly_does_not_arrive),
         TEST(the_last_move_of_a_job_whose_record_is_in_a_slice_is_emitted_again),
         TEST(the_move_before_a_connections_lease_is_emitted_again),

@@ -208,6 +208,7 @@ static inline void open_engine(void)
                   .segment_bytes = SEGMENT_BYTES,
                   .horizon_us = bed.no_horizon ? 0 : HORIZON_US,
                   .checkpoint_bytes = 1,
+                  .image_jobs = 1,
                   .history_us = bed.keeps_history ? 24 * HOUR_US : 0,
                   .recent_bytes = SEGMENT_BYTES,
                   .body_max = 100000,

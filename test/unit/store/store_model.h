@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
+#include "base/codec.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "sim/disk.h"
@@ -84,6 +86,8 @@ struct model {
     unsigned far_room; /* so many times there is memory for far jobs */
     void (*appended)(struct model *model, const struct event *event); /* or NULL */
     struct store_error noticed;                                       /* the last one */
+    struct buf image;    /* of far jobs, as far as it has been read */
+    uint32_t image_next; /* the part that is written next */
 };
 
 static inline uint64_t model_random(struct model *model, uint64_t below)
@@ -347,20 +351,74 @@ static inline bool model_arrive(struct store_callbacks *callbacks, const struct 
     return true;
 }
 
-static inline enum err model_replay_far(struct store_callbacks *callbacks,
-                                        const struct far_job *far)
+static inline void model_replay_one(struct model *model, const struct far_job *far)
 {
-    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     struct model_job *job = model_find(model, far->seq);
     assert_true(bytes_eq(far->topic, BYTES("topic")) && far->id_hash);
     if (job && job->live && job->stored.where == far->where)
-        return ERR_EXISTS;
+        return;
     if (!job)
         job = model_add(model, far->seq);
     job->live = job->far = job->unknown = true;
     job->buried = far->state == JOB_BURIED;
     job->stored = (struct stored){.where = far->where};
+}
+
+static inline enum err model_replay_far(struct store_callbacks *callbacks,
+                                        const struct far_job *jobs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        model_replay_one(LIST_ENTRY(callbacks, struct model, callbacks), &jobs[i]);
     return OK;
+}
+
+/* The image of far jobs: all in the first part, and of each other one its number. */
+static inline bool model_far_image(struct store_callbacks *callbacks, uint32_t part,
+                                   struct buf *out)
+{
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
+    char bytes[8];
+    assert_int_equal(part, model->image_next++ % FAR_PARTS);
+    put_u64(bytes, part);
+    buf_add(out, bytes, sizeof(bytes));
+    for (size_t i = 0; part == 0 && i < model->job_count; i++) {
+        const struct model_job *job = &model->jobs[i];
+        if (!job->live || store_slice_state(model->store, job->stored.where) == JOB_GONE)
+            continue;
+        put_u64(bytes, job->seq);
+        buf_add(out, bytes, sizeof(bytes));
+        put_u64(bytes, job->stored.where);
+        buf_add(out, bytes, sizeof(bytes));
+    }
+    return true;
+}
+
+/* They count when all parts have come. */
+static inline enum err model_far_image_take(struct store_callbacks *callbacks, uint32_t part,
+                                            struct bytes image)
+{
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
+    assert_true(image.len >= 8 && get_u64(image.at) == part);
+    if (part == 0)
+        buf_reset(&model->image, SIZE_MAX);
+    buf_add(&model->image, image.at + 8, image.len - 8);
+    for (size_t at = 0; part == FAR_PARTS - 1 && at < model->image.len; at += 16) {
+        struct far_job far = {.seq = get_u64(model->image.at + at),
+                              .id_hash = 1,
+                              .where = get_u64(model->image.at + at + 8),
+                              .topic = BYTES("topic")};
+        far.state = store_slice_state(callbacks->store, far.where);
+        assert_true(far.state != JOB_GONE);
+        const struct model_job *job = model_find(model, far.seq);
+        assert_true(!job || !job->live || job->stored.where == far.where); /* nor an older record */
+        model_replay_one(model, &far);
+    }
+    return OK;
+}
+
+static inline void model_far_image_drop(struct store_callbacks *callbacks)
+{
+    LIST_ENTRY(callbacks, struct model, callbacks)->image.len = 0;
 }
 
 static inline void model_far_fetched(struct far_fetch *fetch)
@@ -515,6 +573,10 @@ static inline void model_use_slices(struct model *model)
     model->callbacks.depart = model_depart;
     model->callbacks.arrive = model_arrive;
     model->callbacks.replay_far = model_replay_far;
+    model->callbacks.far_image = model_far_image;
+    model->callbacks.far_image_take = model_far_image_take;
+    model->callbacks.far_image_drop = model_far_image_drop;
+    model->options.image_jobs = 1;
     model->callbacks.relocate_moves = model_relocate_moves;
 }
 
@@ -524,6 +586,7 @@ static inline void model_fini(struct model *model)
     sim_disk_free(model->disk);
     mem_free(model->jobs);
     mem_free(model->journal);
+    buf_fini(&model->image);
 }
 
 static inline enum err model_open(struct model *model)

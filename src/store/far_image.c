@@ -1,0 +1,271 @@
+#include "store/far_image.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/codec.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "store/slices_parts.h"
+
+/* Offsets in the file's first block; what follows are the slices, then the parts. */
+enum {
+    AT_VERSION = 8,
+    AT_SLICES = 12, /* how many */
+    AT_ID = 16,
+    AT_BOOT = 32,
+    AT_BATCH = 40,
+    AT_SLICES_SUM = 48,
+    AT_PARTS = 56, /* how many */
+    AT_TABLE = 64, /* of parts: bytes, sum */
+    AT_SUM = BLOCK - 8,
+    IMAGE_VERSION = 1,
+    PART_BYTES = 16,
+    SLICE_BYTES = 72,
+    IMAGE_JOBS = 65536, /* with fewer it is as quick without one */
+};
+
+#define MAGIC "\1LTDFARI"
+
+/* Of a file at most: it is made in memory, and a stop waits until it is on disk. Some 30 million
+   jobs. */
+#define IMAGE_BYTES_MAX (UINT64_C(512) * 1024 * 1024)
+
+_Static_assert(AT_TABLE + FAR_PARTS * PART_BYTES <= AT_SUM, "the table fits");
+
+static uint64_t dead_sum(const struct slice *slice)
+{
+    size_t words = slice_unit(slice->head.data_end) / 64 + 1;
+    return slice->dead ? hash_of(slice->dead, words * sizeof(*slice->dead)) : 0;
+}
+
+static void slice_encode(const struct slice *slice, char *at)
+{
+    put_u32(at, slice->head.number);
+    put_u32(at + 4, slice->named);
+    put_u32(at + 8, slice->live_jobs);
+    put_u32(at + 12, slice->dead_jobs);
+    put_u64(at + 16, slice->live_bytes);
+    put_u64(at + 24, slice->dead_bytes);
+    put_u64(at + 32, dead_sum(slice));
+    for (unsigned i = 0; i < 4; i++)
+        put_u64(at + 40 + (size_t)i * 8, slice->topics[i]);
+}
+
+/* ---- writing ---- */
+
+static uint32_t living_slices(const struct slices *slices)
+{
+    uint32_t count = 0;
+    for (const struct list *link = slices->all.next; link != &slices->all; link = link->next)
+        count += LIST_ENTRY(link, const struct slice, link)->live_jobs > 0;
+    return count;
+}
+
+/* A segment that jobs have left for a slice is still in the log: it has older records of them. */
+static bool log_has_far_jobs(const struct slices *slices)
+{
+    return slices->left_last && segments_find(slices->segments, slices->left_last);
+}
+
+static bool worth_it(const struct store *store)
+{
+    const struct slices *slices = store->slices;
+    uint64_t least = store->options.image_jobs ? store->options.image_jobs : IMAGE_JOBS;
+    uint64_t bytes = slices->live_jobs * 2 * sizeof(uint64_t), max = store->options.max_bytes;
+    uint64_t used = segments_bytes(store->segments) + segments_slice_bytes(store->segments);
+    return store->callbacks->far_image && slices->live_jobs >= least && bytes <= IMAGE_BYTES_MAX &&
+           !log_has_far_jobs(slices) && (max == 0 || used + bytes + bytes / 8 <= max) &&
+           store->disk->verbs->room(store->disk) / 2 > bytes;
+}
+
+static void write_slices(const struct slices *slices, uint32_t count, struct buf *image)
+{
+    buf_reserve(image, (size_t)count * SLICE_BYTES);
+    for (const struct list *link = slices->all.next; link != &slices->all; link = link->next) {
+        const struct slice *slice = LIST_ENTRY(link, const struct slice, link);
+        if (slice->live_jobs == 0)
+            continue;
+        slice_encode(slice, image->at + image->len);
+        image->len += SLICE_BYTES;
+    }
+}
+
+/* False: the callbacks cannot tell of all now. */
+static bool make_image(struct store *store, struct buf *image)
+{
+    struct slices *slices = store->slices;
+    uint32_t count = living_slices(slices);
+    buf_reserve(image, BLOCK + (size_t)count * SLICE_BYTES + slices->live_jobs * 17 + 65536);
+    memset(image->at, 0, BLOCK);
+    image->len = BLOCK;
+    write_slices(slices, count, image);
+    memcpy(image->at, MAGIC, sizeof(MAGIC) - 1);
+    put_u32(image->at + AT_VERSION, IMAGE_VERSION);
+    put_u32(image->at + AT_SLICES, count);
+    memcpy(image->at + AT_ID, store->id.bytes, sizeof(store->id.bytes));
+    put_u64(image->at + AT_BOOT, store->boot);
+    put_u64(image->at + AT_BATCH, log_synced(store->log));
+    put_u64(image->at + AT_SLICES_SUM, hash_of(image->at + BLOCK, image->len - BLOCK));
+    put_u32(image->at + AT_PARTS, FAR_PARTS);
+    for (uint32_t part = 0; part < FAR_PARTS; part++) {
+        size_t from = image->len, at = AT_TABLE + (size_t)part * PART_BYTES;
+        if (!store->callbacks->far_image(store->callbacks, part, image))
+            return false;
+        put_u64(image->at + at, image->len - from);
+        put_u64(image->at + at + 8, hash_of(image->at + from, image->len - from));
+    }
+    put_u64(image->at + AT_SUM, hash_of(image->at, AT_SUM));
+    return true;
+}
+
+void far_image_write(struct store *store)
+{
+    struct buf image = {0};
+    if (!worth_it(store))
+        return;
+    if (make_image(store, &image)) {
+        struct disk_op op = {
+            .verb = DISK_REPLACE,
+            .lane = LANE_BACKGROUND,
+            .name = FAR_IMAGE_NAME,
+            .data = image.at,
+            .len = image.len,
+        };
+        store->disk->verbs->run(store->disk, &op);
+        (void)op.err; /* then there is none, or an older one, which does not fit */
+    }
+    buf_fini(&image);
+}
+
+/* ---- reading ---- */
+
+struct image_reader {
+    struct store *store;
+    struct disk_file *file;
+    char *head; /* BLOCK bytes */
+    char *at;   /* what was read last … */
+    size_t cap;
+    uint64_t offset; /* … and where the next bytes are */
+};
+
+/* The next `len` bytes, with that sum, into reader->at. */
+static bool read_next(struct image_reader *reader, uint64_t len, uint64_t sum)
+{
+    struct disk *disk = reader->store->disk;
+    size_t got = 0;
+    if (len > IMAGE_BYTES_MAX)
+        return false;
+    if (len > reader->cap) {
+        mem_free(reader->at);
+        reader->at = mem_alloc((size_t)len);
+        reader->cap = (size_t)len;
+    }
+    if (len > 0 &&
+        disk->verbs->read(disk, reader->file, reader->offset, reader->at, (size_t)len, &got))
+        return false;
+    reader->offset += len;
+    return got == len && hash_of(reader->at, (size_t)len) == sum;
+}
+
+static bool head_fits(const struct image_reader *reader, const struct manifest *clean)
+{
+    const char *head = reader->head;
+    return memcmp(head, MAGIC, sizeof(MAGIC) - 1) == 0 &&
+           get_u64(head + AT_SUM) == hash_of(head, AT_SUM) &&
+           get_u32(head + AT_VERSION) == IMAGE_VERSION && get_u32(head + AT_PARTS) == FAR_PARTS &&
+           memcmp(head + AT_ID, clean->id.bytes, sizeof(clean->id.bytes)) == 0 &&
+           get_u64(head + AT_BOOT) == clean->boot && get_u64(head + AT_BATCH) == clean->durable;
+}
+
+static struct slice *slice_numbered(const struct slices *slices, uint32_t number)
+{
+    struct segment *segment = segments_find(slices->segments, number);
+    return segment ? segment->slice : NULL;
+}
+
+/* Is it of these slices, as the log has told of them? */
+static bool slices_fit(const struct slices *slices, const char *at, uint32_t count)
+{
+    if (count != living_slices(slices))
+        return false;
+    for (uint32_t i = 0; i < count; i++, at += SLICE_BYTES) {
+        const struct slice *slice = slice_numbered(slices, get_u32(at));
+        if (!slice || !slice->fences || !slice->told || slice->live_jobs == 0 ||
+            slice->named != get_u32(at + 4) || slice->live_jobs != get_u32(at + 8) ||
+            slice->dead_jobs != get_u32(at + 12) || dead_sum(slice) != get_u64(at + 32) ||
+            (i > 0 && get_u32(at) == get_u32(at - SLICE_BYTES)))
+            return false;
+    }
+    return true;
+}
+
+static void take_slices(struct slices *slices, const char *at, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++, at += SLICE_BYTES) {
+        struct slice *slice = slice_numbered(slices, get_u32(at));
+        slice->live_bytes = get_u64(at + 16);
+        slice->dead_bytes = get_u64(at + 24);
+        slices->live_bytes += slice->live_bytes;
+        for (unsigned topic = 0; topic < 4; topic++)
+            slice->topics[topic] = get_u64(at + 40 + (size_t)topic * 8);
+        slice->death_last = 0;
+    }
+}
+
+static enum err read_parts(struct image_reader *reader)
+{
+    struct store_callbacks *callbacks = reader->store->callbacks;
+    for (uint32_t part = 0; part < FAR_PARTS; part++) {
+        const char *at = reader->head + AT_TABLE + (size_t)part * PART_BYTES;
+        bool good = read_next(reader, get_u64(at), get_u64(at + 8));
+        enum err err = good ? store_opening_goes_on(reader->store, get_u64(at), false) : OK;
+        if (!good || err) {
+            callbacks->far_image_drop(callbacks);
+            return err ? err : ERR_NOT_FOUND;
+        }
+        if (callbacks->far_image_take(callbacks, part, bytes_of(reader->at, (size_t)get_u64(at))))
+            return ERR_NOT_FOUND;
+    }
+    return OK;
+}
+
+static enum err read_image(struct image_reader *reader, const struct manifest *clean)
+{
+    struct slices *slices = reader->store->slices;
+    struct disk *disk = reader->store->disk;
+    size_t got = 0;
+    if (disk->verbs->read(disk, reader->file, 0, reader->head, BLOCK, &got) || got != BLOCK ||
+        !head_fits(reader, clean))
+        return ERR_NOT_FOUND;
+    uint32_t count = get_u32(reader->head + AT_SLICES);
+    uint64_t bytes = (uint64_t)count * SLICE_BYTES;
+    reader->offset = BLOCK;
+    if (!read_next(reader, bytes, get_u64(reader->head + AT_SLICES_SUM)) ||
+        !slices_fit(slices, reader->at, count))
+        return ERR_NOT_FOUND;
+    char *of_slices = reader->at;
+    reader->at = NULL;
+    reader->cap = 0;
+    enum err err = read_parts(reader);
+    if (!err)
+        take_slices(slices, of_slices, count);
+    mem_free(of_slices);
+    return err;
+}
+
+enum err far_image_read(struct store *store, const struct manifest *clean)
+{
+    struct slices *slices = store->slices;
+    struct image_reader reader = {.store = store};
+    if (!clean || !slices->directory->image_there || !store->callbacks->far_image_take ||
+        slices->live_jobs == 0 || log_has_far_jobs(slices) ||
+        store->disk->verbs->open(store->disk, FAR_IMAGE_NAME, false, &reader.file))
+        return ERR_NOT_FOUND;
+    reader.head = mem_aligned(BLOCK, BLOCK);
+    enum err err = read_image(&reader, clean);
+    store->disk->verbs->close(store->disk, reader.file);
+    mem_free(reader.head);
+    mem_free(reader.at);
+    return err;
+}

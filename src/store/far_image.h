@@ -1,0 +1,32 @@
+/*
+ * The image of the index of far jobs, in a file beside the log: written when the store is closed in
+ * order, read by the next opening instead of the indexes of all slices, and removed by it. It says
+ * of which opening, batch and slices it is: of any others it is of no use, and the indexes are read
+ * as if it were not there. Nothing depends on it; nobody but store_open() reads it. What the
+ * callbacks say is in its parts is theirs.
+ */
+#ifndef LATERD_STORE_FAR_IMAGE_H
+#define LATERD_STORE_FAR_IMAGE_H
+
+#include "store/format.h"
+
+struct slices;
+struct store;
+
+#define FAR_IMAGE_NAME     "far-index"
+#define FAR_IMAGE_TMP_NAME "far-index.tmp"
+
+/*
+ * Writes it, if there are store_options::image_jobs far ones or more, room on the disk, and no job
+ * that the log has as well as a slice. The log is durable, and nothing more is appended. An error
+ * of the disk is no error: there is no image then. O(far jobs and jobs in memory).
+ */
+void far_image_write(struct store *store);
+
+/*
+ * The log has been replayed. OK: all that live in slices have been told of. ERR_NOT_FOUND: there is
+ * none that fits; nothing was told of. Other errors are the callbacks', and end the opening.
+ */
+enum err far_image_read(struct store *store, const struct manifest *clean) MUST_USE;
+
+#endif

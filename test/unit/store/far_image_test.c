@@ -1,0 +1,312 @@
+/*
+ * The image of the far jobs' index that a close in order leaves: the next opening takes it, or
+ * reads the slices' indexes if it is damaged, torn, old or another store's. (All lives of
+ * slice_test.c and slice_fault_test.c have images, too.)
+ */
+#include "slice_bed.h"
+#include "store/far_image.h"
+#include "store_files.h"
+#include "test/unit/support/every.h"
+
+#include <errno.h>
+
+enum { FAR_JOBS = 200 };
+
+static bool took_image(const struct model *model)
+{
+    struct store_stats stats;
+    store_stats(model->store, &stats);
+    return stats.far_image;
+}
+
+static bool has_image(const struct model *model)
+{
+    uint64_t len;
+    return sim_disk_file(model->disk, FAR_IMAGE_NAME, &len) != NULL;
+}
+
+static void copy_model(struct model *to, const struct model *from)
+{
+    struct file_list list;
+    far_model(to, 5);
+    list_files(from, &list);
+    copy_files(to, from, &list);
+    to->body_bytes = from->body_bytes;
+    to->delay_us = from->delay_us;
+    to->now_us = from->now_us;
+    to->acknowledged = from->acknowledged;
+    to->seq_highest = from->seq_highest;
+    to->seq_next = from->seq_next;
+    to->lease_highest = from->lease_highest;
+    to->journal = grown_copy(from->journal, from->entry_count, sizeof(*to->journal));
+    to->entry_count = from->entry_count;
+}
+
+static void copy_image(struct model *to, const struct model *from)
+{
+    uint64_t len;
+    const char *at = sim_disk_file(from->disk, FAR_IMAGE_NAME, &len);
+    assert_non_null(at);
+    sim_disk_put(to->disk, FAR_IMAGE_NAME, at, len);
+}
+
+/* The one that is so many behind the first whose record lies in a slice. */
+static struct model_job *far_job(struct model *model, unsigned behind)
+{
+    size_t i = 0;
+    for (;; i++) {
+        assert_true(i < model->job_count);
+        struct model_job *job = &model->jobs[i];
+        bool in_slice = store_slice_state(model->store, job->stored.where) != JOB_GONE;
+        if (job->live && in_slice && behind-- == 0)
+            return job;
+    }
+}
+
+/* Some jobs have ended, some changed, some came back and are in memory. Closed in order. */
+static void build(struct model *model)
+{
+    begin_far(model, FAR_JOBS);
+    for (size_t i = 0; i < FAR_JOBS; i += 5)
+        model_end(model, &model->jobs[i]);
+    for (size_t i = 1; i < FAR_JOBS; i += 5)
+        model_move(model, &model->jobs[i]);
+    model_settle(model);
+    model->now_us += model->delay_us / 4;
+    model_settle(model);
+    model_close(model);
+    assert_true(has_image(model));
+}
+
+/* It opens, has what it should have, and lives on. */
+static void opens(struct model *model, bool by_image)
+{
+    enum err err = model_open(model);
+    if (err)
+        print_error("%s: %s\n", model->error.file, model->error.text);
+    assert_int_equal(err, OK);
+    assert_int_equal(took_image(model), by_image);
+    assert_false(has_image(model));
+    model_check(model);
+    store_valid(model->store);
+}
+
+static void p1_an_opening_takes_the_image_of_the_stop_before(void **state)
+{
+    (void)state;
+    struct model model;
+    build(&model);
+    for (int i = 0; i < 4; i++) {
+        opens(&model, true);
+        model_work(&model, 20);
+        model_settle(&model);
+        model.now_us += model.delay_us / 8;
+        model_settle(&model);
+        model_close(&model);
+        assert_true(has_image(&model));
+    }
+    opens(&model, true);
+    model.now_us += 2 * model.delay_us;
+    model_settle(&model); /* all come back */
+    for (size_t i = 0; i < model.job_count; i++)
+        assert_false(model.jobs[i].far && !model.jobs[i].buried);
+    model_fini(&model);
+}
+
+/* A segment that jobs have left, and that is in the log still, has older records of them. */
+static void p1_a_stop_while_the_log_is_cleaned_is_as_good_as_any(void **state)
+{
+    (void)state;
+    struct model model;
+    unsigned taken = 0, rounds = 120;
+    far_model(&model, 5);
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < rounds; i++) {
+        model_work(&model, 3);
+        model_close(&model);
+        bool made = has_image(&model);
+        assert_int_equal(model_open(&model), OK);
+        assert_int_equal(took_image(&model), made);
+        taken += made;
+        model_check(&model);
+    }
+    print_message("%u of %u stops left an image\n", taken, rounds);
+    assert_in_range(taken, 10, rounds - 10);
+    model_fini(&model);
+}
+
+static void few_far_jobs_are_worth_no_image(void **state)
+{
+    (void)state;
+    struct model model;
+    build(&model);
+    opens(&model, true);
+    model_close(&model);
+    model.options.image_jobs = 0;
+    opens(&model, true);
+    model_close(&model);
+    assert_false(has_image(&model));
+    opens(&model, false);
+    model_fini(&model);
+}
+
+static void p1_no_flipped_bit_of_an_image_changes_a_far_job(void **state)
+{
+    (void)state;
+    struct model whole;
+    uint64_t len = 0;
+    build(&whole);
+    (void)sim_disk_file(whole.disk, FAR_IMAGE_NAME, &len);
+    assert_true(len > 4096);
+    for (uint64_t byte = 0; byte < len; byte += 5 * sim_every()) {
+        struct model model;
+        copy_model(&model, &whole);
+        assert_true(sim_disk_flip(model.disk, FAR_IMAGE_NAME, byte * 8 + byte % 8));
+        opens(&model, false);
+        model_fini(&model);
+    }
+    model_fini(&whole);
+}
+
+static void p1_an_image_that_was_cut_or_grown_is_not_taken(void **state)
+{
+    (void)state;
+    struct model whole;
+    uint64_t len = 0;
+    build(&whole);
+    const char *at = sim_disk_file(whole.disk, FAR_IMAGE_NAME, &len);
+    for (uint64_t cut = 0; cut < len; cut += 61 * sim_every()) {
+        struct model model;
+        copy_model(&model, &whole);
+        sim_disk_put(model.disk, FAR_IMAGE_NAME, at, cut);
+        opens(&model, false);
+        model_fini(&model);
+    }
+    model_fini(&whole);
+}
+
+/* Two lives from one directory: as many openings, the same batches, but other jobs end. */
+static void p1_an_image_of_another_run_is_not_taken(void **state)
+{
+    (void)state;
+    struct model whole, one, other;
+    build(&whole);
+    copy_model(&one, &whole);
+    copy_model(&other, &whole);
+    opens(&one, true);
+    opens(&other, true);
+    model_end(&one, far_job(&one, 2));
+    model_end(&other, far_job(&other, 3));
+    model_settle(&one);
+    model_settle(&other);
+    assert_int_equal(store_durable(one.store), store_durable(other.store));
+    model_close(&one);
+    model_close(&other);
+    copy_image(&other, &one);
+    opens(&other, false);
+    opens(&one, true);
+    model_fini(&one);
+    model_fini(&other);
+    model_fini(&whole);
+}
+
+static void p1_an_image_from_before_is_not_taken(void **state)
+{
+    (void)state;
+    struct model model, before;
+    build(&before);
+    copy_model(&model, &before);
+    opens(&model, true);
+    model_close(&model); /* nothing but the time was written since */
+    copy_image(&model, &before);
+    opens(&model, false);
+    model_end(&model, far_job(&model, 2));
+    model_settle(&model);
+    sim_disk_kill(model.disk); /* not closed in order, with an image that is */
+    model.acknowledged = store_durable(model.store);
+    model_close(&model);
+    model_fini(&model);
+    model_fini(&before);
+}
+
+/* An image of the right opening and batch, but the manifest says that more may have been written.
+ */
+static void p1_an_image_is_not_taken_after_a_kill(void **state)
+{
+    (void)state;
+    struct model model;
+    build(&model);
+    uint64_t points = sim_disk_points(model.disk);
+    opens(&model, true);
+    points = sim_disk_points(model.disk) - points;
+    model_close(&model);
+    for (uint64_t cut_at = 0; cut_at < points + 40; cut_at++) {
+        struct model life;
+        copy_model(&life, &model);
+        sim_disk_cut_at(life.disk, cut_at);
+        if (!model_open(&life))
+            model_end(&life, far_job(&life, 2));
+        model_close(&life);
+        life.store = NULL;
+        if (cut_at % 2)
+            sim_disk_kill(life.disk);
+        else
+            sim_disk_power(life.disk, cut_at);
+        sim_disk_cut_at(life.disk, UINT64_MAX);
+        assert_int_equal(model_open(&life), OK);
+        assert_false(has_image(&life));
+        model_check(&life);
+        model_fini(&life);
+    }
+    model_fini(&model);
+}
+
+/* The power goes, or a call fails, at each point of a stop and of the start behind it. */
+static void p1_p7_no_stop_that_fails_loses_a_far_job(void **state)
+{
+    (void)state;
+    struct model whole;
+    unsigned taken = 0, made = 0;
+    build(&whole);
+    for (uint64_t at = 0; at < 120; at += sim_every()) {
+        struct model model;
+        copy_model(&model, &whole);
+        opens(&model, true);
+        model_end(&model, far_job(&model, 2));
+        uint64_t point = sim_disk_points(model.disk) + at / 2;
+        if (at % 2)
+            sim_disk_cut_at(model.disk, point);
+        else
+            sim_disk_fail_at(model.disk, point, at % 4 ? ENOSPC : EIO);
+        model_close(&model);
+        model.store = NULL;
+        if (sim_disk_cut(model.disk))
+            sim_disk_power(model.disk, at);
+        sim_disk_cut_at(model.disk, UINT64_MAX);
+        sim_disk_fail_at(model.disk, UINT64_MAX, 0);
+        made += has_image(&model);
+        assert_int_equal(model_open(&model), OK);
+        taken += took_image(&model);
+        model_check(&model);
+        model_fini(&model);
+    }
+    print_message("%u images, %u taken\n", made, taken);
+    assert_true(made >= taken && taken > 0);
+    model_fini(&whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p1_an_opening_takes_the_image_of_the_stop_before),
+        cmocka_unit_test(p1_a_stop_while_the_log_is_cleaned_is_as_good_as_any),
+        cmocka_unit_test(few_far_jobs_are_worth_no_image),
+        cmocka_unit_test(p1_no_flipped_bit_of_an_image_changes_a_far_job),
+        cmocka_unit_test(p1_an_image_that_was_cut_or_grown_is_not_taken),
+        cmocka_unit_test(p1_an_image_of_another_run_is_not_taken),
+        cmocka_unit_test(p1_an_image_from_before_is_not_taken),
+        cmocka_unit_test(p1_an_image_is_not_taken_after_a_kill),
+        cmocka_unit_test(p1_p7_no_stop_that_fails_loses_a_far_job),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
