@@ -50,12 +50,13 @@ static void look(const struct reply *reply)
 }
 
 static void read_one(const struct script_space *space, enum cmd_kind kind,
-                     const struct bytes *parts, uint32_t count)
+                     const struct bytes *parts, uint32_t count, bool restores)
 {
     struct arena arena = {0};
     struct script_answer answer;
     struct job_view damaged[4];
-    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = BYTES("topic"), .ttr_us = 1}};
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = BYTES("topic"), .ttr_us = 1, .restore = restores}};
     struct buf request = {0};
     script_ask(&request, space, &(struct script_call){.number = 1}, &push);
     struct script_parts said = {
@@ -126,7 +127,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     space.ahead_us[1] = (int64_t)data[1] * 1000000 - 128000000;
     enum cmd_kind kind = (enum cmd_kind)(data[0] % (CMD_LIST + 1));
     uint32_t count = cut(data + 3, size - 3, parts);
-    read_one(&space, kind, parts, count);
+    read_one(&space, kind, parts, count, false);
+    read_one(&space, kind, parts, count, true);
     if (kind >= CMD_PEEK)
         fanout(&space, kind, data[2], parts, count);
     if (count) {
