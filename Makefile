@@ -20,12 +20,14 @@ STRUCTS  := -mmemset-strategy=vector_loop:512:noalign,libcall:-1:noalign \
             -mmemcpy-strategy=vector_loop:512:noalign,libcall:-1:noalign
 STRUCTS  := $(shell $(CC) $(STRUCTS) -fsyntax-only -x c /dev/null 2>/dev/null && echo "$(STRUCTS)")
 SAN      ?=
+# Else undefined behaviour is told, and the program goes on and ends with 0: its test has passed.
+RECOVER  := $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=undefined)
 # With the sanitizers' tables each test takes 0.23 s to link; gold, where it is there, takes 0.08 s.
 GOLD     := $(if $(SAN),$(shell command -v ld.gold >/dev/null && echo -fuse-ld=gold))
 LLHTTP   := /usr/share/llhttp
 override CPPFLAGS += -Isrc -I. -isystem /usr/share/include/llhttp -D_GNU_SOURCE \
             -DLATERD_VERSION='"$(VERSION)"'
-override CFLAGS   += -std=c17 $(OPT) $(STRUCTS) $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer,$(HARDEN))
+override CFLAGS   += -std=c17 $(OPT) $(STRUCTS) $(WARN) $(if $(SAN),-fsanitize=$(SAN) $(RECOVER) -fno-omit-frame-pointer,$(HARDEN))
 override LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN) $(GOLD),-pie -Wl,-z,relro,-z,now)
 # REDIS=0 leaves out the Redis engine, and with it the need for hiredis.
 REDIS    ?= 1
