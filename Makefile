@@ -27,7 +27,12 @@ GOLD     := $(if $(SAN),$(shell command -v ld.gold >/dev/null && echo -fuse-ld=g
 LLHTTP   := /usr/share/llhttp
 override CPPFLAGS += -Isrc -I. -isystem /usr/share/include/llhttp -D_GNU_SOURCE \
             -DLATERD_VERSION='"$(VERSION)"'
-override CFLAGS   += -std=c17 $(OPT) $(STRUCTS) $(WARN) $(if $(SAN),-fsanitize=$(SAN) $(RECOVER) -fno-omit-frame-pointer,$(HARDEN))
+# Each function in a section of its own, for mk/hot-path.ld: it says which ones the linker puts side by side in
+# laterd. Not with a linker that does not take such a script (gold).
+PARTS    := $(if $(SAN),,-ffunction-sections)
+HOT_PATH  = $(if $(SAN),,$(shell echo 'int main(void) { return 0; }' | $(CC) -x c - -o /dev/null \
+            -Wl,-T,mk/hot-path.ld 2>/dev/null && echo -Wl,-T,mk/hot-path.ld))
+override CFLAGS   += -std=c17 $(OPT) $(STRUCTS) $(PARTS) $(WARN) $(if $(SAN),-fsanitize=$(SAN) $(RECOVER) -fno-omit-frame-pointer,$(HARDEN))
 override LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN) $(GOLD),-pie -Wl,-z,relro,-z,now)
 # REDIS=0 leaves out the Redis engine, and with it the need for hiredis.
 REDIS    ?= 1
@@ -97,8 +102,8 @@ BENCHES  := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 .PHONY: all
 all: $(BUILD)/laterd $(BUILD)/later $(patsubst %,$(BUILD)/laterd-%.so,$(PLUGINS) $(JOURNALS) $(MEMBER_PLUGINS)) ## build laterd and later
 
-$(BUILD)/laterd: $(LATERD) $(ALL_LIB)
-	$(CC) $(LDFLAGS) $(EXPORTS) -o $@ $^ $(LIBS)
+$(BUILD)/laterd: $(LATERD) $(ALL_LIB) mk/hot-path.ld
+	$(CC) $(LDFLAGS) $(HOT_PATH) $(EXPORTS) -o $@ $(filter %.o,$^) $(LIBS)
 
 $(BUILD)/later: $(CLI) $(BASE) $(CORE) $(PROTO) $(STORE) $(OS)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcurl -ljansson -lm
@@ -110,7 +115,7 @@ $(BUILD)/%.o: %.c Makefile
 # llhttp comes as C sources (Debian: node-llhttp); its code is not held to our warnings.
 $(BUILD)/llhttp/%.o: $(LLHTTP)/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) -std=c17 $(OPT) $(if $(SAN),,-fPIE) -w -c -o $@ $<
+	$(CC) $(CPPFLAGS) -std=c17 $(OPT) $(PARTS) $(if $(SAN),,-fPIE) -w -c -o $@ $<
 
 # A test takes what it needs of the archive, which holds names of objects only. What a test has inside
 # besides comes before it: then the archive's is not taken.
@@ -136,7 +141,7 @@ clean: ## forget everything that was built
 # What people want first; all others follow in the order in which they are read.
 HELP_FIRST := all run test check install uninstall man clean help unit black clients lint lint-fast lint-deep \
               fmt fmt-check sanitize sim sim-life sim-redis crash soak crash-push fuzz fuzz-smoke mutate diff-beanstalkd \
-              connections cover bench bench-full bench-instructions bench-against bench-timeline bench-beanstalkd bench-beanstalkd-exact bench-push \
+              connections cover bench bench-full bench-instructions hot-path bench-against bench-timeline bench-beanstalkd bench-beanstalkd-exact bench-push \
               bench-push-fairness
 
 .PHONY: help

@@ -7,11 +7,13 @@ How to run it:
     make bench-against AGAINST=/tmp/before/build     about 4 minutes, on an otherwise idle machine
 
 Both builds get the same load from this build's `later bench`, in turn, round after round, each time on a fresh
-data directory at durability sync, pinned to one core with the generator. What is shown: the median of the server's
+data directory at durability sync, pinned to one core with the generator; but those of due jobs at once, since at their
+rate both fit on the core, and what the neighbours do there meets both. What is shown: the median of the server's
 CPU per operation, and the median of the ratios of each round (now / before), which moves less than the ratio of
 the medians does when others use the machine. Memory is what 200,000 delayed jobs add to the resident memory.
 """
 
+import concurrent.futures
 import pathlib
 import shutil
 import statistics
@@ -47,9 +49,8 @@ class Against(Suite):
         super().__init__(arguments)
         self.builds = {BEFORE: pathlib.Path(arguments.against), NOW: self.build}
 
-    def measure(self, build, protocol, words):
+    def measure(self, build, protocol, words, directory):
         """The result of one load on a fresh server, or None; with the memory that it took."""
-        directory = self.directory()
         listen = {"http": "none", "beanstalk": "none", protocol: "127.0.0.1:0"}
         server = Server(str(build), [build / "laterd", "--data-dir", directory / "data", "--http", listen["http"],
                                      "--beanstalk", listen["beanstalk"]], True)
@@ -65,11 +66,18 @@ class Against(Suite):
             shutil.rmtree(directory, ignore_errors=True)
         return result
 
+    def measure_both(self, turn, protocol, words):
+        """{name: its result} of one round."""
+        order = (BEFORE, NOW) if turn % 2 == 0 else (NOW, BEFORE)
+        asked = [(self.builds[name], protocol, words, self.directory()) for name in order]
+        at_once = len(order) if "--rate" in words else 1
+        with concurrent.futures.ThreadPoolExecutor(at_once) as workers:
+            return dict(zip(order, workers.map(lambda one: self.measure(*one), asked)))
+
     def compare(self, title, protocol, words, show):
         pairs = []
         for turn in range(self.repeats):
-            order = (BEFORE, NOW) if turn % 2 == 0 else (NOW, BEFORE)
-            pair = {name: self.measure(self.builds[name], protocol, words) for name in order}
+            pair = self.measure_both(turn, protocol, words)
             if all(pair.values()):
                 pairs.append({name: show(result) for name, result in pair.items()})
         if not pairs:
@@ -83,7 +91,7 @@ class Against(Suite):
 
     def run(self):
         for name, protocol, words in SCENARIOS:
-            if self.wanted(protocol):
+            if self.wanted(protocol) or self.wanted(words[0]):
                 self.compare(f"{name}, µs of CPU", protocol, words, lambda r: r["server_us_per_operation"])
         if self.wanted("memory"):
             for bytes_of_id in (0, 20):
@@ -97,7 +105,7 @@ class Against(Suite):
 
 
 def main():
-    parser = parser_of(__doc__, "http,beanstalk,memory")
+    parser = parser_of(__doc__, "http,beanstalk,due,memory")
     parser.add_argument("--against", required=True, help="the older build's directory")
     return report.run(Against(parser.parse_args()))
 

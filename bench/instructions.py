@@ -19,15 +19,18 @@ from servers import Server
 from suite import Suite, parser_of
 
 DEEP = ["--connections", 16, "--depth", 16]
-FEW, MANY = 2000, 12000
+# Slow enough that under callgrind, too, each job falls due in a turn of its own.
+SLOW = ["--connections", 16, "--rate", 60]
+MANY_JOBS, FEW_JOBS = (2000, 12000), (100, 500)
 
-# What is counted: name, protocol, words for `later bench`.
+# What is counted: name, protocol, words for `later bench`, jobs of the short run and of the long one.
 SCENARIOS = [
-    ("beanstalkd put", "beanstalk", ["put", *DEEP]),
-    ("beanstalkd cycle", "beanstalk", ["cycle", *DEEP]),
-    ("beanstalkd cancel", "beanstalk", ["cancel", *DEEP]),
-    ("http put", "http", ["put", *DEEP]),
-    ("http cycle", "http", ["cycle", *DEEP]),
+    ("beanstalkd put", "beanstalk", ["put", *DEEP], MANY_JOBS),
+    ("beanstalkd cycle", "beanstalk", ["cycle", *DEEP], MANY_JOBS),
+    ("beanstalkd cancel", "beanstalk", ["cancel", *DEEP], MANY_JOBS),
+    ("http put", "http", ["put", *DEEP], MANY_JOBS),
+    ("http cycle", "http", ["cycle", *DEEP], MANY_JOBS),
+    ("http due", "http", ["due", *SLOW], FEW_JOBS),
 ]
 
 
@@ -59,22 +62,23 @@ class Instructions(Suite):
             server.stop()
         return profile if result else None
 
-    def per_operation(self, build, protocol, words):
+    def per_operation(self, build, protocol, words, jobs):
         """All instructions of an operation, and those of each function: {None or name: count}."""
-        profiles = [self.run_once(build, protocol, words, jobs) for jobs in (FEW, MANY)]
+        profiles = [self.run_once(build, protocol, words, count) for count in jobs]
         if None in profiles:
             return None
         few, many = (functions(p) if self.profile else {None: total(p)} for p in profiles)
-        return {name: (count - few.get(name, 0)) / (MANY - FEW) for name, count in many.items()}
+        return {name: (count - few.get(name, 0)) / (jobs[1] - jobs[0])
+                for name, count in many.items()}
 
     def run(self):
         if not shutil.which("valgrind"):
             self.problems.append("valgrind is not installed")
             return
-        for name, protocol, words in SCENARIOS:
+        for name, protocol, words, jobs in SCENARIOS:
             if not self.wanted(name.replace(" ", "-")):
                 continue
-            counts = {str(b): self.per_operation(b, protocol, words) for b in self.builds}
+            counts = {str(b): self.per_operation(b, protocol, words, jobs) for b in self.builds}
             values = {build: count and count[None] for build, count in counts.items()}
             ours = values[str(self.build)]
             for build in self.builds[:-1]:

@@ -2,7 +2,7 @@
 
 BENCH_PROGRAMS := $(BUILD)/laterd $(BUILD)/later $(BUILD)/bench/echo
 
-.PHONY: bench bench-full bench-instructions bench-against bench-timeline bench-beanstalkd bench-beanstalkd-exact bench-redis
+.PHONY: bench bench-full bench-instructions hot-path bench-against bench-timeline bench-beanstalkd bench-beanstalkd-exact bench-redis
 bench: $(BENCH_PROGRAMS) $(BUILD)/bench/crowd_bench ## measure laterd beside an empty echo server, about 3 minutes
 	$(PYTHON) bench/run.py --build $(BUILD)
 bench-full: $(BENCH_PROGRAMS) $(BUILD)/bench/crowd_bench ## the same with four times the jobs
@@ -12,6 +12,9 @@ AGAINST    ?=
 BENCH_ARGS ?=
 bench-instructions: $(BENCH_PROGRAMS) ## user instructions of put, cycle, cancel, beside those of AGAINST
 	$(PYTHON) bench/instructions.py --build $(BUILD) $(AGAINST:%=--against %) $(BENCH_ARGS)
+hot-path: $(BENCH_PROGRAMS) ## count which functions are to lie side by side in laterd: mk/hot-path.ld, about 3 minutes
+	$(PYTHON) bench/hot_path.py --build $(BUILD) >$(BUILD)/hot-path.ld
+	mv $(BUILD)/hot-path.ld mk/hot-path.ld
 bench-against: $(BENCH_PROGRAMS) ## CPU of put, cycle, cancel and memory, beside those of AGAINST in one run, about 4 minutes
 	@test -n "$(AGAINST)" || { echo 'bench-against: say AGAINST=BUILD, the build folder of an older commit' >&2; exit 2; }
 	$(PYTHON) bench/against.py --build $(BUILD) --against $(firstword $(AGAINST)) $(BENCH_ARGS)

@@ -24,8 +24,8 @@ void arena_fini(struct arena *arena)
 
 void arena_reset(struct arena *arena)
 {
-    if (!arena->block)
-        return;
+    if (arena->left == arena->held)
+        return; /* nothing was taken, or there is no block */
     if (arena->block->cap > KEEP_BYTES) {
         arena_fini(arena);
         return;

@@ -158,10 +158,8 @@ static __attribute__((noinline)) void end_chunk(struct pool *pool, uint32_t chun
     }
 }
 
-bool pool_trim(struct pool *pool)
+bool pool_free_spare(struct pool *pool)
 {
-    if (!pool_has_spare(pool))
-        return false;
     uint32_t chunk = pool->spare.last;
     list_take(pool, &pool->spare, chunk);
     pool->spare_count--;

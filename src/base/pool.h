@@ -74,8 +74,13 @@ static inline bool pool_has_spare(const struct pool *pool)
     return pool->spare_count > 0;
 }
 
+/* For pool_trim(). */
+bool pool_free_spare(struct pool *pool);
 /* Frees one chunk if pool_has_spare(). True: there is one more. */
-bool pool_trim(struct pool *pool);
+static inline bool pool_trim(struct pool *pool)
+{
+    return pool_has_spare(pool) && pool_free_spare(pool);
+}
 
 /*
  * May this number's object be looked at: is it live, or was it and its memory is still there? The

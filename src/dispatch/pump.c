@@ -174,8 +174,17 @@ static bool ring_step(struct pump *pump)
     return pump->again && pump_slots(pump) && pump_has_memory(pump);
 }
 
+/* No topic has a target, and nothing is under way or to be freed. */
+static bool has_nothing(const struct pump *pump)
+{
+    return pump->lanes.count == 0 && list_empty(&pump->shipments) &&
+           !pool_has_spare(&pump->lanes) && !pool_has_spare(&pump->origins.pool);
+}
+
 bool pump_step(struct pump *pump)
 {
+    if (has_nothing(pump))
+        return false;
     lanes_submit_pauses(pump);
     bool more = shipments_step(pump);
     more |= key_orders_step(pump);

@@ -382,9 +382,18 @@ bool history_let_go(struct history *history, uint64_t batch)
 
 /* ---- the turn ---- */
 
+/* None is kept, and nothing is left of a time when it was. */
+static bool is_off(const struct history *history)
+{
+    return history->keep_us == 0 && list_empty(&history->files) && list_empty(&history->retired);
+}
+
 void history_turn(struct history *history)
 {
-    history_searches_turn(history);
+    if (!list_empty(&history->searches))
+        history_searches_turn(history);
+    if (is_off(history))
+        return;
     if (history->store->failed || history->store->closing)
         return;
     if (history->waiting.len > 0 && log_is_open(history->store->log))

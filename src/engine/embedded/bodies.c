@@ -441,7 +441,7 @@ static void wait_for_bodies(struct embedded *embedded, struct ticket *ticket,
     CHECK(waiter->wanted_count == waiter->left);
     ticket->held = &waiter->head;
     list_add_tail(&bodies->reading, &waiter->link);
-    bodies->count++;
+    embedded->read_waiter_count++;
     bodies->held_bytes += waiter->size_bytes;
     int64_t until_us = first_until_us(&waiter->reply);
     if (until_us < bodies->renew_at_us)
@@ -518,7 +518,7 @@ static void leave_lists(struct body_waiter *waiter)
         fetch->bytes = bytes;
     }
     list_remove(&waiter->link);
-    embedded->bodies.count--;
+    embedded->read_waiter_count--;
     embedded->bodies.held_bytes -= waiter->size_bytes;
 }
 
@@ -684,7 +684,7 @@ void bodies_give_up_all(struct embedded *embedded)
         bodies_cancel(embedded, &waiter->head);
     }
     bodies_turn(embedded);
-    CHECK(bodies->count == 0 && bodies->unread.len == 0);
+    CHECK(list_empty(&bodies->reading) && bodies->unread.len == 0);
     embedded->budget = budget;
 }
 

@@ -102,6 +102,8 @@ static bool release(struct embedded *embedded, struct commit_waiter_list *list, 
                     enum err err)
 {
     unsigned released = 0;
+    if (!list->first)
+        return true;
     while (list->first && (err || list->first->batch <= durable)) {
         if (released++ >= RELEASE_MIN && budget_spent(embedded->budget))
             return false;

@@ -34,7 +34,7 @@ void due_wait(struct embedded *embedded, struct ticket *ticket, const struct rep
     count->far =
         (struct far_due){.until_us = count->until_us, .count = reply->count, .jobs = count->jobs};
     list_add_tail(&embedded->due_counts, &count->link);
-    embedded->due_count++;
+    embedded->read_waiter_count++;
     embedded->busy = true;
     ticket->held = &count->head;
 }
@@ -43,7 +43,7 @@ static void end(struct embedded *embedded, struct due_count *count, enum err err
 {
     struct ticket *ticket = count->head.ticket;
     list_remove(&count->link);
-    embedded->due_count--;
+    embedded->read_waiter_count--;
     if (ticket) {
         ticket->held = NULL;
         ticket->answered(ticket, &(struct reply){.err = err,

@@ -159,13 +159,16 @@ static void engine_use_budget(struct engine *engine, struct budget *budget)
     core_use_budget(embedded->core, budget);
 }
 
-static void engine_begin(struct engine *engine)
+/* Is there a reply or a command that waits for something to be read, or a job that goes back since
+ * it could not be read? */
+static bool something_is_read(const struct embedded *embedded)
 {
-    struct embedded *embedded = of_engine(engine);
-    embedded->busy = false;
-    if (embedded->store)
-        store_poll(embedded->store);
-    commit_release(embedded);
+    return embedded->read_waiter_count > 0 || embedded->bodies.unread.len > 0;
+}
+
+/* What waits for something to be read goes on. */
+static void read_waiters_turn(struct embedded *embedded)
+{
     bodies_renew_leases(embedded);
     bodies_turn(embedded);
     reschedule_turn(embedded);
@@ -173,6 +176,17 @@ static void engine_begin(struct engine *engine)
     far_visit_turn(embedded);
     history_answer_turn(embedded);
     due_turn(embedded);
+}
+
+static void engine_begin(struct engine *engine)
+{
+    struct embedded *embedded = of_engine(engine);
+    embedded->busy = false;
+    if (embedded->store)
+        store_poll(embedded->store);
+    commit_release(embedded);
+    if (something_is_read(embedded))
+        read_waiters_turn(embedded);
     stop_serving(embedded);
     embedded->busy |= core_tick(embedded->core, embedded->loop->now_us, TICK_STEPS);
     embedded->busy |= blocks_trim(&embedded->bodies.memory);
@@ -335,7 +349,8 @@ static void note_marks(struct embedded *embedded)
 static int64_t engine_end(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
-    bodies_turn(embedded);
+    if (something_is_read(embedded))
+        bodies_turn(embedded);
     if (embedded->store) {
         bodies_read_ahead(embedded);
         store_latency_first(embedded->store, core_is_awaited(embedded->core));
@@ -502,6 +517,7 @@ void embedded_leave(struct embedded *embedded)
     far_give_up_all(embedded);
     reschedule_give_up_all(embedded);
     bodies_give_up_all(embedded);
+    CHECK(embedded->read_waiter_count == 0);
     if (embedded->store) {
         note_marks(embedded);
         journal_feed_end(embedded);
@@ -543,7 +559,5 @@ const struct store *embedded_store(const struct embedded *embedded)
 
 uint64_t embedded_waiting_replies(const struct embedded *embedded)
 {
-    return embedded->commit_waiter_count + embedded->bodies.count + embedded->reschedulings.count +
-           embedded->far_commands.count + embedded->far_visits.count + embedded->question_count +
-           embedded->due_count;
+    return embedded->commit_waiter_count + embedded->read_waiter_count;
 }

@@ -76,7 +76,7 @@ enum submitted history_look(struct embedded *embedded, const struct cmd *cmd, st
         .owner = question,
     };
     list_add_tail(&embedded->questions, &question->link);
-    embedded->question_count++;
+    embedded->read_waiter_count++;
     ticket->held = &question->head;
     store_history_find(embedded->store, &question->find);
     return SUBMIT_PARKED;
@@ -87,7 +87,7 @@ static void end(struct history_question *question)
     struct embedded *embedded = question->embedded;
     store_history_find_end(embedded->store, &question->find);
     list_remove(&question->link);
-    embedded->question_count--;
+    embedded->read_waiter_count--;
     mem_free(question);
 }
 

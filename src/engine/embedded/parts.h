@@ -60,7 +60,6 @@ struct bodies {
     struct list reading;  // body_waiter::link: some body is still to be read
     struct list whole;    // body_waiter::link: can be answered
     struct list given_up; // body_waiter::link: cancelled; the jobs are to go back
-    uint64_t count;       /* of all three */
     size_t held_bytes;    /* of memory of theirs, without what the store holds for them */
     int64_t renew_at_us;  /* before then no lease of a waiting reply's jobs runs out */
     struct buf unread;    /* struct unread: jobs reserved and not handed out … */
@@ -79,14 +78,12 @@ struct bodies {
 struct reschedulings {
     struct list reading; // rescheduling::link
     struct list whole;   // rescheduling::link: it has come
-    uint64_t count;      /* of both */
 };
 
 /* Commands that wait until the record of a far job has been read. */
 struct far_commands {
     struct list reading; // far_command::link
     struct list whole;   // far_command::link: it has come
-    uint64_t count;      /* of both */
 };
 
 /* Commands on topics some of whose delayed jobs are far. */
@@ -96,7 +93,6 @@ struct far_visits {
     struct list looking; // far_visit::link: … have, some at once; …
     struct list ready;   // far_visit::link: … and of those, who can go on
     uint32_t looks;      /* under way: pages that are read for those who look */
-    uint64_t count;      /* of all four lists */
 };
 
 enum { OBSERVERS_MAX = 4 };
@@ -148,6 +144,7 @@ struct embedded {
     bool draining;
     bool left;                     /* the store is closed: nothing but freeing is to be done */
     uint64_t durable, synced;      /* batches up to these are, as the store has told */
+    uint64_t read_waiter_count;    /* of all that waits for bodies, records, slices or history */
     uint64_t commit_waiter_count;  /* of both: */
     struct commit_waiters writing; /* for the server's durability */
     struct commit_waiters syncing; /* pushes that want more than that */
@@ -156,11 +153,9 @@ struct embedded {
     struct reschedulings reschedulings;
     struct far_commands far_commands;
     struct far_visits far_visits;
-    struct list questions; // history_question::link
-    uint64_t question_count;
+    struct list questions;  // history_question::link
     struct list due_counts; // due_count::link
-    uint64_t due_count;
-    bool has_far; /* some job is far, or was */
+    bool has_far;           /* some job is far, or was */
     struct settings_observer *observers[OBSERVERS_MAX];
     unsigned observer_count;
     struct journal_feed feed;

@@ -51,7 +51,7 @@ static void wait_for_record(struct embedded *embedded, const struct cmd *cmd, st
     rescheduling->fetch.done = fetched;
     rescheduling->fetch.owner = rescheduling;
     list_add_tail(&embedded->reschedulings.reading, &rescheduling->link);
-    embedded->reschedulings.count++;
+    embedded->read_waiter_count++;
     store_fetch(embedded->store, &rescheduling->fetch);
     if (ticket)
         ticket->held = &rescheduling->head;
@@ -94,7 +94,7 @@ static void end(struct rescheduling *rescheduling)
     struct embedded *embedded = rescheduling->embedded;
     store_fetch_end(embedded->store, &rescheduling->fetch);
     list_remove(&rescheduling->link);
-    embedded->reschedulings.count--;
+    embedded->read_waiter_count--;
     mem_free(rescheduling);
 }
 
@@ -145,7 +145,6 @@ void reschedule_give_up_all(struct embedded *embedded)
 {
     give_up(&embedded->reschedulings.whole);
     give_up(&embedded->reschedulings.reading);
-    CHECK(embedded->reschedulings.count == 0);
 }
 
 void reschedulings_init(struct reschedulings *all)
