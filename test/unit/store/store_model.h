@@ -39,6 +39,7 @@ struct model_job {
     struct stored stored;
     int64_t due_us;
     bool buried;
+    bool ready;   /* pushed as a ready job, and not changed */
     bool leaving; /* it has not changed since it was spilled */
     bool far;     /* what is known of it lies in a slice */
     bool unknown; /* the same, and it has not been read since the opening */
@@ -67,6 +68,7 @@ struct model {
     int64_t now_us;
     int64_t delay_us; /* of jobs, at most; 0: they have no due times */
     unsigned buries;  /* of so many jobs that are pushed about one is buried; 0: none is */
+    unsigned readies; /* of the others, the same */
     uint64_t random;
     size_t body_bytes; /* of each body; 0: by chance, up to options.body_max */
     bool failed;
@@ -169,6 +171,7 @@ static inline enum err model_replay(struct store_callbacks *callbacks, const str
         job->stored = event->record;
         job->due_us = event->job.due_us;
         job->buried = event->job.state == JOB_BURIED;
+        job->ready = event->job.state == JOB_READY;
         job->far = job->unknown = false;
         break;
     case EVENT_MOVE:
@@ -240,6 +243,11 @@ static inline struct stored model_append(struct model *model, const struct event
     return stored;
 }
 
+static inline enum job_state model_state(const struct model_job *job)
+{
+    return job->buried ? JOB_BURIED : job->ready ? JOB_READY : JOB_DELAYED;
+}
+
 static inline struct stored model_emit(struct model *model, const struct model_job *job,
                                        struct bytes content_type, struct bytes body)
 {
@@ -248,7 +256,7 @@ static inline struct stored model_emit(struct model *model, const struct model_j
         .kind = EVENT_JOB,
         .promised = true,
         .job = {.seq = job->seq,
-                .state = job->buried ? JOB_BURIED : JOB_DELAYED,
+                .state = model_state(job),
                 .priority = job->priority,
                 .due_us = job->due_us},
         .id = bytes_of(&id, sizeof(id)),
@@ -296,11 +304,11 @@ static inline bool model_spill(struct store_callbacks *callbacks, const struct e
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     struct model_job *job = model_find(model, event->job.seq);
     if (!job || !job->live || job->stored.where != where ||
-        (!job->buried && job->due_us <= due_after_us))
+        (model_state(job) == JOB_DELAYED && job->due_us <= due_after_us))
         return false;
     *out_job = *event;
     out_job->job = (struct job_now){.seq = job->seq,
-                                    .state = job->buried ? JOB_BURIED : JOB_DELAYED,
+                                    .state = model_state(job),
                                     .priority = job->priority,
                                     .due_us = job->due_us};
     out_job->record = (struct stored){0};
@@ -326,8 +334,10 @@ static inline void model_learn(struct model_job *job, const struct event *event)
 {
     uint32_t version;
     memcpy(&version, event->body.at, sizeof(version));
-    assert_true(job->unknown || (version == job->version && job->priority == event->job.priority));
-    assert_int_equal(event->job.state, job->buried ? JOB_BURIED : JOB_DELAYED);
+    assert_true(job->unknown || version == job->version);
+    assert_true((job->unknown && !job->ready) ||
+                (job->priority == event->job.priority && job->due_us == event->job.due_us));
+    assert_int_equal(event->job.state, model_state(job));
     job->version = version;
     job->priority = event->job.priority;
     job->due_us = event->job.due_us;
@@ -359,6 +369,11 @@ static inline enum err model_replay_far(struct store_callbacks *callbacks,
         job = model_add(model, far->seq);
     job->live = job->far = job->unknown = true;
     job->buried = far->state == JOB_BURIED;
+    job->ready = far->state == JOB_READY;
+    if (job->ready) { /* the order in which they are handed out is known without their records */
+        job->priority = far->priority;
+        job->due_us = far->rank_us;
+    }
     job->stored = (struct stored){.where = far->where};
     return OK;
 }
