@@ -1,7 +1,7 @@
 /*
- * Far jobs: delayed and buried ones that are not in memory. Of each the core keeps two places of
- * some ten bytes, by its number and by its client's id, and a count in its topic; all else is in
- * its record, in a slice of the store.
+ * Far jobs: delayed, ready and buried ones that are not in memory. Of each the core keeps two
+ * places of some ten bytes, by its number and by its client's id, and a count in its topic; of a
+ * ready one the entry of front.c, too. All else is in its record, in a slice of the store.
  *
  *     in memory ─core_spill─▶ `leaving` ─core_depart─▶ far ─core_arrive─▶ in memory, `leaving`
  *
@@ -9,6 +9,10 @@
  * Whatever changes a job takes it off what it hangs on (core_unlink) or gives it a new record
  * (core_emit_job): these two take the mark away. So a job that somebody only looked at departs
  * again to where it came from, and a job that changes while its slice is written does not depart.
+ *
+ * A delayed job that comes from its slice and falls due while enough ready jobs are in memory is
+ * far again at once, at the same place; but it is ready, whatever its record says. The index has
+ * that in a bit of the place, which is half as far in a file as the index can tell, at most.
  */
 #include "base/check.h"
 #include "base/far_hash.h"
@@ -24,13 +28,22 @@ static uint64_t hash_seq(uint64_t seq)
     return hash ^ hash >> 33;
 }
 
+#define IS_READY (FAR_OFFSET_END / 2)
+
+/* What the index has of the job. */
+static uint64_t place_of(const struct far_job *job)
+{
+    return job->where | (job->state == JOB_READY ? IS_READY : 0);
+}
+
 static bool add_places(struct core *core, const struct far_job *job)
 {
-    if (!far_index_add(&core->far.places, hash_seq(job->seq), job->where))
+    uint64_t place = place_of(job);
+    if (job->where & IS_READY || !far_index_add(&core->far.places, hash_seq(job->seq), place))
         return false;
     /* What could be told of the place once can be told again. */
-    if (job->id_hash && !far_index_add(&core->far.places, job->id_hash, job->where)) {
-        (void)far_index_remove(&core->far.places, hash_seq(job->seq), job->where);
+    if (job->id_hash && !far_index_add(&core->far.places, job->id_hash, place)) {
+        (void)far_index_remove(&core->far.places, hash_seq(job->seq), place);
         return false;
     }
     return true;
@@ -38,7 +51,7 @@ static bool add_places(struct core *core, const struct far_job *job)
 
 static bool may_be_far(enum job_state state)
 {
-    return state == JOB_DELAYED || state == JOB_BURIED;
+    return state == JOB_DELAYED || state == JOB_READY || state == JOB_BURIED;
 }
 
 static void count_far(struct core *core, struct topic *topic, const struct far_job *job, int change)
@@ -51,6 +64,10 @@ static void count_far(struct core *core, struct topic *topic, const struct far_j
     core->far.in_state[job->state] += by;
     if (job->id_hash)
         core->far.with_id += by;
+    if (job->state == JOB_READY && job->priority < PRIORITY_URGENT) {
+        topic->urgent += by;
+        core->totals.urgent += by;
+    }
     topics_relist(&core->topics, topic);
 }
 
@@ -58,12 +75,13 @@ static void count_far(struct core *core, struct topic *topic, const struct far_j
 static bool take_away(struct core *core, struct topic *topic, const struct far_job *job)
 {
     struct far_index *places = &core->far.places;
+    uint64_t place = place_of(job);
     if (topic->far[job->state] == 0 ||
-        (job->id_hash && !far_index_has(places, job->id_hash, job->where)) ||
-        !far_index_remove(places, hash_seq(job->seq), job->where))
+        (job->id_hash && !far_index_has(places, job->id_hash, place)) ||
+        !far_index_remove(places, hash_seq(job->seq), place))
         return false;
     if (job->id_hash)
-        (void)far_index_remove(places, job->id_hash, job->where); /* it is there */
+        (void)far_index_remove(places, job->id_hash, place); /* it is there */
     count_far(core, topic, job, -1);
     return true;
 }
@@ -73,11 +91,34 @@ void core_use_far_key(struct core *core, uint64_t key)
     core->far.key = key;
 }
 
-/* Are there more buried jobs in memory than are to stay? */
-static bool too_many_buried(const struct core *core)
+static uint64_t in_memory(const struct core *core, enum job_state state)
 {
-    return core->totals.jobs[JOB_BURIED] - core->far.in_state[JOB_BURIED] >
-           core->limits.buried_in_memory;
+    return core->totals.jobs[state] - core->far.in_state[state];
+}
+
+/*
+ * Of more ready jobs in memory than are to stay, each topic keeps its share, those in front. A heap
+ * that was filled in order has them at its first places; else that is an estimate, and costs a
+ * read.
+ */
+static bool is_behind_front(const struct core *core, const struct job *job)
+{
+    uint64_t all = in_memory(core, JOB_READY), stay = core->limits.ready_in_memory;
+    const struct topic *topic = topics_at(&core->topics, job->topic);
+    return stay < all && job->prev >= stay * topic->ready.count / all;
+}
+
+static bool may_leave(const struct core *core, const struct job *job, int64_t due_after_us)
+{
+    switch ((enum job_state)job->state) {
+    case JOB_DELAYED: return job->due_us > due_after_us;
+    case JOB_READY: return is_behind_front(core, job);
+    case JOB_BURIED: return in_memory(core, JOB_BURIED) > core->limits.buried_in_memory;
+    case JOB_GONE:
+    case JOB_RESERVED:
+    case JOB_STATES: break;
+    }
+    return false;
 }
 
 bool core_spill(struct core *core, const struct event *event, uint64_t where, int64_t due_after_us,
@@ -87,9 +128,7 @@ bool core_spill(struct core *core, const struct event *event, uint64_t where, in
     if (event->kind != EVENT_JOB || number == POOL_NONE)
         return false;
     struct job *job = core_job(core, number);
-    bool may = job->state == JOB_BURIED ? too_many_buried(core)
-                                        : job->state == JOB_DELAYED && job->due_us > due_after_us;
-    if (job->where != where || !may || job->has_notes)
+    if (job->where != where || job->has_notes || !may_leave(core, job, due_after_us))
         return false;
     job->leaving = true;
     *out_job = *event;
@@ -142,22 +181,60 @@ void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, b
             fetch_around(core, numbers[i], seqs[i]);
 }
 
+static struct far_job far_job_of(const struct core *core, const struct job *job, uint64_t where)
+{
+    return (struct far_job){
+        .seq = job->seq,
+        .id_hash = far_hash_id(core->far.key, job_id(job)),
+        .where = where,
+        .state = (enum job_state)job->state,
+        .priority = job->priority,
+        .rank_us = job_rank_us(job),
+    };
+}
+
+/* A ready job departs to a new place, or has become ready where it is. */
+static void add_entry(struct topic *topic, const struct far_job *job)
+{
+    far_ready_add(&topic->far_ready, &(struct far_ready_entry){.priority = job->priority,
+                                                               .rank_us = job->rank_us,
+                                                               .seq = job->seq,
+                                                               .where = job->where});
+}
+
 bool core_depart(struct core *core, uint64_t seq, struct stored record)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
     if (number == POOL_NONE)
         return false;
     struct job *job = core_job(core, number);
-    struct far_job far = {
-        .seq = seq,
-        .id_hash = far_hash_id(core->far.key, job_id(job)),
-        .where = record.where,
-        .state = (enum job_state)job->state,
-    };
+    struct far_job far = far_job_of(core, job, record.where);
     if (!job->leaving || !may_be_far(far.state) || !add_places(core, &far))
         return false;
     struct topic *topic = topics_at(&core->topics, job->topic);
+    if (far.state == JOB_READY && job->where != record.where)
+        add_entry(topic, &far);      /* else it has one */
     (void)core_unlink(core, number); /* it is `job` */
+    count_far(core, topic, &far, +1);
+    index_remove(&core->index, number);
+    job_move(job, JOB_GONE); /* from memory */
+    core_forget(core, number);
+    return true;
+}
+
+bool core_depart_due(struct core *core, uint32_t number)
+{
+    struct job *job = core_job(core, number);
+    struct topic *topic = topics_at(&core->topics, job->topic);
+    bool waits = topic->waiters > 0 && topic->pause_until_us == 0;
+    if (!job->leaving || !job->in_slice || waits ||
+        in_memory(core, JOB_READY) < core->limits.ready_in_memory)
+        return false;
+    struct far_job far = far_job_of(core, job, job->where);
+    far.state = JOB_READY;
+    if (!add_places(core, &far))
+        return false;
+    add_entry(topic, &far);
     count_far(core, topic, &far, +1);
     index_remove(&core->index, number);
     job_move(job, JOB_GONE); /* from memory */
@@ -180,14 +257,32 @@ static void stay(struct core *core, const struct event *event)
         core_job(core, number)->leaving = false;
 }
 
+static struct far_job far_job_at(const struct core *core, const struct event *event)
+{
+    bool is_ready = core_is_far_ready(core, event->job.seq, event->record.where);
+    return (struct far_job){
+        .seq = event->job.seq,
+        .id_hash = far_hash_id(core->far.key, event->id),
+        .where = event->record.where,
+        .state = is_ready ? JOB_READY : event->job.state,
+        .priority = event->job.priority,
+        .rank_us = event_rank_us(event),
+    };
+}
+
+/* The topic of such a job; NULL: there is none. */
+static struct topic *topic_of(const struct core *core, const struct event *event)
+{
+    bool possible = event->kind == EVENT_JOB && may_be_far(event->job.state) &&
+                    core_check_job_event(event) == OK;
+    return possible ? topics_find(&core->topics, event->topic) : NULL;
+}
+
 bool core_arrive(struct core *core, const struct event *event)
 {
-    struct far_job far = {.seq = event->job.seq,
-                          .id_hash = far_hash_id(core->far.key, event->id),
-                          .where = event->record.where,
-                          .state = event->job.state};
-    struct topic *topic = topics_find(&core->topics, event->topic);
-    if (!topic || event->kind != EVENT_JOB || core_check_job_event(event) || !may_be_far(far.state))
+    struct far_job far = far_job_at(core, event);
+    struct topic *topic = topic_of(core, event);
+    if (!topic)
         return false;
     if (!take_away(core, topic, &far)) {
         stay(core, event);
@@ -195,9 +290,31 @@ bool core_arrive(struct core *core, const struct event *event)
     }
     uint32_t number = core_restore_job(core, event, topic);
     struct job *job = core_job(core, number);
+    job_restore(job, far.state);
+    job->was_due = far.state == JOB_READY;
     enum job_state state = far.state == JOB_DELAYED ? core_waiting_state(core, job) : far.state;
-    job->leaving = state != JOB_READY; /* before it hangs in its list: see buried_add() */
+    job->in_slice = true;
+    job->leaving = state == far.state; /* before it hangs in its list: see buried_add() */
     core_link(core, number, state);
+    return true;
+}
+
+bool core_near(struct core *core, const struct event *event)
+{
+    struct far_job far = far_job_at(core, event);
+    struct topic *topic = topic_of(core, event);
+    if (!topic || far.state != JOB_DELAYED || event->job.due_us > core->now_us ||
+        (topic->waiters > 0 && topic->pause_until_us == 0) ||
+        in_memory(core, JOB_READY) < core->limits.ready_in_memory)
+        return topic && far.state == JOB_DELAYED && core_arrive(core, event);
+    if (!take_away(core, topic, &far))
+        return false;
+    far.state = JOB_READY;
+    core->unlogged_us = core->now_us;
+    bool kept = add_places(core, &far);
+    CHECK(kept); /* as it was a moment ago */
+    add_entry(topic, &far);
+    count_far(core, topic, &far, +1);
     return true;
 }
 
@@ -207,7 +324,10 @@ uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
     if (core->far.count == 0)
         return 0;
     uint64_t hash = ref->id.len ? far_hash_id(core->far.key, ref->id) : hash_seq(ref->seq);
-    return far_index_find(&core->far.places, hash, out_where, FAR_CANDIDATES_MAX);
+    uint32_t count = far_index_find(&core->far.places, hash, out_where, FAR_CANDIDATES_MAX);
+    for (uint32_t i = 0; i < count; i++)
+        out_where[i] &= ~IS_READY;
+    return count;
 }
 
 bool core_any_far(const struct core *core)
@@ -222,7 +342,13 @@ bool core_holds(const struct core *core, const struct job_ref *ref)
 
 bool core_is_far(const struct core *core, uint64_t seq, uint64_t where)
 {
-    return far_index_has(&core->far.places, hash_seq(seq), where);
+    return far_index_has(&core->far.places, hash_seq(seq), where) ||
+           core_is_far_ready(core, seq, where);
+}
+
+bool core_is_far_ready(const struct core *core, uint64_t seq, uint64_t where)
+{
+    return far_index_has(&core->far.places, hash_seq(seq), where | IS_READY);
 }
 
 bool core_has_far(const struct core *core, uint64_t seq, struct bytes id)
@@ -251,6 +377,8 @@ enum err core_replay_far(struct core *core, const struct far_job *job)
     if (number != POOL_NONE)
         core_drop_job(core, number);
     core_number_from(core, job->seq + 1, 0);
+    if (job->state == JOB_READY)
+        add_entry(topic, job);
     count_far(core, topic, job, +1);
     return OK;
 }
@@ -306,6 +434,8 @@ bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_a
         core->far.count ? topics_find(&core->topics, cmd->topic.topic) : NULL;
     enum job_state state = topic ? goes_through(topic, cmd) : JOB_GONE;
     if (state == JOB_GONE || topic->far[state] == 0)
+        return false;
+    if (cmd->kind == CMD_PEEK && state == JOB_READY && !topic_first_far(topic, &core->jobs))
         return false;
     bool backwards = cmd->kind == CMD_LIST && cmd->topic.backwards;
     struct cursor after = core_before_all(backwards);

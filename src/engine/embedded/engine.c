@@ -171,6 +171,7 @@ static void engine_begin(struct engine *engine)
     reschedule_turn(embedded);
     far_turn(embedded);
     far_visit_turn(embedded);
+    front_turn(embedded);
     history_answer_turn(embedded);
     due_turn(embedded);
     stop_serving(embedded);
@@ -337,6 +338,7 @@ static int64_t engine_end(struct engine *engine)
     struct embedded *embedded = of_engine(engine);
     bodies_turn(embedded);
     if (embedded->store) {
+        front_turn(embedded);
         bodies_read_ahead(embedded);
         store_latency_first(embedded->store, core_is_awaited(embedded->core));
         note_marks(embedded);
@@ -351,6 +353,8 @@ static int64_t engine_end(struct engine *engine)
         int64_t store_us = store_next_us(embedded->store), look_us = report_full(embedded);
         store_us = look_us < store_us ? look_us : store_us;
         look_us = journal_resync_next_us(embedded);
+        store_us = look_us < store_us ? look_us : store_us;
+        look_us = front_next_us(embedded);
         store_us = look_us < store_us ? look_us : store_us;
         if (store_us < next_us)
             next_us = store_us;
@@ -454,6 +458,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     reschedulings_init(&embedded->reschedulings);
     far_commands_init(&embedded->far_commands);
     far_visits_init(&embedded->far_visits);
+    fronts_init(&embedded->fronts);
     list_init(&embedded->questions);
     list_init(&embedded->due_counts);
     if (options->store.disk && options->store.history_us > 0)
@@ -499,6 +504,7 @@ void embedded_leave(struct embedded *embedded)
     journal_resync_close(embedded);
     due_give_up_all(embedded);
     far_visit_give_up_all(embedded);
+    front_give_up_all(embedded);
     far_give_up_all(embedded);
     reschedule_give_up_all(embedded);
     bodies_give_up_all(embedded);
