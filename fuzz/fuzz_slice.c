@@ -38,6 +38,7 @@ static void read_index(const struct slice_head *head, const char *section)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static const enum job_state states[] = {JOB_DELAYED, JOB_READY, JOB_BURIED};
     char head_block[BLOCK] = {0};
     struct slice_head head;
     struct bytes name;
@@ -48,6 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct slice_head wanted = {
         .version = FORMAT_VERSION,
         .number = get_u32(in),
+        .state = states[get_u8(in + 3) % 3],
         .jobs = get_u32(in + 4),
         .blocks = get_u32(in + 8) % 64,
         .topics = get_u32(in + 12),
@@ -66,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     slice_head_encode(&wanted, head_block);
     if (slice_head_decode(head_block, &head) != FORMAT_GOOD)
         return 0;
-    CHECK(head.blocks == wanted.blocks && head.jobs == wanted.jobs);
+    CHECK(head.blocks == wanted.blocks && head.jobs == wanted.jobs && head.state == wanted.state);
     char *at = exactly(sections, fences);
     read_fences(&head, at);
     mem_free(at);

@@ -229,6 +229,7 @@ static enum err open_engine(struct world *world)
     options.store.horizon_us = world->options.horizon_us;
     options.store.checkpoint_bytes = world->options.checkpoint_bytes;
     options.store.image_jobs = 1;
+    options.limits.ready_in_memory = world->options.ready_in_memory;
     options.limits.buried_in_memory = world->options.buried_in_memory;
     world->error.text[0] = 0;
     return embedded_open(&options, &world->embedded, &world->error);

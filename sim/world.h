@@ -40,7 +40,8 @@ struct world_options {
     uint64_t max_bytes;        /* of the store; 0: no limit */
     int64_t horizon_us;        /* of the store; 0: no job becomes far */
     uint64_t checkpoint_bytes; /* the same; 0: the default */
-    uint64_t buried_in_memory; /* with a horizon: more buried jobs than so many become far */
+    uint64_t ready_in_memory;  /* with a horizon: more ready jobs than so many become far … */
+    uint64_t buried_in_memory; /* … and more buried ones than so many */
     int64_t body_bytes;        /* of a job's body at most; 0: the default */
     int64_t block_us;          /* the longest wait of /pop; 0: the default */
     uint32_t beanstalk_body_bytes; /* of a beanstalkd client's job at most; 0: the default */

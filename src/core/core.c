@@ -54,7 +54,7 @@ struct core *core_new(const struct core_options *options)
     index_init(&core->index, &core->jobs, options->hash_key);
     far_index_init(&core->far.places);
     notes_init(&core->notes);
-    topics_init(&core->topics, options->limits.topics, options->hash_key);
+    topics_init(&core->topics, &core->jobs, options->limits.topics, options->hash_key);
     retries_init(&core->retries, options->hash_key);
     wheel_init(&core->delays, &core->jobs, offsetof(struct job, prev), due_of, NULL, core->now_us);
     wheel_init(&core->leases, &core->jobs, offsetof(struct job, prev), lease_end_of, &core->extras,
@@ -85,6 +85,7 @@ void core_free(struct core *core)
     index_fini(&core->index);
     far_index_fini(&core->far.places);
     mem_pages_free(core->far.replay.in_memory, core->far.replay.bytes);
+    buf_fini(&core->far.unread);
     notes_fini(&core->notes);
     pool_fini(&core->waiters);
     pool_fini(&core->scan_pool);
@@ -144,6 +145,9 @@ static bool promote_due(struct core *core, uint32_t *budget)
         CHECK(job->due_us <= core->now_us); /* P3: never before its due time */
         core->unlogged_us = core->now_us;
         core_popped(core, job);
+        if (core_depart_due(core, number))
+            continue;
+        job->leaving = false; /* what is ready leaves for other slices */
         core_link(core, number, JOB_READY);
     }
 }
@@ -238,7 +242,8 @@ bool core_is_awaited(const struct core *core)
 
 int64_t core_next_us(const struct core *core)
 {
-    if (!list_empty(&core->scans) || !list_empty(&core->topics.servable) || has_spare(core))
+    bool gives = !list_empty(&core->topics.servable) && !core->held;
+    if (!list_empty(&core->scans) || gives || has_spare(core))
         return core->now_us;
     const struct wheel *const wheels[] = {&core->delays, &core->leases, &core->waits,
                                           &core->pauses};

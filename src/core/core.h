@@ -22,7 +22,8 @@ struct core_limits {
     uint32_t topics;
     uint32_t waiters;          /* parked commands */
     uint64_t memory_bytes;     /* pushes are refused while mem_used() is above; 0 = no limit */
-    uint64_t buried_in_memory; /* no buried job becomes far while no more are in memory */
+    uint64_t ready_in_memory;  /* no ready job becomes far while no more are in memory, … */
+    uint64_t buried_in_memory; /* … and no buried one */
 };
 
 /*
@@ -209,19 +210,21 @@ uint32_t core_note_places(const struct core *core, uint64_t seq,
 void core_drop_all_notes(struct core *core);
 
 /*
- * Far jobs: delayed and buried ones that are not in memory, whose records lie in slices of the
- * store. They count as delayed or buried in every count, and are looked at by nothing else: who
- * wants to do anything with one reads its record and has it arrive first. All of these but those
- * for recovery after replay.
+ * Far jobs: delayed, ready and buried ones that are not in memory, whose records lie in slices of
+ * the store, at places whose low 32 bits are below FAR_OFFSET_END / 2. They count as what they are
+ * in every count, and are looked at by nothing else: who wants to do anything with one reads its
+ * record and has it arrive first. All of these but those for
+ * recovery after replay.
  */
 
 /* store_far_key(). Before the first of the others. */
 void core_use_far_key(struct core *core, uint64_t key);
 /*
  * May the job, whose record is the event's and lies at `where`, depart? Only if that is its newest
- * record, and it is delayed until after `due_after_us`, or buried and more are in memory than
- * core_limits::buried_in_memory. True: `out_job` is all of it as it is now, its bytes borrowed from
- * `event` and the core. Jobs with notes of attempts stay.
+ * record, and it is delayed until after `due_after_us`; or buried or ready and more are in memory
+ * than core_limits says, and it is not among its topic's share of those, in front. True: `out_job`
+ * is all of it as it is now, its bytes borrowed from `event` and the core. Jobs with notes of
+ * attempts stay.
  */
 bool core_spill(struct core *core, const struct event *event, uint64_t where, int64_t due_after_us,
                 struct event *out_job);
@@ -246,9 +249,47 @@ bool core_return(struct core *core, uint64_t seq, struct stored record);
  * A far job's record is `event`, with its place: the core has it in memory from now on. Emits
  * nothing. Until something about it changes it may depart again, to the same place. A buried one is
  * the first of its topic's buried jobs: those in memory were buried later, as a rule. False: no job
- * is far at that place; if one that was is in memory, it does not depart again. O(1).
+ * is far at that place; if one that was is in memory, it does not depart again. O(1), of a ready
+ * one O(log ready jobs of the topic in memory).
  */
 bool core_arrive(struct core *core, const struct event *event);
+/*
+ * The same of a delayed job that draws near, and nothing of another one: it may be ready already.
+ * If it is due, nobody waits for it, and more ready jobs are in memory than are to stay, it is far
+ * as before, and ready. True: something has changed. A job that arrives thus and falls due later
+ * leaves memory in core_tick() under the same conditions, unless something about it has changed.
+ */
+bool core_near(struct core *core, const struct event *event);
+
+enum { CORE_FRONT_MAX = 32 };
+
+/* Far jobs that are handed out next from a topic: a number and the place of its record each. */
+struct core_front {
+    uint32_t topic, count;
+    struct {
+        uint64_t seq, where;
+    } jobs[CORE_FRONT_MAX];
+};
+
+/*
+ * The next topic of those that consumers wait for and whose first ready job is far: the first of
+ * its ready jobs that are far, in order. They are to arrive, by core_front_arrive(), until then
+ * nothing of the topic is handed out. False: there is none, or no far job may come: there is
+ * neither memory (core_limits::memory_bytes), nor are fewer than 1,024 jobs reserved. O(max^2),
+ * some 10 µs.
+ */
+bool core_front(struct core *core, struct core_front *out_front);
+/* As core_arrive(), but the job stays. */
+bool core_front_arrive(struct core *core, const struct event *event);
+/* The record of such a job cannot be read: others are handed out before it, until
+   core_front_retry(). O(1). */
+void core_front_unread(struct core *core, uint32_t topic, uint64_t seq, uint64_t where);
+/* Those are handed out at their place again, some thousand of them; true = there are more. */
+bool core_front_retry(struct core *core);
+/* The first ready job of the topic, if that is far: its number, and the place of its record, for
+   who peeks at it. False: it is not. O(1). */
+bool core_front_first(struct core *core, struct bytes topic, uint64_t *out_seq,
+                      uint64_t *out_where);
 /*
  * The places where the record of a far job of this name may lie; whoever reads it there knows.
  * Returns how many. O(1).
@@ -302,7 +343,7 @@ uint64_t core_far_count(const struct core *core, struct bytes topic, enum job_st
 /* How many of its jobs are in this state, far ones too. O(1). */
 uint64_t core_state_count(const struct core *core, struct bytes topic, enum job_state state);
 
-/* From where on a command goes through a topic's delayed or buried jobs. */
+/* From where on a command goes through a topic's delayed, ready or buried jobs. */
 struct far_after {
     enum job_state state;
     int64_t due_us; /* the first one after this due time and number, … */
@@ -310,7 +351,7 @@ struct far_after {
     bool backwards; /* … or the last one before it; … */
     bool one;       /* … it needs that one alone */
 };
-/* Does the command go through delayed or buried jobs of a topic of which some are far? O(1). */
+/* Does the command go through jobs of a topic of which some are far? O(1). */
 bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_after *out_after);
 
 /* A command on one job, in memory: would it be done, and not refused? O(1). */
@@ -333,6 +374,7 @@ uint32_t core_next_ready(const struct core *core, struct bytes topic, const stru
 struct core_totals {
     uint64_t jobs[JOB_STATES], urgent;
     uint64_t far;        /* of the delayed ones, those that are not in memory; … */
+    uint64_t far_ready;  /* … of the ready ones, … */
     uint64_t far_buried; /* … and of the buried ones */
     uint64_t topics, waiters;
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;

@@ -7,6 +7,7 @@
  *     transitions.c  the moves of a job and their events     topic_commands.c  commands on a topic
  *     settings.c     topics' settings        notes.c    notes of failed attempts
  *     far.c      jobs that are not in memory          history.c what happened, told
+ *     front.c    the order of ready ones among them
  *
  * Invariants
  * C1 A job hangs where its state says: DELAYED on `delays`, READY in its topic's queue, RESERVED
@@ -17,8 +18,9 @@
  * waiting job is READY if it was due or is due now, else DELAYED. C3 A lease number is given once;
  * a job has a lease if, and only if, it is RESERVED. C4 Every change that must survive is emitted
  * to the sink before its command is answered. C5 A far job counts
- * as DELAYED or BURIED and is in `far` by its number and by its id; it is neither in the pool nor
- * on a wheel or in a list.
+ * as DELAYED, READY or BURIED and is in `far` by its number and by its id; it is neither in the
+ * pool nor on a wheel or in a list. A READY one has an entry in its topic's `far_ready`, or in
+ * far_jobs::unread.
  */
 #ifndef LATERD_CORE_CORE_INTERNAL_H
 #define LATERD_CORE_CORE_INTERNAL_H
@@ -87,7 +89,13 @@ struct scan {
     struct top_k page;
 };
 
-/* Delayed and buried jobs whose records lie in slices of the store, and which are not in memory. */
+/* An entry that stands in no topic's heap until it is tried again. */
+struct far_unread {
+    struct far_ready_entry entry;
+    uint32_t topic;
+};
+
+/* Jobs whose records lie in slices of the store, and which are not in memory. */
 struct far_jobs {
     struct far_index places; /* by a job's number and, if it has one, by its client's id */
     uint64_t key;            /* of the hashes of ids */
@@ -99,6 +107,7 @@ struct far_jobs {
         uint64_t mask;       /* … not between core_far_begin() and core_far_end() */
         size_t bytes;
     } replay;
+    struct buf unread; /* struct far_unread: ready ones whose records could not be read */
 };
 
 struct core {
@@ -128,6 +137,7 @@ struct core {
     struct pool waiters;
     struct pool scan_pool;
     struct list scans;             // scan::of_core
+    bool held;                     /* all that core_match() could give waits for far jobs */
     uint32_t generation;           /* of the last parked command */
     uint64_t mark;                 /* see topic::mark */
     struct topic **candidates;     /* scratch of reserve … */
@@ -143,9 +153,13 @@ struct core {
    and in all counts of them, or not any more. False: its places cannot be kept. */
 bool core_add_far(struct core *core, const struct job *job, enum job_state state) MUST_USE;
 void core_take_far(struct core *core, const struct job *job, enum job_state state);
+/* Far jobs of a topic that are in this state; `urgent` as in topic::urgent. */
+struct far_count {
+    enum job_state state;
+    uint64_t jobs, with_id, urgent;
+};
 /* So many more are far: modulo 2^64, for there may be fewer. */
-void core_count_far(struct core *core, struct topic *topic, enum job_state state, uint64_t jobs,
-                    uint64_t with_id);
+void core_count_far(struct core *core, struct topic *topic, const struct far_count *by);
 
 static inline struct job *core_job(const struct core *core, uint32_t number)
 {
@@ -323,8 +337,23 @@ void core_drop_job(struct core *core, uint32_t number);
 
 /* ---- far.c ---- */
 
+/* Is the job of this number far, and ready, its record at this place? */
+bool core_is_far_ready(const struct core *core, uint64_t seq, uint64_t where);
+/*
+ * A job of the topic that has just fallen due, hangs nowhere and is counted nowhere: nobody waits
+ * for it, there are enough ready ones in memory, and its record is where it came from. It is gone
+ * from memory, far and ready. False: it has to stay.
+ */
+bool core_depart_due(struct core *core, uint32_t number);
 /* Takes no part in replay; a far job's names count as used. */
 bool core_has_far(const struct core *core, uint64_t seq, struct bytes id);
+
+/* ---- front.c ---- */
+
+/* Something has changed about the topic's ready jobs: entries that are stale go, some of them. */
+void core_front_settle(struct core *core, struct topic *topic);
+/* May far jobs come into memory to be handed out? */
+bool core_front_room(const struct core *core);
 
 /* ---- settings.c ---- */
 

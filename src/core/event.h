@@ -82,15 +82,17 @@ struct event {
 
 /*
  * A far job: its record lies in a slice of the store, sorted by due time, until it draws near, or,
- * if it is buried, until it is asked for. This is what an index needs to find it. Bytes are
- * borrowed.
+ * if it is ready or buried, until it is asked for. This is what an index needs to find it. Bytes
+ * are borrowed.
  */
 struct far_job {
     uint64_t seq;
     uint64_t id_hash; /* of the client's id, with store_far_key(); 0: it has none */
     uint64_t where;   /* of its record: struct stored::where */
     struct bytes topic;
-    enum job_state state; /* JOB_DELAYED or JOB_BURIED */
+    enum job_state state; /* JOB_DELAYED, JOB_READY or JOB_BURIED */
+    uint32_t priority;    /* of a ready one, … */
+    int64_t rank_us;      /* … and job_rank_us() */
 };
 
 /* Does something live at the event's record, until it dies? */
@@ -98,6 +100,12 @@ static inline bool event_has_place(const struct event *event)
 {
     return event->kind == EVENT_JOB || event->kind == EVENT_NOTE ||
            (event->kind == EVENT_SETTINGS && event->body.len > 0);
+}
+
+/* Of a JOB, what job_rank_us() is of the job. */
+static inline int64_t event_rank_us(const struct event *event)
+{
+    return event->order == ORDER_ARRIVAL ? event->created_us : event->job.due_us;
 }
 
 /* The engine's callbacks. */

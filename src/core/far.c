@@ -1,7 +1,7 @@
 /*
- * Far jobs: delayed and buried ones that are not in memory. Of each the core keeps two places of
- * some ten bytes, by its number and by its client's id, and a count in its topic; all else is in
- * its record, in a slice of the store.
+ * Far jobs: delayed, ready and buried ones that are not in memory. Of each the core keeps two
+ * places of some ten bytes, by its number and by its client's id, and a count in its topic; of a
+ * ready one the entry of front.c, too. All else is in its record, in a slice of the store.
  *
  *     in memory ─core_spill─▶ `leaving` ─core_depart─▶ far ─core_arrive─▶ in memory, `leaving`
  *
@@ -9,6 +9,10 @@
  * Whatever changes a job takes it off what it hangs on (core_unlink) or gives it a new record
  * (core_emit_job): these two take the mark away. So a job that somebody only looked at departs
  * again to where it came from, and a job that changes while its slice is written does not depart.
+ *
+ * A delayed job that comes from its slice and falls due while enough ready jobs are in memory is
+ * far again at once, at the same place; but it is ready, whatever its record says. The index has
+ * that in a bit of the place, which is half as far in a file as the index can tell, at most.
  */
 #include "base/check.h"
 #include "base/far_hash.h"
@@ -24,13 +28,22 @@ static uint64_t hash_seq(uint64_t seq)
     return hash ^ hash >> 33;
 }
 
+#define IS_READY (FAR_OFFSET_END / 2)
+
+/* What the index has of the job. */
+static uint64_t place_of(const struct far_job *job)
+{
+    return job->where | (job->state == JOB_READY ? IS_READY : 0);
+}
+
 static bool add_places(struct core *core, const struct far_job *job)
 {
-    if (!far_index_add(&core->far.places, hash_seq(job->seq), job->where))
+    uint64_t place = place_of(job);
+    if (job->where & IS_READY || !far_index_add(&core->far.places, hash_seq(job->seq), place))
         return false;
     /* What could be told of the place once can be told again. */
-    if (job->id_hash && !far_index_add(&core->far.places, job->id_hash, job->where)) {
-        (void)far_index_remove(&core->far.places, hash_seq(job->seq), job->where);
+    if (job->id_hash && !far_index_add(&core->far.places, job->id_hash, place)) {
+        (void)far_index_remove(&core->far.places, hash_seq(job->seq), place);
         return false;
     }
     return true;
@@ -38,57 +51,47 @@ static bool add_places(struct core *core, const struct far_job *job)
 
 static bool may_be_far(enum job_state state)
 {
-    return state == JOB_DELAYED || state == JOB_BURIED;
+    return state == JOB_DELAYED || state == JOB_READY || state == JOB_BURIED;
 }
 
-void core_count_far(struct core *core, struct topic *topic, enum job_state state, uint64_t jobs,
-                    uint64_t with_id)
+void core_count_far(struct core *core, struct topic *topic, const struct far_count *by)
 {
-    topic->far[state] += jobs;
-    topic->jobs[state] += jobs;
-    core->totals.jobs[state] += jobs;
-    core->far.count += jobs;
-    core->far.in_state[state] += jobs;
-    core->far.with_id += with_id;
+    topic->far[by->state] += by->jobs;
+    topic->jobs[by->state] += by->jobs;
+    topic->urgent += by->urgent;
+    core->totals.jobs[by->state] += by->jobs;
+    core->totals.urgent += by->urgent;
+    core->far.count += by->jobs;
+    core->far.in_state[by->state] += by->jobs;
+    core->far.with_id += by->with_id;
     topics_relist(&core->topics, topic);
+}
+
+/* Counts the job; `by` UINT64_MAX: no more. */
+static void count_one(struct core *core, struct topic *topic, const struct far_job *job,
+                      uint64_t by)
+{
+    bool urgent = job->state == JOB_READY && job->priority < PRIORITY_URGENT;
+    core_count_far(core, topic,
+                   &(struct far_count){.state = job->state,
+                                       .jobs = by,
+                                       .with_id = job->id_hash ? by : 0,
+                                       .urgent = urgent ? by : 0});
 }
 
 /* False: it is not far. */
 static bool take_away(struct core *core, struct topic *topic, const struct far_job *job)
 {
     struct far_index *places = &core->far.places;
+    uint64_t place = place_of(job);
     if (topic->far[job->state] == 0 ||
-        (job->id_hash && !far_index_has(places, job->id_hash, job->where)) ||
-        !far_index_remove(places, hash_seq(job->seq), job->where))
+        (job->id_hash && !far_index_has(places, job->id_hash, place)) ||
+        !far_index_remove(places, hash_seq(job->seq), place))
         return false;
     if (job->id_hash)
-        (void)far_index_remove(places, job->id_hash, job->where); /* it is there */
-    core_count_far(core, topic, job->state, UINT64_MAX, job->id_hash ? UINT64_MAX : 0);
+        (void)far_index_remove(places, job->id_hash, place); /* it is there */
+    count_one(core, topic, job, UINT64_MAX);
     return true;
-}
-
-static struct far_job far_job_of(const struct core *core, const struct job *job,
-                                 enum job_state state)
-{
-    return (struct far_job){.seq = job->seq,
-                            .id_hash = far_hash_id(core->far.key, job_id(job)),
-                            .where = job->where,
-                            .state = state};
-}
-
-bool core_add_far(struct core *core, const struct job *job, enum job_state state)
-{
-    struct far_job far = far_job_of(core, job, state);
-    if (!add_places(core, &far))
-        return false;
-    core_count_far(core, topics_at(&core->topics, job->topic), state, 1, far.id_hash != 0);
-    return true;
-}
-
-void core_take_far(struct core *core, const struct job *job, enum job_state state)
-{
-    struct far_job far = far_job_of(core, job, state);
-    (void)take_away(core, topics_at(&core->topics, job->topic), &far); /* false: it never was */
 }
 
 void core_use_far_key(struct core *core, uint64_t key)
@@ -96,11 +99,34 @@ void core_use_far_key(struct core *core, uint64_t key)
     core->far.key = key;
 }
 
-/* Are there more buried jobs in memory than are to stay? */
-static bool too_many_buried(const struct core *core)
+static uint64_t in_memory(const struct core *core, enum job_state state)
 {
-    return core->totals.jobs[JOB_BURIED] - core->far.in_state[JOB_BURIED] >
-           core->limits.buried_in_memory;
+    return core->totals.jobs[state] - core->far.in_state[state];
+}
+
+/*
+ * Of more ready jobs in memory than are to stay, each topic keeps its share, those in front. A heap
+ * that was filled in order has them at its first places; else that is an estimate, and costs a
+ * read.
+ */
+static bool is_behind_front(const struct core *core, const struct job *job)
+{
+    uint64_t all = in_memory(core, JOB_READY), stay = core->limits.ready_in_memory;
+    const struct topic *topic = topics_at(&core->topics, job->topic);
+    return stay < all && job->prev >= stay * topic->ready.count / all;
+}
+
+static bool may_leave(const struct core *core, const struct job *job, int64_t due_after_us)
+{
+    switch ((enum job_state)job->state) {
+    case JOB_DELAYED: return job->due_us > due_after_us;
+    case JOB_READY: return is_behind_front(core, job);
+    case JOB_BURIED: return in_memory(core, JOB_BURIED) > core->limits.buried_in_memory;
+    case JOB_GONE:
+    case JOB_RESERVED:
+    case JOB_STATES: break;
+    }
+    return false;
 }
 
 bool core_spill(struct core *core, const struct event *event, uint64_t where, int64_t due_after_us,
@@ -110,9 +136,7 @@ bool core_spill(struct core *core, const struct event *event, uint64_t where, in
     if (event->kind != EVENT_JOB || number == POOL_NONE)
         return false;
     struct job *job = core_job(core, number);
-    bool may = job->state == JOB_BURIED ? too_many_buried(core)
-                                        : job->state == JOB_DELAYED && job->due_us > due_after_us;
-    if (job->where != where || !may || job->has_notes)
+    if (job->where != where || job->has_notes || !may_leave(core, job, due_after_us))
         return false;
     job->leaving = true;
     *out_job = *event;
@@ -165,19 +189,86 @@ void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, b
             fetch_around(core, numbers[i], seqs[i]);
 }
 
+static struct far_job far_job_of(const struct core *core, const struct job *job, uint64_t where)
+{
+    return (struct far_job){
+        .seq = job->seq,
+        .id_hash = far_hash_id(core->far.key, job_id(job)),
+        .where = where,
+        .state = (enum job_state)job->state,
+        .priority = job->priority,
+        .rank_us = job_rank_us(job),
+    };
+}
+
+/* As if it were delayed or buried, and where its record is. */
+static struct far_job far_job_as(const struct core *core, const struct job *job,
+                                 enum job_state state)
+{
+    struct far_job far = far_job_of(core, job, job->where);
+    CHECK(state != JOB_READY); /* it would have an entry in the topic's order */
+    far.state = state;
+    return far;
+}
+
+bool core_add_far(struct core *core, const struct job *job, enum job_state state)
+{
+    struct far_job far = far_job_as(core, job, state);
+    if (!add_places(core, &far))
+        return false;
+    count_one(core, topics_at(&core->topics, job->topic), &far, 1);
+    return true;
+}
+
+void core_take_far(struct core *core, const struct job *job, enum job_state state)
+{
+    struct far_job far = far_job_as(core, job, state);
+    (void)take_away(core, topics_at(&core->topics, job->topic), &far); /* false: it never was */
+}
+
+/* A ready job departs to a new place, or has become ready where it is. */
+static void add_entry(struct topic *topic, const struct far_job *job)
+{
+    far_ready_add(&topic->far_ready, &(struct far_ready_entry){.priority = job->priority,
+                                                               .rank_us = job->rank_us,
+                                                               .seq = job->seq,
+                                                               .where = job->where});
+}
+
 bool core_depart(struct core *core, uint64_t seq, struct stored record)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
     if (number == POOL_NONE)
         return false;
     struct job *job = core_job(core, number);
-    struct far_job far = far_job_of(core, job, (enum job_state)job->state);
-    far.where = record.where;
+    struct far_job far = far_job_of(core, job, record.where);
     if (!job->leaving || !may_be_far(far.state) || !add_places(core, &far))
         return false;
     struct topic *topic = topics_at(&core->topics, job->topic);
+    if (far.state == JOB_READY && job->where != record.where)
+        add_entry(topic, &far);      /* else it has one */
     (void)core_unlink(core, number); /* it is `job` */
-    core_count_far(core, topic, far.state, 1, far.id_hash != 0);
+    count_one(core, topic, &far, 1);
+    index_remove(&core->index, number);
+    job_move(job, JOB_GONE); /* from memory */
+    core_forget(core, number);
+    return true;
+}
+
+bool core_depart_due(struct core *core, uint32_t number)
+{
+    struct job *job = core_job(core, number);
+    struct topic *topic = topics_at(&core->topics, job->topic);
+    bool waits = topic->waiters > 0 && topic->pause_until_us == 0;
+    if (!job->leaving || !job->in_slice || waits ||
+        in_memory(core, JOB_READY) < core->limits.ready_in_memory)
+        return false;
+    struct far_job far = far_job_of(core, job, job->where);
+    far.state = JOB_READY;
+    if (!add_places(core, &far))
+        return false;
+    add_entry(topic, &far);
+    count_one(core, topic, &far, 1);
     index_remove(&core->index, number);
     job_move(job, JOB_GONE); /* from memory */
     core_forget(core, number);
@@ -199,14 +290,32 @@ static void stay(struct core *core, const struct event *event)
         core_job(core, number)->leaving = false;
 }
 
+static struct far_job far_job_at(const struct core *core, const struct event *event)
+{
+    bool is_ready = core_is_far_ready(core, event->job.seq, event->record.where);
+    return (struct far_job){
+        .seq = event->job.seq,
+        .id_hash = far_hash_id(core->far.key, event->id),
+        .where = event->record.where,
+        .state = is_ready ? JOB_READY : event->job.state,
+        .priority = event->job.priority,
+        .rank_us = event_rank_us(event),
+    };
+}
+
+/* The topic of such a job; NULL: there is none. */
+static struct topic *topic_of(const struct core *core, const struct event *event)
+{
+    bool possible = event->kind == EVENT_JOB && may_be_far(event->job.state) &&
+                    core_check_job_event(event) == OK;
+    return possible ? topics_find(&core->topics, event->topic) : NULL;
+}
+
 bool core_arrive(struct core *core, const struct event *event)
 {
-    struct far_job far = {.seq = event->job.seq,
-                          .id_hash = far_hash_id(core->far.key, event->id),
-                          .where = event->record.where,
-                          .state = event->job.state};
-    struct topic *topic = topics_find(&core->topics, event->topic);
-    if (!topic || event->kind != EVENT_JOB || core_check_job_event(event) || !may_be_far(far.state))
+    struct far_job far = far_job_at(core, event);
+    struct topic *topic = topic_of(core, event);
+    if (!topic)
         return false;
     if (!take_away(core, topic, &far)) {
         stay(core, event);
@@ -214,9 +323,31 @@ bool core_arrive(struct core *core, const struct event *event)
     }
     uint32_t number = core_restore_job(core, event, topic);
     struct job *job = core_job(core, number);
+    job_restore(job, far.state);
+    job->was_due = far.state == JOB_READY;
     enum job_state state = far.state == JOB_DELAYED ? core_waiting_state(core, job) : far.state;
-    job->leaving = state != JOB_READY; /* before it hangs in its list: see buried_add() */
+    job->in_slice = true;
+    job->leaving = state == far.state; /* before it hangs in its list: see buried_add() */
     core_link(core, number, state);
+    return true;
+}
+
+bool core_near(struct core *core, const struct event *event)
+{
+    struct far_job far = far_job_at(core, event);
+    struct topic *topic = topic_of(core, event);
+    if (!topic || far.state != JOB_DELAYED || event->job.due_us > core->now_us ||
+        (topic->waiters > 0 && topic->pause_until_us == 0) ||
+        in_memory(core, JOB_READY) < core->limits.ready_in_memory)
+        return topic && far.state == JOB_DELAYED && core_arrive(core, event);
+    if (!take_away(core, topic, &far))
+        return false;
+    far.state = JOB_READY;
+    core->unlogged_us = core->now_us;
+    bool kept = add_places(core, &far);
+    CHECK(kept); /* as it was a moment ago */
+    add_entry(topic, &far);
+    count_one(core, topic, &far, 1);
     return true;
 }
 
@@ -226,7 +357,10 @@ uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
     if (core->far.count == 0)
         return 0;
     uint64_t hash = ref->id.len ? far_hash_id(core->far.key, ref->id) : hash_seq(ref->seq);
-    return far_index_find(&core->far.places, hash, out_where, FAR_CANDIDATES_MAX);
+    uint32_t count = far_index_find(&core->far.places, hash, out_where, FAR_CANDIDATES_MAX);
+    for (uint32_t i = 0; i < count; i++)
+        out_where[i] &= ~IS_READY;
+    return count;
 }
 
 bool core_any_far(const struct core *core)
@@ -241,7 +375,13 @@ bool core_holds(const struct core *core, const struct job_ref *ref)
 
 bool core_is_far(const struct core *core, uint64_t seq, uint64_t where)
 {
-    return far_index_has(&core->far.places, hash_seq(seq), where);
+    return far_index_has(&core->far.places, hash_seq(seq), where) ||
+           core_is_far_ready(core, seq, where);
+}
+
+bool core_is_far_ready(const struct core *core, uint64_t seq, uint64_t where)
+{
+    return far_index_has(&core->far.places, hash_seq(seq), where | IS_READY);
 }
 
 bool core_has_far(const struct core *core, uint64_t seq, struct bytes id)
@@ -302,15 +442,14 @@ static bool stays_in_memory(struct core *core, const struct far_job *job)
 struct far_run {
     struct bytes name;
     struct topic *topic; /* NULL: none yet */
-    enum job_state state;
-    uint64_t jobs, with_id;
+    struct far_count count;
 };
 
 static void count_run(struct core *core, struct far_run *run)
 {
-    if (run->jobs)
-        core_count_far(core, run->topic, run->state, run->jobs, run->with_id);
-    run->jobs = run->with_id = 0;
+    if (run->count.jobs)
+        core_count_far(core, run->topic, &run->count);
+    run->count = (struct far_count){.state = run->count.state};
 }
 
 static enum err begin_run(struct core *core, struct far_run *run, const struct far_job *job)
@@ -319,7 +458,7 @@ static enum err begin_run(struct core *core, struct far_run *run, const struct f
     if (!may_be_far(job->state))
         return ERR_CORRUPT;
     run->name = job->topic;
-    run->state = job->state;
+    run->count.state = job->state;
     enum err err = topics_get_or_create(&core->topics, job->topic, &run->topic);
     return err == ERR_INVALID ? ERR_CORRUPT : err;
 }
@@ -327,27 +466,30 @@ static enum err begin_run(struct core *core, struct far_run *run, const struct f
 static bool in_run(const struct far_run *run, const struct far_job *job)
 {
     return run->topic && run->name.at == job->topic.at && run->name.len == job->topic.len &&
-           run->state == job->state;
+           run->count.state == job->state;
 }
 
 static enum err replay_one(struct core *core, struct far_run *run, const struct far_job *job)
 {
     struct far_index *places = &core->far.places;
-    uint64_t hash = hash_seq(job->seq);
-    if (job->seq == 0 || job->seq == UINT64_MAX)
+    uint64_t hash = hash_seq(job->seq), place = place_of(job);
+    if (job->seq == 0 || job->seq == UINT64_MAX || job->where & IS_READY)
         return ERR_CORRUPT;
     if (may_be_in_memory(core, hash) && stays_in_memory(core, job))
         return OK;
     enum err err = in_run(run, job) ? OK : begin_run(core, run, job);
     if (err)
         return err;
-    if (core->jobs.count + core->far.count + run->jobs >= CORE_JOBS_MAX)
+    if (core->jobs.count + core->far.count + run->count.jobs >= CORE_JOBS_MAX)
         return ERR_JOBS_LIMIT;
-    if (!far_index_gather_add(places, hash, job->where) ||
-        (job->id_hash && !far_index_gather_add(places, job->id_hash, job->where)))
+    if (!far_index_gather_add(places, hash, place) ||
+        (job->id_hash && !far_index_gather_add(places, job->id_hash, place)))
         return ERR_CORRUPT;
-    run->jobs++;
-    run->with_id += job->id_hash != 0;
+    if (job->state == JOB_READY)
+        add_entry(run->topic, job);
+    run->count.jobs++;
+    run->count.with_id += job->id_hash != 0;
+    run->count.urgent += job->state == JOB_READY && job->priority < PRIORITY_URGENT;
     return OK;
 }
 
@@ -421,6 +563,8 @@ bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_a
         core->far.count ? topics_find(&core->topics, cmd->topic.topic) : NULL;
     enum job_state state = topic ? goes_through(topic, cmd) : JOB_GONE;
     if (state == JOB_GONE || topic->far[state] == 0)
+        return false;
+    if (cmd->kind == CMD_PEEK && state == JOB_READY && !topic_first_far(topic, &core->jobs))
         return false;
     bool backwards = cmd->kind == CMD_LIST && cmd->topic.backwards;
     struct cursor after = core_before_all(backwards);

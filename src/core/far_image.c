@@ -30,7 +30,9 @@ static bool count_those_in_memory(struct core *core, const struct far_places *pl
             state = places->state_at(places->ctx, job->where);
         if (state == JOB_GONE)
             continue;
-        if (add)
+        if (state == JOB_READY)
+            whole = false;
+        else if (add)
             whole = core_add_far(core, job, state) && whole;
         else
             core_take_far(core, job, state);
@@ -76,7 +78,8 @@ bool core_far_image(struct core *core, const struct far_places *places, uint32_t
     bool whole = true;
     CHECK(part < CORE_FAR_IMAGE_PARTS);
     if (part == PART_FILES) {
-        if (!core_has_memory(core)) /* `out` has taken its own by now */
+        /* `out` has taken its own by now; and of ready jobs there is an order, too. */
+        if (!core_has_memory(core) || core->far.in_state[JOB_READY] > 0)
             return false;
         whole = count_those_in_memory(core, places, true);
         far_index_image_files(&core->far.places, out);
@@ -144,8 +147,10 @@ static bool take_counts(struct core *core, const struct far_places *places, stru
         struct topic *topic;
         enum err err = topics_get_or_create(&core->topics, counts.name, &topic);
         CHECK(!err); /* while replaying there may be any number of topics */
-        core_count_far(core, topic, JOB_DELAYED, counts.delayed, 0);
-        core_count_far(core, topic, JOB_BURIED, counts.buried, 0);
+        core_count_far(core, topic,
+                       &(struct far_count){.state = JOB_DELAYED, .jobs = counts.delayed});
+        core_count_far(core, topic,
+                       &(struct far_count){.state = JOB_BURIED, .jobs = counts.buried});
     }
     core->far.with_id += with_id;
     core_number_from(core, seq_next, 0);

@@ -10,6 +10,7 @@ void core_totals(const struct core *core, struct core_totals *out_totals)
 {
     *out_totals = core->totals;
     out_totals->far = core->far.in_state[JOB_DELAYED];
+    out_totals->far_ready = core->far.in_state[JOB_READY];
     out_totals->far_buried = core->far.in_state[JOB_BURIED];
     out_totals->topics = core->topics.pool.count;
     out_totals->waiters = core->waiters.count;
@@ -92,9 +93,26 @@ static void valid_counts(const struct core *core)
         all += jobs[state];
     }
     CHECK(all == core->jobs.count + core->far.count && urgent == core->totals.urgent);
-    CHECK(far[JOB_DELAYED] + far[JOB_BURIED] == core->far.count);
+    CHECK(far[JOB_DELAYED] + far[JOB_READY] + far[JOB_BURIED] == core->far.count);
     CHECK(jobs[JOB_DELAYED] == core->delays.count + far[JOB_DELAYED] &&
           jobs[JOB_RESERVED] == core->leases.count);
+}
+
+/* Each far job that is ready has its entry. */
+static void valid_front(const struct core *core)
+{
+    const struct topics *topics = &core->topics;
+    const struct far_unread *unread = (const void *)core->far.unread.at;
+    size_t count = core->far.unread.len / sizeof(*unread);
+    uint64_t far = 0;
+    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
+        const struct far_ready *heap = &topics_at(topics, i)->far_ready;
+        for (uint32_t place = 0; place < heap->count; place++)
+            far += core_is_far_ready(core, heap->entries[place].seq, heap->entries[place].where);
+    }
+    for (size_t i = 0; i < count; i++)
+        far += core_is_far_ready(core, unread[i].entry.seq, unread[i].entry.where);
+    CHECK(far == core->far.in_state[JOB_READY]);
 }
 
 void core_valid(const struct core *core)
@@ -112,10 +130,9 @@ void core_valid(const struct core *core)
         extras += job->extra != 0;
         jobs[job->state]++;
     }
-    jobs[JOB_DELAYED] += core->far.in_state[JOB_DELAYED];
-    jobs[JOB_BURIED] += core->far.in_state[JOB_BURIED];
     for (int state = 0; state < JOB_STATES; state++)
-        CHECK(jobs[state] == core->totals.jobs[state]);
+        CHECK(jobs[state] + core->far.in_state[state] == core->totals.jobs[state]);
+    valid_front(core);
     CHECK(core->far.places.count == core->far.count + core->far.with_id);
     far_index_valid(&core->far.places);
     CHECK(extras == core->extras.count); /* so no two jobs share one, nor is one left behind */
@@ -124,7 +141,7 @@ void core_valid(const struct core *core)
     valid_counts(core);
     valid_waiters(core);
     index_valid(&core->index);
-    topics_valid(&core->topics, &core->jobs);
+    topics_valid(&core->topics);
     wheel_valid(&core->delays);
     wheel_valid(&core->leases);
     wheel_valid(&core->waits);

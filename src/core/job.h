@@ -90,9 +90,10 @@ struct job {
     uint32_t topic;    /* number in the topics' pool */
     uint32_t priority; /* lower first */
     uint8_t state;     /* enum job_state; written by job_move() and job_restore() only */
-    enum body_kind body_kind : 2;
+    enum body_kind body_kind : 1;
     enum ready_order order : 1;
     bool leaving : 1;        /* unchanged since core_spill() or core_arrive(): see far.c */
+    bool in_slice : 1;       /* its record lies in a slice, from which it has arrived */
     bool has_properties : 1; /* its record has them, and so is read whole */
     bool has_notes : 1;      /* core::notes has some of it */
     bool bound : 1;   /* RESERVED: the lease is a connection's, and the log does not know of it */

@@ -10,12 +10,13 @@
 #include "core/core_internal.h"
 
 enum {
-    TAKE_MIN = 250,   /* jobs that one reserve takes even if the budget is spent */
-    TAKE_NS = 1500,   /* work for one job taken, and for its way into the reply */
-    TOPIC_NS = 50,    /* for finding a topic, or taking a waiter off one */
-    LINK_NS = 500,    /* for waiting on a topic, which may have to be made */
-    CANDIDATE_NS = 4, /* for comparing one topic's first job */
-    ENDS_MIN = 16,    /* waits that end in a tick even if the budget is spent */
+    TAKE_MIN = 250,     /* jobs that one reserve takes even if the budget is spent */
+    TAKE_NS = 1500,     /* work for one job taken, and for its way into the reply */
+    TOPIC_NS = 50,      /* for finding a topic, or taking a waiter off one */
+    LINK_NS = 500,      /* for waiting on a topic, which may have to be made */
+    CANDIDATE_NS = 4,   /* for comparing one topic's first job */
+    ENDS_MIN = 16,      /* waits that end in a tick even if the budget is spent */
+    FAR_WAIT_US = 1000, /* so often it is asked whether a far job has come, after the wait's end */
 };
 
 static struct waiter *waiter_at(const struct core *core, uint32_t number)
@@ -35,31 +36,46 @@ static void candidate_add(struct core *core, uint32_t place, struct topic *topic
     core->candidates[place] = topic;
 }
 
-/* The job to hand out next from the first `count` candidates, or POOL_NONE. */
-static uint32_t choose(const struct core *core, uint32_t count, bool listed_order)
+/*
+ * The job in memory to hand out next from the first `count` candidates, or POOL_NONE: there is
+ * none, or (*out_far is set) a far job comes before it, which is on its way.
+ */
+static uint32_t choose(const struct core *core, uint32_t count, bool listed_order, bool *out_far)
 {
     uint32_t best = POOL_NONE;
-    for (uint32_t i = 0; i < count; i++) {
+    const struct far_ready_entry *best_far = NULL;
+    for (uint32_t i = 0; i < count && !(listed_order && (best_far || best != POOL_NONE)); i++) {
         const struct topic *topic = core->candidates[i];
         uint32_t first = ready_heap_first(&topic->ready);
-        if (first == POOL_NONE || topic->pause_until_us)
+        if (topic->pause_until_us)
             continue;
-        if (listed_order)
-            return first;
+        const struct far_ready_entry *far =
+            topic->far_ready.count ? topic_first_far(topic, &core->jobs) : NULL;
+        if (far && core_front_room(core)) {
+            if (!best_far || far_ready_precedes(far, best_far))
+                best_far = far;
+            continue;
+        }
+        if (first == POOL_NONE)
+            continue;
         if (best == POOL_NONE || ready_heap_before(core_job(core, first), core_job(core, best)))
             best = first;
     }
-    return best;
+    bool waits =
+        best_far && (best == POOL_NONE || far_ready_before(best_far, core_job(core, best)));
+    *out_far |= waits;
+    return waits ? POOL_NONE : best;
 }
 
-/* Leases what is wanted from the first `count` candidates into the scratch of views. */
-static uint32_t take(struct core *core, uint32_t count, const struct wanted *wanted)
+/* Leases what is wanted from the first `count` candidates into the scratch of views. *out_far:
+   there would be more, or some, if a far job had come. */
+static uint32_t take(struct core *core, uint32_t count, const struct wanted *wanted, bool *out_far)
 {
     uint32_t taken = 0;
     uint64_t body_bytes = 0;
     while (taken < wanted->max && body_bytes < RESERVE_BODY_BYTES &&
            (taken < TAKE_MIN || !budget_spent(core->budget))) {
-        uint32_t number = choose(core, count, wanted->listed_order);
+        uint32_t number = choose(core, count, wanted->listed_order, out_far);
         if (number == POOL_NONE)
             break;
         core_lease(core, number, wanted->bound, wanted->ttr_us, wanted->by);
@@ -160,7 +176,7 @@ uint64_t core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ct
     uint64_t parked = 0;
     uint32_t count = 0, taken = 0;
     struct wanted wanted = wanted_of(cmd);
-    bool behind_others = false;
+    bool behind_others = false, far = false;
     for (uint32_t i = 0; i < cmd->topic_count; i++) {
         const struct topic *topic = topics_find(&core->topics, cmd->topics[i]);
         behind_others = behind_others || (topic && topic->servable);
@@ -176,12 +192,12 @@ uint64_t core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ct
             candidate_add(core, count++, topic);
     }
     if (count)
-        taken = take(core, count, &wanted);
+        taken = take(core, count, &wanted, &far);
     if (taken) {
         reply_taken(core, ctx, taken, cmd);
         return 0;
     }
-    bool waits = cmd->wait_us > 0 || behind_others;
+    bool waits = cmd->wait_us > 0 || behind_others || far;
     enum err err = waits ? park(core, cmd, ctx, &parked) : ERR_EMPTY;
     if (err)
         core_reply(core, ctx, &(struct reply){.err = err, .kind = CMD_RESERVE});
@@ -205,15 +221,16 @@ static struct cmd_reserve asked_now(struct core *core, const struct waiter *wait
     };
 }
 
-/* Gives the waiter what its topics have, up to `max`, and answers it. Returns how many; 0: none. */
-static uint32_t serve(struct core *core, uint32_t number, uint32_t max)
+/* Gives the waiter what its topics have, up to `max`, and answers it. Returns how many; 0: none,
+   perhaps because a far job is to come first. */
+static uint32_t serve(struct core *core, uint32_t number, uint32_t max, bool *out_far)
 {
     struct waiter *waiter = waiter_at(core, number);
     for (uint32_t i = 0; i < waiter->link_count; i++)
         candidate_add(core, i, topics_at(&core->topics, waiter->links[i].topic));
     struct wanted wanted = waiter->wanted;
     wanted.max = wanted.max < max ? wanted.max : max;
-    uint32_t taken = take(core, waiter->link_count, &wanted);
+    uint32_t taken = take(core, waiter->link_count, &wanted, out_far);
     if (taken) {
         void *ctx = waiter->ctx;
         struct cmd_reserve asked = asked_now(core, waiter);
@@ -228,12 +245,22 @@ bool core_match(struct core *core, int64_t now_us, uint32_t jobs)
     if (now_us > core->now_us)
         core->now_us = now_us;
     struct list *servable = &core->topics.servable;
+    const struct topic *held = NULL; /* the first of those whose waiters get nothing: for each, a
+                                        far job of another of its topics comes first */
+    core->held = false;
     while (jobs > 0 && !budget_spent(core->budget) && !list_empty(servable)) {
         struct topic *topic = LIST_ENTRY(servable->next, struct topic, place);
+        if (topic == held) {
+            core->held = true;
+            return false;
+        }
         const struct wait_link *link = LIST_ENTRY(topic->waiting.next, struct wait_link, of_topic);
-        uint32_t taken = serve(core, link->waiter, jobs);
-        CHECK(taken > 0 && taken <= jobs); /* a servable topic has a job for its waiter */
+        bool far = false;
+        uint32_t taken = serve(core, link->waiter, jobs, &far);
+        CHECK(taken <= jobs && (taken > 0 || far)); /* a servable topic has a job for its waiter */
         jobs -= taken;
+        held = taken ? NULL : held ? held : topic;
+        budget_spend(core->budget, TOPIC_NS);
         if (topic->servable) { /* the others' turn */
             list_remove(&topic->place);
             list_add_tail(servable, &topic->place);
@@ -256,7 +283,7 @@ static bool is_behind(const struct core *core, const struct waiter *waiter)
 /*
  * Waits that are over. A job that came just in time is still handed out, but not to a waiter that
  * core_match has not reached yet: that one is checked again a microsecond later, when those before
- * it have been served.
+ * it have been served. So is one for whom a far job is on its way, a millisecond later.
  */
 bool core_end_waits(struct core *core, uint32_t steps)
 {
@@ -265,13 +292,19 @@ bool core_end_waits(struct core *core, uint32_t steps)
         if (number == POOL_NONE)
             return steps == 0;
         struct waiter *waiter = waiter_at(core, number);
-        bool behind = is_behind(core, waiter);
+        bool behind = is_behind(core, waiter), far = false;
         if (behind)
-            waiter->until_us = core->now_us + 1;
+            waiter->until_us = core->now_us + (core->held ? FAR_WAIT_US : 1);
         wheel_add(&core->waits, number); /* unpark() takes it off */
         budget_spend(core->budget, TAKE_NS + (int64_t)waiter->link_count * TOPIC_NS);
-        if (behind || serve(core, number, UINT32_MAX))
+        if (behind || serve(core, number, UINT32_MAX, &far))
             continue;
+        if (far) { /* which is being read */
+            wheel_remove(&core->waits, number);
+            waiter->until_us = core->now_us + FAR_WAIT_US;
+            wheel_add(&core->waits, number);
+            continue;
+        }
         void *ctx = waiter->ctx;
         unpark(core, number);
         core_reply_err(core, CMD_RESERVE, ctx, ERR_EMPTY);

@@ -1,6 +1,6 @@
 /*
  * Owns all topics. Each hangs on at most one of two lists: idle (holds nothing, is not paused,
- * may be evicted) or servable (core_match has work there).
+ * may be evicted), servable (core_match has work there) or hungry (it waits for a far job).
  */
 #include "core/topic.h"
 
@@ -20,14 +20,15 @@ static struct bytes name_of(const void *ctx, uint32_t number)
     return ((const struct topic *)pool_at(ctx, number))->name;
 }
 
-void topics_init(struct topics *topics, uint32_t max, uint64_t hash_key)
+void topics_init(struct topics *topics, const struct pool *jobs, uint32_t max, uint64_t hash_key)
 {
-    *topics = (struct topics){.max = max, .key = hash_key};
+    *topics = (struct topics){.max = max, .key = hash_key, .jobs = jobs};
     pool_init(&topics->pool, sizeof(struct topic));
     map_init(&topics->by_name, name_is, &topics->pool);
     name_order_init(&topics->order, name_of, &topics->pool);
     list_init(&topics->idle);
     list_init(&topics->servable);
+    list_init(&topics->hungry);
 }
 
 void topics_fini(struct topics *topics)
@@ -35,6 +36,7 @@ void topics_fini(struct topics *topics)
     for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
         struct topic *topic = topics_at(topics, i);
         ready_heap_fini(&topic->ready);
+        far_ready_fini(&topic->far_ready);
         mem_free(topic->settings);
         mem_free((char *)(uintptr_t)topic->name.at);
     }
@@ -80,6 +82,7 @@ void topics_forget(struct topics *topics, struct topic *topic)
     map_remove(&topics->by_name, topic->name_hash, topic->number);
     name_order_remove(&topics->order, topic->number);
     ready_heap_fini(&topic->ready);
+    far_ready_fini(&topic->far_ready);
     mem_free((char *)(uintptr_t)topic->name.at);
     topic->name.len = 0;
     pool_give(&topics->pool, topic->number);
@@ -135,41 +138,60 @@ static bool is_idle(const struct topic *topic)
     return held == 0 && topic->pause_until_us == 0 && !topic->settings;
 }
 
-static bool is_servable(const struct topic *topic)
+static bool is_awaited(const struct topic *topic)
 {
-    return topic->ready.count > 0 && topic->waiters > 0 && topic->pause_until_us == 0;
+    return topic->waiters > 0 && topic->pause_until_us == 0;
+}
+
+static bool is_servable(const struct topics *topics, const struct topic *topic)
+{
+    return topic->ready.count > 0 && is_awaited(topic) &&
+           topic_first_ready(topic, topics->jobs) != POOL_NONE;
+}
+
+static bool is_hungry(const struct topics *topics, const struct topic *topic)
+{
+    return topic->far_ready.count > 0 && is_awaited(topic) &&
+           topic_first_far(topic, topics->jobs) != NULL;
 }
 
 void topics_relist(struct topics *topics, struct topic *topic)
 {
-    bool idle = is_idle(topic), servable = is_servable(topic);
-    if (idle == topic->idle && servable == topic->servable)
+    bool idle = is_idle(topic), servable = is_servable(topics, topic);
+    bool hungry = is_hungry(topics, topic);
+    if (idle == topic->idle && servable == topic->servable && hungry == topic->hungry)
         return;
     list_remove(&topic->place);
     topic->idle = idle;
     topic->servable = servable;
+    topic->hungry = hungry;
     if (idle)
         list_add_tail(&topics->idle, &topic->place);
     else if (servable)
         list_add_tail(&topics->servable, &topic->place);
+    else if (hungry)
+        list_add_tail(&topics->hungry, &topic->place);
 }
 
-void topics_valid(const struct topics *topics, const struct pool *jobs)
+void topics_valid(const struct topics *topics)
 {
+    const struct pool *jobs = topics->jobs;
     uint32_t count = 0;
     for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
         const struct topic *topic = topics_at(topics, i);
         count++;
         CHECK(topic->number == i && topics_find(topics, topic->name) == topic);
-        CHECK(topic->idle == is_idle(topic) && topic->servable == is_servable(topic));
-        CHECK(list_empty(&topic->place) == !(topic->idle || topic->servable));
-        CHECK(topic->ready.count == topic->jobs[JOB_READY]);
+        CHECK(topic->idle == is_idle(topic) && topic->servable == is_servable(topics, topic));
+        CHECK(topic->hungry == is_hungry(topics, topic));
+        CHECK(list_empty(&topic->place) == !(topic->idle || topic->servable || topic->hungry));
+        CHECK(topic->ready.count == topic_in_memory(topic, JOB_READY));
+        far_ready_valid(&topic->far_ready);
         CHECK(!topic->settings || (topic->settings->len && topic->settings->version));
         ready_heap_valid(&topic->ready, jobs);
         uint64_t waiters = 0, buried = 0, urgent = 0;
         for (uint32_t ready = 0; ready < topic->ready.count; ready++)
             urgent += topic->ready.entries[ready].priority < PRIORITY_URGENT;
-        CHECK(urgent == topic->urgent);
+        CHECK(urgent <= topic->urgent && (urgent == topic->urgent || topic->far[JOB_READY] > 0));
         for (const struct list *at = topic->waiting.next; at != &topic->waiting; at = at->next)
             waiters++;
         CHECK(waiters == topic->waiters);

@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "base/pool.h"
 #include "core/cmd.h"
+#include "core/far_ready.h"
 #include "core/name_order.h"
 #include "core/rate.h"
 #include "core/ready_heap.h"
@@ -27,11 +28,13 @@ struct topic {
     uint64_t name_hash;
     uint32_t number; /* its own, in the pool */
     struct ready_heap ready;
+    struct far_ready far_ready;         /* the order of ready jobs that are not in memory */
     uint32_t buried_first, buried_last; /* list through job::prev, next; first is kicked first */
     struct list waiting;                // wait_link::of_topic, first come first served
-    struct list place;                  // hangs on topics::idle or topics::servable, or nowhere
+    struct list place;                  // hangs on topics::idle, servable or hungry, or nowhere
     bool servable;                      /* hangs on topics::servable */
     bool idle;                          /* hangs on topics::idle */
+    bool hungry;                        /* hangs on topics::hungry */
     uint32_t pins;                      /* scans under way that need the topic to stay */
     uint32_t kicker; /* the generation of the parked KICK_TOPIC whose turn it is; 0: nobody's */
     uint64_t mark;   /* the last parking reserve that named it: finds duplicates */
@@ -54,13 +57,16 @@ struct topics {
     struct name_order order; /* the same, sorted */
     struct topic
         *recent; /* the last that topics_get_or_create() returned: probably the next one, too */
-    struct list idle;     // topic::place, longest idle first
-    struct list servable; // topic::place: has ready jobs and waiters and is not paused
+    struct list idle;        // topic::place, longest idle first
+    struct list servable;    // topic::place: has ready jobs and waiters and is not paused
+    struct list hungry;      // topic::place: the same, but its first ready job is not in memory
+    const struct pool *jobs; /* borrowed */
     uint32_t max;
     uint64_t key;
 };
 
-void topics_init(struct topics *topics, uint32_t max, uint64_t hash_key);
+/* `jobs` is borrowed: its places in topics' heaps are numbers of that pool. */
+void topics_init(struct topics *topics, const struct pool *jobs, uint32_t max, uint64_t hash_key);
 void topics_fini(struct topics *topics);
 struct topic *topics_find(const struct topics *topics, struct bytes name); /* or NULL */
 /* Finds or makes. ERR_TOPICS_LIMIT when full and none is idle. */
@@ -79,8 +85,24 @@ static inline uint64_t topic_in_memory(const struct topic *topic, enum job_state
 {
     return topic->jobs[state] - topic->far[state];
 }
-/* Call after any change to a topic's jobs, waiters or pause: files it as idle or servable. */
+/* The ready job that is handed out first, if that is in memory; or POOL_NONE. O(1). */
+static inline uint32_t topic_first_ready(const struct topic *topic, const struct pool *jobs)
+{
+    uint32_t first = ready_heap_first(&topic->ready);
+    bool far = topic->far_ready.count > 0 && first != POOL_NONE &&
+               far_ready_before(&topic->far_ready.entries[0], pool_at(jobs, first));
+    return far ? POOL_NONE : first;
+}
+/* The entry of the ready job that is handed out first, if that is not in memory; or NULL. O(1). */
+static inline const struct far_ready_entry *topic_first_far(const struct topic *topic,
+                                                            const struct pool *jobs)
+{
+    bool far = topic->far_ready.count > 0 && topic_first_ready(topic, jobs) == POOL_NONE;
+    return far ? topic->far_ready.entries : NULL;
+}
+/* Call after any change to a topic's jobs, waiters or pause: files it as idle, servable or hungry.
+ */
 void topics_relist(struct topics *topics, struct topic *topic);
-void topics_valid(const struct topics *topics, const struct pool *jobs);
+void topics_valid(const struct topics *topics);
 
 #endif

@@ -69,7 +69,7 @@ void core_emit_job(struct core *core, struct job *job, const struct job_content 
     struct stored stored = core->sink->emit(core->sink, &event);
     job->where = stored.where;
     job->record_bytes = stored.bytes;
-    job->leaving = false;
+    job->leaving = job->in_slice = false;
 }
 
 void core_emit_move(struct core *core, const struct job *job, bool promised)
@@ -173,7 +173,11 @@ struct job *core_unlink(struct core *core, uint32_t number)
     job->leaving = false;
     switch ((enum job_state)job->state) {
     case JOB_DELAYED: wheel_remove(&core->delays, number); break;
-    case JOB_READY: ready_heap_remove(&topic->ready, &core->jobs, number); break;
+    case JOB_READY:
+        ready_heap_remove(&topic->ready, &core->jobs, number);
+        if (topic->far_ready.count)
+            core_front_settle(core, topic);
+        break;
     case JOB_RESERVED: wheel_remove(&core->leases, number); break;
     case JOB_BURIED: buried_remove(core, topic, job); break;
     case JOB_GONE:

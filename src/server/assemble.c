@@ -13,6 +13,7 @@ struct core_limits assemble_limits(const struct config *config, const struct pla
         .topics = (uint32_t)config->topics,
         .waiters = (uint32_t)config->waiters,
         .memory_bytes = assemble_memory_bytes(config, platform),
+        .ready_in_memory = (uint64_t)config->ready_in_memory,
         .buried_in_memory = (uint64_t)config->buried_in_memory,
     };
 }

@@ -61,17 +61,37 @@ static uint32_t count_over(const struct far_blocks *blocks, const struct slice *
     return low;
 }
 
-/* The slice's first block that is not over, nor loaded, and in use. False: there is none. */
+static bool wants_loaded(const struct far_blocks *blocks, const struct slice *slice)
+{
+    return blocks->state == JOB_READY && slice->head.state == JOB_DELAYED;
+}
+
+bool far_blocks_wants(const struct far_blocks *blocks, const struct slice *slice, uint32_t block)
+{
+    return slice_is_loaded(slice, block) == wants_loaded(blocks, slice);
+}
+
+/* The first block from the n-th on that is wanted: those that are loaded come first in a slice, but
+   for some that could not be read. */
+static uint32_t first_wanted(const struct far_blocks *blocks, const struct slice *slice, uint32_t n)
+{
+    uint32_t count = slice->head.blocks, loaded = slice->loaded;
+    bool behind = wants_loaded(blocks, slice) == blocks->backwards; /* the others come first */
+    uint32_t from = blocks->backwards ? count - loaded : loaded;
+    if (behind && slice->unread_count == 0 && n < from)
+        n = from;
+    while (n < count && !far_blocks_wants(blocks, slice, nth(blocks, slice, n)))
+        n += slice->unread_count > 0 ? 1 : count;
+    return n;
+}
+
+/* The slice's first block that is not over, and is wanted, and in use. False: there is none. */
 static bool first_block(const struct far_blocks *blocks, const struct slice *slice,
                         struct block_place *out_place)
 {
     if (slice->live_jobs == 0 || !slice->fences)
         return false;
-    uint32_t n = count_over(blocks, slice);
-    if (!blocks->backwards && slice->unread_count == 0 && n < slice->loaded)
-        n = slice->loaded;
-    while (n < slice->head.blocks && slice_is_loaded(slice, nth(blocks, slice, n)))
-        n += slice->unread_count > 0 ? 1 : slice->head.blocks; /* those before it are, too */
+    uint32_t n = first_wanted(blocks, slice, count_over(blocks, slice));
     if (n >= slice->head.blocks || slice->fences[nth(blocks, slice, n)].offset >= slice->named)
         return false;
     *out_place = place_of(blocks, slice, nth(blocks, slice, n));
@@ -109,7 +129,8 @@ static void keep(struct far_blocks *blocks, const struct block_place *place)
 /* Jobs of the topic that are wanted? */
 static bool may_have(const struct far_blocks *blocks, const struct slice *slice)
 {
-    return slice->head.state == blocks->state && slice_may_have(slice, blocks->topic);
+    bool possible = slice->head.state == blocks->state || wants_loaded(blocks, slice);
+    return possible && slice_may_have(slice, blocks->topic);
 }
 
 static void look_at(struct far_blocks *blocks, const struct slice *slice)

@@ -1,7 +1,8 @@
 /*
- * Which block of far jobs is to be read next by who goes through those of one topic, delayed or
- * buried ones, in the order of their due times, or backwards: the blocks of all slices of such
- * jobs, each slice's in their order, as one.
+ * Which block of far jobs is to be read next by who goes through those of one topic, delayed, ready
+ * or buried ones, in the order of their due times, or backwards: the blocks of all slices of such
+ * jobs, each slice's in their order, as one. Jobs of blocks that have been loaded are in memory, or
+ * far and ready: such blocks of slices of delayed jobs are wanted by who goes through ready ones.
  *
  * All slices that may have the topic must be looked at before the first block is known: some in
  * each turn. The next block of each of those that come first is kept, KEPT_MAX of them; when these
@@ -62,6 +63,9 @@ enum far_blocks_verdict {
 enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded, int64_t until_us,
                                         uint32_t *looks, struct slice **out_slice,
                                         uint32_t *out_block);
+
+/* May jobs in this state be far in the block? O(1). */
+bool far_blocks_wants(const struct far_blocks *blocks, const struct slice *slice, uint32_t block);
 
 /*
  * A block is in use from now on. False: blocks behind it have been given out already, so that it

@@ -89,6 +89,7 @@ static void write_slices(const struct slices *slices, uint32_t count, struct buf
         slice_encode(slice, image->at + image->len);
         image->len += SLICE_BYTES;
     }
+    CHECK(image->len == BLOCK + (size_t)count * SLICE_BYTES);
 }
 
 /* False: the callbacks cannot tell of all now. */
@@ -204,6 +205,7 @@ static void take_slices(struct slices *slices, const char *at, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++, at += SLICE_BYTES) {
         struct slice *slice = slice_numbered(slices, get_u32(at));
+        CHECK(slice); /* slices_fit() */
         slice->live_bytes = get_u64(at + 16);
         slice->dead_bytes = get_u64(at + 24);
         slices->live_bytes += slice->live_bytes;

@@ -225,12 +225,13 @@ static void add_found(struct far_page_read *read, const struct merge_job *job)
 }
 
 /* Is it far still? */
-static bool lives(const struct store *store, const struct merge_job *job)
+static bool lives(const struct far_blocks *blocks, const struct merge_job *job)
 {
-    const struct segment *segment = segments_find(store->segments, where_segment(job->where));
+    const struct segment *segment =
+        segments_find(blocks->slices->segments, where_segment(job->where));
     const struct slice *slice = segment ? segment->slice : NULL;
     return slice && !slice_is_dead(slice, where_offset(job->where)) &&
-           !slice_is_loaded(slice, job->block);
+           far_blocks_wants(blocks, slice, job->block);
 }
 
 /* The next job that is far still, of those that were read; or NULL: also if there are many before
@@ -240,7 +241,7 @@ static const struct merge_job *next_living(struct far_page_read *read)
     struct far_merge *merge = &read->walk->merge;
     struct far_pages *pages = read->store->far_pages;
     const struct merge_job *job;
-    while ((job = far_merge_next(merge)) && !lives(read->store, job)) {
+    while ((job = far_merge_next(merge)) && !lives(&read->walk->blocks, job)) {
         if (pages->drops == 0)
             return NULL;
         pages->drops--;
@@ -357,7 +358,7 @@ static void add_block(struct far_page_read *read)
     uint32_t living = 0;
     walk->stale |= !read->good;
     for (uint32_t i = 0; i < read->match_count; i++)
-        if (lives(read->store, &read->matches[i]))
+        if (lives(&walk->blocks, &read->matches[i]))
             read->matches[living++] = read->matches[i];
     far_merge_add(&walk->merge, read->matches, living);
     limit_walk(read->store->far_pages, walk);
@@ -492,7 +493,7 @@ static void go_on(struct far_page_read *read)
 void store_far_page(struct store *store, struct far_page *page)
 {
     CHECK(page->max > 0 && page->done);
-    CHECK(page->state == JOB_DELAYED || page->state == JOB_BURIED);
+    CHECK(page->state == JOB_DELAYED || page->state == JOB_READY || page->state == JOB_BURIED);
     struct far_page_read *read = mem_zalloc(sizeof(*read) + page->topic.len);
     char *name = (char *)(read + 1);
     memcpy(name, page->topic.at, page->topic.len);

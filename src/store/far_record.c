@@ -18,8 +18,8 @@ enum {
     FAR_COUNTS = 8, /* something has happened to it already */
     FAR_RETRY = 16,
     FAR_DELAY = 32,  /* the delay last asked for is not what lies between created and due */
-    FAR_BURIED = 64, /* else it is delayed */
-    FAR_BITS = 127,
+    FAR_BURIED = 64, /* else it is delayed, … */
+    FAR_READY = 128, /* … or ready */
 };
 
 enum {
@@ -32,7 +32,8 @@ enum {
 
 bool far_record_fits(const struct event *job)
 {
-    bool waits = job->job.state == JOB_DELAYED || job->job.state == JOB_BURIED;
+    bool waits = job->job.state == JOB_DELAYED || job->job.state == JOB_READY ||
+                 job->job.state == JOB_BURIED;
     return job->kind == EVENT_JOB && waits && job->job.lease == 0 && job->job.until_us == 0;
 }
 
@@ -62,7 +63,8 @@ static unsigned bits_of(const struct event *job)
            (job->properties.len ? FAR_PROPERTIES : 0) | (has_counts(job) ? FAR_COUNTS : 0) |
            (job->retry_count ? FAR_RETRY : 0) |
            (job->delay_s != usual_delay_s(job) ? FAR_DELAY : 0) |
-           (job->job.state == JOB_BURIED ? FAR_BURIED : 0);
+           (job->job.state == JOB_BURIED ? FAR_BURIED : 0) |
+           (job->job.state == JOB_READY ? FAR_READY : 0);
 }
 
 /* ---- encode ---- */
@@ -197,12 +199,14 @@ static bool get_head(const char *at, size_t room, struct far_head *out_head)
     unsigned bits = get_u8(at + 5);
     size_t len = get_u8(at + 6);
     struct event *job = &out_head->job;
-    if (get_u8(at + 4) != RECORD_FAR || bits & ~(unsigned)FAR_BITS || len > FAR_HEAD_MAX ||
-        len <= NUMBERS_AT || len > room)
+    enum job_state state = bits & FAR_BURIED  ? JOB_BURIED
+                           : bits & FAR_READY ? JOB_READY
+                                              : JOB_DELAYED;
+    if (get_u8(at + 4) != RECORD_FAR || (bits & FAR_BURIED && bits & FAR_READY) ||
+        len > FAR_HEAD_MAX || len <= NUMBERS_AT || len > room)
         return false;
     struct varint_reader reader = {at + NUMBERS_AT, at + len, true};
-    *job = (struct event){.kind = EVENT_JOB,
-                          .job = {.state = bits & FAR_BURIED ? JOB_BURIED : JOB_DELAYED}};
+    *job = (struct event){.kind = EVENT_JOB, .job = {.state = state}};
     job->job.seq = varint_get(&reader);
     job->job.due_us = varint_unfold(varint_get(&reader));
     job->created_us = between(varint_unfold(varint_get(&reader)), job->job.due_us);

@@ -15,7 +15,7 @@ enum {
     FAR_RECORD_MIN = 32,            /* bytes of a record, at least */
 };
 
-/* Can the job be kept in a slice? Only a delayed or buried one, without a lease. */
+/* Can the job be kept in a slice? Only one that nobody has reserved. */
 bool far_record_fits(const struct event *job);
 
 /* Bytes of the job's record; a multiple of eight, at least FAR_RECORD_MIN. */

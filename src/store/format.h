@@ -57,11 +57,12 @@ enum feature {
     FEATURE_FOLLOWERS = 1 << 1, /* the manifest has followers; copies of records are marked */
     FEATURE_DELIVERY = 1 << 2,  /* jobs may have properties and notes, topics settings */
     FEATURE_SLICES = 1 << 3,    /* jobs may lie in slices; the log says which */
-    FEATURE_BURIED = 1 << 4,    /* so may buried ones */
+    FEATURE_BURIED = 1 << 4,    /* so may buried ones … */
+    FEATURE_READY = 1 << 5,     /* … and ready ones */
 };
 #define FEATURES_INCOMPATIBLE /* that are known */                                                 \
     ((uint32_t)(FEATURE_EPOCH | FEATURE_FOLLOWERS | FEATURE_DELIVERY | FEATURE_SLICES |            \
-                FEATURE_BURIED))
+                FEATURE_BURIED | FEATURE_READY))
 
 enum {
     FOLLOWERS_MAX = 16,

@@ -123,6 +123,9 @@ static void add_entry(struct slice_build *build, const struct event *job, uint64
         .seq = job->job.seq,
         .id_hash = id_hash,
         .topic = topic_number(build, job->topic),
+        .head = &build->head,
+        .priority = build->head.state == JOB_READY ? job->job.priority : 0,
+        .rank_us = build->head.state == JOB_READY ? event_rank_us(job) : 0,
     };
     buf_add(&build->index, room, slice_index_encode(&build->last, &entry, room));
     build->last = entry;

@@ -56,7 +56,7 @@ static bool sizes_possible(const struct slice_head *head)
 /* 0 is JOB_DELAYED: all slices were of such jobs. */
 static bool state_possible(uint32_t state)
 {
-    return state == 0 || state == JOB_BURIED;
+    return state == 0 || state == JOB_READY || state == JOB_BURIED;
 }
 
 enum format_verdict slice_head_decode(const void *block, struct slice_head *out_head)
@@ -76,7 +76,7 @@ enum format_verdict slice_head_decode(const void *block, struct slice_head *out_
         .jobs = get_u32(at + 48),
         .blocks = get_u32(at + 52),
         .topics = get_u32(at + 56),
-        .state = get_u32(at + 60) == JOB_BURIED ? JOB_BURIED : JOB_DELAYED,
+        .state = get_u32(at + 60) ? (enum job_state)get_u32(at + 60) : JOB_DELAYED,
         .due_first_us = (int64_t)get_u64(at + 64),
         .due_last_us = (int64_t)get_u64(at + 72),
         .topics_bytes = get_u64(at + 80),
@@ -147,6 +147,12 @@ void slice_index_init(struct slice_index *index, const struct slice_head *head, 
     };
 }
 
+/* The difference of two times, whatever they are. */
+static int64_t wrapped(int64_t time_us, int64_t from_us)
+{
+    return (int64_t)((uint64_t)time_us - (uint64_t)from_us);
+}
+
 size_t slice_index_encode(const struct slice_index *last, const struct slice_index *entry,
                           char room[static SLICE_INDEX_MAX])
 {
@@ -158,6 +164,10 @@ size_t slice_index_encode(const struct slice_index *last, const struct slice_ind
         at += 8;
     }
     at = varint_put(at, entry->topic);
+    if (entry->head->state == JOB_READY) {
+        at = varint_put(at, entry->priority);
+        at = varint_put(at, varint_fold(wrapped(entry->rank_us, last->rank_us)));
+    }
     return (size_t)(at - room);
 }
 
@@ -177,16 +187,24 @@ enum err slice_index_next(struct slice_index *index)
         if (id_hash == 0)
             return ERR_CORRUPT;
     }
-    uint64_t topic = varint_get(&reader);
+    uint64_t topic = varint_get(&reader), priority = 0;
+    int64_t rank_us = 0;
+    if (index->head->state == JOB_READY) {
+        priority = varint_get(&reader);
+        rank_us =
+            (int64_t)((uint64_t)index->rank_us + (uint64_t)varint_unfold(varint_get(&reader)));
+    }
     gap >>= 1;
     if (!reader.good || gap == 0 || gap >= (index->head->data_end - index->offset) / 8 ||
-        seq == 0 || topic >= index->head->topics)
+        seq == 0 || topic >= index->head->topics || priority > UINT32_MAX)
         return ERR_CORRUPT;
     index->at = reader.at;
     index->offset += gap * 8;
     index->seq = seq;
     index->id_hash = id_hash;
     index->topic = (uint32_t)topic;
+    index->priority = (uint32_t)priority;
+    index->rank_us = rank_us;
     return OK;
 }
 

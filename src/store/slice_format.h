@@ -1,5 +1,5 @@
 /*
- * The bytes of a slice, a file of far jobs sorted by due time, either delayed or buried ones, and
+ * The bytes of a slice, a file of far jobs sorted by due time, delayed, ready or buried ones, and
  * of the log's records about slices. docs/disk-format.md draws them.
  *
  *     head (a block) | blocks of records, each a batch with a header | fences | topics | index
@@ -22,8 +22,8 @@ enum {
     SLICE_UNIT = 32,                   /* bytes: no two records begin in the same unit */
     SLICE_FENCE_BYTES = 16,
     SLICE_TOPICS_MAX = 65535,
-    SLICE_INDEX_MAX = 10 + 10 + 8 + 3, /* bytes of one entry, at most */
-    SLICE_RECORD_HEAD = 48,            /* of a SLICE record, in front of the dead */
+    SLICE_INDEX_MAX = 10 + 10 + 8 + 3 + 5 + 10, /* bytes of one entry, at most */
+    SLICE_RECORD_HEAD = 48,                     /* of a SLICE record, in front of the dead */
 };
 
 #define SLICE_NAME "slice-%08x"
@@ -35,7 +35,7 @@ struct slice_head {
     uint64_t size_bytes; /* of the file */
     uint64_t data_end;   /* offset behind the last block of records */
     uint32_t jobs, blocks, topics;
-    enum job_state state; /* of its jobs: JOB_DELAYED or JOB_BURIED */
+    enum job_state state; /* of its jobs: JOB_DELAYED, JOB_READY or JOB_BURIED */
     int64_t due_first_us, due_last_us;
     uint64_t topics_bytes, index_bytes; /* of those sections */
     uint64_t fences_sum, topics_sum, index_sum;
@@ -84,12 +84,15 @@ struct slice_index {
     uint64_t seq;
     uint64_t id_hash; /* 0: the job has no id of a client */
     uint32_t topic;
+    uint32_t priority; /* of a ready job, else 0; … */
+    int64_t rank_us;   /* … so is job_rank_us() */
 };
 void slice_index_init(struct slice_index *index, const struct slice_head *head,
                       const void *section);
 /* ERR_NOT_FOUND: there is no more. ERR_CORRUPT: what is there is no entry. */
 enum err slice_index_next(struct slice_index *index) MUST_USE;
-/* Writes the entry behind `last` (zeros and offset BLOCK for the first); returns its bytes. */
+/* Writes the entry, of a slice with its `head`, behind `last` (zeros and offset BLOCK for the
+   first); returns its bytes. */
 size_t slice_index_encode(const struct slice_index *last, const struct slice_index *entry,
                           char room[static SLICE_INDEX_MAX]);
 

@@ -1,8 +1,8 @@
 /*
  * Brings far jobs back: block by block, each read by the disk's threads and told of in portions,
- * as its first job's time draws near; buried ones do not come back by themselves. And empties
- * slices that are mostly dead: all that still lives in one becomes resident, and its records are
- * relocated to the log, as the cleaner does.
+ * as its first job's time draws near; ready and buried ones do not come back by themselves. And
+ * empties slices that are mostly dead: all that still lives in one becomes resident, and its
+ * records are relocated to the log, as the cleaner does.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -359,7 +359,9 @@ static void notify_record(struct slices *slices)
         return;
     record->event.record = (struct stored){.where = where_of(slice->head.number, offset),
                                            .bytes = (uint32_t)record->len};
-    slices->loaded_jobs += callbacks->arrive(callbacks, &record->event);
+    bool near = !load->emptying && callbacks->near;
+    slices->loaded_jobs += near ? callbacks->near(callbacks, &record->event)
+                                : callbacks->arrive(callbacks, &record->event);
     if (load->emptying)
         relocate(slices, record);
 }

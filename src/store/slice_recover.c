@@ -299,6 +299,8 @@ static enum err replay_jobs(struct slices *slices, struct slice *slice, const ch
             .where = where_of(slice->head.number, index.offset),
             .topic = topics[index.topic],
             .state = slice->head.state,
+            .priority = index.priority,
+            .rank_us = index.rank_us,
         };
         if (count < TOLD_AT_ONCE)
             continue;

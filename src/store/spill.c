@@ -39,9 +39,9 @@ struct turn_of {
 };
 
 /* Slices have jobs of one kind. */
-enum spill_kind { SPILL_DELAYED, SPILL_BURIED, SPILL_KINDS };
+enum spill_kind { SPILL_DELAYED, SPILL_READY, SPILL_BURIED, SPILL_KINDS };
 
-static const enum job_state kind_state[SPILL_KINDS] = {JOB_DELAYED, JOB_BURIED};
+static const enum job_state kind_state[SPILL_KINDS] = {JOB_DELAYED, JOB_READY, JOB_BURIED};
 
 enum spill_step { SPILL_IDLE, SPILL_GATHER, SPILL_BUILD, SPILL_WRITE, SPILL_REMOVE, SPILL_DEPART };
 
@@ -189,7 +189,9 @@ bool spill_offer(struct spill *spill, const struct event *event, struct stored r
     if (len > RECORD_MAX)
         return false;
     char *at = take(spill, len);
-    enum spill_kind kind = job.job.state == JOB_BURIED ? SPILL_BURIED : SPILL_DELAYED;
+    enum spill_kind kind = SPILL_DELAYED;
+    while (kind_state[kind] != job.job.state)
+        kind++;
     spill->gathered_bytes[kind] += len;
     far_record_encode(&job, len, at);
     struct spilled taken = {.seq = job.job.seq, .record = at, .old = record, .len = (uint32_t)len};
@@ -319,8 +321,9 @@ static void written(struct disk_op *op)
 static void write_slice(struct spill *spill)
 {
     struct store *store = spill->store;
-    uint32_t features =
-        FEATURE_SLICES | (spill->build.head.state == JOB_BURIED ? FEATURE_BURIED : 0);
+    static const uint32_t of_kind[SPILL_KINDS] = {
+        [SPILL_READY] = FEATURE_READY, [SPILL_BURIED] = FEATURE_BURIED};
+    uint32_t features = FEATURE_SLICES | of_kind[spill->kind];
     if (!manifest_has(store->manifest, features))
         return; /* its write makes a turn */
     spill->op = (struct disk_op){

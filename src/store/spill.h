@@ -1,6 +1,6 @@
 /*
  * A run: far jobs that leave the log while its oldest segment is cleaned. They are gathered, sorted
- * by due time, delayed ones and buried ones apart, written to slices, and only when a slice is on
+ * by due time, delayed, ready and buried ones apart, written to slices, and only when a slice is on
  * disk the core is asked, job by job, to let go of them: until then they live where they were.
  *
  *     gather (the cleaner walks) ─▶ build ─▶ write ─▶ depart ─▶ build the next … ─▶ done

@@ -130,10 +130,10 @@ struct store_callbacks {
      * `arrive` and `replay_far`.
      *
      * Checkpoint: may the job, whose record is this event's and lies at `where`, become far? Only
-     * if that is its newest record, and it is delayed until after `due_after_us`, or buried and one
-     * of too many. True: `out_job` is all of the job as it is now, its bytes borrowed from `event`;
-     * the job stays where it is until depart(). False: it is relocated, or has no record there any
-     * more.
+     * if that is its newest record, and it is delayed until after `due_after_us`, or ready or
+     * buried and one of too many. True: `out_job` is all of the job as it is now, its bytes
+     * borrowed from `event`; the job stays where it is until depart(). False: it is relocated, or
+     * has no record there any more.
      */
     bool (*spill)(struct store_callbacks *callbacks, const struct event *event, uint64_t where,
                   int64_t due_after_us, struct event *out_job);
@@ -152,11 +152,16 @@ struct store_callbacks {
      */
     bool (*far_visited)(struct store_callbacks *callbacks, struct bytes *out_topic);
     /*
-     * A far job draws near, or its slice is emptied: its record is `event`, and event->record says
-     * where. The core has it in memory from now on, its record stays where it is. False: it is not
-     * far at that place (any more). Called again after a restart.
+     * A far job's slice is emptied: its record is `event`, and event->record says where. The core
+     * has it in memory from now on, its record stays where it is. False: it is not far at that
+     * place (any more). Called again after a restart.
      */
     bool (*arrive)(struct store_callbacks *callbacks, const struct event *event);
+    /*
+     * The same of a delayed job that draws near. If it is due, the core may leave it far, as a
+     * ready one: far_page finds it there when all of its block has been told of. NULL: arrive().
+     */
+    bool (*near)(struct store_callbacks *callbacks, const struct event *event);
     /* May far jobs come now, as far as memory is concerned? NULL: always. False: asked again. */
     bool (*far_room)(struct store_callbacks *callbacks);
     /* Recovery, after all events: about so many far jobs come now. May be NULL. */
@@ -411,7 +416,7 @@ void store_far_fetch_end(struct store *store, struct far_fetch *fetch);
  */
 struct far_page {
     struct bytes topic;
-    enum job_state state; /* JOB_DELAYED or JOB_BURIED */
+    enum job_state state; /* JOB_DELAYED, JOB_READY or JOB_BURIED */
     int64_t due_us;       /* only jobs that come after (backwards: before) this due time … */
     uint64_t seq;         /* … and number */
     bool backwards;       /* the last ones, the very last of them first */

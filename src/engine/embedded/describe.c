@@ -52,6 +52,8 @@ static void describe_metrics(const struct store *store, const struct store_stats
                    "Bodies that were read from the disk, not from memory.", stats->cold_reads);
     metric_gauge(sink, "far_jobs", "Delayed jobs that are in slices on disk, not in memory.",
                  totals->far);
+    metric_gauge(sink, "far_ready_jobs", "Ready jobs that are in slices on disk, not in memory.",
+                 totals->far_ready);
     metric_gauge(sink, "far_buried_jobs", "Buried jobs that are in slices on disk, not in memory.",
                  totals->far_buried);
     metric_gauge(sink, "slices", "Files of far jobs.", stats->slices);

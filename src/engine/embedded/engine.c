@@ -163,7 +163,8 @@ static void engine_use_budget(struct engine *engine, struct budget *budget)
  * it could not be read? */
 static bool something_is_read(const struct embedded *embedded)
 {
-    return embedded->read_waiter_count > 0 || embedded->bodies.unread.len > 0;
+    return embedded->read_waiter_count > 0 || embedded->fronts.count > 0 ||
+           embedded->bodies.unread.len > 0;
 }
 
 /* What waits for something to be read goes on. */
@@ -174,6 +175,7 @@ static void read_waiters_turn(struct embedded *embedded)
     reschedule_turn(embedded);
     far_turn(embedded);
     far_visit_turn(embedded);
+    front_turn(embedded);
     history_answer_turn(embedded);
     due_turn(embedded);
 }
@@ -352,6 +354,7 @@ static int64_t engine_end(struct engine *engine)
     if (something_is_read(embedded))
         bodies_turn(embedded);
     if (embedded->store) {
+        front_turn(embedded);
         bodies_read_ahead(embedded);
         store_latency_first(embedded->store, core_is_awaited(embedded->core));
         note_marks(embedded);
@@ -366,6 +369,8 @@ static int64_t engine_end(struct engine *engine)
         int64_t store_us = store_next_us(embedded->store), look_us = report_full(embedded);
         store_us = look_us < store_us ? look_us : store_us;
         look_us = journal_resync_next_us(embedded);
+        store_us = look_us < store_us ? look_us : store_us;
+        look_us = front_next_us(embedded);
         store_us = look_us < store_us ? look_us : store_us;
         if (store_us < next_us)
             next_us = store_us;
@@ -469,6 +474,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     reschedulings_init(&embedded->reschedulings);
     far_commands_init(&embedded->far_commands);
     far_visits_init(&embedded->far_visits);
+    fronts_init(&embedded->fronts);
     list_init(&embedded->questions);
     list_init(&embedded->due_counts);
     if (options->store.disk && options->store.history_us > 0)
@@ -514,6 +520,7 @@ void embedded_leave(struct embedded *embedded)
     journal_resync_close(embedded);
     due_give_up_all(embedded);
     far_visit_give_up_all(embedded);
+    front_give_up_all(embedded);
     far_give_up_all(embedded);
     reschedule_give_up_all(embedded);
     bodies_give_up_all(embedded);

@@ -434,12 +434,23 @@ static struct core *core_of(struct store_callbacks *callbacks)
 static bool spill(struct store_callbacks *callbacks, const struct event *event, uint64_t where,
                   int64_t due_after_us, struct event *out_job)
 {
-    return core_spill(core_of(callbacks), event, where, due_after_us, out_job);
+    const struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, store_callbacks);
+    return core_spill(core_of(callbacks), event, where, due_after_us, out_job) &&
+           (!embedded->feed.resyncing || out_job->job.state != JOB_READY);
+}
+
+/* The journal looks for ready jobs in memory, when it has listed those that are far. */
+static bool stays_for_journal(const struct embedded *embedded, uint64_t seq)
+{
+    struct job_view job;
+    return embedded->feed.resyncing &&
+           core_show(embedded->core, &(struct job_ref){.seq = seq}, &job) && job.state == JOB_READY;
 }
 
 static bool depart(struct store_callbacks *callbacks, uint64_t seq, struct stored record)
 {
-    return core_depart(core_of(callbacks), seq, record);
+    const struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, store_callbacks);
+    return !stays_for_journal(embedded, seq) && core_depart(core_of(callbacks), seq, record);
 }
 
 _Static_assert((int)FAR_SOON_MAX <= (int)CORE_SOON_MAX, "the core takes as many");
@@ -459,6 +470,11 @@ static bool far_visited(struct store_callbacks *callbacks, struct bytes *out_top
 static bool arrive(struct store_callbacks *callbacks, const struct event *event)
 {
     return core_arrive(core_of(callbacks), event);
+}
+
+static bool near(struct store_callbacks *callbacks, const struct event *event)
+{
+    return core_near(core_of(callbacks), event);
 }
 
 static bool far_room(struct store_callbacks *callbacks)
@@ -513,6 +529,7 @@ void far_callbacks(struct store_callbacks *callbacks)
     callbacks->soon = soon;
     callbacks->far_visited = far_visited;
     callbacks->arrive = arrive;
+    callbacks->near = near;
     callbacks->far_room = far_room;
     callbacks->far_begin = replay_far_begin;
     callbacks->replay_far = replay_far;

@@ -1,12 +1,13 @@
 /*
- * Commands on the delayed or buried jobs of a topic, some of which are far. The store finds the
- * first of them in its slices, the disk's threads read their records, and they arrive in the core
- * for a visit; the command is done as if all were in memory, and then those that it has left as
- * they were depart again. What is cleared is deleted on arrival, because the core would look for it
- * among all jobs.
+ * Commands on the delayed, ready or buried jobs of a topic, some of which are far. The store finds
+ * the first of them in its slices, the disk's threads read their records, and they arrive in the
+ * core for a visit; the command is done as if all were in memory, and then those that it has left
+ * as they were depart again. What is cleared is deleted on arrival, because the core would look for
+ * it among all jobs.
  *
- * Who only wants to know when the first is due looks at its record, and nobody visits. A few look
- * at once.
+ * Who only wants to know when the first is due looks at its record, and nobody visits. Who peeks at
+ * the first ready job needs the one that the core hands out first, whenever that was due. A few
+ * look at once.
  *
  * One visit at a time, the others wait for their turn: a job must not depart after one visit while
  * the next, for which it was not read, looks for it. For the same reason the store lets no jobs of
@@ -40,12 +41,14 @@ struct far_visit {
     struct ticket inner; /* the command's, once it is done in the core */
     enum visit_step step;
     struct far_page page;
-    bool reading;     /* store_far_page_end() is due */
-    bool read;        /* the page has come */
-    bool answered;    /* nobody waits any more */
-    uint32_t here;    /* jobs of the page that are in memory now */
-    uint32_t next;    /* of the page's records */
-    uint32_t cleared; /* CLEAR_TOPIC: jobs that were deleted */
+    struct far_fetch first; /* of the first ready job, in place of a page */
+    bool reading;           /* store_far_page_end() is due */
+    bool fetching;          /* store_far_fetch_end() is due */
+    bool read;              /* the page has come */
+    bool answered;          /* nobody waits any more */
+    uint32_t here;          /* jobs of the page that are in memory now */
+    uint32_t next;          /* of the page's records */
+    uint32_t cleared;       /* CLEAR_TOPIC: jobs that were deleted */
     bool goes_behind; /* none of the last page's jobs was of use: the next one begins behind */
     int64_t behind_us;
     uint64_t behind_seq;
@@ -107,11 +110,45 @@ static void page_read(struct far_page *page)
     make_ready(visit);
 }
 
+static void first_read(struct far_fetch *fetch)
+{
+    struct far_visit *visit = fetch->owner;
+    bool good = !fetch->err && fetch->event.job.seq == visit->page.seq;
+    visit->page.err = fetch->err ? fetch->err : good ? OK : ERR_DAMAGED;
+    visit->page.events = &fetch->event;
+    visit->page.count = good;
+    visit->read = true;
+    make_ready(visit);
+}
+
+static bool peeks_ready(const struct far_visit *visit)
+{
+    return visit->cmd.kind == CMD_PEEK && visit->cmd.topic.state == JOB_READY;
+}
+
+/* False: the topic's first ready job is in memory. */
+static bool read_first(struct far_visit *visit)
+{
+    struct embedded *embedded = visit->embedded;
+    uint64_t seq, where;
+    if (!core_front_first(embedded->core, visit->cmd.topic.topic, &seq, &where))
+        return false;
+    visit->page = (struct far_page){.state = JOB_READY, .seq = seq};
+    visit->first = (struct far_fetch){.where = where, .done = first_read, .owner = visit};
+    visit->fetching = true;
+    visit->read = false;
+    visit->next = visit->here = 0;
+    store_far_fetch(embedded->store, &visit->first);
+    return true;
+}
+
 /* False: none of the topic's jobs are far any more. */
 static bool read_page(struct far_visit *visit)
 {
     struct far_after after;
     const struct cmd_topic *asked = &visit->cmd.topic;
+    if (peeks_ready(visit))
+        return read_first(visit);
     if (!core_wants_far(visit->embedded->core, &visit->cmd, &after))
         return false;
     if (visit->goes_behind && after.state == visit->page.state) { /* it was the last page's */
@@ -144,7 +181,9 @@ static void end_page(struct far_visit *visit)
         store_far_page_end(visit->embedded->store, &visit->page);
         visit->embedded->far_visits.looks -= only_looks(visit);
     }
-    visit->reading = visit->read = false;
+    if (visit->fetching)
+        store_far_fetch_end(visit->embedded->store, &visit->first);
+    visit->reading = visit->fetching = visit->read = false;
 }
 
 /* ---- arriving and leaving ---- */

@@ -344,7 +344,18 @@ static void look_from_start(struct journal_resync *all)
     all->step = STEP_LISTS;
 }
 
-/* ---- delayed and buried jobs, in memory or not ---- */
+/* ---- delayed and buried jobs, in memory or not, and ready ones that are not ---- */
+
+/* The state that is listed after this one; JOB_GONE: none. Ready jobs in memory are found there:
+   none of them departs meanwhile (far.c). */
+static enum job_state state_after(const struct journal_resync *all, enum job_state state)
+{
+    struct bytes topic = bytes_of(all->topic, all->topic_len);
+    if (state == JOB_BURIED)
+        return JOB_GONE;
+    bool far = state == JOB_DELAYED && core_far_count(all->embedded->core, topic, JOB_READY) > 0;
+    return far ? JOB_READY : JOB_BURIED;
+}
 
 static void page_answered(struct ticket *ticket, const struct reply *reply)
 {
@@ -370,8 +381,8 @@ static void page_answered(struct ticket *ticket, const struct reply *reply)
         buf_add_bytes(&all->cursor, reply->cursor);
         if (reply->cursor.len)
             return;
-        all->topic_done = all->state == JOB_BURIED;
-        all->state = JOB_BURIED;
+        all->state = state_after(all, all->state);
+        all->topic_done = all->state == JOB_GONE;
     }
 }
 

@@ -8,6 +8,7 @@
  *     command ─┬▶ reschedule.c: until what it keeps of the job is in memory
  *              ├▶ far.c: until the job that it names is
  *              ├▶ far_visit.c: until the jobs of its topic are
+ *              ├▶ front.c: a parked RESERVE, until its topic's first jobs are
  *              └▶ history.c: until what happened to a job has been found
  */
 #ifndef LATERD_ENGINE_EMBEDDED_PARTS_H
@@ -86,7 +87,16 @@ struct far_commands {
     struct list whole;   // far_command::link: it has come
 };
 
-/* Commands on topics some of whose delayed jobs are far. */
+/* Reads of ready jobs that come next. */
+struct fronts {
+    struct list reading; // front_read::link
+    struct list whole;   // front_read::link: it has come
+    uint32_t count;      /* of both */
+    int64_t retry_at_us; /* what could not be read is tried again; INT64_MAX: nothing */
+    int64_t report_us;   /* not told of before then */
+};
+
+/* Commands on topics some of whose jobs are far. */
 struct far_visits {
     struct list waiting; // far_visit::link: the first is under way
     struct list asked;   // far_visit::link: those that only look and have not begun; …
@@ -153,6 +163,7 @@ struct embedded {
     struct reschedulings reschedulings;
     struct far_commands far_commands;
     struct far_visits far_visits;
+    struct fronts fronts;
     struct list questions;  // history_question::link
     struct list due_counts; // due_count::link
     bool has_far;           /* some job is far, or was */
@@ -241,7 +252,7 @@ void far_callbacks(struct store_callbacks *callbacks);
 /* ---- far_visit.c ---- */
 
 void far_visits_init(struct far_visits *all);
-/* The command goes through a topic's delayed jobs, some of which are far: they are read first.
+/* The command goes through a topic's jobs, some of which are far: they are read first.
    False: it can be done as it is. */
 bool far_visit_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                      enum submitted *out_submitted);
@@ -251,6 +262,16 @@ void far_visit_turn(struct embedded *embedded);
 bool far_visit_topic(const struct embedded *embedded, struct bytes *out_topic);
 void far_visit_cancel(struct waiting_reply *reply);
 void far_visit_give_up_all(struct embedded *embedded);
+
+/* ---- front.c ---- */
+
+void fronts_init(struct fronts *fronts);
+/* Brings the first ready jobs of topics that somebody waits for, as far as the budget goes. */
+void front_turn(struct embedded *embedded);
+/* When it has something to do next besides; INT64_MAX: never. */
+int64_t front_next_us(const struct embedded *embedded);
+/* The end: nothing is read any more. */
+void front_give_up_all(struct embedded *embedded);
 
 /* ---- history.c ---- */
 

@@ -104,7 +104,7 @@ struct config {
     int64_t metrics_topics;
     int64_t turn_cpu;
     int64_t segment_bytes, max_bytes, recent_bytes;
-    int64_t horizon_us, checkpoint_bytes, buried_in_memory, history_us;
+    int64_t horizon_us, checkpoint_bytes, ready_in_memory, buried_in_memory, history_us;
     int64_t jobs, topics, waiters, memory_bytes, buffer_bytes;
     int64_t body_bytes, json_depth, batch_jobs, reserve_topics;
     int64_t connections, line_bytes, headers, header_bytes, request_bytes;

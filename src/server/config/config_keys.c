@@ -56,6 +56,9 @@ const struct config_key config_keys[] = {
      "leaves."},
     {"store", "checkpoint_bytes", KIND_BYTES, NUMBER(checkpoint_bytes), 262144, INT64_MAX, "256M",
      "With a horizon: when the log has more than this, far jobs leave it and memory."},
+    {"store", "ready_in_memory", KIND_COUNT, NUMBER(ready_in_memory), 0, 2000000000, "100000",
+     "With a horizon: while the log has more than checkpoint_bytes and more ready jobs than so "
+     "many are in memory, others leave it and memory, too, but not the first ones of a topic."},
     {"store", "buried_in_memory", KIND_COUNT, NUMBER(buried_in_memory), 0, 2000000000, "100000",
      "With a horizon: while the log has more than checkpoint_bytes and more buried jobs than so "
      "many are in memory, those that the log has had longest leave it and memory, too. As long as "

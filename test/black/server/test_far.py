@@ -285,3 +285,79 @@ def test_all_buried_jobs_are_kicked_though_most_are_not_in_memory(laterd):
             for job in jobs:
                 taken[job["id"]] = job["body"]
         assert taken == bodies
+
+
+def pile_up(client, count):
+    """Bodies by id, in the order in which they are to be handed out: nobody has taken any, and most have left memory."""
+    bodies = {f"ready-{number}": {"n": number, "text": os.urandom(500).hex()} for number in range(count)}
+    jobs = [{"id": job_id, "body": body, "priority": body["n"] % 3} for job_id, body in bodies.items()]
+    for first in range(0, count, 500):
+        client.push_many("t", jobs[first:first + 500])
+    client.push_many("u", [{"body": "x" * 3000, "delay": "1h"}] * 300) # so that the log is cleaned
+    eventually(lambda: metric(client, "far_ready_jobs") > count // 2)
+    return dict(sorted(bodies.items(), key=lambda one: (one[1]["n"] % 3, one[1]["n"])))
+
+
+def take(client, expected, count):
+    """Takes and finishes so many: the next ones of `expected`."""
+    taken = 0
+    while taken < count:
+        jobs = client.reserve("t", most=min(50, count - taken))
+        assert jobs, taken
+        for job in jobs:
+            job_id = next(iter(expected))
+            assert (job["id"], job["body"]) == (job_id, expected.pop(job_id))
+            assert client.job(job_id, "finish", lease=job["lease"]).status in (200, 204)
+        taken += len(jobs)
+
+
+def test_ready_jobs_leave_memory_and_are_handed_out_in_order_after_kill_9(laterd, tmp_path):
+    server = laterd({"store": {**FAR, "ready_in_memory": "100"}})
+    with Client(server.port) as client:
+        expected = pile_up(client, 1500)
+        assert manifest(server.data)[1] & 32
+        assert client.counts("t")["ready"] == 1500
+        take(client, expected, 300)
+        assert client.push("t", id="urgent", body={"n": -1}, priority=0, due="2001-01-01T00:00:00Z").status == 201
+        expected = {"urgent": {"n": -1}, **expected}
+        assert client.job("ready-1490", method="DELETE").status in (200, 204)
+        assert expected.pop("ready-1490")
+    server.kill()
+    server.start()
+    with Client(server.port) as client:
+        assert metric(client, "far_ready_jobs") > 500 and client.counts("t")["ready"] == 1200
+        take(client, expected, 200)
+        later("-s", f"127.0.0.1:{server.port}", "backup", tmp_path / "backups")
+    server.stop()
+    assert "slice" in later("verify", server.data)
+    later("restore", tmp_path / "backups", tmp_path / "restored")
+    later("salvage", server.data, tmp_path / "salvaged")
+    assert not manifest(tmp_path / "salvaged")[1] & 40
+    for folder in ("restored", "salvaged"):
+        other = laterd({"store": OFF}, data=str(tmp_path / folder))
+        with Client(other.port) as client:
+            assert client.counts("t")["ready"] == 1000
+            take(client, dict(expected), 1000)
+            assert client.reserve("t") == []
+
+
+def test_delayed_jobs_that_fall_due_while_no_consumer_is_there_do_not_stay_in_memory(laterd):
+    server = laterd({"store": {**FAR, "horizon": "2s", "ready_in_memory": "0"}}, beanstalk=["127.0.0.1:0"])
+    with Client(server.port) as client, Connection(server.beanstalk_port) as tube:
+        bodies = {f"job-{number}": {"n": number, "text": os.urandom(500).hex()} for number in range(1000)}
+        jobs = [{"id": job_id, "body": body, "delay": "8s"} for job_id, body in bodies.items()]
+        for first in range(0, 1000, 500):
+            client.push_many("t", jobs[first:first + 500])
+        client.push_many("u", [{"body": "x" * 3000, "delay": "1h"}] * 300)
+        eventually(lambda: metric(client, "far_jobs") > 500, 6)
+        eventually(lambda: client.counts("t")["ready"] == 1000, 20)
+        assert metric(client, "far_ready_jobs") > 400
+        assert tube.stats("t")["current-jobs-ready"] == "1000"
+        tube.ask("use t")
+        assert b'"n":' in tube.ask("peek-ready").data.replace(b" ", b"")
+        assert len(client.get("/v1/topics/t/jobs?state=ready&limit=1000").json()["jobs"]) == 1000
+        taken = {}
+        while len(taken) < 1000:
+            for job in client.reserve("t", most=100):
+                taken[job["id"]] = job["body"]
+        assert taken == bodies

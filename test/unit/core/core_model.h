@@ -19,7 +19,8 @@ enum {
     EVENTS_MAX = 60000,
     STEPS = 1500,
     LIVES = 40,
-    BURIED_STAY = 2, /* in memory, in every second life in which jobs depart */
+    BURIED_STAY = 2, /* in memory, in every second life in which jobs depart; … */
+    READY_STAY = 5,  /* … so do ready ones */
 };
 
 static inline struct bytes topic_name(int topic)

@@ -1,7 +1,7 @@
 /*
- * More of model_test.c: lives in which delayed and buried jobs depart to slices, and come back as
- * an engine has them come: when they fall due, and for commands that name them or go through their
- * topic. For it alone.
+ * More of model_test.c: lives in which delayed, ready and buried jobs depart to slices, and come
+ * back as an engine has them come: when they fall due, when they are to be handed out, and for
+ * commands that name them or go through their topic. For it alone.
  */
 #ifndef LATERD_TEST_CORE_MODEL_FAR_H
 #define LATERD_TEST_CORE_MODEL_FAR_H
@@ -10,6 +10,8 @@
 #include "core_model_replies.h"
 
 enum { FAR_KEY = 99 };
+
+#define FAR_PLACES (UINT64_C(1) << 32) /* from here on places are in slices */
 
 /* In every third life. */
 static inline bool has_far(void)
@@ -22,13 +24,29 @@ static inline uint64_t buried_stay(void)
     return life->seed % 2 ? BURIED_STAY : 0;
 }
 
-/* Of the jobs in memory, is one that is buried too many? */
-static inline bool too_many_buried(void)
+static inline uint64_t ready_stay(void)
 {
-    uint64_t buried = 0;
+    return life->seed % 2 ? READY_STAY : 0;
+}
+
+/* Of the jobs in memory, is one in this state too many? */
+static inline bool too_many(enum job_state state)
+{
+    uint64_t count = 0;
     for (uint64_t seq = 1; seq < life->seq_next; seq++)
-        buried += life->jobs[seq].state == JOB_BURIED && !life->is_far[seq];
-    return buried > buried_stay();
+        count += life->jobs[seq].state == state && !life->is_far[seq];
+    return count > (state == JOB_READY ? ready_stay() : buried_stay());
+}
+
+/* Of ready ones it depends on their places, unless all may. */
+static inline bool may_depart(const struct model_job *job, int64_t after_us, bool *out_must)
+{
+    bool few = job->state == JOB_READY && ready_stay() > 0;
+    bool may = (job->state == JOB_DELAYED && job->due_us > after_us) ||
+               ((job->state == JOB_BURIED || job->state == JOB_READY) && too_many(job->state));
+    may = may && job->last_note_us == 0;
+    *out_must = may && !few;
+    return may;
 }
 
 static inline struct event record_event(uint64_t seq) /* as a store would have read it */
@@ -64,24 +82,22 @@ static inline void step_depart(void)
     struct model_job *job = &life->jobs[seq];
     int64_t after_us = life->now_us + (int64_t)below(2) * 500;
     struct event event = record_event(seq), out;
-    bool may = (job->state == JOB_DELAYED && job->due_us > after_us) ||
-               (job->state == JOB_BURIED && too_many_buried());
-    may = may && job->last_note_us == 0;
-    if (life->is_far[seq] || job->where == 0)
-        return;
+    if (life->is_far[seq] || job->where == 0 || job->where >= FAR_PLACES)
+        return; /* or its record is in a slice: nobody offers it */
+    bool must, may = may_depart(job, after_us, &must);
     MUST(!core_spill(life->core, &event, job->where + 5000, after_us, &out)); /* not there */
     if (!core_spill(life->core, &event, job->where, after_us, &out)) {
-        MUST(!may);
+        MUST(!must);
         return;
     }
     MUST(may && out.job.due_us == job->due_us && out.job.priority == job->priority);
     MUST(out.job.state == job->state);
-    keep_record(seq, &out, ++life->where);
+    keep_record(seq, &out, FAR_PLACES + ++life->where);
     struct stored place = life->records[seq].event.record;
     if (below(6) == 0) {
         struct cmd touch = {.kind = CMD_RESCHEDULE, .job = {.ref.seq = seq}};
         life->replied = false;
-        if (job->state == JOB_BURIED)
+        if (job->state != JOB_DELAYED)
             MUST(core_relocate(life->core, &event, job->where));
         else
             (void)core_apply(life->core, life->now_us, &touch, life);
@@ -134,6 +150,7 @@ static inline void bring_topic(struct bytes topic)
             bring_back(seq, true);
     }
     MUST(core_far_count(life->core, topic, JOB_DELAYED) == 0);
+    MUST(core_far_count(life->core, topic, JOB_READY) == 0);
     MUST(core_far_count(life->core, topic, JOB_BURIED) == 0);
 }
 
@@ -166,8 +183,64 @@ static inline void bring_due(void)
 {
     for (uint64_t seq = 1; seq < life->seq_next; seq++) {
         bool soon = life->jobs[seq].due_us <= life->now_us + (int64_t)below(100);
-        if (life->is_far[seq] && life->jobs[seq].state == JOB_DELAYED && soon)
-            bring_back(seq, false);
+        if (!life->is_far[seq] || life->jobs[seq].state != JOB_DELAYED || !soon)
+            continue;
+        const struct event *event = &life->records[seq].event;
+        MUST(core_near(life->core, event));
+        MUST(!core_is_far(life->core, seq, event->record.where) ||
+             event->job.due_us <= life->now_us);
+        life->is_far[seq] = core_is_far(life->core, seq, event->record.where);
+    }
+}
+
+/* Jobs that came near, and have fallen due, leave memory again by themselves. */
+static inline void note_departed(void)
+{
+    for (uint64_t seq = 1; seq < life->seq_next; seq++) {
+        const struct model_job *job = &life->jobs[seq];
+        if (life->is_far[seq] || job->where < FAR_PLACES ||
+            !core_is_far(life->core, seq, job->where))
+            continue;
+        MUST(job->state == JOB_READY);
+        life->is_far[seq] = true;
+    }
+}
+
+/* Ready jobs that somebody waits for come, some at a time. False: nobody waits for any. */
+static inline bool feed_fronts(void)
+{
+    struct core_front front;
+    bool any = false;
+    for (unsigned i = 0; core_front(life->core, &front); i++) {
+        MUST(i < 1000);
+        for (uint32_t job = 0; job < front.count && (job == 0 || below(4)); job++) {
+            uint64_t seq = front.jobs[job].seq;
+            MUST(life->is_far[seq] && life->jobs[seq].state == JOB_READY);
+            MUST(life->records[seq].event.record.where == front.jobs[job].where);
+            MUST(core_front_arrive(life->core, &life->records[seq].event));
+            life->is_far[seq] = false;
+        }
+        any = true;
+    }
+    return any;
+}
+
+static inline void match_all(void)
+{
+    do {
+        while (core_match(life->core, life->now_us, 1000))
+            ;
+    } while (feed_fronts());
+}
+
+/* A store loads what is due, and that leaves again as it did before. */
+static inline void load_due(struct core *copy)
+{
+    for (uint64_t seq = 1; seq < life->seq_next; seq++) {
+        const struct event *event = &life->records[seq].event;
+        if (life->is_far[seq] && event->job.state == JOB_DELAYED &&
+            event->job.due_us <= life->now_us)
+            MUST(core_near(copy, event));
     }
 }
 
@@ -180,7 +253,9 @@ static inline void replay_all_far(struct core *copy)
                               .id_hash = far_hash_id(FAR_KEY, event->id),
                               .where = event->record.where,
                               .topic = event->topic,
-                              .state = life->jobs[seq].state};
+                              .state = event->job.state,
+                              .priority = event->job.priority,
+                              .rank_us = event_rank_us(event)};
         if (life->is_far[seq])
             MUST(core_replay_far(copy, &far, 1) == OK);
     }

@@ -68,6 +68,19 @@ static void step_push(void)
     check_view(life->seq_next - 1, &life->views[0]);
 }
 
+/* It waits until the first one has come, if that is far. */
+static void reserve_perhaps_far(struct cmd *cmd, struct model_waiter *waiter,
+                                struct model_waiter *free)
+{
+    waiter->until_us = life->now_us;
+    waiter->parked = true;
+    *free = *waiter;
+    free->handle = core_apply(life->core, life->now_us, cmd, free);
+    MUST((free->handle != 0) == free->parked);
+    match_all();
+    MUST(!free->parked);
+}
+
 static void step_reserve(void)
 {
     struct model_waiter waiter = {
@@ -90,7 +103,10 @@ static void step_reserve(void)
         if (!life->waiters[i].parked)
             free = &life->waiters[i];
     }
-    if (choose(waiter.topics, waiter.topic_count, waiter.listed)) {
+    if (has_far() && choose(waiter.topics, waiter.topic_count, waiter.listed)) {
+        if (free)
+            reserve_perhaps_far(&cmd, &waiter, free);
+    } else if (choose(waiter.topics, waiter.topic_count, waiter.listed)) {
         cmd.reserve.wait_us = (int64_t)below(2) * 1000;
         MUST(apply(&cmd) == OK);
         check_taken(&life->reply, &waiter);
@@ -259,6 +275,8 @@ static void step_list(void)
 static void step_time(void)
 {
     life->now_us += (int64_t)below(1500);
+    if (below(2))
+        (void)core_match(life->core, life->now_us, 0); /* it knows the time */
     bring_due();
     for (int i = 0; i < TOPICS; i++) {
         if (life->paused_until_us[i] <= life->now_us)
@@ -279,6 +297,7 @@ static void step_time(void)
         sliced = sliced && !(life->waiters[i].parked && life->waiters[i].until_us <= life->now_us);
     while (core_tick(life->core, life->now_us, sliced ? 1 + (uint32_t)below(20) : 10000))
         ;
+    note_departed();
 }
 
 /* ---- checks after a step ---- */
@@ -306,6 +325,8 @@ static void check_all(void)
     }
     check_places();
     core_valid(life->core);
+    while (has_far() && core_tick(life->core, life->now_us, 10000))
+        ; /* memory of those that departed goes back */
     MUST(core_next_us(life->core) > life->now_us);
 }
 
@@ -331,6 +352,8 @@ static void check_replay(void)
     }
     replay_all_far(copy);
     core_replayed(copy, life->now_us);
+    core_use_far_key(copy, FAR_KEY);
+    load_due(copy);
     core_valid(copy);
     MUST(core_digest(copy) == core_digest(life->core));
     struct core_totals ours, theirs;
@@ -371,8 +394,7 @@ static void step(void)
         step_time();
     for (uint64_t i = has_far() ? 1 + below(5) : 0; i > 0; i--)
         step_depart();
-    while (core_match(life->core, life->now_us, 1000))
-        ;
+    match_all();
     check_all();
 }
 
@@ -396,6 +418,7 @@ static void live(uint64_t seed)
         .limits = {.jobs = 1000,
                    .topics = TOPICS,
                    .waiters = WAITERS_MAX,
+                   .ready_in_memory = ready_stay(),
                    .buried_in_memory = buried_stay()},
         .sink = &life->sink,
         .callbacks = &life->callbacks,

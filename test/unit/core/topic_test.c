@@ -19,14 +19,14 @@ static int setup(void **state)
 {
     (void)state;
     pool_init(&no_jobs, sizeof(struct job));
-    topics_init(&topics, 3, 5);
+    topics_init(&topics, &no_jobs, 3, 5);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    topics_valid(&topics, &no_jobs);
+    topics_valid(&topics);
     topics_fini(&topics);
     return mem_used() == 0 ? 0 : -1;
 }
@@ -35,7 +35,7 @@ static struct topic *need(const char *name)
 {
     struct topic *topic = NULL;
     assert_int_equal(topics_get_or_create(&topics, bytes_str(name), &topic), OK);
-    topics_valid(&topics, &no_jobs);
+    topics_valid(&topics);
     return topic;
 }
 

@@ -58,6 +58,9 @@ struct far_bed {
     bool no_horizon, keeps_history;
     bool buries;          /* all jobs are pushed as buried ones; … */
     uint64_t buried_stay; /* … so many of them stay in memory */
+    bool readies;         /* all jobs are pushed as ready ones, of few priorities, or … */
+    bool falls_due;       /* … as delayed ones with such priorities; … */
+    uint64_t ready_stay;  /* … so many of them stay in memory */
     struct answer answer;
 };
 
@@ -181,9 +184,9 @@ static inline enum err push(unsigned number, int64_t due_us, enum if_exists if_e
     struct cmd cmd = {.kind = CMD_PUSH,
                       .push = {.id = id_of(number, id),
                                .topic = number % 3 ? BYTES("t") : BYTES("u"),
-                               .due_us = due_us,
+                               .due_us = bed.readies ? due_us - 1000 * HOUR_US : due_us,
                                .ttr_us = 60 * SECOND_US,
-                               .priority = number,
+                               .priority = bed.readies || bed.falls_due ? number % 4 : number,
                                .buried = bed.buries,
                                .if_exists = if_exists,
                                .body = bytes_str(body),
@@ -203,6 +206,7 @@ static inline void open_engine(void)
                    .topics = 10,
                    .waiters = 10,
                    .memory_bytes = bed.memory_bytes,
+                   .ready_in_memory = bed.ready_stay,
                    .buried_in_memory = bed.buried_stay},
         .store = {.disk = sim_disk_port(bed.disk),
                   .segment_bytes = SEGMENT_BYTES,

@@ -65,9 +65,9 @@ struct life {
     struct world *world;
     struct oracle oracle;
     struct client clients[CLIENTS];
-    bool faulty;                       /* a fault was planted since the server started */
-    bool crowded;                      /* the disk has little room */
-    uint64_t departed, loaded, buried; /* far jobs, see count_far() */
+    bool faulty;                              /* a fault was planted since the server started */
+    bool crowded;                             /* the disk has little room */
+    uint64_t departed, loaded, ready, buried; /* far jobs, see count_far() */
     uint64_t lease_first; /* leases from here on are accounted for: see oracle_reserved() */
 };
 

@@ -134,6 +134,7 @@ static void count_far(struct life *life)
     life->departed += stats.spilled_jobs;
     life->loaded += stats.loaded_jobs;
     core_totals(world_core(life->world), &totals);
+    life->ready += totals.far_ready;
     life->buried += totals.far_buried;
 }
 
@@ -295,7 +296,7 @@ static void heal(struct life *life)
 
 struct sums {
     uint64_t departed, loaded; /* jobs became far, and drew near again */
-    uint64_t buried;           /* far ones that were there at crashes and stops */
+    uint64_t ready, buried;    /* far ones that were there at crashes and stops */
     uint64_t pushed, delivered, finished, crashes, full, failures;
 };
 
@@ -332,6 +333,7 @@ static uint64_t live_once(uint64_t seed, struct sums *sums)
     sums->full += life.oracle.full;
     sums->departed += life.departed;
     sums->loaded += life.loaded;
+    sums->ready += life.ready;
     sums->buried += life.buried;
     sums->failures += life.oracle.failures;
     uint64_t trace = world_trace(life.world);
@@ -380,13 +382,13 @@ static void whole_lives_keep_every_promise(void **state)
     (void)clock_gettime(CLOCK_MONOTONIC, &end);
     (void)printf("%llu lives, each twice, in %lld s: %llu pushes, %llu deliveries, %llu finishes, "
                  "%llu crashes, %llu failing calls, %llu full disks, %llu far, %llu near again, "
-                 "%llu far and buried\n",
+                 "%llu far and ready, %llu far and buried\n",
                  (unsigned long long)(last - first + 1), (long long)(end.tv_sec - begin.tv_sec),
                  (unsigned long long)sums.pushed, (unsigned long long)sums.delivered,
                  (unsigned long long)sums.finished, (unsigned long long)sums.crashes,
                  (unsigned long long)sums.failures, (unsigned long long)sums.full,
                  (unsigned long long)sums.departed, (unsigned long long)sums.loaded,
-                 (unsigned long long)sums.buried);
+                 (unsigned long long)sums.ready, (unsigned long long)sums.buried);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* What the tests of slices share: models whose far jobs leave the log for slices; those of even
- * seeds bury jobs. */
+ * seeds bury jobs, those of seeds that are multiples of three have ready ones. */
 #ifndef LATERD_TEST_STORE_SLICE_BED_H
 #define LATERD_TEST_STORE_SLICE_BED_H
 
@@ -13,6 +13,7 @@ static inline void far_model(struct model *model, uint64_t seed)
     model_init(model, seed);
     model_use_slices(model);
     model->buries = seed % 2 ? 0 : 4;
+    model->readies = seed % 3 ? 0 : 4;
 }
 
 /* Jobs that stay far for the whole test, in slices. */

@@ -100,6 +100,8 @@ static void a_far_job_comes_back(void **state)
     round_trip(&job);
     job.job.state = JOB_BURIED;
     round_trip(&job);
+    job.job.state = JOB_READY;
+    round_trip(&job);
     job.job.state = JOB_DELAYED;
     job.retry_count = 0;
     job.properties = (struct bytes){0};
@@ -138,11 +140,11 @@ static void numbers_at_their_ends_come_back(void **state)
     mem_free(big);
 }
 
-static void what_is_not_delayed_does_not_fit(void **state)
+static void what_is_reserved_does_not_fit(void **state)
 {
     (void)state;
     struct event job = a_job();
-    job.job.state = JOB_READY;
+    job.job.state = JOB_RESERVED;
     assert_false(far_record_fits(&job));
     job = a_job();
     job.job.lease = 1;
@@ -195,13 +197,15 @@ static struct event job_number(unsigned number, char room[static 64])
     return job;
 }
 
-static struct built *build(void)
+static struct built *build_of(enum job_state state)
 {
     struct built *built = mem_zalloc(sizeof(*built));
     char room[64];
     slice_build_begin(&built->build, &id, 42);
+    built->build.head.state = state;
     for (unsigned i = 0; i < JOBS; i++) {
         struct event job = job_number(i, room);
+        job.job.state = state;
         size_t len = far_record_bytes(&job);
         char *record = mem_alloc(len);
         far_record_encode(&job, len, record);
@@ -212,6 +216,11 @@ static struct built *build(void)
     }
     slice_build_end(&built->build);
     return built;
+}
+
+static struct built *build(void)
+{
+    return build_of(JOB_DELAYED);
 }
 
 static void built_free(struct built *built)
@@ -267,6 +276,46 @@ static void a_slice_says_what_is_in_it(void **state)
     assert_true(bytes_eq(name, BYTES("orders")));
     assert_int_equal(slice_topics_next(&topics, &name), ERR_NOT_FOUND);
     built_free(built);
+}
+
+/* And only of ready ones: the index of others does not say it. */
+static void the_index_of_ready_jobs_has_their_order(void **state)
+{
+    (void)state;
+    for (enum job_state of = JOB_DELAYED; of <= JOB_BURIED; of++) {
+        char room[64];
+        if (of == JOB_RESERVED)
+            continue;
+        struct built *built = build_of(of);
+        const char *image = built->build.image;
+        struct slice_head head;
+        struct slice_index index;
+        assert_int_equal(slice_head_decode(image, &head), FORMAT_GOOD);
+        assert_int_equal(head.state, of);
+        slice_index_init(&index, &head, image + slice_index_at(&head));
+        for (unsigned i = 0; i < JOBS; i++) {
+            struct event want = job_number(i, room);
+            assert_int_equal(slice_index_next(&index), OK);
+            assert_int_equal(index.priority, of == JOB_READY ? want.job.priority : 0);
+            assert_true(index.rank_us == (of == JOB_READY ? event_rank_us(&want) : 0));
+        }
+        assert_int_equal(slice_index_next(&index), ERR_NOT_FOUND);
+        built_free(built);
+    }
+}
+
+static void a_job_is_not_both_ready_and_buried(void **state)
+{
+    (void)state;
+    struct event job = a_job();
+    struct record record;
+    size_t len = far_record_bytes(&job);
+    char *at = mem_alloc(len);
+    far_record_encode(&job, len, at);
+    assert_int_equal(record_decode(at, len, &record), OK);
+    at[5] = (char)(at[5] | 64 | 128);
+    assert_int_equal(record_decode(at, len, &record), ERR_CORRUPT);
+    mem_free(at);
 }
 
 static void a_slice_ends_when_it_is_full(void **state)
@@ -405,9 +454,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_far_job_comes_back),
         cmocka_unit_test(numbers_at_their_ends_come_back),
-        cmocka_unit_test(what_is_not_delayed_does_not_fit),
+        cmocka_unit_test(what_is_reserved_does_not_fit),
         cmocka_unit_test(each_flipped_bit_of_a_record_is_noticed),
         cmocka_unit_test(a_slice_says_what_is_in_it),
+        cmocka_unit_test(the_index_of_ready_jobs_has_their_order),
+        cmocka_unit_test(a_job_is_not_both_ready_and_buried),
         cmocka_unit_test(a_slice_ends_when_it_is_full),
         cmocka_unit_test(damaged_heads_and_sections_are_none),
         cmocka_unit_test(what_the_log_says_of_a_slice_comes_back),

@@ -32,7 +32,7 @@ static void a_life_writes_loads_and_removes_slices(void **state)
         model_settle(&model);
         for (size_t i = 0; i < model.job_count; i++) {
             if (model.jobs[i].live && model.jobs[i].far)
-                assert_true(model.jobs[i].buried); /* it waits for somebody, at any time */
+                assert_true(model_state(&model.jobs[i]) != JOB_DELAYED); /* it waits for somebody */
             if (model.jobs[i].live)
                 model_end(&model, &model.jobs[i]);
         }
@@ -107,6 +107,60 @@ static void buried_jobs_stay_in_slices_of_their_own(void **state)
     model_fini(&model);
 }
 
+static unsigned far_ready_of(const struct model *model)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < model->job_count; i++)
+        count += model->jobs[i].live && model->jobs[i].far && model->jobs[i].ready;
+    return count;
+}
+
+/* Their order is known at an opening, and no file is read but for its index. */
+static void ready_jobs_stay_in_slices_of_their_own(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    far_model(&model, 5);
+    model.readies = 2;
+    model.body_bytes = 500;
+    model.delay_us = 4 * MODEL_DELAY_US;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < 1200; i++) {
+        assert_int_equal(model_push(&model), OK);
+        if (i % 8 == 0)
+            model_turn(&model);
+    }
+    model_settle(&model);
+    assert_true(manifest_has(model.store->manifest, FEATURE_READY));
+    assert_false(manifest_has(model.store->manifest, FEATURE_BURIED));
+    unsigned ready = far_ready_of(&model);
+    assert_true(ready > 100);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    assert_int_equal(far_ready_of(&model), ready);
+    model_check(&model);
+    store_stats(model.store, &stats);
+    assert_true(store_far_due_until(model.store, INT64_MAX) + ready <= stats.slice_jobs);
+    model.now_us += INT64_C(100) * MODEL_DELAY_US;
+    for (int i = 0; i < 3; i++)
+        model_settle(&model);
+    assert_true(far_ready_of(&model) >= ready);  /* they do not come by themselves */
+    for (size_t i = 0; i < model.job_count; i++) /* most of them end: the slices are emptied */
+        if (model.jobs[i].live && model.jobs[i].far && i % 10)
+            model_end(&model, &model.jobs[i]);
+    for (int i = 0; i < 10; i++) {
+        model_settle(&model);
+        model.now_us += MODEL_DELAY_US;
+    }
+    store_stats(model.store, &stats);
+    assert_true(stats.emptied_slices > 0);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+}
+
 /* So such a store is one that a laterd that knows slices of delayed jobs alone opens. */
 static void without_buried_jobs_the_store_does_not_say_that_it_has_any(void **state)
 {
@@ -115,6 +169,7 @@ static void without_buried_jobs_the_store_does_not_say_that_it_has_any(void **st
     begin_far(&model, 200);
     assert_true(manifest_has(model.store->manifest, FEATURE_SLICES));
     assert_false(manifest_has(model.store->manifest, FEATURE_BURIED));
+    assert_false(manifest_has(model.store->manifest, FEATURE_READY));
     model_fini(&model);
     far_model(&model, 2);
     assert_int_equal(model_open(&model), OK);
@@ -683,6 +738,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_life_writes_loads_and_removes_slices),
         cmocka_unit_test(buried_jobs_stay_in_slices_of_their_own),
+        cmocka_unit_test(ready_jobs_stay_in_slices_of_their_own),
         cmocka_unit_test(without_buried_jobs_the_store_does_not_say_that_it_has_any),
         cmocka_unit_test(a_few_old_jobs_do_not_pin_dead_slices),
         cmocka_unit_test(slices_outlive_the_log_that_told_of_them),

@@ -41,6 +41,7 @@ struct model_job {
     struct stored stored;
     int64_t due_us;
     bool buried;
+    bool ready;   /* pushed as a ready job, and not changed */
     bool leaving; /* it has not changed since it was spilled */
     bool far;     /* what is known of it lies in a slice */
     bool unknown; /* the same, and it has not been read since the opening */
@@ -69,6 +70,7 @@ struct model {
     int64_t now_us;
     int64_t delay_us; /* of jobs, at most; 0: they have no due times */
     unsigned buries;  /* of so many jobs that are pushed about one is buried; 0: none is */
+    unsigned readies; /* of the others, the same */
     uint64_t random;
     size_t body_bytes; /* of each body; 0: by chance, up to options.body_max */
     bool failed;
@@ -173,6 +175,7 @@ static inline enum err model_replay(struct store_callbacks *callbacks, const str
         job->stored = event->record;
         job->due_us = event->job.due_us;
         job->buried = event->job.state == JOB_BURIED;
+        job->ready = event->job.state == JOB_READY;
         job->far = job->unknown = false;
         break;
     case EVENT_MOVE:
@@ -244,6 +247,11 @@ static inline struct stored model_append(struct model *model, const struct event
     return stored;
 }
 
+static inline enum job_state model_state(const struct model_job *job)
+{
+    return job->buried ? JOB_BURIED : job->ready ? JOB_READY : JOB_DELAYED;
+}
+
 static inline struct stored model_emit(struct model *model, const struct model_job *job,
                                        struct bytes content_type, struct bytes body)
 {
@@ -252,7 +260,7 @@ static inline struct stored model_emit(struct model *model, const struct model_j
         .kind = EVENT_JOB,
         .promised = true,
         .job = {.seq = job->seq,
-                .state = job->buried ? JOB_BURIED : JOB_DELAYED,
+                .state = model_state(job),
                 .priority = job->priority,
                 .due_us = job->due_us},
         .id = bytes_of(&id, sizeof(id)),
@@ -300,11 +308,11 @@ static inline bool model_spill(struct store_callbacks *callbacks, const struct e
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     struct model_job *job = model_find(model, event->job.seq);
     if (!job || !job->live || job->stored.where != where ||
-        (!job->buried && job->due_us <= due_after_us))
+        (model_state(job) == JOB_DELAYED && job->due_us <= due_after_us))
         return false;
     *out_job = *event;
     out_job->job = (struct job_now){.seq = job->seq,
-                                    .state = job->buried ? JOB_BURIED : JOB_DELAYED,
+                                    .state = model_state(job),
                                     .priority = job->priority,
                                     .due_us = job->due_us};
     out_job->record = (struct stored){0};
@@ -330,8 +338,10 @@ static inline void model_learn(struct model_job *job, const struct event *event)
 {
     uint32_t version;
     memcpy(&version, event->body.at, sizeof(version));
-    assert_true(job->unknown || (version == job->version && job->priority == event->job.priority));
-    assert_int_equal(event->job.state, job->buried ? JOB_BURIED : JOB_DELAYED);
+    assert_true(job->unknown || version == job->version);
+    assert_true((job->unknown && !job->ready) ||
+                (job->priority == event->job.priority && job->due_us == event->job.due_us));
+    assert_int_equal(event->job.state, model_state(job));
     job->version = version;
     job->priority = event->job.priority;
     job->due_us = event->job.due_us;
@@ -361,6 +371,11 @@ static inline void model_replay_one(struct model *model, const struct far_job *f
         job = model_add(model, far->seq);
     job->live = job->far = job->unknown = true;
     job->buried = far->state == JOB_BURIED;
+    job->ready = far->state == JOB_READY;
+    if (job->ready) { /* the order in which they are handed out is known without their records */
+        job->priority = far->priority;
+        job->due_us = far->rank_us;
+    }
     job->stored = (struct stored){.where = far->where};
 }
 
@@ -372,23 +387,28 @@ static inline enum err model_replay_far(struct store_callbacks *callbacks,
     return OK;
 }
 
+static inline void model_add_u64(struct buf *out, uint64_t number)
+{
+    char bytes[8];
+    put_u64(bytes, number);
+    buf_add(out, bytes, sizeof(bytes));
+}
+
 /* The image of far jobs: all in the first part, and of each other one its number. */
 static inline bool model_far_image(struct store_callbacks *callbacks, uint32_t part,
                                    struct buf *out)
 {
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
-    char bytes[8];
     assert_int_equal(part, model->image_next++ % FAR_PARTS);
-    put_u64(bytes, part);
-    buf_add(out, bytes, sizeof(bytes));
+    model_add_u64(out, part);
     for (size_t i = 0; part == 0 && i < model->job_count; i++) {
         const struct model_job *job = &model->jobs[i];
         if (!job->live || store_slice_state(model->store, job->stored.where) == JOB_GONE)
             continue;
-        put_u64(bytes, job->seq);
-        buf_add(out, bytes, sizeof(bytes));
-        put_u64(bytes, job->stored.where);
-        buf_add(out, bytes, sizeof(bytes));
+        model_add_u64(out, job->seq);
+        model_add_u64(out, job->stored.where);
+        model_add_u64(out, job->priority);
+        model_add_u64(out, (uint64_t)job->due_us);
     }
     return true;
 }
@@ -402,10 +422,12 @@ static inline enum err model_far_image_take(struct store_callbacks *callbacks, u
     if (part == 0)
         buf_reset(&model->image, SIZE_MAX);
     buf_add(&model->image, image.at + 8, image.len - 8);
-    for (size_t at = 0; part == FAR_PARTS - 1 && at < model->image.len; at += 16) {
+    for (size_t at = 0; part == FAR_PARTS - 1 && at < model->image.len; at += 32) {
         struct far_job far = {.seq = get_u64(model->image.at + at),
                               .id_hash = 1,
                               .where = get_u64(model->image.at + at + 8),
+                              .priority = (uint32_t)get_u64(model->image.at + at + 16),
+                              .rank_us = (int64_t)get_u64(model->image.at + at + 24),
                               .topic = BYTES("topic")};
         far.state = store_slice_state(callbacks->store, far.where);
         assert_true(far.state != JOB_GONE);

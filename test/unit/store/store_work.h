@@ -27,6 +27,8 @@ static inline enum err model_push_over(struct model *model, uint64_t over_seq)
     if (model->delay_us)
         job->due_us = model->now_us + (int64_t)model_random(model, (uint64_t)model->delay_us);
     job->buried = model->buries && model_random(model, model->buries) == 0;
+    job->ready = !job->buried && model->readies && model_random(model, model->readies) == 0;
+    job->priority = job->ready ? (uint32_t)model_random(model, 3) : job->priority;
     model->seq_highest = job->seq;
     store_seq_note(model->store, model->seq_next);
     job->live = true;

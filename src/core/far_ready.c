@@ -1,0 +1,134 @@
+/*
+ * Invariant: no entry comes before its parent.
+ */
+#include "core/far_ready.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+
+enum {
+    FIRST_CAP = 16,
+    DOUBLE_MAX = 1024,   /* one for more grows by a part */
+    PARTS = 16,          /* such a part is a sixteenth; two of them empty are too many */
+    CUT_MAX = 16 * 1024, /* entries given back at a time: 448 KiB */
+};
+
+_Static_assert(sizeof(struct far_ready_entry) == 28, "docs/memory.md says what an entry takes");
+
+void far_ready_fini(struct far_ready *heap)
+{
+    mem_free(heap->entries);
+    *heap = (struct far_ready){0};
+}
+
+bool far_ready_precedes(const struct far_ready_entry *a, const struct far_ready_entry *b)
+{
+    if (a->priority != b->priority)
+        return a->priority < b->priority;
+    return a->rank_us != b->rank_us ? a->rank_us < b->rank_us : a->seq < b->seq;
+}
+
+bool far_ready_before(const struct far_ready_entry *entry, const struct job *job)
+{
+    struct far_ready_entry other = {
+        .priority = job->priority, .rank_us = job_rank_us(job), .seq = job->seq};
+    return far_ready_precedes(entry, &other);
+}
+
+/* Puts it at the free `place`, or where it belongs above that. */
+static void rise(struct far_ready *heap, uint32_t place, struct far_ready_entry entry)
+{
+    struct far_ready_entry *at = heap->entries;
+    for (; place > 0 && far_ready_precedes(&entry, &at[(place - 1) / 4]); place = (place - 1) / 4)
+        at[place] = at[(place - 1) / 4];
+    at[place] = entry;
+}
+
+/* Of the children of `place` the first in order; UINT32_MAX: there is none. */
+static uint32_t first_child(const struct far_ready *heap, uint32_t place)
+{
+    uint64_t first = (uint64_t)place * 4 + 1, best = first;
+    if (first >= heap->count)
+        return UINT32_MAX;
+    for (uint64_t child = first + 1; child < first + 4 && child < heap->count; child++)
+        if (far_ready_precedes(&heap->entries[child], &heap->entries[best]))
+            best = child;
+    return (uint32_t)best;
+}
+
+/* Puts it at the free `place`, or where it belongs below that. */
+static void sink(struct far_ready *heap, uint32_t place, struct far_ready_entry entry)
+{
+    struct far_ready_entry *at = heap->entries;
+    uint32_t child;
+    while ((child = first_child(heap, place)) != UINT32_MAX &&
+           far_ready_precedes(&at[child], &entry)) {
+        at[place] = at[child];
+        place = child;
+    }
+    at[place] = entry;
+}
+
+void far_ready_add(struct far_ready *heap, const struct far_ready_entry *entry)
+{
+    if (heap->count == heap->cap) {
+        uint32_t more = heap->cap < DOUBLE_MAX ? heap->cap : heap->cap / PARTS;
+        heap->cap = heap->cap ? heap->cap + more : FIRST_CAP;
+        heap->entries = mem_realloc(heap->entries, heap->cap * sizeof(*heap->entries));
+    }
+    rise(heap, heap->count++, *entry);
+}
+
+/* Gives back memory of a large one, some at a time. */
+static void cut(struct far_ready *heap)
+{
+    uint32_t surplus = heap->cap / PARTS;
+    heap->cap -= surplus < CUT_MAX ? surplus : CUT_MAX;
+    heap->entries = mem_realloc(heap->entries, heap->cap * sizeof(*heap->entries));
+}
+
+void far_ready_remove(struct far_ready *heap, uint32_t place)
+{
+    CHECK(place < heap->count);
+    struct far_ready_entry last = heap->entries[--heap->count];
+    if (heap->count == 0) {
+        far_ready_fini(heap);
+        return;
+    }
+    if (place < heap->count) {
+        bool up = place > 0 && far_ready_precedes(&last, &heap->entries[(place - 1) / 4]);
+        if (up)
+            rise(heap, place, last);
+        else
+            sink(heap, place, last);
+    }
+    if (heap->cap > DOUBLE_MAX && heap->count < heap->cap - heap->cap / PARTS * 2)
+        cut(heap);
+}
+
+uint32_t far_ready_next(const struct far_ready *heap, uint32_t *out_places, uint32_t max)
+{
+    uint32_t open[3 * FAR_READY_NEXT_MAX + 1] = {0}; /* their parents were taken already */
+    uint32_t open_count = heap->count > 0, taken = 0;
+    CHECK(max <= FAR_READY_NEXT_MAX);
+    while (taken < max && open_count > 0) {
+        uint32_t best = 0;
+        for (uint32_t i = 1; i < open_count; i++)
+            if (far_ready_precedes(&heap->entries[open[i]], &heap->entries[open[best]]))
+                best = i;
+        uint32_t place = open[best];
+        out_places[taken++] = place;
+        open[best] = open[--open_count];
+        uint64_t child = (uint64_t)place * 4 + 1;
+        for (uint64_t end = child + 4; child < end && child < heap->count; child++)
+            open[open_count++] = (uint32_t)child;
+    }
+    return taken;
+}
+
+void far_ready_valid(const struct far_ready *heap)
+{
+    CHECK(heap->count <= heap->cap);
+    for (uint32_t i = 1; i < heap->count; i++)
+        CHECK(!far_ready_precedes(&heap->entries[i], &heap->entries[(i - 1) / 4]));
+}

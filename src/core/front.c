@@ -1,0 +1,161 @@
+/*
+ * The front of a topic's ready jobs when some of these are far. Its first job in memory is handed
+ * out only if no entry of topic::far_ready comes before it. Else the topic is hungry, if somebody
+ * waits: the engine reads the records of its first entries, and they arrive.
+ *
+ * An entry whose job is in memory for a visit stays, because the job goes back to it. One whose job
+ * is not far any more, and will not be at that place, is stale.
+ */
+#include "base/check.h"
+#include "base/mem.h"
+#include "core/core_internal.h"
+
+enum {
+    SETTLE_MAX = 128,     /* stale entries that leave the front at a time */
+    SWEEP_STEPS = 4,      /* entries looked at with each change, while … */
+    SWEEP_LEAST = 64,     /* … so many, and more than half, may be stale */
+    RESERVED_MAX = 1024,  /* when memory is short: far jobs come while fewer are reserved */
+    RETRY_ENTRIES = 1000, /* a turn */
+    ENTRY_NS = 400,       /* for an entry that is looked at */
+};
+
+/* ---- stale entries ---- */
+
+static bool is_stale(const struct core *core, const struct far_ready_entry *entry)
+{
+    if (core_is_far_ready(core, entry->seq, entry->where))
+        return false;
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = entry->seq});
+    const struct job *job = number == POOL_NONE ? NULL : core_job(core, number);
+    return !job || job->where != entry->where || job->state != JOB_READY || !job->leaving;
+}
+
+static void sweep(const struct core *core, struct topic *topic)
+{
+    struct far_ready *heap = &topic->far_ready;
+    for (unsigned i = 0; i < SWEEP_STEPS && heap->count > 0; i++) {
+        heap->swept = heap->swept < heap->count ? heap->swept : 0;
+        if (is_stale(core, &heap->entries[heap->swept]))
+            far_ready_remove(heap, heap->swept);
+        else
+            heap->swept++;
+    }
+}
+
+void core_front_settle(struct core *core, struct topic *topic)
+{
+    struct far_ready *heap = &topic->far_ready;
+    unsigned steps = 0;
+    for (; steps < SETTLE_MAX && heap->count > 0 && is_stale(core, heap->entries); steps++)
+        far_ready_remove(heap, 0);
+    if (heap->count > SWEEP_LEAST && heap->count / 2 > topic->far[JOB_READY])
+        sweep(core, topic);
+    budget_spend(core->budget, (int64_t)steps * ENTRY_NS);
+}
+
+/* ---- what is to come ---- */
+
+bool core_front_room(const struct core *core)
+{
+    return core_has_memory(core) || core->totals.jobs[JOB_RESERVED] < RESERVED_MAX;
+}
+
+/* Those of the first entries whose jobs are far: not those that are in memory for a visit. */
+static void find_first(const struct core *core, const struct topic *topic,
+                       struct core_front *out_front)
+{
+    uint32_t places[CORE_FRONT_MAX];
+    uint32_t count = far_ready_next(&topic->far_ready, places, CORE_FRONT_MAX);
+    *out_front = (struct core_front){.topic = topic->number};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct far_ready_entry *entry = &topic->far_ready.entries[places[i]];
+        if (!core_is_far_ready(core, entry->seq, entry->where))
+            continue;
+        out_front->jobs[out_front->count].seq = entry->seq;
+        out_front->jobs[out_front->count++].where = entry->where;
+    }
+}
+
+bool core_front(struct core *core, struct core_front *out_front)
+{
+    struct list *hungry = &core->topics.hungry;
+    if (list_empty(hungry) || !core_front_room(core))
+        return false;
+    struct topic *topic = LIST_ENTRY(hungry->next, struct topic, place);
+    core_front_settle(core, topic);
+    find_first(core, topic, out_front);
+    topics_relist(&core->topics, topic);
+    if (topic->hungry) { /* the others' turn */
+        list_remove(&topic->place);
+        list_add_tail(hungry, &topic->place);
+    }
+    return true;
+}
+
+bool core_front_arrive(struct core *core, const struct event *event)
+{
+    bool arrived = core_arrive(core, event);
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
+    struct topic *topic = topics_find(&core->topics, event->topic);
+    if (arrived && number != POOL_NONE)
+        core_job(core, number)->leaving = false;
+    if (topic) {
+        core_front_settle(core, topic);
+        topics_relist(&core->topics, topic);
+    }
+    return arrived;
+}
+
+bool core_front_first(struct core *core, struct bytes name, uint64_t *out_seq, uint64_t *out_where)
+{
+    struct topic *topic = topics_find(&core->topics, name);
+    if (!topic || topic->far_ready.count == 0)
+        return false;
+    core_front_settle(core, topic);
+    topics_relist(&core->topics, topic);
+    const struct far_ready_entry *first = topic_first_far(topic, &core->jobs);
+    if (!first)
+        return false;
+    *out_seq = first->seq;
+    *out_where = first->where;
+    return true;
+}
+
+/* ---- what cannot be read ---- */
+
+void core_front_unread(struct core *core, uint32_t number, uint64_t seq, uint64_t where)
+{
+    struct topic *topic = topics_at(&core->topics, number);
+    struct far_ready *heap = &topic->far_ready;
+    uint32_t places[CORE_FRONT_MAX];
+    uint32_t count = far_ready_next(heap, places, CORE_FRONT_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        struct far_unread unread = {.entry = heap->entries[places[i]], .topic = number};
+        if (unread.entry.seq != seq || unread.entry.where != where)
+            continue;
+        far_ready_remove(heap, places[i]);
+        buf_add(&core->far.unread, &unread, sizeof(unread));
+        break;
+    }
+    topics_relist(&core->topics, topic);
+}
+
+bool core_front_retry(struct core *core)
+{
+    struct buf *unread = &core->far.unread;
+    for (unsigned i = 0; i < RETRY_ENTRIES && unread->len > 0; i++) {
+        struct far_unread again;
+        unread->len -= sizeof(again);
+        memcpy(&again, unread->at + unread->len, sizeof(again));
+        if (is_stale(core, &again.entry)) /* else its topic is there, too */
+            continue;
+        struct topic *topic = topics_at(&core->topics, again.topic);
+        far_ready_add(&topic->far_ready, &again.entry);
+        topics_relist(&core->topics, topic);
+        budget_spend(core->budget, ENTRY_NS);
+    }
+    bool more = unread->len > 0;
+    if (!more)
+        buf_fini(unread);
+    return more;
+}

@@ -1,0 +1,180 @@
+/*
+ * Ready jobs that are far and come next: consumers wait for a topic whose first ready job is not in
+ * memory. The records of its first ones are read, at once what the page cache has, else by the
+ * disk's threads, and the jobs arrive in the core, to stay. It hands nothing out of order: so they
+ * may come in any.
+ *
+ * What cannot be read is told on the log, left out, and tried again later.
+ */
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/embedded/parts.h"
+
+enum {
+    READS_MAX = 64,               /* under way at a time */
+    TOPICS_TURN = 8,              /* in a turn: some 10 µs each, and what is read */
+    READ_NS = 1000,               /* work for reading what is in memory, and … */
+    ARRIVE_NS = 2000,             /* … for taking it in */
+    RETRY_US = 30 * 1000 * 1000,  /* so often what cannot be read is tried again … */
+    REPORT_US = 60 * 1000 * 1000, /* … and, at most, told of */
+};
+
+struct front_read {
+    struct list link;
+    struct embedded *embedded;
+    struct far_fetch fetch;
+    uint32_t topic;
+    uint64_t seq;
+};
+
+static void read_ended(struct far_fetch *fetch)
+{
+    struct front_read *read = fetch->owner;
+    list_remove(&read->link);
+    list_add_tail(&read->embedded->fronts.whole, &read->link);
+    read->embedded->busy = true; /* a read from the page cache ends after this turn's work */
+}
+
+static void end(struct front_read *read)
+{
+    store_far_fetch_end(read->embedded->store, &read->fetch);
+    list_remove(&read->link);
+    read->embedded->fronts.count--;
+    mem_free(read);
+}
+
+static bool is_under_way(const struct fronts *fronts, uint64_t where)
+{
+    const struct list *const lists[] = {&fronts->reading, &fronts->whole};
+    for (unsigned i = 0; i < 2; i++)
+        for (const struct list *at = lists[i]->next; at != lists[i]; at = at->next)
+            if (LIST_ENTRY(at, const struct front_read, link)->fetch.where == where)
+                return true;
+    return false;
+}
+
+static void begin(struct embedded *embedded, uint32_t topic, uint64_t seq, uint64_t where)
+{
+    struct front_read *read = mem_zalloc(sizeof(*read));
+    *read = (struct front_read){
+        .embedded = embedded,
+        .fetch = {.where = where, .done = read_ended, .owner = read},
+        .topic = topic,
+        .seq = seq,
+    };
+    list_add_tail(&embedded->fronts.reading, &read->link);
+    embedded->fronts.count++;
+    store_far_fetch(embedded->store, &read->fetch);
+}
+
+static void report_unread(struct embedded *embedded, uint64_t seq, enum err err)
+{
+    struct fronts *fronts = &embedded->fronts;
+    int64_t now_us = embedded->loop->now_us;
+    if (fronts->retry_at_us == INT64_MAX)
+        fronts->retry_at_us = now_us + RETRY_US;
+    if (now_us < fronts->report_us)
+        return;
+    fronts->report_us = now_us + REPORT_US;
+    log_event(LOG_ERROR, "ready_job_unread",
+              "job=@%llu error=\"%s\" hint=\"its record cannot be read: others are handed out "
+              "before it, and it is tried again every %d s; look at the disk\"",
+              (unsigned long long)seq, err_text(err), RETRY_US / 1000000);
+}
+
+/* The record of the job, or why there is none. */
+static void take(struct embedded *embedded, const struct front_read *read, enum err err,
+                 const struct event *event)
+{
+    budget_spend(embedded->budget, ARRIVE_NS);
+    if (!err && event->job.seq != read->seq)
+        err = ERR_DAMAGED;
+    if (!err) {
+        (void)core_front_arrive(embedded->core, event); /* false: somebody was faster */
+    } else if (core_is_far(embedded->core, read->seq, read->fetch.where)) {
+        report_unread(embedded, read->seq, err);
+        core_front_unread(embedded->core, read->topic, read->seq, read->fetch.where);
+    }
+}
+
+/* What the disk's threads have read. */
+static void take_whole(struct embedded *embedded)
+{
+    struct list *whole = &embedded->fronts.whole;
+    while (!list_empty(whole) && !budget_spent(embedded->budget)) {
+        struct front_read *read = LIST_ENTRY(whole->next, struct front_read, link);
+        take(embedded, read, read->fetch.err, &read->fetch.event);
+        end(read);
+    }
+    embedded->busy |= !list_empty(whole);
+}
+
+/* The first jobs of one topic. True: some have come, or are being read. */
+static bool bring(struct embedded *embedded, const struct core_front *front)
+{
+    struct far_room room;
+    struct event event;
+    bool cold = false, any = front->count == 0;
+    for (uint32_t i = 0; i < front->count && embedded->fronts.count < READS_MAX; i++) {
+        struct front_read read = {
+            .topic = front->topic,
+            .seq = front->jobs[i].seq,
+            .fetch.where = front->jobs[i].where,
+        };
+        if (is_under_way(&embedded->fronts, read.fetch.where))
+            continue;
+        enum err err = ERR_AGAIN;
+        if (!cold) { /* else those behind it are not in memory either, as a rule */
+            budget_spend(embedded->budget, READ_NS);
+            err = store_far_cached(embedded->store, read.fetch.where, &room, &event);
+        }
+        cold = err == ERR_AGAIN;
+        if (cold)
+            begin(embedded, read.topic, read.seq, read.fetch.where);
+        else
+            take(embedded, &read, err, &event);
+        any = true;
+        embedded->busy |= !cold;
+    }
+    embedded->busy |= front->count == 0; /* stale entries have gone: perhaps it goes on */
+    return any;
+}
+
+void front_turn(struct embedded *embedded)
+{
+    struct fronts *fronts = &embedded->fronts;
+    struct core_front front;
+    if (!embedded->has_far || store_failed(embedded->store))
+        return;
+    if (fronts->retry_at_us <= embedded->loop->now_us) {
+        bool more = core_front_retry(embedded->core);
+        fronts->retry_at_us = more ? embedded->loop->now_us : INT64_MAX;
+    }
+    take_whole(embedded);
+    for (unsigned topics = 0; topics < TOPICS_TURN && !budget_spent(embedded->budget) &&
+                              core_front(embedded->core, &front) && bring(embedded, &front);)
+        topics++;
+}
+
+int64_t front_next_us(const struct embedded *embedded)
+{
+    return embedded->fronts.retry_at_us;
+}
+
+void fronts_init(struct fronts *fronts)
+{
+    list_init(&fronts->reading);
+    list_init(&fronts->whole);
+    fronts->retry_at_us = INT64_MAX;
+    fronts->report_us = INT64_MIN;
+}
+
+void front_give_up_all(struct embedded *embedded)
+{
+    struct list *const lists[] = {&embedded->fronts.reading, &embedded->fronts.whole};
+    for (unsigned i = 0; i < 2; i++)
+        while (!list_empty(lists[i]))
+            end(LIST_ENTRY(lists[i]->next, struct front_read, link));
+    CHECK(embedded->fronts.count == 0);
+}

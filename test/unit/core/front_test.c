@@ -1,0 +1,291 @@
+/*
+ * Ready jobs that are not in memory: who waits for them, what cannot be read, entries that are not
+ * needed any more, and what each takes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+
+#include "base/far_hash.h"
+#include "base/mem.h"
+#include "core_bed.h"
+
+enum { SECOND = 1000000, START = 1000 * SECOND, TTR = 10 * SECOND, KEY = 5 };
+
+static struct core_bed bed;
+static char id_room[32];
+
+static void open_bed(struct core_limits limits)
+{
+    limits.topics = limits.waiters = 10;
+    limits.jobs = 10000000;
+    core_bed_open(&bed, limits, START);
+    core_use_far_key(bed.core, KEY);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    open_bed((struct core_limits){0});
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    core_bed_close(&bed);
+    return mem_used() == 0 ? 0 : -1;
+}
+
+static void do_cmd(const struct cmd *cmd)
+{
+    (void)core_apply(bed.core, START, cmd, &bed);
+}
+
+/* Of the job of this number, as a store would have read it. */
+static struct event record_of(uint64_t seq, uint32_t priority)
+{
+    (void)snprintf(id_room, sizeof(id_room), "an-id-of-order-%05llx", (unsigned long long)seq);
+    return (struct event){
+        .kind = EVENT_JOB,
+        .job = {.seq = seq, .state = JOB_READY, .due_us = START, .priority = priority},
+        .id = bytes_str(id_room),
+        .topic = BYTES("t"),
+        .ttr_us = TTR,
+        .created_us = START,
+        .record = {.where = UINT64_C(9) << 32 | seq, .bytes = 50}};
+}
+
+/* Numbers count up from 1. */
+static void push(uint64_t seq, uint32_t priority)
+{
+    struct event event = record_of(seq, priority);
+    do_cmd(&(struct cmd){.kind = CMD_PUSH,
+                         .push = {.id = event.id,
+                                  .topic = event.topic,
+                                  .due_us = START,
+                                  .ttr_us = TTR,
+                                  .priority = priority}});
+    assert_int_equal(bed.reply.err, OK);
+    assert_int_equal(bed.first.ref.seq, seq);
+}
+
+static bool depart(uint64_t seq, uint32_t priority)
+{
+    struct event event = record_of(seq, priority), out;
+    return core_spill(bed.core, &event, 1, START, &out) && core_depart(bed.core, seq, event.record);
+}
+
+static void push_far(uint64_t seq, uint32_t priority)
+{
+    push(seq, priority);
+    assert_true(depart(seq, priority));
+}
+
+static struct core_totals totals(void)
+{
+    struct core_totals now;
+    core_totals(bed.core, &now);
+    return now;
+}
+
+static uint64_t reserve(int64_t wait_us)
+{
+    struct bytes topic = BYTES("t");
+    struct cmd cmd = {
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = &topic, .topic_count = 1, .max = 1, .wait_us = wait_us}};
+    bed.reply.err = ERR_IO;
+    bed.first.ref.seq = 0;
+    return core_apply(bed.core, START, &cmd, &bed);
+}
+
+/* Ten million jobs of a consumer that is down: the bar is 64 bytes each. */
+static void p8_a_far_ready_job_takes_at_most_64_bytes(void **state)
+{
+    (void)state;
+    enum { MANY = 300000 };
+    size_t before_bytes = mem_used();
+    for (uint64_t seq = 1; seq <= MANY; seq++)
+        push_far(seq, 0);
+    while (core_tick(bed.core, START, 1000))
+        ;
+    assert_int_equal(totals().far_ready, MANY);
+    assert_in_range((mem_used() - before_bytes) / MANY, 40, 64);
+}
+
+static void it_is_handed_out_only_when_those_before_it_have_come(void **state)
+{
+    (void)state;
+    struct core_front front;
+    push_far(1, 7);
+    push_far(2, 5);
+    push_far(3, 9);
+    push(4, 8);
+    assert_false(core_front(bed.core, &front)); /* nobody wants any */
+    uint64_t parked = reserve(0);
+    assert_true(parked != 0); /* it waits, though it would not wait for a job to be pushed */
+    assert_true(core_front(bed.core, &front));
+    assert_true(front.count == 3 && front.jobs[0].seq == 2 && front.jobs[1].seq == 1);
+    struct event event = record_of(1, 7);
+    assert_true(core_front_arrive(bed.core, &event)); /* the disk is not in order */
+    assert_false(core_match(bed.core, START, 10));
+    assert_int_equal(bed.first.ref.seq, 0);
+    event = record_of(2, 5);
+    assert_true(core_front_arrive(bed.core, &event));
+    assert_false(core_front_arrive(bed.core, &event));
+    assert_false(core_match(bed.core, START, 10));
+    assert_int_equal(bed.first.ref.seq, 2);
+    static const uint64_t then[] = {1, 4};
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(reserve(0), 0); /* at once */
+        assert_int_equal(bed.first.ref.seq, then[i]);
+    }
+    parked = reserve(SECOND);
+    core_cancel(bed.core, parked);
+    assert_false(core_front(bed.core, &front)); /* P6: nobody wants it any more */
+    core_valid(bed.core);
+}
+
+static void what_cannot_be_read_is_left_out_for_a_while(void **state)
+{
+    (void)state;
+    struct core_front front;
+    push_far(1, 7);
+    push(2, 8);
+    uint64_t parked = reserve(0);
+    assert_true(parked != 0 && core_front(bed.core, &front));
+    core_front_unread(bed.core, front.topic, 1, front.jobs[0].where);
+    core_front_unread(bed.core, front.topic, 1, front.jobs[0].where); /* which it is already */
+    core_valid(bed.core);
+    assert_false(core_match(bed.core, START, 10));
+    assert_int_equal(bed.first.ref.seq, 2);
+    assert_int_equal(reserve(0), 0);
+    assert_int_equal(bed.reply.err, ERR_EMPTY);
+    assert_int_equal(totals().jobs[JOB_READY], 1);
+    assert_false(core_front_retry(bed.core));
+    assert_true(reserve(0) != 0 && core_front(bed.core, &front));
+    assert_int_equal(front.jobs[0].seq, 1);
+    core_front_unread(bed.core, front.topic, 1, front.jobs[0].where);
+    struct event event = record_of(1, 7); /* somebody could read it, and deletes it */
+    assert_true(core_arrive(bed.core, &event));
+    do_cmd(&(struct cmd){.kind = CMD_DELETE, .job.ref.seq = 1});
+    assert_false(core_front_retry(bed.core));
+    assert_false(core_front(bed.core, &front));
+    core_valid(bed.core);
+}
+
+/* Whatever becomes of jobs that are asked for by name, in whatever order. */
+static void p8_entries_of_jobs_that_are_gone_go_too(void **state)
+{
+    (void)state;
+    enum { MANY = 50000 };
+    for (int backwards = 0; backwards < 2; backwards++) {
+        uint64_t first = totals().seq_next;
+        size_t before_bytes = mem_used();
+        for (uint64_t i = 0; i < MANY; i++)
+            push_far(first + i, 0);
+        for (uint64_t i = 0; i < MANY - 10; i++) {
+            struct event event = record_of(backwards ? first + MANY - 1 - i : first + i, 0);
+            assert_true(core_arrive(bed.core, &event));
+            if (i % 3 == 0)
+                assert_true(core_return(bed.core, event.job.seq, event.record) &&
+                            core_arrive(bed.core, &event));
+            do_cmd(&(struct cmd){.kind = CMD_DELETE, .job.ref.seq = event.job.seq});
+            assert_int_equal(bed.reply.err, OK);
+        }
+        while (core_tick(bed.core, START, 1000))
+            ;
+        core_valid(bed.core);
+        assert_in_range(mem_used() - before_bytes, 0, 1024 * 1024); /* what tables keep */
+    }
+    assert_int_equal(totals().far_ready, 20);
+}
+
+static void urgent_ones_count_wherever_they_are(void **state)
+{
+    (void)state;
+    push_far(1, 7);
+    push_far(2, PRIORITY_URGENT);
+    push(3, 0);
+    assert_int_equal(totals().urgent, 2);
+    struct event event = record_of(1, 7);
+    assert_true(core_arrive(bed.core, &event));
+    assert_int_equal(totals().urgent, 2);
+    assert_true(core_return(bed.core, 1, event.record));
+    assert_true(core_arrive(bed.core, &event));
+    do_cmd(&(struct cmd){.kind = CMD_DELETE, .job.ref.seq = 1});
+    assert_int_equal(totals().urgent, 1);
+    core_valid(bed.core);
+}
+
+/* Those in front stay, of each topic its share. */
+static void p8_the_first_ones_stay_in_memory(void **state)
+{
+    (void)state;
+    core_bed_close(&bed);
+    open_bed((struct core_limits){.ready_in_memory = 100});
+    for (uint64_t seq = 1; seq <= 300; seq++)
+        push(seq, 0);
+    for (uint64_t seq = 1; seq <= 300; seq++)
+        assert_int_equal(depart(seq, 0), seq > 100); /* they were pushed in order */
+    push(301, 0);
+    assert_true(depart(301, 0)); /* the last one, and there are 101 */
+    push(302, 0);
+    do_cmd(&(struct cmd){.kind = CMD_DELETE, .job.ref.seq = 1});
+    assert_false(depart(302, 0));
+    core_valid(bed.core);
+}
+
+/* Above the limit of memory they come while few are reserved; else what is in memory is given. */
+static void p8_when_memory_is_short_few_come(void **state)
+{
+    (void)state;
+    struct core_front front;
+    enum { LIMIT = 64 * 1024 * 1024 };
+    core_bed_close(&bed);
+    open_bed((struct core_limits){.memory_bytes = LIMIT});
+    for (uint64_t seq = 1; seq <= 1100; seq++)
+        push(seq, 0);
+    for (uint64_t seq = 1101; seq <= 1105; seq++)
+        push_far(seq, 0);
+    push(1106, 1);
+    char *ballast = mem_alloc(LIMIT);
+    for (unsigned i = 0; i < 1023; i++)
+        assert_int_equal(reserve(0), 0);
+    for (unsigned i = 1023; i < 1100; i++) {
+        assert_int_equal(reserve(0), 0);
+        assert_int_equal(bed.first.ref.seq, i + 1);
+    }
+    assert_int_equal(reserve(0), 0);
+    assert_int_equal(bed.first.ref.seq, 1106);
+    assert_int_equal(reserve(0), 0);
+    assert_int_equal(bed.reply.err, ERR_EMPTY);
+    uint64_t parked = reserve(SECOND);
+    assert_true(parked != 0 && !core_front(bed.core, &front));
+    for (uint64_t seq = 1; seq <= 100; seq++)
+        do_cmd(&(struct cmd){.kind = CMD_DELETE, .job.ref.seq = seq});
+    assert_true(core_front(bed.core, &front) && front.count == 5);
+    mem_free(ballast);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(p8_a_far_ready_job_takes_at_most_64_bytes),
+        TEST(it_is_handed_out_only_when_those_before_it_have_come),
+        TEST(what_cannot_be_read_is_left_out_for_a_while),
+        TEST(p8_entries_of_jobs_that_are_gone_go_too),
+        TEST(urgent_ones_count_wherever_they_are),
+        TEST(p8_the_first_ones_stay_in_memory),
+        TEST(p8_when_memory_is_short_few_come),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,505 @@
+/*
+ * Ready jobs that are not in memory, through the embedded engine: they are handed out in order, all
+ * commands work on them as on others, and a restart finds them where they were.
+ */
+#include <stdlib.h>
+
+#include "embedded_far_bed.h"
+
+enum { OF_T = JOBS / 3 * 2, MANY_MAX = 2 * JOBS + 100 };
+
+static int set_up_ready(bool cold)
+{
+    memset(&bed, 0, sizeof(bed));
+    bed.readies = true;
+    fill(cold);
+    assert_int_equal(totals().far_ready, JOBS);
+    assert_int_equal(totals().jobs[JOB_READY], JOBS);
+    assert_int_equal(totals().far + totals().far_buried, 0);
+    return 0;
+}
+
+static int setup_ready_cold(void **state)
+{
+    (void)state;
+    return set_up_ready(true);
+}
+
+static int setup_ready_warm(void **state)
+{
+    (void)state;
+    return set_up_ready(false);
+}
+
+static struct cmd on_t(enum cmd_kind kind, uint32_t max)
+{
+    return (struct cmd){.kind = kind,
+                        .topic = {.topic = BYTES("t"), .state = JOB_READY, .max = max}};
+}
+
+/* ---- the order in which they are handed out ---- */
+
+/* The numbers of jobs in that order, which are in `in`: the seq of number n is that of the bed's
+   pushes, so they grow together. */
+static int compare(const void *a, const void *b)
+{
+    unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
+    if (x % 4 != y % 4)
+        return x % 4 < y % 4 ? -1 : 1;
+    if (due_of(x) != due_of(y))
+        return due_of(x) < due_of(y) ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+struct order {
+    unsigned numbers[MANY_MAX];
+    unsigned count, next;
+};
+
+static void expect_some(struct order *order, unsigned from, unsigned to, bool t, bool u)
+{
+    for (unsigned number = from; number < to; number++)
+        if (number % 3 ? t : u)
+            order->numbers[order->count++] = number;
+    qsort(order->numbers + order->next, order->count - order->next, sizeof(unsigned), compare);
+}
+
+static enum err reserve(bool t, bool u, uint32_t max, int64_t wait_us)
+{
+    struct bytes topics[2] = {BYTES("t"), BYTES("u")};
+    struct cmd cmd = {.kind = CMD_RESERVE,
+                      .reserve = {.topics = t ? topics : topics + 1,
+                                  .topic_count = (uint32_t)(t && u ? 2 : 1),
+                                  .max = max,
+                                  .wait_us = wait_us,
+                                  .ttr_us = 1000 * HOUR_US}};
+    return ask(&cmd);
+}
+
+static void check_reserved(struct order *order)
+{
+    char body[40];
+    assert_int_equal(bed.answer.reply.err, OK);
+    assert_true(bed.answer.reply.count > 0);
+    for (uint32_t i = 0; i < bed.answer.reply.count; i++) {
+        assert_true(order->next < order->count);
+        struct cmd get = {.kind = CMD_GET, .job.ref.seq = bed.answer.seqs[i]};
+        struct answer reserved = bed.answer;
+        assert_int_equal(ask(&get), OK);
+        (void)snprintf(body, sizeof(body), "body of %u", order->numbers[order->next++]);
+        assert_string_equal(bed.answer.body, body);
+        assert_int_equal(bed.answer.job.state, JOB_RESERVED);
+        bed.answer = reserved;
+    }
+}
+
+/* Takes the next ones, some at a time. */
+static void take(struct order *order, bool t, bool u, unsigned count)
+{
+    for (unsigned end = order->next + count; order->next < end;) {
+        unsigned left = end - order->next;
+        assert_int_equal(reserve(t, u, left < 7 ? left : 7, 0), OK);
+        check_reserved(order);
+    }
+}
+
+static void they_are_handed_out_in_order(void **state)
+{
+    (void)state;
+    struct order order = {0};
+    expect_some(&order, 0, JOBS, true, false);
+    take(&order, true, false, 20);
+    assert_true(totals().far_ready >= JOBS - 20 - 2 * CORE_FRONT_MAX); /* not many come ahead */
+    /* New ones find their place among them, in front of all others or behind. */
+    for (unsigned number = JOBS; number < JOBS + 30; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    expect_some(&order, JOBS, JOBS + 30, true, false);
+    take(&order, true, false, 100);
+    restart();
+    take(&order, true, false, order.count - order.next);
+    assert_int_equal(reserve(true, false, 7, 0), ERR_EMPTY);
+    assert_int_equal(totals().jobs[JOB_READY], JOBS / 3 + 10);
+    assert_true(totals().far_ready >= JOBS / 3);
+    assert_int_equal(totals().jobs[JOB_RESERVED], OF_T + 20);
+}
+
+static void of_several_topics_the_first_of_all_comes_first(void **state)
+{
+    (void)state;
+    struct order order = {0};
+    expect_some(&order, 0, JOBS, true, true);
+    take(&order, true, true, JOBS);
+    assert_int_equal(reserve(true, true, 7, 0), ERR_EMPTY);
+    assert_int_equal(totals().far_ready, 0);
+}
+
+static void a_failed_attempt_and_its_end_are_kept(void **state)
+{
+    (void)state;
+    struct order order = {0};
+    uint64_t seqs[3];
+    expect_some(&order, 0, JOBS, true, false);
+    for (unsigned i = 0; i < 3; i++) {
+        take(&order, true, false, 1);
+        seqs[i] = bed.answer.seqs[0];
+    }
+    struct cmd finish = {.kind = CMD_FINISH, .job.ref.seq = seqs[0]};
+    struct cmd bury = {.kind = CMD_BURY, .job.ref.seq = seqs[1]};
+    struct cmd back = {.kind = CMD_RELEASE,
+                       .job = {.ref.seq = seqs[2], .why = RELEASE_UNDELIVERED}};
+    assert_int_equal(ask(&finish), OK);
+    assert_int_equal(ask(&bury), OK);
+    assert_int_equal(ask(&back), OK);
+    for (int life = 0; life < 2; life++) {
+        assert_int_equal(totals().jobs[JOB_READY], JOBS - 2);
+        assert_int_equal(totals().jobs[JOB_BURIED], 1);
+        assert_int_equal(ask(&(struct cmd){.kind = CMD_GET, .job.ref.seq = seqs[0]}),
+                         ERR_NOT_FOUND);
+        restart();
+    }
+    order.next = 2; /* the third one, again */
+    take(&order, true, false, OF_T - 2);
+}
+
+/* Nobody is told that there is none while one is being read, and who waits gets it. */
+static void who_waits_is_served_in_turn(void **state)
+{
+    (void)state;
+    struct order order = {0};
+    struct bytes t = BYTES("t");
+    struct ticket tickets[2] = {{.answered = receive}, {.answered = receive}};
+    expect_some(&order, 0, JOBS, true, false);
+    struct cmd pause = {.kind = CMD_PAUSE,
+                        .topic = {.topic = t, .pause_until_us = bed.loop.now_us + SECOND_US}};
+    assert_int_equal(ask(&pause), OK);
+    assert_int_equal(reserve(true, false, 1, 0), ERR_EMPTY); /* it is paused */
+    bed.answer.there = false;
+    struct cmd cmd = {
+        .kind = CMD_RESERVE,
+        .reserve = {
+            .topics = &t, .topic_count = 1, .max = 1, .wait_us = HOUR_US, .ttr_us = HOUR_US}};
+    turn(&cmd, &tickets[0]);
+    turn(&cmd, &tickets[1]);
+    bed.engine->verbs->cancel(bed.engine, &tickets[1]); /* P6 */
+    rest(50);
+    assert_false(bed.answer.there);
+    assert_int_equal(totals().far_ready, JOBS);
+    bed.loop.now_us += SECOND_US;
+    for (int i = 0; !bed.answer.there; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+    }
+    check_reserved(&order);
+    rest(50);
+    assert_int_equal(totals().jobs[JOB_RESERVED], 1);
+}
+
+/* ---- commands ---- */
+
+static void commands_that_name_one_find_it(void **state)
+{
+    (void)state;
+    struct order order = {0};
+    assert_int_equal(ask_job(CMD_GET, 7), OK);
+    assert_int_equal(bed.answer.job.state, JOB_READY);
+    assert_string_equal(bed.answer.body, "body of 7");
+    assert_int_equal(ask_job(CMD_RUN, 7), ERR_WRONG_STATE);
+    assert_int_equal(ask_job(CMD_KICK, 7), ERR_WRONG_STATE);
+    assert_int_equal(ask_job(CMD_RESCHEDULE, 7), ERR_WRONG_STATE);
+    assert_int_equal(ask_job(CMD_FINISH, 7), ERR_WRONG_STATE);
+    assert_int_equal(push(7, due_of(7), IF_EXISTS_REJECT), ERR_EXISTS);
+    rest(5);
+    assert_int_equal(totals().far_ready, JOBS); /* none of that has changed it */
+    assert_int_equal(ask_job(CMD_RESERVE_JOB, 8), OK);
+    assert_string_equal(bed.answer.body, "body of 8");
+    assert_int_equal(ask_job(CMD_DELETE, 28), OK); /* one of the first */
+    assert_int_equal(ask_job(CMD_GET, 28), ERR_NOT_FOUND);
+    assert_int_equal(push(10, due_of(10), IF_EXISTS_REPLACE), OK);
+    assert_int_equal(totals().far_ready, JOBS - 3);
+    restart();
+    assert_int_equal(totals().far_ready, JOBS - 3);
+    assert_int_equal(totals().jobs[JOB_READY], JOBS - 2);
+    assert_int_equal(totals().jobs[JOB_RESERVED], 1);
+    expect_some(&order, 0, 8, true, false);
+    expect_some(&order, 9, 28, true, false);
+    expect_some(&order, 29, JOBS, true, false);
+    take(&order, true, false, order.count);
+    assert_int_equal(reserve(true, false, 1, 0), ERR_EMPTY);
+}
+
+/* All pages: each job once, in order of due time, or backwards. */
+static unsigned list_in_order(uint32_t max, bool backwards)
+{
+    bool seen[MANY_MAX] = {0};
+    struct cmd cmd = on_t(CMD_LIST, max);
+    int64_t last_us = backwards ? INT64_MAX : INT64_MIN;
+    unsigned shown = 0;
+    cmd.topic.backwards = backwards;
+    for (int page = 0; page < 2 * JOBS; page++) {
+        assert_int_equal(ask(&cmd), OK);
+        for (uint32_t i = 0; i < bed.answer.reply.count; i++) {
+            assert_false(seen[bed.answer.seqs[i]]);
+            seen[bed.answer.seqs[i]] = true;
+        }
+        if (bed.answer.reply.count) {
+            int64_t due_us = bed.answer.job.due_us;
+            assert_int_equal(bed.answer.job.state, JOB_READY);
+            assert_true(backwards ? due_us <= last_us : due_us >= last_us);
+            last_us = due_us;
+        }
+        shown += bed.answer.reply.count;
+        if (bed.answer.reply.cursor.len == 0)
+            return shown;
+        static char cursor[CURSOR_BYTES];
+        memcpy(cursor, bed.answer.cursor, CURSOR_BYTES);
+        cmd.topic.cursor = bytes_of(cursor, CURSOR_BYTES);
+    }
+    fail_msg("the listing does not end");
+    return 0;
+}
+
+static void check_lists(unsigned count)
+{
+    static const uint32_t sizes[] = {1, 17, 2 * JOBS};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        assert_int_equal(list_in_order(sizes[i], false), count);
+        assert_int_equal(list_in_order(sizes[i], true), count);
+    }
+}
+
+static void a_listing_shows_ready_jobs_once_each_in_order(void **state)
+{
+    (void)state;
+    for (unsigned number = JOBS; number < JOBS + 30; number++) /* 20 of t, in memory */
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    check_lists(OF_T + 20);
+    rest(10);
+    assert_true(totals().far_ready >= JOBS); /* those that were brought in have left again */
+    struct order order = {0};
+    expect_some(&order, 0, JOBS + 30, true, false);
+    take(&order, true, false, 50); /* the order is what it was */
+}
+
+/* It is the one that is handed out next, not the one that was due first. */
+static void the_first_one_is_shown(void **state)
+{
+    (void)state;
+    struct order order = {0};
+    struct cmd peek = on_t(CMD_PEEK, 1);
+    char body[40];
+    expect_some(&order, 0, JOBS, true, false);
+    for (unsigned i = 0; i < 40; i++) {
+        (void)snprintf(body, sizeof(body), "body of %u", order.numbers[order.next]);
+        assert_int_equal(ask(&peek), OK);
+        assert_string_equal(bed.answer.body, body);
+        take(&order, true, false, 1);
+    }
+}
+
+static void a_topic_is_cleared_of_them(void **state)
+{
+    (void)state;
+    struct cmd clear = on_t(CMD_CLEAR_TOPIC, 60), peek = on_t(CMD_PEEK, 1);
+    unsigned cleared = 0;
+    for (unsigned number = JOBS; number < JOBS + 30; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    do {
+        assert_int_equal(ask(&clear), OK);
+        assert_true(bed.answer.reply.count > 0 && bed.answer.reply.count <= 60);
+        cleared += bed.answer.reply.count;
+    } while (bed.answer.reply.more);
+    assert_int_equal(cleared, OF_T + 20);
+    assert_int_equal(reserve(true, false, 1, 0), ERR_EMPTY);
+    restart();
+    assert_int_equal(totals().jobs[JOB_READY], JOBS / 3 + 10);
+    assert_int_equal(ask(&peek), ERR_NOT_FOUND);
+    assert_int_equal(reserve(true, false, 1, 0), ERR_EMPTY);
+}
+
+/* ---- what cannot be read ---- */
+
+static void damage(void *ctx, const char *name)
+{
+    (void)ctx;
+    if (strncmp(name, "slice-", 6) != 0)
+        return;
+    for (uint64_t byte = 4096; sim_disk_flip(bed.disk, name, byte * 8); byte += 64)
+        continue;
+}
+
+static void damaged_ones_hold_up_nobody(void **state)
+{
+    (void)state;
+    struct disk *disk = sim_disk_port(bed.disk);
+    assert_int_equal(disk->verbs->list(disk, damage, NULL), OK);
+    assert_int_equal(push(JOBS + 3, due_of(JOBS + 3), IF_EXISTS_REJECT), OK);
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned taken = 0;
+        while (reserve(true, true, 7, 0) == OK)
+            taken += bed.answer.reply.count;
+        assert_int_equal(bed.answer.reply.err, ERR_EMPTY);
+        assert_true(i == 0 ? taken >= 1 : taken == 0);
+        bed.loop.now_us += 60 * SECOND_US; /* they are tried again */
+        rest(10);
+    }
+    assert_true(totals().far_ready > JOBS / 2); /* they are told of, not hidden */
+    struct cmd peek = on_t(CMD_PEEK, 1), clear = on_t(CMD_CLEAR_TOPIC, 60);
+    (void)ask(&peek);
+    unsigned asked = 0;
+    do {
+        assert_int_equal(ask(&clear), OK);
+        assert_true(asked++ < 100);
+    } while (bed.answer.reply.more);
+}
+
+/* ---- memory ---- */
+
+static void p8_so_many_stay_in_memory(void **state)
+{
+    (void)state;
+    memset(&bed, 0, sizeof(bed));
+    bed.readies = true;
+    bed.ready_stay = JOBS + 1; /* and the filler */
+    fill(false);
+    assert_int_equal(totals().far_ready, 0);
+    for (unsigned number = JOBS; number < 2 * JOBS; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    grow_log();
+    assert_true(totals().far_ready > JOBS / 2 && totals().far_ready <= JOBS);
+    restart();
+    struct order order = {0};
+    expect_some(&order, 0, 2 * JOBS, true, true);
+    take(&order, true, true, 2 * JOBS);
+}
+
+/* Consumers take what has left memory though there is none for pushes. */
+static void p8_they_are_handed_out_when_memory_is_short(void **state)
+{
+    (void)state;
+    struct order order = {0};
+    expect_some(&order, 0, JOBS, true, true);
+    bed.memory_bytes = 1;
+    restart();
+    assert_int_equal(push(JOBS, due_of(JOBS), IF_EXISTS_REJECT), ERR_MEMORY_LIMIT);
+    take(&order, true, true, JOBS);
+}
+
+/* ---- delayed ones that fall due ---- */
+
+static int set_up_due(bool cold)
+{
+    memset(&bed, 0, sizeof(bed));
+    bed.falls_due = true;
+    fill(cold);
+    assert_int_equal(totals().far, JOBS);
+    return 0;
+}
+
+static int setup_due_cold(void **state)
+{
+    (void)state;
+    return set_up_due(true);
+}
+
+static int setup_due_warm(void **state)
+{
+    (void)state;
+    return set_up_due(false);
+}
+
+/* Some are near first and then due, others are due when they are loaded. */
+static void fall_due(bool slowly)
+{
+    for (int64_t hours = 0; slowly && hours < 200; hours++) {
+        bed.loop.now_us = START_US + hours * HOUR_US - 60 * SECOND_US;
+        rest(60);
+        bed.loop.now_us += 45 * SECOND_US;
+        rest(20);
+    }
+    bed.loop.now_us = START_US + 300 * HOUR_US;
+    rest(1000);
+}
+
+static void check_due(void)
+{
+    struct order order = {0};
+    assert_int_equal(totals().jobs[JOB_READY], JOBS);
+    assert_int_equal(totals().far_ready, JOBS); /* nobody has waited for them */
+    check_lists(OF_T);
+    assert_int_equal(totals().far_ready, JOBS);
+    assert_int_equal(ask_job(CMD_GET, 7), OK);
+    assert_int_equal(bed.answer.job.state, JOB_READY);
+    assert_int_equal(ask_job(CMD_DELETE, 299), OK);
+    expect_some(&order, 0, 299, true, true);
+    take(&order, true, true, 100);
+    restart();
+    rest(1000);
+    assert_int_equal(totals().jobs[JOB_READY], 199);
+    assert_true(totals().far_ready > 100);
+    take(&order, true, true, 199);
+    assert_int_equal(reserve(true, true, 1, 0), ERR_EMPTY);
+}
+
+static void p8_what_falls_due_while_nobody_waits_stays_out_of_memory(void **state)
+{
+    (void)state;
+    fall_due(false);
+    check_due();
+}
+
+static void p8_so_does_what_was_near_before(void **state)
+{
+    (void)state;
+    fall_due(true);
+    check_due();
+}
+
+static void p3_who_waits_gets_what_falls_due(void **state)
+{
+    (void)state;
+    struct bytes t = BYTES("t");
+    struct ticket ticket = {.answered = receive};
+    struct cmd cmd = {.kind = CMD_RESERVE,
+                      .reserve = {.topics = &t,
+                                  .topic_count = 1,
+                                  .max = 1,
+                                  .wait_us = 1000 * HOUR_US,
+                                  .ttr_us = HOUR_US}};
+    bed.answer.there = false;
+    turn(&cmd, &ticket);
+    bed.loop.now_us = due_of(7) - SECOND_US;
+    rest(100);
+    assert_false(bed.answer.there);
+    bed.loop.now_us = due_of(7);
+    rest(3);
+    assert_true(bed.answer.there && bed.answer.reply.count == 1);
+    assert_true(bed.answer.job.due_us == due_of(7));
+}
+
+#define READY(name)                                                                                \
+    cmocka_unit_test_setup_teardown(name, setup_ready_cold, teardown),                             \
+        cmocka_unit_test_setup_teardown(name, setup_ready_warm, teardown)
+#define DUE(name)                                                                                  \
+    cmocka_unit_test_setup_teardown(name, setup_due_cold, teardown),                               \
+        cmocka_unit_test_setup_teardown(name, setup_due_warm, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        READY(they_are_handed_out_in_order),
+        READY(of_several_topics_the_first_of_all_comes_first),
+        READY(a_failed_attempt_and_its_end_are_kept),
+        READY(who_waits_is_served_in_turn),
+        READY(commands_that_name_one_find_it),
+        READY(a_listing_shows_ready_jobs_once_each_in_order),
+        READY(the_first_one_is_shown),
+        READY(a_topic_is_cleared_of_them),
+        READY(damaged_ones_hold_up_nobody),
+        READY(p8_they_are_handed_out_when_memory_is_short),
+        cmocka_unit_test_teardown(p8_so_many_stay_in_memory, teardown),
+        DUE(p8_what_falls_due_while_nobody_waits_stays_out_of_memory),
+        DUE(p8_so_does_what_was_near_before),
+        DUE(p3_who_waits_gets_what_falls_due),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
