@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "core/core.h"
 
 /* As if each record had a place of its own, and 300 bytes. */
@@ -27,6 +28,13 @@ static inline struct core *lone_core_new(struct core_callbacks *callbacks, int64
         .lease_first = 1,
         .seq_first = 1,
     });
+}
+
+/* A core's reply, which must be a good one: has it reserved jobs? */
+static inline bool has_reserved(const struct reply *reply)
+{
+    CHECK(reply->err == OK);
+    return reply->kind == CMD_RESERVE;
 }
 
 /* The number behind the option `name`, or `otherwise` where it is not given. */

@@ -178,7 +178,10 @@ static void handle(enum api_dialect dialect, const struct http_request *request)
     case CALL_OPENAPI:
     case CALL_STATS:
     case CALL_ROOT:
-    case CALL_LIMITS: break;
+    case CALL_LIMITS:
+    case CALL_RESYNC:
+    case CALL_CLUSTER:
+    case CALL_JOURNAL: break;
     }
     buf_fini(&out);
     arena_fini(&scratch);

@@ -283,7 +283,7 @@ bool core_front(struct core *core, struct core_front *out_front);
 bool core_front_arrive(struct core *core, const struct event *event);
 /* The record of such a job cannot be read: others are handed out before it, until
    core_front_retry(). O(1). */
-void core_front_unread(struct core *core, uint32_t topic, uint64_t seq, uint64_t where);
+void core_front_unread(struct core *core, uint32_t topic_number, uint64_t seq, uint64_t where);
 /* Those are handed out at their place again, some thousand of them; true = there are more. */
 bool core_front_retry(struct core *core);
 /* The first ready job of the topic, if that is far: its number, and the place of its record, for

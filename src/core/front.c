@@ -123,14 +123,14 @@ bool core_front_first(struct core *core, struct bytes name, uint64_t *out_seq, u
 
 /* ---- what cannot be read ---- */
 
-void core_front_unread(struct core *core, uint32_t number, uint64_t seq, uint64_t where)
+void core_front_unread(struct core *core, uint32_t topic_number, uint64_t seq, uint64_t where)
 {
-    struct topic *topic = topics_at(&core->topics, number);
+    struct topic *topic = topics_at(&core->topics, topic_number);
     struct far_ready *heap = &topic->far_ready;
     uint32_t places[CORE_FRONT_MAX];
     uint32_t count = far_ready_next(heap, places, CORE_FRONT_MAX);
     for (uint32_t i = 0; i < count; i++) {
-        struct far_unread unread = {.entry = heap->entries[places[i]], .topic = number};
+        struct far_unread unread = {.entry = heap->entries[places[i]], .topic = topic_number};
         if (unread.entry.seq != seq || unread.entry.where != where)
             continue;
         far_ready_remove(heap, places[i]);

@@ -98,6 +98,7 @@ static bool make_image(struct store *store, struct buf *image)
     struct slices *slices = store->slices;
     uint32_t count = living_slices(slices);
     buf_reserve(image, BLOCK + (size_t)count * SLICE_BYTES + slices->live_jobs * 17 + 65536);
+    CHECK(image->at && image->len == 0);
     memset(image->at, 0, BLOCK);
     image->len = BLOCK;
     write_slices(slices, count, image);

@@ -9,6 +9,7 @@ import pymysql
 from pymysql.constants import ER
 
 from mariadb import PASSWORD, USER  # noqa: F401  (tests take them from here, too)
+from wire import Client
 
 JOBS, LOGS = "t_delay_queue_job", "t_delay_queue_job_log"
 CURSORS, REJECTED = "laterd_journal_cursor", "laterd_journal_rejected"
@@ -23,6 +24,11 @@ def gauge(client, name):
         if line.startswith(f"laterd_{name} "):
             return float(line.split()[1])
     return None
+
+
+def gauge_of(server, name):
+    with Client(server.port) as client:
+        return gauge(client, name)
 
 
 def rows(maria, database, where="TRUE"):

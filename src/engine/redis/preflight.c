@@ -48,6 +48,7 @@ static const struct {
     {ALWAYS, {"ZADD", KEY, "XX", "0", ""}},
     {ALWAYS, {"ZCOUNT", KEY, "1", "0"}},
     {ALWAYS, {"ZLEXCOUNT", KEY, "+", "-"}},
+    {ALWAYS, {"ZMSCORE", KEY, ""}},
     {ALWAYS, {"ZRANGE", KEY, "1", "0"}},
     {ALWAYS, {"ZRANGEBYLEX", KEY, "+", "-"}},
     {ALWAYS, {"ZRANGEBYSCORE", KEY, "1", "0"}},

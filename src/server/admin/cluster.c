@@ -4,15 +4,6 @@
 #include "server/admin/pages.h"
 #include "server/server.h"
 
-static void add_text(struct buf *out, const char *name, const char *text)
-{
-    buf_addf(out, ",\"%s\":", name);
-    if (text[0])
-        json_add_text(out, bytes_str(text), JSON_STYLE_PLAIN);
-    else
-        buf_add_str(out, "null");
-}
-
 /* Without an election all daemons on a Redis serve, and none leads. */
 static const char *role_of(const struct server_options *options, const struct member_view *view)
 {
@@ -40,10 +31,10 @@ void cluster_write(struct server *server, struct buf *out)
     buf_addf(out, ",\"epoch\":%llu,\"role_ms\":%lld,\"terms\":%llu,\"connected\":%s",
              (unsigned long long)view.epoch, (long long)(view.role_us / 1000),
              (unsigned long long)view.terms, view.connected ? "true" : "false");
-    add_text(out, "name", options->member ? options->config->member_name : "");
-    add_text(out, "self", self);
-    add_text(out, "leader", leader);
-    add_text(out, "why", view.why);
+    page_add_text(out, "name", options->member ? options->config->member_name : "");
+    page_add_text(out, "self", self);
+    page_add_text(out, "leader", leader);
+    page_add_text(out, "why", view.why);
     buf_add_str(out, "}\n");
 }
 

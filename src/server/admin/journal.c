@@ -39,15 +39,6 @@ static void add_restore(const struct server *server, struct buf *out)
     buf_add_char(out, '}');
 }
 
-static void add_text(struct buf *out, const char *name, const char *text)
-{
-    buf_addf(out, ",\"%s\":", name);
-    if (text[0])
-        json_add_text(out, bytes_str(text), JSON_STYLE_PLAIN);
-    else
-        buf_add_str(out, "null");
-}
-
 static void add_flag(struct buf *out, const char *name, bool value)
 {
     buf_addf(out, ",\"%s\":%s", name, value ? "true" : "false");
@@ -63,7 +54,7 @@ static void add_resync(const struct server *server, struct buf *out)
         control->verbs->resync_status(control, &status);
     buf_addf(out, "{\"state\":\"%s\"", names[status.state]);
     if (status.state != RESYNC_NONE) {
-        add_text(out, "step", status.state == RESYNC_RUNS ? steps[status.step] : "");
+        page_add_text(out, "step", status.state == RESYNC_RUNS ? steps[status.step] : "");
         add_count(out, "of", status.jobs_total);
         add_count(out, "jobs", status.jobs);
         add_count(out, "rows_of", status.rows_total);
@@ -71,7 +62,7 @@ static void add_resync(const struct server *server, struct buf *out)
         add_count(out, "closed", status.closed);
         add_count(out, "unread", status.unread);
         add_span(server, out, "ms", status.begun_us, status.ended_us);
-        add_text(out, "why", status.why);
+        page_add_text(out, "why", status.why);
     }
     buf_add_char(out, '}');
 }
@@ -122,12 +113,13 @@ static void add_health(const struct server *server, struct buf *out)
     control->verbs->health(control, &health);
     buf_addf(out, ",\"state\":\"%s\"", states[health.state]);
     add_span(server, out, "state_ms", health.since_us, 0);
-    add_text(out, "error", health.error);
-    add_text(out, "hint", health.hint);
-    add_text(out, "writer", health.writer);
+    page_add_text(out, "error", health.error);
+    page_add_text(out, "hint", health.hint);
+    page_add_text(out, "writer", health.writer);
     add_flag(out, "refuses_pushes", health.refuses_pushes);
-    add_text(out, "mode", config->journal_mode == JOURNAL_MODE_BEFORE ? "before" : "after");
-    add_text(out, "on_lag", config->journal_on_lag == JOURNAL_ON_LAG_REFUSE ? "refuse" : "detach");
+    page_add_text(out, "mode", config->journal_mode == JOURNAL_MODE_BEFORE ? "before" : "after");
+    page_add_text(out, "on_lag",
+                  config->journal_on_lag == JOURNAL_ON_LAG_REFUSE ? "refuse" : "detach");
     add_lag(&health, out);
     if (health.knows_cursor) {
         add_count(out, "cursor", health.cursor);

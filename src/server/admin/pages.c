@@ -141,6 +141,15 @@ static void journal_page(struct server *server, const struct response_format *fo
     buf_fini(&body);
 }
 
+void page_add_text(struct buf *out, const char *name, const char *text)
+{
+    buf_addf(out, ",\"%s\":", name);
+    if (text[0])
+        json_add_text(out, bytes_str(text), JSON_STYLE_PLAIN);
+    else
+        buf_add_str(out, "null");
+}
+
 void page_write(struct server *server, enum call_kind kind, const struct response_format *format,
                 const struct reply *topics, struct buf *out)
 {

@@ -15,6 +15,9 @@ struct cmd page_question(const struct server *server, enum call_kind page);
 void page_write(struct server *server, enum call_kind kind, const struct response_format *format,
                 const struct reply *topics, struct buf *out);
 
+/* A member of a JSON object behind others: a string, or null if `text` is empty. */
+void page_add_text(struct buf *out, const char *name, const char *text);
+
 /* The text of /metrics (Prometheus text format 0.0.4). */
 void metrics_write(struct server *server, const struct reply *topics, struct buf *out);
 

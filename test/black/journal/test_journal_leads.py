@@ -90,6 +90,13 @@ def seconds_to_hand_over(leader, waits):
     return soon(time.monotonic() - begun, 0.2)
 
 
+def leader(member, url):
+    """One that leads already."""
+    server = member(url)
+    until(lambda: serves(server), 30)
+    return server
+
+
 def some(client, round_):
     """Again while it says "not now": on a busy machine a leader may doubt for a moment that it leads."""
     jobs = [{"id": f"{round_}-{i}", "body": i, "delay": "1h"} for i in range(200)]
@@ -100,6 +107,11 @@ def some(client, round_):
         assert not refused and time.monotonic() < end, answers[:3]
         jobs = [job for job, result in answers if result["status"] == 503]
     assert client.job(f"{round_}-0", method="DELETE").status == 204
+
+
+def each_change_has_one_row(maria, name):
+    """After four times some()."""
+    assert maria.run(f"SELECT COUNT(*),COUNT(DISTINCT id,status) FROM {LOGS}", database=name)[0] == (804, 804)
 
 
 def test_who_takes_over_goes_on_with_the_journal(member, maria, base):
@@ -115,7 +127,7 @@ def test_who_takes_over_goes_on_with_the_journal(member, maria, base):
     with Client(servers[-1].port) as client:
         some(client, 3)
     caught_up(servers[-1], maria, name)
-    assert maria.run(f"SELECT COUNT(*),COUNT(DISTINCT id,status) FROM {LOGS}", database=name)[0] == (804, 804)
+    each_change_has_one_row(maria, name)
     assert maria.run(f"SELECT COUNT(*) FROM {CURSORS}", database=name)[0][0] == 1
 
 
@@ -148,37 +160,44 @@ def taken_by_another(maria, name, batches=0):
     maria.run(f"UPDATE {CURSORS} SET epoch=epoch+1,batch=batch+{batches}", database=name)
 
 
-def test_the_leader_takes_its_cursor_again_and_goes_on_exactly(member, maria, base):
-    url, name = base
-    server = member(url)
-    until(lambda: serves(server), 30)
+def through_three(disturbances, server, maria, name):
+    """Of some() four times, one disturbance behind each of the first three."""
     with Client(server.port) as client:
-        for round_ in range(3):
+        for round_, disturb in enumerate(disturbances):
             some(client, round_)
             caught_up(server, maria, name)
-            taken_by_another(maria, name)
-            if round_ == 1:  # and the connection is lost
-                for (thread,) in maria.run("SELECT id FROM information_schema.processlist "
-                                           f"WHERE db='{name}' AND user<>'root'"):  # not ours, which are ending
-                    maria.run(f"KILL {thread}")
+            disturb()
         some(client, 3)
     caught_up(server, maria, name)
-    assert maria.run(f"SELECT COUNT(*),COUNT(DISTINCT id,status) FROM {LOGS}", database=name)[0] == (804, 804)
+
+
+def lose_connections(maria, name):
+    for (thread,) in maria.run("SELECT id FROM information_schema.processlist "
+                               f"WHERE db='{name}' AND user<>'root'"):  # not ours, which are ending
+        maria.run(f"KILL {thread}")
+
+
+def test_the_leader_takes_its_cursor_again_and_goes_on_exactly(member, maria, base):
+    url, name = base
+    server = leader(member, url)
+
+    def take():
+        taken_by_another(maria, name)
+
+    def take_and_cut():
+        take()
+        lose_connections(maria, name)
+
+    through_three([take, take_and_cut, take], server, maria, name)
+    each_change_has_one_row(maria, name)
     assert len(server.events("journal_retaken")) == 3 and not server.events("journal_fenced")
 
 
 def test_a_cursor_that_was_deleted_under_the_leader_is_made_again_where_it_was(member, maria, base):
     url, name = base
-    server = member(url)
-    until(lambda: serves(server), 30)
-    with Client(server.port) as client:
-        for round_ in range(3):
-            some(client, round_)
-            caught_up(server, maria, name)
-            maria.run(f"DELETE FROM {CURSORS}", database=name)
-        some(client, 3)
-    caught_up(server, maria, name)
-    assert maria.run(f"SELECT COUNT(*),COUNT(DISTINCT id,status) FROM {LOGS}", database=name)[0] == (804, 804)
+    server = leader(member, url)
+    through_three([lambda: maria.run(f"DELETE FROM {CURSORS}", database=name)] * 3, server, maria, name)
+    each_change_has_one_row(maria, name)
     assert maria.run(f"SELECT COUNT(*),MAX(epoch) FROM {CURSORS}", database=name)[0] == (1, 4)
     assert len(server.events("journal_cursor_made")) == 3 and not server.events("journal_fenced")
     server.kill()
@@ -193,8 +212,7 @@ def test_a_cursor_that_was_deleted_under_the_leader_is_made_again_where_it_was(m
 def test_but_not_beside_the_cursor_of_another_queue(member, maria, base):
     """An operator has taken the tables over."""
     url, name = base
-    server = member(url)
-    until(lambda: serves(server), 30)
+    server = leader(member, url)
     with Client(server.port) as client:
         some(client, 0)
         caught_up(server, maria, name)
@@ -230,8 +248,7 @@ def test_the_error_of_a_journal_that_is_away_is_the_one_of_now(member, service):
 def test_who_leads_no_longer_sets_no_cursor(member, maria, base, service):
     """Its main thread, which would close the journal, is held up; the resync's statement waits for a lock meanwhile."""
     url, name = base
-    server = member(url)
-    until(lambda: serves(server), 30)
+    server = leader(member, url)
     with Client(server.port) as client:
         some(client, 0)
         caught_up(server, maria, name)
@@ -270,8 +287,7 @@ def test_who_leads_no_longer_sets_no_cursor(member, maria, base, service):
 
 def test_but_not_from_one_that_has_written(member, maria, base):
     url, name = base
-    server = member(url)
-    until(lambda: serves(server), 30)
+    server = leader(member, url)
     with Client(server.port) as client:
         some(client, 0)
         caught_up(server, maria, name)
@@ -284,8 +300,7 @@ def test_but_not_from_one_that_has_written(member, maria, base):
 def test_nor_from_one_that_has_begun_a_resync(member, maria, base):
     """Its images move no cursor. A resync of our own makes right what it wrote."""
     url, name = base
-    server = member(url)
-    until(lambda: serves(server), 30)
+    server = leader(member, url)
     with Client(server.port) as client:
         some(client, 0)
         caught_up(server, maria, name)

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from fake_v1 import Fake
-from journal import CURSORS, JOBS
+from journal import CURSORS, JOBS, gauge_of
 from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
 from process import LATER
 from redis_journal import a_base, a_daemon, a_redis, is_equal  # noqa: F401  (fixtures)
@@ -34,14 +34,6 @@ def later(server, *words):
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done
     return done.stdout
-
-
-def gauge(server, name):
-    with Client(server.port) as client:
-        for line in client.get("/metrics").body.decode().splitlines():
-            if line.startswith(f"laterd_{name} "):
-                return float(line.split()[1])
-    return None
 
 
 def push(server, *names):
@@ -74,18 +66,20 @@ def test_it_writes_waits_and_writes_again(writer, base):  # noqa: ARG001  (write
         server = writer(url=maria.database("own"))
         push(server, "a")
         caught_up(server, maria, "own")
+        assert eventually(lambda: look(server)["lag"]["entries"] == 0, 30), look(server)
         said = becomes(server, "writes")
         assert (said["error"], said["hint"], said["mode"], said["on_lag"]) == (None, None, "after", "refuse")
         assert (said["partitions"], said["writer"], said["refuses_pushes"], said["rejected"]) == (None, None, False, 0)
         assert (said["cursor"], said["epoch"]) == cursor_of(maria, "own")
         assert said["lag"] == {"entries": 0, "bytes": said["lag"]["bytes"], "seconds": 0}
+        assert eventually(lambda: "lag: MySQL has all changes\n" in later(server, "status"), 30)
         words = later(server, "status")
-        assert words.startswith("journal: writes, for ") and "lag: MySQL has all changes\n" in words
+        assert words.startswith("journal: writes, for ")
         maria.kill()
         push(server, "b", "c")
         said = becomes(server, "waits")
         assert said["error"].startswith("2") and "MySQL" in said["hint"] and said["lag"]["entries"] >= 1
-        assert said["lag"]["entries"] == gauge(server, "journal_lag_batches") and gauge(server, "journal_up") == 0
+        assert said["lag"]["entries"] == gauge_of(server, "journal_lag_batches") and gauge_of(server, "journal_up") == 0
         assert eventually(lambda: look(server)["state_ms"] >= 1000 and look(server)["lag"]["seconds"] >= 1, 30)
         words = later(server, "status")
         for part in ("journal: waits, for ", "\nerror: 2", "\nwhat to do: ", "\nlag: "):
@@ -199,7 +193,7 @@ def test_on_redis_each_partition_says_what_mysql_lacks(daemon):
         assert said["error"].startswith("2") and "MySQL" in said["hint"]
         assert eventually(lambda: look(server)["lag"]["entries"] == 40, 30), look(server)
         said = look(server)
-        assert sum(part["entries"] for part in said["partitions"]) == 40 == gauge(server, "journal_lag_batches")
+        assert sum(part["entries"] for part in said["partitions"]) == 40 == gauge_of(server, "journal_lag_batches")
         assert sum(part["bytes"] for part in said["partitions"]) == said["lag"]["bytes"] > 0
         words = later(server, "status")
         assert "lag: 40 changes, " in words and words.count("not in MySQL, ") == \

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from journal import CURSORS, JOBS, LOGS, rows
+from journal import CURSORS, JOBS, LOGS, gauge_of, rows
 from mariadb import NEEDED, MariaDb, a_maria  # noqa: F401  (a fixture)
 from redis import Cluster, Connection, Redis
 from redis_journal import a_base, a_daemon, a_redis, is_equal  # noqa: F401  (fixtures)
@@ -14,14 +14,6 @@ from wire import Client, eventually
 
 pytestmark = [NEEDED]
 STREAMS = "laterd_journal_stream"
-
-
-def gauge(server, name):
-    with Client(server.port) as client:
-        for line in client.get("/metrics").body.decode().splitlines():
-            if line.startswith(f"laterd_{name} "):
-                return float(line.split()[1])
-    return None
 
 
 def push(server, names, **options):
@@ -32,7 +24,7 @@ def push(server, names, **options):
 def the_one(servers):
     """Which of them writes."""
     found = []
-    assert eventually(lambda: found.extend(s for s in servers if gauge(s, "journal_leads") == 1) or found, 15)
+    assert eventually(lambda: found.extend(s for s in servers if gauge_of(s, "journal_leads") == 1) or found, 15)
     return found[0]
 
 
@@ -43,7 +35,7 @@ def test_all_changes_are_written_whichever_daemon_made_them(daemon, maria, base)
     with Client(servers[2].port) as client:
         assert client.job("0-7", method="DELETE").status == 204
     is_equal(servers[0], maria, base)
-    assert sum(gauge(server, "journal_leads") or 0 for server in servers) == 1
+    assert sum(gauge_of(server, "journal_leads") or 0 for server in servers) == 1
     assert maria.run(f"SELECT COUNT(*) FROM {LOGS}", database=base)[0][0] == 301
     threads = maria.run(f"SELECT DISTINCT thread FROM {LOGS} ORDER BY thread", database=base)
     assert [thread for (thread,) in threads] == [f"laterd-{partition}" for partition in range(4)]
@@ -56,15 +48,15 @@ def test_how_old_the_oldest_change_is_is_known_before_mysql_is_there(redis, late
                     "journal": {"url": maria.database("late")}}
         first = laterd(sections)
         push(first, [f"a{i}" for i in range(20)])
-        assert eventually(lambda: gauge(first, "journal_lag_batches") == 0, 20)
+        assert eventually(lambda: gauge_of(first, "journal_lag_batches") == 0, 20)
         maria.kill()
         push(first, ["b0"])
         pushed = time.monotonic()
         first.stop()
         second = laterd(sections)
-        assert eventually(lambda: gauge(second, "journal_lag_seconds"), 20)
-        assert 0 < gauge(second, "journal_lag_seconds") <= time.monotonic() - pushed + 1
-        assert gauge(second, "journal_lag_batches") == 1
+        assert eventually(lambda: gauge_of(second, "journal_lag_seconds"), 20)
+        assert 0 < gauge_of(second, "journal_lag_seconds") <= time.monotonic() - pushed + 1
+        assert gauge_of(second, "journal_lag_batches") == 1
     finally:
         maria.stop()
 
@@ -160,7 +152,7 @@ def test_or_it_is_given_up_and_begun_again(daemon, redis):
         push(server, ["a"])
         is_equal(server, maria, "lag")
         # Others see a commit before it is on disk: one that a kill undoes would leave no cursor to be out of step.
-        assert eventually(lambda: gauge(server, "journal_lag_batches") == 0, 20)
+        assert eventually(lambda: gauge_of(server, "journal_lag_batches") == 0, 20)
         maria.kill()
         assert not any(refused(server, f"j{i % 100}") for i in range(3000))
         maria.start()
@@ -239,9 +231,9 @@ def test_who_loses_the_lease_does_not_wait_for_mysql(daemon, redis):
         maria.signal(signal.SIGSTOP)
         push(server, ["b"])
         with Client(server.port, seconds=30) as client, Connection(redis.port) as connection:
-            assert eventually(lambda: gauge(server, "journal_lag_batches") == 1, 10)
+            assert eventually(lambda: gauge_of(server, "journal_lag_batches") == 1, 10)
             take_lease(connection)
-            while gauge(server, "journal_leads") == 1 or not took or time.monotonic() < took[0] + 2:
+            while gauge_of(server, "journal_leads") == 1 or not took or time.monotonic() < took[0] + 2:
                 begun = time.monotonic()
                 assert client.get("/metrics").status == 200
                 took.append(begun if not took else time.monotonic() - begun)

@@ -19,7 +19,14 @@
 #include "engine/embedded/embedded.h"
 #include "sim/disk.h"
 
-enum { SEGMENT_BYTES = 256 * 1024, JOBS = 300, TURNS_MAX = 20000, LISTERS = 3, LISTED = 10 };
+enum {
+    SEGMENT_BYTES = 256 * 1024,
+    JOBS = 300,
+    NUMBERS_MAX = 4 * JOBS, /* of all jobs that a test may push */
+    TURNS_MAX = 20000,
+    LISTERS = 3,
+    LISTED = 10,
+};
 
 #define SECOND_US  INT64_C(1000000)
 #define HOUR_US    (3600 * SECOND_US)
@@ -308,5 +315,86 @@ static inline void restart(void)
 #define COLD(name) cmocka_unit_test_setup_teardown(name, setup_cold, teardown)
 #define WARM(name) cmocka_unit_test_setup_teardown(name, setup_warm, teardown)
 #define TEST(name) COLD(name), WARM(name)
+
+/* ---- commands on the topic t ---- */
+
+static inline struct cmd on_t(enum cmd_kind kind, enum job_state state, uint32_t max)
+{
+    return (struct cmd){.kind = kind, .topic = {.topic = BYTES("t"), .state = state, .max = max}};
+}
+
+/* All pages of those in this state: each job once, in order of due time, or backwards. */
+static inline unsigned list_in_order(enum job_state state, uint32_t max, bool backwards)
+{
+    bool seen[NUMBERS_MAX] = {0};
+    struct cmd cmd = on_t(CMD_LIST, state, max);
+    int64_t last_us = backwards ? INT64_MAX : INT64_MIN;
+    unsigned shown = 0;
+    cmd.topic.backwards = backwards;
+    for (int page = 0; page < 2 * JOBS; page++) {
+        assert_int_equal(ask(&cmd), OK);
+        assert_true(bed.answer.reply.count <= max);
+        for (uint32_t i = 0; i < bed.answer.reply.count; i++) {
+            assert_true(bed.answer.seqs[i] < NUMBERS_MAX);
+            assert_false(seen[bed.answer.seqs[i]]);
+            seen[bed.answer.seqs[i]] = true;
+        }
+        if (bed.answer.reply.count) {
+            int64_t due_us = bed.answer.job.due_us;
+            assert_int_equal(bed.answer.job.state, state);
+            assert_true(backwards ? due_us <= last_us : due_us >= last_us);
+            last_us = due_us;
+        }
+        shown += bed.answer.reply.count;
+        if (bed.answer.reply.cursor.len == 0)
+            return shown;
+        static char cursor[CURSOR_BYTES];
+        memcpy(cursor, bed.answer.cursor, CURSOR_BYTES);
+        cmd.topic.cursor = bytes_of(cursor, CURSOR_BYTES);
+    }
+    fail_msg("the listing does not end");
+    return 0;
+}
+
+/* With small pages, and with one. */
+static inline void lists_have(enum job_state state, unsigned count)
+{
+    static const uint32_t sizes[] = {1, 17, 2 * JOBS};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        assert_int_equal(list_in_order(state, sizes[i], false), count);
+        assert_int_equal(list_in_order(state, sizes[i], true), count);
+    }
+}
+
+/* Deletes all that are in this state, some at a time; returns how many there were. */
+static inline unsigned clear_t(enum job_state state)
+{
+    struct cmd clear = on_t(CMD_CLEAR_TOPIC, state, 60);
+    unsigned cleared = 0;
+    do {
+        assert_int_equal(ask(&clear), OK);
+        assert_true(bed.answer.reply.count > 0 && bed.answer.reply.count <= 60);
+        cleared += bed.answer.reply.count;
+    } while (bed.answer.reply.more);
+    return cleared;
+}
+
+/* ---- damage ---- */
+
+static inline void damage_slice(void *ctx, const char *name)
+{
+    (void)ctx;
+    if (strncmp(name, "slice-", 6) != 0)
+        return;
+    for (uint64_t byte = 4096; sim_disk_flip(bed.disk, name, byte * 8); byte += 64)
+        continue;
+}
+
+/* No record in a slice can be read any more. */
+static inline void damage_slices(void)
+{
+    struct disk *disk = sim_disk_port(bed.disk);
+    assert_int_equal(disk->verbs->list(disk, damage_slice, NULL), OK);
+}
 
 #endif

@@ -35,42 +35,6 @@ static void ignore(struct ticket *ticket, const struct reply *reply)
     assert_int_equal(reply->err, OK);
 }
 
-static struct cmd on_t(enum cmd_kind kind, enum job_state state, uint32_t max)
-{
-    return (struct cmd){.kind = kind, .topic = {.topic = BYTES("t"), .state = state, .max = max}};
-}
-
-/* All pages: each job once, in order of due time, or backwards. */
-static unsigned list_in_order(uint32_t max, bool backwards)
-{
-    bool seen[2 * JOBS + 100] = {0};
-    struct cmd cmd = on_t(CMD_LIST, JOB_BURIED, max);
-    int64_t last_us = backwards ? INT64_MAX : 0;
-    unsigned shown = 0;
-    cmd.topic.backwards = backwards;
-    for (int page = 0; page < 2 * JOBS; page++) {
-        assert_int_equal(ask(&cmd), OK);
-        for (uint32_t i = 0; i < bed.answer.reply.count; i++) {
-            assert_false(seen[bed.answer.seqs[i]]);
-            seen[bed.answer.seqs[i]] = true;
-        }
-        if (bed.answer.reply.count) {
-            int64_t due_us = bed.answer.job.due_us;
-            assert_int_equal(bed.answer.job.state, JOB_BURIED);
-            assert_true(backwards ? due_us <= last_us : due_us >= last_us);
-            last_us = due_us;
-        }
-        shown += bed.answer.reply.count;
-        if (bed.answer.reply.cursor.len == 0)
-            return shown;
-        static char cursor[CURSOR_BYTES];
-        memcpy(cursor, bed.answer.cursor, CURSOR_BYTES);
-        cmd.topic.cursor = bytes_of(cursor, CURSOR_BYTES);
-    }
-    fail_msg("the listing does not end");
-    return 0;
-}
-
 static void a_listing_shows_buried_jobs_once_each_in_order(void **state)
 {
     (void)state;
@@ -79,11 +43,7 @@ static void a_listing_shows_buried_jobs_once_each_in_order(void **state)
     bed.buries = true;
     for (unsigned number = JOBS + 3; number < JOBS + 33; number++) /* 20 of t, in memory */
         assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
-    static const uint32_t sizes[] = {1, 17, 2 * JOBS};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-        assert_int_equal(list_in_order(sizes[i], false), OF_T + 20);
-        assert_int_equal(list_in_order(sizes[i], true), OF_T + 20);
-    }
+    lists_have(JOB_BURIED, OF_T + 20);
     rest(10);
     assert_true(totals().far_buried >= JOBS); /* those that were brought in have left again */
 }
@@ -126,8 +86,8 @@ static void jobs_that_were_kicked_during_a_listing_hide_no_others(void **state)
     for (int life = 0; life < 2; life++) {
         static const uint32_t sizes[] = {1, 2, 3, 17, 2 * JOBS};
         for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-            assert_int_equal(list_in_order(sizes[i], false), OF_T);
-            assert_int_equal(list_in_order(sizes[i], true), OF_T);
+            assert_int_equal(list_in_order(JOB_BURIED, sizes[i], false), OF_T);
+            assert_int_equal(list_in_order(JOB_BURIED, sizes[i], true), OF_T);
         }
         struct cmd peek = on_t(CMD_PEEK, JOB_BURIED, 1);
         assert_int_equal(ask(&peek), OK);
@@ -281,16 +241,9 @@ static void a_kick_whose_buried_jobs_end_goes_on_with_the_first_delayed_one(void
 static void a_topic_is_cleared_of_them(void **state)
 {
     (void)state;
-    struct cmd clear = on_t(CMD_CLEAR_TOPIC, JOB_BURIED, 60);
-    unsigned cleared = 0;
     for (unsigned number = JOBS; number < JOBS + 30; number++)
         assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
-    do {
-        assert_int_equal(ask(&clear), OK);
-        assert_true(bed.answer.reply.count > 0 && bed.answer.reply.count <= 60);
-        cleared += bed.answer.reply.count;
-    } while (bed.answer.reply.more);
-    assert_int_equal(cleared, OF_T + 20);
+    assert_int_equal(clear_t(JOB_BURIED), OF_T + 20);
     restart();
     assert_int_equal(totals().jobs[JOB_BURIED], JOBS / 3 + 10);
     assert_true(totals().far_buried >= JOBS / 3);
@@ -298,22 +251,12 @@ static void a_topic_is_cleared_of_them(void **state)
     assert_int_equal(ask(&peek), ERR_NOT_FOUND);
 }
 
-static void damage(void *ctx, const char *name)
-{
-    (void)ctx;
-    if (strncmp(name, "slice-", 6) != 0)
-        return;
-    for (uint64_t byte = 4096; sim_disk_flip(bed.disk, name, byte * 8); byte += 64)
-        continue;
-}
-
 static void what_goes_through_them_ends_though_none_can_be_read(void **state)
 {
     (void)state;
-    struct disk *disk = sim_disk_port(bed.disk);
     struct cmd clear = on_t(CMD_CLEAR_TOPIC, JOB_BURIED, 60), peek = on_t(CMD_PEEK, JOB_BURIED, 1);
     struct cmd kick = on_t(CMD_KICK_TOPIC, JOB_BURIED, 60), list = on_t(CMD_LIST, JOB_BURIED, 60);
-    assert_int_equal(disk->verbs->list(disk, damage, NULL), OK);
+    damage_slices();
     assert_int_equal(ask(&list), OK);
     assert_int_equal(ask(&peek), bed.answer.reply.count ? OK : ERR_NOT_FOUND);
     assert_int_equal(ask(&kick), OK);

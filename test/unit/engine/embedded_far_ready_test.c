@@ -31,12 +31,6 @@ static int setup_ready_warm(void **state)
     return set_up_ready(false);
 }
 
-static struct cmd on_t(enum cmd_kind kind, uint32_t max)
-{
-    return (struct cmd){.kind = kind,
-                        .topic = {.topic = BYTES("t"), .state = JOB_READY, .max = max}};
-}
-
 /* ---- the order in which they are handed out ---- */
 
 /* The numbers of jobs in that order, which are in `in`: the seq of number n is that of the bed's
@@ -227,52 +221,12 @@ static void commands_that_name_one_find_it(void **state)
     assert_int_equal(reserve(true, false, 1, 0), ERR_EMPTY);
 }
 
-/* All pages: each job once, in order of due time, or backwards. */
-static unsigned list_in_order(uint32_t max, bool backwards)
-{
-    bool seen[MANY_MAX] = {0};
-    struct cmd cmd = on_t(CMD_LIST, max);
-    int64_t last_us = backwards ? INT64_MAX : INT64_MIN;
-    unsigned shown = 0;
-    cmd.topic.backwards = backwards;
-    for (int page = 0; page < 2 * JOBS; page++) {
-        assert_int_equal(ask(&cmd), OK);
-        for (uint32_t i = 0; i < bed.answer.reply.count; i++) {
-            assert_false(seen[bed.answer.seqs[i]]);
-            seen[bed.answer.seqs[i]] = true;
-        }
-        if (bed.answer.reply.count) {
-            int64_t due_us = bed.answer.job.due_us;
-            assert_int_equal(bed.answer.job.state, JOB_READY);
-            assert_true(backwards ? due_us <= last_us : due_us >= last_us);
-            last_us = due_us;
-        }
-        shown += bed.answer.reply.count;
-        if (bed.answer.reply.cursor.len == 0)
-            return shown;
-        static char cursor[CURSOR_BYTES];
-        memcpy(cursor, bed.answer.cursor, CURSOR_BYTES);
-        cmd.topic.cursor = bytes_of(cursor, CURSOR_BYTES);
-    }
-    fail_msg("the listing does not end");
-    return 0;
-}
-
-static void check_lists(unsigned count)
-{
-    static const uint32_t sizes[] = {1, 17, 2 * JOBS};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-        assert_int_equal(list_in_order(sizes[i], false), count);
-        assert_int_equal(list_in_order(sizes[i], true), count);
-    }
-}
-
 static void a_listing_shows_ready_jobs_once_each_in_order(void **state)
 {
     (void)state;
     for (unsigned number = JOBS; number < JOBS + 30; number++) /* 20 of t, in memory */
         assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
-    check_lists(OF_T + 20);
+    lists_have(JOB_READY, OF_T + 20);
     rest(10);
     assert_true(totals().far_ready >= JOBS); /* those that were brought in have left again */
     struct order order = {0};
@@ -285,7 +239,7 @@ static void the_first_one_is_shown(void **state)
 {
     (void)state;
     struct order order = {0};
-    struct cmd peek = on_t(CMD_PEEK, 1);
+    struct cmd peek = on_t(CMD_PEEK, JOB_READY, 1);
     char body[40];
     expect_some(&order, 0, JOBS, true, false);
     for (unsigned i = 0; i < 40; i++) {
@@ -299,16 +253,10 @@ static void the_first_one_is_shown(void **state)
 static void a_topic_is_cleared_of_them(void **state)
 {
     (void)state;
-    struct cmd clear = on_t(CMD_CLEAR_TOPIC, 60), peek = on_t(CMD_PEEK, 1);
-    unsigned cleared = 0;
+    struct cmd peek = on_t(CMD_PEEK, JOB_READY, 1);
     for (unsigned number = JOBS; number < JOBS + 30; number++)
         assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
-    do {
-        assert_int_equal(ask(&clear), OK);
-        assert_true(bed.answer.reply.count > 0 && bed.answer.reply.count <= 60);
-        cleared += bed.answer.reply.count;
-    } while (bed.answer.reply.more);
-    assert_int_equal(cleared, OF_T + 20);
+    assert_int_equal(clear_t(JOB_READY), OF_T + 20);
     assert_int_equal(reserve(true, false, 1, 0), ERR_EMPTY);
     restart();
     assert_int_equal(totals().jobs[JOB_READY], JOBS / 3 + 10);
@@ -318,20 +266,10 @@ static void a_topic_is_cleared_of_them(void **state)
 
 /* ---- what cannot be read ---- */
 
-static void damage(void *ctx, const char *name)
-{
-    (void)ctx;
-    if (strncmp(name, "slice-", 6) != 0)
-        return;
-    for (uint64_t byte = 4096; sim_disk_flip(bed.disk, name, byte * 8); byte += 64)
-        continue;
-}
-
 static void damaged_ones_hold_up_nobody(void **state)
 {
     (void)state;
-    struct disk *disk = sim_disk_port(bed.disk);
-    assert_int_equal(disk->verbs->list(disk, damage, NULL), OK);
+    damage_slices();
     assert_int_equal(push(JOBS + 3, due_of(JOBS + 3), IF_EXISTS_REJECT), OK);
     for (unsigned i = 0; i < 3; i++) {
         unsigned taken = 0;
@@ -343,7 +281,7 @@ static void damaged_ones_hold_up_nobody(void **state)
         rest(10);
     }
     assert_true(totals().far_ready > JOBS / 2); /* they are told of, not hidden */
-    struct cmd peek = on_t(CMD_PEEK, 1), clear = on_t(CMD_CLEAR_TOPIC, 60);
+    struct cmd peek = on_t(CMD_PEEK, JOB_READY, 1), clear = on_t(CMD_CLEAR_TOPIC, JOB_READY, 60);
     (void)ask(&peek);
     unsigned asked = 0;
     do {
@@ -425,7 +363,7 @@ static void check_due(void)
     struct order order = {0};
     assert_int_equal(totals().jobs[JOB_READY], JOBS);
     assert_int_equal(totals().far_ready, JOBS); /* nobody has waited for them */
-    check_lists(OF_T);
+    lists_have(JOB_READY, OF_T);
     assert_int_equal(totals().far_ready, JOBS);
     assert_int_equal(ask_job(CMD_GET, 7), OK);
     assert_int_equal(bed.answer.job.state, JOB_READY);

@@ -21,42 +21,10 @@ static int64_t first_due_of_t(void)
     return first_us;
 }
 
-/* All pages of a listing, far and near: each job once, in order of due time, or backwards. */
-static unsigned list_in_order(uint32_t max, bool backwards)
-{
-    bool seen[2 * JOBS + 100] = {0};
-    struct cmd cmd = {
-        .kind = CMD_LIST,
-        .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .backwards = backwards, .max = max}};
-    int64_t last_us = backwards ? INT64_MAX : 0;
-    unsigned shown = 0;
-    for (int page = 0; page < 2 * JOBS; page++) {
-        assert_int_equal(ask(&cmd), OK);
-        assert_true(bed.answer.reply.count <= max);
-        if (bed.answer.reply.count) {
-            int64_t due_us = bed.answer.job.due_us;
-            assert_true(backwards ? due_us <= last_us : due_us >= last_us);
-            last_us = bed.answer.job.due_us;
-        }
-        for (uint32_t i = 0; i < bed.answer.reply.count; i++) {
-            assert_false(seen[bed.answer.seqs[i]]);
-            seen[bed.answer.seqs[i]] = true;
-        }
-        shown += bed.answer.reply.count;
-        if (bed.answer.reply.cursor.len == 0)
-            return shown;
-        static char cursor[CURSOR_BYTES];
-        memcpy(cursor, bed.answer.cursor, CURSOR_BYTES);
-        cmd.topic.cursor = bytes_of(cursor, CURSOR_BYTES);
-    }
-    fail_msg("the listing does not end");
-    return 0;
-}
-
 static unsigned list_all(uint32_t max)
 {
-    unsigned shown = list_in_order(max, false);
-    assert_int_equal(list_in_order(max, true), shown);
+    unsigned shown = list_in_order(JOB_DELAYED, max, false);
+    assert_int_equal(list_in_order(JOB_DELAYED, max, true), shown);
     return shown;
 }
 
@@ -200,39 +168,21 @@ static void far_jobs_are_kicked_in_order_of_their_due_time(void **state)
 static void a_topic_is_cleared_of_far_jobs(void **state)
 {
     (void)state;
-    struct cmd clear = {.kind = CMD_CLEAR_TOPIC,
-                        .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 60}};
     assert_int_equal(push(JOBS, due_of(JOBS - 1), IF_EXISTS_REJECT), OK); /* of u */
     assert_int_equal(push(JOBS + 1, due_of(JOBS - 1), IF_EXISTS_REJECT), OK);
-    unsigned cleared = 0;
-    do {
-        assert_int_equal(ask(&clear), OK);
-        assert_true(bed.answer.reply.count > 0 && bed.answer.reply.count <= 60);
-        cleared += bed.answer.reply.count;
-    } while (bed.answer.reply.more);
-    assert_int_equal(cleared, JOBS / 3 * 2 + 1);
+    assert_int_equal(clear_t(JOB_DELAYED), JOBS / 3 * 2 + 1);
     assert_int_equal(totals().jobs[JOB_DELAYED], JOBS / 3 + 1);
     restart();
     assert_int_equal(totals().jobs[JOB_DELAYED], JOBS / 3 + 1);
     assert_int_equal(totals().far, JOBS / 3);
 }
 
-static void damage(void *ctx, const char *name)
-{
-    (void)ctx;
-    if (strncmp(name, "slice-", 6) != 0)
-        return;
-    for (uint64_t byte = 4096; sim_disk_flip(bed.disk, name, byte * 8); byte += 64)
-        continue;
-}
-
 static void clearing_ends_though_far_jobs_cannot_be_read(void **state)
 {
     (void)state;
-    struct disk *disk = sim_disk_port(bed.disk);
     struct cmd clear = {.kind = CMD_CLEAR_TOPIC,
                         .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 60}};
-    assert_int_equal(disk->verbs->list(disk, damage, NULL), OK);
+    damage_slices();
     unsigned asked = 0;
     do {
         assert_int_equal(ask(&clear), OK);

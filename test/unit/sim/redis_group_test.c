@@ -12,7 +12,7 @@ enum { MANY = 40 };
 static const struct bytes topic = {"v", 1};
 static struct sim_cluster cluster;
 static struct client clients[MANY];
-static char names[MANY][8];
+static char names[MANY][16];
 
 static void start_on_one_server(uint32_t partitions)
 {

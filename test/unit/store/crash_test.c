@@ -31,13 +31,7 @@ static bool live_and_die(const struct plan *plan)
     model_init(&model, plan->seed);
     model.options.buffered = plan->buffered;
     model.options.interval_us = plan->buffered ? 200000 : 0;
-    sim_disk_cold(model.disk, plan->cold);
-    sim_disk_cut_at(model.disk, plan->cut_at);
-    if (model_open(&model) == OK) {
-        model_work(&model, TURNS);
-        model_close(&model);
-    }
-    bool cut = sim_disk_cut(model.disk);
+    bool cut = live_until_cut(&model, plan, TURNS);
     if (cut) {
         model.store = NULL;
         sim_disk_power(model.disk, plan->power_seed);

@@ -27,19 +27,8 @@ static bool has_image(const struct model *model)
 
 static void copy_model(struct model *to, const struct model *from)
 {
-    struct file_list list;
     far_model(to, 5);
-    list_files(from, &list);
-    copy_files(to, from, &list);
-    to->body_bytes = from->body_bytes;
-    to->delay_us = from->delay_us;
-    to->now_us = from->now_us;
-    to->acknowledged = from->acknowledged;
-    to->seq_highest = from->seq_highest;
-    to->seq_next = from->seq_next;
-    to->lease_highest = from->lease_highest;
-    to->journal = grown_copy(from->journal, from->entry_count, sizeof(*to->journal));
-    to->entry_count = from->entry_count;
+    copy_life(to, from);
 }
 
 static void copy_image(struct model *to, const struct model *from)
@@ -67,10 +56,7 @@ static struct model_job *far_job(struct model *model, unsigned behind)
 static void build(struct model *model)
 {
     begin_far(model, FAR_JOBS);
-    for (size_t i = 0; i < FAR_JOBS; i += 5)
-        model_end(model, &model->jobs[i]);
-    for (size_t i = 1; i < FAR_JOBS; i += 5)
-        model_move(model, &model->jobs[i]);
+    change_some(model, FAR_JOBS);
     model_settle(model);
     model->now_us += model->delay_us / 4;
     model_settle(model);

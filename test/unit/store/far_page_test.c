@@ -130,16 +130,6 @@ static void a_topics_far_jobs_are_listed_in_order_and_backwards(void **state)
     model_fini(&model);
 }
 
-static unsigned far_of(const struct model *model, bool buried)
-{
-    unsigned count = 0;
-    for (size_t i = 0; i < model->job_count; i++) {
-        const struct model_job *job = &model->jobs[i];
-        count += job->live && job->far && job->buried == buried;
-    }
-    return count;
-}
-
 static void buried_and_delayed_jobs_are_listed_apart(void **state)
 {
     (void)state;
@@ -159,9 +149,9 @@ static void buried_and_delayed_jobs_are_listed_apart(void **state)
     for (int backwards = 0; backwards < 2; backwards++) {
         list_state(&model, JOB_BURIED, backwards, PAGE, &listed, NULL);
         assert_true(listed.count > JOBS / 10);
-        assert_int_equal(listed.count, far_of(&model, true));
+        assert_int_equal(listed.count, far_of(&model, JOB_BURIED));
         list_state(&model, JOB_DELAYED, backwards, PAGE, &listed, NULL);
-        assert_int_equal(listed.count, far_of(&model, false));
+        assert_int_equal(listed.count, far_of(&model, JOB_DELAYED));
     }
     model_fini(&model);
 }
@@ -394,6 +384,23 @@ static void jobs_that_have_ended_are_left_out_a_few_in_a_turn(void **state)
 static struct event come_to[2 * JOBS];
 static bool noted[2 * JOBS];
 
+static struct event before_all(bool backwards)
+{
+    struct event last = {.job = {.due_us = backwards ? INT64_MAX : INT64_MIN}};
+    last.job.seq = backwards ? UINT64_MAX : 0;
+    return last;
+}
+
+static struct far_page page_behind(const struct event *last, bool backwards)
+{
+    return (struct far_page){.topic = BYTES("topic"),
+                             .state = JOB_DELAYED,
+                             .due_us = last->job.due_us,
+                             .seq = last->job.seq,
+                             .backwards = backwards,
+                             .max = PAGE};
+}
+
 static void note_far(const struct model *model, struct event last)
 {
     for (size_t i = 0; i < model->job_count; i++) {
@@ -435,19 +442,12 @@ static void jobs_that_become_far_between_two_pages_are_listed(void **state)
     struct model model;
     for (int backwards = 0; backwards < 2; backwards++) {
         bool more = true;
-        struct event last = {.job = {.due_us = INT64_MIN}};
-        if (backwards)
-            last.job = (struct job_now){.due_us = INT64_MAX, .seq = UINT64_MAX};
+        struct event last = before_all(backwards);
         begin_many(&model);
         memset(noted, 0, sizeof(noted));
         note_far(&model, last);
         for (there.count = 0; more;) {
-            struct far_page page = {.topic = BYTES("topic"),
-                                    .state = JOB_DELAYED,
-                                    .due_us = last.job.due_us,
-                                    .seq = last.job.seq,
-                                    .backwards = backwards,
-                                    .max = PAGE};
+            struct far_page page = page_behind(&last, backwards);
             read_page(&model, &page, NULL);
             for (uint32_t i = 0; i < page.count && there.count < JOBS; i++)
                 there.seqs[there.count++] = page.events[i].job.seq;
@@ -473,22 +473,15 @@ static void a_block_that_cannot_be_read_ends_a_page_and_not_the_listing(void **s
     static struct listed there;
     struct model model;
     for (int backwards = 0; backwards < 2; backwards++) {
-        struct event last = {.job = {.due_us = INT64_MIN}};
+        struct event last = before_all(backwards);
         unsigned failed = 0, tries = 0;
-        if (backwards)
-            last.job = (struct job_now){.due_us = INT64_MAX, .seq = UINT64_MAX};
         begin_many(&model);
         there.count = 0;
         for (bool more = true; more; tries++) {
             char name[DISK_NAME_MAX];
             const struct model_job *job = &model.jobs[tries * 37 % JOBS];
             bool bad = tries % 2 == 0 && job->live && job->far;
-            struct far_page page = {.topic = BYTES("topic"),
-                                    .state = JOB_DELAYED,
-                                    .due_us = last.job.due_us,
-                                    .seq = last.job.seq,
-                                    .backwards = backwards,
-                                    .max = PAGE};
+            struct far_page page = page_behind(&last, backwards);
             (void)snprintf(name, sizeof(name), "slice-%08x", (unsigned)(job->stored.where >> 32));
             if (tries % 8 == 0)
                 far_pages_limit(model.store->far_pages, tries % 16 ? 50000 : FAR_WALKS_BYTES);

@@ -37,4 +37,24 @@ static inline void begin_far(struct model *model, unsigned jobs)
     assert_true(store_far_due_until(model->store, INT64_MAX) <= stats.slice_jobs);
 }
 
+/* How many are far, in this state. */
+static inline unsigned far_of(const struct model *model, enum job_state state)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < model->job_count; i++) {
+        const struct model_job *job = &model->jobs[i];
+        count += job->live && job->far && model_state(job) == state;
+    }
+    return count;
+}
+
+/* Of the first jobs a fifth ends, and a fifth changes. */
+static inline void change_some(struct model *model, size_t jobs)
+{
+    for (size_t i = 0; i < jobs; i += 5)
+        model_end(model, &model->jobs[i]);
+    for (size_t i = 1; i < jobs; i += 5)
+        model_move(model, &model->jobs[i]);
+}
+
 #endif

@@ -18,18 +18,8 @@ enum { FAR_JOBS = 200 };
 /* The same files and the same journal again, on a disk of their own. */
 static void copy_model(struct model *to, const struct model *from, uint64_t seed)
 {
-    struct file_list list;
     far_model(to, seed);
-    list_files(from, &list);
-    copy_files(to, from, &list);
-    to->body_bytes = from->body_bytes;
-    to->delay_us = from->delay_us;
-    to->now_us = from->now_us;
-    to->acknowledged = from->acknowledged;
-    to->seq_highest = from->seq_highest;
-    to->lease_highest = from->lease_highest;
-    to->journal = grown_copy(from->journal, from->entry_count, sizeof(*to->journal));
-    to->entry_count = from->entry_count;
+    copy_life(to, from);
 }
 
 /* What the store did while it was up, of all lives that the tests play. */
@@ -265,10 +255,7 @@ static void build(struct model *model)
 {
     struct file_list list;
     begin_far(model, FAR_JOBS);
-    for (size_t i = 0; i < FAR_JOBS; i += 5)
-        model_end(model, &model->jobs[i]);
-    for (size_t i = 1; i < FAR_JOBS; i += 5)
-        model_move(model, &model->jobs[i]);
+    change_some(model, FAR_JOBS);
     model_settle(model);
     model->acknowledged = store_durable(model->store);
     model_close(model);

@@ -52,67 +52,67 @@ static void a_life_writes_loads_and_removes_slices(void **state)
     assert_true(spilled > 200 && loaded > 50 && peak > 5);
 }
 
-static unsigned far_of(const struct model *model, bool buried)
+/* Many jobs of about half a KiB, of which some have become far. */
+static void fill(struct model *model, unsigned buries, unsigned readies)
 {
-    unsigned count = 0;
-    for (size_t i = 0; i < model->job_count; i++) {
-        const struct model_job *job = &model->jobs[i];
-        count += job->live && job->far && job->buried == buried;
+    far_model(model, 5);
+    model->buries = buries;
+    model->readies = readies;
+    model->body_bytes = 500;
+    model->delay_us = 4 * MODEL_DELAY_US;
+    assert_int_equal(model_open(model), OK);
+    for (unsigned i = 0; i < 1200; i++) {
+        assert_int_equal(model_push(model), OK);
+        if (i % 8 == 0)
+            model_turn(model);
     }
-    return count;
+    model_settle(model);
 }
 
-/* However long they have been due; and they are not counted among those that fall due. */
+static void open_again(struct model *model)
+{
+    model_close(model);
+    assert_int_equal(model_open(model), OK);
+}
+
+/* Those in this state are in slices of their own, however long they have been due, and not counted
+   among those that fall due, until most of what the slices have has died: these are emptied. */
+static void stay_until_they_die(struct model *model, enum job_state state)
+{
+    struct store_stats stats;
+    unsigned count = far_of(model, state);
+    assert_true(count > 100);
+    open_again(model);
+    assert_int_equal(far_of(model, state), count);
+    model_check(model);
+    store_stats(model->store, &stats);
+    assert_true(store_far_due_until(model->store, INT64_MAX) + count <= stats.slice_jobs);
+    model->now_us += INT64_C(100) * MODEL_DELAY_US;
+    for (int i = 0; i < 3; i++) /* a survey of those that are due is ten seconds old, at most */
+        model_settle(model);
+    assert_true(far_of(model, state) >= count && far_of(model, JOB_DELAYED) == 0);
+    assert_int_equal(store_far_due_until(model->store, INT64_MAX), 0);
+    for (size_t i = 0; i < model->job_count; i++)
+        if (model->jobs[i].live && model->jobs[i].far && i % 10)
+            model_end(model, &model->jobs[i]);
+    for (int i = 0; i < 10; i++) {
+        model_settle(model);
+        model->now_us += MODEL_DELAY_US;
+    }
+    store_stats(model->store, &stats);
+    assert_true(stats.emptied_slices > 0);
+    open_again(model);
+    model_check(model);
+}
+
 static void buried_jobs_stay_in_slices_of_their_own(void **state)
 {
     (void)state;
     struct model model;
-    struct store_stats stats;
-    far_model(&model, 5);
-    model.buries = 2;
-    model.body_bytes = 500;
-    model.delay_us = 4 * MODEL_DELAY_US;
-    assert_int_equal(model_open(&model), OK);
-    for (unsigned i = 0; i < 1200; i++) {
-        assert_int_equal(model_push(&model), OK);
-        if (i % 8 == 0)
-            model_turn(&model);
-    }
-    model_settle(&model);
-    unsigned buried = far_of(&model, true);
-    assert_true(buried > 100 && far_of(&model, false) > 10);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
-    assert_int_equal(far_of(&model, true), buried);
-    model_check(&model);
-    store_stats(model.store, &stats);
-    assert_true(store_far_due_until(model.store, INT64_MAX) + buried <= stats.slice_jobs);
-    model.now_us += INT64_C(100) * MODEL_DELAY_US;
-    for (int i = 0; i < 3; i++) /* a survey of those that are due is ten seconds old, at most */
-        model_settle(&model);
-    assert_true(far_of(&model, true) >= buried && far_of(&model, false) == 0);
-    assert_int_equal(store_far_due_until(model.store, INT64_MAX), 0);
-    for (size_t i = 0; i < model.job_count; i++) /* half of what they have dies: they are emptied */
-        if (model.jobs[i].live && model.jobs[i].far && i % 10)
-            model_end(&model, &model.jobs[i]);
-    for (int i = 0; i < 10; i++) {
-        model_settle(&model);
-        model.now_us += MODEL_DELAY_US;
-    }
-    store_stats(model.store, &stats);
-    assert_true(stats.emptied_slices > 0);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
+    fill(&model, 2, 0);
+    assert_true(far_of(&model, JOB_DELAYED) > 10);
+    stay_until_they_die(&model, JOB_BURIED);
     model_fini(&model);
-}
-
-static unsigned far_ready_of(const struct model *model)
-{
-    unsigned count = 0;
-    for (size_t i = 0; i < model->job_count; i++)
-        count += model->jobs[i].live && model->jobs[i].far && model->jobs[i].ready;
-    return count;
 }
 
 /* Their order is known at an opening, and no file is read but for its index. */
@@ -120,44 +120,10 @@ static void ready_jobs_stay_in_slices_of_their_own(void **state)
 {
     (void)state;
     struct model model;
-    struct store_stats stats;
-    far_model(&model, 5);
-    model.readies = 2;
-    model.body_bytes = 500;
-    model.delay_us = 4 * MODEL_DELAY_US;
-    assert_int_equal(model_open(&model), OK);
-    for (unsigned i = 0; i < 1200; i++) {
-        assert_int_equal(model_push(&model), OK);
-        if (i % 8 == 0)
-            model_turn(&model);
-    }
-    model_settle(&model);
+    fill(&model, 0, 2);
     assert_true(manifest_has(model.store->manifest, FEATURE_READY));
     assert_false(manifest_has(model.store->manifest, FEATURE_BURIED));
-    unsigned ready = far_ready_of(&model);
-    assert_true(ready > 100);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
-    assert_int_equal(far_ready_of(&model), ready);
-    model_check(&model);
-    store_stats(model.store, &stats);
-    assert_true(store_far_due_until(model.store, INT64_MAX) + ready <= stats.slice_jobs);
-    model.now_us += INT64_C(100) * MODEL_DELAY_US;
-    for (int i = 0; i < 3; i++)
-        model_settle(&model);
-    assert_true(far_ready_of(&model) >= ready);  /* they do not come by themselves */
-    for (size_t i = 0; i < model.job_count; i++) /* most of them end: the slices are emptied */
-        if (model.jobs[i].live && model.jobs[i].far && i % 10)
-            model_end(&model, &model.jobs[i]);
-    for (int i = 0; i < 10; i++) {
-        model_settle(&model);
-        model.now_us += MODEL_DELAY_US;
-    }
-    store_stats(model.store, &stats);
-    assert_true(stats.emptied_slices > 0);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
+    stay_until_they_die(&model, JOB_READY);
     model_fini(&model);
 }
 
@@ -174,7 +140,7 @@ static void without_buried_jobs_the_store_does_not_say_that_it_has_any(void **st
     far_model(&model, 2);
     assert_int_equal(model_open(&model), OK);
     model_work(&model, 4 * TURNS);
-    assert_true(far_of(&model, true) > 0);
+    assert_true(far_of(&model, JOB_BURIED) > 0);
     assert_true(manifest_has(model.store->manifest, FEATURE_BURIED));
     model_fini(&model);
 }
@@ -200,8 +166,7 @@ static void a_few_old_jobs_do_not_pin_dead_slices(void **state)
                   (unsigned long long)before, (unsigned long long)stats.slice_bytes,
                   (unsigned long long)stats.disk_bytes, (unsigned long long)stats.emptied_slices);
     assert_true(stats.slice_bytes < before / 2);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
+    open_again(&model);
     model_check(&model);
     model_fini(&model);
 }
@@ -213,10 +178,7 @@ static void slices_outlive_the_log_that_told_of_them(void **state)
     struct model model;
     struct store_stats stats;
     begin_far(&model, 200);
-    for (size_t i = 0; i < 200; i += 5)
-        model_end(&model, &model.jobs[i]);
-    for (size_t i = 1; i < 200; i += 5)
-        model_move(&model, &model.jobs[i]);
+    change_some(&model, 200);
     model.delay_us = 1; /* what comes from now on is never far */
     for (int round = 0; round < 30; round++) {
         for (int i = 0; i < 40; i++) {
@@ -228,8 +190,7 @@ static void slices_outlive_the_log_that_told_of_them(void **state)
     }
     store_stats(model.store, &stats);
     assert_true(stats.segment_first > 20 && stats.slices > 0);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
+    open_again(&model);
     model_check(&model);
     model_fini(&model);
 }
@@ -300,13 +261,7 @@ static bool live_and_die(const struct plan *plan)
 {
     struct model model;
     far_model(&model, plan->seed);
-    sim_disk_cold(model.disk, plan->cold);
-    sim_disk_cut_at(model.disk, plan->cut_at);
-    if (model_open(&model) == OK) {
-        model_work(&model, TURNS);
-        model_close(&model);
-    }
-    bool cut = sim_disk_cut(model.disk);
+    bool cut = live_until_cut(&model, plan, TURNS);
     if (cut) {
         open_through_cuts(&model, plan);
         if (plan->second) { /* in the middle of the next checkpoint, perhaps */
@@ -598,8 +553,7 @@ static void a_slice_is_emptied_when_the_disk_is_well_again(void **state)
     for (int i = 0; i < 12; i++)
         settle_idle(&model);
     assert_int_equal(jobs_in(&model, number), 0);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
+    open_again(&model);
     model_check(&model);
     model_fini(&model);
 }

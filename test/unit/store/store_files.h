@@ -35,4 +35,21 @@ static inline void copy_files(struct model *to, const struct model *from,
     }
 }
 
+/* Gives a model that has done nothing yet the same files, and all that the other one knows. */
+static inline void copy_life(struct model *to, const struct model *from)
+{
+    struct file_list list;
+    list_files(from, &list);
+    copy_files(to, from, &list);
+    to->body_bytes = from->body_bytes;
+    to->delay_us = from->delay_us;
+    to->now_us = from->now_us;
+    to->acknowledged = from->acknowledged;
+    to->seq_highest = from->seq_highest;
+    to->seq_next = from->seq_next;
+    to->lease_highest = from->lease_highest;
+    to->journal = grown_copy(from->journal, from->entry_count, sizeof(*to->journal));
+    to->entry_count = from->entry_count;
+}
+
 #endif

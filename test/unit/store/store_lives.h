@@ -19,6 +19,18 @@ struct plan {
     bool cold; /* nothing is in the page cache: the cleaner waits for the disk's threads */
 };
 
+/* Opens a new model, which works and is closed. False: all that came before the cut. */
+static inline bool live_until_cut(struct model *model, const struct plan *plan, int turns)
+{
+    sim_disk_cold(model->disk, plan->cold);
+    sim_disk_cut_at(model->disk, plan->cut_at);
+    if (model_open(model) == OK) {
+        model_work(model, turns);
+        model_close(model);
+    }
+    return sim_disk_cut(model->disk);
+}
+
 /* Plays it. False: the life ended before the cut. */
 typedef bool plan_life(const struct plan *plan);
 
