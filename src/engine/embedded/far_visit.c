@@ -233,7 +233,8 @@ static bool take_all(struct far_visit *visit, enum err *out_err)
     for (unsigned steps = 0; visit->next < visit->page.count && !*out_err; steps++) {
         if (steps >= STEPS_MIN && budget_spent(visit->embedded->budget))
             return false;
-        *out_err = take_one(visit, &visit->page.events[visit->next++]);
+        *out_err = take_one(visit, &visit->page.events[visit->next]);
+        visit->next += *out_err == OK; /* else it has not come, and does not leave */
     }
     return true;
 }
