@@ -74,6 +74,25 @@ static void a_listing_shows_far_and_near_jobs_once_each_in_order(void **state)
     assert_true(totals().far >= JOBS); /* those that were brought in have left again */
 }
 
+/* Memory is short, so that the loader waits; some are due and none is loaded yet. Those that are
+   delayed are shown, however many of a page are not any more. */
+static void a_listing_passes_over_no_far_jobs_behind_late_ones(void **state)
+{
+    (void)state;
+    enum { LIMIT = 64 * 1024 * 1024, LATER = JOBS * 3 + 1 };
+    unsigned expected = 1;
+    bed.memory_bytes = LIMIT;
+    restart();
+    assert_int_equal(push(LATER, START_US + 400 * HOUR_US, IF_EXISTS_REJECT), OK);
+    char *ballast = mem_alloc(LIMIT);
+    bed.loop.now_us = first_due_of_t() + JOBS / 2 * SECOND_US;
+    for (unsigned number = 0; number < JOBS; number++)
+        expected += is_of_t(number) && due_of(number) > bed.loop.now_us;
+    assert_true(expected < JOBS / 3 * 2);
+    assert_int_equal(list_in_order(20, false), expected);
+    mem_free(ballast);
+}
+
 static void jobs_depart_while_clients_list_without_a_pause(void **state)
 {
     (void)state;
@@ -336,6 +355,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_listing_shows_far_and_near_jobs_once_each_in_order),
+        TEST(a_listing_passes_over_no_far_jobs_behind_late_ones),
         TEST(jobs_depart_while_clients_list_without_a_pause),
         TEST(the_first_delayed_job_is_found_among_far_ones),
         COLD(p8_many_who_ask_for_a_topic_at_once_take_little_memory),
