@@ -279,6 +279,8 @@ struct core_front {
  * some 10 µs.
  */
 bool core_front(struct core *core, struct core_front *out_front);
+/* Is there such a topic, and may far jobs come? O(1). */
+bool core_front_wanted(const struct core *core);
 /* As core_arrive(), but the job stays. */
 bool core_front_arrive(struct core *core, const struct event *event);
 /* The record of such a job cannot be read: others are handed out before it, until

@@ -340,8 +340,10 @@ bool core_near(struct core *core, const struct event *event)
         (topic->waiters > 0 && topic->pause_until_us == 0) ||
         in_memory(core, JOB_READY) < core->limits.ready_in_memory)
         return topic && far.state == JOB_DELAYED && core_arrive(core, event);
-    if (!take_away(core, topic, &far))
+    if (!take_away(core, topic, &far)) {
+        stay(core, event);
         return false;
+    }
     far.state = JOB_READY;
     core->unlogged_us = core->now_us;
     bool kept = add_places(core, &far);

@@ -76,10 +76,15 @@ static void find_first(const struct core *core, const struct topic *topic,
     }
 }
 
+bool core_front_wanted(const struct core *core)
+{
+    return !list_empty(&core->topics.hungry) && core_front_room(core);
+}
+
 bool core_front(struct core *core, struct core_front *out_front)
 {
     struct list *hungry = &core->topics.hungry;
-    if (list_empty(hungry) || !core_front_room(core))
+    if (!core_front_wanted(core))
         return false;
     struct topic *topic = LIST_ENTRY(hungry->next, struct topic, place);
     core_front_settle(core, topic);

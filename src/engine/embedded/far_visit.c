@@ -196,8 +196,8 @@ static void clear_one(struct far_visit *visit, uint64_t seq)
     visit->cleared++;
 }
 
-/* The job did not arrive. Is it in memory, at its place in the order of the page? Else it has
-   ended, or is another than its record in the slice says: it was kicked during an earlier visit. */
+/* Is the job in memory, at its place in the order of the page? Else it has ended, or is another
+   than its record in the slice says: it has fallen due, or was kicked during an earlier visit. */
 static bool is_here(const struct far_visit *visit, const struct event *event)
 {
     struct job_view job;
@@ -214,11 +214,10 @@ static enum err take_one(struct far_visit *visit, const struct event *event)
     budget_spend(embedded->budget, ARRIVE_NS);
     if (err)
         return err;
-    if (!core_arrive(embedded->core, event)) {
-        visit->here += is_here(visit, event);
+    bool arrived = core_arrive(embedded->core, event), here = is_here(visit, event);
+    visit->here += here;
+    if (!arrived || !here)
         return OK;
-    }
-    visit->here++;
     if (visit->cmd.kind == CMD_CLEAR_TOPIC)
         clear_one(visit, seq);
     if (kicks)
@@ -233,7 +232,8 @@ static bool take_all(struct far_visit *visit, enum err *out_err)
     for (unsigned steps = 0; visit->next < visit->page.count && !*out_err; steps++) {
         if (steps >= STEPS_MIN && budget_spent(visit->embedded->budget))
             return false;
-        *out_err = take_one(visit, &visit->page.events[visit->next++]);
+        *out_err = take_one(visit, &visit->page.events[visit->next]);
+        visit->next += *out_err == OK; /* else it has not come, and does not leave */
     }
     return true;
 }

@@ -155,6 +155,8 @@ void front_turn(struct embedded *embedded)
     for (unsigned topics = 0; topics < TOPICS_TURN && !budget_spent(embedded->budget) &&
                               core_front(embedded->core, &front) && bring(embedded, &front);)
         topics++;
+    /* Nothing is being read, perhaps, whose end would make a turn. */
+    embedded->busy |= budget_spent(embedded->budget) && core_front_wanted(embedded->core);
 }
 
 int64_t front_next_us(const struct embedded *embedded)

@@ -274,6 +274,29 @@ static void p8_when_memory_is_short_few_come(void **state)
     mem_free(ballast);
 }
 
+/* Who has one in memory for a while must not send it back behind who loads it: nobody would come
+   for it again. */
+static void p2_a_visitor_that_is_loaded_when_it_is_due_stays(void **state)
+{
+    (void)state;
+    struct event event = record_of(1, 0), out;
+    event.job.state = JOB_DELAYED;
+    event.job.due_us = START + SECOND;
+    do_cmd(&(struct cmd){
+        .kind = CMD_PUSH,
+        .push = {.id = event.id, .topic = event.topic, .due_us = event.job.due_us, .ttr_us = TTR}});
+    assert_true(core_spill(bed.core, &event, 1, START, &out) &&
+                core_depart(bed.core, 1, event.record));
+    assert_true(core_arrive(bed.core, &event)); /* it visits */
+    assert_false(core_match(bed.core, START + 2 * SECOND, 10));
+    assert_false(core_near(bed.core, &event)); /* before a tick has come by it */
+    assert_false(core_return(bed.core, 1, event.record));
+    while (core_tick(bed.core, START + 2 * SECOND, 1000))
+        ;
+    assert_int_equal(totals().jobs[JOB_READY], 1);
+    core_valid(bed.core);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -286,6 +309,7 @@ int main(void)
         TEST(urgent_ones_count_wherever_they_are),
         TEST(p8_the_first_ones_stay_in_memory),
         TEST(p8_when_memory_is_short_few_come),
+        TEST(p2_a_visitor_that_is_loaded_when_it_is_due_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

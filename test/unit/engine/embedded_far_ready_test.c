@@ -188,6 +188,33 @@ static void who_waits_is_served_in_turn(void **state)
     assert_int_equal(totals().jobs[JOB_RESERVED], 1);
 }
 
+/* The turn's budget is spent before the first one has been asked for: another turn comes. */
+static void p2_who_waits_is_not_forgotten_when_the_budget_is_spent(void **state)
+{
+    (void)state;
+    struct bytes t = BYTES("t");
+    struct budget budget = {.left_ns = BUDGET_UNLIMITED};
+    struct ticket ticket = {.answered = receive};
+    struct cmd cmd = {
+        .kind = CMD_RESERVE,
+        .reserve = {
+            .topics = &t, .topic_count = 1, .max = 1, .wait_us = HOUR_US, .ttr_us = HOUR_US}};
+    rest(200);
+    bed.answer.there = false;
+    bed.engine->verbs->use_budget(bed.engine, &budget);
+    bed.engine->verbs->begin(bed.engine);
+    (void)bed.engine->verbs->submit(bed.engine, &cmd, &ticket);
+    bed.engine->verbs->match(bed.engine);
+    budget.left_ns = 0;
+    assert_true(bed.engine->verbs->end(bed.engine) <= bed.loop.now_us);
+    bed.engine->verbs->use_budget(bed.engine, NULL);
+    for (int i = 0; !bed.answer.there; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+    }
+    assert_int_equal(bed.answer.reply.count, 1);
+}
+
 /* ---- commands ---- */
 
 static void commands_that_name_one_find_it(void **state)
@@ -428,6 +455,7 @@ int main(void)
         READY(of_several_topics_the_first_of_all_comes_first),
         READY(a_failed_attempt_and_its_end_are_kept),
         READY(who_waits_is_served_in_turn),
+        READY(p2_who_waits_is_not_forgotten_when_the_budget_is_spent),
         READY(commands_that_name_one_find_it),
         READY(a_listing_shows_ready_jobs_once_each_in_order),
         READY(the_first_one_is_shown),

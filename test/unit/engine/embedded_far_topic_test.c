@@ -42,6 +42,25 @@ static void a_listing_shows_far_and_near_jobs_once_each_in_order(void **state)
     assert_true(totals().far >= JOBS); /* those that were brought in have left again */
 }
 
+/* Memory is short, so that the loader waits; some are due and none is loaded yet. Those that are
+   delayed are shown, however many of a page are not any more. */
+static void a_listing_passes_over_no_far_jobs_behind_late_ones(void **state)
+{
+    (void)state;
+    enum { LIMIT = 64 * 1024 * 1024, LATER = JOBS * 3 + 1 };
+    unsigned expected = 1;
+    bed.memory_bytes = LIMIT;
+    restart();
+    assert_int_equal(push(LATER, START_US + 400 * HOUR_US, IF_EXISTS_REJECT), OK);
+    char *ballast = mem_alloc(LIMIT);
+    bed.loop.now_us = first_due_of_t() + JOBS / 2 * SECOND_US;
+    for (unsigned number = 0; number < JOBS; number++)
+        expected += is_of_t(number) && due_of(number) > bed.loop.now_us;
+    assert_true(expected < JOBS / 3 * 2);
+    assert_int_equal(list_in_order(20, false), expected);
+    mem_free(ballast);
+}
+
 static void jobs_depart_while_clients_list_without_a_pause(void **state)
 {
     (void)state;
@@ -165,6 +184,64 @@ static void far_jobs_are_kicked_in_order_of_their_due_time(void **state)
     assert_int_equal(earlier, 10);
 }
 
+/* In the order of due times. */
+static unsigned nth_of_t(unsigned n)
+{
+    for (unsigned number = 0; number < JOBS; number++) {
+        unsigned earlier = 0;
+        for (unsigned other = 0; other < JOBS; other++)
+            earlier += is_of_t(other) && due_of(other) < due_of(number);
+        if (is_of_t(number) && earlier == n)
+            return number;
+    }
+    fail_msg("there are not so many");
+    return 0;
+}
+
+static bool is_near(unsigned number)
+{
+    char id[32];
+    return core_holds(embedded_core(bed.embedded), &(struct job_ref){.id = id_of(number, id)});
+}
+
+/* They are loaded while somebody kicks them, and then memory is short: none of them goes back, for
+   nobody would load it again. */
+static void p2_far_jobs_that_are_loaded_during_a_kick_come_due(void **state)
+{
+    (void)state;
+    enum { LIMIT = 64 * 1024 * 1024, STEPS = 16 }; /* of a turn */
+    struct budget spent = {0};
+    struct ticket ticket = {.answered = receive};
+    struct cmd kick = {.kind = CMD_KICK_TOPIC,
+                       .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = JOBS}};
+    bed.memory_bytes = LIMIT;
+    restart();
+    bed.engine->verbs->use_budget(bed.engine, &spent); /* a few of them in each turn */
+    bed.answer.there = false;
+    turn(&kick, &ticket);
+    for (int i = 0; totals().far == JOBS; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+    }
+    bed.loop.now_us = first_due_of_t() - HORIZON_US / 2;
+    turn(NULL, NULL);
+    for (unsigned taken = 2 * STEPS; !is_near(nth_of_t(taken)); taken += STEPS) {
+        assert_true(taken < JOBS / 3 * 2 - STEPS && !bed.answer.there);
+        turn(NULL, NULL);
+    }
+    uint64_t far = totals().far;
+    char *ballast = mem_alloc(LIMIT);
+    for (int i = 0; !bed.answer.there; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+    }
+    rest(20);
+    assert_int_equal(bed.answer.reply.err, ERR_MEMORY_LIMIT);
+    assert_int_equal(totals().far, far);
+    mem_free(ballast);
+    bed.engine->verbs->use_budget(bed.engine, NULL);
+}
+
 static void a_topic_is_cleared_of_far_jobs(void **state)
 {
     (void)state;
@@ -228,10 +305,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_listing_shows_far_and_near_jobs_once_each_in_order),
+        TEST(a_listing_passes_over_no_far_jobs_behind_late_ones),
         TEST(jobs_depart_while_clients_list_without_a_pause),
         TEST(the_first_delayed_job_is_found_among_far_ones),
         COLD(p8_many_who_ask_for_a_topic_at_once_take_little_memory),
         TEST(far_jobs_are_kicked_in_order_of_their_due_time),
+        TEST(p2_far_jobs_that_are_loaded_during_a_kick_come_due),
         TEST(a_topic_is_cleared_of_far_jobs),
         TEST(clearing_ends_though_far_jobs_cannot_be_read),
         TEST(jobs_beside_a_damaged_one_are_listed),
