@@ -30,8 +30,8 @@ override CPPFLAGS += -Isrc -I. -isystem /usr/share/include/llhttp -D_GNU_SOURCE 
 # Each function in a section of its own, for mk/hot-path.ld: it says which ones the linker puts side by side in
 # laterd. Not with a linker that does not take such a script (gold).
 PARTS    := $(if $(SAN),,-ffunction-sections)
-HOT_PATH  = $(if $(SAN),,$(shell echo 'int main(void) { return 0; }' | $(CC) -x c - -o /dev/null \
-            -Wl,-T,mk/hot-path.ld 2>/dev/null && echo -Wl,-T,mk/hot-path.ld))
+HOT_PATH  = $(if $(SAN),,$(shell echo 'int main(void) { return 0; }' | $(CC) $(LDFLAGS) -fPIE -x c - \
+            -o /dev/null -Wl,-T,mk/hot-path.ld 2>/dev/null && echo -Wl,-T,mk/hot-path.ld))
 override CFLAGS   += -std=c17 $(OPT) $(STRUCTS) $(PARTS) $(WARN) $(if $(SAN),-fsanitize=$(SAN) $(RECOVER) -fno-omit-frame-pointer,$(HARDEN))
 override LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN) $(GOLD),-pie -Wl,-z,relro,-z,now)
 # REDIS=0 leaves out the Redis engine, and with it the need for hiredis.

@@ -47,7 +47,8 @@ static void add_unused_redis(const struct config *config, struct buf *out)
 /* Jobs leave memory only while the log is above checkpoint_bytes. */
 static void add_unused_spilling(const struct config *config, struct buf *out)
 {
-    static const char *const names[] = {"horizon", "checkpoint_bytes", "buried_in_memory"};
+    static const char *const names[] = {"horizon", "checkpoint_bytes", "ready_in_memory",
+                                        "buried_in_memory"};
     bool above_max = config->max_bytes && config->max_bytes <= config->checkpoint_bytes;
     if (config->engine == ENGINE_REDIS || (config->horizon_us && !above_max))
         return;

@@ -233,6 +233,9 @@ static void keys_that_have_no_effect_are_warned_of(void **state)
         "[store]\nmax_bytes = 64M\nburied_in_memory = 10\n",
         ":3: warning: store.buried_in_memory has no effect: store.max_bytes (64M) keeps "
         "the log below store.checkpoint_bytes (256M)\n");
+    expect_warnings("[store]\nhorizon = 0\nready_in_memory = 10\n",
+                    ":3: warning: store.ready_in_memory has no effect: with store.horizon = 0 no "
+                    "job leaves memory\n");
     expect_warnings("[store]\nmax_bytes = 64M\n", NULL);
     expect_warnings("[store]\nhorizon = 0\n", NULL);
     expect_warnings("[store]\nmax_bytes = 1G\nburied_in_memory = 10\n", NULL);

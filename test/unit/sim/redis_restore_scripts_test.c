@@ -428,6 +428,47 @@ static void a_batch_of_a_restore_that_is_over_brings_nothing(void **state)
     assert_int_equal(jobs_of_topic(), 2);
 }
 
+/* Of those with a past, too: an older restore does not know what has ended since this one began. */
+static void in_a_batch_each_is_of_its_own_restore(void **state)
+{
+    struct brought first[] = {{.id = "x"}, {.id = "y"}};
+    struct brought all[] = {
+        {.id = "a", .restore = 7, .failures = 3},
+        {.id = "b", .restore = 6, .failures = 3, .err = ERR_STALE_LEASE},
+        {.id = "c", .restore = 6, .failures = 3, .written = true, .err = ERR_STALE_LEASE}};
+    (void)state;
+    journal(1 << 20);
+    bring_all(first, 2);
+    begin(7, 10);
+    bring_all(all, 3);
+    assert_int_equal(jobs_of_topic(), 3);
+}
+
+/* Pushes are refused, as MySQL lacks too much: those that leave no entry need not be. */
+static void what_leaves_no_entry_is_not_refused_for_a_journal_that_is_behind(void **state)
+{
+    struct brought all[] = {{.id = "live", .restore = 7, .written = true, .kept = true},
+                            {.id = "a", .restore = 7, .written = true},
+                            {.id = "b", .restore = 7, .err = ERR_JOURNAL_BEHIND},
+                            {.id = "c", .restore = 7, .failures = 2, .written = true},
+                            {.id = "d", .err = ERR_JOURNAL_BEHIND}};
+    enum err err = OK;
+    (void)state;
+    spaces[0].journal_bytes = 1 << 10;
+    (void)open_as(0, 256);
+    assert_int_equal(bring("live", 0), OK);
+    begin(7, 10);
+    for (unsigned i = 0; i < 100 && !err; i++) {
+        char id[8];
+        (void)snprintf(id, sizeof(id), "p%u", i);
+        err = bring(id, 0);
+    }
+    assert_int_equal(err, ERR_JOURNAL_BEHIND);
+    uint64_t before = entries();
+    bring_all(all, sizeof(all) / sizeof(all[0]));
+    assert_int_equal(entries(), before);
+}
+
 /* What a call of so many pushes takes, of words and parts: a restore costs two more for each. */
 static void a_batch_that_is_restored_costs_little_more(void **state)
 {
@@ -570,6 +611,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_batch_believes_no_id_whose_job_is_lost, start, stop),
         cmocka_unit_test_setup_teardown(a_batch_of_a_restore_that_is_over_brings_nothing, start,
                                         stop),
+        cmocka_unit_test_setup_teardown(in_a_batch_each_is_of_its_own_restore, start, stop),
+        cmocka_unit_test_setup_teardown(
+            what_leaves_no_entry_is_not_refused_for_a_journal_that_is_behind, start, stop),
         cmocka_unit_test_setup_teardown(a_batch_that_is_restored_costs_little_more, start, stop),
         cmocka_unit_test_setup_teardown(a_journal_that_is_given_up_ends_it, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_set_ends_it, start, stop),

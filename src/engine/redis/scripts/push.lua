@@ -77,7 +77,7 @@ while answered < count do
         while done < alike do
             local id, due, order, made_at, head = ARGV[at + 8], tonumber(ARGV[at + 5]), ARGV[at + 9], now, nil
             if width > 11 then
-                order, made_at = sub(order, 1, 1) .. run, struct.unpack('<I7', order, 2)
+                order, made_at = sub(order, 1, 1) .. sub(order, 13), struct.unpack('<I7', order, 2)
             end
             -- Not the common case: the id is known, or the request may have been done before.
             if found[4 + done] or seen and seen[id] or ended and ended[2 + done] or

@@ -5,7 +5,9 @@ local first = answered()
 if first then return { first } end
 local found = call('HMGET', hash, 'p', ARGV[7], id)
 if not found[1] then return redis.error_reply(CLOSED) end
-if too_many_entries(now) then return { say(BEHIND, 0, 0, 0, now, 0, 0) } end
+local run = #ARGV[9] % 11 > 8 and sub(ARGV[9], #ARGV[9] > 11 and 13 or 2)
+local enters = not run or #run == 8
+if enters and too_many_entries(now) then return { say(BEHIND, 0, 0, 0, now, 0, 0) } end
 
 local old, flags = found[3] and fetch(found[3]), 0
 if old and exists == 'j' then
@@ -15,8 +17,6 @@ elseif old and exists == 'k' then
 end
 -- What has ended since its restore began stays so; nobody knows whether it has if that ended, or
 -- what ends leave was lost.
-local run = #ARGV[9] % 11 > 8 and sub(ARGV[9], #ARGV[9] > 11 and 13 or 2)
-local enters = not run or #run == 8
 if run then
     run = sub(run, 1, 8)
     local restore = call('HGET', hash, 'jr')
