@@ -57,7 +57,7 @@ static void a_listing_passes_over_no_far_jobs_behind_late_ones(void **state)
     for (unsigned number = 0; number < JOBS; number++)
         expected += is_of_t(number) && due_of(number) > bed.loop.now_us;
     assert_true(expected < JOBS / 3 * 2);
-    assert_int_equal(list_in_order(20, false), expected);
+    assert_int_equal(list_in_order(JOB_DELAYED, 20, false), expected);
     mem_free(ballast);
 }
 
