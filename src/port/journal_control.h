@@ -34,6 +34,7 @@ struct journal_health {
     bool knows_cursor;               /* since the start; else `cursor` and `epoch` are 0 */
     uint64_t cursor;      /* the batch that the database has: of the log, or a count of batches */
     uint64_t epoch;       /* of who has the cursor */
+    bool knows_lag;       /* else the three behind it are 0: this process does not follow it now */
     uint64_t lag_entries; /* batches of the log, or changes of a queue in Redis, that it lacks */
     uint64_t lag_bytes;   /* that are kept for it */
     int64_t lag_us;       /* age of the oldest of them */

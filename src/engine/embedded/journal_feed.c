@@ -323,6 +323,7 @@ static void look_at_health(const struct embedded *embedded, struct journal_healt
         .knows_cursor = feed->status.known,
         .cursor = feed->status.known ? feed->done : 0,
         .epoch = feed->status.epoch,
+        .knows_lag = true,
         .lag_entries = synced > feed->done ? synced - feed->done : 0,
         .lag_bytes = follower_lag_bytes(feed->follower),
         .lag_us = oldest_us && now_us > oldest_us ? now_us - oldest_us : 0,

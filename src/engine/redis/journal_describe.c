@@ -110,6 +110,7 @@ static void look_at_health(const struct redis_journal_feed *feed, struct journal
     out_health->cursor = feed->status.done;
     out_health->epoch = feed->status.epoch;
     out_health->rejected = feed->status.rejected;
+    out_health->knows_lag = true;
     out_health->lag_us = redis_journal_lag_us(feed);
     for (uint32_t i = 0; i < out_health->partitions; i++) {
         struct journal_partition partition;

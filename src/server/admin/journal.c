@@ -90,7 +90,7 @@ static void add_partitions(struct journal_control *control, const struct journal
 
 static void add_lag(const struct journal_health *health, struct buf *out)
 {
-    if (health->state == JOURNAL_STATE_ELSEWHERE) {
+    if (!health->knows_lag) {
         buf_add_str(out, ",\"lag\":null");
         return;
     }

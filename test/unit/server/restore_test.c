@@ -549,6 +549,7 @@ static void how_the_journal_is_is_shown(void **state)
                                                .error = "2002: \"no\"",
                                                .hint = "start it",
                                                .refuses_pushes = true,
+                                               .knows_lag = true,
                                                .lag_entries = 3,
                                                .lag_bytes = 512,
                                                .lag_us = 12 * SECOND_US + 1,
@@ -568,6 +569,8 @@ static void how_the_journal_is_is_shown(void **state)
     ask_v1("GET", "/v1/journal", "\"writer\":\"10.0.0.2, process 7\"");
     ask_v1("GET", "/v1/journal", "\"lag\":null");
     ask_v1("GET", "/v1/journal", "\"partitions\":[]");
+    resyncing.health = (struct journal_health){.state = JOURNAL_STATE_WAITS};
+    ask_v1("GET", "/v1/journal", "\"lag\":null"); /* nobody may say that MySQL has all */
     resyncing.health = (struct journal_health){.knows_cursor = true, .cursor = 812, .epoch = 3};
     ask_v1("GET", "/v1/journal", "\"cursor\":812,\"epoch\":3");
 }

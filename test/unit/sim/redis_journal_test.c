@@ -321,6 +321,28 @@ static void ends_during_a_read(void **state)
     engine = NULL;
 }
 
+static struct journal_health health_of_journal(void)
+{
+    struct journal_control *control = redis_engine_journal_control(engine);
+    struct journal_health health;
+    control->verbs->health(control, &health);
+    return health;
+}
+
+/* Until a daemon has the lease, and opens the journal, it knows nothing of what MySQL lacks. */
+static void what_mysql_lacks_is_said_by_who_has_the_journal_open(void **state)
+{
+    (void)state;
+    set_journal(1, 1 << 20);
+    assert_int_equal(start(), OK);
+    assert_null(engine->journal.journal);
+    assert_int_equal(health_of_journal().state, JOURNAL_STATE_WAITS);
+    assert_false(health_of_journal().knows_lag);
+    while (!engine->journal.journal)
+        turn();
+    assert_true(health_of_journal().knows_lag);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +353,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(or_the_journal_is_given_up_also_where_nothing_changes,
                                         setup, end_pair),
         cmocka_unit_test_setup_teardown(ends_during_a_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_mysql_lacks_is_said_by_who_has_the_journal_open, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(an_answer_has_a_bound, setup, teardown),
         cmocka_unit_test_setup_teardown(one_that_was_given_up_can_begin_again, setup, teardown),
         cmocka_unit_test_setup_teardown(rows_are_the_queue_whoever_was_killed, setup, end_pair),

@@ -55,12 +55,11 @@ while answered < count do
     -- that is too old.
     local journal, entry, bytes, taken, most = found[4 + alike], 0, 0, 0, 1
     local since, span = 0, 0
-    if journal and byte(journal, 33) == 120 then journal = nil end -- 120: x
+    if journal and byte(journal, 33) == 120 or run and #run > 8 then journal = nil end -- 120: x; its row is there
     if journal then
         entry, bytes, taken, most = struct.unpack('<I8I8I8I8', journal)
         since, span = struct.unpack('<I8I8', journal, 34)
         if since > 0 and span > 0 and now - since > span then most = 0 end
-        if run and #run > 8 then journal = nil end -- its row is there
     end
     if run and (done > 0 or not ended or not ended[1]) then most = 0 end
     -- The topic is known, and nobody waits, or this daemon alone, which said so by a request before
