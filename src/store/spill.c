@@ -176,6 +176,15 @@ static char *take(struct spill *spill, size_t len)
     return at;
 }
 
+static enum spill_kind kind_of(enum job_state state)
+{
+    unsigned kind = 0;
+    while (kind < SPILL_KINDS && kind_state[kind] != state)
+        kind++;
+    CHECK(kind < SPILL_KINDS);
+    return (enum spill_kind)kind;
+}
+
 bool spill_offer(struct spill *spill, const struct event *event, struct stored record)
 {
     struct store *store = spill->store;
@@ -189,9 +198,7 @@ bool spill_offer(struct spill *spill, const struct event *event, struct stored r
     if (len > RECORD_MAX)
         return false;
     char *at = take(spill, len);
-    enum spill_kind kind = SPILL_DELAYED;
-    while (kind_state[kind] != job.job.state)
-        kind++;
+    enum spill_kind kind = kind_of(job.job.state);
     spill->gathered_bytes[kind] += len;
     far_record_encode(&job, len, at);
     struct spilled taken = {.seq = job.job.seq, .record = at, .old = record, .len = (uint32_t)len};
