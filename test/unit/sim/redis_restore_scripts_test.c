@@ -451,6 +451,7 @@ static void what_leaves_no_entry_is_not_refused_for_a_journal_that_is_behind(voi
                             {.id = "a", .restore = 7, .written = true},
                             {.id = "b", .restore = 7, .err = ERR_JOURNAL_BEHIND},
                             {.id = "c", .restore = 7, .failures = 2, .written = true},
+                            {.id = "e", .restore = 7, .buried = true, .written = true},
                             {.id = "d", .err = ERR_JOURNAL_BEHIND}};
     struct brought rows[] = {{.id = "r0", .restore = 7, .written = true},
                              {.id = "r1", .restore = 7, .written = true}};
