@@ -28,12 +28,10 @@ static enum err look_into(struct recovery *recovery, struct walker *walker, bool
         enum err err = store_opening_goes_on(recovery->store, walker->bytes, false);
         if (err)
             return err;
-        if (kind == PLACE_BLANK)
-            continue;
-        *out_blank = false;
+        *out_blank = *out_blank && kind == PLACE_BLANK;
         if (kind == PLACE_UNREAD)
             return walker->err;
-        if (kind == PLACE_BAD)
+        if (kind == PLACE_BLANK || kind == PLACE_BAD)
             continue;
         if (walker->head.number < recovery->directory.manifest.batch_first)
             return OK;

@@ -75,6 +75,14 @@ static void open_again(struct model *model)
     assert_int_equal(model_open(model), OK);
 }
 
+/* Closes it, opens it again, and looks whether all is there. */
+static void end_well(struct model *model)
+{
+    open_again(model);
+    model_check(model);
+    model_fini(model);
+}
+
 /* Those in this state are in slices of their own, however long they have been due, and not counted
    among those that fall due, until most of what the slices have has died: these are emptied. */
 static void stay_until_they_die(struct model *model, enum job_state state)
@@ -166,9 +174,7 @@ static void a_few_old_jobs_do_not_pin_dead_slices(void **state)
                   (unsigned long long)before, (unsigned long long)stats.slice_bytes,
                   (unsigned long long)stats.disk_bytes, (unsigned long long)stats.emptied_slices);
     assert_true(stats.slice_bytes < before / 2);
-    open_again(&model);
-    model_check(&model);
-    model_fini(&model);
+    end_well(&model);
 }
 
 /* Each round of the cleaner tells of the slices again, and of what has changed in them. */
@@ -190,9 +196,7 @@ static void slices_outlive_the_log_that_told_of_them(void **state)
     }
     store_stats(model.store, &stats);
     assert_true(stats.segment_first > 20 && stats.slices > 0);
-    open_again(&model);
-    model_check(&model);
-    model_fini(&model);
+    end_well(&model);
 }
 
 /* An engine that knows no far jobs, or a laterd without slices, must not open such a store. */
@@ -553,9 +557,7 @@ static void a_slice_is_emptied_when_the_disk_is_well_again(void **state)
     for (int i = 0; i < 12; i++)
         settle_idle(&model);
     assert_int_equal(jobs_in(&model, number), 0);
-    open_again(&model);
-    model_check(&model);
-    model_fini(&model);
+    end_well(&model);
 }
 
 /* ---- calls that fail ---- */
