@@ -8,6 +8,7 @@ import os
 import struct
 
 import pytest
+from patience import TooLate
 from redis import REDIS_SERVER, wait_until
 from redis_scripts import DELAYED, FOREVER, HOUR, READY, RESERVED, Queue, record_of, script_text
 
@@ -51,7 +52,8 @@ def within(queue, name, ask, most_us=MOST_US):
     took = measured(queue, ask)
     middle, most = took[len(took) // 2], took[len(took) * 9 // 10]
     print(f"{name}: {len(took)} calls, median {middle} us, nine in ten at most {most} us, all {took[-1]} us")
-    assert middle <= most_us, f"{name}: calls take {middle} us, nine in ten at most {most} us"
+    if middle > most_us:
+        raise TooLate(f"{name}: calls take {middle} us, nine in ten at most {most} us")
 
 
 @pytest.mark.serial
