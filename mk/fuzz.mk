@@ -12,8 +12,7 @@ FUZZ_FLAGS   := -std=c17 -O1 -g1 -fsanitize=fuzzer-no-link,address,undefined -We
 # does not link, and its objects are named here.
 FUZZ_REDIS   := $(patsubst %,$(BUILD)/src/engine/redis/%.o,fanout notice_codec script script_ask script_read script_text \
                 server_info sha1) $(filter $(BUILD)/src/client/redis/%,$(REDIS_C))
-FUZZ_OBJECTS := $(patsubst $(BUILD)/%,$(FUZZ_BUILD)/%,$(BASE) $(PROTO) $(STORE) \
-                $(CORE) \
+FUZZ_OBJECTS := $(patsubst $(BUILD)/%,$(FUZZ_BUILD)/%,$(BASE) $(CORE) $(PROTO) $(STORE) \
                 $(patsubst %,$(BUILD)/src/sink/%.o,address_rule broker_url headers reference) \
                 $(patsubst %,$(BUILD)/src/member/%.o,member_url tenure zk_election) \
                 $(patsubst %,$(BUILD)/sim/%.o,disk disk_faults disk_medium loop net) $(if $(REDIS_C),$(FUZZ_REDIS)))
