@@ -172,9 +172,67 @@ static void what_comes_late_costs_hardly_more_than_what_does_not(void **state)
     assert_in_range(work_of_a_cycle(50 * 1000), in_time, in_time + 5);
 }
 
+/* ---- order ---- */
+
+static uint64_t push_by_arrival(const char *topic)
+{
+    struct script_call call = next_call();
+    struct cmd cmd = {
+        .kind = CMD_PUSH,
+        .push = {.topic = bytes_str(topic), .ttr_us = 60 * SECOND_US, .order = ORDER_ARRIVAL},
+    };
+    script_ask(&request, &spaces[0], &call, &cmd);
+    return ask(0).seq;
+}
+
+static void take_in_order(const char *topic, const uint64_t *pushed, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(reserve(0, topic, 1, false).count, 1);
+        assert_int_equal(__builtin_bswap64(get_u64(parts[1].at)), pushed[i]);
+    }
+}
+
+/* Redis' clock may be set back by a little; or a call comes late, and is held at a bound that those
+ * behind it are not held at. */
+static void p5_order_of_arrival_is_kept_though_the_clock_goes_back_by_a_little(void **state)
+{
+    static const int64_t steps_us[] = {0, 0, 90000, -20000, 1, -29000, 0, 500, 60000};
+    enum { COUNT = sizeof(steps_us) / sizeof(*steps_us) };
+    static const char *const topics[] = {"one", "two"};
+    uint64_t pushed[COUNT];
+    (void)state;
+    for (unsigned t = 0; t < 2; t++) {
+        for (unsigned i = 0; i < COUNT; i++) {
+            now_us += steps_us[i];
+            pushed[i] = push_by_arrival(topics[t]);
+        }
+        take_in_order(topics[t], pushed, COUNT);
+    }
+}
+
+/* As under load, where one number takes as many microseconds as there are partitions. */
+static void p5_order_of_arrival_is_kept_while_numbers_run_ahead_of_the_clock(void **state)
+{
+    static const int64_t ahead_us[] = {0, 49000, 51000, 60000, 3600 * INT64_C(1000000)};
+    enum { COUNT = sizeof(ahead_us) / sizeof(*ahead_us) };
+    uint64_t pushed[COUNT];
+    (void)state;
+    for (unsigned i = 0; i < COUNT; i++) {
+        give_last(now_us + ahead_us[i]);
+        pushed[i] = push_by_arrival("t");
+        now_us += 10;
+    }
+    take_in_order("t", pushed, COUNT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            p5_order_of_arrival_is_kept_though_the_clock_goes_back_by_a_little, start, stop),
+        cmocka_unit_test_setup_teardown(
+            p5_order_of_arrival_is_kept_while_numbers_run_ahead_of_the_clock, start, stop),
         cmocka_unit_test(both_ways_to_reserve_answer_and_leave_the_same),
         cmocka_unit_test_setup_teardown(what_comes_late_costs_hardly_more_than_what_does_not, start,
                                         stop),

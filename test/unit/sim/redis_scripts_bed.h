@@ -147,6 +147,18 @@ static inline uint64_t redis_says(const char *const *words)
 
 #define REDIS(...) redis_says((const char *const[]){__VA_ARGS__, NULL})
 
+/* The number that was given last. */
+static inline void give_last(int64_t last)
+{
+    char text[24];
+    (void)snprintf(text, sizeof(text), "%lld", (long long)last);
+    (void)REDIS("EVAL",
+                "local at = redis.call('HGET', KEYS[1], 'p')\n"
+                "redis.call('HSET', KEYS[1], 'p',\n"
+                "    struct.pack('<I8', tonumber(ARGV[1])) .. string.sub(at, 9))\n",
+                "1", "{laterd:0}:h", text);
+}
+
 static inline uint64_t fields(void)
 {
     return REDIS("HLEN", "{laterd:0}:h");

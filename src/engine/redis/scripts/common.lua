@@ -79,3 +79,11 @@ local function number_after(last, partitions, now)
     local number = now - now % partitions + last % partitions
     return number > last and number or last + partitions
 end
+
+-- When a job was made, if it is to be ready in order of arrival: no sooner than the one before, with
+-- the number `last`, though the clock has gone back a little, or that request came late and was held
+-- at a later bound than this one. Of numbers that are further ahead only so much counts.
+local AHEAD_MOST = 50000
+local function arrival_after(last, now)
+    return math.max(now, math.min(last, now + AHEAD_MOST))
+end

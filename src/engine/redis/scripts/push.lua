@@ -15,7 +15,7 @@
 -- not, are new, and are brought by one restore, with entries or without, or by none; the others are
 -- in push_other.lua, which is other().
 local call, pack, sub, byte = redis.call, struct.pack, string.sub, string.byte
-local PER_JOB = 13
+local PER_JOB, AHEAD_MOST = 13, 50000 -- the latter as common.lua has it
 local count, keys_each = #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
 local answers, answered = { '' }, 0
 while answered < count do
@@ -77,10 +77,13 @@ while answered < count do
             local id, due, order, made_at, head = ARGV[at + 8], tonumber(ARGV[at + 5]), ARGV[at + 9], now, nil
             if width > 11 then
                 order, made_at = sub(order, 1, 1) .. sub(order, 13), struct.unpack('<I7', order, 2)
+                if made_at > now then break end
+            elseif order == by_arrival and last > now then -- as arrival_after() has it
+                made_at = last - now < AHEAD_MOST and last or now + AHEAD_MOST
             end
             -- Not the common case: the id is known, or the request may have been done before.
             if found[4 + done] or seen and seen[id] or ended and ended[2 + done] or
-                order ~= by_due and order ~= by_arrival or made_at > now or
+                order ~= by_due and order ~= by_arrival or
                 not is_first(hash, ARGV[at + 1]) or pushed >= tonumber(ARGV[at + 11]) or
                 not (ready or due >= wake) then
                 break
@@ -113,8 +116,8 @@ while answered < count do
                 head = pack(HEAD.STATE_TO_DUE, 1, rank == '' and 0 or 2, reserves, 0, 0, '\0\0\0\0\0\0\0\0',
                     failures, 0, 0, 0, 0, priority, delay_s, due)
                 records[m + 1], records[m + 2], m = '+' .. name, head, m + 2
-                made = sub(made, 1, 8) .. pack('<I8', made_at)
             end
+            if made_at ~= now then made = sub(made, 1, 8) .. pack('<I8', made_at) end
             if form % 64 < 32 then
                 start = start .. sub(made, 9, 15)
             elseif ahead < 65536 then

@@ -32,7 +32,8 @@ local name = pack('>I8', seq)
 -- A job that is moved here from another queue brings when it was made and its attempts so far.
 local made, reserves, failures
 if #ARGV[9] > 11 then made, reserves, failures = unpack_bytes('<I7HH', ARGV[9], 2) end
-local record, bucket = record_made(ARGV[2], ARGV[3], seq, made or now), bucket_of(name)
+local arrived = byte(ARGV[9]) == 97 and arrival_after(last, now) or now -- 97: a
+local record, bucket = record_made(ARGV[2], ARGV[3], seq, made or arrived), bucket_of(name)
 if call('HEXISTS', bucket, '!') == 0 then error(MISSING) end
 if not old and pushed >= most then
     -- Some of these have gone. They are taken off both numbers, so that it is long until the next
