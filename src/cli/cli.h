@@ -89,7 +89,7 @@ void cli_words(const struct cli *cli, int argc, char **argv, int min, int max);
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text);
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max);
 
-/* A retry schedule: a ladder's name, an object of JSON, or waits such as 0,2m,10m. */
+/* A retry schedule: the name of one, an object of JSON, or waits such as 0,2m,10m. */
 json_t *cli_retry(const struct cli *cli, const char *text);
 /* "Name: value" into an object of headers. */
 void cli_header(const struct cli *cli, json_t *headers, const char *text);

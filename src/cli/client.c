@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <curl/curl.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/check.h"
 
@@ -257,14 +258,27 @@ static long long value_of(struct client *client, CURLINFO info)
     return value;
 }
 
+/* What curl goes by. */
+static bool has_proxy(void)
+{
+    static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
+                                        "ALL_PROXY"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return true;
+    }
+    return false;
+}
+
 static void explain_connect(struct client *client, const char *why)
 {
     long number = 0;
     CHECK(curl_easy_getinfo(client->easy, CURLINFO_OS_ERRNO, &number) == CURLE_OK);
     char *host = NULL;
     CURLU *parts = curl_url();
-    bool direct = false;
-    if (parts && !curl_url_set(parts, CURLUPART_URL, client->base.at, 0) &&
+    bool direct = !has_proxy();
+    if (!direct && parts && !curl_url_set(parts, CURLUPART_URL, client->base.at, 0) &&
         !curl_url_get(parts, CURLUPART_HOST, &host, 0))
         direct = strncmp(client->name.at, "unix:", 5) == 0 || strstr(why, host);
     curl_free(host);

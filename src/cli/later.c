@@ -9,14 +9,49 @@
 #include "cli/cli.h"
 #include "cli/text.h"
 
+/* In groups, with NULL between them, as help shows them. */
 static const struct command *const commands[] = {
-    &command_push,       &command_pop,     &command_finish, &command_release, &command_touch,
-    &command_bury,       &command_kick,    &command_get,    &command_rm,      &command_run,
-    &command_reschedule, &command_topics,  &command_list,   &command_clear,   &command_delete_topic,
-    &command_pause,      &command_resume,  &command_stats,  &command_top,     &command_verify,
-    &command_salvage,    &command_bench,   &command_import, &command_topic,   &command_attempts,
-    &command_journal,    &command_replay,  &command_backup, &command_restore, &command_cluster,
-    &command_export,     &command_history, &command_due,
+    &command_push,
+    &command_pop,
+    &command_finish,
+    &command_release,
+    &command_touch,
+    &command_bury,
+    NULL,
+
+    &command_get,
+    &command_attempts,
+    &command_history,
+    &command_rm,
+    &command_reschedule,
+    &command_run,
+    &command_kick,
+    &command_replay,
+    NULL,
+
+    &command_topics,
+    &command_list,
+    &command_due,
+    &command_topic,
+    &command_pause,
+    &command_resume,
+    &command_clear,
+    &command_delete_topic,
+    NULL,
+
+    &command_stats,
+    &command_top,
+    &command_cluster,
+    &command_journal,
+    &command_bench,
+    NULL,
+
+    &command_backup,
+    &command_restore,
+    &command_verify,
+    &command_salvage,
+    &command_export,
+    &command_import,
 };
 
 static const char examples[] =
@@ -50,8 +85,12 @@ static void help(FILE *to)
     (void)fputs("usage: later [general options] COMMAND [options] …\n\n"
                 "Push jobs now, get them back at their due time, from the laterd server.\n\n",
                 to);
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        (void)fprintf(to, "  %-13s %s\n", commands[i]->name, commands[i]->summary);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (commands[i])
+            (void)fprintf(to, "  %-13s %s\n", commands[i]->name, commands[i]->summary);
+        else
+            (void)fputc('\n', to);
+    }
     (void)fputs(examples, to);
     (void)fputs(access_help, to);
     (void)fputs(more_help, to);
@@ -75,7 +114,7 @@ static void general_options(struct cli *cli, int argc, char **argv)
 static const struct command *command_named(const char *name)
 {
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (strcmp(name, commands[i]->name) == 0)
+        if (commands[i] && strcmp(name, commands[i]->name) == 0)
             return commands[i];
     }
     return NULL;
@@ -96,6 +135,8 @@ _Noreturn static void no_command(const struct cli *cli, const char *word)
     const char *meant = NULL;
     unsigned least = WORD_MAX;
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (!commands[i])
+            continue;
         unsigned distance = text_distance(word, commands[i]->name);
         if (text_is_typo(word, commands[i]->name) && distance < least) {
             least = distance;

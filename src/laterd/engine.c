@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "laterd/complain.h"
@@ -97,6 +98,24 @@ static void complain_store(const char *dir, enum err err, const struct store_err
                  error->text);
 }
 
+/* Else it is said why not, and what to do. */
+static bool is_writable(struct os_disk *disk, const char *dir)
+{
+    struct os_disk_owner owner;
+    int failed = os_disk_may_write(disk, &owner);
+    if (!failed)
+        return true;
+    complain("cannot write in \"%s\", the data directory: %s", dir, strerror(failed));
+    if (failed == EROFS)
+        complain("its file system is mounted read-only: mount it read-write, or choose another "
+                 "directory (store.data_dir, --data-dir)");
+    else
+        complain("it, or what is in it, belongs to user %ld, and laterd runs as user %ld: "
+                 "chown -R it to laterd's user, or choose another (store.data_dir, --data-dir)",
+                 (long)owner.uid, (long)geteuid());
+    return false;
+}
+
 static bool term_ended(const struct laterd_engine *engine, const struct platform *platform)
 {
     return engine->member && !engine->member->verbs->holds(engine->member, platform->epoch);
@@ -110,11 +129,14 @@ static int open_embedded(const struct command_line *line, struct platform *platf
     if (line->persist) {
         if (os_disk_new(dir, &engine->disk)) {
             complain("cannot use \"%s\" as the data directory: %s%s", dir, strerror(errno),
-                     errno == ENOENT ? "; laterd makes the last folder of a path, not those above"
-                                     : "");
+                     errno == ENOENT   ? "; laterd makes the last folder of a path, not those above"
+                     : errno == EACCES ? "; choose another with --data-dir, or store.data_dir"
+                                       : "");
             return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
         }
         platform->disk = os_disk_port(engine->disk);
+        if (!is_writable(engine->disk, dir))
+            return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
         warn_if_exposed(engine->disk, dir);
         warn_if_shared(platform->disk, dir);
     }

@@ -120,6 +120,13 @@ void listeners_watch(struct listeners *listeners, struct os_loop *loop, bool htt
     }
 }
 
+/* Of a name that listen_name() gave. */
+static bool is_for_this_machine(const char *name)
+{
+    return strncmp(name, "127.", 4) == 0 || strncmp(name, "[::1]", 5) == 0 ||
+           strncmp(name, "unix:", 5) == 0;
+}
+
 void listeners_log(const struct listeners *listeners)
 {
     for (unsigned i = 0; i < listeners->count; i++) {
@@ -132,5 +139,10 @@ void listeners_log(const struct listeners *listeners)
                       api_dialect_name(what->dialect));
         else
             log_event(LOG_INFO, "listening", "addr=%s protocol=%s", name, protocol);
+        if (!is_for_this_machine(name))
+            log_event(LOG_WARN, "listening_open",
+                      "addr=%s protocol=%s hint=\"whoever reaches this address may push, take and "
+                      "delete jobs: laterd asks for no password; see Security in operations.md\"",
+                      name, protocol);
     }
 }

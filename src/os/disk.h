@@ -32,6 +32,10 @@ struct os_disk_owner {
 };
 bool os_disk_exposed(const struct os_disk *disk, struct os_disk_owner *out_owner);
 
+/* May we make files in the directory, and write to its lock file? 0, or the errno that says why not
+ * and in out_owner whose that is which we may not write to. */
+int os_disk_may_write(const struct os_disk *disk, struct os_disk_owner *out_owner);
+
 struct disk *os_disk_port(struct os_disk *disk);
 
 /* Readable (an edge each time) when disk->poll() has something to do. */

@@ -293,7 +293,9 @@ static int check(struct backing_up *all)
     }
     if (!directory_within(all->to, all->from) && !directory_within(all->from, all->to))
         return EXIT_DONE;
-    cli_message(all->cli, "one of %s and %s is in the other: nothing was done", all->from, all->to);
+    cli_message(all->cli,
+                "%s and %s are the same directory, or one is in the other: nothing was done",
+                all->from, all->to);
     return EXIT_CONFLICT;
 }
 

@@ -417,7 +417,7 @@ static int run(struct cli *cli, int argc, char **argv)
 const struct command command_journal = {
     .name = "journal",
     .synopsis = "restore [--no-expire] [ID] | resync [--no-wait] | status",
-    .summary = "Bring jobs back from the journal in MySQL, or the journal to what the queue holds",
+    .summary = "Restore jobs from the journal in MySQL, repair the journal, or show its state",
     .help =
         "  -E, --no-expire    restore: leave out those whose due time is past\n"
         "  -W, --no-wait      resync: only begin it\n"
@@ -429,14 +429,17 @@ const struct command command_journal = {
         "and taken meanwhile.\n"
         "\nstatus shows whether the journal writes, and if not why and what to do, what MySQL\n"
         "lacks, and how far a restore and a resync are.\n"
-        "\nBoth are done by the server, which goes on if this command is ended; a resync also "
+        "\nRestore and resync are done by the server, which goes on if this command is ended; a "
+        "resync also "
         "after\n"
         "a restart. How far it is comes on standard error every two seconds (with --json as\n"
         "JSON), and by status.\n"
-        "\nExit 1 if the journal has no such job, 3 if there is no journal, one of the two is\n"
-        "under way, or another server on the same Redis writes the journal, 4 if MySQL is away\n"
+        "\nExit 1 if the journal has no such job; of restore and resync 3 if there is no journal,\n"
+        "one of the two is under way, or another server on the same Redis writes the journal, 4 if "
+        "MySQL is away\n"
         "or it failed, 6 if the queue refused rows, or bodies cannot be read: its log says why.\n"
         "\nExamples:\n"
+        "  later journal status\n"
         "  later journal restore\n"
         "  later journal restore order-17\n"
         "  later journal resync\n",

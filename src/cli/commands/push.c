@@ -365,7 +365,7 @@ const struct command command_push = {
             "  -e, --if-exists WHAT    a live job has the id: reject, replace or keep (reject)\n"
             "  -T, --ttr D             time to run: who takes it has so long to finish it (60s)\n"
             "  -p, --priority N        lower goes first among due jobs, 0 to 4294967295\n"
-            "  -r, --retry D,D,…       waits after failed attempts, or a ladder's name (alipay,\n"
+            "  -r, --retry D,D,…       waits after failed attempts, or a name (alipay,\n"
             "                          standard, …); then it is buried\n"
             "      --level N           due as RocketMQ's delay level says: 1 (1s) to 18 (2h)\n"
             "      --url URL           laterd sends it there when it is due\n"

@@ -173,7 +173,9 @@ static int run(struct cli *cli, int argc, char **argv)
     all.from = found;
     int code = EXIT_DONE;
     if (directory_within(all.to, given) || directory_within(given, all.to)) {
-        cli_message(cli, "one of %s and %s is in the other: nothing was done", given, all.to);
+        cli_message(cli,
+                    "%s and %s are the same directory, or one is in the other: nothing was done",
+                    given, all.to);
         code = EXIT_CONFLICT;
     } else if (!directory_empty(all.to)) {
         cli_message(cli, "%s is not an empty directory: nothing was done", all.to);

@@ -468,8 +468,9 @@ static int run(struct cli *cli, int argc, char **argv)
     }
     if (directory_within(directories[1], directories[0]) ||
         directory_within(directories[0], directories[1])) {
-        cli_message(cli, "one of %s and %s is in the other: nothing was done", directories[0],
-                    directories[1]);
+        cli_message(cli,
+                    "%s and %s are the same directory, or one is in the other: nothing was done",
+                    directories[0], directories[1]);
         return EXIT_CONFLICT;
     }
     if (!directory_empty(directories[1])) {

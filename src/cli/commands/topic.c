@@ -417,7 +417,7 @@ const struct command command_topic = {
     .synopsis = "set|show|unset|test|delete [options] TOPIC [BODY]",
     .summary = "Set or show a topic's settings: target, retry schedule, limits",
     .help =
-        "  -r, --retry WHAT          waits such as 1m,10m, or a ladder: alipay, alipay-4m,\n"
+        "  -r, --retry WHAT          waits such as 1m,10m, or a name: alipay, alipay-4m,\n"
         "                            zing, notify, standard, rocketmq\n"
         "  -a, --attempts N          at most so many attempts, then it is buried\n"
         "  -T, --ttr D               of jobs pushed without one\n"

@@ -103,6 +103,10 @@ static bool read_delay(const struct reader *reader)
     return true;
 }
 
+/* From 2001 to 5138, if somebody sends seconds; as milliseconds these are days of the year 1970. */
+#define SECONDS_SINCE_MIN INT64_C(1000000000)
+#define SECONDS_SINCE_MAX INT64_C(100000000000)
+
 /* An RFC 3339 time, or whole milliseconds since 1970. */
 static bool read_time(const struct reader *reader, int64_t *out_us)
 {
@@ -110,12 +114,17 @@ static bool read_time(const struct reader *reader, int64_t *out_us)
     if (reader->value->kind == JSON_KIND_STRING) {
         if (rfc3339_read(json_text(reader->value, reader->input->scratch), out_us))
             return true;
+    } else if (json_int(reader->value, &ms) && ms >= SECONDS_SINCE_MIN && ms < SECONDS_SINCE_MAX) {
+        return bad(reader, "these look like seconds since 1970: times are milliseconds since 1970, "
+                           "or RFC 3339 such as \"2030-01-31T08:00:00Z\"");
     } else if (json_int(reader->value, &ms) && ms >= 0 && ms <= MOMENT_MAX_US / MILLISECOND_US) {
         *out_us = ms * MILLISECOND_US; /* a number below 0 is a mistake, rather than a time */
         return true;
     }
-    return bad(reader, "this must be an RFC 3339 time such as \"2030-01-31T08:00:00Z\", or whole "
-                       "milliseconds since 1970; the latest is the end of the year 9999");
+    return bad(
+        reader,
+        "this must be an RFC 3339 time with its zone, such as \"2030-01-31T08:00:00Z\", or whole "
+        "milliseconds since 1970; the latest is the end of the year 9999");
 }
 
 static bool read_due(const struct reader *reader)

@@ -102,7 +102,10 @@ static bool read_name(struct settings_reader *reader, struct schedule *schedule)
     for (unsigned i = 0; i < LADDERS && len < sizeof(list); i++)
         len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : "",
                                 ladders[i].name);
-    return settings_bad(reader, "there is no ladder of that name: there are %s", list);
+    return settings_bad(reader,
+                        "no schedule has that name: waits are a list, [\"1m\",\"10m\"], and "
+                        "the names are %s",
+                        list);
 }
 
 /* ---- the formula, as Google Cloud Tasks has it ---- */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <ini.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "server/config/config_parts.h"
@@ -125,6 +126,9 @@ static void complain_unknown(struct reading *reading, const char *section, const
     else if (strcmp(section, "redis") == 0 && key_is_of_url(name))
         (void)snprintf(what, sizeof(what),
                        "unknown key \"%.60s\" in section [redis]; it is a part of \"url\"", name);
+    else if (strpbrk(name, " \t"))
+        (void)snprintf(what, sizeof(what),
+                       "unknown key \"%.60s\" in section [%.60s]; is an = missing?", name, section);
     else if (!is_near(name, near_key->name))
         (void)snprintf(what, sizeof(what),
                        "unknown key \"%.60s\" in section [%.60s]; --print-config shows them all",

@@ -107,7 +107,7 @@ const struct config_key config_keys[] = {
      "Time to run of jobs pushed through /v1 that do not say."},
     {"defaults", "retry", KIND_RETRY, WORD(retry), 0, 0, "",
      "Waits between the attempts of jobs that are pushed without a schedule, by any protocol, in "
-     "topics without one: 1m 10m 1h, or the name of a ladder (alipay, alipay-4m, zing, notify, "
+     "topics without one: 1m 10m 1h, or the name of a schedule (alipay, alipay-4m, zing, notify, "
      "standard, rocketmq). After the last attempt the job is buried. Empty: again at once, without "
      "a limit."},
     {"defaults", "attempts", KIND_COUNT, NUMBER(attempts), 0, RETRY_STEPS_MAX + 1, "0",
@@ -149,7 +149,7 @@ const struct config_key config_keys[] = {
     {"push", "connect_timeout", KIND_SECONDS, NUMBER(push_connect_us), 1000, 300000000, "5s",
      "Within this a connection to the receiver must be made, name look-up and TLS included."},
     {"push", "response_bytes", KIND_BYTES, NUMBER(push_response_bytes), 1024, 64 << 20, "64K",
-     "An answer is read so far; then its connection is closed."},
+     "At most so much of an answer is read; then its connection is closed."},
     {"push", "job_targets", KIND_JOB_TARGETS, 0, 0, 0, "topic",
      "Which jobs may bring a URL of their own: topic (in topics whose target is of type http), any "
      "(also in a topic without settings, which gets such a target by it) or off (none)."},
@@ -180,7 +180,7 @@ const struct config_key config_keys[] = {
      "all partitions, in turns of 250 ms (spread). auto: spread in a cluster, where the topic has "
      "no settings, else topic."},
     {"redis", "timeout", KIND_SECONDS, NUMBER(redis_timeout_us), 50000, 60000000, "2s",
-     "A command that Redis has not answered by then is answered: not now."},
+     "A command that Redis has not answered by then is answered 503."},
     {"redis", "wait_replicas", KIND_COUNT, NUMBER(redis_wait_replicas), 0, 100, "0",
      "A change is acknowledged when so many replicas have it, too (Redis' WAIT)."},
     {"redis", "tls_ca", KIND_WORD, WORD(tls_ca), 0, 0, "",

@@ -101,8 +101,6 @@ enum {
     CHECK,
     PRINT,
     IMPORT,
-    VERSION,
-    HELP
 };
 
 enum err laterd_options_read(int argc, char **argv, struct config *config,
@@ -119,15 +117,15 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
         {"check-config", no_argument, NULL, CHECK},
         {"print-config", no_argument, NULL, PRINT},
         {"import-config", required_argument, NULL, IMPORT},
-        {"version", no_argument, NULL, VERSION},
-        {"help", no_argument, NULL, HELP},
+        {"version", no_argument, NULL, 'V'},
+        {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     struct laterd_options options = {.wish = LATERD_RUN, .persist = true};
     struct said said = {.data_dir = NULL};
     int option;
 
-    while ((option = getopt_long(argc, argv, "c:", long_options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "c:hV", long_options, NULL)) != -1) {
         if (option >= LISTEN && option < LISTEN + PROTOCOL_KINDS) {
             add_address(&said, (enum protocol_kind)(option - LISTEN), optarg);
             continue;
@@ -147,11 +145,11 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
             *out_options = options;
             return OK;
         case PRINT:
-        case VERSION:
-        case HELP: /* whatever else is asked for */
-            options.wish = option == PRINT     ? LATERD_PRINT_CONFIG
-                           : option == VERSION ? LATERD_SHOW_VERSION
-                                               : LATERD_SHOW_HELP;
+        case 'V':
+        case 'h': /* whatever else is asked for */
+            options.wish = option == PRINT ? LATERD_PRINT_CONFIG
+                           : option == 'V' ? LATERD_SHOW_VERSION
+                                           : LATERD_SHOW_HELP;
             *out_options = options;
             return OK;
         default: return refuse(out_error, "");

@@ -57,25 +57,25 @@ def test_https_is_served_below_an_authority_that_is_trusted(shared, topic, paper
 def test_a_certificate_that_is_not_trusted_is_refused_with_what_to_do(shared, papers):
     with Front(shared.port, certificate=pair(papers)) as front:
         for words in ((), ("--cacert", str(papers / "other.crt"))):
-            line = one_line(later(front.url, "topics", *words), UNREACHABLE)
+            line = one_line(later(front.url, "stats", *words), UNREACHABLE)
             assert "does not trust the certificate of" in line and "--cacert FILE" in line
         assert front.requests == []
-        answer = later(front.url, "topics", "--insecure")
+        answer = later(front.url, "stats", "--insecure")
         assert answer.returncode == DONE and "--insecure: the server's certificate" in answer.stderr
-        line = one_line(later(front.url, "topics", "--cacert", "/nowhere.crt"), UNREACHABLE)
+        line = one_line(later(front.url, "stats", "--cacert", "/nowhere.crt"), UNREACHABLE)
         assert "/nowhere.crt" in line
 
 
 def test_a_certificate_for_another_name_is_refused(shared, papers):
     with Front(shared.port, certificate=pair(papers, "elsewhere")) as front:
-        line = one_line(later(front.url, "topics", "--cacert", str(papers / "ca.crt")), UNREACHABLE)
+        line = one_line(later(front.url, "stats", "--cacert", str(papers / "ca.crt")), UNREACHABLE)
         assert "does not trust the certificate of" in line
 
 
 def test_a_client_certificate_is_shown_to_a_server_that_asks_for_it(shared, papers):
     with Front(shared.port, certificate=pair(papers), client_ca=papers / "ca.crt") as front:
         certificate, key = pair(papers, "client")
-        words = ("topics", "--cacert", str(papers / "ca.crt"))
+        words = ("stats", "--cacert", str(papers / "ca.crt"))
         assert later(front.url, *words).returncode == UNREACHABLE
         assert later(front.url, *words, "--cert", certificate, "--key", key).returncode == DONE
         both = papers / "both.pem"
@@ -84,7 +84,7 @@ def test_a_client_certificate_is_shown_to_a_server_that_asks_for_it(shared, pape
 
 
 def test_https_to_a_server_without_tls_says_so(shared):
-    line = one_line(later(f"https://127.0.0.1:{shared.port}", "topics"), UNREACHABLE)
+    line = one_line(later(f"https://127.0.0.1:{shared.port}", "stats"), UNREACHABLE)
     assert "is it an http:// server?" in line
 
 
@@ -94,14 +94,14 @@ def test_a_user_comes_from_a_file_the_environment_or_the_url(shared, tmp_path):
     secret = tmp_path / "user"
     secret.write_text("jo:p@ss word\n")
     with Front(shared.port, accept="Basic am86cEBzcyB3b3Jk") as front:
-        line = one_line(later(front.url, "topics"), REFUSED)
+        line = one_line(later(front.url, "stats"), REFUSED)
         assert "asks for a user or a token (401)" in line and "--token-file" in line
-        assert later(front.url, "topics", "--user-file", secret).returncode == DONE
-        assert later(front.url, "topics", env={"LATER_USER": "jo:p@ss word"}).returncode == DONE
+        assert later(front.url, "stats", "--user-file", secret).returncode == DONE
+        assert later(front.url, "stats", env={"LATER_USER": "jo:p@ss word"}).returncode == DONE
         url = f"http://jo:p%40ss%20word@{front.address}"
-        assert later(url, "topics").returncode == DONE
-        assert later(url, "topics", env={"LATER_USER": "jo:old"}).returncode == DONE
-        wrong = one_line(later(f"http://jo:secret@{front.address}", "topics"), REFUSED)
+        assert later(url, "stats").returncode == DONE
+        assert later(url, "stats", env={"LATER_USER": "jo:old"}).returncode == DONE
+        wrong = one_line(later(f"http://jo:secret@{front.address}", "stats"), REFUSED)
         assert "does not accept the user or token (401)" in wrong and "secret" not in wrong
 
 
@@ -109,11 +109,11 @@ def test_a_token_comes_from_a_file_or_the_environment(shared, tmp_path):
     secret = tmp_path / "token"
     secret.write_text("abc.DEF-123\n")
     with Front(shared.port, accept="Bearer abc.DEF-123") as front:
-        assert later(front.url, "topics", "--token-file", secret).returncode == DONE
-        assert later(front.url, "topics", env={"LATER_TOKEN": "abc.DEF-123"}).returncode == DONE
+        assert later(front.url, "stats", "--token-file", secret).returncode == DONE
+        assert later(front.url, "stats", env={"LATER_TOKEN": "abc.DEF-123"}).returncode == DONE
         both = {"LATER_TOKEN": "old", "LATER_USER": "jo:x"}
-        assert later(front.url, "topics", "--token-file", secret, env=both).returncode == DONE
-        answer = later(front.url, "topics", env={"LATER_TOKEN": "stale"})
+        assert later(front.url, "stats", "--token-file", secret, env=both).returncode == DONE
+        answer = later(front.url, "stats", env={"LATER_TOKEN": "stale"})
         assert "does not accept" in one_line(answer, REFUSED)
 
 
@@ -121,7 +121,7 @@ def test_a_token_comes_from_a_file_or_the_environment(shared, tmp_path):
 def test_a_file_that_is_no_secret_is_bad_usage(shared, tmp_path, text):
     secret = tmp_path / "token"
     secret.write_text(text)
-    answer = later(f"http://127.0.0.1:{shared.port}", "topics", "--token-file", secret)
+    answer = later(f"http://127.0.0.1:{shared.port}", "stats", "--token-file", secret)
     assert answer.returncode == USAGE and "is not one line of text" in answer.stderr
 
 
@@ -129,10 +129,10 @@ def test_a_file_that_is_no_secret_is_bad_usage(shared, tmp_path, text):
 def test_a_secret_of_the_environment_is_one_line_as_well(shared, name):
     accept = "Basic am86eA==" if name == "LATER_USER" else "Bearer jo:x"
     with Front(shared.port, accept=accept) as front:
-        assert later(front.url, "topics", env={name: "jo:x\n"}).returncode == DONE
+        assert later(front.url, "stats", env={name: "jo:x\n"}).returncode == DONE
         asked = len(front.requests)
         for text in ("jo:x\r\nX-Other: 1", "jo:x\n\nGET / HTTP/1.1", "jo:x\x01", "\n"):
-            answer = later(front.url, "topics", env={name: text})
+            answer = later(front.url, "stats", env={name: text})
             assert answer.returncode == USAGE and "jo:" not in answer.stderr
             assert f"{name} is not one line of text" in answer.stderr
         assert len(front.requests) == asked
@@ -141,7 +141,7 @@ def test_a_secret_of_the_environment_is_one_line_as_well(shared, name):
 def test_a_user_of_the_url_that_is_no_text_is_bad_usage(shared):
     with Front(shared.port) as front:
         for user in ("jo%0a:secret", "jo:sec%0dret", "jo:%00secret"):
-            answer = later(f"http://{user}@{front.address}", "topics")
+            answer = later(f"http://{user}@{front.address}", "stats")
             assert answer.returncode == USAGE and "sec" not in answer.stderr
             assert "the user or the password is no text" in answer.stderr
         assert front.requests == []
@@ -150,7 +150,7 @@ def test_a_user_of_the_url_that_is_no_text_is_bad_usage(shared):
 def test_no_message_shows_a_password():
     for url in ("http://jo:secret@127.0.0.1:1", "http://jo:secret@127.0.0.1:99999",
                 "http://jo:secret@nowhere.invalid", "ftp://jo:secret@127.0.0.1"):
-        for words in (["topics"], ["bench", "put"]):
+        for words in (["stats"], ["bench", "put"]):
             answer = later(url, *words)
             assert answer.returncode in (USAGE, UNREACHABLE)
             assert "secret" not in answer.stderr
@@ -164,7 +164,7 @@ def test_a_unix_socket_is_an_address(laterd, tmp_path):
     proxies = {"http_proxy": "http://127.0.0.1:1", "ALL_PROXY": "http://127.0.0.1:1"}
     assert later(f"unix:{path}", "push", "t", "local", env=proxies).returncode == DONE
     assert later(f"unix:{path}", "pop", "t", "--body").stdout == "local\n"
-    line = one_line(later(f"unix:{path}.not", "topics"), UNREACHABLE)
+    line = one_line(later(f"unix:{path}.not", "stats"), UNREACHABLE)
     assert f"cannot connect to unix:{path}.not: No such file" in line
 
 
@@ -203,16 +203,16 @@ def test_the_environments_proxy_is_asked_for_other_hosts_only(shared, topic):
         assert proxy.lines == [f"POST http://queues.example:80/v1/topics/{topic}/jobs HTTP/1.1"] or \
             proxy.lines == [f"POST http://queues.example/v1/topics/{topic}/jobs HTTP/1.1"]
         for host in ("127.0.0.1", "localhost", "[::1]", "127.1.2.3"):
-            later(f"http://{host}:{shared.port}", "topics", env=proxies)
+            later(f"http://{host}:{shared.port}", "stats", env=proxies)
         none = dict(proxies, no_proxy="queues.example")
-        later("http://queues.example", "topics", "--timeout", "1s", env=none)
+        later("http://queues.example", "stats", "--timeout", "1s", env=none)
         assert len(proxy.lines) == 1
 
 
 def test_https_goes_through_a_proxy_as_a_tunnel(shared, papers):
     with Front(shared.port, certificate=pair(papers, "elsewhere")) as front, \
             Proxy(front.server.server_address[1]) as proxy:
-        words = ("topics", "--cacert", str(papers / "ca.crt"))
+        words = ("stats", "--cacert", str(papers / "ca.crt"))
         answer = later("https://elsewhere/", *words, env={"HTTPS_PROXY": proxy.url})
         assert answer.returncode == DONE and proxy.lines == ["CONNECT elsewhere:443 HTTP/1.1"]
 
@@ -220,11 +220,11 @@ def test_https_goes_through_a_proxy_as_a_tunnel(shared, papers):
 def test_a_proxy_that_does_not_serve_is_named(shared):
     for url in ("http://queues.example", "https://queues.example"):
         env = {"ALL_PROXY": "http://127.0.0.1:1"}
-        assert "the environment's proxy" in one_line(later(url, "topics", env=env), UNREACHABLE)
+        assert "the environment's proxy" in one_line(later(url, "stats", env=env), UNREACHABLE)
         env = {"ALL_PROXY": "http://proxy.invalid:1"}
-        assert "the proxy to" in one_line(later(url, "topics", env=env), UNREACHABLE)
+        assert "the proxy to" in one_line(later(url, "stats", env=env), UNREACHABLE)
     env = {"ALL_PROXY": f"http://127.0.0.1:{shared.port}"}  # laterd is none
-    line = one_line(later("https://queues.example", "topics", env=env), UNREACHABLE)
+    line = one_line(later("https://queues.example", "stats", env=env), UNREACHABLE)
     assert "CONNECT tunnel failed" in line and "the environment's proxy" in line
 
 
@@ -235,20 +235,20 @@ def test_a_proxy_that_does_not_serve_is_named(shared):
     ("http://nowhere.invalid", "cannot find http://nowhere.invalid:9277: "),
 ])
 def test_a_server_that_is_not_there_is_said_with_its_address(url, says):
-    line = one_line(later(url, "topics"), UNREACHABLE)
-    assert line.startswith(f"later topics: {says}") and "LATER_SERVER" in line
+    line = one_line(later(url, "stats"), UNREACHABLE)
+    assert line.startswith(f"later stats: {says}") and "LATER_SERVER" in line
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1", "http://", "http://h:0x1", "http://h/?q", "unix:",
                                  "http://a b", "http://h/\n"])
 def test_what_is_no_server_is_bad_usage(url):
-    answer = later(url, "topics")
+    answer = later(url, "stats")
     assert answer.returncode == USAGE and "is not a server" in answer.stderr
 
 
 def test_a_host_that_laterd_does_not_know_is_told_with_the_way_out(shared):
     """libcurl takes every name below localhost for this machine; laterd only those it was told."""
-    line = one_line(later(f"http://any.localhost:{shared.port}", "topics"), REFUSED)
+    line = one_line(later(f"http://any.localhost:{shared.port}", "stats"), REFUSED)
     assert "server.hosts" in line and "(unknown_host)" in line
 
 
@@ -342,7 +342,7 @@ def test_a_server_that_is_silent_is_given_up_after_the_timeout():
             listener.request(one)  # until the client goes
 
     with Listener(serve) as listener:
-        line = one_line(later(listener.url, "topics", "--timeout", "300ms"), UNREACHABLE)
+        line = one_line(later(listener.url, "stats", "--timeout", "300ms"), UNREACHABLE)
         assert "no answer from" in line and "the time is up (--timeout)" in line
 
 
@@ -386,6 +386,6 @@ def test_many_pushes_go_over_one_connection(shared, topic):
 
 def test_a_file_of_a_secret_that_cannot_be_read_is_named(tmp_path):
     for path, why in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
-        answer = later("http://127.0.0.1:1", "topics", "--user-file", path)
+        answer = later("http://127.0.0.1:1", "stats", "--user-file", path)
         assert answer.returncode == USAGE and f"{path}: " in answer.stderr
         assert why in answer.stderr or "Input/output error" in answer.stderr

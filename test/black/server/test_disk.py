@@ -4,13 +4,15 @@ import json
 import os
 import re
 import resource
+import shutil
 import socket
 import subprocess
+import tempfile
 import time
 
 import pytest
 
-from process import LATER, DidNotStart
+from process import LATER, LATERD, DidNotStart
 from small_disk import small_disk_at
 from wire import Client, Closed, Wire, eventually
 
@@ -492,6 +494,24 @@ def test_a_directory_that_others_can_write_to_is_warned_about(laterd, tmp_path):
     os.chmod(data, 0o700)
     server.start()
     assert not server.events("data_dir_exposed")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become another user")
+@pytest.mark.parametrize("whose", ["the directory", "a file in it"])
+def test_a_directory_that_it_may_not_write_to_is_told_with_what_to_do(tmp_path, whose):
+    nobody = 65534
+    with tempfile.TemporaryDirectory() as folder:  # those of pytest are for root alone
+        os.chmod(folder, 0o755)
+        data, program = os.path.join(folder, "data"), shutil.copy(LATERD, folder)
+        os.mkdir(data, 0o755)
+        if whose == "a file in it":
+            os.close(os.open(os.path.join(data, "LOCK"), os.O_CREAT, 0o600))
+            os.chown(data, nobody, nobody)
+        done = subprocess.run([program, "--data-dir", data, "--http", "127.0.0.1:0", "--beanstalk", "none"],
+                              user=nobody, group=nobody, extra_groups=[], check=False, timeout=30,
+                              capture_output=True, text=True)
+    assert done.returncode == 1 and f'cannot write in "{data}", the data directory: Permission' in done.stderr
+    assert f"belongs to user 0, and laterd runs as user {nobody}: chown -R it" in done.stderr
 
 
 def test_files_of_others_in_the_directory_are_named_and_left_alone(laterd, tmp_path):

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from patience import soon
-from process import LATERD, DidNotStart
+from process import LATERD, DidNotStart, Laterd
 from wire import Client, Closed, Wire, eventually, request_bytes
 
 RESERVE = b'{"topics":["t"],"wait":"30s"}'
@@ -105,6 +105,7 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
     ("[http]\nport = 1\n", 'unknown section [http]; "http" is a key, below a line [server]'),
     ("[redis]\npassword = x\n", 'unknown key "password" in section [redis]; it is a part of "url"'),
     ("[redis]\nretry_policy = x\n", "--print-config shows them all"),
+    ("[server]\nhttp 127.0.0.1:9277\n", 'unknown key "http 127.0.0.1" in section [server]; is an = missing?'),
     ("[redis]\nwait-replicas = 1\n", 'the nearest is "wait_replicas" in [redis]'),
     ("jobs = 1\n", 'the key "jobs" stands before any section; "jobs" goes below a line [limits]')])
 def test_a_bad_configuration_is_told_what_would_be_good(tmp_path, text, says):
@@ -120,6 +121,18 @@ def test_a_bad_configuration_is_told_what_would_be_good(tmp_path, text, says):
 def test_a_bad_value_is_refused_with_its_line(tmp_path, text):
     code, said = checked(tmp_path, text)
     assert code == 2 and re.search(r"laterd\.conf:\d+:", said), said
+
+
+def test_an_address_that_others_can_reach_is_warned_about(tmp_path):
+    with Laterd(tmp_path, listeners=["127.0.0.1:0", "0.0.0.0:0"]) as server:
+        (level, facts), = server.events("listening_open")
+        assert level == "warn" and facts.startswith("addr=0.0.0.0:")
+
+
+@pytest.mark.parametrize("short, long", [("-h", "--help"), ("-V", "--version")])
+def test_short_options_ask_for_the_same_as_long_ones(short, long):
+    said = [subprocess.run([LATERD, option], check=True, capture_output=True).stdout for option in (short, long)]
+    assert said[0] == said[1] != b""
 
 
 def test_a_redis_that_is_named_and_not_used_is_warned_of(tmp_path):
