@@ -705,7 +705,8 @@ enum err journal_resync_begin(struct embedded *embedded, const char **out_why)
         return ERR_EXISTS;
     }
     if (!stopped && !feed->joined) {
-        *out_why = "the journal has not been able to write to MySQL yet: the log says why";
+        *out_why =
+            "the journal has not been able to write to MySQL yet: later journal status says why";
         return ERR_AGAIN;
     }
     if (stopped)

@@ -491,7 +491,7 @@ void redis_resync_look(struct redis_resync *all)
         return;
     }
     if (feed->broken && all->step != STEP_REJOINS) {
-        fail(all, "the journal and Redis are out of step again: the log says why");
+        fail(all, "the journal and Redis are out of step again: later journal status says why");
         return;
     }
     if (!feed->journal)

@@ -315,7 +315,7 @@ static bool wait_for_target(struct restore_run *run)
         if (is_closed(run))
             return false;
         if (now_us - away_us > AWAY_US) {
-            set_why(run, "the journal does not write to MySQL now: the log says why");
+            set_why(run, "the journal does not write to MySQL now: later journal status says why");
             return false;
         }
         if (now_us - begun_us > CATCH_UP_US) {

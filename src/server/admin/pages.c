@@ -85,7 +85,7 @@ static void root_page(struct server *server, const struct response_format *forma
              "{\"server\":\"laterd\",\"version\":\"%s\",\"what\":\"a delay queue: hand it a job "
              "now, get it back at its due time\",\"api\":\"/v1\",\"openapi\":\"/v1/openapi.json\","
              "\"pages\":[\"/healthz\",\"/readyz\",\"/metrics\",\"/v1/stats\",\"/v1/limits\",\"/v1/"
-             "cluster\"]}\n",
+             "cluster\",\"/v1/journal\"]}\n",
              LATERD_VERSION);
     respond(server, format, 200, "application/json", buf_bytes(&body), out);
     buf_fini(&body);
