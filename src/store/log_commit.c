@@ -14,6 +14,7 @@ enum {
     PROOF_AGE_US = 100 * 1000,  /* so long after the last batch an empty one proves it */
     FULL_AGE_US = 10 * 1000,    /* on a full disk commits gather, not to be mostly padding */
     CLEAN_AGE_US = 1000 * 1000, /* the same while room is about to come */
+    COMMITS_MEANT = 16,         /* log_commit_bytes() follows the load within so many commits */
     LATENCY_RECORDS = 4,        /* latency first: a commit of more is left to the thread */
 };
 
@@ -65,6 +66,14 @@ static void count_sync(struct log *log)
     log->syncs++;
     log->sync_us_sum += (uint64_t)took_us;
     log->sync_us[bucket]++;
+    log->commit_sum -= log->commit_sum / COMMITS_MEANT;
+    log->commit_sum += log->bytes_written - log->bytes_synced;
+    log->bytes_synced = log->bytes_written;
+}
+
+uint64_t log_commit_bytes(const struct log *log)
+{
+    return log->commit_sum / COMMITS_MEANT;
 }
 
 /*
