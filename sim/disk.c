@@ -88,7 +88,12 @@ static int write_sync(struct sim_disk *disk, const struct disk_op *op)
 {
     struct node *node = op->file->node;
     struct unsynced **before = node->last;
-    int failed = do_write(disk, node, op->offset, op->data, op->len);
+    size_t len = op->len + op->zeros;
+    char *bytes = mem_zalloc(len);
+    memcpy(bytes, op->data, op->len);
+    int failed = do_write(disk, node, op->offset, bytes, len);
+    disk->zeros_bytes += failed ? 0 : op->zeros;
+    mem_free(bytes);
     if (failed)
         return failed;
     failed = point(disk);

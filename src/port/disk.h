@@ -29,6 +29,7 @@
 enum {
     DISK_ALIGN = 4096, /* offsets, lengths and memory of DISK_WRITE_SYNC are multiples of this */
     DISK_NAME_MAX = 64,
+    DISK_ZEROS_MAX = 256 * 1024, /* bytes: disk_op::zeros */
 };
 
 struct disk_file; /* an open file; closed by close() */
@@ -69,6 +70,12 @@ struct disk_op {
     bool fresh; /* DISK_READ that opens: past the page cache, as for open() */
     bool alone; /* DISK_READ: what lies around it will not be wanted next: not read ahead */
     uint64_t offset;
+    /*
+     * DISK_WRITE_SYNC: so many bytes behind `data` are zeros in the file, and may be written once
+     * more with it: then the next writes to that place are not the first ones (see `reserve`). A
+     * multiple of DISK_ALIGN, DISK_ZEROS_MAX at most.
+     */
+    size_t zeros;
     /* Called first, by the thread that does the operation; may change the bytes of `data`. */
     void (*prepare)(struct disk_op *op); /* or NULL */
     /* Called last, by that thread, if err is OK: may look at the bytes of `into`. */

@@ -160,6 +160,38 @@ static void a_file_whose_room_is_reserved_reads_as_zeros(void **state)
     is_zeros_and_keeps_what_is_written(((struct fixture *)*state)->disk, true);
 }
 
+static void zeros_behind_a_write_change_nothing_else(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    size_t blocks = 4 + DISK_ZEROS_MAX / DISK_ALIGN, len = 0;
+    struct disk_file *file = make_as(disk, "one", blocks * DISK_ALIGN, true);
+    char *block = mem_aligned(DISK_ALIGN, DISK_ALIGN);
+    memset(block, 'z', DISK_ALIGN);
+    write_block(disk, file, block, blocks - 1);
+    memset(block, 'a', DISK_ALIGN);
+    struct disk_op op = {.verb = DISK_WRITE_SYNC,
+                         .lane = LANE_COMMIT,
+                         .file = file,
+                         .data = block,
+                         .len = DISK_ALIGN,
+                         .offset = DISK_ALIGN,
+                         .zeros = DISK_ZEROS_MAX};
+    assert_int_equal(do_op(disk, &op), OK);
+    for (uint64_t i = 0; i < blocks; i++) {
+        assert_int_equal(disk->verbs->read(disk, file, i * DISK_ALIGN, block, DISK_ALIGN, &len),
+                         OK);
+        assert_int_equal(len, DISK_ALIGN);
+        char wanted = i == 1 ? 'a' : i + 1 == blocks ? 'z' : '\0';
+        assert_int_equal(block[0], wanted);
+        assert_int_equal(block[DISK_ALIGN - 1], wanted);
+    }
+    uint64_t size = 0;
+    assert_int_equal(disk->verbs->size(disk, file, &size), OK);
+    assert_int_equal(size, blocks * DISK_ALIGN);
+    mem_free(block);
+    disk->verbs->close(disk, file);
+}
+
 static void reading_past_the_end_gives_less(void **state)
 {
     struct disk *disk = ((struct fixture *)*state)->disk;
@@ -589,6 +621,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BOTH(a_made_file_is_zeros_and_keeps_what_is_written),
         BOTH(a_file_whose_room_is_reserved_reads_as_zeros),
+        BOTH(zeros_behind_a_write_change_nothing_else),
         BOTH(reading_past_the_end_gives_less),
         BOTH(reads_of_the_read_lane_bring_what_is_in_the_file),
         BOTH(replace_and_remove_change_names),

@@ -12,6 +12,7 @@ static void open_bed(struct model *model)
 {
     model_init(model, 1);
     model->options.segment_bytes = SEGMENT;
+    model->options.bulk_bytes = 0;   /* as laterd has it */
     model->options.inline_us = 2000; /* the simulated disk is quicker */
     assert_int_equal(model_open(model), OK);
     model_settle(model);
@@ -73,6 +74,37 @@ static void zeros_come_back_with_small_commits(void **state)
     model_fini(&model);
 }
 
+/* A reserved segment meets small commits: one in 64 of them writes zeros for those that follow. */
+static void small_commits_in_a_reserved_segment_write_zeros_behind_themselves(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats before, after;
+    open_bed(&model);
+    fill_segments(&model, SEGMENTS, LARGE_JOBS);
+    for (int i = 0; i < 64; i++) { /* until commits count as small */
+        assert_int_equal(model_push(&model), OK);
+        model_settle(&model);
+    }
+    store_stats(model.store, &before);
+    const struct segment *tail = segments_tail(model.store->segments);
+    uint64_t zeros = sim_disk_zeros(model.disk), filled = tail->filled;
+    assert_true(filled > tail->end && filled < tail->size_bytes);
+    while (tail->filled == filled) {
+        assert_int_equal(model_push(&model), OK);
+        assert_int_equal(sim_disk_zeros(model.disk), zeros);
+        model_settle(&model);
+    }
+    store_stats(model.store, &after);
+    assert_true(after.batches - before.batches > 8);
+    assert_int_equal(sim_disk_zeros(model.disk) - zeros, DISK_ZEROS_MAX);
+    fill_segments(&model, 4, 1);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+}
+
 /* Room is the same with zeros and without: what has been placed can be written. */
 static void p8_a_full_disk_takes_what_has_room_in_a_reserved_segment(void **state)
 {
@@ -104,6 +136,7 @@ int main(void)
         cmocka_unit_test(small_commits_have_zeros_ahead),
         cmocka_unit_test(large_commits_have_none_and_lose_nothing),
         cmocka_unit_test(zeros_come_back_with_small_commits),
+        cmocka_unit_test(small_commits_in_a_reserved_segment_write_zeros_behind_themselves),
         cmocka_unit_test(p8_a_full_disk_takes_what_has_room_in_a_reserved_segment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
