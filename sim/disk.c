@@ -37,6 +37,11 @@ uint64_t sim_disk_used(const struct sim_disk *disk)
     return used;
 }
 
+uint64_t sim_disk_zeros(const struct sim_disk *disk)
+{
+    return disk->zeros_bytes;
+}
+
 static int do_write(struct sim_disk *disk, struct node *node, uint64_t offset, const void *data,
                     size_t len)
 {
@@ -83,7 +88,12 @@ static int write_sync(struct sim_disk *disk, const struct disk_op *op)
 {
     struct node *node = op->file->node;
     struct unsynced **before = node->last;
-    int failed = do_write(disk, node, op->offset, op->data, op->len);
+    size_t len = op->len + op->zeros;
+    char *bytes = mem_zalloc(len);
+    memcpy(bytes, op->data, op->len);
+    int failed = do_write(disk, node, op->offset, bytes, len);
+    disk->zeros_bytes += failed ? 0 : op->zeros;
+    mem_free(bytes);
     if (failed)
         return failed;
     failed = point(disk);
@@ -121,6 +131,7 @@ static int make_file(struct sim_disk *disk, struct disk_op *op)
         char *zeros = mem_zalloc(op->len);
         failed = do_write(disk, node, 0, zeros, op->len);
         mem_free(zeros);
+        disk->zeros_bytes += op->reserve ? 0 : op->len;
     }
     if (!failed)
         failed = do_sync(disk, node);

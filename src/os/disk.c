@@ -33,6 +33,7 @@
 
 enum {
     ZEROS_BYTES = 1024 * 1024,
+    ZEROS_PIECE = 64 * 1024, /* of those behind a commit */
     READERS = 4, /* threads of LANE_READ: a disk is asked for so many things at a time */
 };
 
@@ -58,6 +59,7 @@ struct os_disk {
     int lock_fd;
     struct lane lanes[LANE_COUNT];
     struct mailbox ended; // disk_op::place: done is to be called
+    char *zeros;          /* ZEROS_PIECE of them, to be written behind commits */
     bool cache_unseen;    /* preadv2(RWF_NOWAIT) is not known here */
     unsigned under_way;   /* submitted and not yet told; the owner's thread only */
 };
@@ -143,6 +145,23 @@ static int write_all(int fd, const void *data, size_t len, uint64_t offset)
     return 0;
 }
 
+/* The same with zeros behind the data. Those may be left out: they are in the file already. */
+static int write_ahead(const struct os_disk *disk, int fd, const struct disk_op *op)
+{
+    struct iovec pieces[1 + DISK_ZEROS_MAX / ZEROS_PIECE];
+    int count = 0;
+    CHECK(op->zeros <= DISK_ZEROS_MAX);
+    pieces[count++] = (struct iovec){.iov_base = (void *)(uintptr_t)op->data, .iov_len = op->len};
+    for (size_t left = op->zeros; left > 0; left -= pieces[count++].iov_len)
+        pieces[count] = (struct iovec){.iov_base = disk->zeros,
+                                       .iov_len = left < ZEROS_PIECE ? left : ZEROS_PIECE};
+    ssize_t wrote = count > 1 ? pwritev(fd, pieces, count, (off_t)op->offset) : 0;
+    size_t done = wrote < 0 ? 0 : (size_t)wrote;
+    if (done >= op->len)
+        return 0;
+    return write_all(fd, (const char *)op->data + done, op->len - done, op->offset + done);
+}
+
 static int sync_fd(int fd, bool data_only)
 {
     int failed;
@@ -169,21 +188,21 @@ static int direct_fd(struct os_disk *disk, struct disk_file *file)
     return fd;
 }
 
-static int write_sync(struct os_disk *disk, struct disk_file *file, const void *data, size_t len,
-                      uint64_t offset)
+static int write_sync(struct os_disk *disk, const struct disk_op *op)
 {
+    struct disk_file *file = op->file;
     int fd = direct_fd(disk, file);
-    bool aligned =
-        (uintptr_t)data % DISK_ALIGN == 0 && len % DISK_ALIGN == 0 && offset % DISK_ALIGN == 0;
+    bool aligned = (uintptr_t)op->data % DISK_ALIGN == 0 && op->len % DISK_ALIGN == 0 &&
+                   op->offset % DISK_ALIGN == 0;
     if (fd >= 0 && aligned) {
-        int failed = write_all(fd, data, len, offset);
+        int failed = write_ahead(disk, fd, op);
         if (failed != EINVAL)
             return failed;
         /* This file system opens with O_DIRECT but will not write with it. */
         (void)close(fd); /* nothing was written through it */
         file->direct_fd = -1;
     }
-    int failed = write_all(file->fd, data, len, offset);
+    int failed = write_ahead(disk, file->fd, op);
     return failed ? failed : sync_fd(file->fd, true);
 }
 
@@ -218,15 +237,13 @@ static int write_piece(const struct disk_file *file, int *direct, const void *ze
 }
 
 /*
- * The zeros are really written: after fallocate alone each commit would have to change the extent
- * from unwritten to written, which costs two to six times as much as the commit itself. Through the
- * page cache they would cost as much CPU as half of the puts that fill the file.
+ * After fallocate alone the first write to each place changes the extent from unwritten to written,
+ * with a commit of the file system's journal: 70 to 130 microseconds beside the write's 150 to 280
+ * (docs/decisions/0098-segments-are-filled-with-zeros-for-small-commits-only.md). Through the page
+ * cache the zeros would cost as much CPU as half of the puts that fill the file.
  */
 static int write_zeros(struct os_disk *disk, struct disk_file *file, uint64_t len)
 {
-    int failed = posix_fallocate(file->fd, 0, (off_t)len); /* says "full" early, and contiguous */
-    if (failed && failed != EOPNOTSUPP && failed != EINVAL)
-        return failed;
     int direct = open_file(disk, file->name, O_RDWR | O_DIRECT); /* or -1: it only saves time */
     if (direct >= 0 && !same_file(direct, file->fd)) {
         (void)close(direct); /* the name is another file's now */
@@ -234,7 +251,7 @@ static int write_zeros(struct os_disk *disk, struct disk_file *file, uint64_t le
     }
     char *zeros = mem_aligned(DISK_ALIGN, ZEROS_BYTES);
     memset(zeros, 0, ZEROS_BYTES);
-    failed = 0;
+    int failed = 0;
     for (uint64_t at = 0; at < len && !failed; at += ZEROS_BYTES) {
         size_t piece = len - at < ZEROS_BYTES ? (size_t)(len - at) : ZEROS_BYTES;
         failed = write_piece(file, &direct, zeros, piece, at);
@@ -242,9 +259,33 @@ static int write_zeros(struct os_disk *disk, struct disk_file *file, uint64_t le
     mem_free(zeros);
     if (direct >= 0)
         (void)close(direct); /* synced by the other one */
+    return failed;
+}
+
+/* Takes the room: says "full" early, and makes it contiguous. False: the file system has no way. */
+static bool take_room(const struct disk_file *file, uint64_t len, int *out_failed)
+{
+    int failed;
+    do
+        failed = fallocate(file->fd, 0, 0, (off_t)len) ? errno : 0;
+    while (failed == EINTR);
+    *out_failed = 0;
+    if (failed == EOPNOTSUPP || failed == ENOSYS || failed == EINVAL)
+        return false;
+    *out_failed = failed;
+    return true;
+}
+
+/* Its bytes, durable with its name. */
+static int fill_file(struct os_disk *disk, struct disk_file *file, const struct disk_op *op)
+{
+    int failed;
+    bool taken = take_room(file, op->len, &failed);
+    if (!failed && !(op->reserve && taken))
+        failed = write_zeros(disk, file, op->len);
     if (!failed)
         failed = sync_fd(file->fd, false);
-    (void)posix_fadvise(file->fd, 0, (off_t)len, POSIX_FADV_DONTNEED); /* only a hint */
+    (void)posix_fadvise(file->fd, 0, (off_t)op->len, POSIX_FADV_DONTNEED); /* only a hint */
     return failed ? failed : sync_fd(disk->dir_fd, false);
 }
 
@@ -254,7 +295,7 @@ static int make_file(struct os_disk *disk, struct disk_op *op)
     if (fd < 0)
         return errno;
     struct disk_file *file = file_new(fd, op->name);
-    int failed = write_zeros(disk, file, op->len);
+    int failed = fill_file(disk, file, op);
     if (failed) {
         file_free(file);
         (void)unlinkat(disk->dir_fd, op->name, 0); /* the first error is the one to tell */
@@ -376,7 +417,7 @@ static void perform(struct os_disk *disk, struct disk_op *op)
     if (op->prepare)
         op->prepare(op);
     switch (op->verb) {
-    case DISK_WRITE_SYNC: failed = write_sync(disk, op->file, op->data, op->len, op->offset); break;
+    case DISK_WRITE_SYNC: failed = write_sync(disk, op); break;
     case DISK_WRITE: failed = write_all(op->file->fd, op->data, op->len, op->offset); break;
     case DISK_SYNC: failed = sync_file(disk, op); break;
     case DISK_MAKE: failed = make_file(disk, op); break;
@@ -596,6 +637,8 @@ enum err os_disk_new(const char *directory, struct os_disk **out_disk)
         return ERR_IO;
     }
     disk->port.verbs = &verbs;
+    disk->zeros = mem_aligned(DISK_ALIGN, ZEROS_PIECE);
+    memset(disk->zeros, 0, ZEROS_PIECE);
     disk->dir_fd = dir_fd;
     disk->lock_fd = -1;
     for (int i = 0; i < LANE_COUNT; i++) {
@@ -622,6 +665,7 @@ void os_disk_free(struct os_disk *disk)
     mailbox_fini(&disk->ended);
     disk_unlock(&disk->port);
     (void)close(disk->dir_fd);
+    mem_free(disk->zeros);
     mem_free(disk);
 }
 

@@ -29,6 +29,7 @@
 enum {
     DISK_ALIGN = 4096, /* offsets, lengths and memory of DISK_WRITE_SYNC are multiples of this */
     DISK_NAME_MAX = 64,
+    DISK_ZEROS_MAX = 256 * 1024, /* bytes: disk_op::zeros */
 };
 
 struct disk_file; /* an open file; closed by close() */
@@ -40,7 +41,8 @@ enum disk_verb {
     DISK_WRITE,      /* the same, not durable until DISK_SYNC; survives kill -9 but no power cut */
     DISK_SYNC,       /* make durable all that was written to `file`; with `name`: its name too */
     DISK_MAKE,       /* make file `name` of `len` zero bytes, durable with its name; sets `file`.
-                        After an error there is no such file. */
+                        Its room is taken: no write to it ends with ERR_DISK_FULL. After an error
+                        there is no such file. */
     DISK_REPLACE,    /* `name` holds `data` afterwards, durably; at any crash the old or the new */
     DISK_REMOVE,     /* unlink `name`; durable when done */
     DISK_RENAME,     /* `name` becomes the name that `data` is (text), durably; a file that has it
@@ -60,9 +62,20 @@ struct disk_op {
     void *into;       /* DISK_READ: the same */
     size_t len;
     size_t got; /* out, DISK_READ */
+    /*
+     * DISK_MAKE: the room is reserved and no zeros are written where the file system can do that:
+     * reads see zeros all the same. The first write to each place takes about half as long again.
+     */
+    bool reserve;
     bool fresh; /* DISK_READ that opens: past the page cache, as for open() */
     bool alone; /* DISK_READ: what lies around it will not be wanted next: not read ahead */
     uint64_t offset;
+    /*
+     * DISK_WRITE_SYNC: so many bytes behind `data` are zeros in the file, and may be written once
+     * more with it: then the next writes to that place are not the first ones (see `reserve`). A
+     * multiple of DISK_ALIGN, DISK_ZEROS_MAX at most.
+     */
+    size_t zeros;
     /* Called first, by the thread that does the operation; may change the bytes of `data`. */
     void (*prepare)(struct disk_op *op); /* or NULL */
     /* Called last, by that thread, if err is OK: may look at the bytes of `into`. */

@@ -88,6 +88,8 @@ uint64_t log_records(const struct log *log);       /* appended since opening */
 uint64_t log_bodies_lost(const struct log *log);   /* jobs appended without their bodies */
 uint64_t log_backlog_bytes(const struct log *log); /* sealed and not written yet */
 uint64_t log_bytes_written(const struct log *log); /* since opening */
+/* What one sync makes durable, in bytes: the moving mean of the last ones. 0: none yet. */
+uint64_t log_commit_bytes(const struct log *log);
 /* Since opening, of records that are not the cleaner's. */
 uint64_t log_new_bytes(const struct log *log);
 /* Bytes that the open batch takes in this segment; 0: it is in another, or there is none. */

@@ -14,6 +14,7 @@ enum {
     PROOF_AGE_US = 100 * 1000,  /* so long after the last batch an empty one proves it */
     FULL_AGE_US = 10 * 1000,    /* on a full disk commits gather, not to be mostly padding */
     CLEAN_AGE_US = 1000 * 1000, /* the same while room is about to come */
+    COMMITS_MEANT = 16,         /* log_commit_bytes() follows the load within so many commits */
     LATENCY_RECORDS = 4,        /* latency first: a commit of more is left to the thread */
 };
 
@@ -65,6 +66,14 @@ static void count_sync(struct log *log)
     log->syncs++;
     log->sync_us_sum += (uint64_t)took_us;
     log->sync_us[bucket]++;
+    log->commit_sum -= log->commit_sum / COMMITS_MEANT;
+    log->commit_sum += log->bytes_written - log->bytes_synced;
+    log->bytes_synced = log->bytes_written;
+}
+
+uint64_t log_commit_bytes(const struct log *log)
+{
+    return log->commit_sum / COMMITS_MEANT;
 }
 
 /*
@@ -89,6 +98,9 @@ static void batch_done(struct log *log)
     log->bytes_written += bytes;
     log->written = batch->number;
     log->written_segment = batch->segment;
+    uint64_t filled = log->commit.offset + log->commit.len + log->commit.zeros;
+    if (filled > batch->segment->filled)
+        batch->segment->filled = filled;
     if (!log->options->buffered) {
         CHECK(batch->durable <= log->synced);
         log->synced = batch->number;
@@ -191,6 +203,20 @@ static void start_header(struct log *log, struct segment *segment)
     submit(log, COMMIT_HEADER, false);
 }
 
+/*
+ * A small commit that is the first to write to its place writes zeros behind it, too: so it alone,
+ * and not each of those that follow, changes the file's extents. Not for the page cache, which
+ * gathers what it writes.
+ */
+static size_t zeros_behind(const struct log *log, const struct segment *segment, uint64_t end)
+{
+    uint64_t left = segment->size_bytes - end;
+    CHECK(end <= segment->size_bytes);
+    if (end <= segment->filled || log->options->buffered || segments_in_bulk(log->segments))
+        return 0;
+    return left < DISK_ZEROS_MAX ? (size_t)left : DISK_ZEROS_MAX;
+}
+
 static void start_batch(struct log *log, struct batch *batch)
 {
     struct disk_file *file;
@@ -221,7 +247,8 @@ static void start_batch(struct log *log, struct batch *batch)
         .prepare = sign_batch,
         .done = committed,
     };
-    submit(log, COMMIT_BATCH, commit_here(log, batch));
+    log->commit.zeros = zeros_behind(log, batch->segment, batch->offset + log->commit.len);
+    submit(log, COMMIT_BATCH, log->commit.zeros == 0 && commit_here(log, batch));
 }
 
 static bool sync_due(const struct log *log)

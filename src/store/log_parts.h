@@ -69,7 +69,9 @@ struct log {
     int64_t clock_asked_us;  /* … since then */
 
     uint64_t batches, bytes_written, records, bodies_lost;
-    uint64_t new_bytes; /* of records that are not the cleaner's */
+    uint64_t new_bytes;    /* of records that are not the cleaner's */
+    uint64_t bytes_synced; /* of bytes_written */
+    uint64_t commit_sum;   /* COMMITS_MEANT times the moving mean of what a sync has written */
     uint64_t syncs, sync_us_sum;
     uint64_t sync_us[SYNC_BUCKETS];
 };

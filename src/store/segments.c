@@ -200,6 +200,7 @@ struct segment *segments_take(struct segments *segments, uint32_t number, uint64
     CHECK(!tail || tail->batch_first <= batch_first);
     struct segment *segment = segments_add(segments, number, size_bytes);
     segment->state = SEGMENT_HEADED;
+    segment->filled = size_bytes; /* most are; what it costs to be wrong is time */
     segment->batch_first = batch_first;
     list_add_tail(&segments->log, &segment->link);
     segments->log_count++;
@@ -212,6 +213,7 @@ void segments_take_spare(struct segments *segments, uint32_t number, uint64_t si
 {
     struct segment *segment = segments_add(segments, number, size_bytes);
     segment->state = SEGMENT_READY;
+    segment->filled = size_bytes; /* as in segments_take() */
     segments_opened(segments, segment, file);
     segments->disk_bytes += size_bytes;
     list_add_tail(&segments->spares, &segment->link);

@@ -48,6 +48,7 @@ struct segment {
     uint64_t batch_first; /* in the log: number of its first batch */
     uint64_t least_bytes; /* in the log: room for the batch that it was taken for */
     uint64_t end;         /* offset behind the last sealed batch */
+    uint64_t filled;      /* up to here its blocks have been written to, if only with zeros */
     uint64_t live_bytes;  /* of records that are some job's newest image */
     uint64_t live_jobs;
     uint64_t record_max;    /* bytes of the largest record of a job in it */
@@ -134,6 +135,8 @@ void segments_note_history(struct segments *segments, uint64_t bytes);
 
 /* ---- room ---- */
 
+/* Are commits so large that zeros written ahead cost more than they spare? */
+bool segments_in_bulk(struct segments *segments);
 /* Makes spares and tries stalled ones again. */
 void segments_provide(struct segments *segments);
 /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT: new segments are refused. */

@@ -9,7 +9,23 @@ enum {
     SPARES = 2,             /* segments made ahead: one to write, one for the cleaner */
     RETRY_US = 1000 * 1000, /* a full disk is asked again so often */
     REOPEN_US = 100 * 1000, /* no descriptor was free: tried again so often */
+    BULK_BYTES = 48 * 1024, /* options.bulk_bytes, if they do not say */
 };
+
+/*
+ * Zeros written ahead spare each commit a change of the file's extents, which takes about 100 us
+ * whatever its size; they double what is written. So small commits, whose latency somebody waits
+ * for, get them, and large ones, which need the disk's bandwidth, do not
+ * (docs/decisions/0098-segments-are-filled-with-zeros-for-small-commits-only.md). Below two thirds
+ * commits are small again.
+ */
+bool segments_in_bulk(struct segments *segments)
+{
+    uint64_t bulk = segments->options->bulk_bytes ? segments->options->bulk_bytes : BULK_BYTES;
+    uint64_t commit = log_commit_bytes(segments->store->log);
+    segments->bulk = commit >= (segments->bulk ? bulk / 3 * 2 : bulk);
+    return segments->bulk;
+}
 
 /* The first segment of the log whose file is not there: batches wait for it. NULL: all are. */
 static struct segment *first_unmade(const struct segments *segments)
@@ -65,6 +81,7 @@ static void made(struct disk_op *op)
     segments->making--;
     if (op->err == OK) {
         segment->state = SEGMENT_READY;
+        segment->filled = op->reserve ? 0 : segment->size_bytes;
         if (!segment->batch_first)
             segments->spare_room += segment->size_bytes - BLOCK;
         segments_opened(segments, segment, op->file);
@@ -114,6 +131,7 @@ static void make(struct segments *segments, struct segment *segment)
         .verb = DISK_MAKE,
         .lane = LANE_BACKGROUND,
         .len = segment->size_bytes,
+        .reserve = segments_in_bulk(segments) && !segments->full,
         .done = made,
         .owner = segment,
     };

@@ -28,6 +28,7 @@ struct segments {
     uint64_t disk_bytes; /* of all segments' files, made or being made */
     uint64_t live_bytes, live_jobs, told_bytes;
     enum err full;         /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT */
+    bool bulk;             /* see segments_in_bulk() */
     bool starved;          /* no descriptor was free for a new segment's file */
     int64_t retry_at_us;   /* full or starved: when to ask again */
     uint64_t free_bytes;   /* what the disk said it has, in this turn; UINT64_MAX: was not asked */

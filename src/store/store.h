@@ -48,7 +48,9 @@ struct store_options {
     uint64_t checkpoint_bytes;
     int64_t history_us;  /* what happened to jobs is kept for so long; 0 = not at all */
     uint64_t image_jobs; /* with so many far jobs a close in order leaves an image; 0 = 65,536 */
-    bool never_cleans;   /* no segment is freed, whatever dies: for who cannot relocate */
+    /* New segments are not filled with zeros while a sync has so much to write; 0 = 48 KiB. */
+    uint64_t bulk_bytes;
+    bool never_cleans; /* no segment is freed, whatever dies: for who cannot relocate */
 };
 
 /* Why a store could not be opened, for people. After OK the text is a notice, or empty. */

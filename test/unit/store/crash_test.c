@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { TURNS = 150, SEEDS = 4, VARIANTS = 3 };
+enum { BURST_SEGMENT = 4 * MODEL_SEGMENT, TURNS = 150, SEEDS = 4, VARIANTS = 3, BURST_SEEDS = 4 };
 
 static void open_through_cuts(struct model *model, const struct plan *plan)
 {
@@ -24,11 +24,21 @@ static void open_through_cuts(struct model *model, const struct plan *plan)
     sim_disk_cut_at(model->disk, UINT64_MAX);
 }
 
+/* From the next opening on some segments are filled with zeros, others have theirs from commits. */
+static void use_bursts(struct model *model)
+{
+    model->bursts = true;
+    model->options.segment_bytes = BURST_SEGMENT;
+    model->options.bulk_bytes = 10 * 1024;
+}
+
 /* False: the life ended before the cut. */
-static bool live_and_die(const struct plan *plan)
+static bool live_in(const struct plan *plan, bool bursts)
 {
     struct model model;
     model_init(&model, plan->seed);
+    if (bursts)
+        use_bursts(&model);
     model.options.buffered = plan->buffered;
     model.options.interval_us = plan->buffered ? 200000 : 0;
     bool cut = live_until_cut(&model, plan, TURNS);
@@ -43,6 +53,16 @@ static bool live_and_die(const struct plan *plan)
     }
     model_fini(&model);
     return cut;
+}
+
+static bool live_and_die(const struct plan *plan)
+{
+    return live_in(plan, false);
+}
+
+static bool live_in_bursts(const struct plan *plan)
+{
+    return live_in(plan, true);
 }
 
 /* Otherwise the tests below would not see what they are for. */
@@ -77,6 +97,36 @@ static void p1_p5_p9_a_cut_at_every_point_loses_and_revives_nothing(void **state
 {
     (void)state;
     assert_true(cut_everywhere(live_and_die, SEEDS, VARIANTS) > 3000 / sim_every());
+}
+
+static void lives_in_bursts_have_all_kinds_of_segments_in_them(void **state)
+{
+    (void)state;
+    unsigned behind = 0, reserved = 0;
+    for (uint64_t seed = 1; seed <= BURST_SEEDS; seed++) {
+        struct model model;
+        struct store_stats stats;
+        model_init(&model, seed);
+        use_bursts(&model);
+        assert_int_equal(model_open(&model), OK);
+        model_work(&model, TURNS);
+        store_stats(model.store, &stats);
+        behind += sim_disk_zeros(model.disk) % BURST_SEGMENT > 0; /* zeros behind commits */
+        reserved += sim_disk_zeros(model.disk) < stats.segment_tail * BURST_SEGMENT;
+        assert_true(sim_disk_zeros(model.disk) > 2 * BURST_SEGMENT);
+        model_close(&model);
+        assert_int_equal(model_open(&model), OK);
+        model_check(&model);
+        model_fini(&model);
+    }
+    assert_true(behind >= 2 && reserved >= 2);
+}
+
+static void p1_p5_p9_a_cut_of_a_life_in_bursts_loses_and_revives_nothing(void **state)
+{
+    (void)state;
+    assert_true(cut_everywhere(live_in_bursts, BURST_SEEDS, 1) > 1000 / sim_every());
+    cut_inside_recoveries(live_in_bursts, 5, 3, 400, 13, 2 * sim_every());
 }
 
 static void p1_p5_p9_a_second_cut_inside_recovery_changes_nothing(void **state)
@@ -123,6 +173,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_life_has_cleaning_and_torn_tails_in_it),
         cmocka_unit_test(p1_p5_p9_a_cut_at_every_point_loses_and_revives_nothing),
+        cmocka_unit_test(lives_in_bursts_have_all_kinds_of_segments_in_them),
+        cmocka_unit_test(p1_p5_p9_a_cut_of_a_life_in_bursts_loses_and_revives_nothing),
         cmocka_unit_test(p1_p5_p9_a_second_cut_inside_recovery_changes_nothing),
         cmocka_unit_test(p9_buffered_mode_after_a_cut_is_a_moment_of_the_past),
         cmocka_unit_test(p1_p5_a_kill_and_then_a_cut_lose_nothing),

@@ -94,13 +94,19 @@ static enum err do_op(struct disk *disk, struct disk_op *op)
     return op->err;
 }
 
-static struct disk_file *make(struct disk *disk, const char *name, size_t len)
+static struct disk_file *make_as(struct disk *disk, const char *name, size_t len, bool reserve)
 {
-    struct disk_op op = {.verb = DISK_MAKE, .lane = LANE_BACKGROUND, .len = len};
+    struct disk_op op = {
+        .verb = DISK_MAKE, .lane = LANE_BACKGROUND, .len = len, .reserve = reserve};
     memcpy(op.name, name, strlen(name) + 1);
     assert_int_equal(do_op(disk, &op), OK);
     assert_non_null(op.file);
     return op.file;
+}
+
+static struct disk_file *make(struct disk *disk, const char *name, size_t len)
+{
+    return make_as(disk, name, len, false);
 }
 
 static void write_block(struct disk *disk, struct disk_file *file, const char *block,
@@ -115,10 +121,9 @@ static void write_block(struct disk *disk, struct disk_file *file, const char *b
     assert_int_equal(do_op(disk, &write), OK);
 }
 
-static void a_made_file_is_zeros_and_keeps_what_is_written(void **state)
+static void is_zeros_and_keeps_what_is_written(struct disk *disk, bool reserve)
 {
-    struct disk *disk = ((struct fixture *)*state)->disk;
-    struct disk_file *file = make(disk, "one", 5 * DISK_ALIGN);
+    struct disk_file *file = make_as(disk, "one", 5 * DISK_ALIGN, reserve);
     char *block = mem_aligned(DISK_ALIGN, DISK_ALIGN);
     uint64_t size = 0;
     size_t len = 0;
@@ -141,6 +146,48 @@ static void a_made_file_is_zeros_and_keeps_what_is_written(void **state)
         assert_memory_equal(block, "\0\0\0aa", 5); /* unaligned reads work, too */
         disk->verbs->close(disk, again);
     }
+    mem_free(block);
+    disk->verbs->close(disk, file);
+}
+
+static void a_made_file_is_zeros_and_keeps_what_is_written(void **state)
+{
+    is_zeros_and_keeps_what_is_written(((struct fixture *)*state)->disk, false);
+}
+
+static void a_file_whose_room_is_reserved_reads_as_zeros(void **state)
+{
+    is_zeros_and_keeps_what_is_written(((struct fixture *)*state)->disk, true);
+}
+
+static void zeros_behind_a_write_change_nothing_else(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    size_t blocks = 4 + DISK_ZEROS_MAX / DISK_ALIGN, len = 0;
+    struct disk_file *file = make_as(disk, "one", blocks * DISK_ALIGN, true);
+    char *block = mem_aligned(DISK_ALIGN, DISK_ALIGN);
+    memset(block, 'z', DISK_ALIGN);
+    write_block(disk, file, block, blocks - 1);
+    memset(block, 'a', DISK_ALIGN);
+    struct disk_op op = {.verb = DISK_WRITE_SYNC,
+                         .lane = LANE_COMMIT,
+                         .file = file,
+                         .data = block,
+                         .len = DISK_ALIGN,
+                         .offset = DISK_ALIGN,
+                         .zeros = DISK_ZEROS_MAX};
+    assert_int_equal(do_op(disk, &op), OK);
+    for (uint64_t i = 0; i < blocks; i++) {
+        assert_int_equal(disk->verbs->read(disk, file, i * DISK_ALIGN, block, DISK_ALIGN, &len),
+                         OK);
+        assert_int_equal(len, DISK_ALIGN);
+        char wanted = i == 1 ? 'a' : i + 1 == blocks ? 'z' : '\0';
+        assert_int_equal(block[0], wanted);
+        assert_int_equal(block[DISK_ALIGN - 1], wanted);
+    }
+    uint64_t size = 0;
+    assert_int_equal(disk->verbs->size(disk, file, &size), OK);
+    assert_int_equal(size, blocks * DISK_ALIGN);
     mem_free(block);
     disk->verbs->close(disk, file);
 }
@@ -284,6 +331,36 @@ static void a_fresh_read_needs_no_direct_reads(void **state)
     assert_int_equal(blocks[DISK_ALIGN], 0);
     disk->verbs->close(disk, file);
     mem_free(blocks);
+}
+
+static bool room_refused; /* the file system cannot reserve room */
+
+/* Stands in for the C library's. */
+int fallocate(int fd, int mode, off_t offset, off_t len)
+{
+    if (room_refused) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return (int)syscall(SYS_fallocate, fd, mode, offset, len);
+}
+
+/* So a commit into it does not fail for want of room. */
+static void p8_a_made_file_has_its_blocks(void **state)
+{
+    struct fixture *fixture = *state;
+    for (int way = 0; way < 4; way++) {
+        char path[sizeof(fixture->directory) + 8];
+        struct stat status;
+        room_refused = way / 2;
+        struct disk_file *file = make_as(fixture->disk, "one", 64 * DISK_ALIGN, way % 2);
+        room_refused = false;
+        (void)snprintf(path, sizeof(path), "%s/one", fixture->directory);
+        assert_int_equal(stat(path, &status), 0);
+        assert_int_equal(status.st_size, 64 * DISK_ALIGN);
+        assert_true(status.st_blocks * 512 >= 64 * DISK_ALIGN);
+        fixture->disk->verbs->close(fixture->disk, file);
+    }
 }
 
 static void rename_gives_a_file_another_name(void **state)
@@ -543,6 +620,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         BOTH(a_made_file_is_zeros_and_keeps_what_is_written),
+        BOTH(a_file_whose_room_is_reserved_reads_as_zeros),
+        BOTH(zeros_behind_a_write_change_nothing_else),
         BOTH(reading_past_the_end_gives_less),
         BOTH(reads_of_the_read_lane_bring_what_is_in_the_file),
         BOTH(replace_and_remove_change_names),
@@ -563,6 +642,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_directory_that_others_can_write_to_is_noticed, os_setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_fresh_read_needs_no_direct_reads, os_setup, teardown),
+        cmocka_unit_test_setup_teardown(p8_a_made_file_has_its_blocks, os_setup, teardown),
         cmocka_unit_test_setup_teardown(the_eventfd_tells_of_an_end, os_setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

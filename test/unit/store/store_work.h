@@ -146,11 +146,13 @@ static inline void model_act(struct model *model)
         (void)model_push_over(model, job->seq);
 }
 
-/* `turns` turns of mixed work, or until the store fails. */
+/* `turns` turns of mixed work, or until the store fails. In bursts: 25 turns of large commits, then
+ * 50 of small ones. */
 static inline void model_work(struct model *model, int turns)
 {
     for (int turn = 0; turn < turns && !model->failed; turn++) {
-        for (uint64_t i = model_random(model, 4); i > 0 && !model->failed; i--)
+        bool burst = model->bursts && turn % 75 < 25;
+        for (uint64_t i = model_random(model, burst ? 24 : 4); i > 0 && !model->failed; i--)
             model_act(model);
         model_turn(model);
     }
