@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 
-from mariadb import INSTALL, USER_OPTION, make_data
+from mariadb import INSTALL, USER_OPTION, make_data, own_tmpdir
 from ports import free_port
 from process import LATERD
 from redis import Redis, Started
@@ -226,7 +226,7 @@ class MariaDb(Service):
     def command(self):
         return [MARIADBD, "--no-defaults", f"--datadir={self.data}", "--skip-grant-tables",
                 f"--socket={self.folder}/s", f"--port={self.port}", "--bind-address=127.0.0.1",
-                "--innodb-buffer-pool-size=16M", *USER_OPTION]
+                "--innodb-buffer-pool-size=16M", own_tmpdir(self.folder), *USER_OPTION]
 
     @property
     def url(self):

@@ -38,9 +38,20 @@ MAKE_OPTIONS = ["--initialize-insecure"] if MYSQLD else \
     ["--skip-test-db", "--auth-root-authentication-method=normal"]
 
 
+def own_tmpdir(folder):
+    """The option for temporary files in `folder`, where no other server has its own: a server that starts deletes
+    all "#sql*" in its tmpdir, and MariaDB 10.11 crashes if that happens to a temporary table that it is about to
+    open, as it makes for a query of information_schema."""
+    path = os.path.join(folder, "tmp")
+    os.makedirs(path, exist_ok=True)
+    return f"--tmpdir={path}"
+
+
 def install(folder):
-    done = subprocess.run([INSTALL, "--no-defaults", f"--datadir={folder}", *MAKE_OPTIONS, *USER_OPTION],
-                          check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+    with tempfile.TemporaryDirectory(prefix="laterd-maria-") as temporary:
+        done = subprocess.run([INSTALL, "--no-defaults", f"--datadir={folder}", *MAKE_OPTIONS, *USER_OPTION],
+                              check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+                              env={**os.environ, "TMPDIR": temporary})
     if done.returncode != 0:
         raise RuntimeError(f"{INSTALL} ended with {done.returncode}: {done.stdout.decode(errors='replace')}")
 
@@ -87,7 +98,7 @@ class MariaDb:
                 [SERVER, "--no-defaults", f"--datadir={self.data}", f"--socket={self.socket}",
                  f"--port={self.port}", "--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M",
                  "--pid-file=" + os.path.join(self.folder, "pid"), "--skip-name-resolve",
-                 *USER_OPTION, *self.options], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+                 own_tmpdir(self.folder), *USER_OPTION, *self.options], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         return self.wait(seconds) if wait else self
 
     def wait(self, seconds=60):
