@@ -29,6 +29,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "harness"))
 
+import deaths  # noqa: E402
 from journal import CURSORS, JOBS, LOGS, REJECTED, differences  # noqa: E402
 from mariadb import MariaDb  # noqa: E402
 from process import DidNotStart, Laterd  # noqa: E402
@@ -164,6 +165,8 @@ class Bed:
     def close(self, keep):
         for server in self.servers:
             server.kill()
+        for one in deaths.take(restart=False):
+            print(f"died by itself: {one}")
         if keep:
             print(f"kept: {self.folder} {self.maria.folder}")
             self.maria.kill()

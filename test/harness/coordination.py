@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 
+import deaths
 from mariadb import INSTALL, USER_OPTION, make_data, own_tmpdir
 from ports import free_port
 from process import LATERD
@@ -39,8 +40,9 @@ class Service(Started):
         self.process = None
 
     def launch(self):
-        self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(os.path.join(self.folder, "out"), "ab") as out:
+            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        deaths.started(self)
 
     def start(self, seconds=60):
         self.launch()
@@ -62,6 +64,7 @@ class Service(Started):
         os.kill(self.process.pid, signal.SIGCONT)
 
     def kill(self):
+        deaths.ended(self)
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.wait()

@@ -14,6 +14,7 @@ import time
 import pymysql
 import pytest
 
+import deaths
 from ports import free_port
 from process import LATERD
 
@@ -99,6 +100,7 @@ class MariaDb:
                  f"--port={self.port}", "--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M",
                  "--pid-file=" + os.path.join(self.folder, "pid"), "--skip-name-resolve",
                  own_tmpdir(self.folder), *USER_OPTION, *self.options], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        deaths.started(self)
         return self.wait(seconds) if wait else self
 
     def wait(self, seconds=60):
@@ -136,8 +138,9 @@ class MariaDb:
             connection.close()
 
     def database(self, name, grants="ALL"):
-        """A new database and a user for it; the URL for [journal]."""
-        self.run(f"CREATE DATABASE `{name}`",
+        """A new database, whatever a try before this one has left, and a user for it; the URL for [journal]."""
+        self.run(f"DROP DATABASE IF EXISTS `{name}`",
+                 f"CREATE DATABASE `{name}`",
                  f"CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}'",
                  f"GRANT {grants} ON `{name}`.* TO '{USER}'@'%'")
         return self.url(name)
@@ -149,6 +152,7 @@ class MariaDb:
         self.process.send_signal(number)
 
     def end(self, number):
+        deaths.ended(self)
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.send_signal(number)
