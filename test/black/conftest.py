@@ -9,6 +9,7 @@ from _pytest.runner import runtestprotocol
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
                                 "harness"))
 
+import deaths  # noqa: E402
 from patience import TooLate  # noqa: E402
 from process import LATERD, Laterd  # noqa: E402
 from redis import Redis  # noqa: E402
@@ -69,28 +70,47 @@ def pytest_runtest_makereport(item, call):
     report.too_late = bool(call.excinfo and call.excinfo.errisinstance(TooLate))
 
 
+def goes_again(item, failed, died):
+    """Is it tried again? What came too late (harness/patience.py), and, once, what met the death of a server
+    (harness/deaths.py); any other failure is one at once."""
+    first, item.met_death = not item.met_death, item.met_death or bool(died)
+    if item.late == TRIES - 1 or not failed:
+        return False
+    return bool(died and first) or all(one.too_late for one in failed)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item, nextitem):
-    """What came too late (harness/patience.py) is tried again; any other failure is one at once."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    item.met_death = False
     for item.late in range(TRIES):
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        failed = [report for report in reports if report.failed]
-        if not failed or item.late == TRIES - 1 or not all(one.too_late for one in failed):
+        died, failed = deaths.take(), [report for report in reports if report.failed]
+        for report in failed:
+            report.sections.extend(("a server that died by itself", one) for one in died)
+        item.user_properties.extend(("died", f"{item.nodeid}: {one}") for one in died)
+        if not goes_again(item, failed, died):
             break
-        item.user_properties.append(("late", item.nodeid))
+        item.user_properties.append(("again" if died else "late", item.nodeid))
         item._initrequest()  # as pytest-rerunfailures does
+    reports[-1].user_properties = list(item.user_properties)
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
 
 
+TELLS = {"late": "too late at first", "died": "died by itself", "again": "tried again as a server had died"}
+
+
 def pytest_terminal_summary(terminalreporter):
-    for report in terminalreporter.stats.get("passed", []):
-        for name, value in report.user_properties:
-            if name == "late":
-                terminalreporter.write_line(f"too late at first: {value}")
+    told = {}  # in the order of the tests, each once
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            told.update((tuple(one), None) for one in getattr(report, "user_properties", ()))
+    for name, value in told:
+        if name in TELLS:
+            terminalreporter.write_line(f"{TELLS[name]}: {value}")
 
 
 @pytest.fixture(scope="session", autouse=True)

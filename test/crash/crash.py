@@ -29,7 +29,7 @@ sys.path.insert(0, HERE)
 from beanstalk_worker import BeanstalkWorker  # noqa: E402
 from oracle import FAULTS, Oracle, control, tell_what_is_wrong  # noqa: E402
 from process import ROOT, DidNotStart, Laterd  # noqa: E402
-from wire import Client, Closed  # noqa: E402
+from wire import Client, Closed, eventually  # noqa: E402
 
 TOPICS = ("a", "b", "c")
 CONFIG = {"store": {"segment_bytes": "256K", "recent_bytes": "256K", "checkpoint_bytes": "256K", "horizon": "0",
@@ -202,13 +202,20 @@ def one_round(server, oracle, rng, threads, far, seen):
     return [worker.failure for worker in workers if worker.failure]
 
 
+def answered(ask):
+    """The answer, as soon as it is not "not now", which a queue in Redis says while that is busy."""
+    answers = []
+    eventually(lambda: answers.append(ask()) or answers[-1].status != 503, 60)
+    return answers[-1]
+
+
 def drain(server, oracle):
     """Makes every job ready and takes it."""
     server.start(seconds=60)
     with Client(server.port, seconds=30) as client:
         for topic in TOPICS:
             while True:
-                jobs = client.get(f"/v1/topics/{topic}/jobs?state=delayed&limit=1000")
+                jobs = answered(lambda topic=topic: client.get(f"/v1/topics/{topic}/jobs?state=delayed&limit=1000"))
                 jobs = jobs.json()["jobs"] if jobs.status == 200 else []
                 for job in jobs:
                     oracle.may_come_now(job["id"])
@@ -225,13 +232,14 @@ def take_all(client, oracle):
         for topic in TOPICS:
             client.post(f"/v1/topics/{topic}/kick", {"max": 1000})
         asked_at = time.monotonic()
-        jobs = client.reserve(*TOPICS, wait=500, most=500)
-        for job in jobs:
+        answer = answered(lambda: client.post("/v1/reserve", {"topics": TOPICS, "wait": 500, "max": 500}))
+        assert answer.status in (200, 204), answer
+        for job in answer.json()["jobs"] if answer.status == 200 else []:
             quiet_since = time.monotonic()
             nonce = oracle.delivered(job["body"], asked_at, 0, draining=True)
             if nonce:
                 client.job(job["id"], "finish", lease=job["lease"])
-        stats = client.get("/v1/stats").json()["jobs"]
+        stats = answered(lambda: client.get("/v1/stats")).json()["jobs"]
         if stats["reserved"]:  # somebody's from before the last crash, until its ttr runs out
             for topic in TOPICS:
                 held = client.get(f"/v1/topics/{topic}/jobs?state=reserved&limit=1000")

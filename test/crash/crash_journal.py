@@ -29,6 +29,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "harness"))
 
+import deaths  # noqa: E402
 from journal import CURSORS, JOBS, LOGS, REJECTED, differences  # noqa: E402
 from mariadb import MariaDb  # noqa: E402
 from process import DidNotStart, Laterd  # noqa: E402
@@ -159,11 +160,13 @@ class Bed:
 
     def faults(self):
         with Client(self.servers[0].port, seconds=60) as client:
-            return eventually_equal(client, self.maria)
+            return compared(client, self.maria)
 
     def close(self, keep):
         for server in self.servers:
             server.kill()
+        for one in deaths.take(restart=False):
+            print(f"died by itself: {one}")
         if keep:
             print(f"kept: {self.folder} {self.maria.folder}")
             self.maria.kill()
@@ -172,14 +175,15 @@ class Bed:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def eventually_equal(client, maria):
-    """Reservations run out while it looks: what differs must differ still a moment later."""
-    for _ in range(5):
+def compared(client, maria, expected=lambda said: not said):
+    """What differs. Reservations run out while it looks, and a daemon says that nothing is lacking, too, before it
+    has looked (a queue in Redis): what is not as expected must be so for as long as catching up may take."""
+    end = time.monotonic() + CATCH_UP_S
+    while True:
         said = differences(client, TOPICS, maria, "journal")
-        if not said:
-            return []
+        if expected(said) or time.monotonic() > end:
+            return said
         time.sleep(1)
-    return said
 
 
 def log_faults(maria):
@@ -196,6 +200,9 @@ def log_faults(maria):
 
 def control(bed):
     """Each fault that the comparison is for, planted: it must be found, and nothing else."""
+    def is_found(said):
+        return len(said) == 1 and name in said[0]
+
     with Client(bed.servers[0].port, seconds=60) as client:
         ((name,),) = bed.maria.run(f"SELECT id FROM {JOBS} WHERE status=1 LIMIT 1", database="journal")
         for change, back in ((f"status=3 WHERE id='{name}'", f"status=1 WHERE id='{name}'"),
@@ -203,9 +210,9 @@ def control(bed):
                              (f"topic='zz' WHERE id='{name}'", None)):
             topic = bed.maria.run(f"SELECT topic FROM {JOBS} WHERE id='{name}'", database="journal")[0][0]
             bed.maria.run(f"UPDATE {JOBS} SET {change}", database="journal")
-            said = differences(client, TOPICS, bed.maria, "journal")
-            if len(said) != 1 or name not in said[0]:
-                raise SystemExit(f"the comparison did not find {change}: {said}")
+            said = compared(client, bed.maria, is_found)
+            if not is_found(said):
+                raise SystemExit(f"the comparison did not find {change}: {said[:5]}")
             bed.maria.run(f"UPDATE {JOBS} SET " + (back or f"topic='{topic}' WHERE id='{name}'"),
                           database="journal")
 

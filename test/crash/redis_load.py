@@ -59,10 +59,10 @@ class TimedClient(Client):
 
     def __init__(self, port, oracle):
         super().__init__(port, seconds=PATIENCE_S)
-        self.oracle = oracle
+        self.oracle, self.asked = oracle, None
 
     def request(self, *words, **fields):
-        asked_at = time.monotonic()
+        asked_at, self.asked = time.monotonic(), f"{words} {fields}"[:200]
         answer = super().request(*words, **fields)
         self.oracle.answered(asked_at)
         return answer
@@ -73,13 +73,21 @@ class TimedConnection(Connection):
 
     def __init__(self, port, oracle):
         super().__init__(port, seconds=PATIENCE_S)
-        self.oracle = oracle
+        self.oracle, self.port, self.asked = oracle, port, None
+
+    def ask(self, *words):
+        self.asked = str(words)[:200]
+        return super().ask(*words)
 
     def answer(self):
         asked_at = time.monotonic()
         answer = super().answer()
         self.oracle.answered(asked_at)
         return answer
+
+
+def late(client):
+    return f"{time.strftime('%T', time.gmtime())}Z port {client.port} no answer within {PATIENCE_S} s to {client.asked}"
 
 
 class HttpWorker(Worker):
@@ -98,7 +106,7 @@ class HttpWorker(Worker):
             try:
                 self.random.choice(verbs)()
             except TimeoutError:
-                self.failure = f"no answer within {PATIENCE_S} s"
+                self.failure = late(self.client)
             except GONE:
                 self.client.close()
                 time.sleep(AGAIN_S)
@@ -170,7 +178,7 @@ class TubeWorker(BeanstalkWorker):
                     while not self.stopping:
                         self.random.choice([self.put, self.put_many] + [self.take] * 5)()
             except TimeoutError:
-                self.failure = f"no answer within {PATIENCE_S} s"
+                self.failure = late(self.connection)
             except (Gone, OSError):
                 time.sleep(AGAIN_S)
             except Exception as error:  # noqa: BLE001: an answer nobody expects is a finding

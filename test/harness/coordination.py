@@ -12,7 +12,8 @@ import tempfile
 import threading
 import time
 
-from mariadb import INSTALL, USER_OPTION, make_data
+import deaths
+from mariadb import INSTALL, USER_OPTION, make_data, own_tmpdir
 from ports import free_port
 from process import LATERD
 from redis import Redis, Started
@@ -39,8 +40,9 @@ class Service(Started):
         self.process = None
 
     def launch(self):
-        self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(os.path.join(self.folder, "out"), "ab") as out:
+            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        deaths.started(self)
 
     def start(self, seconds=60):
         self.launch()
@@ -62,6 +64,7 @@ class Service(Started):
         os.kill(self.process.pid, signal.SIGCONT)
 
     def kill(self):
+        deaths.ended(self)
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -226,7 +229,7 @@ class MariaDb(Service):
     def command(self):
         return [MARIADBD, "--no-defaults", f"--datadir={self.data}", "--skip-grant-tables",
                 f"--socket={self.folder}/s", f"--port={self.port}", "--bind-address=127.0.0.1",
-                "--innodb-buffer-pool-size=16M", *USER_OPTION]
+                "--innodb-buffer-pool-size=16M", own_tmpdir(self.folder), *USER_OPTION]
 
     @property
     def url(self):

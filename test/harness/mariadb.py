@@ -14,6 +14,7 @@ import time
 import pymysql
 import pytest
 
+import deaths
 from ports import free_port
 from process import LATERD
 
@@ -38,9 +39,20 @@ MAKE_OPTIONS = ["--initialize-insecure"] if MYSQLD else \
     ["--skip-test-db", "--auth-root-authentication-method=normal"]
 
 
+def own_tmpdir(folder):
+    """The option for temporary files in `folder`, where no other server has its own: a server that starts deletes
+    all "#sql*" in its tmpdir, and MariaDB 10.11 crashes if that happens to a temporary table that it is about to
+    open, as it makes for a query of information_schema."""
+    path = os.path.join(folder, "tmp")
+    os.makedirs(path, exist_ok=True)
+    return f"--tmpdir={path}"
+
+
 def install(folder):
-    done = subprocess.run([INSTALL, "--no-defaults", f"--datadir={folder}", *MAKE_OPTIONS, *USER_OPTION],
-                          check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+    with tempfile.TemporaryDirectory(prefix="laterd-maria-") as temporary:
+        done = subprocess.run([INSTALL, "--no-defaults", f"--datadir={folder}", *MAKE_OPTIONS, *USER_OPTION],
+                              check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+                              env={**os.environ, "TMPDIR": temporary})
     if done.returncode != 0:
         raise RuntimeError(f"{INSTALL} ended with {done.returncode}: {done.stdout.decode(errors='replace')}")
 
@@ -87,7 +99,8 @@ class MariaDb:
                 [SERVER, "--no-defaults", f"--datadir={self.data}", f"--socket={self.socket}",
                  f"--port={self.port}", "--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M",
                  "--pid-file=" + os.path.join(self.folder, "pid"), "--skip-name-resolve",
-                 *USER_OPTION, *self.options], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+                 own_tmpdir(self.folder), *USER_OPTION, *self.options], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        deaths.started(self)
         return self.wait(seconds) if wait else self
 
     def wait(self, seconds=60):
@@ -125,8 +138,9 @@ class MariaDb:
             connection.close()
 
     def database(self, name, grants="ALL"):
-        """A new database and a user for it; the URL for [journal]."""
-        self.run(f"CREATE DATABASE `{name}`",
+        """A new database, whatever a try before this one has left, and a user for it; the URL for [journal]."""
+        self.run(f"DROP DATABASE IF EXISTS `{name}`",
+                 f"CREATE DATABASE `{name}`",
                  f"CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}'",
                  f"GRANT {grants} ON `{name}`.* TO '{USER}'@'%'")
         return self.url(name)
@@ -138,6 +152,7 @@ class MariaDb:
         self.process.send_signal(number)
 
     def end(self, number):
+        deaths.ended(self)
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.send_signal(number)

@@ -420,8 +420,8 @@ def test_a_table_that_was_dropped_is_made_again_and_nothing_is_set_aside(writer,
 
 def test_missing_rights_are_named(laterd, maria):
     name = "norights"
-    maria.run(f"CREATE DATABASE IF NOT EXISTS {name}",
-              "CREATE USER IF NOT EXISTS 'poor'@'%' IDENTIFIED BY 'poor'",
+    maria.run(f"DROP DATABASE IF EXISTS {name}", "DROP USER IF EXISTS 'poor'@'%'",  # of a try before this one
+              f"CREATE DATABASE {name}", "CREATE USER 'poor'@'%' IDENTIFIED BY 'poor'",
               f"GRANT SELECT ON {name}.* TO 'poor'@'%'")
     server = laterd({"journal": {"url": f"mysql://poor@127.0.0.1:{maria.port}/{name}", "password": "poor"}})
     assert server.wait_log("journal_table_missing", 10)

@@ -71,7 +71,8 @@ class Load:
             too_busy = self.busy.longest_s > BUSY_S
             if too_busy:  # who is silent for 5 s is dead, and what he holds is another's
                 del faults["doubled"]
-            assert not self.part.failures, self.part.failures[:3]
+            assert not self.part.failures, "\n".join(
+                self.part.failures + [line for daemon in self.part.daemons for line in daemon.lines[-30:]])
             assert not any(faults.values()), (counts, self.part.oracle.faults)
             if not too_busy:
                 soon(self.part.oracle.slowest_answer_s, TIMEOUT_S + NOISE_S)
