@@ -328,7 +328,7 @@ struct far_places {
  * docs/disk-format.md. All parts in order, and no other call between them. Appends to `out`. False:
  * there can be none now, or the limit of memory is reached; no part more is asked for.
  */
-enum { CORE_FAR_IMAGE_PARTS = 66 };
+enum { CORE_FAR_IMAGE_PARTS = 98 };
 bool core_far_image(struct core *core, const struct far_places *places, uint32_t part,
                     struct buf *out) MUST_USE;
 /*
