@@ -320,6 +320,12 @@ static inline struct cursor core_before_all(bool backwards)
                      : (struct cursor){.first = INT64_MIN};
 }
 
+/* Behind all jobs that are due by now: delayed ones among them are about to become ready. */
+static inline struct cursor core_all_due(const struct core *core)
+{
+    return (struct cursor){.first = core->now_us, .seq = UINT64_MAX};
+}
+
 /* ---- notes.c ---- */
 
 /* Keeps a note of the job's attempt that ends now. Before the event of that end, so that an end

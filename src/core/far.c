@@ -572,7 +572,7 @@ bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_a
     if (cmd->kind == CMD_PEEK && state == JOB_READY && !topic_first_far(topic, &core->jobs))
         return false;
     bool backwards = cmd->kind == CMD_LIST && cmd->topic.backwards;
-    struct cursor after = core_before_all(backwards);
+    struct cursor after = cmd->kind == CMD_TOPIC ? core_all_due(core) : core_before_all(backwards);
     struct listing listing = core_listing(cmd->topic.topic, state, backwards);
     if (cmd->kind == CMD_LIST && cmd->topic.cursor.len &&
         cursor_read(&listing, cmd->topic.cursor, &after))
