@@ -310,6 +310,29 @@ def test_replay_by_code_finds_all_that_failed_so_among_those_that_have_left_memo
         assert client.replay("t", max=100000)["kicked"] == 1500 # they have no notes, and no code
 
 
+def test_an_image_of_far_jobs_is_no_part_of_what_is_verified_saved_or_salvaged(laterd, tmp_path):
+    """Nothing depends on far-index: a stale one, or any bytes, is no fault, and the next start removes it."""
+    server = laterd({"store": FAR})
+    with Client(server.port) as client:
+        push_far(client, 800)
+    server.stop()
+    image = os.path.join(server.data, "far-index")
+    with open(image, "wb") as file:
+        file.write(os.urandom(10000))
+    assert "slice" in later("verify", server.data)
+    later("backup", "--data-dir", server.data, tmp_path / "saved")
+    later("salvage", server.data, tmp_path / "salvaged")
+    saved, = (one for one in (tmp_path / "saved").iterdir() if (one / "MANIFEST").exists())
+    assert any(one.name.startswith("slice-") for one in saved.iterdir())
+    for folder in (saved, tmp_path / "salvaged"):
+        assert not os.path.exists(folder / "far-index")
+    assert os.path.getsize(image) == 10000
+    server.start()
+    assert not os.path.exists(image)
+    with Client(server.port) as client:
+        assert client.counts("t")["delayed"] == 800
+
+
 def pile_up(client, count):
     """Bodies by id, in the order in which they are to be handed out: nobody has taken any, and most have left memory."""
     bodies = {f"ready-{number}": {"n": number, "text": os.urandom(500).hex()} for number in range(count)}
