@@ -269,7 +269,7 @@ struct topic_view {
     int64_t pause_until_us;  /* 0 = not paused */
     int64_t pause_us;        /* paused for so long altogether; 0 = not paused */
     int64_t oldest_ready_us; /* due time of the head of the ready queue; 0 = none */
-    int64_t next_due_us;     /* TOPIC only: when the first delayed job is due; 0 = none */
+    int64_t next_due_us;     /* TOPIC only: when the next delayed job is due; 0 = none */
     /* Since the topic was made: */
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked, pauses;
     /* In the last whole ten seconds: */

@@ -86,6 +86,7 @@ void core_free(struct core *core)
     far_index_fini(&core->far.places);
     mem_pages_free(core->far.replay.in_memory, core->far.replay.bytes);
     buf_fini(&core->far.unread);
+    buf_fini(&core->far.taking.counts);
     notes_fini(&core->notes);
     pool_fini(&core->waiters);
     pool_fini(&core->scan_pool);

@@ -281,7 +281,9 @@ struct core_front {
 bool core_front(struct core *core, struct core_front *out_front);
 /* Is there such a topic, and may far jobs come? O(1). */
 bool core_front_wanted(const struct core *core);
-/* As core_arrive(), but the job stays. */
+/* As core_arrive(), but the job stays. False: it is not far any more; or it is still, and the
+   record is not that of which the index tells: it has to be told of by core_front_unread(), else it
+   is asked for without an end. */
 bool core_front_arrive(struct core *core, const struct event *event);
 /* The record of such a job cannot be read: others are handed out before it, until
    core_front_retry(). O(1). */
@@ -328,7 +330,7 @@ struct far_places {
  * docs/disk-format.md. All parts in order, and no other call between them. Appends to `out`. False:
  * there can be none now, or the limit of memory is reached; no part more is asked for.
  */
-enum { CORE_FAR_IMAGE_PARTS = 66 };
+enum { CORE_FAR_IMAGE_PARTS = 98 };
 bool core_far_image(struct core *core, const struct far_places *places, uint32_t part,
                     struct buf *out) MUST_USE;
 /*

@@ -108,6 +108,13 @@ struct far_jobs {
         size_t bytes;
     } replay;
     struct buf unread; /* struct far_unread: ready ones whose records could not be read */
+    struct far_taking {
+        struct buf counts;   /* of an image that is being taken: its topics; else empty */
+        struct bytes rest;   /* of them, those whose order has not come */
+        struct topic *topic; /* whose order is coming */
+        uint64_t left;       /* entries of it that are to come … */
+        uint64_t urgent;     /* … and urgent ones among them */
+    } taking;
 };
 
 struct core {
@@ -150,7 +157,8 @@ struct core {
 };
 
 /* far.c: the job, whose record lies in a slice of jobs in this state, is in the index of far jobs
-   and in all counts of them, or not any more. False: its places cannot be kept. */
+   and in all counts of them, and if it is ready in its topic's order, or not any more (but for that
+   order). False: its places cannot be kept. */
 bool core_add_far(struct core *core, const struct job *job, enum job_state state) MUST_USE;
 void core_take_far(struct core *core, const struct job *job, enum job_state state);
 /* Far jobs of a topic that are in this state; `urgent` as in topic::urgent. */
@@ -312,6 +320,12 @@ static inline struct cursor core_before_all(bool backwards)
                      : (struct cursor){.first = INT64_MIN};
 }
 
+/* Behind all jobs that are due by now: delayed ones among them are about to become ready. */
+static inline struct cursor core_all_due(const struct core *core)
+{
+    return (struct cursor){.first = core->now_us, .seq = UINT64_MAX};
+}
+
 /* ---- notes.c ---- */
 
 /* Keeps a note of the job's attempt that ends now. Before the event of that end, so that an end
@@ -352,6 +366,8 @@ bool core_has_far(const struct core *core, uint64_t seq, struct bytes id);
 
 /* Something has changed about the topic's ready jobs: entries that are stale go, some of them. */
 void core_front_settle(struct core *core, struct topic *topic);
+/* All stale entries of the topic go. O(entries · log entries). */
+void core_front_purge(const struct core *core, struct topic *topic);
 /* May far jobs come into memory to be handed out? */
 bool core_front_room(const struct core *core);
 

@@ -201,31 +201,6 @@ static struct far_job far_job_of(const struct core *core, const struct job *job,
     };
 }
 
-/* As if it were delayed or buried, and where its record is. */
-static struct far_job far_job_as(const struct core *core, const struct job *job,
-                                 enum job_state state)
-{
-    struct far_job far = far_job_of(core, job, job->where);
-    CHECK(state != JOB_READY); /* it would have an entry in the topic's order */
-    far.state = state;
-    return far;
-}
-
-bool core_add_far(struct core *core, const struct job *job, enum job_state state)
-{
-    struct far_job far = far_job_as(core, job, state);
-    if (!add_places(core, &far))
-        return false;
-    count_one(core, topics_at(&core->topics, job->topic), &far, 1);
-    return true;
-}
-
-void core_take_far(struct core *core, const struct job *job, enum job_state state)
-{
-    struct far_job far = far_job_as(core, job, state);
-    (void)take_away(core, topics_at(&core->topics, job->topic), &far); /* false: it never was */
-}
-
 /* A ready job departs to a new place, or has become ready where it is. */
 static void add_entry(struct topic *topic, const struct far_job *job)
 {
@@ -233,6 +208,34 @@ static void add_entry(struct topic *topic, const struct far_job *job)
                                                                .rank_us = job->rank_us,
                                                                .seq = job->seq,
                                                                .where = job->where});
+}
+
+/* As if it were in this state, and where its record is. */
+static struct far_job far_job_as(const struct core *core, const struct job *job,
+                                 enum job_state state)
+{
+    struct far_job far = far_job_of(core, job, job->where);
+    far.state = state;
+    return far;
+}
+
+bool core_add_far(struct core *core, const struct job *job, enum job_state state)
+{
+    struct topic *topic = topics_at(&core->topics, job->topic);
+    struct far_job far = far_job_as(core, job, state);
+    bool visits = job->state == JOB_READY && job->leaving; /* its entry waits for it */
+    if (!add_places(core, &far))
+        return false;
+    if (state == JOB_READY && !visits)
+        add_entry(topic, &far);
+    count_one(core, topic, &far, 1);
+    return true;
+}
+
+void core_take_far(struct core *core, const struct job *job, enum job_state state)
+{
+    struct far_job far = far_job_as(core, job, state);
+    (void)take_away(core, topics_at(&core->topics, job->topic), &far); /* false: it never was */
 }
 
 bool core_depart(struct core *core, uint64_t seq, struct stored record)
@@ -569,7 +572,7 @@ bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_a
     if (cmd->kind == CMD_PEEK && state == JOB_READY && !topic_first_far(topic, &core->jobs))
         return false;
     bool backwards = cmd->kind == CMD_LIST && cmd->topic.backwards;
-    struct cursor after = core_before_all(backwards);
+    struct cursor after = cmd->kind == CMD_TOPIC ? core_all_due(core) : core_before_all(backwards);
     struct listing listing = core_listing(cmd->topic.topic, state, backwards);
     if (cmd->kind == CMD_LIST && cmd->topic.cursor.len &&
         cursor_read(&listing, cmd->topic.cursor, &after))

@@ -79,6 +79,23 @@ void far_ready_add(struct far_ready *heap, const struct far_ready_entry *entry)
     rise(heap, heap->count++, *entry);
 }
 
+void far_ready_begin(struct far_ready *heap, uint32_t entries)
+{
+    CHECK(heap->cap == 0 && entries > 0);
+    heap->cap = entries;
+    heap->entries = mem_alloc(entries * sizeof(*heap->entries));
+}
+
+bool far_ready_append(struct far_ready *heap, const struct far_ready_entry *entry)
+{
+    uint32_t place = heap->count;
+    CHECK(place < heap->cap);
+    if (place > 0 && far_ready_precedes(entry, &heap->entries[(place - 1) / 4]))
+        return false;
+    heap->entries[heap->count++] = *entry;
+    return true;
+}
+
 /* Gives back memory of a large one, some at a time. */
 static void cut(struct far_ready *heap)
 {

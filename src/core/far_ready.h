@@ -31,6 +31,12 @@ struct far_ready {
 
 void far_ready_fini(struct far_ready *heap);
 void far_ready_add(struct far_ready *heap, const struct far_ready_entry *entry);
+/* An empty heap is to have so many entries, at least 1, which follow in the order of its places. */
+void far_ready_begin(struct far_ready *heap, uint32_t entries);
+/* The next of those that far_ready_begin() was told of. False: it comes before its parent, and is
+   not taken. O(1). */
+bool far_ready_append(struct far_ready *heap, const struct far_ready_entry *entry)
+    __attribute__((warn_unused_result));
 /* Removes the entry at a place below `count`; the first one's is 0. O(log n). */
 void far_ready_remove(struct far_ready *heap, uint32_t place);
 /* Does entry a come before entry b? */

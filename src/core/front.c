@@ -42,6 +42,15 @@ static void sweep(const struct core *core, struct topic *topic)
     }
 }
 
+void core_front_purge(const struct core *core, struct topic *topic)
+{
+    struct far_ready *heap = &topic->far_ready;
+    for (uint32_t place = heap->count; place > 0; place--) {
+        while (place <= heap->count && is_stale(core, &heap->entries[place - 1]))
+            far_ready_remove(heap, place - 1);
+    }
+}
+
 void core_front_settle(struct core *core, struct topic *topic)
 {
     struct far_ready *heap = &topic->far_ready;

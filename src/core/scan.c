@@ -204,7 +204,7 @@ static void reply_page(struct core *core, struct scan *scan)
     core_reply(core, scan->ctx, &reply);
 }
 
-/* One topic's counts; the scan has found its first delayed job. */
+/* One topic's counts; the scan has found its first delayed job that is not due. */
 static void reply_topic(struct core *core, const struct scan *scan)
 {
     struct topic_view view;
@@ -294,7 +294,9 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
         .topic = topic->number,
         .state = cmd->topic.state,
         .max = cmd->topic.max,
-        .after = after ? *after : core_before_all(backwards),
+        .after = cmd->kind == CMD_TOPIC ? core_all_due(core)
+                 : after                ? *after
+                                        : core_before_all(backwards),
         .backwards = backwards,
     };
     bool kicks = scan.kind == CMD_KICK_TOPIC;

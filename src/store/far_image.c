@@ -19,16 +19,17 @@ enum {
     AT_PARTS = 56, /* how many */
     AT_TABLE = 64, /* of parts: bytes, sum */
     AT_SUM = BLOCK - 8,
-    IMAGE_VERSION = 1,
+    IMAGE_VERSION = 2, /* 1 had no order of ready jobs */
     PART_BYTES = 16,
     SLICE_BYTES = 72,
+    ORDER_BYTES = 28,   /* of a ready job, about */
     IMAGE_JOBS = 65536, /* with fewer it is as quick without one */
 };
 
 #define MAGIC "\1LTDFARI"
 
 /* Of a file at most: it is made in memory, and a stop waits until it is on disk. Some 30 million
-   jobs. */
+   jobs; a third of that if they are ready. */
 #define IMAGE_BYTES_MAX (UINT64_C(512) * 1024 * 1024)
 
 _Static_assert(AT_TABLE + FAR_PARTS * PART_BYTES <= AT_SUM, "the table fits");
@@ -68,11 +69,23 @@ static bool log_has_far_jobs(const struct slices *slices)
     return slices->left_last && segments_find(slices->segments, slices->left_last);
 }
 
+/* What it will take, about: more if jobs are ready in slices of delayed ones. */
+static uint64_t image_bytes(const struct slices *slices)
+{
+    uint64_t bytes = slices->live_jobs * 2 * sizeof(uint64_t);
+    for (const struct list *link = slices->all.next; link != &slices->all; link = link->next) {
+        const struct slice *slice = LIST_ENTRY(link, const struct slice, link);
+        if (slice->head.state == JOB_READY)
+            bytes += (uint64_t)slice->live_jobs * ORDER_BYTES;
+    }
+    return bytes;
+}
+
 static bool worth_it(const struct store *store)
 {
     const struct slices *slices = store->slices;
     uint64_t least = store->options.image_jobs ? store->options.image_jobs : IMAGE_JOBS;
-    uint64_t bytes = slices->live_jobs * 2 * sizeof(uint64_t), max = store->options.max_bytes;
+    uint64_t bytes = image_bytes(slices), max = store->options.max_bytes;
     uint64_t used = segments_bytes(store->segments) + segments_slice_bytes(store->segments);
     return store->callbacks->far_image && slices->live_jobs >= least && bytes <= IMAGE_BYTES_MAX &&
            !log_has_far_jobs(slices) && (max == 0 || used + bytes + bytes / 8 <= max) &&
@@ -92,12 +105,13 @@ static void write_slices(const struct slices *slices, uint32_t count, struct buf
     CHECK(image->len == BLOCK + (size_t)count * SLICE_BYTES);
 }
 
-/* False: the callbacks cannot tell of all now. */
+/* False: the callbacks cannot tell of all now, or it is too large. */
 static bool make_image(struct store *store, struct buf *image)
 {
     struct slices *slices = store->slices;
     uint32_t count = living_slices(slices);
-    buf_reserve(image, BLOCK + (size_t)count * SLICE_BYTES + slices->live_jobs * 17 + 65536);
+    uint64_t parts = image_bytes(slices);
+    buf_reserve(image, BLOCK + (size_t)count * SLICE_BYTES + parts + parts / 16 + 65536);
     CHECK(image->at && image->len == 0);
     memset(image->at, 0, BLOCK);
     image->len = BLOCK;
@@ -118,7 +132,7 @@ static bool make_image(struct store *store, struct buf *image)
         put_u64(image->at + at + 8, hash_of(image->at + from, image->len - from));
     }
     put_u64(image->at + AT_SUM, hash_of(image->at, AT_SUM));
-    return true;
+    return image->len <= IMAGE_BYTES_MAX;
 }
 
 void far_image_write(struct store *store)

@@ -70,7 +70,7 @@ enum store_notice {
     STORE_FOLLOWER_DROPPED, /* the log is not kept for it any more; `text` has its name */
 };
 
-enum { FAR_SOON_MAX = 16, FAR_PARTS = 66 };
+enum { FAR_SOON_MAX = 16, FAR_PARTS = 98 };
 
 /* How far the opening of a store is. */
 struct store_opening {

@@ -32,7 +32,7 @@ struct importing {
     struct arena scratch;
     bool started, ended; /* the first and the last line were there */
     uint64_t topics, configured, paused, differing, topics_refused;
-    uint64_t jobs, renamed, reserved, noted, bad, said_jobs;
+    uint64_t jobs, bad, said_jobs;
 };
 
 static void print_line(const struct importing *all, const char *why)
@@ -191,11 +191,12 @@ static int take_job(struct importing *all, struct bytes job)
         return EXIT_DONE;
     }
     all->jobs++;
-    all->renamed += found.renamed;
-    all->reserved += found.reserved;
-    all->noted += found.noted;
-    if (all->options->dry_run)
+    if (all->options->dry_run) {
+        all->push->renamed += found.renamed;
+        all->push->reserved += found.reserved;
+        all->push->noted += found.noted;
         return EXIT_DONE;
+    }
     int code = EXIT_DONE;
     if (!bytes_eq(buf_bytes(&all->topic), found.topic)) {
         code = import_push_send(all->push); /* its topic is all->topic */
@@ -207,6 +208,9 @@ static int take_job(struct importing *all, struct bytes job)
         .old_id = found.old_id,
         .id = found.id,
         .line = buf_bytes(&all->text),
+        .renamed = found.renamed,
+        .reserved = found.reserved,
+        .noted = found.noted,
     };
     return code == EXIT_DONE ? import_push_add(all->push, &item) : code;
 }
@@ -329,8 +333,8 @@ static void report_json(const struct importing *all)
                   "topics_refused", (json_int_t)all->topics_refused, "jobs", (json_int_t)all->jobs,
                   "created", (json_int_t)push->created, "kept", (json_int_t)push->kept, "refused",
                   (json_int_t)push->refused, "bad_lines", (json_int_t)all->bad, "renamed",
-                  (json_int_t)all->renamed, "reserved", (json_int_t)all->reserved, "notes_left_out",
-                  (json_int_t)all->noted);
+                  (json_int_t)push->renamed, "reserved", (json_int_t)push->reserved,
+                  "notes_left_out", (json_int_t)push->noted);
     cli_print_json(line);
     json_decref(line);
 }
@@ -338,6 +342,7 @@ static void report_json(const struct importing *all)
 static void report(const struct importing *all)
 {
     const struct import_push *push = all->push;
+    bool dry_run = all->options->dry_run;
     char room[TEXT_ROOM];
     if (all->cli->json) {
         report_json(all);
@@ -358,15 +363,19 @@ static void report(const struct importing *all)
     if (all->topics_refused)
         (void)printf("settings of %s topic%s refused\n", count_text(all->topics_refused, room),
                      plural(all->topics_refused));
-    if (all->renamed)
-        (void)printf("%s had an id that the old server made, and %s one of its own now\n",
-                     count_text(all->renamed, room), all->renamed == 1 ? "has" : "have");
-    if (all->reserved)
+    if (push->renamed)
+        (void)printf("%s had an id that the old server made, and %s one of its own%s\n",
+                     count_text(push->renamed, room),
+                     dry_run              ? "would get"
+                     : push->renamed == 1 ? "has"
+                                          : "have",
+                     dry_run ? "" : " now");
+    if (push->reserved)
         (void)printf("%s %s reserved, and can be taken here at once\n",
-                     count_text(all->reserved, room), all->reserved == 1 ? "was" : "were");
-    if (all->noted)
+                     count_text(push->reserved, room), push->reserved == 1 ? "was" : "were");
+    if (push->noted)
         (void)printf("%s %s reasons of failed attempts, which are not brought over\n",
-                     count_text(all->noted, room), all->noted == 1 ? "has" : "have");
+                     count_text(push->noted, room), push->noted == 1 ? "has" : "have");
 }
 
 /* ---- all of it ---- */

@@ -106,6 +106,14 @@ static void report(const struct import_push *push, struct bytes old, const json_
     json_decref(line);
 }
 
+static void count_created(struct import_push *push, const struct import_mark *mark)
+{
+    push->created++;
+    push->renamed += mark->renamed;
+    push->reserved += mark->reserved;
+    push->noted += mark->noted;
+}
+
 static void take_result(void *ctx, unsigned line, const json_t *result)
 {
     struct import_push *push = ctx;
@@ -115,7 +123,8 @@ static void take_result(void *ctx, unsigned line, const json_t *result)
     if (!problem) {
         bool kept = strcmp(show_string(answer, "result"), "kept") == 0;
         push->kept += kept;
-        push->created += !kept;
+        if (!kept)
+            count_created(push, &push->marks[line]);
         report(push, old, answer);
         return;
     }
@@ -172,6 +181,8 @@ int import_push_add(struct import_push *push, const struct import_item *item)
         return code;
     buf_add_bytes(&push->old, item->old_id);
     push->old_ends[push->batch.count] = push->old.len;
+    push->marks[push->batch.count] = (struct import_mark){
+        .renamed = item->renamed, .reserved = item->reserved, .noted = item->noted};
     add_line(push, item);
     push->topic = item->topic;
     return EXIT_DONE;

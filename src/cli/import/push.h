@@ -21,6 +21,7 @@ struct import_item {
     const struct job_properties *labels; /* those it has are pushed; NULL: none */
     bool buried;                         /* then it has no due time */
     bool no_ttr;                         /* the server's default is meant */
+    bool renamed, reserved, noted;       /* what is counted of it, if it is created */
     /* The whole push as JSON, with its end of line, instead of the labels, the other fields and the
        body; or empty. It must say if_exists keep. */
     struct bytes line;
@@ -34,11 +35,15 @@ struct import_push {
     uint64_t total;    /* for the progress; 0: nobody knows */
     uint64_t left_out; /* counted by the caller */
     uint64_t created, kept, refused;
-    const char *map_path; /* NULL: no map is wanted */
+    uint64_t renamed, reserved, noted; /* of those that were created */
+    const char *map_path;              /* NULL: no map is wanted */
     FILE *map;
     struct bulk batch;
     struct buf old; /* the old ids of its jobs, one after another */
     size_t old_ends[BULK_LINES];
+    struct import_mark {
+        bool renamed, reserved, noted;
+    } marks[BULK_LINES];
     struct bytes topic;
     bool refused_all; /* the server accepts no job at all now: going on is useless */
 };

@@ -90,9 +90,9 @@ static void take(struct embedded *embedded, const struct front_read *read, enum 
     budget_spend(embedded->budget, ARRIVE_NS);
     if (!err && event->job.seq != read->seq)
         err = ERR_DAMAGED;
-    if (!err) {
-        (void)core_front_arrive(embedded->core, event); /* false: somebody was faster */
-    } else if (core_is_far(embedded->core, read->seq, read->fetch.where)) {
+    if (!err && !core_front_arrive(embedded->core, event))
+        err = ERR_DAMAGED; /* it is of another job; or somebody was faster, and it is not far */
+    if (err && core_is_far(embedded->core, read->seq, read->fetch.where)) {
         report_unread(embedded, read->seq, err);
         core_front_unread(embedded->core, read->topic, read->seq, read->fetch.where);
     }

@@ -180,6 +180,20 @@ def test_an_export_of_some_topics_is_of_those(servers):
     assert done.returncode == DONE and "2 jobs; nothing was sent" in done.stdout
 
 
+def test_what_is_told_of_jobs_is_of_those_that_were_imported(servers):
+    first, second, _ = servers
+    with Client(first.port) as client:
+        client.push("t", body="its id is the server's", due=FAR)
+    text = exported(first)
+    tried = later(second, "import", "--dry-run", text=text)
+    assert "1 had an id that the old server made, and would get one of its own\n" in tried.stdout
+    done = later(second, "import", text=text)
+    assert "1 imported" in done.stdout and "1 had an id that the old server made, and has one of its own now\n" in done.stdout
+    done = later(second, "import", text=text)
+    assert "0 imported, 1 there already" in done.stdout and "had an id" not in done.stdout
+    assert imported(second, text)["renamed"] == 0
+
+
 def test_an_export_that_is_not_whole_is_told_and_can_be_run_again(servers):
     first, second, _ = servers
     with Client(first.port) as client:

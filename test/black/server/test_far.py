@@ -287,6 +287,52 @@ def test_all_buried_jobs_are_kicked_though_most_are_not_in_memory(laterd):
         assert taken == bodies
 
 
+def test_replay_by_code_finds_all_that_failed_so_among_those_that_have_left_memory(laterd):
+    """Jobs with notes stay in memory, wherever they stand among the far ones in the order of the list."""
+    server = laterd({"store": {**FAR, "buried_in_memory": "0"}})
+    with Client(server.port) as client:
+        bury_many(client, 700)
+        failed = {f"fail-{number}": 503 if number % 2 else 404 for number in range(300)}
+        for job_id in failed:
+            client.push("t", id=job_id, body="x")
+        for job in client.reserve("t", most=300):
+            client.job(job["id"], "bury", lease=job["lease"], code=failed[job["id"]], reason="r")
+        bury_many(client, 1500) # some again; the others' due times are later
+        far = metric(client, "far_buried_jobs")
+        assert client.counts("t")["buried"] == 1800 > far
+        out = json.loads(later("-s", f"127.0.0.1:{server.port}", "--json", "replay", "t", "--code", "5xx"))
+        assert out["kicked"] == 150 and out["looked_at"] == 1800, out
+        assert {job["id"] for job in client.reserve("t", most=500)} == {j for j, code in failed.items() if code == 503}
+        server.kill()
+        server.start()
+    with Client(server.port) as client:
+        assert client.replay("t", code=404)["kicked"] == 150
+        assert client.replay("t", max=100000)["kicked"] == 1500 # they have no notes, and no code
+
+
+def test_an_image_of_far_jobs_is_no_part_of_what_is_verified_saved_or_salvaged(laterd, tmp_path):
+    """Nothing depends on far-index: a stale one, or any bytes, is no fault, and the next start removes it."""
+    server = laterd({"store": FAR})
+    with Client(server.port) as client:
+        push_far(client, 800)
+    server.stop()
+    image = os.path.join(server.data, "far-index")
+    with open(image, "wb") as file:
+        file.write(os.urandom(10000))
+    assert "slice" in later("verify", server.data)
+    later("backup", "--data-dir", server.data, tmp_path / "saved")
+    later("salvage", server.data, tmp_path / "salvaged")
+    saved, = (one for one in (tmp_path / "saved").iterdir() if (one / "MANIFEST").exists())
+    assert any(one.name.startswith("slice-") for one in saved.iterdir())
+    for folder in (saved, tmp_path / "salvaged"):
+        assert not os.path.exists(folder / "far-index")
+    assert os.path.getsize(image) == 10000
+    server.start()
+    assert not os.path.exists(image)
+    with Client(server.port) as client:
+        assert client.counts("t")["delayed"] == 800
+
+
 def pile_up(client, count):
     """Bodies by id, in the order in which they are to be handed out: nobody has taken any, and most have left memory."""
     bodies = {f"ready-{number}": {"n": number, "text": os.urandom(500).hex()} for number in range(count)}

@@ -1,15 +1,17 @@
 """Stores that released versions wrote open in every later version, which goes on as if nothing had happened."""
 
+import ctypes
 import glob
 import json
 import os
+import struct
 import subprocess
 import tarfile
 
 import pytest
 
 from golden import histories, listing, text_of, wait_until_it_leads
-from process import LATER, ROOT
+from process import LATER, ROOT, DidNotStart
 from wire import Client, eventually
 
 pytestmark = pytest.mark.embedded("about the store on disk")
@@ -112,3 +114,52 @@ def test_a_store_of_a_released_version_verifies(golden):
     folder, _, _ = golden
     assert subprocess.run([LATER, "verify", folder], check=False, capture_output=True,
                           timeout=60).returncode == 0
+
+
+UNKNOWN = 27  # no version has this feature yet
+
+
+def sum_of(text):
+    xxhash = ctypes.CDLL("libxxhash.so.0")
+    xxhash.XXH3_64bits.restype = ctypes.c_uint64
+    return xxhash.XXH3_64bits(text, ctypes.c_size_t(len(text)))
+
+
+def add_feature(folder, feature):
+    """To both slots of the manifest, as a later version would: docs/disk-format.md."""
+    with open(os.path.join(folder, "MANIFEST"), "r+b") as file:
+        for at in (0, 4096):
+            file.seek(at)
+            slot = bytearray(file.read(4096))
+            if not any(slot):
+                continue
+            assert struct.unpack_from("<Q", slot, 4088)[0] == sum_of(bytes(slot[:4088]))
+            struct.pack_into("<I", slot, 8, 2)
+            struct.pack_into("<I", slot, 92, struct.unpack_from("<I", slot, 92)[0] | 1 << feature)
+            struct.pack_into("<Q", slot, 4088, sum_of(bytes(slot[:4088])))
+            file.seek(at)
+            file.write(slot)
+
+
+def bytes_of(folder):
+    """Of all files but the lock."""
+    found = {}
+    for name in os.listdir(folder):
+        if name != "LOCK":
+            with open(os.path.join(folder, name), "rb") as file:
+                found[name] = file.read()
+    return found
+
+
+def test_a_store_of_a_later_version_is_refused_and_not_touched(laterd, golden):
+    """So is one that has ready jobs in slices (feature 5) by a version from before that."""
+    folder, *_ = golden
+    add_feature(folder, UNKNOWN)
+    before = bytes_of(folder)
+    with pytest.raises(DidNotStart) as why:
+        laterd(data=folder)
+    for part in (f"feature {UNKNOWN}", "nothing was changed", "run the laterd that wrote it, or a newer one"):
+        assert part in str(why.value)
+    verify = subprocess.run([LATER, "verify", folder], capture_output=True, text=True, timeout=60, check=False)
+    assert verify.returncode != 0 and f"feature {UNKNOWN}" in verify.stdout + verify.stderr
+    assert bytes_of(folder) == before

@@ -39,6 +39,22 @@ static void a_topic_that_holds_nothing_is_not_in_use(void **state)
     assert_int_equal(do_topic(CMD_PAUSE, pause), ERR_NOT_FOUND);
 }
 
+/* Of one that is due, and that no tick has come by yet, it is not told. */
+static void a_topics_next_due_time_is_not_in_the_past(void **state)
+{
+    (void)state;
+    push_due(START + 5);
+    push_due(START + 9);
+    assert_int_equal(do_topic(CMD_TOPIC, (struct cmd_topic){0}), OK);
+    assert_int_equal(bed.last[bed.replies - 1].topics[0].next_due_us, START + 5);
+    bed.now_us = START + 5;
+    assert_int_equal(do_topic(CMD_TOPIC, (struct cmd_topic){0}), OK);
+    assert_int_equal(bed.last[bed.replies - 1].topics[0].next_due_us, START + 9);
+    bed.now_us = START + 9;
+    assert_int_equal(do_topic(CMD_TOPIC, (struct cmd_topic){0}), OK);
+    assert_int_equal(bed.last[bed.replies - 1].topics[0].next_due_us, 0);
+}
+
 static void a_topic_is_removed_when_it_holds_nothing(void **state)
 {
     (void)state;
@@ -222,6 +238,7 @@ int main(void)
         TEST(a_wait_ends_at_its_time_with_empty),
         TEST(a_drain_answers_all_who_wait),
         TEST(a_topic_that_holds_nothing_is_not_in_use),
+        TEST(a_topics_next_due_time_is_not_in_the_past),
         TEST(a_topic_is_removed_when_it_holds_nothing),
         TEST(a_paused_topic_gives_nothing_until_the_pause_is_over),
         TEST(a_waiter_on_a_topic_listed_twice_is_answered_once),

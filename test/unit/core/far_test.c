@@ -419,7 +419,7 @@ static void of_an_image_that_is_refused_nothing_is_left(void **state)
     struct buf parts[CORE_FAR_IMAGE_PARTS] = {0};
     struct event second, third;
     make_image(parts, &second, &third);
-    struct buf *counts = &parts[CORE_FAR_IMAGE_PARTS - 1];
+    struct buf *counts = &parts[FAR_IMAGE_PARTS + 1];
     unsigned refused = 0;
     for (size_t byte = 0; byte < counts->len; byte++) {
         struct core_bed next;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "embedded_far_bed.h"
+#include "engine/embedded/parts.h"
 
 enum { OF_T = JOBS / 3 * 2, MANY_MAX = 2 * JOBS + 100 };
 
@@ -317,6 +318,32 @@ static void damaged_ones_hold_up_nobody(void **state)
     } while (bed.answer.reply.more);
 }
 
+/* Whole records that are not those that the index tells of: here their ids have other hashes. */
+static void records_that_do_not_fit_their_entries_hold_up_nobody(void **state)
+{
+    (void)state;
+    struct core *core = bed.embedded->core;
+    unsigned taken = 0;
+    bool far;
+    core_use_far_key(core, store_far_key(bed.embedded->store) + 1);
+    assert_int_equal(push(JOBS + 3, due_of(JOBS + 3), IF_EXISTS_REJECT), OK);
+    do {
+        far = reserve(true, true, 7, 0) != OK;
+        taken += far ? 0 : bed.answer.reply.count;
+    } while (!far);
+    assert_int_equal(bed.answer.reply.err, ERR_EMPTY);
+    assert_true(taken >= 1 && totals().far_ready > JOBS / 2);
+    rest(3);
+    bed.engine->verbs->begin(bed.engine);
+    assert_true(bed.engine->verbs->end(bed.engine) > bed.loop.now_us); /* it sleeps */
+    core_use_far_key(core, store_far_key(bed.embedded->store));
+    bed.loop.now_us += 60 * SECOND_US; /* they are tried again */
+    rest(10);
+    while (reserve(true, true, 7, 0) == OK)
+        taken += bed.answer.reply.count;
+    assert_int_equal(taken, JOBS + 1);
+}
+
 /* ---- memory ---- */
 
 static void p8_so_many_stay_in_memory(void **state)
@@ -461,6 +488,7 @@ int main(void)
         READY(the_first_one_is_shown),
         READY(a_topic_is_cleared_of_them),
         READY(damaged_ones_hold_up_nobody),
+        READY(records_that_do_not_fit_their_entries_hold_up_nobody),
         READY(p8_they_are_handed_out_when_memory_is_short),
         cmocka_unit_test_teardown(p8_so_many_stay_in_memory, teardown),
         DUE(p8_what_falls_due_while_nobody_waits_stays_out_of_memory),

@@ -61,6 +61,29 @@ static void a_listing_passes_over_no_far_jobs_behind_late_ones(void **state)
     mem_free(ballast);
 }
 
+/* The same: when the next one is due is not told of those that are late. */
+static void a_topics_next_due_time_is_never_in_the_past(void **state)
+{
+    (void)state;
+    enum { LIMIT = 64 * 1024 * 1024 };
+    struct cmd view = {.kind = CMD_TOPIC, .topic.topic = BYTES("t")};
+    int64_t next_us = INT64_MAX;
+    bed.memory_bytes = LIMIT;
+    restart();
+    char *ballast = mem_alloc(LIMIT);
+    bed.loop.now_us = first_due_of_t() + JOBS / 2 * SECOND_US;
+    for (unsigned number = 0; number < JOBS; number++)
+        if (is_of_t(number) && due_of(number) > bed.loop.now_us + 1000 && due_of(number) < next_us)
+            next_us = due_of(number);
+    assert_int_equal(ask(&view), OK);
+    assert_true(totals().far > JOBS / 2);
+    assert_int_equal(bed.answer.next_due_us, next_us);
+    bed.loop.now_us = START_US + 500 * HOUR_US; /* all are late */
+    assert_int_equal(ask(&view), OK);
+    assert_int_equal(bed.answer.next_due_us, 0);
+    mem_free(ballast);
+}
+
 static void jobs_depart_while_clients_list_without_a_pause(void **state)
 {
     (void)state;
@@ -306,6 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_listing_shows_far_and_near_jobs_once_each_in_order),
         TEST(a_listing_passes_over_no_far_jobs_behind_late_ones),
+        TEST(a_topics_next_due_time_is_never_in_the_past),
         TEST(jobs_depart_while_clients_list_without_a_pause),
         TEST(the_first_delayed_job_is_found_among_far_ones),
         COLD(p8_many_who_ask_for_a_topic_at_once_take_little_memory),

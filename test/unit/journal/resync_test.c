@@ -1,305 +1,9 @@
 /*
  * A resync of the journal of an embedded engine on a simulated disk: jobs are pushed, taken, moved
  * and ended, rows are damaged, the database goes away, the machine ends, and at the end the rows
- * are what the queue holds. The database is a model: what is given is committed in groups, rows and
- * cursor as one step.
+ * are what the queue holds.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "base/mem.h"
-#include "core/core.h"
-#include "engine/embedded/embedded.h"
-#include "journal/group.h"
-#include "port/journal_control.h"
-#include "sim/random.h"
-#include "sim/world.h"
-#include "store/store.h"
-#include "test/unit/support/every.h"
-
-enum {
-    NAMES = 300,
-    MANY = 100000, /* rows that the database has room for */
-    ID_BYTES = 16,
-    BODY_MAX = 3000,
-    MS = 1000,
-    SEEDS = 40,
-};
-
-struct row {
-    bool there, ended, buried;
-    uint32_t priority;
-    int64_t due_us;
-    uint64_t body; /* a number that is in it */
-};
-
-/* What outlives the process. */
-static struct {
-    struct row rows[MANY];
-    uint64_t cursor, epoch;
-    bool has_cursor, resyncing;
-    uint64_t changes; /* rows of the log */
-} database;
-
-static struct restore_row *row_of_run(unsigned i);
-
-struct restore_run {
-    struct restore_reader *reader;
-    struct row snapshot[NAMES];
-    unsigned next;
-    struct restore_row row;
-};
-
-/* What does not. */
-struct fake {
-    struct journal journal;
-    struct restore restore;
-    struct journal_status status;
-    struct journal_begin begin;
-    struct queue held; // journal_batch::place
-    size_t held_bytes;
-    struct restore_run run;
-    bool reads, away, stopped;
-};
-
-static struct world *world;
-static struct fake *fake;
-static struct sim_random chance;
-static char ids[NAMES][ID_BYTES];
-static uint64_t bodies;
-
-static bool once_in(uint64_t times)
-{
-    return sim_random_below(&chance, times) == 0;
-}
-
-/* ---- the database ---- */
-
-static struct fake *of(struct journal *journal)
-{
-    return (struct fake *)journal;
-}
-
-static void free_held(void)
-{
-    struct queue_node *node;
-    while ((node = queue_take(&fake->held)))
-        mem_free(LIST_ENTRY(node, struct journal_batch, place));
-    fake->held_bytes = 0;
-}
-
-static void take_cursor(void)
-{
-    struct journal_status *status = &fake->status;
-    if (fake->begin.resync || !database.has_cursor) {
-        database.cursor = fake->begin.batch;
-        database.resyncing |= fake->begin.resync;
-        status->made = !database.has_cursor;
-        database.has_cursor = true;
-    }
-    status->known = true;
-    status->phase = JOURNAL_WRITES;
-    status->done = database.cursor;
-    status->resyncing = database.resyncing;
-}
-
-static void journal_begin(struct journal *journal, const struct journal_begin *begin)
-{
-    of(journal)->begin = *begin;
-    of(journal)->status = (struct journal_status){.phase = JOURNAL_AWAY};
-    of(journal)->stopped = false;
-}
-
-static bool journal_again(struct journal *journal, const struct journal_begin *begin)
-{
-    uint64_t resyncs = of(journal)->status.resyncs;
-    if (once_in(2))
-        return false;
-    free_held();
-    journal_begin(journal, begin);
-    of(journal)->status.resyncs = resyncs;
-    return true;
-}
-
-static void journal_give(struct journal *journal, struct journal_batch *batch)
-{
-    queue_add(&of(journal)->held, &batch->place);
-    of(journal)->held_bytes += batch->bytes;
-}
-
-static void journal_status(struct journal *journal, struct journal_status *out_status)
-{
-    *out_status = of(journal)->status;
-    out_status->held_bytes = of(journal)->held_bytes;
-}
-
-static void journal_stop(struct journal *journal, const char *why)
-{
-    (void)why;
-    of(journal)->stopped = true;
-    of(journal)->status.phase = JOURNAL_STOPPED;
-    free_held();
-}
-
-static void journal_ended(struct journal *journal, struct bytes id, uint64_t seq)
-{
-    (void)journal;
-    (void)id;
-    (void)seq;
-}
-
-static struct row *row_named(struct bytes id)
-{
-    assert_true(id.len > 1 && id.at[0] == 'j');
-    return &database.rows[strtoul(id.at + 1, NULL, 10)];
-}
-
-static bool is_end(enum journal_status_number status)
-{
-    return status == STATUS_FINISHED || status == STATUS_DELETED;
-}
-
-/* As the statements do. */
-static void apply(const struct group_job *job)
-{
-    struct row *row = row_named(job->id);
-    struct record record;
-    if (job->change == GROUP_IMAGE) {
-        assert_int_equal(record_decode(job->record, job->record_bytes, &record), OK);
-        row->there = true;
-        row->body = strtoull(record.event.body.at, NULL, 10);
-    }
-    if (!row->there || (job->change == GROUP_ABSENT && row->ended))
-        return;
-    row->ended = is_end(job->status);
-    row->buried = job->status == STATUS_BURIED;
-    if (job->change == GROUP_IMAGE || job->change == GROUP_MOVE) {
-        row->due_us = job->due_us;
-        row->priority = job->priority;
-    }
-}
-
-/* Some of what is held, as one step. */
-static void commit(void)
-{
-    struct group group;
-    unsigned count = 1 + (unsigned)sim_random_below(&chance, 40);
-    struct queue done = {0};
-    struct queue_node *node;
-    group_init(&group, fake->begin.store, true);
-    for (unsigned i = 0; i < count && (node = queue_take(&fake->held)); i++) {
-        struct journal_batch *batch = LIST_ENTRY(node, struct journal_batch, place);
-        assert_int_equal(group_add(&group, batch), OK);
-        fake->held_bytes -= batch->bytes;
-        queue_add(&done, node);
-    }
-    for (unsigned i = 0; i < group.job_count; i++)
-        apply(&group.jobs[i]);
-    database.changes += group.log_count;
-    database.cursor = group.batch ? group.batch : database.cursor;
-    if (group.resync_begins || group.resync_ends)
-        database.resyncing = !group.resync_ends;
-    fake->status.resyncing = database.resyncing;
-    fake->status.resyncs += group.resync_ends;
-    fake->status.done = database.cursor;
-    group_fini(&group);
-    while ((node = queue_take(&done)))
-        mem_free(LIST_ENTRY(node, struct journal_batch, place));
-}
-
-static void database_lives(void)
-{
-    fake->away = once_in(20) ? !fake->away : fake->away;
-    if (fake->away || fake->stopped)
-        return;
-    if (!fake->status.known)
-        take_cursor();
-    else if (fake->held.first)
-        commit();
-    if (fake->reads)
-        fake->run.reader->arrived(fake->run.reader);
-    if (fake->journal.changed)
-        fake->journal.changed(&fake->journal);
-}
-
-/* ---- its rows, read back ---- */
-
-static enum err rows_begin(struct restore *restore, const struct restore_query *query,
-                           struct restore_reader *reader, struct restore_run **out_run,
-                           const char **out_why)
-{
-    (void)restore;
-    assert_true(query->only_ids);
-    *out_why = "away";
-    if (fake->away)
-        return ERR_AGAIN;
-    fake->run = (struct restore_run){.reader = reader};
-    memcpy(fake->run.snapshot, database.rows, sizeof(fake->run.snapshot));
-    fake->reads = true;
-    *out_run = &fake->run;
-    return OK;
-}
-
-static struct restore_row *rows_take(struct restore_run *run)
-{
-    while (run->next < NAMES) {
-        unsigned i = run->next++;
-        if (run->snapshot[i].there && !run->snapshot[i].ended)
-            return row_of_run(i);
-        if (once_in(30))
-            return NULL; /* the next have not come yet */
-    }
-    return NULL;
-}
-
-static struct restore_row *row_of_run(unsigned i)
-{
-    fake->run.row = (struct restore_row){.push.id = bytes_str(ids[i])};
-    return &fake->run.row;
-}
-
-static void rows_settle(struct restore_run *run, struct restore_row *row)
-{
-    assert_ptr_equal(row, &run->row);
-}
-
-static bool rows_ended(const struct restore_run *run, enum err *out_err, const char **out_why)
-{
-    *out_err = once_in(3) ? ERR_AGAIN : OK; /* the connection was lost */
-    *out_why = "lost";
-    return run->next == NAMES;
-}
-
-static void rows_close(struct restore_run *run)
-{
-    assert_ptr_equal(run, &fake->run);
-    fake->reads = false;
-}
-
-static const struct restore_verbs rows_verbs = {.begin = rows_begin,
-                                                .take = rows_take,
-                                                .settle = rows_settle,
-                                                .ended = rows_ended,
-                                                .close = rows_close};
-
-static struct restore *journal_restore(struct journal *journal)
-{
-    return &of(journal)->restore;
-}
-
-static const struct journal_verbs verbs = {.begin = journal_begin,
-                                           .again = journal_again,
-                                           .give = journal_give,
-                                           .status = journal_status,
-                                           .stop = journal_stop,
-                                           .restore = journal_restore,
-                                           .ended = journal_ended};
+#include "resync_bed.h"
 
 /* ---- the queue ---- */
 
@@ -756,6 +460,83 @@ static void numbers_that_were_got_take_no_memory(void **state)
     finish(1);
 }
 
+/* ---- ready jobs that may leave memory ---- */
+
+static void push_ready(unsigned from, unsigned to)
+{
+    static char body[BODY_MAX / 2];
+    memset(body, ' ', sizeof(body));
+    body[0] = '7';
+    for (unsigned i = from; i < to; i++) {
+        char id[ID_BYTES];
+        (void)snprintf(id, sizeof(id), "j%u", i);
+        struct cmd cmd = {.kind = CMD_PUSH,
+                          .push = {.id = bytes_str(id),
+                                   .topic = BYTES("even"),
+                                   .due_us = world_now_us(world),
+                                   .ttr_us = INT64_C(3600) * 1000 * MS,
+                                   .body = bytes_of(body, sizeof(body))}};
+        submit(&cmd, NULL);
+    }
+}
+
+static uint64_t far_ready(void)
+{
+    struct core_totals totals;
+    core_totals(world_core(world), &totals);
+    return totals.far_ready;
+}
+
+static void commit_all(void)
+{
+    do {
+        fake->away = false;
+        database_lives();
+    } while (fake->held.first);
+    fake->away = false;
+}
+
+/* It has listed the far ones, and looks at those in memory: none may go from the one to the other,
+   neither one that is being written to a slice when it begins, nor one that the cleaner comes to.
+ */
+static void ready_jobs_stay_in_memory_meanwhile(void **state)
+{
+    (void)state;
+    enum { FIRST = 500, ALL = 1000, STEP_US = 500 };
+    unsigned writing = 0;
+    for (unsigned after = 0; after < 150; after += 5 * sim_every()) {
+        begin(after + 1, true);
+        push_ready(0, FIRST);
+        for (unsigned i = 0; i < after; i++) {
+            world_run(world, world_now_us(world) + STEP_US);
+            commit_all();
+        }
+        begin_resync();
+        uint64_t before = far_ready();
+        writing += before > 0 && before < FIRST * 3 / 4;
+        push_ready(FIRST, ALL);
+        for (unsigned i = 0; i < 400; i++) {
+            world_run(world, world_now_us(world) + STEP_US);
+            fake->away = true; /* so that it does not end */
+            assert_int_equal(status_of().state, RESYNC_RUNS);
+            assert_true(far_ready() <= before);
+        }
+        for (unsigned i = 0; status_of().state == RESYNC_RUNS; i++) {
+            assert_true(i < 20000);
+            commit_all();
+            world_run(world, world_now_us(world) + MS);
+        }
+        push_ready(ALL, 3 * ALL); /* so that the log is cleaned */
+        for (unsigned i = 0; far_ready() <= before; i++) {
+            assert_true(i < 20000);
+            world_run(world, world_now_us(world) + MS);
+            commit_all();
+        }
+        finish(after + 1);
+    }
+    assert_true(writing > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -763,6 +544,7 @@ int main(void)
         cmocka_unit_test(jobs_that_move_meanwhile_are_not_missed),
         cmocka_unit_test(nor_if_more_move_than_are_noted),
         cmocka_unit_test(it_ends_no_sooner_than_the_disk_has_what_it_gave),
+        cmocka_unit_test(ready_jobs_stay_in_memory_meanwhile),
         cmocka_unit_test(rows_are_made_right_beside_a_load),
         cmocka_unit_test(it_begins_again_after_a_crash),
         cmocka_unit_test(a_database_that_is_an_older_copy_is_made_right),
