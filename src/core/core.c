@@ -10,7 +10,11 @@
 _Static_assert(CORE_JOBS_MAX <= WHEEL_ITEMS_MAX, "each job has a number that the wheel can hold");
 
 /* Work for one step of a wheel, a job that is not in the processor's cache. */
-enum { DELAY_STEP_NS = 1200, LEASE_STEP_NS = 2000 };
+enum {
+    DELAY_STEP_NS = 1200,
+    LEASE_STEP_NS = 2000,
+    HUNGRY_US = 10 * 1000, /* so often it is asked whether far jobs that are waited for may come */
+};
 
 static int64_t due_of(const void *ctx, const void *item)
 {
@@ -249,6 +253,8 @@ int64_t core_next_us(const struct core *core)
     const struct wheel *const wheels[] = {&core->delays, &core->leases, &core->waits,
                                           &core->pauses};
     int64_t next_us = INT64_MAX;
+    if (!list_empty(&core->topics.hungry)) /* when there is memory again nobody may say so */
+        next_us = time_add(core->now_us, HUNGRY_US);
     for (size_t i = 0; i < sizeof(wheels) / sizeof(wheels[0]); i++) {
         int64_t wheel_us = wheel_next_us(wheels[i]);
         if (wheel_us < next_us)

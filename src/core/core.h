@@ -362,6 +362,8 @@ bool core_wants_far(const struct core *core, const struct cmd *cmd, struct far_a
 bool core_allows(const struct core *core, const struct cmd *cmd);
 /* Is there memory for more jobs (core_limits::memory_bytes)? O(1). */
 bool core_has_memory(const struct core *core);
+/* How many bytes more there may be; UINT64_MAX without a limit. O(1). */
+uint64_t core_memory_left(const struct core *core);
 /* Far jobs that draw near wait for memory: until they do not, pushes are refused as if there were
    none. */
 void core_far_waits(struct core *core, bool waits);

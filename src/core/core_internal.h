@@ -59,6 +59,7 @@ struct waiter {
     struct wanted wanted;
     int64_t
         until_us; /* when it was to be answered at the latest, or soon after: see core_end_waits */
+    int64_t over_us; /* since then it waits for a far job alone; 0: it does not */
     void *ctx;
     uint32_t link_count;
     struct wait_link *links; /* in the order listed; `one`, or mem_alloc'd */

@@ -527,6 +527,12 @@ enum err core_far_end(struct core *core)
     return far_index_gather_end(&core->far.places) ? OK : ERR_CORRUPT;
 }
 
+uint64_t core_memory_left(const struct core *core)
+{
+    uint64_t most = core->limits.memory_bytes, used = mem_used();
+    return most == 0 ? UINT64_MAX : used < most ? most - used : 0;
+}
+
 bool core_has_memory(const struct core *core)
 {
     return core->limits.memory_bytes == 0 || mem_used() <= core->limits.memory_bytes;

@@ -10,13 +10,16 @@
 #include "core/core_internal.h"
 
 enum {
-    TAKE_MIN = 250,     /* jobs that one reserve takes even if the budget is spent */
-    TAKE_NS = 1500,     /* work for one job taken, and for its way into the reply */
-    TOPIC_NS = 50,      /* for finding a topic, or taking a waiter off one */
-    LINK_NS = 500,      /* for waiting on a topic, which may have to be made */
-    CANDIDATE_NS = 4,   /* for comparing one topic's first job */
-    ENDS_MIN = 16,      /* waits that end in a tick even if the budget is spent */
-    FAR_WAIT_US = 1000, /* so often it is asked whether a far job has come, after the wait's end */
+    TAKE_MIN = 250,    /* jobs that one reserve takes even if the budget is spent */
+    TAKE_NS = 1500,    /* work for one job taken, and for its way into the reply */
+    TOPIC_NS = 50,     /* for finding a topic, or taking a waiter off one */
+    LINK_NS = 500,     /* for waiting on a topic, which may have to be made */
+    CANDIDATE_NS = 4,  /* for comparing one topic's first job */
+    ENDS_MIN = 16,     /* waits that end in a tick even if the budget is spent */
+    HUNGRY_TURN = 256, /* topics whose waiters get what is in memory, when it is short */
+    FAR_WAIT_US =
+        1000, /* so often it is asked whether a far job has come, after the wait's end, … */
+    FAR_PATIENCE_US = 1000 * 1000, /* … and no longer */
 };
 
 static struct waiter *waiter_at(const struct core *core, uint32_t number)
@@ -154,6 +157,7 @@ static enum err park(struct core *core, const struct cmd_reserve *cmd, void *ctx
     waiter->ctx = ctx;
     waiter->wanted = wanted_of(cmd);
     waiter->until_us = time_add(core->now_us, cmd->wait_us);
+    waiter->over_us = 0;
     waiter->links = &waiter->one;
     if (cmd->topic_count > 1)
         waiter->links = mem_alloc(cmd->topic_count * sizeof(struct wait_link));
@@ -240,6 +244,29 @@ static uint32_t serve(struct core *core, uint32_t number, uint32_t max, bool *ou
     return taken;
 }
 
+/*
+ * There is no memory for far jobs: who waits for one gets what is in memory, though it comes behind
+ * in the order, as who asks now does. Some topics a turn, the others the next ones.
+ */
+static void match_hungry(struct core *core, uint32_t jobs)
+{
+    struct list *hungry = &core->topics.hungry;
+    for (unsigned i = 0; i < HUNGRY_TURN && jobs > 0 && !list_empty(hungry); i++) {
+        struct topic *topic = LIST_ENTRY(hungry->next, struct topic, place);
+        const struct wait_link *link = LIST_ENTRY(topic->waiting.next, struct wait_link, of_topic);
+        bool far = false;
+        if (budget_spent(core->budget) || core_front_room(core))
+            return;
+        if (topic->ready.count > 0)
+            jobs -= serve(core, link->waiter, jobs, &far);
+        budget_spend(core->budget, TOPIC_NS);
+        if (topic->hungry) { /* the others' turn */
+            list_remove(&topic->place);
+            list_add_tail(hungry, &topic->place);
+        }
+    }
+}
+
 bool core_match(struct core *core, int64_t now_us, uint32_t jobs)
 {
     if (now_us > core->now_us)
@@ -266,6 +293,7 @@ bool core_match(struct core *core, int64_t now_us, uint32_t jobs)
             list_add_tail(servable, &topic->place);
         }
     }
+    match_hungry(core, jobs);
     return !list_empty(servable);
 }
 
@@ -280,6 +308,42 @@ static bool is_behind(const struct core *core, const struct waiter *waiter)
     return false;
 }
 
+/* Does it go on waiting for a far job, which the disk reads? Not for long: a disk that hangs must
+   not hold up who wants to go. */
+static bool is_patient(const struct core *core, struct waiter *waiter)
+{
+    if (waiter->over_us == 0)
+        waiter->over_us = core->now_us;
+    return core->now_us - waiter->over_us < FAR_PATIENCE_US;
+}
+
+static void wait_again(struct core *core, uint32_t number, int64_t us)
+{
+    wheel_remove(&core->waits, number);
+    waiter_at(core, number)->until_us = core->now_us + us;
+    wheel_add(&core->waits, number);
+}
+
+/* The wait is over: the waiter is served, waits a little longer, or there is nothing for it. */
+static void end_wait(struct core *core, uint32_t number)
+{
+    struct waiter *waiter = waiter_at(core, number);
+    bool behind = is_behind(core, waiter), held = behind && core->held, far = false;
+    if (behind && !held) {
+        wait_again(core, number, 1);
+        return;
+    }
+    if (!held && serve(core, number, UINT32_MAX, &far))
+        return;
+    if ((held || far) && is_patient(core, waiter)) {
+        wait_again(core, number, FAR_WAIT_US);
+        return;
+    }
+    void *ctx = waiter->ctx;
+    unpark(core, number);
+    core_reply_err(core, CMD_RESERVE, ctx, ERR_EMPTY);
+}
+
 /*
  * Waits that are over. A job that came just in time is still handed out, but not to a waiter that
  * core_match has not reached yet: that one is checked again a microsecond later, when those before
@@ -291,23 +355,10 @@ bool core_end_waits(struct core *core, uint32_t steps)
         uint32_t number = wheel_pop(&core->waits, core->now_us, &steps);
         if (number == POOL_NONE)
             return steps == 0;
-        struct waiter *waiter = waiter_at(core, number);
-        bool behind = is_behind(core, waiter), far = false;
-        if (behind)
-            waiter->until_us = core->now_us + (core->held ? FAR_WAIT_US : 1);
-        wheel_add(&core->waits, number); /* unpark() takes it off */
-        budget_spend(core->budget, TAKE_NS + (int64_t)waiter->link_count * TOPIC_NS);
-        if (behind || serve(core, number, UINT32_MAX, &far))
-            continue;
-        if (far) { /* which is being read */
-            wheel_remove(&core->waits, number);
-            waiter->until_us = core->now_us + FAR_WAIT_US;
-            wheel_add(&core->waits, number);
-            continue;
-        }
-        void *ctx = waiter->ctx;
-        unpark(core, number);
-        core_reply_err(core, CMD_RESERVE, ctx, ERR_EMPTY);
+        wheel_add(&core->waits, number); /* who takes it off expects it there */
+        uint32_t links = waiter_at(core, number)->link_count;
+        budget_spend(core->budget, TAKE_NS + (int64_t)links * TOPIC_NS);
+        end_wait(core, number);
     }
     return true;
 }

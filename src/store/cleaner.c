@@ -69,24 +69,46 @@ static enum err bring(struct scan *scan, size_t want, size_t *out_len)
 
 /* ---- beginning ---- */
 
-/* From the segment's beginning on. */
-static void begin_walk(struct cleaner *cleaner)
+static void close_fresh(struct cleaner *cleaner)
+{
+    if (cleaner->fresh)
+        cleaner->disk->verbs->close(cleaner->disk, cleaner->fresh);
+    cleaner->fresh = NULL;
+}
+
+static void open_scan(struct cleaner *cleaner)
 {
     const struct segment *oldest = cleaner->segment;
-    cleaner->offset = BLOCK;
-    cleaner->batch_next = oldest->batch_first;
     cleaner->batch = NULL;
-    cleaner->seeking = false;
-    cleaner->tries = 0;
-    cleaner->retry_at_us = INT64_MIN;
-    cleaner->lost_jobs = 0;
-    cleaner->cursor = 0;
     cleaner->step = CLEAN_WALK;
     scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, CLEANER_TURN_BYTES);
     cleaner->scan.bring = bring;
     cleaner->scan.owner = cleaner;
     cleaner->scan.number = oldest->number;
     cleaner->scan.tag = cleaner->store->tag;
+}
+
+static void close_scan(struct cleaner *cleaner)
+{
+    close_fresh(cleaner);
+    scan_fini(&cleaner->scan);
+    cleaner->batch = NULL;
+    cleaner->read_err = OK;
+}
+
+/* From the segment's beginning on. */
+static void begin_walk(struct cleaner *cleaner)
+{
+    const struct segment *oldest = cleaner->segment;
+    cleaner->offset = BLOCK;
+    cleaner->batch_next = oldest->batch_first;
+    cleaner->seeking = false;
+    cleaner->tries = 0;
+    cleaner->retry_at_us = INT64_MIN;
+    cleaner->lost_jobs = 0;
+    cleaner->cursor = 0;
+    cleaner->left = false;
+    open_scan(cleaner);
 }
 
 static void start(struct cleaner *cleaner)
@@ -108,13 +130,6 @@ static void start(struct cleaner *cleaner)
 }
 
 /* ---- what cannot be read ---- */
-
-static void close_fresh(struct cleaner *cleaner)
-{
-    if (cleaner->fresh)
-        cleaner->disk->verbs->close(cleaner->disk, cleaner->fresh);
-    cleaner->fresh = NULL;
-}
 
 /*
  * Looks for a batch at `offset`. ERR_AGAIN while cleaner::reading: that is to be asked again when
@@ -363,10 +378,25 @@ static void spill(struct cleaner *cleaner)
     bool left;
     if (!spill_turn(cleaner->spill, &cleaner->work, &left))
         return;
-    if (left && cleaner->segment->live_jobs > 0)
+    if (cleaner->walks_on) {
+        cleaner->walks_on = false;
+        cleaner->left |= left;
+        cleaner->spilled = !spill_go_on(cleaner->spill, cleaner->segment);
+        open_scan(cleaner);
+        return;
+    }
+    if ((left || cleaner->left) && cleaner->segment->live_jobs > 0)
         begin_walk(cleaner);
     else
         begin_rest(cleaner);
+}
+
+/* There is no memory for more of them: what was taken goes first. Between two batches. */
+static void spill_before_more(struct cleaner *cleaner)
+{
+    close_scan(cleaner);
+    cleaner->walks_on = true;
+    cleaner->step = CLEAN_SPILL;
 }
 
 /* An idle machine has time, but others may have it, too. */
@@ -411,19 +441,24 @@ static void walk(struct cleaner *cleaner)
     while ((oldest->live_jobs > 0 || oldest->told_moves > 0) && cleaner->batch_next < batch_end) {
         if (cleaner->offset >= limit || budget == 0)
             return; /* go on in the next turn */
+        if (!cleaner->batch && !cleaner->seeking && !cleaner->spilled &&
+            spill_full(cleaner->spill)) {
+            spill_before_more(cleaner);
+            return;
+        }
         if (cleaner->batch)
             relocate_some(cleaner, &budget);
         else if (cleaner->seeking ? !seek_batch(cleaner, batch_end) : !read_batch(cleaner))
             return;
     }
-    close_fresh(cleaner);
-    scan_fini(&cleaner->scan);
-    cleaner->batch = NULL;
-    cleaner->read_err = OK;
-    if (!cleaner->spilled) {
-        cleaner->spilled = true;
+    close_scan(cleaner);
+    bool offered = !cleaner->spilled;
+    cleaner->spilled = true;
+    if (offered) {
         cleaner->step = CLEAN_SPILL;
         spill(cleaner); /* there may be nothing to do */
+    } else if (cleaner->left && oldest->live_jobs > 0) {
+        begin_walk(cleaner);
     } else {
         begin_rest(cleaner);
     }

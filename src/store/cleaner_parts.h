@@ -53,6 +53,8 @@ struct cleaner {
     uint64_t round_dead;     /* … and when it was over, so many bytes were still not alive */
     bool round_over;
     struct spill *spill;
+    bool walks_on;            /* CLEAN_SPILL: the walk is to go on where it is */
+    bool left;                /* a run has gone since the walk began: jobs may have stayed */
     bool spilled;             /* far jobs of the segment have gone, or cannot: none is offered */
     uint64_t checkpoint_from; /* bytes written: below, the log is not cleaned for far jobs' sake */
     uint64_t copied_from;     /* needed bytes of the segment when its cleaning began */

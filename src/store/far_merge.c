@@ -5,14 +5,22 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-/* What is kept of one block. Its records lie in one piece of memory, in the order of its jobs, so
-   that the last ones can be given back. */
+enum {
+    SMALL_BYTES = 32 * 1024, /* a run with more is joined with no other one */
+    SAMPLE_MAX = 255,        /* runs whose middles tell where the later half begins */
+    NO_CLASS = -1,
+};
+
+/* What is kept of one block, or of several that have few jobs. The records lie in one piece of
+   memory, in the order of the jobs, so that the last ones can be given back. */
 struct far_run {
     struct merge_job *jobs;
     char *records;
     uint32_t count;
     uint32_t next; /* those before it were taken, or are gone */
     uint32_t left; /* those that are not gone */
+    uint32_t at;   /* its place in the heap, while it has jobs that were not taken */
+    int class;     /* far_merge::small has it there; or NO_CLASS */
     size_t bytes;  /* of all of it */
 };
 
@@ -33,12 +41,13 @@ static size_t record_room(const struct merge_job *job)
     return (job->len + 7) & ~(size_t)7;
 }
 
-static size_t records_bytes(const struct far_run *run)
+/* Of its first `count` jobs. */
+static size_t records_bytes(const struct far_run *run, uint32_t count)
 {
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < run->count; i++)
-        bytes += record_room(&run->jobs[i]);
-    return bytes;
+    if (count == 0)
+        return 0;
+    const struct merge_job *last = &run->jobs[count - 1];
+    return (size_t)(last->record - run->records) + record_room(last);
 }
 
 static void point_to_records(struct far_run *run)
@@ -55,25 +64,36 @@ static void run_count_bytes(struct far_merge *merge, struct far_run *run)
 {
     CHECK(merge->bytes >= run->bytes);
     merge->bytes -= run->bytes;
-    run->bytes = sizeof(*run) + run->count * sizeof(*run->jobs) + records_bytes(run);
+    run->bytes = sizeof(*run) + run->count * sizeof(*run->jobs) + records_bytes(run, run->count);
     merge->bytes += run->bytes;
+}
+
+/* It is joined with no other one. */
+static void forget_small(struct far_merge *merge, struct far_run *run)
+{
+    if (run->class != NO_CLASS)
+        merge->small[run->class] = NULL;
+    run->class = NO_CLASS;
 }
 
 static void run_free(struct far_merge *merge, struct far_run *run)
 {
     CHECK(merge->bytes >= run->bytes);
+    forget_small(merge, run);
     merge->bytes -= run->bytes;
     mem_free(run->jobs);
     mem_free(run->records);
     mem_free(run);
 }
 
-/* One of its jobs is gone. Not while it is in the heap, unless others are left. */
-static void run_release(struct far_merge *merge, struct far_run *run)
+/* One of its jobs is gone. Not while it is in the heap, unless others are left. False: so is it. */
+static bool run_release(struct far_merge *merge, struct far_run *run)
 {
     CHECK(run->left > 0);
-    if (--run->left == 0)
-        run_free(merge, run);
+    if (--run->left > 0)
+        return true;
+    run_free(merge, run);
+    return false;
 }
 
 /* The jobs behind so many go; they were not taken. False: there are none. */
@@ -85,9 +105,12 @@ static bool run_shorten(struct far_merge *merge, struct far_run *run, uint32_t c
     run->left -= run->count - count;
     run->count = count;
     if (count > 0) {
+        size_t bytes = records_bytes(run, count);
+        uintptr_t before = (uintptr_t)run->records;
         run->jobs = mem_realloc(run->jobs, count * sizeof(*run->jobs));
-        run->records = mem_realloc(run->records, records_bytes(run));
-        point_to_records(run); /* they may have moved */
+        run->records = mem_realloc(run->records, bytes);
+        if ((uintptr_t)run->records != before)
+            point_to_records(run);
     }
     run_count_bytes(merge, run);
     return true;
@@ -101,6 +124,12 @@ static bool runs_before(const struct far_merge *merge, const struct far_run *a,
     return far_merge_before(merge, &a->jobs[a->next].place, &b->jobs[b->next].place);
 }
 
+static void heap_set(struct far_merge *merge, uint32_t at, struct far_run *run)
+{
+    merge->runs[at] = run;
+    run->at = at;
+}
+
 static void sink(struct far_merge *merge, uint32_t at)
 {
     struct far_run *run = merge->runs[at];
@@ -110,9 +139,17 @@ static void sink(struct far_merge *merge, uint32_t at)
             child++;
         if (!runs_before(merge, merge->runs[child], run))
             break;
-        merge->runs[at] = merge->runs[child];
+        heap_set(merge, at, merge->runs[child]);
     }
-    merge->runs[at] = run;
+    heap_set(merge, at, run);
+}
+
+/* Puts it at the free place, or where it belongs above that. */
+static void rise(struct far_merge *merge, uint32_t at, struct far_run *run)
+{
+    for (; at > 0 && runs_before(merge, run, merge->runs[(at - 1) / 2]); at = (at - 1) / 2)
+        heap_set(merge, at, merge->runs[(at - 1) / 2]);
+    heap_set(merge, at, run);
 }
 
 static void heap_push(struct far_merge *merge, struct far_run *run)
@@ -121,10 +158,18 @@ static void heap_push(struct far_merge *merge, struct far_run *run)
         merge->run_cap = merge->run_cap ? 2 * merge->run_cap : 16;
         merge->runs = mem_realloc(merge->runs, merge->run_cap * sizeof(struct far_run *));
     }
-    uint32_t at = merge->run_count++;
-    for (; at > 0 && runs_before(merge, run, merge->runs[(at - 1) / 2]); at = (at - 1) / 2)
-        merge->runs[at] = merge->runs[(at - 1) / 2];
-    merge->runs[at] = run;
+    rise(merge, merge->run_count++, run);
+}
+
+static void heap_remove(struct far_merge *merge, const struct far_run *run)
+{
+    uint32_t at = run->at;
+    CHECK(at < merge->run_count && merge->runs[at] == run);
+    struct far_run *last = merge->runs[--merge->run_count];
+    if (last == run)
+        return;
+    rise(merge, at, last);
+    sink(merge, last->at);
 }
 
 /* The first run's next job is dealt with. */
@@ -132,10 +177,85 @@ static void heap_step(struct far_merge *merge)
 {
     struct far_run *run = merge->runs[0];
     CHECK(run->next < run->count);
-    if (++run->next == run->count)
+    if (++run->next == run->count) {
+        forget_small(merge, run);
         merge->runs[0] = merge->runs[--merge->run_count];
+    }
     if (merge->run_count > 0)
         sink(merge, 0);
+}
+
+/* ---- small runs ---- */
+
+/* The power of two that its jobs are at least; NO_CLASS: it is large. */
+static int class_of(const struct far_run *run)
+{
+    uint32_t count = run->count - run->next;
+    int class = 31 - __builtin_clz(count);
+    return class < FAR_MERGE_CLASSES && run->bytes < SMALL_BYTES ? class : NO_CLASS;
+}
+
+/* None of its jobs was taken and may be shown again: nobody points into it. */
+static bool is_whole(const struct far_run *run)
+{
+    return run->left == run->count - run->next;
+}
+
+/* Moves the next job of `from` to the end of `run`, which has room. */
+static void move_next(struct far_run *run, struct far_run *from, size_t *records_end)
+{
+    struct merge_job *job = &run->jobs[run->count++];
+    *job = from->jobs[from->next++];
+    memcpy(run->records + *records_end, job->record, job->len);
+    job->record = run->records + *records_end;
+    *records_end += record_room(job);
+}
+
+/* One run of two, which go. O(jobs and bytes of both). */
+static struct far_run *join(struct far_merge *merge, struct far_run *a, struct far_run *b)
+{
+    uint32_t count = a->count - a->next + b->count - b->next;
+    size_t end = 0;
+    struct far_run *run = mem_zalloc(sizeof(*run));
+    run->class = NO_CLASS;
+    run->left = count;
+    run->jobs = mem_alloc(count * sizeof(*run->jobs));
+    run->records = mem_alloc(records_bytes(a, a->count) + records_bytes(b, b->count));
+    heap_remove(merge, a);
+    heap_remove(merge, b);
+    while (a->next < a->count && b->next < b->count)
+        move_next(run, runs_before(merge, a, b) ? a : b, &end);
+    while (a->next < a->count)
+        move_next(run, a, &end);
+    while (b->next < b->count)
+        move_next(run, b, &end);
+    run_count_bytes(merge, run);
+    run_free(merge, a);
+    run_free(merge, b);
+    heap_push(merge, run);
+    return run;
+}
+
+/*
+ * Of a topic with few jobs in each of many blocks there would be as many runs: one that is small is
+ * joined with another one of its class, and what that makes likewise. So a job is copied a few
+ * times, and there are hardly more runs than large ones.
+ */
+static void join_small(struct far_merge *merge, struct far_run *run)
+{
+    int class;
+    forget_small(merge, run);
+    while ((class = class_of(run)) != NO_CLASS) {
+        struct far_run *other = merge->small[class];
+        if (!other || !is_whole(other)) {
+            if (other)
+                forget_small(merge, other); /* it comes back when it is whole again */
+            merge->small[class] = run;
+            run->class = class;
+            return;
+        }
+        run = join(merge, run, other);
+    }
 }
 
 /* ---- adding ---- */
@@ -158,14 +278,17 @@ static void put_in_order(const struct far_merge *merge, struct far_run *run, str
 void far_merge_add(struct far_merge *merge, const struct merge_job *jobs, uint32_t count)
 {
     struct far_run *run = mem_zalloc(sizeof(*run));
+    size_t bytes = 0;
+    run->class = NO_CLASS;
     run->jobs = mem_alloc((count + 1) * sizeof(*run->jobs));
     for (uint32_t i = 0; i < count; i++) {
         const struct merge_job *job = &jobs[merge->backwards ? count - 1 - i : i];
         if (merge->cut && far_merge_before(merge, &merge->bound, &job->place))
             continue;
         put_in_order(merge, run, *job);
+        bytes += record_room(job);
     }
-    char *at = run->records = mem_alloc(records_bytes(run) + 1);
+    char *at = run->records = mem_alloc(bytes + 1);
     for (uint32_t i = 0; i < run->count; i++) {
         memcpy(at, run->jobs[i].record, run->jobs[i].len);
         at += record_room(&run->jobs[i]);
@@ -173,10 +296,12 @@ void far_merge_add(struct far_merge *merge, const struct merge_job *jobs, uint32
     point_to_records(run);
     run->left = run->count;
     run_count_bytes(merge, run);
-    if (run->count > 0)
-        heap_push(merge, run);
-    else
+    if (run->count == 0) {
         run_free(merge, run);
+        return;
+    }
+    heap_push(merge, run);
+    join_small(merge, run);
 }
 
 /* ---- a page ---- */
@@ -202,8 +327,11 @@ void far_merge_begin(struct far_merge *merge, struct job_place after)
     while (merge->served < merge->taken_count)
         merge->taken[count++] = merge->taken[merge->served++];
     uint32_t gone = 0;
-    while (gone < count && !far_merge_before(merge, &after, &taken_at(merge, gone)->place))
-        run_release(merge, merge->taken[gone++].run);
+    while (gone < count && !far_merge_before(merge, &after, &taken_at(merge, gone)->place)) {
+        struct far_run *run = merge->taken[gone++].run;
+        if (run_release(merge, run) && is_whole(run) && run->class == NO_CLASS)
+            join_small(merge, run);
+    }
     merge->taken_count = count - gone;
     if (gone > 0 && merge->taken_count > 0)
         memmove(merge->taken, merge->taken + gone, merge->taken_count * sizeof(*merge->taken));
@@ -241,13 +369,13 @@ void far_merge_take(struct far_merge *merge)
 void far_merge_drop(struct far_merge *merge)
 {
     if (merge->served < merge->taken_count) {
-        run_release(merge, merge->taken[merge->served++].run);
+        (void)run_release(merge, merge->taken[merge->served++].run);
         return;
     }
     CHECK(merge->run_count > 0);
     struct far_run *run = merge->runs[0];
     heap_step(merge);
-    run_release(merge, run);
+    (void)run_release(merge, run);
 }
 
 /* ---- less memory ---- */
@@ -283,6 +411,8 @@ static bool cut(struct far_merge *merge, struct job_place bound)
             heap_push(merge, run); /* not behind where it was: no run is overwritten */
         else if (run->left == 0)
             run_free(merge, run);
+        else
+            forget_small(merge, run);
     }
     return some;
 }
@@ -297,38 +427,22 @@ static const struct job_place *middle_of(const struct far_run *run)
     return &run->jobs[run->next + (run->count - run->next - 1) / 2].place;
 }
 
-/* How many runs' middle jobs are not behind the bound. */
-static uint32_t count_middles(const struct far_merge *merge, const struct job_place *bound)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < merge->run_count; i++)
-        count += !far_merge_before(merge, bound, middle_of(merge->runs[i]));
-    return count;
-}
-
 /*
- * The bound is the median of the runs' middle jobs: half of the runs keep half of theirs or more,
- * and half lose that. Found by halving the time, so it need not be exact.
+ * The bound is the median of the runs' middle jobs, of some if there are many: about half of the
+ * runs keep half of theirs or more, and half lose that.
  */
 bool far_merge_cut_half(struct far_merge *merge)
 {
-    if (merge->run_count == 0)
-        return false;
-    struct job_place low = merge->runs[0]->jobs[merge->runs[0]->next].place, high = low;
-    for (uint32_t i = 0; i < merge->run_count; i++)
-        if (far_merge_before(merge, &high, middle_of(merge->runs[i])))
-            high = *middle_of(merge->runs[i]);
-    for (int step = 0; step < 64 && low.due_us != high.due_us; step++) {
-        int64_t half = low.due_us / 2 + high.due_us / 2 + (low.due_us % 2 + high.due_us % 2) / 2;
-        struct job_place bound = {half, merge->backwards ? 0 : UINT64_MAX};
-        if (count_middles(merge, &bound) > merge->run_count / 2)
-            high = bound;
-        else if (low.due_us == half)
-            break;
-        else
-            low = bound;
+    struct job_place middles[SAMPLE_MAX];
+    uint32_t step = merge->run_count / SAMPLE_MAX + 1, count = 0;
+    for (uint32_t i = 0; i < merge->run_count; i += step, count++) {
+        struct job_place place = *middle_of(merge->runs[i]);
+        uint32_t at = count;
+        for (; at > 0 && far_merge_before(merge, &place, &middles[at - 1]); at--)
+            middles[at] = middles[at - 1];
+        middles[at] = place;
     }
-    return cut(merge, high);
+    return count > 0 && cut(merge, middles[(count - 1) / 2]);
 }
 
 void far_merge_pass_bound(struct far_merge *merge)
@@ -343,7 +457,7 @@ void far_merge_fini(struct far_merge *merge)
 {
     for (uint32_t i = 0; i < merge->taken_count; i++)
         if (i < merge->kept || i >= merge->served)
-            run_release(merge, merge->taken[i].run);
+            (void)run_release(merge, merge->taken[i].run);
     for (uint32_t i = 0; i < merge->run_count; i++)
         run_free(merge, merge->runs[i]); /* all at once, whatever is left of it */
     CHECK(merge->bytes == 0);
@@ -358,6 +472,7 @@ void far_merge_valid(const struct far_merge *merge)
         const struct far_run *run = merge->runs[i];
         CHECK(run->next < run->count && run->left >= run->count - run->next);
         CHECK(i == 0 || !runs_before(merge, run, merge->runs[(i - 1) / 2]));
+        CHECK(run->at == i && (run->class == NO_CLASS || merge->small[run->class] == run));
         CHECK(!merge->cut ||
               !far_merge_before(merge, &merge->bound, &run->jobs[run->count - 1].place));
         for (uint32_t k = 1; k < run->count; k++)

@@ -13,6 +13,9 @@
  * must be read once more when those before the bound are gone. So memory is bounded however many
  * slices there are, and a block is read a few times at most.
  *
+ * Runs with few jobs are joined, so that what goes through all runs at once takes below a
+ * millisecond with what one may hold (FAR_WALKS_BYTES), however few jobs each block has.
+ *
  * Pure but for memory. Nobody outside this folder includes this.
  */
 #ifndef LATERD_STORE_FAR_MERGE_H
@@ -27,6 +30,8 @@ struct job_place {
 };
 
 struct far_run;
+
+enum { FAR_MERGE_CLASSES = 8 };
 
 /* A job that was read: its record, which is whole, lies in memory. */
 struct merge_job {
@@ -48,7 +53,8 @@ struct far_merge {
     struct job_place after; /* jobs up to here are gone */
     struct far_run **runs;  /* a heap: those that have jobs that were not taken */
     uint32_t run_count, run_cap;
-    struct merge_taken *taken; /* in order: shown on this page, `served` … */
+    struct far_run *small[FAR_MERGE_CLASSES]; /* of them: with 2^n jobs at least, to be joined */
+    struct merge_taken *taken;                /* in order: shown on this page, `served` … */
     uint32_t taken_count, taken_cap;
     uint32_t kept, served; /* … of them, `kept` of which are still there */
     size_t bytes;          /* of memory that it holds, but for some for each run */
@@ -64,7 +70,8 @@ bool far_merge_before(const struct far_merge *merge, const struct job_place *a,
 
 /*
  * Adds the jobs of a block, copying their records; those behind the bound are left out. They need
- * not be in order, but it takes long if they are not. O(jobs).
+ * not be in order, but it takes long if they are not. O(jobs and bytes), and if they are few each
+ * is copied eight times more at most, later.
  */
 void far_merge_add(struct far_merge *merge, const struct merge_job *jobs, uint32_t count);
 
@@ -78,7 +85,7 @@ const struct merge_job *far_merge_next(const struct far_merge *merge);
 void far_merge_take(struct far_merge *merge);
 void far_merge_drop(struct far_merge *merge);
 
-/* Nothing behind this place is to be kept. O(jobs that go, log jobs of each run). */
+/* Nothing behind this place is to be kept. O(runs, log jobs of each). */
 void far_merge_cut(struct far_merge *merge, struct job_place bound);
 /* About the later half of what was not taken goes; at least one job stays. False: nothing went. */
 bool far_merge_cut_half(struct far_merge *merge);

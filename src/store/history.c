@@ -10,7 +10,8 @@
 enum {
     FLUSH_BYTES = 2 * 1024 * 1024, /* of the table in memory: then it goes to a file */
     WAITING_MAX = 64 * 1024,       /* of entries that are not in the log yet */
-    TURN_ENTRIES = 2000,           /* built in one turn: up to 1 µs each */
+    TURN_ENTRIES = 2000,           /* built in one turn: up to 1 µs each, … */
+    SORTS_AS_ONE = 4,              /* … as much as to sort so many */
     AGAIN_US = 100 * 1000,         /* no descriptor was free */
 };
 
@@ -223,7 +224,7 @@ static void end_flush(struct history *history)
 {
     history_table_clear(&history->frozen);
     history_image_fini(&history->image);
-    buf_fini(&history->nodes);
+    history_sort_fini(&history->sort);
     history->step = FLUSH_IDLE;
     history->wanted = false;
 }
@@ -256,17 +257,13 @@ static void await_sync(struct history *history)
     history_image_begin(&history->image);
     history->number = history->number_next++;
     history->bucket = 0;
-    history->nodes.len = history->node_at = 0;
     history->step = FLUSH_BUILD;
 }
 
-static void build_one(struct history *history)
+static void build_one(struct history *history, const struct history_node *node)
 {
-    const struct history_node *const *nodes = (const void *)history->nodes.at;
-    const struct history_node *node = nodes[history->node_at / sizeof(*nodes)];
     struct happening happening;
     size_t len;
-    history->node_at += sizeof(*nodes);
     enum err err = history_entry_decode(node->entry, node->len, &happening, &len);
     CHECK(!err); /* we made it, or have decoded it before */
     history_image_add(&history->image, node->key, bytes_of(node->entry, node->len),
@@ -276,21 +273,24 @@ static void build_one(struct history *history)
 /* The entries of a hot job are all in one bucket: a turn may end within it. */
 static void build(struct history *history)
 {
-    for (unsigned done = 0; done < TURN_ENTRIES;) {
-        if (history->node_at < history->nodes.len) {
-            build_one(history);
-            done++;
+    const struct history_node *node;
+    uint32_t sorted;
+    for (unsigned work = 0; work < SORTS_AS_ONE * TURN_ENTRIES;) {
+        if ((sorted = history_sort_group(&history->sort)) > 0) {
+            work += sorted;
+            history->steps += sorted;
+        } else if ((node = history_sort_next(&history->sort)) != NULL) {
+            build_one(history, node);
+            work += SORTS_AS_ONE;
+            history->steps++;
         } else if (history->bucket < HISTORY_BUCKETS) {
-            history_table_sorted(&history->frozen, history->bucket++, &history->nodes);
-            history->node_at = 0;
+            history_sort_begin(&history->sort, &history->frozen, history->bucket++);
         } else {
-            break;
+            history_image_end(&history->image);
+            history->step = FLUSH_WRITE;
+            return;
         }
     }
-    if (history->bucket < HISTORY_BUCKETS || history->node_at < history->nodes.len)
-        return;
-    history_image_end(&history->image);
-    history->step = FLUSH_WRITE;
 }
 
 /* The file is tried again later, as long as memory has room for what happens meanwhile. */
@@ -674,7 +674,7 @@ void history_free(struct history *history)
     history_table_clear(&history->frozen);
     history_image_fini(&history->image);
     buf_fini(&history->waiting);
-    buf_fini(&history->nodes);
+    history_sort_fini(&history->sort);
     mem_free(history);
 }
 

@@ -1,8 +1,8 @@
 /*
- * Look-ups: what is in memory at once, then the files from the newest to the oldest, and of each
- * the blocks from the last to the first: a job may have a hundred thousand entries, of which but
- * the newest are shown. A search holds the files that there were when it began, so that neither a
- * merge nor a removal changes what it sees.
+ * Look-ups: first what is in memory, then the files from the newest to the oldest, and of each the
+ * blocks from the last to the first: a job may have a hundred thousand entries, of which but the
+ * newest are shown. A search begins when its turn has come. It holds the files that there were
+ * then, so that neither a merge nor a removal changes what it sees.
  */
 #include "base/arena.h"
 #include "base/check.h"
@@ -13,7 +13,9 @@ enum {
     AGAIN_US = 100 * 1000,  /* no descriptor was free */
     UNDER_WAY_MAX = 4,      /* searches that read at a time */
     READ_MAX = 64 * 1024,   /* bytes, unless one block has more */
-    TURN_BYTES = 64 * 1024, /* looked through in a turn, and one read more: some 20 us a KiB */
+    TURN_BYTES = 64 * 1024, /* looked through in a turn, and one read more: some 20 us a KiB; … */
+    TAKEN_BYTES = 12,       /* … an entry that is found in memory counts as so many, … */
+    PASSED_NODES = 16,      /* … and so many others as one */
     FOUND_BYTES_MAX = 1024 * 1024 /* of entries; more are not shown */
 };
 
@@ -26,7 +28,8 @@ struct history_search {
     struct arena arena; /* of the entries' bytes */
     size_t arena_bytes;
     struct buf found; /* struct happening, the newest first */
-    bool reading, ended;
+    uint32_t passed;  /* entries of tables that were looked at */
+    bool begun, reading, ended;
     char *bytes;        /* read … */
     size_t first, last; /* … blocks of the file … */
     size_t begin;       /* … of those that may have the key, of which this is the first */
@@ -36,13 +39,17 @@ struct history_search {
 
 /* ---- what is found ---- */
 
+static bool is_too_old(const struct history_search *search, const struct happening *happening)
+{
+    return happening->at_us < search->history->store->now_us - search->history->keep_us;
+}
+
 static bool is_asked_for(const struct history_search *search, const struct happening *happening)
 {
     const struct job_ref *ref = &search->find->ref;
-    int64_t since_us = search->history->store->now_us - search->history->keep_us;
     bool named = ref->id.len ? bytes_eq(ref->id, happening->id)
                              : ref->seq == happening->seq && happening->id.len == 0;
-    return named && happening->at_us >= since_us;
+    return named && !is_too_old(search, happening);
 }
 
 static size_t found_count(const struct history_search *search)
@@ -67,15 +74,20 @@ static void take(struct history_search *search, struct bytes entry)
     buf_add(&search->found, &happening, sizeof(happening));
 }
 
+/* Of the entries that are too old those before them are, too. */
 static void look_into_table(struct history_search *search, const struct history_table *table)
 {
     const struct history_node *node = history_table_first(table, search->key);
     for (; node && !is_full(search); node = node->older) {
         struct happening happening;
         size_t len;
-        if (node->key == search->key &&
-            history_entry_decode(node->entry, node->len, &happening, &len) == OK &&
-            is_asked_for(search, &happening))
+        search->passed++;
+        if (node->key != search->key ||
+            history_entry_decode(node->entry, node->len, &happening, &len))
+            continue;
+        if (is_too_old(search, &happening))
+            break;
+        if (is_asked_for(search, &happening))
             take(search, bytes_of(node->entry, node->len));
     }
 }
@@ -278,6 +290,40 @@ static void step(struct history_search *search)
     end(search, err);
 }
 
+/* Is a file missing between others, or is there one of which nobody knows what it has? */
+static bool is_incomplete(const struct history *history)
+{
+    uint64_t last = 0;
+    bool incomplete = false;
+    for (const struct list *link = history->files.next; link != &history->files;
+         link = link->next) {
+        const struct history_head *head = &LIST_ENTRY(link, struct history_file, link)->head;
+        incomplete |= last > 0 && head->batch_first != last + 1;
+        last = head->batch_last;
+    }
+    for (const struct list *link = history->strays.next; link != &history->strays;
+         link = link->next)
+        incomplete |= LIST_ENTRY(link, struct history_file, link)->nameless;
+    return incomplete;
+}
+
+/* Looks into memory. Returns what that costs, as bytes that are looked through. */
+static size_t begin(struct history_search *search)
+{
+    struct history *history = search->history;
+    search->begun = true;
+    search->find->damaged = is_incomplete(history);
+    look_into_table(search, &history->table);
+    look_into_table(search, &history->frozen);
+    for (struct list *link = history->files.next; link != &history->files; link = link->next) {
+        struct history_file *file = LIST_ENTRY(link, struct history_file, link);
+        file->users++;
+        buf_add(&search->files, &file, sizeof(file));
+    }
+    history->steps += search->passed;
+    return TAKEN_BYTES * (found_count(search) + search->passed / PASSED_NODES);
+}
+
 void history_searches_turn(struct history *history)
 {
     unsigned under_way = 0;
@@ -290,10 +336,13 @@ void history_searches_turn(struct history *history)
         if (search->reading)
             continue;
         bytes += search->op.done ? search->op.got : 0;
-        if (!search->find)
+        if (!search->find) {
             search_free(search);
-        else
-            step(search);
+            continue;
+        }
+        if (!search->begun)
+            bytes += begin(search);
+        step(search);
     }
 }
 
@@ -320,27 +369,9 @@ void history_searches_fini(struct history *history)
     }
 }
 
-/* Is a file missing between others, or is there one of which nobody knows what it has? */
-static bool is_incomplete(const struct history *history)
-{
-    uint64_t last = 0;
-    bool incomplete = false;
-    for (const struct list *link = history->files.next; link != &history->files;
-         link = link->next) {
-        const struct history_head *head = &LIST_ENTRY(link, struct history_file, link)->head;
-        incomplete |= last > 0 && head->batch_first != last + 1;
-        last = head->batch_last;
-    }
-    for (const struct list *link = history->strays.next; link != &history->strays;
-         link = link->next)
-        incomplete |= LIST_ENTRY(link, struct history_file, link)->nameless;
-    return incomplete;
-}
-
 void store_history_find(struct store *store, struct history_find *find)
 {
     struct history *history = store->history;
-    find->damaged = is_incomplete(history);
     struct history_search *search = mem_zalloc(sizeof(*search));
     search->history = history;
     search->find = find;
@@ -349,13 +380,6 @@ void store_history_find(struct store *store, struct history_find *find)
     search->key = history_key(history->key, find->ref.seq, find->ref.id);
     find->search = search;
     list_add_tail(&history->searches, &search->link);
-    look_into_table(search, &history->table);
-    look_into_table(search, &history->frozen);
-    for (struct list *link = history->files.next; link != &history->files; link = link->next) {
-        struct history_file *file = LIST_ENTRY(link, struct history_file, link);
-        file->users++;
-        buf_add(&search->files, &file, sizeof(file));
-    }
 }
 
 void store_history_find_end(struct store *store, struct history_find *find)

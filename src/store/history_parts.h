@@ -36,10 +36,9 @@ struct history {
     enum flush_step step;
     bool wanted; /* the cleaner waits for it */
     struct history_table frozen;
-    uint64_t frozen_last; /* batch */
-    uint32_t bucket;      /* the next to be built */
-    struct buf nodes;     /* of the one before, in order … */
-    size_t node_at;       /* … built up to here */
+    uint64_t frozen_last;     /* batch */
+    uint32_t bucket;          /* the next to be built */
+    struct history_sort sort; /* of the one before */
     struct history_image image;
     uint32_t number; /* of its file */
     bool writing;
@@ -50,6 +49,7 @@ struct history {
     struct disk_op remove;
     struct history_merge *merge;
     struct list searches; // history_search::link
+    uint64_t steps;       /* entries that were sorted, built or looked at in tables: for tests */
     uint32_t reading;     /* of those, so many have an operation under way */
 };
 

@@ -30,8 +30,26 @@ void history_table_add(struct history_table *table, uint64_t key, struct bytes e
                        uint64_t batch);
 /* The newest of the bucket; then history_node::older. */
 const struct history_node *history_table_first(const struct history_table *table, uint64_t key);
-/* The entries of a bucket in order of key, then of the log: pointers, in `out`. */
-void history_table_sorted(const struct history_table *table, uint32_t bucket, struct buf *out);
 void history_table_clear(struct history_table *table); /* and fini */
+
+/*
+ * Goes through the entries of a bucket in order of key, then of the log, in slices: all entries of
+ * a job that much happens to are in one. Groups of them are sorted, and merged as they are taken.
+ * Zeroed it is empty; the table must not change meanwhile.
+ */
+struct history_sort {
+    const struct history_node *left; /* of the bucket: the next to be put into a group */
+    struct buf nodes;                /* const struct history_node *: group by group */
+    struct buf groups;               /* a heap by their next nodes */
+};
+
+/* Begins with another bucket; the one before must be through. */
+void history_sort_begin(struct history_sort *sort, const struct history_table *table,
+                        uint32_t bucket);
+/* Sorts one more group. Returns how many entries it has; 0: all are in groups. O(1000 log 1000). */
+uint32_t history_sort_group(struct history_sort *sort);
+/* The next in order, or NULL: it is through. Not before all are in groups. O(log groups). */
+const struct history_node *history_sort_next(struct history_sort *sort);
+void history_sort_fini(struct history_sort *sort);
 
 #endif

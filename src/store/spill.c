@@ -10,15 +10,16 @@
 #include "store/varint.h"
 
 enum {
-    CHUNK_BYTES = 1024 * 1024, /* of records that are gathered */
-    RECORD_MAX = CHUNK_BYTES,  /* longer ones stay in the log */
-    TURN_JOBS = 512,           /* sorted and built in one turn, about */
-    TURN_BYTES = 256 * 1024,   /* the same */
-    BUILD_AHEAD = 16,          /* records that are fetched while others are built */
-    AGAIN_US = 100 * 1000,     /* no descriptor was free */
-    VISITED_US = 1000,         /* somebody goes through the jobs of a topic that are to depart */
-    SLICES_MAX = 60000,        /* alive: the core's index has 16 bits for them */
-    ROOM_SEGMENTS = 4,         /* so much the disk must have besides */
+    GATHER_BYTES = 4 * 1024 * 1024, /* of a run, at least: records and what is known of them */
+    CHUNK_BYTES = 1024 * 1024,      /* of records that are gathered */
+    RECORD_MAX = CHUNK_BYTES,       /* longer ones stay in the log */
+    TURN_JOBS = 512,                /* sorted and built in one turn, about */
+    TURN_BYTES = 256 * 1024,        /* the same */
+    BUILD_AHEAD = 16,               /* records that are fetched while others are built */
+    AGAIN_US = 100 * 1000,          /* no descriptor was free */
+    VISITED_US = 1000,  /* somebody goes through the jobs of a topic that are to depart */
+    SLICES_MAX = 60000, /* alive: the core's index has 16 bits for them */
+    ROOM_SEGMENTS = 4,  /* so much the disk must have besides */
     SLICES_FEW = 64,    /* above so many, small slices are not made: nothing merges them … */
     SEGMENT_SHARE = 64, /* … small: less than so much of a segment */
 };
@@ -37,6 +38,9 @@ struct turn_of {
     int64_t due_us;
     uint32_t job; /* of spill::jobs */
 };
+
+/* Of a job, besides its record. */
+enum { GATHERED_BYTES = sizeof(struct spilled) + sizeof(struct turn_of) };
 
 /* Slices have jobs of one kind. */
 enum spill_kind { SPILL_DELAYED, SPILL_READY, SPILL_BURIED, SPILL_KINDS };
@@ -147,9 +151,14 @@ static bool has_room(const struct store *store)
 
 bool spill_begin(struct spill *spill, const struct segment *segment)
 {
+    spill->departed_bytes = 0;
+    return spill_go_on(spill, segment);
+}
+
+bool spill_go_on(struct spill *spill, const struct segment *segment)
+{
     const struct store *store = spill->store;
     CHECK(spill->step == SPILL_IDLE);
-    spill->departed_bytes = 0;
     if (!cleaner_wants_checkpoint(store->cleaner) || !has_room(store) ||
         slices_count(store->slices) >= SLICES_MAX)
         return false;
@@ -159,6 +168,26 @@ bool spill_begin(struct spill *spill, const struct segment *segment)
         spill->gathered_bytes[kind] = 0;
     spill->step = SPILL_GATHER;
     return true;
+}
+
+uint64_t spill_gathered_bytes(const struct spill *spill)
+{
+    uint64_t bytes = spill->jobs.len / sizeof(struct spilled) * GATHERED_BYTES;
+    for (unsigned kind = 0; kind < SPILL_KINDS && spill->step != SPILL_IDLE; kind++)
+        bytes += spill->gathered_bytes[kind];
+    return bytes;
+}
+
+bool spill_full(const struct spill *spill)
+{
+    const struct store *store = spill->store;
+    struct store_callbacks *callbacks = store->callbacks;
+    uint64_t bytes = spill_gathered_bytes(spill);
+    uint64_t least = store->options.spill_bytes ? store->options.spill_bytes : GATHER_BYTES;
+    uint64_t slices = SPILL_KINDS * store->options.segment_bytes / SEGMENT_SHARE;
+    least = least > slices ? least : slices; /* with less there may be no slice */
+    return spill->step == SPILL_GATHER && bytes > least && callbacks->memory_left &&
+           bytes > callbacks->memory_left(callbacks);
 }
 
 /* Memory for a record. */

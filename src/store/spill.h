@@ -3,6 +3,9 @@
  * by due time, delayed, ready and buried ones apart, written to slices, and only when a slice is on
  * disk the core is asked, job by job, to let go of them: until then they live where they were.
  *
+ * What is gathered takes half of the memory that is left (limits.memory_bytes), or
+ * store_options::spill_bytes if that is more: then those jobs go first, and the cleaner walks on.
+ *
  *     gather (the cleaner walks) ─▶ build ─▶ write ─▶ depart ─▶ build the next … ─▶ done
  *                                     └──no room──▶ given up: they are relocated
  */
@@ -26,6 +29,12 @@ void spill_free(struct spill *spill); /* NULL does nothing; not while busy */
 
 /* Jobs of this segment may be offered from now on. False: none may leave the log now. */
 bool spill_begin(struct spill *spill, const struct segment *segment);
+/* The same for more jobs of the segment that was begun with. */
+bool spill_go_on(struct spill *spill, const struct segment *segment);
+/* What was taken is to go before more is offered. */
+bool spill_full(const struct spill *spill);
+/* Memory that what was taken takes. */
+uint64_t spill_gathered_bytes(const struct spill *spill);
 /* The job's record, at this place of the segment, is live perhaps. True: it is taken. */
 bool spill_offer(struct spill *spill, const struct event *event, struct stored record);
 /* Has anything been taken that has not departed? */

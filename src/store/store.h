@@ -46,8 +46,10 @@ struct store_options {
      */
     int64_t horizon_us;
     uint64_t checkpoint_bytes;
-    int64_t history_us;  /* what happened to jobs is kept for so long; 0 = not at all */
-    uint64_t image_jobs; /* with so many far jobs a close in order leaves an image; 0 = 65,536 */
+    int64_t history_us;   /* what happened to jobs is kept for so long; 0 = not at all */
+    uint64_t spill_bytes; /* a run of jobs that leave the log may gather so much, however little
+                             memory there is; 0 = 4 MiB */
+    uint64_t image_jobs;  /* with so many far jobs a close in order leaves an image; 0 = 65,536 */
     /* New segments are not filled with zeros while a sync has so much to write; 0 = 48 KiB. */
     uint64_t bulk_bytes;
     bool never_cleans; /* no segment is freed, whatever dies: for who cannot relocate */
@@ -166,6 +168,8 @@ struct store_callbacks {
     bool (*near)(struct store_callbacks *callbacks, const struct event *event);
     /* May far jobs come now, as far as memory is concerned? NULL: always. False: asked again. */
     bool (*far_room)(struct store_callbacks *callbacks);
+    /* How much memory there is beyond what is used now, in bytes. May be NULL: enough. */
+    uint64_t (*memory_left)(struct store_callbacks *callbacks);
     /* Recovery, after all events: about so many far jobs come now. May be NULL. */
     void (*far_begin)(struct store_callbacks *callbacks, uint64_t jobs);
     /*

@@ -482,6 +482,11 @@ static bool far_room(struct store_callbacks *callbacks)
     return core_has_memory(core_of(callbacks));
 }
 
+static uint64_t memory_left(struct store_callbacks *callbacks)
+{
+    return core_memory_left(core_of(callbacks));
+}
+
 static void replay_far_begin(struct store_callbacks *callbacks, uint64_t jobs)
 {
     core_far_begin(core_of(callbacks), jobs);
@@ -531,6 +536,7 @@ void far_callbacks(struct store_callbacks *callbacks)
     callbacks->arrive = arrive;
     callbacks->near = near;
     callbacks->far_room = far_room;
+    callbacks->memory_left = memory_left;
     callbacks->far_begin = replay_far_begin;
     callbacks->replay_far = replay_far;
     callbacks->far_end = replay_far_end;

@@ -158,6 +158,26 @@ def test_asking_for_the_history_of_a_job_of_a_hundred_thousand_attempts(laterd):
         turns_stay_short(server, play)
 
 
+def test_many_who_ask_for_a_history_at_once(laterd):
+    """It is in memory: each look-up and each answer is some hundred microseconds."""
+    with laterd({"server": {"turn_cpu": 1}, "store": {"history": "30d"}},
+                beanstalk=["127.0.0.1:0"]) as server, Client(server.port) as client:
+        fill(server, "hot", 1)
+        job, = client.get("/v1/topics/hot/jobs?state=ready").json()["jobs"]
+        again = b"reserve-job %s\r\nrelease %s 0 0\r\n" % ((job["id"][1:].encode(),) * 2)
+        send_and_count(server.beanstalk_port, again * 2000, 2000, b"RELEASED")
+        wires = [Wire(server.port) for _ in range(200)]
+
+        def play():
+            for wire in wires:
+                wire.send(request_bytes("GET", f"/v1/jobs/{job['id']}/history"))
+            for wire in wires:
+                assert wire.response().status == 200
+        turns_stay_short(server, play)
+        for wire in wires:
+            wire.close()
+
+
 def test_resume_with_many_jobs_and_parked_polls(server):
     def play():
         fill(server, "wanted", 300_000)

@@ -274,6 +274,87 @@ static void p8_when_memory_is_short_few_come(void **state)
     mem_free(ballast);
 }
 
+/* So many jobs are reserved, memory is short, two are far, and somebody waits. Returns what is to
+   be freed. */
+static char *wait_without_memory(uint64_t *out_parked)
+{
+    enum { LIMIT = 64 * 1024 * 1024, RESERVED = 1025 };
+    core_bed_close(&bed);
+    open_bed((struct core_limits){.memory_bytes = LIMIT});
+    for (uint64_t seq = 1; seq <= RESERVED; seq++) {
+        push(seq, 0);
+        assert_int_equal(reserve(0), 0);
+    }
+    push_far(RESERVED + 1, 0);
+    push_far(RESERVED + 2, 0);
+    char *ballast = mem_alloc(LIMIT);
+    *out_parked = reserve(60 * (int64_t)SECOND);
+    struct core_front front;
+    assert_true(*out_parked != 0 && !core_front(bed.core, &front));
+    assert_false(core_match(bed.core, START, 10));
+    return ballast;
+}
+
+/* What frees memory need not be a command: another thread, or what a turn does in the end. */
+static void p2_who_waits_is_asked_for_again_when_memory_is_short(void **state)
+{
+    (void)state;
+    uint64_t parked;
+    struct core_front front;
+    char *ballast = wait_without_memory(&parked);
+    int64_t next_us = core_next_us(bed.core);
+    assert_in_range(next_us, START + 1, START + SECOND / 100);
+    mem_free(ballast);
+    (void)core_tick(bed.core, next_us, 1000);
+    assert_true(core_front(bed.core, &front) && front.count == 2);
+    core_cancel(bed.core, parked);
+    assert_true(core_next_us(bed.core) > next_us + SECOND / 10); /* nobody waits any more */
+}
+
+/* A disk that hangs holds up nobody without a limit; who has time goes on waiting. */
+static void who_does_not_wait_waits_a_second_for_the_disk(void **state)
+{
+    (void)state;
+    enum { TIMES = 2000, STEP_US = 1000 };
+    push_far(1, 0);
+    uint64_t patient = reserve(60 * (int64_t)SECOND);
+    assert_true(reserve(0) != 0);
+    int64_t now_us = START;
+    for (int i = 0; i < TIMES && bed.reply.err == ERR_IO; i++) {
+        now_us += STEP_US;
+        (void)core_tick(bed.core, now_us, 1000);
+        (void)core_match(bed.core, now_us, 10);
+    }
+    assert_int_equal(bed.reply.err, ERR_EMPTY);
+    assert_in_range(now_us - START, SECOND, SECOND + 10 * STEP_US);
+    struct event record = record_of(1, 0);
+    assert_true(core_front_arrive(bed.core, &record));
+    (void)core_match(bed.core, now_us, 10);
+    assert_int_equal(bed.reply.err, OK);
+    assert_int_equal(bed.first.ref.seq, 1);
+    core_cancel(bed.core, patient); /* it has been served: that is nobody's */
+}
+
+/* As who asks now does: the order gives way. */
+static void p2_who_waits_gets_what_is_in_memory_when_that_is_short(void **state)
+{
+    (void)state;
+    uint64_t parked;
+    char *ballast = wait_without_memory(&parked);
+    do_cmd(&(struct cmd){.kind = CMD_RELEASE,
+                         .job = {.ref.seq = 1,
+                                 .lease = 1,
+                                 .has_priority = true,
+                                 .priority = 7,
+                                 .has_delay = true,
+                                 .due_us = START}});
+    assert_int_equal(bed.reply.err, OK);
+    assert_false(core_match(bed.core, START, 10));
+    assert_int_equal(bed.reply.kind, CMD_RESERVE);
+    assert_int_equal(bed.first.ref.seq, 1);
+    mem_free(ballast);
+}
+
 /* Who has one in memory for a while must not send it back behind who loads it: nobody would come
    for it again. */
 static void p2_a_visitor_that_is_loaded_when_it_is_due_stays(void **state)
@@ -309,6 +390,9 @@ int main(void)
         TEST(urgent_ones_count_wherever_they_are),
         TEST(p8_the_first_ones_stay_in_memory),
         TEST(p8_when_memory_is_short_few_come),
+        TEST(p2_who_waits_is_asked_for_again_when_memory_is_short),
+        TEST(p2_who_waits_gets_what_is_in_memory_when_that_is_short),
+        TEST(who_does_not_wait_waits_a_second_for_the_disk),
         TEST(p2_a_visitor_that_is_loaded_when_it_is_due_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -200,6 +200,42 @@ static void jobs_of_one_time_are_cut_by_their_numbers(void **state)
     far_merge_fini(&merge);
 }
 
+/* A turn that cuts, or frees all, goes through all runs: there are few, however many blocks. */
+static void many_blocks_with_few_jobs_each_become_few_runs(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 20000, RUNS_MAX = 300 };
+    static char record[RECORD];
+    struct far_merge merge = {.after = {INT64_MIN, 0}};
+    struct job_place last = merge.after;
+    unsigned shown = 0;
+    rnd_state = 31;
+    for (uint64_t block = 0; block < BLOCKS; block++) {
+        /* The next page of those that go through them meanwhile: later jobs alone come. */
+        int64_t from_us = last.due_us == INT64_MIN ? 0 : last.due_us + 1;
+        struct merge_job job = {
+            .place = {from_us + rnd(1000000), block + 1}, .record = record, .len = RECORD};
+        far_merge_add(&merge, &job, 1);
+        assert_true(merge.run_count <= RUNS_MAX);
+        for (unsigned i = 0; i < PAGE && block % 100 == 99; i++, shown++) {
+            assert_true(far_merge_before(&merge, &last, &far_merge_next(&merge)->place));
+            last = far_merge_next(&merge)->place;
+            far_merge_take(&merge);
+        }
+        if (block % 100 == 99)
+            far_merge_begin(&merge, last);
+        if (block % 1000 == 0)
+            far_merge_valid(&merge);
+    }
+    for (; far_merge_next(&merge); shown++) {
+        assert_true(far_merge_before(&merge, &last, &far_merge_next(&merge)->place));
+        last = far_merge_next(&merge)->place;
+        far_merge_take(&merge);
+    }
+    assert_int_equal(shown, BLOCKS);
+    far_merge_fini(&merge);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_page_may_begin_within_the_last_one),
         cmocka_unit_test(what_is_cut_off_is_the_end),
         cmocka_unit_test(jobs_of_one_time_are_cut_by_their_numbers),
+        cmocka_unit_test(many_blocks_with_few_jobs_each_become_few_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
  * twice. Tiny segments: flushes happen with every cleaning, merges with every eighth.
  */
 #include "history_bed.h"
+#include "store/history_parts.h"
 #include "test/unit/support/every.h"
 
 enum { TURNS = 120 };
@@ -169,6 +170,85 @@ static void a_look_up_that_nobody_waits_for_harms_nothing(void **state)
     store_history_find_end(past.model.store, &find);
     model_settle(&past.model);
     check(&past);
+    model_fini(&past.model);
+}
+
+/* So much of it to the job with the number 2, within one turn. */
+static void happen_at_once(struct past *past, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        store_history_add(past->model.store, &(struct happening){.what = HAPPENED_RESERVED,
+                                                                 .state = JOB_RESERVED,
+                                                                 .promised = true,
+                                                                 .seq = 2,
+                                                                 .at_us = past->model.now_us,
+                                                                 .lease = i});
+}
+
+/* A turn. Returns how many entries were sorted, built or looked at. */
+static uint64_t steps_of_turn(struct past *past)
+{
+    struct store *store = past->model.store;
+    uint64_t before = store->history->steps;
+    store_turn(store, ++past->model.now_us);
+    uint64_t after = store->history->steps;
+    model_disk_works(&past->model);
+    store_poll(store);
+    assert_int_equal(store->history->steps, after);
+    return after - before;
+}
+
+static void a_flush_of_a_job_that_much_happens_to_takes_short_turns(void **state)
+{
+    (void)state;
+    static struct past past;
+    struct history_find some;
+    uint64_t steps = 0;
+    enum { COUNT = 120000, TURN_STEPS = 10000 };
+    past_init(&past, 8);
+    assert_int_equal(model_open(&past.model), OK);
+    happen_at_once(&past, COUNT);
+    for (int i = 0; i < 2000 && steps < 2 * COUNT; i++) {
+        uint64_t of_turn = steps_of_turn(&past);
+        assert_true(of_turn <= TURN_STEPS);
+        steps += of_turn;
+    }
+    assert_int_equal(steps, 2 * COUNT); /* sorted once, built once */
+    model_settle(&past.model);
+    find(&past, 1, 100, &some);
+    assert_int_equal(some.count, 100);
+    for (uint32_t i = 0; i < 100; i++)
+        assert_int_equal(some.happenings[i].lease, COUNT - 100 + i);
+    store_history_find_end(past.model.store, &some);
+    model_fini(&past.model);
+}
+
+/* Each sees a thousand entries in memory, which is some hundred microseconds. */
+static void many_who_ask_at_once_are_answered_in_short_turns(void **state)
+{
+    (void)state;
+    static struct past past;
+    enum { ASKERS = 50, SHOWN = 1000, TURN_STEPS = 10 * SHOWN };
+    static struct history_find finds[ASKERS];
+    static bool ended[ASKERS];
+    past_init(&past, 9);
+    assert_int_equal(model_open(&past.model), OK);
+    happen_at_once(&past, 2 * SHOWN);
+    uint64_t before = past.model.store->history->steps;
+    for (unsigned i = 0; i < ASKERS; i++) {
+        ended[i] = false;
+        finds[i] = (struct history_find){
+            .ref = {.seq = 2}, .max = SHOWN, .done = found, .owner = &ended[i]};
+        store_history_find(past.model.store, &finds[i]);
+    }
+    assert_int_equal(past.model.store->history->steps, before);
+    for (int turn = 0; turn < 1000 && !ended[ASKERS - 1]; turn++)
+        assert_true(steps_of_turn(&past) <= TURN_STEPS);
+    for (unsigned i = 0; i < ASKERS; i++) {
+        assert_true(ended[i]);
+        assert_int_equal(finds[i].count, SHOWN);
+        store_history_find_end(past.model.store, &finds[i]);
+    }
     model_fini(&past.model);
 }
 
@@ -381,6 +461,8 @@ int main(void)
         cmocka_unit_test(all_is_shown_of_a_job_that_has_many_blocks_of_a_file),
         cmocka_unit_test(the_newest_are_shown_of_many),
         cmocka_unit_test(a_look_up_that_nobody_waits_for_harms_nothing),
+        cmocka_unit_test(a_flush_of_a_job_that_much_happens_to_takes_short_turns),
+        cmocka_unit_test(many_who_ask_at_once_are_answered_in_short_turns),
         cmocka_unit_test(it_can_be_turned_off_and_on),
         cmocka_unit_test(at_the_limit_the_oldest_goes_and_the_newest_is_kept),
         cmocka_unit_test(a_full_disk_takes_no_more_history_than_it_needs),

@@ -16,6 +16,20 @@ static inline void far_model(struct model *model, uint64_t seed)
     model->readies = seed % 3 ? 0 : 4;
 }
 
+static inline uint64_t no_memory_left(struct store_callbacks *callbacks)
+{
+    (void)callbacks;
+    return 0;
+}
+
+/* A segment's far jobs leave the log in several runs. */
+static inline void far_model_in_runs(struct model *model, uint64_t seed)
+{
+    far_model(model, seed);
+    model->options.spill_bytes = 1;
+    model->callbacks.memory_left = no_memory_left;
+}
+
 /* Jobs that stay far for the whole test, in slices. */
 static inline void begin_far(struct model *model, unsigned jobs)
 {

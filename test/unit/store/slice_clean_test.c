@@ -4,6 +4,7 @@
  */
 #include "slice_bed.h"
 #include "store/cleaner_parts.h"
+#include "store/spill.h"
 
 /* ---- what the log must say of slices ---- */
 
@@ -484,6 +485,54 @@ static void p8_far_jobs_wait_until_there_is_memory(void **state)
     model_fini(&model);
 }
 
+/* Cleans segments with so many far jobs each. Returns the most that a run has gathered. */
+static uint64_t clean_large_segments(uint64_t (*memory_left)(struct store_callbacks *callbacks),
+                                     uint64_t *out_slices)
+{
+    enum { SEGMENT = 4 * 1024 * 1024, PUSHES = 6000, LARGE = 2000 };
+    struct model model;
+    struct store_stats stats;
+    uint64_t most = 0;
+    far_model(&model, 5);
+    model.delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model.body_bytes = LARGE;
+    model.options.segment_bytes = SEGMENT;
+    model.options.spill_bytes = SEGMENT / 16;
+    model.callbacks.memory_left = memory_left;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < PUSHES; i++) {
+        assert_int_equal(model_push(&model), OK);
+        if (i % 3 == 0) /* some change while they are on the way */
+            model_act(&model);
+        model_turn(&model);
+        uint64_t bytes = spill_gathered_bytes(model.store->cleaner->spill);
+        most = bytes > most ? bytes : most;
+    }
+    settle_for(&model, 5);
+    store_stats(model.store, &stats);
+    assert_true(stats.slice_jobs > PUSHES / 3);
+    *out_slices = stats.slices;
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+    return most;
+}
+
+/* Segments may have up to a GiB. */
+static void p8_a_run_gathers_little_while_memory_is_short(void **state)
+{
+    enum { SEGMENT = 4 * 1024 * 1024, A_BATCH = 64 * 1024 };
+    (void)state;
+    uint64_t slices, few;
+    assert_true(clean_large_segments(NULL, &few) > SEGMENT / 4);
+    uint64_t most = clean_large_segments(no_memory_left, &slices);
+    print_message("%llu bytes, %llu slices, not %llu\n", (unsigned long long)most,
+                  (unsigned long long)slices, (unsigned long long)few);
+    assert_in_range(most, SEGMENT / 32, SEGMENT / 16 + A_BATCH);
+    assert_true(slices > 2 * few);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -498,6 +547,7 @@ int main(void)
         cmocka_unit_test(a_log_of_near_jobs_is_not_written_again_at_each_start),
         cmocka_unit_test(near_jobs_that_come_are_not_written_again_and_again),
         cmocka_unit_test(p8_far_jobs_wait_until_there_is_memory),
+        cmocka_unit_test(p8_a_run_gathers_little_while_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

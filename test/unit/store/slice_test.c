@@ -239,6 +239,7 @@ static void p1_p5_a_kill_and_then_a_cut_lose_no_far_job(void **state)
 {
     (void)state;
     kill_then_cut_each(far_model, 40, 397, TURNS);
+    kill_then_cut_each(far_model_in_runs, 41, 397, TURNS);
 }
 
 /* The power comes back; the recovery may be cut, too. */
