@@ -108,6 +108,10 @@ $(BUILD)/laterd: $(LATERD) $(ALL_LIB) mk/hot-path.ld
 $(BUILD)/later: $(CLI) $(BASE) $(CORE) $(PROTO) $(STORE) $(OS)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcurl -ljansson -lm
 
+# More options for the tests' own code (mk/check.mk).
+TEST_OPT ?=
+$(BUILD)/test/unit/%.o: override CFLAGS += $(TEST_OPT)
+
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<

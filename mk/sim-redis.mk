@@ -17,4 +17,4 @@ sim: sim-redis
 sim-redis: $(BUILD)/test/sim/redis_life_test ## lives of daemons on a simulated Redis from SEEDS seeds (2000), or from one SEED
 	@SIM_SEEDS=$(SEEDS) SIM_SEED=$(SEED) $<
 
-$(BUILD)/test/sim/redis_bad_days_test $(BUILD)/test/sim/redis_life_test: override LDFLAGS += -Wl,--wrap=script_sha1
+$(BUILD)/test/sim/redis_bad_days_test $(BUILD)/test/sim/redis_life_test: override LDFLAGS += -Wl,--wrap=script_sha1,--wrap=script_write

@@ -6,7 +6,21 @@
 #include "base/mem.h"
 #include "sim/redis/server_parts.h"
 
-/* CRC16-XMODEM, bit by bit, as the Redis Cluster specification has it. */
+/* CRC16-XMODEM of a byte alone, as the Redis Cluster specification has it. */
+static unsigned crc_of(unsigned byte)
+{
+    static uint16_t table[256];
+    static bool filled;
+    for (unsigned i = 0; !filled && i < 256; i++) {
+        unsigned crc = i << 8;
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1) & 0xffff;
+        table[i] = (uint16_t)crc;
+    }
+    filled = true;
+    return table[byte];
+}
+
 unsigned sim_cluster_slot(struct bytes key)
 {
     const char *open = key.len ? memchr(key.at, '{', key.len) : NULL;
@@ -14,11 +28,8 @@ unsigned sim_cluster_slot(struct bytes key)
     if (close && close > open + 1)
         key = bytes_of(open + 1, (size_t)(close - open - 1));
     unsigned crc = 0;
-    for (size_t i = 0; i < key.len; i++) {
-        crc ^= (unsigned)(unsigned char)key.at[i] << 8;
-        for (int bit = 0; bit < 8; bit++)
-            crc = (crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1) & 0xffff;
-    }
+    for (size_t i = 0; i < key.len; i++)
+        crc = (crc << 8 & 0xffff) ^ crc_of(crc >> 8 ^ (unsigned char)key.at[i]);
     return crc % SIM_CLUSTER_SLOTS;
 }
 
@@ -77,7 +88,6 @@ bool cluster_allows(const struct sim_redis_conn *conn, const struct bytes *keys,
 {
     const struct sim_cluster *cluster = conn->redis->cluster;
     unsigned slot = sim_cluster_slot(keys[0]), us = place_of(cluster, conn->redis);
-    bool partial = keys_there(conn, keys, count) < count;
     static const char crossed[] = "CROSSSLOT Keys in request don't hash to the same slot";
     static const char again[] = "TRYAGAIN Multiple keys request during rehashing of slot";
     for (uint32_t i = 1; i < count; i++) {
@@ -92,8 +102,12 @@ bool cluster_allows(const struct sim_redis_conn *conn, const struct bytes *keys,
                                                   : "CLUSTERDOWN The cluster is down");
         return false;
     }
-    if (owner == us && to != SIM_CLUSTER_NONE && partial) {
-        if (keys_there(conn, keys, count) == 0)
+    if (owner == us && to == SIM_CLUSTER_NONE)
+        return true;
+    uint32_t there = keys_there(conn, keys, count);
+    bool partial = there < count;
+    if (owner == us && partial) {
+        if (there == 0)
             return send_to(out, "ASK", slot, cluster->nodes[to]);
         resp_error(out, again);
         return false;
@@ -222,13 +236,12 @@ void sim_cluster_begin_move(struct sim_cluster *cluster, unsigned slot, unsigned
 
 static void log_item(struct sim_redis *to, const struct value *value, const struct value_item *item)
 {
-    char score[64];
-    int len = snprintf(score, sizeof(score), "%.17g", item->score);
+    char room[DOUBLE_TEXT_BYTES];
     if (value->kind == VALUE_HASH) {
         struct bytes words[] = {BYTES("hset"), value->name, item->member, buf_bytes(&item->value)};
         log_add(to, value->db, words, 4);
     } else {
-        struct bytes words[] = {BYTES("zadd"), value->name, bytes_of(score, (size_t)len),
+        struct bytes words[] = {BYTES("zadd"), value->name, double_text(item->score, room),
                                 item->member};
         log_add(to, value->db, words, 4);
     }

@@ -55,13 +55,22 @@ void resp_ok(struct buf *out)
     buf_add_str(out, "+OK\r\n");
 }
 
+struct bytes double_text(double number, char room[DOUBLE_TEXT_BYTES])
+{
+    if (signbit(number) || !(number < 1e16) || number > (double)(uint64_t)number)
+        return bytes_of(room, (size_t)snprintf(room, DOUBLE_TEXT_BYTES, "%.17g", number));
+    char *at = room + DOUBLE_TEXT_BYTES;
+    uint64_t whole = (uint64_t)number;
+    do
+        *--at = (char)('0' + whole % 10);
+    while (whole /= 10);
+    return bytes_of(at, (size_t)(room + DOUBLE_TEXT_BYTES - at));
+}
+
 void resp_double(struct buf *out, double number)
 {
-    char text[64];
-    if (isinf(number))
-        resp_bulk(out, number > 0 ? BYTES("inf") : BYTES("-inf"));
-    else
-        resp_bulk(out, bytes_of(text, (size_t)snprintf(text, sizeof(text), "%.17g", number)));
+    char room[DOUBLE_TEXT_BYTES];
+    resp_bulk(out, double_text(number, room));
 }
 
 /* ---- words ---- */
@@ -76,12 +85,19 @@ static bool is_word(const struct command_run *run, uint32_t at, const char *text
     return bytes_eq_nocase(word(run, at), bytes_str(text));
 }
 
+enum { DIGITS_SAFE = 15 }; /* so many fit any kind of number, exactly */
+
 /* As Redis' string2ll: no spaces, no plus, no leading zeros. */
 static bool read_integer(struct bytes text, int64_t *out_number)
 {
     char room[32], again[32];
+    uint64_t plain;
     if (text.len == 0 || text.len >= sizeof(room))
         return false;
+    if (text.len <= DIGITS_SAFE && text.at[0] != '0' && bytes_to_u64(text, &plain)) {
+        *out_number = (int64_t)plain;
+        return true;
+    }
     memcpy(room, text.at, text.len);
     room[text.len] = '\0';
     errno = 0;
@@ -94,8 +110,13 @@ static bool read_integer(struct bytes text, int64_t *out_number)
 static bool read_double(struct bytes text, double *out_number)
 {
     char room[128], *end;
+    uint64_t plain;
     if (text.len == 0 || text.len >= sizeof(room) || text.at[0] == ' ')
         return false;
+    if (text.len <= DIGITS_SAFE && bytes_to_u64(text, &plain)) {
+        *out_number = (double)plain;
+        return true;
+    }
     memcpy(room, text.at, text.len);
     room[text.len] = '\0';
     *out_number = strtod(room, &end);

@@ -50,4 +50,10 @@ void resp_error(struct buf *out, const char *text); /* "ERR …", without '-' an
 void resp_ok(struct buf *out);
 void resp_double(struct buf *out, double number);
 
+enum { DOUBLE_TEXT_BYTES = 32 };
+
+/* As Redis writes it: %.17g. Whole numbers, which most are, are written faster. The text is in
+ * `room`. */
+struct bytes double_text(double number, char room[DOUBLE_TEXT_BYTES]);
+
 #endif

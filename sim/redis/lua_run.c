@@ -6,7 +6,6 @@
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <xxhash.h>
@@ -17,7 +16,7 @@
 #include "sim/redis/commands.h"
 #include "sim/redis/lua_struct.h"
 
-enum { WORDS_MAX = 8192, NUMBER_BYTES = 32 };
+enum { WORDS_MAX = 8192 };
 
 struct compiled {
     XXH128_hash_t hash;
@@ -101,23 +100,10 @@ static int raise_text(lua_State *lua, const char *text)
     return lua_error(lua);
 }
 
-/* As Redis writes it: %.17g. Whole numbers, which most are, are written faster. */
-static struct bytes number_word(lua_Number number, char room[NUMBER_BYTES])
-{
-    if (signbit(number) || number >= 1e16 || number != (lua_Number)(uint64_t)number)
-        return bytes_of(room, (size_t)snprintf(room, NUMBER_BYTES, "%.17g", number));
-    char *at = room + NUMBER_BYTES;
-    uint64_t whole = (uint64_t)number;
-    do
-        *--at = (char)('0' + whole % 10);
-    while (whole /= 10);
-    return bytes_of(at, (size_t)(room + NUMBER_BYTES - at));
-}
-
 static int call_command(lua_State *lua, bool raise)
 {
     static struct bytes words[WORDS_MAX];
-    static char numbers[WORDS_MAX][NUMBER_BYTES];
+    static char numbers[WORDS_MAX][DOUBLE_TEXT_BYTES];
     static struct buf answer;
     int count = lua_gettop(lua);
     if (count == 0)
@@ -127,7 +113,7 @@ static int call_command(lua_State *lua, bool raise)
     state.work += (uint64_t)count;
     for (int i = 0; i < count; i++) {
         if (lua_type(lua, i + 1) == LUA_TNUMBER) {
-            words[i] = number_word(lua_tonumber(lua, i + 1), numbers[i]);
+            words[i] = double_text(lua_tonumber(lua, i + 1), numbers[i]);
         } else {
             words[i].at = lua_tolstring(lua, i + 1, &words[i].len);
             if (!words[i].at)

@@ -180,14 +180,35 @@ static void lower(struct bytes word, char *room, size_t room_bytes)
 static bool denied(const struct sim_redis *redis, const char *name)
 {
     char word[NAME_MAX_BYTES + 2];
+    if (!redis->settings.denied)
+        return false;
     (void)snprintf(word, sizeof(word), " %s ", name);
-    return redis->settings.denied && strstr(redis->settings.denied, word);
+    return strstr(redis->settings.denied, word);
 }
 
-static const struct command *find(const struct sim_redis *redis, struct bytes name)
+static const struct command *look_up(const struct sim_redis *redis, struct bytes name)
 {
     const struct command *command = server_command(redis, name);
     return command || redis->options.sentinel ? command : command_find(name);
+}
+
+/* What was found for a name is kept: scripts call the same few commands again and again. */
+static const struct command *find(const struct sim_redis *redis, struct bytes name)
+{
+    enum { KEPT = 256, KEPT_BYTES = 16 };
+    static struct kept {
+        char name[KEPT_BYTES];
+        const struct command *command;
+    } kept[2][KEPT];
+    if (name.len >= KEPT_BYTES)
+        return look_up(redis, name);
+    struct kept *place = &kept[redis->options.sentinel][XXH3_64bits(name.at, name.len) % KEPT];
+    if (!place->command || !bytes_eq(name, bytes_str(place->name))) {
+        place->command = look_up(redis, name);
+        memset(place->name, 0, sizeof(place->name));
+        memcpy(place->name, name.at, name.len);
+    }
+    return place->command;
 }
 
 static void add_unknown(const struct bytes *words, uint32_t count, struct buf *out)

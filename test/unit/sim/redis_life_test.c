@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <malloc.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@
 #include "redis_life_keys.h"
 
 enum {
+    KEPT_BYTES = 32 << 20,
     SEEDS = 500, /* script/test plays 10,000, without sanitizers */
     JOBS_MAX = 64,
     CROWDED_EVERY = 5,   /* has a limit of jobs, */
@@ -407,6 +409,10 @@ static void a_seed_is_one_life(void **state)
 
 int main(void)
 {
+    /* Buffers of scripts grow and end all the time: the kernel need not clear their pages each
+     * time. */
+    (void)mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p2_p3_p4_p5_p6_p8_hold_on_redis_whatever_happens),
         cmocka_unit_test(a_seed_is_one_life),
