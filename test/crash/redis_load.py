@@ -15,13 +15,13 @@ from beanstalk import Connection, Gone
 from beanstalk_worker import BeanstalkWorker
 from crash import GONE, TOPICS, Worker, drain
 from oracle import FAULTS, Oracle
+from patience import PATIENCE_S
 from process import DidNotStart, Laterd
 from redis import free_port
 from wire import Client
 
 READY_S = 20
 AGAIN_S = 0.02  # after "not now", and while nobody listens
-PATIENCE_S = 10  # every request is answered long before
 
 
 class Queue(Oracle):
