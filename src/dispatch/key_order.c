@@ -369,9 +369,10 @@ bool key_order_arrive(struct key_order *order, struct shipment *shipment)
         return true;
     }
     count_held(entry, true);
-    if (waits_long(queue))
+    bool alone = queue->held == 1; /* mostly: those before it were put off when they came */
+    if (waits_long(queue) && !alone)
         put_off_all(queue);
-    else if (has_its_part(queue))
+    else if (waits_long(queue) || has_its_part(queue))
         put_off(entry);
     return false;
 }

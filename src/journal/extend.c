@@ -207,28 +207,33 @@ static bool read_ours(struct reading *reading)
     return json_end(&json);
 }
 
+static void add_name(struct buf *out, const char *name)
+{
+    buf_addf(out, "%s\"%s\":", out->len ? "," : "{", name);
+}
+
+static void add_label(struct buf *out, const char *name, struct bytes text)
+{
+    if (!text.len)
+        return;
+    add_name(out, name);
+    json_add_text(out, text, JSON_STYLE_PLAIN);
+}
+
 /* Of a row that sdmq wrote: the properties that its columns are. */
 static void make_properties(struct reading *reading)
 {
     const struct extend_row *row = reading->row;
     struct buf out = {0};
-    buf_add_str(&out, "{\"");
-    if (row->bizkey.len) {
-        buf_add_str(&out, "biz_key\":");
-        json_add_text(&out, row->bizkey, JSON_STYLE_PLAIN);
-        buf_add_str(&out, ",\"");
+    add_label(&out, "biz_key", row->bizkey);
+    add_label(&out, "subtopic", row->subtopic);
+    add_label(&out, "extend_data", row->extend_data);
+    if (row->create_ms > 0) {
+        add_name(&out, "create_time");
+        buf_add_i64(&out, row->create_ms);
     }
-    if (row->subtopic.len) {
-        buf_add_str(&out, "subtopic\":");
-        json_add_text(&out, row->subtopic, JSON_STYLE_PLAIN);
-        buf_add_str(&out, ",\"");
-    }
-    if (row->extend_data.len) {
-        buf_add_str(&out, "extend_data\":");
-        json_add_text(&out, row->extend_data, JSON_STYLE_PLAIN);
-        buf_add_str(&out, ",\"");
-    }
-    buf_addf(&out, "create_time\":%lld}", (long long)row->create_ms);
+    if (out.len)
+        buf_add_char(&out, '}');
     if (out.len <= JOB_PROPERTIES_MAX)
         reading->push->properties = arena_copy(reading->arena, buf_bytes(&out));
     else
@@ -249,7 +254,8 @@ static bool read_times(struct reading *reading)
 {
     const struct extend_row *row = reading->row;
     int64_t due_ms;
-    if (__builtin_add_overflow(row->create_ms, row->delay_ms, &due_ms) || due_ms < 0 ||
+    if (row->create_ms < 0 || row->create_ms > MOMENT_MAX_US / 1000 ||
+        __builtin_add_overflow(row->create_ms, row->delay_ms, &due_ms) || due_ms < 0 ||
         due_ms > MOMENT_MAX_US / 1000)
         return false;
     reading->push->due_us = due_ms * 1000 + reading->us;

@@ -24,8 +24,9 @@ enum {
     SILENT_TIMES = 4,    /* and so many: given up within two minutes */
     ACCEPTS = 128,       /* at most so many at once */
     ACCEPT_PAUSE_US = 200 * 1000,
-    SLEEP_MAX_US = 2000 * 1000, /* the kernel's timeouts do not count time of suspension */
-    SPARE_DESCRIPTORS = 40,     /* for streams to servers, and the like */
+    ACCEPT_REPORT_US = 60 * 1000 * 1000, /* pauses are logged no more often than this */
+    SLEEP_MAX_US = 2000 * 1000,          /* the kernel's timeouts do not count time of suspension */
+    SPARE_DESCRIPTORS = 40,              /* for streams to servers, and the like */
 };
 
 static struct os_loop *self(struct loop *loop)
@@ -52,13 +53,15 @@ static void listeners_pause(struct os_loop *loop, int why)
 {
     for (unsigned i = 0; i < loop->listener_count; i++)
         (void)epoll_ctl(loop->epoll, EPOLL_CTL_DEL, loop->listeners[i].source.fd, NULL);
-    loop->accept_again_us = read_clock(loop) + ACCEPT_PAUSE_US;
-    if (!loop->accept_error_said)
-        log_event(LOG_WARN, "accept_paused",
-                  "error=\"%s\" hint=\"raise the limit of open files (ulimit -n) or lower "
-                  "limits.connections\"",
-                  strerror(why));
-    loop->accept_error_said = true;
+    int64_t now_us = read_clock(loop);
+    loop->accept_again_us = now_us + ACCEPT_PAUSE_US;
+    if (now_us < loop->accept_report_us)
+        return;
+    log_event(LOG_WARN, "accept_paused",
+              "error=\"%s\" hint=\"raise the limit of open files (ulimit -n) or lower "
+              "limits.connections\"",
+              strerror(why));
+    loop->accept_report_us = now_us + ACCEPT_REPORT_US;
 }
 
 static void listeners_go_on(struct os_loop *loop)
@@ -97,10 +100,11 @@ static void accept_some(struct os_loop *loop, struct listener *listener)
             take_client(loop, fd, listener);
             continue;
         }
+        if (errno == EINTR || errno == ECONNABORTED)
+            continue;
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
             listeners_pause(loop, errno);
-        if (errno != EINTR && errno != ECONNABORTED)
-            return;
+        return;
     }
 }
 

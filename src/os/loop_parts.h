@@ -90,9 +90,9 @@ struct os_loop {
     struct discard discard;   /* what streams had kept, a piece a turn */
     struct loop_share *share; /* of the gather under way; NULL: no limit */
     int64_t accept_again_us;  /* accepting pauses until then; 0 = it does not */
-    bool accept_error_said;
-    bool coarse_sleep; /* the kernel sleeps in milliseconds only */
-    bool mail;         /* the mailbox may have something */
+    int64_t accept_report_us; /* a pause is not logged before this */
+    bool coarse_sleep;        /* the kernel sleeps in milliseconds only */
+    bool mail;                /* the mailbox may have something */
     unsigned listener_count;
     struct listener listeners[LOOP_LISTENERS_MAX];
     struct source wakers[WAKERS_MAX];

@@ -157,15 +157,17 @@ static void log_counts(const struct restoring *restoring, const char *event)
 {
     const struct restore_counts *counts = &restoring->server->restored;
     int64_t took_us = restoring->server->loop->now_us - restoring->begun_us;
-    char of[32] = "";
+    char of[32] = "", facts[200];
     if (!restoring->single && counts->of)
         (void)snprintf(of, sizeof(of), " of=%llu", (unsigned long long)counts->of);
-    log_event(restoring->failed ? LOG_ERROR : LOG_INFO, event,
-              "rows=%llu created=%llu kept=%llu refused=%llu%s ms=%lld%s%s%s",
-              (unsigned long long)restoring->rows, (unsigned long long)restoring->created,
-              (unsigned long long)restoring->kept, (unsigned long long)restoring->refused, of,
-              (long long)(took_us / 1000), restoring->failed ? " why=\"" : "", restoring->why,
-              restoring->failed ? "\"" : "");
+    (void)snprintf(facts, sizeof(facts), "rows=%llu created=%llu kept=%llu refused=%llu%s ms=%lld",
+                   (unsigned long long)restoring->rows, (unsigned long long)restoring->created,
+                   (unsigned long long)restoring->kept, (unsigned long long)restoring->refused, of,
+                   (long long)(took_us / 1000)); /* it fits */
+    if (restoring->failed)
+        log_event(LOG_ERROR, event, "%s why=\"%s\"", facts, restoring->why);
+    else
+        log_event(LOG_INFO, event, "%s", facts);
 }
 
 /* All is pushed and answered. Frees it. */

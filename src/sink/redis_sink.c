@@ -2,13 +2,13 @@
  * Owns the connections and one `struct push` for each command whose reply is owed.
  *
  *     send ▶ waiting ▶ sent (its command is in a link) ▶ reply ▶ done
- *               ▲        │ MOVED, ASK, TRYAGAIN
- *               └────────┘
+ *     waiting ─its slot has no server─▶ put off ─a little later─▶ waiting
+ *     sent ─MOVED, ASK─▶ waiting, ─TRYAGAIN─▶ put off
  *
- * Invariants: a push is in `waiting`, or its call is in a link; one whose delivery was told already
- * (time-out, close) has no delivery and ends with its call. What is in the links is at most
- * WINDOW_BYTES and one delivery more. `done` is never called from send(): all is told by a timer,
- * or by a reply.
+ * Invariants: a push is in `waiting` or `put_off`, or its call is in a link; one whose delivery was
+ * told already (time-out, close) has no delivery and ends with its call. What is in the links is at
+ * most WINDOW_BYTES and one delivery more. `done` is never called from send(): all is told by a
+ * timer, or by a reply.
  */
 #include "sink/redis_sink.h"
 
@@ -26,7 +26,7 @@ enum {
     WINDOW_BYTES = 4 * 1024 * 1024, /* of commands whose replies are owed */
     EACH_BYTES = 512,               /* about what a command's words and our headers take */
     TURN_MAX = 256,                 /* deliveries that are sent or told in one turn */
-    AGAIN_US = 20 * 1000,           /* MOVED, ASK, TRYAGAIN: a slot that is on its way */
+    AGAIN_US = 20 * 1000,           /* a slot that is on its way to another server */
     REST_US = 100 * 1000,           /* "not now" */
     REST_MAX_US = 5000 * 1000,
 };
@@ -39,10 +39,12 @@ struct redis_sink {
     struct topology_callbacks callbacks;
     struct topology topology;
     struct list waiting; // push::place
+    struct list put_off; // push::place; `again` brings them back to `waiting`
     struct list sent;    // push::place
     size_t sent_bytes;
     uint64_t in_flight; /* pushes that have a delivery */
     struct timer work;  /* armed: send what waits, tell what has ended */
+    struct timer again; /* armed: some are put off */
     struct timer rest;  /* armed: it said "not now" */
     int64_t rest_us;    /* how long it rests the next time */
     bool was_ready;     /* as was told last */
@@ -54,7 +56,7 @@ struct redis_sink {
 struct push {
     struct link_call call; /* first, so that the reply finds it */
     struct link_call asking;
-    struct list place; // redis_sink::waiting or ::sent
+    struct list place; // redis_sink::waiting, ::put_off or ::sent
     struct redis_sink *owner;
     struct node *node;         /* sent: to where */
     struct delivery *delivery; /* NULL: it was told */
@@ -154,7 +156,34 @@ static void be_late(struct timer *timer)
     look_whether_ready(redis);
 }
 
-static void wait_again(struct push *push, int64_t after_us)
+static void put_off(struct push *push)
+{
+    struct redis_sink *redis = push->owner;
+    list_remove(&push->place);
+    list_add_tail(&redis->put_off, &push->place);
+    loop_arm_by(loop_of(redis), &redis->again, loop_of(redis)->now_us + AGAIN_US);
+}
+
+/* They are older than what waits. */
+static void bring_back(struct redis_sink *redis)
+{
+    while (!list_empty(&redis->put_off)) {
+        struct list *place = redis->put_off.prev;
+        list_remove(place);
+        list_add_head(&redis->waiting, place);
+    }
+    loop_cancel(loop_of(redis), &redis->again);
+    if (!list_empty(&redis->waiting))
+        loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us);
+}
+
+static void try_again(struct timer *timer)
+{
+    bring_back(LIST_ENTRY(timer, struct redis_sink, again));
+}
+
+/* The server does not have its slot any more, or (`later`) cannot serve it just now. */
+static void send_again(struct push *push, bool later)
 {
     struct redis_sink *redis = push->owner;
     if (redis->closing || !push->delivery) {
@@ -162,9 +191,13 @@ static void wait_again(struct push *push, int64_t after_us)
         free_push(push);
         return;
     }
+    if (later) {
+        put_off(push);
+        return;
+    }
     list_remove(&push->place);
     list_add_tail(&redis->waiting, &push->place);
-    loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us + after_us);
+    loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us);
 }
 
 /* It answers "not now", and would say so to all: nothing more is sent for a while. */
@@ -217,7 +250,7 @@ static void refused(struct push *push, struct node *node, const char *error)
         if (redis->url.topology != REDIS_CLUSTER)
             break;
         topology_moved(&redis->topology, node, &failure);
-        wait_again(push, 0);
+        send_again(push, false);
         return;
     case FAILURE_ASK:
         if (redis->url.topology != REDIS_CLUSTER)
@@ -226,11 +259,11 @@ static void refused(struct push *push, struct node *node, const char *error)
         push->ask_at = failure.address;
         if (!push->ask_at.host[0]) /* "the host that you asked" */
             memcpy(push->ask_at.host, node->link.address.host, sizeof(push->ask_at.host));
-        wait_again(push, 0);
+        send_again(push, false);
         return;
     case FAILURE_LATER:
         if (has_words(error, "TRYAGAIN")) {
-            wait_again(push, AGAIN_US);
+            send_again(push, true);
             return;
         }
         refused_for_now(push, node, &failure, error);
@@ -400,24 +433,20 @@ static struct node *node_for(struct push *push)
     return topology_node(topology, topology_slot(push->delivery->target->redis.key));
 }
 
-/* What waits goes out, oldest first. That which has no server waits a little while there is
-   another one (a cluster that is on the move); with none at all it is UNSENT. */
+/* What waits goes out, oldest first. That which has no server is put off while there is another one
+   (a cluster that is on the move); with none at all it is UNSENT. */
 static void send_waiting(struct timer *timer)
 {
     struct redis_sink *redis = LIST_ENTRY(timer, struct redis_sink, work);
     bool ready = is_ready(redis);
-    struct list *place = redis->waiting.next;
     unsigned left = TURN_MAX;
-    for (; place != &redis->waiting && redis->sent_bytes < WINDOW_BYTES && left; left--) {
-        struct push *push = LIST_ENTRY(place, struct push, place);
+    for (; !list_empty(&redis->waiting) && redis->sent_bytes < WINDOW_BYTES && left; left--) {
+        struct push *push = LIST_ENTRY(redis->waiting.next, struct push, place);
         struct node *node = ready ? node_for(push) : NULL;
-        place = place->next;
         if (node) {
             send_to(push, node);
         } else if (ready) {
-            list_remove(&push->place); /* those behind it may have one */
-            list_add_tail(&redis->waiting, &push->place);
-            loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us + AGAIN_US);
+            put_off(push);
         } else {
             report(push, OUTCOME_UNSENT, false, why_not(redis));
             free_push(push);
@@ -461,8 +490,7 @@ static void node_ready(struct topology_callbacks *callbacks, struct node *node)
     struct redis_sink *redis = of_callbacks(callbacks);
     (void)node;
     look_whether_ready(redis);
-    if (!list_empty(&redis->waiting))
-        loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us);
+    bring_back(redis);
 }
 
 static void node_lost(struct topology_callbacks *callbacks, struct node *node)
@@ -472,9 +500,7 @@ static void node_lost(struct topology_callbacks *callbacks, struct node *node)
 
 static void slots_moved(struct topology_callbacks *callbacks)
 {
-    struct redis_sink *redis = of_callbacks(callbacks);
-    if (!list_empty(&redis->waiting))
-        loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us);
+    bring_back(of_callbacks(callbacks));
 }
 
 static void sentinel_refused(struct topology_callbacks *callbacks, const struct link *link)
@@ -520,9 +546,11 @@ static void sink_close(struct sink *sink, int64_t grace_us)
     (void)grace_us;
     redis->closing = true;
     topology_fini(&redis->topology); /* tells `sent` */
+    notify_all(&redis->put_off);
     notify_all(&redis->waiting);
     CHECK(list_empty(&redis->sent) && redis->in_flight == 0);
     loop_cancel(loop_of(redis), &redis->work);
+    loop_cancel(loop_of(redis), &redis->again);
     loop_cancel(loop_of(redis), &redis->rest);
     if (redis->options.closed)
         redis->options.closed(redis->options.owner);
@@ -548,8 +576,10 @@ struct sink *redis_sink_new(const struct redis_sink_options *options)
     memcpy(redis->name, options->name, name_bytes);
     redis->rest_us = REST_US;
     redis->work.expired = send_waiting;
+    redis->again.expired = try_again;
     redis->rest.expired = rested;
     list_init(&redis->waiting);
+    list_init(&redis->put_off);
     list_init(&redis->sent);
     redis->callbacks = (struct topology_callbacks){
         .ready = node_ready, .lost = node_lost, .moved = slots_moved, .refused = sentinel_refused};

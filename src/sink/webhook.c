@@ -176,12 +176,15 @@ static void run(struct worker_thread *thread)
     struct epoll_event events[EVENTS];
     while (thread->end_us == INT64_MAX ||
            (!list_empty(&thread->wire) && steady_us() < thread->end_us)) {
+        if (thread->broken) { /* there may be no epoll to wait with */
+            mailbox_wait_filled(&thread->webhook->mailbox);
+            take_mail(thread);
+            continue;
+        }
         int count = epoll_wait(thread->epoll_fd, events, EVENTS, sleep_ms(thread));
         for (int i = 0; i < count; i++)
             run_event(thread, &events[i]);
         take_mail(thread);
-        if (thread->broken)
-            continue;
         run_timer(thread);
         take_finished(thread);
     }

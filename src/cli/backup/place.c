@@ -32,11 +32,21 @@ static int by_name(const void *left, const void *right)
     return strcmp(left, right);
 }
 
+/* Takes the descriptor over, or closes it. NULL: it is none, or it failed; errno says why. */
+static DIR *open_dir(int fd)
+{
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    int saved = errno;
+    if (fd >= 0 && !dir)
+        (void)close(fd); /* nothing was read */
+    errno = saved;
+    return dir;
+}
+
 /* The names of the whole backups, oldest first: PLACE_NAME_ROOM bytes each. */
 static enum err list_backups(int fd, struct buf *out_names)
 {
-    int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+    DIR *dir = open_dir(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!dir)
         return ERR_IO;
     for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
@@ -62,7 +72,7 @@ static bool remove_tree(int fd, const char *name)
         return errno == ENOENT;
     /* Its list goes first: a backup that is half removed must not look whole. */
     (void)unlinkat(inner, BACKUP_INDEX, 0); /* often there is none */
-    DIR *dir = fdopendir(inner);
+    DIR *dir = open_dir(inner);
     if (!dir)
         return false;
     bool removed = true;

@@ -29,6 +29,7 @@ enum {
     PORTION_ROWS = 64,
     PORTION_BYTES = 256 * 1024,
     AHEAD_BYTES = 4 * 1024 * 1024, /* that a thread has read and nobody has taken */
+    LEFT_OUT_MAX = 128,            /* rows that one take() goes past: each is looked up */
     CATCH_UP_US = 60 * 1000 * 1000,
     AWAY_US = 5 * 1000 * 1000,
     POLL_US = 10 * 1000,
@@ -39,7 +40,7 @@ enum {
 struct portion {
     struct queue_node place;
     struct arena arena;
-    size_t bytes;
+    size_t bytes; /* that it takes, its rows' columns included */
     unsigned count, taken, unsettled;
     struct restore_row rows[PORTION_ROWS];
 };
@@ -113,6 +114,13 @@ static void rest(int64_t us)
 }
 
 /* ---- the thread: reading ---- */
+
+static struct portion *new_portion(void)
+{
+    struct portion *portion = mem_zalloc(sizeof(*portion));
+    portion->bytes = sizeof(*portion);
+    return portion;
+}
 
 static void free_portion(struct portion *portion)
 {
@@ -221,7 +229,7 @@ static enum link_result read_rows(struct restore_run *run, struct bytes sql, str
     while (on && (row = mysql_fetch_row(rows))) {
         const unsigned long *lengths = mysql_fetch_lengths(rows);
         if (!portion)
-            portion = mem_zalloc(sizeof(*portion));
+            portion = new_portion();
         add_row(run, portion, row, lengths);
         last_id->len = 0;
         buf_add(last_id, row[0], lengths[0]);
@@ -509,7 +517,9 @@ static bool is_left_out(const struct restore_run *run, const struct restore_row 
 
 static struct restore_row *take(struct restore_run *run)
 {
-    while (next_portion(run)) {
+    for (unsigned i = 0; i < LEFT_OUT_MAX; i++) {
+        if (!next_portion(run))
+            return NULL;
         struct restore_row *row = &run->current->rows[run->current->taken++];
         row->lives = lives(run, row);
         if (is_left_out(run, row))
@@ -518,6 +528,9 @@ static struct restore_row *take(struct restore_run *run)
         run->current->unsettled++;
         return row;
     }
+    lock(run);
+    post(run); /* the next ones are for another turn */
+    unlock(run);
     return NULL;
 }
 

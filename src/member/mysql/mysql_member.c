@@ -57,10 +57,12 @@ static void set_options(struct mysql_member *row)
 {
     const struct member_options *options = member_thread_options(row->thread);
     unsigned seconds = (unsigned)((options->timeout_us / TENURE_PARTS + 999999) / 1000000);
+    unsigned no = 0;
     my_bool yes = 1, verify = row->verify;
     (void)mysql_options(row->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
     (void)mysql_options(row->mysql, MYSQL_OPT_READ_TIMEOUT, &seconds);
     (void)mysql_options(row->mysql, MYSQL_OPT_WRITE_TIMEOUT, &seconds);
+    (void)mysql_options(row->mysql, MYSQL_OPT_LOCAL_INFILE, &no); /* no server reads our files */
     (void)mysql_options(row->mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
     if (row->tls)
         (void)mysql_options(row->mysql, MYSQL_OPT_SSL_ENFORCE, &yes);

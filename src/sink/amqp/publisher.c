@@ -5,17 +5,18 @@
  * So messages are spread over CHANNELS channels by their exchange: one that is missing does not
  * fail what goes to others.
  *
- *   what comes                                  outcome
- *   basic.ack, nothing came back                DELIVERED
- *   basic.return, then basic.ack                FAILED: no queue takes it
- *   basic.nack                                  FAILED: a queue is full
- *   the channel is closed                       FAILED: it may have been taken
- *   the connection is lost                      UNSENT: the same; the broker is away
- *   RabbitMQ closes it for what it was sent     FAILED: else that was sent again without end
- *   nothing by the delivery's time-out          FAILED: the same
- *   the same, and an alarm began meanwhile      UNSENT: RabbitMQ has not read it, or has read it
- * late not connected, or connection.blocked        UNSENT; not ready until that is over it does not
- * fit into a message              REFUSED
+ *   what comes                                     outcome
+ *   basic.ack, nothing came back                   DELIVERED
+ *   basic.return, then basic.ack                   FAILED: no queue takes it
+ *   basic.nack                                     FAILED: a queue is full
+ *   the channel is closed                          FAILED: it may have been taken
+ *   the connection is lost                         UNSENT: the same; the broker is away
+ *   RabbitMQ closes it for what it was sent        FAILED: else that was sent again without end
+ *   nothing by the delivery's time-out             FAILED: the same
+ *   nothing by then, and an alarm began meanwhile  UNSENT: RabbitMQ reads it late, or never
+ *   not connected, or connection.blocked           UNSENT; not ready until that is over
+ *
+ * A delivery that does not fit into a message is REFUSED before it is sent.
  */
 #include <amqp.h>
 #include <stdio.h>

@@ -579,7 +579,8 @@ static void run(struct broker_thread *thread, void *user)
 static void ended(void *user)
 {
     struct kafka *kafka = user;
-    (void)close(kafka->event_fd);
+    if (kafka->event_fd >= 0)
+        (void)close(kafka->event_fd);
     mem_free(kafka->url_text);
     mem_free(kafka);
 }
@@ -630,8 +631,7 @@ static enum err kafka_open(const struct broker_options *options, struct sink **o
     if (!sink) {
         (void)snprintf(out_error->text, sizeof(out_error->text), "no thread for it: %s",
                        strerror(errno));
-        if (kafka->event_fd >= 0)
-            ended(kafka);
+        ended(kafka);
         return ERR_IO;
     }
     *out_sink = sink;

@@ -85,6 +85,19 @@ static void test_a_row_of_sdmq_keeps_its_columns_as_labels(void **state)
     assert_int_equal(push.ttr_us, 30000000);
 }
 
+static void test_a_row_without_a_create_time_has_no_such_label(void **state)
+{
+    struct extend_row row = {.id = BYTES("x"), .topic = BYTES("t"), .delay_ms = 5};
+    struct cmd_push push;
+    const char *why = NULL;
+    (void)state;
+    assert_int_equal(extend_push(&row, &arena, &push, &why), OK);
+    assert_int_equal(push.properties.len, 0);
+    row.bizkey = BYTES("k");
+    assert_int_equal(extend_push(&row, &arena, &push, &why), OK);
+    assert_true(bytes_eq(push.properties, BYTES("{\"biz_key\":\"k\"}")));
+}
+
 static void test_rows_that_no_job_can_be_made_of_are_named(void **state)
 {
     static const struct {
@@ -96,6 +109,10 @@ static void test_rows_that_no_job_can_be_made_of_are_named(void **state)
         {{.id = {"x", 1}, .topic = {"t", 1}, .create_ms = INT64_MAX, .delay_ms = 1},
          "create_time and delay are no time"},
         {{.id = {"x", 1}, .topic = {"t", 1}, .create_ms = -5}, "create_time and delay are no time"},
+        {{.id = {"x", 1}, .topic = {"t", 1}, .create_ms = -5, .delay_ms = 10},
+         "create_time and delay are no time"},
+        {{.id = {"x", 1}, .topic = {"t", 1}, .create_ms = INT64_MAX, .delay_ms = 1 - INT64_MAX},
+         "create_time and delay are no time"},
         {{.id = {"x", 1},
           .topic = {"t", 1},
           .body = {"?", 1},
@@ -144,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_a_row_of_ours_comes_back_whole, teardown),
         cmocka_unit_test_teardown(test_a_row_of_sdmq_keeps_its_columns_as_labels, teardown),
+        cmocka_unit_test_teardown(test_a_row_without_a_create_time_has_no_such_label, teardown),
         cmocka_unit_test_teardown(test_rows_that_no_job_can_be_made_of_are_named, teardown),
         cmocka_unit_test(test_a_row_is_written_again_if_its_push_would_change_it),
     };

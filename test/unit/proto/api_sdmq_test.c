@@ -219,7 +219,9 @@ static void refused_pushes_have_the_originals_form(void **state)
         {"{\"topic\":\"t\",\"delay\":1.5}", "delay: this must be a whole number"},
         {"{\"topic\":\"t\",\"delay\":\"soon\"}", "delay: this must be a whole number"},
         {"{\"topic\":\"t\",\"delay\":9223372036854775807}", "delay: createTime + delay is past"},
-        {"{\"topic\":\"t\",\"createTime\":-1}", "delay: createTime + delay is past"},
+        {"{\"topic\":\"t\",\"createTime\":-1}", "createTime: milliseconds since 1970"},
+        {"{\"topic\":\"t\",\"createTime\":9000000000000000000,\"delay\":-8999999999999999999}",
+         "createTime: milliseconds since 1970"}, /* its due time alone would do */
         {"{\"topic\":\"t\",\"priority\":-1}", "priority: 0 to 4294967295"},
         {"{\"topic\":\"t\",\"ttl\":86401}",
          "ttl: seconds, up to limits.ttr_seconds, which is 86400"},

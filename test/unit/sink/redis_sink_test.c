@@ -104,6 +104,7 @@ struct bed {
     struct fake fakes[2];
     struct sink *sink;
     unsigned changes;
+    unsigned turns; /* that run_for() has taken */
 };
 
 struct sent {
@@ -119,10 +120,13 @@ static void changed(struct sink *sink)
     ((struct bed *)sink->user)->changes++;
 }
 
+/* A sink whose timer is always due would never let the time go on. */
 static void run_for(struct bed *bed, int64_t us)
 {
     int64_t until_us = bed->clock.now_us + us;
+    unsigned turns_max = bed->turns + 100 * 1000;
     while (bed->clock.now_us < until_us) {
+        assert_true(bed->turns++ < turns_max);
         int64_t next_us = sim_net_next_us(bed->net), timer_us = timers_next_us(&bed->loop->timers);
         next_us = timer_us < next_us ? timer_us : next_us;
         if (next_us > bed->clock.now_us)
@@ -437,6 +441,35 @@ static void a_cluster_s_redirections_are_followed(void **state)
     close_bed(&bed);
 }
 
+/* The server of their slot does not answer, and another one of the cluster does. */
+static void what_waits_for_the_server_of_its_slot_is_looked_at_now_and_then(void **state)
+{
+    enum { COUNT = 600 }; /* more than are sent in one turn */
+    static struct sent sent[COUNT];
+    struct bed bed;
+    (void)state;
+    open_bed(&bed, "redis+cluster://10.0.0.1");
+    sim_host_reach(&bed.fakes[1].host, SIM_REFUSES);
+    bed.fakes[0].slots = "*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$8\r\n10.0.0.2\r\n:6379\r\n"
+                         "*3\r\n:8192\r\n:16383\r\n*2\r\n$8\r\n10.0.0.1\r\n:6379\r\n";
+    tell_fake(&bed.fakes[0], "-MOVED 105 10.0.0.2:6379\r\n");
+    tell_fake(&bed.fakes[1], ":1\r\n");
+    for (int i = 0; i < COUNT; i++)
+        send(&bed, &sent[i], &list);
+    run_for(&bed, SECOND_US / 10);
+    assert_true(bed.sink->verbs->ready(bed.sink, NULL));
+    unsigned before = bed.turns;
+    run_for(&bed, SECOND_US);
+    assert_true(bed.turns - before < 300); /* each 20 ms, and what the connections do */
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(sent[i].done, 0);
+    sim_host_reach(&bed.fakes[1].host, SIM_UP);
+    run_for(&bed, 3 * SECOND_US);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(sent[i].kind, OUTCOME_DELIVERED);
+    close_bed(&bed);
+}
+
 static void what_is_in_the_connection_is_bounded_however_much_is_sent(void **state)
 {
     static struct sent sent[64];
@@ -472,6 +505,7 @@ int main(void)
         cmocka_unit_test(a_delivery_that_takes_too_long_fails_and_its_late_reply_is_ignored),
         cmocka_unit_test(closing_tells_what_waits_and_what_is_under_way),
         cmocka_unit_test(a_cluster_s_redirections_are_followed),
+        cmocka_unit_test(what_waits_for_the_server_of_its_slot_is_looked_at_now_and_then),
         cmocka_unit_test(what_is_in_the_connection_is_bounded_however_much_is_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
