@@ -131,7 +131,8 @@ class SoakOracle:
         if number is None:
             return 0
         self.seen(number, asked_ms)
-        taken = self.state[number] & ENDING  # and held when the server died: its time to run ended
+        # Held when the server died, by us or by a reserve whose answer never came: its time to run ended.
+        taken = self.state[number] & ENDING or job.get("failures", 0) > 0
         if job["due_ms"] not in (self.due[number], self.other[number]) and not taken:
             self.fault("moved", number)
         return number
