@@ -1,7 +1,8 @@
 /*
  * A command on a topic, or on all, asks every partition; here one answer is made of theirs.
  * Showing asks all partitions at once, a slice each until they have no more that matters; kicking
- * and clearing go from one partition to the next, so that no more than `max` jobs change.
+ * and clearing ask some at a time, each for a share of `max`, so that no more than `max` jobs
+ * change.
  *
  * Invariant: `jobs` and `topics` are sorted, and hold no more than a page (all topics, if all are
  * asked for).
@@ -14,8 +15,9 @@
 #include "port/engine.h"
 
 enum {
-    SWEEP_MAX = 40,     /* jobs kicked or cleared by one call: about a millisecond */
-    HEADS_AT_ONCE = 100 /* jobs shown by one call: the same */
+    SWEEP_MAX = 40,      /* jobs kicked or cleared by one call: about a millisecond */
+    SWEEPS_AT_ONCE = 16, /* calls that kick or clear */
+    HEADS_AT_ONCE = 100  /* jobs shown by one call: the same */
 };
 
 enum part_state { PART_IDLE, PART_ASKED, PART_DONE };
@@ -23,6 +25,7 @@ enum part_state { PART_IDLE, PART_ASKED, PART_DONE };
 struct part {
     enum part_state state;
     bool absent;     /* it does not know the topic, or does not use it */
+    uint32_t share;  /* KICK_TOPIC, CLEAR_TOPIC: of `max`, of the call under way */
     struct buf from; /* where its slice goes on; empty: from the start */
 };
 
@@ -45,7 +48,7 @@ struct fanout {
     uint32_t page_max;
     uint32_t asked;      /* calls under way */
     uint32_t changed;    /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
-    uint32_t part;       /* KICK_TOPIC, CLEAR_TOPIC: whose turn it is */
+    uint32_t shares;     /* KICK_TOPIC, CLEAR_TOPIC: of all calls under way */
     bool goes_on;        /* LIST: behind `after`, where the page before ended */
     struct cursor after; /* see ordered_of() */
     struct ordered *jobs;
@@ -185,7 +188,8 @@ bool fanout_wants(const struct fanout *fanout, uint32_t partition)
     if (fanout->err || fanout->parts[partition].state != PART_IDLE)
         return false;
     if (sweeps(fanout))
-        return partition == fanout->part && fanout->changed < fanout->cmd.topic.max;
+        return fanout->asked < SWEEPS_AT_ONCE &&
+               fanout->changed + fanout->shares < fanout->cmd.topic.max;
     return true;
 }
 
@@ -227,12 +231,15 @@ static void ask_list(struct fanout *fanout, struct buf *out, const struct script
 static void ask_sweep(struct fanout *fanout, struct buf *out, const struct script_call *call)
 {
     const struct cmd_topic *cmd = &fanout->cmd.topic;
+    struct part *part = &fanout->parts[call->partition];
+    part->share = least(cmd->max - fanout->changed - fanout->shares, SWEEP_MAX);
+    fanout->shares += part->share;
     script_begin(out, fanout->space, call, SCRIPT_SWEEP, 5);
     script_add(out, fanout->cmd.kind == CMD_KICK_TOPIC ? BYTES("k") : BYTES("c"));
     add_state(out, fanout->state);
     script_add(out, cmd->topic);
-    script_add(out, buf_bytes(&fanout->parts[call->partition].from));
-    script_add_i64(out, least(cmd->max - fanout->changed, SWEEP_MAX));
+    script_add(out, buf_bytes(&part->from));
+    script_add_i64(out, part->share);
 }
 
 /* What falls due is counted with each page of all topics. */
@@ -599,27 +606,32 @@ static enum err take_due(struct fanout *fanout, struct part *part,
 
 /* ---- kicking and clearing ---- */
 
+/* A partition that has more, or was not asked. */
+static bool has_part_left(const struct fanout *fanout)
+{
+    for (uint32_t i = 0; i < fanout->space->partitions; i++) {
+        if (fanout->parts[i].state != PART_DONE)
+            return true;
+    }
+    return false;
+}
+
 static enum err take_sweep(struct fanout *fanout, struct part *part,
                            const struct script_answer *answer, const struct bytes *parts,
                            uint32_t count)
 {
-    if (count < 2)
+    fanout->shares -= part->share;
+    if (count < 2 || answer->count > part->share)
         return ERR_CORRUPT;
     if (!answer->err)
         fanout->changed += answer->count;
     part->from.len = 0;
     buf_add_bytes(&part->from, parts[1]);
-    fanout->more = answer->more;
-    if (answer->more) {
+    if (answer->more)
         part->state = PART_IDLE;
-        return OK;
-    }
-    fanout->part++;
     bool any = fanout->cmd.kind == CMD_KICK_TOPIC && fanout->cmd.topic.state == JOB_GONE;
-    if (fanout->part == fanout->space->partitions && any && fanout->changed == 0 &&
-        fanout->state == JOB_BURIED) {
+    if (any && fanout->changed == 0 && fanout->state == JOB_BURIED && !has_part_left(fanout)) {
         fanout->state = JOB_DELAYED;
-        fanout->part = 0;
         for (uint32_t i = 0; i < fanout->space->partitions; i++) {
             fanout->parts[i].state = PART_IDLE;
             fanout->parts[i].from.len = 0;
@@ -737,7 +749,7 @@ void fanout_reply(struct fanout *fanout, struct reply *out_reply)
         out_reply->more = fanout->more;
     } else if (sweeps(fanout)) {
         out_reply->count = fanout->changed;
-        out_reply->more = fanout->more || fanout->part < fanout->space->partitions;
+        out_reply->more = has_part_left(fanout);
     } else if (fanout->jobs) {
         reply_jobs(fanout, out_reply);
     } else if (kind == CMD_TOPIC || kind == CMD_TOPICS) {

@@ -7,8 +7,10 @@ static struct listing listing_of(enum job_state state)
     return (struct listing){.engine = CURSOR_REDIS, .state = (uint8_t)state, .topic = BYTES("t")};
 }
 
-static void ask_all(struct fanout *fanout)
+/* How many partitions were asked. */
+static unsigned ask_all(struct fanout *fanout)
 {
+    unsigned asked = 0;
     for (uint32_t i = 0; i < space.partitions; i++) {
         if (!fanout_wants(fanout, i))
             continue;
@@ -16,7 +18,9 @@ static void ask_all(struct fanout *fanout)
         fanout_ask(fanout, &out, &(struct script_call){.partition = i, .number = 1});
         (void)args_of(&out); /* it is a whole request */
         buf_fini(&out);
+        asked++;
     }
+    return asked;
 }
 
 static void a_page_holds_the_soonest_of_all_partitions(void **state)
@@ -25,7 +29,7 @@ static void a_page_holds_the_soonest_of_all_partitions(void **state)
                       .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 3}};
     struct fanout *fanout = fanout_new(&space, &cmd);
     (void)state;
-    ask_all(fanout);
+    (void)ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
         char first[SCRIPT_ANSWER_BYTES], one[HEAD_ROOM], two[HEAD_ROOM];
         struct bytes parts[] = {
@@ -138,7 +142,7 @@ static void a_partition_goes_on_while_jobs_of_one_instant_may_be_missing(void **
     struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES], head[HEAD_ROOM];
     (void)state;
-    ask_all(fanout);
+    (void)ask_all(fanout);
     struct bytes parts[] = {
         first_part(first, 0, 4, 1),
         BYTES("9 1"),
@@ -146,10 +150,10 @@ static void a_partition_goes_on_while_jobs_of_one_instant_may_be_missing(void **
     };
     assert_int_equal(fanout_take(fanout, 0, parts, 3), OK);
     assert_true(fanout_wants(fanout, 0)); /* another may end then, with a lower number */
-    ask_all(fanout);
+    (void)ask_all(fanout);
     parts[2] = job_part(head, (struct head){JOB_RESERVED, 4, 2000000, BYTES("")});
     assert_int_equal(fanout_take(fanout, 0, parts, 3), OK);
-    ask_all(fanout);
+    (void)ask_all(fanout);
     parts[1] = BYTES("78 1"); /* they all end at 77 */
     parts[2] = job_part(head, (struct head){JOB_RESERVED, 12, 2000001, BYTES("")});
     assert_int_equal(fanout_take(fanout, 0, parts, 3), OK);
@@ -181,7 +185,7 @@ static void counts_are_added_up(void **state)
     struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES], room[8 * SCRIPT_FIGURES];
     (void)state;
-    ask_all(fanout);
+    (void)ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
         struct bytes parts[] = {first_part(first, i == 3, 0, 1), BYTES("t"), sums(room, 10, 2, 1)};
         assert_int_equal(fanout_take(fanout, i, parts, i == 3 ? 1 : 3), OK);
@@ -207,7 +211,7 @@ static void a_topics_next_due_time_is_the_soonest_of_its_partitions(void **state
     for (int brief = 0; brief < 2; brief++) {
         cmd.topic.brief = brief;
         struct fanout *fanout = fanout_new(&space, &cmd);
-        ask_all(fanout);
+        (void)ask_all(fanout);
         for (uint32_t i = 0; i < 4; i++) {
             struct bytes parts[] = {first_part(first, 0, 0, 1), BYTES("t"), sums(room, 10, 2, 1)};
             put_u64(room + 17 * 8, due_us[i]);
@@ -228,7 +232,7 @@ static void a_page_of_topics_ends_where_a_partitions_page_does(void **state)
     static const char *const names[4][2] = {{"a", "b"}, {"b", "z"}, {"x", "y"}, {"a", "z"}};
     char first[SCRIPT_ANSWER_BYTES], room[8 * SCRIPT_FIGURES];
     (void)state;
-    ask_all(fanout);
+    (void)ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
         struct bytes of = sums(room, 1, 0, 0);
         struct bytes parts[] = {first_part(first, 0, i == 0 ? 4 : 0, 2), bytes_str(names[i][0]), of,
@@ -253,7 +257,7 @@ static void due_jobs_of_all_topics_of_all_partitions_are_added_up(void **state)
     struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES], counts[16];
     (void)state;
-    ask_all(fanout);
+    (void)ask_all(fanout);
     for (uint32_t call = 0; call < 5; call++) {
         uint32_t partition = call < 4 ? call : 0;
         put_u64(counts, call);
@@ -278,6 +282,48 @@ static void due_jobs_of_all_topics_of_all_partitions_are_added_up(void **state)
     fanout_free(fanout);
 }
 
+static enum err take_kicked(struct fanout *fanout, uint32_t partition, bool more, uint32_t kicked)
+{
+    char first[SCRIPT_ANSWER_BYTES];
+    struct bytes parts[] = {first_part(first, 0, more ? 4 : 0, kicked), BYTES("from")};
+    return fanout_take(fanout, partition, parts, 2);
+}
+
+/* 60: two partitions are asked at once, for 40 and for 20; the third for what these two leave. */
+static void partitions_are_kicked_at_once_each_for_a_share_of_max(void **state)
+{
+    struct cmd cmd = {.kind = CMD_KICK_TOPIC,
+                      .topic = {.topic = BYTES("t"), .state = JOB_BURIED, .max = 60}};
+    struct fanout *fanout = fanout_new(&space, &cmd);
+    struct reply reply;
+    (void)state;
+    assert_int_equal(ask_all(fanout), 2);
+    assert_int_equal(take_kicked(fanout, 1, true, 20), OK);
+    assert_false(fanout_wants(fanout, 1) || fanout_wants(fanout, 2));
+    assert_int_equal(take_kicked(fanout, 0, false, 30), OK);
+    assert_true(fanout_wants(fanout, 1)); /* it has more: from where it was */
+    assert_int_equal(ask_all(fanout), 1);
+    assert_int_equal(take_kicked(fanout, 1, false, 4), OK);
+    assert_int_equal(ask_all(fanout), 1);
+    assert_int_equal(take_kicked(fanout, 2, true, 6), OK);
+    assert_true(fanout_done(fanout));
+    fanout_reply(fanout, &reply);
+    assert_int_equal(reply.count, 60);
+    assert_true(reply.more);
+    fanout_free(fanout);
+}
+
+static void a_partition_that_kicks_more_than_it_was_asked_for_is_corrupt(void **state)
+{
+    struct cmd cmd = {.kind = CMD_KICK_TOPIC,
+                      .topic = {.topic = BYTES("t"), .state = JOB_BURIED, .max = 5}};
+    struct fanout *fanout = fanout_new(&space, &cmd);
+    (void)state;
+    assert_int_equal(ask_all(fanout), 1);
+    assert_int_equal(take_kicked(fanout, 0, false, 6), ERR_CORRUPT);
+    fanout_free(fanout);
+}
+
 static void kicking_goes_from_partition_to_partition_up_to_max(void **state)
 {
     struct cmd cmd = {.kind = CMD_KICK_TOPIC,
@@ -285,12 +331,8 @@ static void kicking_goes_from_partition_to_partition_up_to_max(void **state)
     struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES];
     (void)state;
-    for (uint32_t i = 0; i < 8; i++) { /* no buried job anywhere, so the delayed ones are kicked */
-        for (uint32_t other = 0; other < 4; other++)
-            assert_int_equal(fanout_wants(fanout, other), other == i % 4 && i < 6);
-        if (i == 6)
-            break;
-        ask_all(fanout);
+    for (uint32_t i = 0; i < 6; i++) { /* no buried job anywhere, so the delayed ones are kicked */
+        assert_int_equal(ask_all(fanout), 1);
         struct bytes parts[] = {first_part(first, 0, 0, i < 4 ? 0 : i == 4 ? 3 : 2), BYTES("")};
         assert_int_equal(fanout_take(fanout, i % 4, parts, 2), OK);
     }
@@ -310,7 +352,7 @@ static void a_topic_is_gone_when_no_partition_keeps_it(void **state)
         struct fanout *fanout = fanout_new(&space, &cmd);
         char first[SCRIPT_ANSWER_BYTES];
         struct reply reply;
-        ask_all(fanout);
+        (void)ask_all(fanout);
         for (uint32_t i = 0; i < 4; i++) { /* the last one does not know it */
             struct bytes parts[] = {
                 first_part(first, i == 3 ? 1 : 0, i == keeper && i < 3 ? 4 : 0, 0)};
@@ -332,14 +374,14 @@ static void a_topic_that_one_partition_has_is_paused_in_all(void **state)
     struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES];
     struct reply reply;
-    ask_all(fanout);
+    (void)ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
         struct bytes parts[] = {first_part(first, i == 2 ? 0 : 1, 0, 0)};
         assert_int_equal(fanout_take(fanout, i, parts, 1), OK);
     }
     for (uint32_t i = 0; i < 4; i++)
         assert_int_equal(fanout_wants(fanout, i), i != 2);
-    ask_all(fanout);
+    (void)ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
         struct bytes parts[] = {first_part(first, 0, 0, 0)};
         if (i != 2)
@@ -357,7 +399,7 @@ static void the_first_error_ends_a_gathering(void **state)
     struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES];
     (void)state;
-    ask_all(fanout);
+    (void)ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
         struct bytes parts[] = {first_part(first, i == 2 ? 8 : 0, 0, 0)};
         assert_int_equal(fanout_take(fanout, i, parts, 1), OK);
@@ -380,6 +422,8 @@ int main(void)
         cmocka_unit_test(a_page_of_topics_ends_where_a_partitions_page_does),
         cmocka_unit_test(due_jobs_of_all_topics_of_all_partitions_are_added_up),
         cmocka_unit_test(kicking_goes_from_partition_to_partition_up_to_max),
+        cmocka_unit_test(partitions_are_kicked_at_once_each_for_a_share_of_max),
+        cmocka_unit_test(a_partition_that_kicks_more_than_it_was_asked_for_is_corrupt),
         cmocka_unit_test(a_topic_is_gone_when_no_partition_keeps_it),
         cmocka_unit_test(a_topic_that_one_partition_has_is_paused_in_all),
         cmocka_unit_test(the_first_error_ends_a_gathering),
