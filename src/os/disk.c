@@ -145,6 +145,13 @@ static int write_all(int fd, const void *data, size_t len, uint64_t offset)
     return 0;
 }
 
+/* Nothing was written, and the data alone may be. Any other error is final: it may be that of a
+ * sync, which a second one would not tell any more. */
+static bool may_do_without_zeros(int failed)
+{
+    return failed == EINTR || failed == EINVAL || failed == ENOSPC || failed == EDQUOT;
+}
+
 /* The same with zeros behind the data. Those may be left out: they are in the file already. */
 static int write_ahead(const struct os_disk *disk, int fd, const struct disk_op *op)
 {
@@ -156,6 +163,8 @@ static int write_ahead(const struct os_disk *disk, int fd, const struct disk_op 
         pieces[count] = (struct iovec){.iov_base = disk->zeros,
                                        .iov_len = left < ZEROS_PIECE ? left : ZEROS_PIECE};
     ssize_t wrote = count > 1 ? pwritev(fd, pieces, count, (off_t)op->offset) : 0;
+    if (wrote < 0 && !may_do_without_zeros(errno))
+        return errno;
     size_t done = wrote < 0 ? 0 : (size_t)wrote;
     if (done >= op->len)
         return 0;

@@ -41,8 +41,8 @@ enum disk_verb {
     DISK_WRITE,      /* the same, not durable until DISK_SYNC; survives kill -9 but no power cut */
     DISK_SYNC,       /* make durable all that was written to `file`; with `name`: its name too */
     DISK_MAKE,       /* make file `name` of `len` zero bytes, durable with its name; sets `file`.
-                        Its room is taken: no write to it ends with ERR_DISK_FULL. After an error
-                        there is no such file. */
+                        Its room is taken: no write to it ends with ERR_DISK_FULL, unless the
+                        file system copies what is written. After an error there is no such file. */
     DISK_REPLACE,    /* `name` holds `data` afterwards, durably; at any crash the old or the new */
     DISK_REMOVE,     /* unlink `name`; durable when done */
     DISK_RENAME,     /* `name` becomes the name that `data` is (text), durably; a file that has it
