@@ -246,17 +246,19 @@ static uint32_t serve(struct core *core, uint32_t number, uint32_t max, bool *ou
 
 /*
  * There is no memory for far jobs: who waits for one gets what is in memory, though it comes behind
- * in the order, as who asks now does. Some topics a turn, the others the next ones.
+ * in the order, as who asks now does. Some topics a turn, the others the next ones. Was anybody
+ * served? Then others may be as well, in the next turn.
  */
-static void match_hungry(struct core *core, uint32_t jobs)
+static bool match_hungry(struct core *core, uint32_t jobs)
 {
     struct list *hungry = &core->topics.hungry;
+    uint32_t before = jobs;
     for (unsigned i = 0; i < HUNGRY_TURN && jobs > 0 && !list_empty(hungry); i++) {
         struct topic *topic = LIST_ENTRY(hungry->next, struct topic, place);
         const struct wait_link *link = LIST_ENTRY(topic->waiting.next, struct wait_link, of_topic);
         bool far = false;
         if (budget_spent(core->budget) || core_front_room(core))
-            return;
+            break;
         if (topic->ready.count > 0)
             jobs -= serve(core, link->waiter, jobs, &far);
         budget_spend(core->budget, TOPIC_NS);
@@ -265,6 +267,7 @@ static void match_hungry(struct core *core, uint32_t jobs)
             list_add_tail(hungry, &topic->place);
         }
     }
+    return jobs < before && !list_empty(hungry);
 }
 
 bool core_match(struct core *core, int64_t now_us, uint32_t jobs)
@@ -293,8 +296,8 @@ bool core_match(struct core *core, int64_t now_us, uint32_t jobs)
             list_add_tail(servable, &topic->place);
         }
     }
-    match_hungry(core, jobs);
-    return !list_empty(servable);
+    bool more = match_hungry(core, jobs);
+    return more || !list_empty(servable);
 }
 
 /* Has one of the waiter's topics earlier waiters that are still to be served? */

@@ -109,6 +109,10 @@ static bool is_writable(struct os_disk *disk, const char *dir)
     if (failed == EROFS)
         complain("its file system is mounted read-only: mount it read-write, or choose another "
                  "directory (store.data_dir, --data-dir)");
+    else if (owner.uid == geteuid())
+        complain("it, or what is in it, has the mode %04o: chmod -R u+rwX it, or choose another "
+                 "(store.data_dir, --data-dir)",
+                 (unsigned)owner.mode);
     else
         complain("it, or what is in it, belongs to user %ld, and laterd runs as user %ld: "
                  "chown -R it to laterd's user, or choose another (store.data_dir, --data-dir)",

@@ -69,13 +69,15 @@ static bool log_has_far_jobs(const struct slices *slices)
     return slices->left_last && segments_find(slices->segments, slices->left_last);
 }
 
-/* What it will take, about: more if jobs are ready in slices of delayed ones. */
-static uint64_t image_bytes(const struct slices *slices)
+/* What it will take, about, but rather more: some of a slice's jobs are due, and so may be all. */
+static uint64_t image_bytes(const struct store *store)
 {
+    const struct slices *slices = store->slices;
     uint64_t bytes = slices->live_jobs * 2 * sizeof(uint64_t);
     for (const struct list *link = slices->all.next; link != &slices->all; link = link->next) {
         const struct slice *slice = LIST_ENTRY(link, const struct slice, link);
-        if (slice->head.state == JOB_READY)
+        bool due = slice->head.state == JOB_DELAYED && slice->head.due_first_us <= store->now_us;
+        if (due || slice->head.state == JOB_READY)
             bytes += (uint64_t)slice->live_jobs * ORDER_BYTES;
     }
     return bytes;
@@ -85,7 +87,7 @@ static bool worth_it(const struct store *store)
 {
     const struct slices *slices = store->slices;
     uint64_t least = store->options.image_jobs ? store->options.image_jobs : IMAGE_JOBS;
-    uint64_t bytes = image_bytes(slices), max = store->options.max_bytes;
+    uint64_t bytes = image_bytes(store), max = store->options.max_bytes;
     uint64_t used = segments_bytes(store->segments) + segments_slice_bytes(store->segments);
     return store->callbacks->far_image && slices->live_jobs >= least && bytes <= IMAGE_BYTES_MAX &&
            !log_has_far_jobs(slices) && (max == 0 || used + bytes + bytes / 8 <= max) &&
@@ -110,7 +112,7 @@ static bool make_image(struct store *store, struct buf *image)
 {
     struct slices *slices = store->slices;
     uint32_t count = living_slices(slices);
-    uint64_t parts = image_bytes(slices);
+    uint64_t parts = image_bytes(store);
     buf_reserve(image, BLOCK + (size_t)count * SLICE_BYTES + parts + parts / 16 + 65536);
     CHECK(image->at && image->len == 0);
     memset(image->at, 0, BLOCK);

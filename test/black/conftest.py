@@ -91,7 +91,8 @@ def pytest_runtest_protocol(item, nextitem):
         item.user_properties.extend(("died", f"{item.nodeid}: {one}") for one in died)
         if not goes_again(item, failed, died):
             break
-        item.user_properties.append(("again" if died else "late", item.nodeid))
+        first = "".join(f"\n{report.longreprtext[-2000:]}" for report in failed) if died else ""
+        item.user_properties.append(("again" if died else "late", item.nodeid + first))
         item._initrequest()  # as pytest-rerunfailures does
     reports[-1].user_properties = list(item.user_properties)
     for report in reports:
