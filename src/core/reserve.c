@@ -10,15 +10,14 @@
 #include "core/core_internal.h"
 
 enum {
-    TAKE_MIN = 250,    /* jobs that one reserve takes even if the budget is spent */
-    TAKE_NS = 1500,    /* work for one job taken, and for its way into the reply */
-    TOPIC_NS = 50,     /* for finding a topic, or taking a waiter off one */
-    LINK_NS = 500,     /* for waiting on a topic, which may have to be made */
-    CANDIDATE_NS = 4,  /* for comparing one topic's first job */
-    ENDS_MIN = 16,     /* waits that end in a tick even if the budget is spent */
-    HUNGRY_TURN = 256, /* topics whose waiters get what is in memory, when it is short */
-    FAR_WAIT_US =
-        1000, /* so often it is asked whether a far job has come, after the wait's end, … */
+    TAKE_MIN = 250,     /* jobs that one reserve takes even if the budget is spent */
+    TAKE_NS = 1500,     /* work for one job taken, and for its way into the reply */
+    TOPIC_NS = 50,      /* for finding a topic, or taking a waiter off one */
+    LINK_NS = 500,      /* for waiting on a topic, which may have to be made */
+    CANDIDATE_NS = 4,   /* for comparing one topic's first job */
+    ENDS_MIN = 16,      /* waits that end in a tick even if the budget is spent */
+    HUNGRY_TURN = 256,  /* topics whose waiters get what is in memory, when it is short */
+    FAR_WAIT_US = 1000, /* after a wait's end: has a far job come? Asked so often … */
     FAR_PATIENCE_US = 1000 * 1000, /* … and no longer */
 };
 

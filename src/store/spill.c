@@ -185,7 +185,9 @@ bool spill_full(const struct spill *spill)
     uint64_t bytes = spill_gathered_bytes(spill);
     uint64_t least = store->options.spill_bytes ? store->options.spill_bytes : GATHER_BYTES;
     uint64_t slices = SPILL_KINDS * store->options.segment_bytes / SEGMENT_SHARE;
-    least = least > slices ? least : slices; /* with less there may be no slice */
+    /* With less there may be no slice. Where small jobs of several kinds are gathered that may be
+     * so with this much, too: then what was gathered is relocated. */
+    least = least > slices ? least : slices;
     return spill->step == SPILL_GATHER && bytes > least && callbacks->memory_left &&
            bytes > callbacks->memory_left(callbacks);
 }
