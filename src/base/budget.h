@@ -1,10 +1,14 @@
 /*
  * The work that may still be done before other connections must be served, in nanoseconds of CPU.
  *
- * What work costs is estimated beforehand, at the loop that does it, and not measured: the core
- * reads no clock, and a simulated life must be the same twice. A loop whose length a client decides
- * spends for each step, stops when the budget is spent, and leaves the rest to the next turn. One
- * step may overdraw it; so a step must be small.
+ * What work costs is estimated beforehand, at the loop that does it: the core reads no clock, and a
+ * simulated life must be the same twice. A loop whose length a client decides spends for each step,
+ * stops when the budget is spent, and leaves the rest to the next turn. One step may overdraw it;
+ * so a step must be small.
+ *
+ * Where memory is slow or the processor is shared, work takes several times the estimate. So a
+ * budget can have a meter: the clock is looked at each BUDGET_LOOK_NS of estimated work, and what
+ * that work took beyond the estimate is spent, too.
  */
 #ifndef LATERD_BASE_BUDGET_H
 #define LATERD_BASE_BUDGET_H
@@ -14,13 +18,37 @@
 
 #define BUDGET_UNLIMITED (INT64_MAX / 2) /* for tests, recovery and the end */
 
+enum { BUDGET_LOOK_NS = 50 * 1000 };
+
+struct budget_meter {
+    int64_t (*now_us)(struct budget_meter *meter);
+    int64_t looked_us; /* when the clock was looked at; 0: not since budget_begin() */
+    int64_t left_ns;   /* of the budget at that time */
+};
+
 struct budget {
     int64_t left_ns;
+    int64_t look_ns;            /* the clock is looked at when so much is left */
+    struct budget_meter *meter; /* NULL: the estimates are believed */
 };
+
+/* So much may be spent from here on. Reads no clock: the first BUDGET_LOOK_NS go by the estimate,
+ * so that each stage does some work, whatever those before it took. */
+static inline void budget_begin(struct budget *budget, int64_t ns)
+{
+    budget->left_ns = ns;
+    budget->look_ns = ns - BUDGET_LOOK_NS;
+    if (budget->meter)
+        budget->meter->looked_us = 0;
+}
+
+void budget_look(struct budget *budget);
 
 static inline void budget_spend(struct budget *budget, int64_t cost_ns)
 {
     budget->left_ns -= cost_ns;
+    if (budget->meter && budget->left_ns <= budget->look_ns)
+        budget_look(budget);
 }
 
 static inline bool budget_spent(const struct budget *budget)

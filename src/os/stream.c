@@ -15,8 +15,8 @@
 #include "os/loop_parts.h"
 
 enum {
-    SEND_BYTES = 256 * 1024, /* in one step */
-    DROP_BYTES = 64 * 1024,  /* of what a client sends behind its last request, in one step */
+    SEND_BYTES = 64 * 1024, /* in one step */
+    DROP_BYTES = 64 * 1024, /* of what a client sends behind its last request, in one step */
     LINGER_US = 1000 * 1000,
 };
 

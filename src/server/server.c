@@ -31,13 +31,20 @@ const char *server_host(const struct server *server)
     return given[0] ? given : found[0] ? found : "127.0.0.1";
 }
 
+static int64_t meter_now_us(struct budget_meter *meter)
+{
+    struct clock *clock = LIST_ENTRY(meter, struct server, meter)->loop->clock;
+    return clock->now_us(clock);
+}
+
 struct server *server_new(const struct server_options *options)
 {
     struct server *server = mem_zalloc(sizeof(*server));
     server->options = *options;
     server->loop = options->loop;
     server->engine = options->engine;
-    server->budget.left_ns = BUDGET_UNLIMITED; /* until the first turn */
+    server->meter.now_us = meter_now_us;
+    server->budget = (struct budget){.left_ns = BUDGET_UNLIMITED, .meter = &server->meter};
     server->engine->verbs->use_budget(server->engine, &server->budget);
     server->started_us = loop_look_at_clock(server->loop);
     server->date_s = -1;

@@ -112,7 +112,8 @@ struct server {
     struct list requeues; // requeue::place: what clients that have gone left behind
     struct arena scratch; /* of the request being decoded */
     struct budget budget; /* of the turn's present stage */
-    int64_t visit_ns;     /* the connection being served stops when so much budget is left */
+    struct budget_meter meter;
+    int64_t visit_ns; /* the connection being served stops when so much budget is left */
     int64_t started_us;
     int64_t date_s;
     char date[32];

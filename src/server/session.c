@@ -15,8 +15,8 @@ enum {
     REQUEST_BYTES_PER_S = 64 * 1024,
     ANSWER_BYTES_MIN = 64 * 1024, /* in each limits.request_seconds */
     EXPIRE_NS = 100,
-    SENT_MAX_BYTES = 256 * 1024, /* the network sends no more at once */
-    BYTES_PER_NS = 4,            /* copied, here and in the system */
+    SENT_MAX_BYTES = 64 * 1024, /* the network sends no more at once */
+    BYTES_PER_NS = 4,           /* copied, here and in the system */
 };
 
 static struct server *of_acceptor(struct acceptor *acceptor)

@@ -70,7 +70,7 @@ enum {
 static void begin_stage(struct server *server, int share)
 {
     int64_t turn_ns = server->options.turn_ns ? server->options.turn_ns : TURN_NS;
-    server->budget.left_ns = turn_ns * share / 100;
+    budget_begin(&server->budget, turn_ns * share / 100);
 }
 
 /* The time by which a turn is measured. */

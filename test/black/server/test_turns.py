@@ -10,12 +10,13 @@ import json
 import os
 import re
 import socket
+import subprocess
 import threading
 import time
 
 import pytest
 from beanstalk import Connection
-from process import Laterd
+from process import ROOT, Laterd
 from wire import Client, Wire, eventually, request_bytes
 
 pytestmark = [pytest.mark.serial,
@@ -225,7 +226,8 @@ def test_a_client_that_holds_300000_jobs_hangs_up(server):
     turns_stay_short(server, play)
 
 
-def test_clients_that_do_not_read_large_escaped_bodies(server):
+def fetch_large_escaped_bodies(server):
+    """By 200 clients that do not read them."""
     with Client(server.port, seconds=60) as client:
         job = client.push("control", body="\u0001" * 1_000_000, delay="1h").json()
 
@@ -240,6 +242,20 @@ def test_clients_that_do_not_read_large_escaped_bodies(server):
         for sock in socks:
             sock.close()
     turns_stay_short(server, play)
+
+
+def test_clients_that_do_not_read_large_escaped_bodies(server):
+    fetch_large_escaped_bodies(server)
+
+
+def test_where_sending_takes_ten_times_as_long_as_planned(laterd, tmp_path):
+    """The budget of a turn is spent by the clock, too (base/budget.h)."""
+    library = str(tmp_path / "slow_send.so")
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O", "-D_GNU_SOURCE", "-o", library,
+                    os.path.join(ROOT, "test", "harness", "slow_send.c")], check=True)
+    slow = {"LD_PRELOAD": library, "SLOW_SEND_US": "25"}
+    with laterd({"server": {"turn_cpu": 1}}, environment=slow) as server:
+        fetch_large_escaped_bodies(server)
 
 
 def test_a_reserve_of_eight_megabytes_of_topics(server):

@@ -1,0 +1,104 @@
+/* A budget with a meter is spent by what work takes, if that is more than its estimate. */
+#include "base/budget.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/list.h"
+
+enum { NS_PER_US = 1000, SHARE_NS = 1000 * 1000, STEP_NS = 10 * 1000 };
+
+struct fixture {
+    struct budget_meter meter;
+    struct budget budget;
+    int64_t now_us;
+    unsigned looks;
+};
+
+static int64_t now_us(struct budget_meter *meter)
+{
+    struct fixture *fixture = LIST_ENTRY(meter, struct fixture, meter);
+    fixture->looks++;
+    return fixture->now_us;
+}
+
+static void init(struct fixture *fixture)
+{
+    *fixture = (struct fixture){.meter.now_us = now_us, .now_us = 1};
+    fixture->budget.meter = &fixture->meter;
+    budget_begin(&fixture->budget, SHARE_NS);
+}
+
+/* How many steps of STEP_NS are done, each of which takes so long. */
+static int steps(struct fixture *fixture, int64_t step_us)
+{
+    int count = 0;
+    while (!budget_spent(&fixture->budget)) {
+        fixture->now_us += step_us;
+        budget_spend(&fixture->budget, STEP_NS);
+        count++;
+    }
+    return count;
+}
+
+static void without_a_meter_the_estimates_are_believed(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    init(&fixture);
+    fixture.budget.meter = NULL;
+    assert_int_equal(steps(&fixture, 1000), SHARE_NS / STEP_NS);
+    assert_int_equal(fixture.looks, 0);
+}
+
+static void work_that_takes_no_longer_than_estimated_gets_its_share(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    init(&fixture);
+    assert_int_equal(steps(&fixture, STEP_NS / NS_PER_US), SHARE_NS / STEP_NS);
+    assert_int_equal(fixture.looks, SHARE_NS / BUDGET_LOOK_NS);
+    init(&fixture);
+    assert_int_equal(steps(&fixture, 0), SHARE_NS / STEP_NS); /* no more, either */
+}
+
+static void slow_work_ends_its_stage_sooner(void **state)
+{
+    (void)state;
+    enum { SLOWER = 10 };
+    struct fixture fixture;
+    init(&fixture);
+    int count = steps(&fixture, SLOWER * STEP_NS / NS_PER_US);
+    /* The first BUDGET_LOOK_NS go by the estimate, the rest by the clock. */
+    int unseen = BUDGET_LOOK_NS / STEP_NS;
+    assert_in_range(count, 2 * unseen, unseen + SHARE_NS / STEP_NS / SLOWER + unseen);
+}
+
+static void each_stage_does_some_work_whatever_was_before(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    init(&fixture);
+    (void)steps(&fixture, 1000);
+    fixture.now_us += 1000 * 1000;
+    budget_begin(&fixture.budget, SHARE_NS);
+    for (int i = 0; i < BUDGET_LOOK_NS / STEP_NS; i++) {
+        assert_false(budget_spent(&fixture.budget));
+        budget_spend(&fixture.budget, STEP_NS);
+    }
+    assert_false(budget_spent(&fixture.budget)); /* the time before the first look is not its own */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_meter_the_estimates_are_believed),
+        cmocka_unit_test(work_that_takes_no_longer_than_estimated_gets_its_share),
+        cmocka_unit_test(slow_work_ends_its_stage_sooner),
+        cmocka_unit_test(each_stage_does_some_work_whatever_was_before),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
