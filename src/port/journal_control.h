@@ -34,7 +34,8 @@ struct journal_health {
     bool knows_cursor;               /* since the start; else `cursor` and `epoch` are 0 */
     uint64_t cursor;      /* the batch that the database has: of the log, or a count of batches */
     uint64_t epoch;       /* of who has the cursor */
-    bool knows_lag;       /* else the three behind it are 0: this process does not follow it now */
+    bool knows_lag;       /* else the three behind it are 0: this process does not follow it now,
+                             or Redis has not said yet what waits */
     uint64_t lag_entries; /* batches of the log, or changes of a queue in Redis, that it lacks */
     uint64_t lag_bytes;   /* that are kept for it */
     int64_t lag_us;       /* age of the oldest of them */
@@ -50,12 +51,14 @@ struct journal_partition {
     bool refuses_pushes;
 };
 
-/* The metrics of it that every engine has. */
+/* The metrics of it that every engine has. There is no lag while it is not known. */
 static inline void journal_health_describe(const struct journal_health *health,
                                            struct metric_sink *sink)
 {
     metric_gauge(sink, "journal_up", "1 while changes are being written to MySQL.",
                  health->state == JOURNAL_STATE_WRITES);
+    if (!health->knows_lag)
+        return;
     metric_gauge(
         sink, "journal_lag_batches",
         "Batches of the log, or changes of a queue in Redis, that MySQL has not committed.",

@@ -97,6 +97,9 @@ static void end(struct link *link)
     }
     if (was_open)
         link->options.callbacks->down(link->options.callbacks, link);
+    if (link->rested) /* no reason why it is not there, once somebody wants it again */
+        link->error[0] = '\0';
+    link->rested = false;
     notify_calls(link);
 }
 
@@ -120,8 +123,10 @@ static void want_no_more(struct link *link)
 void link_rest(struct link *link)
 {
     want_no_more(link);
-    if (link->state != LINK_DOWN)
-        link_fail(link, "not needed any more");
+    if (link->state == LINK_DOWN)
+        return;
+    link->rested = !link->doomed;
+    link_fail(link, "not needed any more");
 }
 
 void link_fini(struct link *link)

@@ -90,6 +90,7 @@ struct link {
     unsigned attempt; /* which of its name's addresses is tried */
     bool dispatching; /* replies are being handed out */
     bool doomed;      /* to be ended when that is over */
+    bool rested;      /* it ends because nobody wants it: that is no error */
     char error[160];
 };
 

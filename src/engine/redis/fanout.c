@@ -2,7 +2,8 @@
  * A command on a topic, or on all, asks every partition; here one answer is made of theirs.
  * Showing asks all partitions at once, a slice each until they have no more that matters; kicking
  * and clearing ask some at a time, each for a share of `max`, so that no more than `max` jobs
- * change.
+ * change. If `max` is too small for a share of each partition, all are first asked at once how many
+ * such jobs they have, and then only those that have some.
  *
  * Invariant: `jobs` and `topics` are sorted, and hold no more than a page (all topics, if all are
  * asked for).
@@ -26,6 +27,7 @@ struct part {
     enum part_state state;
     bool absent;     /* it does not know the topic, or does not use it */
     uint32_t share;  /* KICK_TOPIC, CLEAR_TOPIC: of `max`, of the call under way */
+    uint32_t known;  /* KICK_TOPIC, CLEAR_TOPIC: jobs that were counted; 0: none, or not counted */
     struct buf from; /* where its slice goes on; empty: from the start */
 };
 
@@ -49,6 +51,7 @@ struct fanout {
     uint32_t asked;      /* calls under way */
     uint32_t changed;    /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
     uint32_t shares;     /* KICK_TOPIC, CLEAR_TOPIC: of all calls under way */
+    bool counts;         /* KICK_TOPIC, CLEAR_TOPIC: jobs are counted, none is changed yet */
     bool goes_on;        /* LIST: behind `after`, where the page before ended */
     struct cursor after; /* see ordered_of() */
     struct ordered *jobs;
@@ -77,6 +80,14 @@ static uint32_t least(uint32_t a, uint32_t b)
 static bool by_time(enum job_state state)
 {
     return state == JOB_RESERVED;
+}
+
+/* There would not be a share for each partition. Jobs in order of time cannot be counted. */
+static bool counts_first(const struct fanout *fanout)
+{
+    uint32_t partitions = fanout->space->partitions;
+    return sweeps(fanout) && !by_time(fanout->state) && partitions > 1 &&
+           fanout->cmd.topic.max < (uint64_t)SWEEP_MAX * partitions;
 }
 
 static struct listing listing_of(const struct fanout *fanout)
@@ -153,6 +164,7 @@ struct fanout *fanout_new(const struct script_space *space, const struct cmd *cm
     fanout->cmd.topic.backwards = cmd->kind == CMD_LIST && cmd->topic.backwards;
     if (cmd->kind == CMD_KICK_TOPIC && fanout->state != JOB_DELAYED)
         fanout->state = JOB_BURIED; /* none there, and any will do: then the delayed ones */
+    fanout->counts = counts_first(fanout);
     fanout->page_max = cmd->kind == CMD_PEEK ? 1 : least(cmd->topic.max, SCRIPT_HEADS_MAX);
     if (cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK)
         fanout->jobs = mem_alloc((fanout->page_max + 1) * sizeof(*fanout->jobs));
@@ -187,7 +199,7 @@ bool fanout_wants(const struct fanout *fanout, uint32_t partition)
     CHECK(partition < fanout->space->partitions);
     if (fanout->err || fanout->parts[partition].state != PART_IDLE)
         return false;
-    if (sweeps(fanout))
+    if (sweeps(fanout) && !fanout->counts)
         return fanout->asked < SWEEPS_AT_ONCE &&
                fanout->changed + fanout->shares < fanout->cmd.topic.max;
     return true;
@@ -232,7 +244,10 @@ static void ask_sweep(struct fanout *fanout, struct buf *out, const struct scrip
 {
     const struct cmd_topic *cmd = &fanout->cmd.topic;
     struct part *part = &fanout->parts[call->partition];
-    part->share = least(cmd->max - fanout->changed - fanout->shares, SWEEP_MAX);
+    part->share = least(cmd->max - fanout->changed - fanout->shares,
+                        part->known ? least(part->known, SWEEP_MAX) : SWEEP_MAX);
+    if (fanout->counts)
+        part->share = 0;
     fanout->shares += part->share;
     script_begin(out, fanout->space, call, SCRIPT_SWEEP, 5);
     script_add(out, fanout->cmd.kind == CMD_KICK_TOPIC ? BYTES("k") : BYTES("c"));
@@ -616,27 +631,46 @@ static bool has_part_left(const struct fanout *fanout)
     return false;
 }
 
+/* All partitions have counted: those that have some are asked to change them. */
+static void end_counting(struct fanout *fanout)
+{
+    fanout->counts = false;
+    for (uint32_t i = 0; i < fanout->space->partitions; i++)
+        fanout->parts[i].state = fanout->parts[i].known ? PART_IDLE : PART_DONE;
+}
+
+/* There are no buried jobs, and any will do. */
+static void begin_delayed(struct fanout *fanout)
+{
+    fanout->state = JOB_DELAYED;
+    fanout->counts = counts_first(fanout);
+    for (uint32_t i = 0; i < fanout->space->partitions; i++) {
+        fanout->parts[i].state = PART_IDLE;
+        fanout->parts[i].from.len = 0;
+        fanout->parts[i].known = 0;
+    }
+}
+
 static enum err take_sweep(struct fanout *fanout, struct part *part,
                            const struct script_answer *answer, const struct bytes *parts,
                            uint32_t count)
 {
     fanout->shares -= part->share;
-    if (count < 2 || answer->count > part->share)
+    if (count < 2 || (answer->count > part->share && !fanout->counts))
         return ERR_CORRUPT;
-    if (!answer->err)
+    if (fanout->counts)
+        part->known = answer->count;
+    else if (!answer->err)
         fanout->changed += answer->count;
     part->from.len = 0;
     buf_add_bytes(&part->from, parts[1]);
     if (answer->more)
         part->state = PART_IDLE;
+    if (fanout->counts && !has_part_left(fanout))
+        end_counting(fanout);
     bool any = fanout->cmd.kind == CMD_KICK_TOPIC && fanout->cmd.topic.state == JOB_GONE;
-    if (any && fanout->changed == 0 && fanout->state == JOB_BURIED && !has_part_left(fanout)) {
-        fanout->state = JOB_DELAYED;
-        for (uint32_t i = 0; i < fanout->space->partitions; i++) {
-            fanout->parts[i].state = PART_IDLE;
-            fanout->parts[i].from.len = 0;
-        }
-    }
+    if (any && fanout->changed == 0 && fanout->state == JOB_BURIED && !has_part_left(fanout))
+        begin_delayed(fanout);
     return OK;
 }
 

@@ -28,6 +28,15 @@ int64_t redis_journal_lag_us(const struct redis_journal_feed *feed)
     return oldest_us && now_us > oldest_us ? now_us - oldest_us : 0;
 }
 
+/* Each partition has said what waits, since we are the one. */
+static bool knows_lag(const struct redis_journal_feed *feed)
+{
+    bool knows = true;
+    for (uint32_t i = 0; i < feed->options.space->partitions; i++)
+        knows = knows && feed->streams[i].told == feed->handovers;
+    return knows;
+}
+
 static void look_at_partition(const struct redis_journal_feed *feed, uint32_t partition,
                               struct journal_partition *out_partition)
 {
@@ -110,7 +119,9 @@ static void look_at_health(const struct redis_journal_feed *feed, struct journal
     out_health->cursor = feed->status.done;
     out_health->epoch = feed->status.epoch;
     out_health->rejected = feed->status.rejected;
-    out_health->knows_lag = true;
+    out_health->knows_lag = knows_lag(feed);
+    if (!out_health->knows_lag)
+        return;
     out_health->lag_us = redis_journal_lag_us(feed);
     for (uint32_t i = 0; i < out_health->partitions; i++) {
         struct journal_partition partition;

@@ -409,6 +409,7 @@ static void stream_told(struct feed_stream *stream, const struct script_answer *
         return;
     }
     stream->refuses = state == JOURNAL_BEHIND;
+    stream->told = stream->handover;
     stream->last = field.last;
     stream->waiting_bytes = field.waiting_bytes;
     stream->waiting = answer->count;

@@ -51,7 +51,8 @@ struct feed_stream {
     bool looks;                 /* asked without reading */
     bool refuses;               /* pushes, as it said last: the journal is too far behind */
     uint64_t used;              /* the partition's, when it was looked at */
-    uint64_t handover;          /* in which it was asked */
+    uint64_t handover;          /* in which it was asked, */
+    uint64_t told;              /* and in which it has said last what waits; 0: never */
     bool asked;
 };
 

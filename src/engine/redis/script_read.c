@@ -439,7 +439,8 @@ static enum err read_pushed(const struct script_space *space, const struct scrip
     memcpy(text + 8, start.at, start.len);
     if (start.len) /* whichever of the two forms is stored, this one says when it was made */
         text[8] = (char)(text[8] & ~JOB_IS_COMPACT);
-    memcpy(text + 8 + start.len, parts->at[0].at + 24, SCRIPT_MADE_BYTES);
+    bool made_then = get_u64(parts->at[0].at + 8) != 0; /* and not at the time of the answer */
+    memcpy(text + 8 + start.len, parts->at[0].at + (made_then ? 8 : 24), SCRIPT_MADE_BYTES);
     memcpy(text + len - rest.len, rest.at, rest.len);
     struct script_head head;
     enum err err = script_read_head(space, bytes_of(text, len), true, answer->now_us, arena, &head);

@@ -135,6 +135,7 @@ def step_sweep(queue, model, chance):
     what, topic, state = chance.choice("kkc"), chance.choice("xyz"), chance.choice([DELAYED, BURIED])
     most = chance.randrange(1, 4)
     of = [seq for seq, job in model.jobs.items() if job["state"] == state and job["topic"] == topic]
+    assert queue.sweep(what, topic, state, 0)[0].count == len(of)
     answer, _ = queue.sweep(what, topic, state, most)
     if answer.err == "not_found":
         assert not of

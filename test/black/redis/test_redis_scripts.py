@@ -276,6 +276,8 @@ def test_kicking_and_clearing_stop_at_what_was_asked(queue, what):
     due = queue.now() + HOUR
     for step in range(20):
         queue.push("t" if step % 2 else "other", due=due)
+    assert queue.sweep(what, "t", DELAYED, 0)[0].count == 10  # they are only counted
+    assert queue.sweep(what, "t", BURIED, 0)[0].count == 0
     swept, start = queue.sweep(what, "t", DELAYED, 4)
     assert swept.count == 4 and swept.more
     swept, start = queue.sweep(what, "t", DELAYED, 10, start)
@@ -283,7 +285,8 @@ def test_kicking_and_clearing_stop_at_what_was_asked(queue, what):
     jobs = valid(queue).values()
     assert sum(job.topic == "other" and job.place == DELAYED for job in jobs) == 10
     assert len(jobs) == (20 if what == "k" else 10)
-    assert queue.sweep(what, "nothing", DELAYED, 4)[0].err == "not_found"
+    for most in (0, 4):
+        assert queue.sweep(what, "nothing", DELAYED, most)[0].err == "not_found"
 
 
 def test_a_paused_topic_gives_nothing_until_its_pause_ends(queue):

@@ -79,6 +79,7 @@ def test_no_script_takes_longer_than_its_share(script_port):
     within(queue, "list", lambda: queue.run("list", "l", READY, "ready", b"", -1, 0, 100) and None)
     within(queue, "list among others", lambda: queue.run("list", "l", DELAYED, "other", b"", -1, 0, 100) and None)
     within(queue, "topics", lambda: queue.run("topic", "l", "", 200, 0, "d") and None)
+    within(queue, "count", lambda: queue.sweep("k", "later", DELAYED, 0)[0].count)
     within(queue, "kick", lambda: not queue.sweep("k", "later", DELAYED, 40)[0].more)
     within(queue, "clear", lambda: not queue.sweep("c", "ready", READY, 40)[0].more)
     wait_until(lambda: queue.now() > due, 120)

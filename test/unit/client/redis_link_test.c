@@ -377,6 +377,24 @@ static void a_link_that_nobody_wants_does_not_come_back(void **state)
     end_timed(&timed);
 }
 
+/* Else a start that waits for it would end with "not needed any more". */
+static void that_a_link_was_not_needed_is_no_error_once_it_is_wanted_again(void **state)
+{
+    static struct timed timed;
+    (void)state;
+    begin_timed(&timed);
+    struct redis_address address = timed.link.address;
+    link_rest(&timed.link);
+    assert_string_equal(timed.link.error, "");
+    link_want(&timed.link, &address);
+    assert_string_equal(timed.link.error, "");
+    link_fail(&timed.link, "it is loading");
+    link_rest(&timed.link); /* it is down: why is still told */
+    link_want(&timed.link, &address);
+    assert_string_equal(timed.link.error, "it is loading");
+    end_timed(&timed);
+}
+
 int main(void)
 {
 #define LINKED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -389,6 +407,7 @@ int main(void)
         cmocka_unit_test(a_server_with_much_to_do_is_not_left_while_it_answers),
         cmocka_unit_test(round_trips_are_counted_by_how_long_they_took),
         cmocka_unit_test(a_link_that_nobody_wants_does_not_come_back),
+        cmocka_unit_test(that_a_link_was_not_needed_is_no_error_once_it_is_wanted_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

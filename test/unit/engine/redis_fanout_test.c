@@ -289,7 +289,18 @@ static enum err take_kicked(struct fanout *fanout, uint32_t partition, bool more
     return fanout_take(fanout, partition, parts, 2);
 }
 
-/* 60: two partitions are asked at once, for 40 and for 20; the third for what these two leave. */
+/* All are asked at once how many jobs they have. */
+static void take_counts(struct fanout *fanout, const uint32_t counts[4])
+{
+    assert_int_equal(ask_all(fanout), 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_false(fanout_done(fanout) || fanout_wants(fanout, i));
+        assert_int_equal(take_kicked(fanout, i, false, counts[i]), OK);
+    }
+}
+
+/* 60 of 50, 30, 0 and 90: two partitions are asked at once, for 40 and for 20; then for what these
+   two leave. */
 static void partitions_are_kicked_at_once_each_for_a_share_of_max(void **state)
 {
     struct cmd cmd = {.kind = CMD_KICK_TOPIC,
@@ -297,19 +308,80 @@ static void partitions_are_kicked_at_once_each_for_a_share_of_max(void **state)
     struct fanout *fanout = fanout_new(&space, &cmd);
     struct reply reply;
     (void)state;
+    take_counts(fanout, (const uint32_t[]){50, 30, 0, 90});
     assert_int_equal(ask_all(fanout), 2);
     assert_int_equal(take_kicked(fanout, 1, true, 20), OK);
-    assert_false(fanout_wants(fanout, 1) || fanout_wants(fanout, 2));
+    assert_false(fanout_wants(fanout, 1) || fanout_wants(fanout, 3));
     assert_int_equal(take_kicked(fanout, 0, false, 30), OK);
     assert_true(fanout_wants(fanout, 1)); /* it has more: from where it was */
     assert_int_equal(ask_all(fanout), 1);
     assert_int_equal(take_kicked(fanout, 1, false, 4), OK);
     assert_int_equal(ask_all(fanout), 1);
-    assert_int_equal(take_kicked(fanout, 2, true, 6), OK);
+    assert_int_equal(take_kicked(fanout, 3, true, 6), OK);
     assert_true(fanout_done(fanout));
     fanout_reply(fanout, &reply);
     assert_int_equal(reply.count, 60);
     assert_true(reply.more);
+    fanout_free(fanout);
+}
+
+/* With a share for each, nothing is counted. */
+static void partitions_are_not_counted_if_there_is_a_share_for_each(void **state)
+{
+    struct cmd cmd = {.kind = CMD_CLEAR_TOPIC,
+                      .topic = {.topic = BYTES("t"), .state = JOB_READY, .max = 160}};
+    struct fanout *fanout = fanout_new(&space, &cmd);
+    struct reply reply;
+    (void)state;
+    assert_int_equal(ask_all(fanout), 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(take_kicked(fanout, i, false, 40), OK);
+    assert_true(fanout_done(fanout));
+    fanout_reply(fanout, &reply);
+    assert_int_equal(reply.count, 160);
+    assert_false(reply.more);
+    fanout_free(fanout);
+}
+
+/* What a partition has is its share: as many as are needed are asked at once. */
+static void few_jobs_are_kicked_where_they_are_in_two_rounds(void **state)
+{
+    struct cmd cmd = {.kind = CMD_KICK_TOPIC,
+                      .topic = {.topic = BYTES("t"), .state = JOB_GONE, .max = 3}};
+    struct fanout *fanout = fanout_new(&space, &cmd);
+    struct reply reply;
+    (void)state;
+    take_counts(fanout, (const uint32_t[]){0, 1, 0, 9});
+    assert_int_equal(ask_all(fanout), 2);
+    assert_int_equal(take_kicked(fanout, 1, false, 1), OK);
+    assert_false(fanout_done(fanout));
+    assert_int_equal(take_kicked(fanout, 3, true, 2), OK);
+    assert_true(fanout_done(fanout));
+    fanout_reply(fanout, &reply);
+    assert_int_equal(reply.count, 3);
+    assert_true(reply.more);
+    fanout_free(fanout);
+}
+
+/* Another client was sooner: those in the next partition are kicked. */
+static void a_job_that_was_counted_and_has_gone_is_made_up_for(void **state)
+{
+    struct cmd cmd = {.kind = CMD_KICK_TOPIC,
+                      .topic = {.topic = BYTES("t"), .state = JOB_GONE, .max = 1}};
+    struct fanout *fanout = fanout_new(&space, &cmd);
+    struct reply reply;
+    (void)state;
+    take_counts(fanout, (const uint32_t[]){0, 1, 1, 0});
+    assert_int_equal(ask_all(fanout), 1);
+    assert_int_equal(take_kicked(fanout, 1, false, 0), OK);
+    assert_int_equal(ask_all(fanout), 1);
+    assert_int_equal(take_kicked(fanout, 2, false, 0), OK);
+    take_counts(fanout, (const uint32_t[]){0, 0, 0, 0}); /* no buried ones are left: delayed ones */
+    assert_true(fanout_done(fanout));
+    fanout_reply(fanout, &reply);
+    assert_int_equal(reply.err, OK);
+    assert_int_equal(reply.count, 0);
+    assert_false(reply.more);
     fanout_free(fanout);
 }
 
@@ -319,23 +391,23 @@ static void a_partition_that_kicks_more_than_it_was_asked_for_is_corrupt(void **
                       .topic = {.topic = BYTES("t"), .state = JOB_BURIED, .max = 5}};
     struct fanout *fanout = fanout_new(&space, &cmd);
     (void)state;
+    take_counts(fanout, (const uint32_t[]){9, 0, 0, 0});
     assert_int_equal(ask_all(fanout), 1);
     assert_int_equal(take_kicked(fanout, 0, false, 6), ERR_CORRUPT);
     fanout_free(fanout);
 }
 
-static void kicking_goes_from_partition_to_partition_up_to_max(void **state)
+static void delayed_jobs_are_kicked_if_no_partition_has_a_buried_one(void **state)
 {
     struct cmd cmd = {.kind = CMD_KICK_TOPIC,
                       .topic = {.topic = BYTES("t"), .state = JOB_GONE, .max = 5}};
     struct fanout *fanout = fanout_new(&space, &cmd);
-    char first[SCRIPT_ANSWER_BYTES];
     (void)state;
-    for (uint32_t i = 0; i < 6; i++) { /* no buried job anywhere, so the delayed ones are kicked */
-        assert_int_equal(ask_all(fanout), 1);
-        struct bytes parts[] = {first_part(first, 0, 0, i < 4 ? 0 : i == 4 ? 3 : 2), BYTES("")};
-        assert_int_equal(fanout_take(fanout, i % 4, parts, 2), OK);
-    }
+    take_counts(fanout, (const uint32_t[]){0, 0, 0, 0});
+    take_counts(fanout, (const uint32_t[]){3, 0, 7, 1});
+    assert_int_equal(ask_all(fanout), 2);
+    assert_int_equal(take_kicked(fanout, 0, false, 3), OK);
+    assert_int_equal(take_kicked(fanout, 2, true, 2), OK);
     assert_true(fanout_done(fanout));
     struct reply reply;
     fanout_reply(fanout, &reply);
@@ -421,8 +493,11 @@ int main(void)
         cmocka_unit_test(a_topics_next_due_time_is_the_soonest_of_its_partitions),
         cmocka_unit_test(a_page_of_topics_ends_where_a_partitions_page_does),
         cmocka_unit_test(due_jobs_of_all_topics_of_all_partitions_are_added_up),
-        cmocka_unit_test(kicking_goes_from_partition_to_partition_up_to_max),
         cmocka_unit_test(partitions_are_kicked_at_once_each_for_a_share_of_max),
+        cmocka_unit_test(partitions_are_not_counted_if_there_is_a_share_for_each),
+        cmocka_unit_test(few_jobs_are_kicked_where_they_are_in_two_rounds),
+        cmocka_unit_test(a_job_that_was_counted_and_has_gone_is_made_up_for),
+        cmocka_unit_test(delayed_jobs_are_kicked_if_no_partition_has_a_buried_one),
         cmocka_unit_test(a_partition_that_kicks_more_than_it_was_asked_for_is_corrupt),
         cmocka_unit_test(a_topic_is_gone_when_no_partition_keeps_it),
         cmocka_unit_test(a_topic_that_one_partition_has_is_paused_in_all),

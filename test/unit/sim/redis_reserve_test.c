@@ -174,7 +174,26 @@ static void what_comes_late_costs_hardly_more_than_what_does_not(void **state)
 
 /* ---- order ---- */
 
-static uint64_t push_by_arrival(const char *topic)
+struct pushed {
+    uint64_t seq;
+    int64_t created_us; /* as the answer says */
+};
+
+/* The last answer's job. */
+static struct pushed job_told(enum cmd_kind kind, struct bytes asked)
+{
+    struct script_parts said = {.at = parts, .count = part_count, .request = asked};
+    struct script_answer answer;
+    struct arena arena = {0};
+    assert_int_equal(script_read(&spaces[0], kind, &said, &arena, &answer), OK);
+    assert_int_equal(answer.reply.count, 1);
+    const struct job_view *job = &answer.reply.jobs[0];
+    struct pushed told = {.seq = job->ref.seq, .created_us = job->created_us};
+    arena_fini(&arena);
+    return told;
+}
+
+static struct pushed push_by_arrival(const char *topic)
 {
     struct script_call call = next_call();
     struct cmd cmd = {
@@ -182,14 +201,19 @@ static uint64_t push_by_arrival(const char *topic)
         .push = {.topic = bytes_str(topic), .ttr_us = 60 * SECOND_US, .order = ORDER_ARRIVAL},
     };
     script_ask(&request, &spaces[0], &call, &cmd);
-    return ask(0).seq;
+    size_t len = request.len;
+    (void)ask(0);
+    return job_told(CMD_PUSH, bytes_of(request.at, len)); /* it is there until the next one */
 }
 
-static void take_in_order(const char *topic, const uint64_t *pushed, unsigned count)
+/* … and each was made when its push was told that it was. */
+static void take_in_order(const char *topic, const struct pushed *pushed, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         assert_int_equal(reserve(0, topic, 1, false).count, 1);
-        assert_int_equal(__builtin_bswap64(get_u64(parts[1].at)), pushed[i]);
+        struct pushed taken = job_told(CMD_RESERVE, (struct bytes){0});
+        assert_int_equal(taken.seq, pushed[i].seq);
+        assert_int_equal(taken.created_us, pushed[i].created_us);
     }
 }
 
@@ -200,7 +224,7 @@ static void p5_order_of_arrival_is_kept_though_the_clock_goes_back_by_a_little(v
     static const int64_t steps_us[] = {0, 0, 90000, -20000, 1, -29000, 0, 500, 60000};
     enum { COUNT = sizeof(steps_us) / sizeof(*steps_us) };
     static const char *const topics[] = {"one", "two"};
-    uint64_t pushed[COUNT];
+    struct pushed pushed[COUNT];
     (void)state;
     for (unsigned t = 0; t < 2; t++) {
         for (unsigned i = 0; i < COUNT; i++) {
@@ -216,7 +240,7 @@ static void p5_order_of_arrival_is_kept_while_numbers_run_ahead_of_the_clock(voi
 {
     static const int64_t ahead_us[] = {0, 49000, 51000, 60000, 3600 * INT64_C(1000000)};
     enum { COUNT = sizeof(ahead_us) / sizeof(*ahead_us) };
-    uint64_t pushed[COUNT];
+    struct pushed pushed[COUNT];
     (void)state;
     for (unsigned i = 0; i < COUNT; i++) {
         give_last(now_us + ahead_us[i]);

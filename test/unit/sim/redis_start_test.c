@@ -469,6 +469,38 @@ static void a_clear_or_a_kick_ends_with_its_client(void **state)
     }
 }
 
+/* The partitions are asked together: not one after the other until one has such a job. */
+static void p9_a_kick_of_few_jobs_takes_two_calls_one_after_the_other(void **state)
+{
+    enum { JOBS = 64, KICKED = 3, TWO_CALLS_US = 6 * MS };
+    static const struct bytes topic = {"t", 1};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = SECOND_US}};
+    struct cmd look = {.kind = CMD_TOPIC, .topic = {.topic = topic}};
+    struct cmd kick = {.kind = CMD_KICK_TOPIC, .topic = {.topic = topic, .state = JOB_DELAYED}};
+    (void)state;
+    options.partitions = 16;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    struct engine *port = redis_engine_port(engine);
+    for (int n = 0; n < JOBS; n++) {
+        char id[8];
+        push.push.id = bytes_of(id, (size_t)snprintf(id, sizeof(id), "%d", n));
+        push.push.due_us = now_us + 1000 * INT64_C(1000000);
+        (void)port->verbs->submit(port, &push, NULL);
+        turn();
+    }
+    turns(SECOND_US);
+    for (uint32_t left = JOBS; left > 0; left -= kick.topic.max) {
+        int64_t asked_us = now_us;
+        kick.topic.max = left < KICKED ? left : KICKED;
+        assert_int_equal(ask_for(&kick, MS).count, kick.topic.max);
+        assert_in_range(now_us - asked_us, 0, TWO_CALLS_US);
+    }
+    assert_int_equal(ask_for(&look, MS).jobs[JOB_READY], JOBS);
+    kick.topic.state = JOB_GONE; /* there is nothing left: neither buried nor delayed */
+    assert_int_equal(ask_for(&kick, MS).count, 0);
+}
+
 /*
  * Who asks for sums of very many topics is answered at once from those that are kept; they are
  * renewed in the background, slowly, and gathered at once when they are old.
@@ -574,6 +606,7 @@ int main(void)
         STARTED(buckets_that_are_lost_are_made_again),
         STARTED(a_listing_ends_with_its_asker),
         STARTED(a_clear_or_a_kick_ends_with_its_client),
+        STARTED(p9_a_kick_of_few_jobs_takes_two_calls_one_after_the_other),
         STARTED(statistics_of_many_topics_are_renewed_while_they_are_asked_for),
         STARTED(more_commands_than_the_ring_has_places_are_all_done),
     };

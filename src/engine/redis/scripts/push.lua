@@ -10,7 +10,8 @@
 -- restore brings), 11 and 12 most jobs and topics (0: any), 13 the start of its place while it is
 -- delayed ('w', topic's length, topic, due, priority). KEYS: four for all of them, or four for each.
 -- Answer: {it}, or {it, job} if a job of that id is kept (of a restore {it} may be all): else the
--- job is what was sent, with number and time. Of several: an array of such answers. Here is the
+-- job is what was sent, with number and the time (if it was made at another: that is in the place of
+-- what comes next). Of several: an array of such answers. Here is the
 -- common case, for all that follow each other, go to one partition and topic, are ready or all are
 -- not, are new, and are brought by one restore, with entries or without, or by none; the others are
 -- in push_other.lua, which is other().
@@ -117,7 +118,11 @@ while answered < count do
                     failures, 0, 0, 0, 0, priority, delay_s, due)
                 records[m + 1], records[m + 2], m = '+' .. name, head, m + 2
             end
-            if made_at ~= now then made = sub(made, 1, 8) .. pack('<I8', made_at) end
+            if made_at ~= now then
+                made = sub(made, 1, 8) .. pack('<I8', made_at)
+                answer = sub(answer, 1, 8) .. pack('<I8', made_at) .. sub(answer, 17)
+                answers[answered + done] = answer
+            end
             if form % 64 < 32 then
                 start = start .. sub(made, 9, 15)
             elseif ahead < 65536 then

@@ -74,4 +74,5 @@ end
 if apart ~= '' then call('HSET', bucket, '*' .. name, apart) end
 if enters then enter_job(job, now) end
 if not found[2] then publish(string.format('r%.0f ', last % partitions) .. topic) end
-return { keep('', say(OK, shown(job, now), flags, 1, now, 0, seq))[1] }
+local created = made or arrived
+return { keep('', say(OK, shown(job, now), flags, 1, now, created ~= now and created or 0, seq))[1] }

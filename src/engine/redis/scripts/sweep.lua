@@ -1,8 +1,14 @@
--- Kicks (ARGV[2] k) or deletes (c) jobs of a topic in one state: ARGV 6 how many at most. Answer:
--- {it, where to go on}: count, more.
+-- Kicks (ARGV[2] k) or deletes (c) jobs of a topic in one state: ARGV 6 how many at most; 0: only
+-- counts them (not the reserved ones). Answer: {it, where to go on}: count, more.
 local first = answered()
 if first then return { sub(first, 1, 32), sub(first, 33) } end
 local most, done, lost, now = tonumber(ARGV[6]), 0, 0, clock()
+if most == 0 then
+    local place = sub('wr-b', state, state) .. key
+    local count = call('ZLEXCOUNT', order, '[' .. place, '(' .. place .. string.rep('\255', 21))
+    local known = count > 0 or call('ZSCORE', order, 't' .. topic)
+    return { say(known and OK or NOT_FOUND, 0, 0, count, now, 0, 0), '' }
+end
 local more, from = walk(function(name, member)
     if done + lost == most then return false end
     local job = try_fetch(name)
