@@ -366,7 +366,7 @@ def cached_share(paths):
     lines = subprocess.run(["fincore", "--bytes", "--noheadings", "--output", "RES,SIZE", *paths],
                            capture_output=True, text=True, check=True).stdout.splitlines()
     pairs = [tuple(map(int, line.split())) for line in lines]
-    return sum(cached for cached, _ in pairs) / sum(size for _, size in pairs)
+    return sum(min(pair) for pair in pairs) / sum(size for _, size in pairs)  # it counts whole pages
 
 
 def read_once(paths):
