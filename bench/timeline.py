@@ -8,6 +8,7 @@ How to run it:
     bench/timeline.py --jobs 100000000          by hand: an hour, and the disk for it
     bench/timeline.py --config store.horizon=0  any keys of laterd.conf, to compare
     bench/timeline.py --beanstalk               the jobs come by beanstalkd's protocol, which has no ids: no cancels
+    bench/timeline.py --cold                    cancels of jobs whose records must be read from the disk
     bench/timeline.py --only writes             bytes written for delays of up to 1 minute, 1 hour and 30 days
 
 What it does, for each number of jobs on a server of its own (durability sync, ids of 20 bytes, bodies of
@@ -17,7 +18,10 @@ What it does, for each number of jobs on a server of its own (durability sync, i
   with the generator, and hands out 10,000 jobs due each second: what everything is compared with;
 - fill: puts a second until all jobs are there, checkpoints included, and the slowest puts;
 - then, with all of them waiting: memory, disk, bytes written to the disk by byte of payload, the same
-  puts, cycles and due jobs, and cancels of random jobs among those that wait;
+  puts, cycles and due jobs, and cancels of random jobs among those that wait. Slices are read once before the
+  cancels, which the bar compares with jobs in memory: how much of them the kernel had still kept is a figure
+  of its own, since some machines page out what nobody has touched for a minute, and a fill takes longer. With --cold
+  they are dropped from the page cache, and the bar is left out;
 - unless store.horizon is 0 (it is 2m here, if --config does not say: of jobs that are due within 30 days
   that makes no difference to laterd's 1h): the lateness of 10,000 due jobs a second while far jobs come back and the log is cleaned. For that a
   twentieth as many jobs more are put that are due within fifteen minutes, once memory and disk have been measured, and puts go on beside the measurement; an empty server has the same
@@ -65,6 +69,7 @@ class Bench(Suite):
         self.svg = arguments.svg
         self.only = arguments.only
         self.beanstalk = arguments.beanstalk
+        self.cold = arguments.cold
         self.rows = []  # (count, {figure: value})
 
     # -- servers -------------------------------------------------------------------------
@@ -174,6 +179,17 @@ class Bench(Suite):
                 "cancel, µs of CPU": result["server_us_per_operation"],
                 "cancel, p99, ms": result["cancel_us"]["p99"] / 1000}
 
+    def prepare_slices(self, directory):
+        slices = sorted(directory.glob("slice-*"))
+        values = {"slices in the page cache before the cancels, share": cached_share(slices)}
+        if self.cold:
+            for path in slices:
+                with open(path, "rb") as file:
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        else:
+            read_once(slices)
+        return values
+
     def put_soon(self, server, count):
         self.bench(server, "put", *DEEP, "--jobs", count // SOON_SHARE, "--within", SOON, "--mark", MARK_SOON, "--keep",
                    "--topic", "soon", seconds=86400)
@@ -209,6 +225,7 @@ class Bench(Suite):
             if self.has_horizon():
                 self.put_soon(server, count)
                 settle(server)
+            values |= self.prepare_slices(directory / "data")
             values |= self.cancels(server, count, MARK)
             if self.has_horizon():  # first: those that are due soon must not have come yet
                 values |= self.busy(server)
@@ -277,7 +294,7 @@ class Bench(Suite):
 
         ratio("puts a second while filling / empty", "fill, puts a second", 0.6, False)
         ratio("p99.9 of a put while filling / empty", "fill, p99.9 of a put, ms", 5, True)
-        if not self.beanstalk:
+        if not self.beanstalk and not self.cold:
             ratio("random cancels a second / on 100,000", "cancel of random jobs, a second", 0.5, False)
         ratio("CPU of a put / empty", "put, pinned, µs of CPU", 1.1, True)
         ratio("CPU of a cycle / empty", "cycle, pinned, µs of CPU", 1.1, True)
@@ -342,13 +359,29 @@ def slice_bytes(directory):
     return sum(path.stat().st_size for path in directory.glob("slice-*"))
 
 
+def cached_share(paths):
+    """Of the files' bytes; None: there are no files, or no `fincore` (util-linux) here."""
+    if not paths or not shutil.which("fincore"):
+        return None
+    lines = subprocess.run(["fincore", "--bytes", "--noheadings", "--output", "RES,SIZE", *paths],
+                           capture_output=True, text=True, check=True).stdout.splitlines()
+    pairs = [tuple(map(int, line.split())) for line in lines]
+    return sum(min(pair) for pair in pairs) / sum(size for _, size in pairs)  # it counts whole pages
+
+
+def read_once(paths):
+    """Seconds that it takes."""
+    before = time.monotonic()
+    if paths:
+        with open(os.devnull, "wb") as nothing:
+            subprocess.run(["cat", *paths], stdout=nothing, check=True)
+    return time.monotonic() - before
+
+
 def read_all(directory):
     """Seconds that reading all files takes, the second time."""
-    for _ in range(2):
-        before = time.monotonic()
-        with open(os.devnull, "wb") as nothing:
-            subprocess.run(["cat", *files_of(directory)], stdout=nothing, check=True)
-    return time.monotonic() - before
+    read_once(files_of(directory))
+    return read_once(files_of(directory))
 
 
 # -- the plot: one line by figure, each beside its smallest number of jobs ---------------------
@@ -400,6 +433,8 @@ def main():
     parser.add_argument("--only", choices=("lateness", "writes"), default="",
                         help="lateness while far jobs come, or bytes written for three delays: this alone")
     parser.add_argument("--beanstalk", action="store_true", help="fill by beanstalkd's protocol")
+    parser.add_argument("--cold", action="store_true",
+                        help="drop slices from the page cache before cancels")
     parser.add_argument("--svg", default=None, help="write a plot here, of two numbers or more")
     arguments = parser.parse_args()
     arguments.repeats = 1
