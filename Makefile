@@ -108,9 +108,11 @@ $(BUILD)/laterd: $(LATERD) $(ALL_LIB) mk/hot-path.ld
 $(BUILD)/later: $(CLI) $(BASE) $(CORE) $(PROTO) $(STORE) $(OS)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcurl -ljansson -lm
 
-# More options for the tests' own code (mk/check.mk).
-TEST_OPT ?=
-$(BUILD)/test/unit/%.o: override CFLAGS += $(TEST_OPT)
+# Options for the tests' own code (mk/check.mk): -O2 takes twice as long to compile, and most tests run no sooner.
+# HOT_TESTS do: much of their time is in their own models and worlds. Where TEST_OPT is given it is for them, too.
+TEST_OPT  ?= -O1 -g1
+HOT_TESTS := $(if $(filter file,$(origin TEST_OPT)),sim/redis_life server/life store/crash store/slice store/slice_damage)
+$(BUILD)/test/unit/%.o: override CFLAGS += $(if $(filter $(HOT_TESTS:%=%_test),$*),,$(TEST_OPT))
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)

@@ -3,7 +3,9 @@ No turn of the event loop is long, whatever clients send: each test plays what o
 seconds in one turn, and asks laterd's own histogram how long its turns were.
 
 The histogram is of processor time here (server.turn_cpu); still, a machine with other work makes
-caches cold: each play has three tries.
+caches cold: each play has three tries. What a hypervisor takes from a virtual processor may count as the
+processor time of the thread that ran there, so a play in which it took much (harness/steal.py) is not counted as
+one of the three; six of them are not.
 """
 
 import json
@@ -17,6 +19,7 @@ import time
 import pytest
 from beanstalk import Connection
 from process import ROOT, Laterd
+from steal import tried
 from wire import Client, Wire, eventually, request_bytes
 
 pytestmark = [pytest.mark.serial,
@@ -37,16 +40,16 @@ def turns(client):
     return {le: int(count) for le, count in BUCKET.findall(client.get("/metrics").text)}
 
 
-def turns_stay_short(server, play, tries=3):
-    for _ in range(tries):
+def turns_stay_short(server, play):
+    def too_long():
         with Client(server.port, seconds=60) as client:
             before = long_turns(client)
             play()
             after = long_turns(client)
-            seen = turns(client)
-        if before == after:
-            return
-    pytest.fail(f"{after - before} turns took more than {LONGEST} s: {seen}")
+            return None if before == after else f"{after - before} turns took more than {LONGEST} s: {turns(client)}"
+    wrong = tried(too_long)
+    if wrong:
+        pytest.fail(wrong)
 
 
 def send_and_count(port, data, wanted, marker, seconds=60):

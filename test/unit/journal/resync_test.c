@@ -426,8 +426,9 @@ static void numbers_that_were_got_take_no_memory(void **state)
 {
     (void)state;
     enum { ROOM = 512 * 1024 };
+    const unsigned many = sim_every() == 1 ? MANY : MANY / 4;
     begin(1, false);
-    for (unsigned i = 0; i < MANY; i++) {
+    for (unsigned i = 0; i < many; i++) {
         char id[ID_BYTES];
         (void)snprintf(id, sizeof(id), "j%u", i);
         struct cmd cmd = {.kind = CMD_PUSH,
@@ -454,9 +455,9 @@ static void numbers_that_were_got_take_no_memory(void **state)
         most = mem_used() > most ? mem_used() : most;
     }
     assert_int_equal(status_of().state, RESYNC_DONE);
-    assert_int_equal(status_of().jobs, MANY);
+    assert_int_equal(status_of().jobs, many);
     if (most > before + ROOM)
-        fail_msg("a resync of %d jobs takes %zu bytes", MANY, most - before);
+        fail_msg("a resync of %u jobs takes %zu bytes", many, most - before);
     finish(1);
 }
 
