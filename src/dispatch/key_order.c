@@ -27,7 +27,8 @@ enum {
     PAGE = 100,           /* jobs in a page of a listing */
     CALL_NS = 800,
     LOOK_MOST = 64,
-    AGAIN_US = 100000, /* put off for no less */
+    AGAIN_US = 100000,   /* put off for no less */
+    FORGET_SLICE = 1000, /* entries that a restart looks at in one turn */
 };
 
 struct key_entry {
@@ -68,6 +69,7 @@ struct key_scan {
     size_t next;     /* in `seqs` */
     struct ticket ticket;
     struct timer timer;
+    uint32_t forget; /* the entry that a restart looks at next; POOL_NONE: all were */
 };
 
 struct key_order {
@@ -530,10 +532,33 @@ static void scan_answered(struct ticket *ticket, const struct reply *reply)
     pump_wake(order->lane->pump);
 }
 
+/* A slice of what was known before a restart; those under way since then stay the first ones. */
+static void forget_some(struct key_order *order)
+{
+    struct key_scan *scan = &order->scan;
+    for (unsigned i = 0; i < FORGET_SLICE; i++) {
+        scan->forget = pool_next(&order->entries, scan->forget);
+        if (scan->forget == POOL_NONE)
+            return;
+        struct key_entry *entry = pool_at(&order->entries, scan->forget++);
+        if (!entry->queue || entry->shipment)
+            continue;
+        struct key_queue *queue = entry->queue;
+        entry_remove(entry);
+        if (!first_of(queue))
+            queue_free(queue);
+    }
+}
+
 static void scan_step(struct timer *timer)
 {
     struct key_order *order = LIST_ENTRY(timer, struct key_order, scan.timer);
     struct key_scan *scan = &order->scan;
+    if (scan->forget != POOL_NONE) {
+        forget_some(order);
+        scan_later(order, pump_now(order->lane->pump) + 1); /* not in this turn */
+        return;
+    }
     struct cmd cmd = {.kind = CMD_LIST,
                       .topic = {.topic = lane_name(order->lane),
                                 .state = scan->listed,
@@ -556,6 +581,7 @@ struct key_order *key_order_new(struct lane *lane)
     pool_init(&order->queues, sizeof(struct key_queue));
     map_init(&order->by_seq, seq_is, &order->entries);
     map_init(&order->by_key, key_is, &order->queues);
+    order->scan.forget = POOL_NONE;
     order->scan.listed = JOB_DELAYED;
     order->scan.timer.expired = scan_step;
     scan_later(order, pump_now(lane->pump));
@@ -566,20 +592,11 @@ void key_order_restart(struct key_order *order)
 {
     struct pump *pump = order->lane->pump;
     struct key_scan *scan = &order->scan;
-    for (uint32_t i = pool_next(&order->entries, 0); i != POOL_NONE;
-         i = pool_next(&order->entries, i + 1)) {
-        struct key_entry *entry = pool_at(&order->entries, i);
-        if (!entry->queue || entry->shipment)
-            continue; /* free, or under way since before: it stays the first one */
-        struct key_queue *queue = entry->queue;
-        entry_remove(entry);
-        if (!first_of(queue))
-            queue_free(queue);
-    }
     if (scan->state == SCAN_ASKED)
         pump->options.door->cancel(pump->options.door, &scan->ticket);
     scan->listed = JOB_DELAYED;
     scan->cursor.len = scan->seqs.len = scan->next = 0;
+    scan->forget = 0;
     scan_later(order, pump_now(pump));
 }
 

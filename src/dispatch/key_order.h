@@ -20,7 +20,8 @@ struct shipment;
 struct key_order *key_order_new(struct lane *lane);
 void key_order_free(struct key_order *order); /* NULL: nothing. It has no shipments any more */
 
-/* Another daemon may have sent the topic's jobs meanwhile: finds out again what is there. */
+/* Another daemon may have sent the topic's jobs meanwhile: forgets what it knew, a slice in each
+   turn, and finds out again what is there. O(1) in this call. */
 void key_order_restart(struct key_order *order);
 
 /* May jobs be reserved now? False: too many wait in memory, or it is still finding out which keys

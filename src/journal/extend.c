@@ -4,6 +4,7 @@
 
 #include "proto/base64.h"
 #include "proto/json.h"
+#include "proto/settings/job_properties.h"
 
 enum { DEPTH_MAX = 32 };
 
@@ -132,6 +133,16 @@ static bool read_number(const struct json_value *value, int64_t least, int64_t m
            *out_number <= most;
 }
 
+/* It becomes a header of HTTP: what somebody else wrote there must not become two. */
+static bool is_content_type(struct bytes text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if ((unsigned char)text.at[i] < ' ' || text.at[i] == 0x7f)
+            return false;
+    }
+    return text.len <= CONTENT_TYPE_MAX;
+}
+
 static bool read_words(struct reading *reading, const struct json_value *name,
                        const struct json_value *value)
 {
@@ -144,7 +155,7 @@ static bool read_words(struct reading *reading, const struct json_value *name,
         push->order = bytes_eq(text, BYTES("arrival")) ? ORDER_ARRIVAL : ORDER_DUE;
     } else if (is(name, "content_type")) {
         push->content_type = text;
-        return text.len <= CONTENT_TYPE_MAX;
+        return is_content_type(text);
     } else if (is(name, "properties")) {
         push->properties = text;
         return text.len <= JOB_PROPERTIES_MAX;
@@ -212,6 +223,30 @@ static void add_name(struct buf *out, const char *name)
     buf_addf(out, "%s\"%s\":", out->len ? "," : "{", name);
 }
 
+/* As long as a label may be, cut before a character, with '?' for each byte that it must not have:
+   what is not UTF-8, NUL, and, but for extend_data, control characters. */
+static struct bytes repaired(struct bytes text, size_t bytes_max, bool is_line, struct arena *arena)
+{
+    if (!text.len)
+        return text;
+    char *copy = arena_alloc(arena, text.len + 1), *end = copy + text.len;
+    memcpy(copy, text.at, text.len);
+    for (char *at = copy; at < end;) {
+        char *bad = at + bytes_utf8_prefix(bytes_of(at, (size_t)(end - at)));
+        for (; at < bad; at++) {
+            bool control = (unsigned char)*at < ' ' || *at == 0x7f;
+            if (*at == '\0' || (is_line && control))
+                *at = '?';
+        }
+        if (at < end)
+            *at++ = '?';
+    }
+    text.at = copy;
+    if (text.len > bytes_max)
+        text.len = bytes_utf8_prefix(bytes_of(text.at, bytes_max));
+    return text;
+}
+
 static void add_label(struct buf *out, const char *name, struct bytes text)
 {
     if (!text.len)
@@ -220,24 +255,32 @@ static void add_label(struct buf *out, const char *name, struct bytes text)
     json_add_text(out, text, JSON_STYLE_PLAIN);
 }
 
-/* Of a row that sdmq wrote: the properties that its columns are. */
+/*
+ * Of a row that sdmq wrote: the properties that its columns are, as job_properties_read() takes
+ * them. Whoever wrote the row may have been less strict: a job with labels that are not quite as
+ * they were is better than none. Only what is too long for any job is refused: half of extend_data
+ * is worse.
+ */
 static void make_properties(struct reading *reading)
 {
     const struct extend_row *row = reading->row;
+    struct arena *arena = reading->arena;
     struct buf out = {0};
-    add_label(&out, "biz_key", row->bizkey);
-    add_label(&out, "subtopic", row->subtopic);
-    add_label(&out, "extend_data", row->extend_data);
+    add_label(&out, "biz_key", repaired(row->bizkey, JOB_BIZ_KEY_MAX, true, arena));
+    add_label(&out, "subtopic", repaired(row->subtopic, JOB_SUBTOPIC_MAX, true, arena));
+    add_label(&out, "extend_data", repaired(row->extend_data, SIZE_MAX, false, arena));
     if (row->create_ms > 0) {
         add_name(&out, "create_time");
         buf_add_i64(&out, row->create_ms);
     }
     if (out.len)
         buf_add_char(&out, '}');
-    if (out.len <= JOB_PROPERTIES_MAX)
-        reading->push->properties = arena_copy(reading->arena, buf_bytes(&out));
-    else
+    if (row->extend_data.len > JOB_EXTEND_DATA_MAX)
+        reading->wrong = "extend_data is longer than a job may have it";
+    else if (out.len > JOB_PROPERTIES_MAX)
         reading->wrong = "bizkey, subtopic and extend_data are too long together";
+    else
+        reading->push->properties = arena_copy(arena, buf_bytes(&out));
     buf_fini(&out);
 }
 

@@ -49,8 +49,10 @@ struct extend_row {
 };
 
 /*
- * The job of a row, of ours or of sdmq's. What is not borrowed from the row lies in the arena.
- * ERR_INVALID: out_why says what cannot be read.
+ * The job of a row, of ours or of sdmq's. What is not borrowed from the row lies in the arena. Its
+ * properties are such that job_properties_read() takes them, whatever the columns of sdmq's row
+ * have: bytes that no label may have are '?', a bizkey or subtopic that is too long is cut.
+ * ERR_INVALID: out_why says what cannot be read. O(bytes of the row).
  */
 enum err extend_push(const struct extend_row *row, struct arena *arena, struct cmd_push *out_push,
                      const char **out_why) MUST_USE;

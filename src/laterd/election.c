@@ -85,6 +85,7 @@ static struct member_options options_of(const struct election *election,
 {
     return (struct member_options){
         .url = election->url,
+        .ca = config->member_ca,
         .name = config->member_name,
         .advertise = election->advertise,
         .timeout_us = config->member_timeout_us,

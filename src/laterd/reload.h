@@ -10,6 +10,9 @@
 /*
  * Takes over the log level, and how long a drain may take; a configuration that is wrong changes
  * nothing. Says in the log what was done.
+ * On the main thread, which waits for the file's disk meanwhile: on one that hangs no turn is done
+ * until it answers, and in an election the term may end (member_verbs::holds() sees to it that
+ * nothing is handed out then). Only an operator's signal leads here.
  */
 void reload(struct command_line *line);
 

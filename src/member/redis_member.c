@@ -292,11 +292,12 @@ static enum err check(const struct member_options *options, struct member_error 
     return err;
 }
 
-static enum err make_tls(struct redis_claim *redis, struct member_error *out_error)
+static enum err make_tls(const struct member_options *options, struct redis_claim *redis,
+                         struct member_error *out_error)
 {
-    struct tls_options options = {.keys = "", .ca = "", .certificate = "", .key = ""};
+    struct tls_options tls = {.keys = "member.", .ca = options->ca, .certificate = "", .key = ""};
     struct tls_error error = {.text = ""};
-    enum err err = redis->url.tls ? tls_client_new(&options, &redis->tls, &error) : OK;
+    enum err err = redis->url.tls ? tls_client_new(&tls, &redis->tls, &error) : OK;
     (void)snprintf(out_error->text, sizeof(out_error->text), "%.230s", error.text);
     return err;
 }
@@ -309,7 +310,7 @@ static enum err open_member(const struct member_options *options, struct member 
     redis->clock.now_us = loop_now_us;
     enum err err = read_options(options, redis, out_error);
     if (!err)
-        err = make_tls(redis, out_error);
+        err = make_tls(options, redis, out_error);
     if (!err)
         redis->loop = os_loop_new(&redis->clock, 0);
     struct member *member = NULL;

@@ -85,6 +85,7 @@ struct member_verbs {
 /* Strings are borrowed as long as the member is open. */
 struct member_options {
     const char *url;       /* where the coordination service is; may hold a password */
+    const char *ca;        /* over TLS: the file of the authorities; "": those of the system */
     const char *name;      /* of what is led: all who give the same take part in one election */
     const char *advertise; /* where clients reach us: told to others as member_view::leader */
     int64_t timeout_us;    /* of the session, 1 s … 60 s */
@@ -97,7 +98,7 @@ struct member_error {
 };
 
 /* What a plugin (laterd-zookeeper.so, laterd-member-mysql.so) defines, and member/ for itself. */
-enum { MEMBER_PLUGIN_ABI = 2 };
+enum { MEMBER_PLUGIN_ABI = 3 };
 #define MEMBER_PLUGIN_SYMBOL "laterd_member_plugin"
 
 struct member_plugin {

@@ -57,6 +57,7 @@ static void set_options(struct mysql_member *row)
 {
     const struct member_options *options = member_thread_options(row->thread);
     unsigned seconds = (unsigned)((options->timeout_us / TENURE_PARTS + 999999) / 1000000);
+    static const char system_ca[] = "/etc/ssl/certs/ca-certificates.crt";
     unsigned no = 0;
     my_bool yes = 1, verify = row->verify;
     (void)mysql_options(row->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
@@ -67,6 +68,8 @@ static void set_options(struct mysql_member *row)
     if (row->tls)
         (void)mysql_options(row->mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
     (void)mysql_options(row->mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
+    if (row->verify)
+        (void)mysql_options(row->mysql, MYSQL_OPT_SSL_CA, options->ca[0] ? options->ca : system_ca);
 }
 
 static bool connect_now(struct mysql_member *row)

@@ -135,6 +135,7 @@ struct config {
     int64_t journal_lag_bytes, journal_lag_us, journal_timeout_us, journal_east_s;
     char
         member_url[CONFIG_WORD_MAX]; /* or $NAME, file:PATH; may hold a password: not for the log */
+    char member_ca[CONFIG_WORD_MAX];
     char member_name[CONFIG_WORD_MAX], member_advertise[CONFIG_WORD_MAX];
     int64_t member_timeout_us;
     int64_t redis_partitions, redis_order, redis_timeout_us, redis_wait_replicas;

@@ -225,6 +225,9 @@ const struct config_key config_keys[] = {
      "zookeeper://h1:2181,h2:2181/namespace, mysql://user:password@host/database or a URL of Redis "
      "as redis.url has it; $NAME is the environment's variable, file:/PATH the first line of a "
      "file. alone: it leads without an election. Empty: there is none."},
+    {"member", "ca", KIND_WORD, WORD(member_ca), 0, 0, "",
+     "With rediss://, or tls=verify behind mysql://: the file of the authorities that its "
+     "certificate may come from. If this is empty they are those of the system."},
     {"member", "name", KIND_WORD, WORD(member_name), 0, 0, "laterd",
      "Of what is led: all who share a queue give the same name, others another. Letters, digits, "
      "., - and _."},

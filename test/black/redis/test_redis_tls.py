@@ -103,6 +103,32 @@ def tls_redis(certificates):
 # By itself
 
 
+def elects(certificates, tls_redis, folder, name, authority):
+    """A laterd that takes part in an election in that Redis."""
+    folder.mkdir()
+    member = {"url": f"rediss://localhost:{tls_redis.tls_port}", "name": name, "timeout": "2s"}
+    if authority:
+        member["ca"] = authority if authority.startswith("/") else certificates / authority
+    return Laterd(folder, {"member": member}, listeners=(f"127.0.0.1:{free_port()}",))
+
+
+def test_an_election_over_tls_trusts_the_authority_of_member_ca(certificates, tls_redis, tmp_path):
+    for authority, event in (("ca.crt", "leads"), ("other.crt", "member_away"), ("", "member_away")):
+        laterd = elects(certificates, tls_redis, tmp_path / f"of-{authority}", f"q{authority}", authority)
+        laterd.start()
+        try:
+            assert eventually(lambda: laterd.events(event), 10), (authority, laterd.events())
+            assert bool(laterd.events("leads")) == (event == "leads")
+        finally:
+            laterd.kill()
+
+
+def test_a_member_ca_that_is_no_file_is_told(certificates, tls_redis, tmp_path):
+    laterd = elects(certificates, tls_redis, tmp_path / "wrong", "q", "/nowhere")
+    with pytest.raises(DidNotStart, match="member.ca"):
+        laterd.start()
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_laterd_speaks_tls(laterd, certificates, tls_redis, host):
     server = laterd(config(f"rediss://{host}:{tls_redis.tls_port}", prefix=host,

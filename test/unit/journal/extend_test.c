@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "journal/extend.h"
+#include "proto/settings/job_properties.h"
 
 static struct arena arena;
 
@@ -98,6 +99,76 @@ static void test_a_row_without_a_create_time_has_no_such_label(void **state)
     assert_true(bytes_eq(push.properties, BYTES("{\"biz_key\":\"k\"}")));
 }
 
+static void assert_readable(struct bytes properties, struct job_properties *out)
+{
+    assert_true(bytes_is_utf8(properties));
+    assert_int_equal(job_properties_read(properties, &arena, out, NULL), OK);
+}
+
+static void test_labels_that_others_wrote_can_be_read_whatever_they_are(void **state)
+{
+    struct extend_row row = {.id = BYTES("x"),
+                             .topic = BYTES("t"),
+                             .bizkey = BYTES("a\x01\xff"
+                                             "b\x7f"),
+                             .subtopic = bytes_of("\0\xc3", 2),
+                             .extend_data = bytes_of("{\"a\":\"\xed\xa0\x80\0\n\"}", 13)};
+    struct cmd_push push;
+    struct job_properties labels;
+    const char *why = NULL;
+    (void)state;
+    assert_int_equal(extend_push(&row, &arena, &push, &why), OK);
+    assert_readable(push.properties, &labels);
+    assert_true(bytes_eq(labels.biz_key, BYTES("a??b?")));
+    assert_true(bytes_eq(labels.subtopic, BYTES("??")));
+    assert_true(bytes_eq(labels.extend_data, BYTES("{\"a\":\"????\n\"}")));
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char text[2] = {'x', (char)byte};
+        row.bizkey = row.subtopic = row.extend_data = bytes_of(text, 2);
+        assert_int_equal(extend_push(&row, &arena, &push, &why), OK);
+        assert_readable(push.properties, &labels);
+        assert_int_equal(labels.biz_key.len, 2);
+    }
+}
+
+static void test_labels_that_others_wrote_too_long_are_cut_before_a_character(void **state)
+{
+    char text[3 * 300];
+    struct extend_row row = {.id = BYTES("x"), .topic = BYTES("t")};
+    struct cmd_push push;
+    struct job_properties labels;
+    const char *why = NULL;
+    (void)state;
+    for (unsigned i = 0; i < 300; i++)
+        memcpy(text + (size_t)3 * i, "\u8a9e", 3);
+    row.bizkey = row.subtopic = bytes_of(text, sizeof(text));
+    assert_int_equal(extend_push(&row, &arena, &push, &why), OK);
+    assert_readable(push.properties, &labels);
+    assert_int_equal(labels.biz_key.len, JOB_BIZ_KEY_MAX / 3 * 3);
+    assert_int_equal(labels.subtopic.len, JOB_SUBTOPIC_MAX / 3 * 3);
+}
+
+static void test_extend_data_that_is_longer_than_a_job_may_have_is_named(void **state)
+{
+    static char text[JOB_EXTEND_DATA_MAX + 1];
+    struct extend_row row = {.id = BYTES("x"), .topic = BYTES("t")};
+    struct cmd_push push;
+    struct job_properties labels;
+    const char *why = NULL;
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    row.extend_data = bytes_of(text, JOB_EXTEND_DATA_MAX);
+    assert_int_equal(extend_push(&row, &arena, &push, &why), OK);
+    assert_readable(push.properties, &labels);
+    row.extend_data.len++;
+    assert_int_equal(extend_push(&row, &arena, &push, &why), ERR_INVALID);
+    assert_string_equal(why, "extend_data is longer than a job may have it");
+    memset(text, '\x01', sizeof(text));
+    row.extend_data.len--;
+    assert_int_equal(extend_push(&row, &arena, &push, &why), ERR_INVALID);
+    assert_string_equal(why, "bizkey, subtopic and extend_data are too long together");
+}
+
 static void test_rows_that_no_job_can_be_made_of_are_named(void **state)
 {
     static const struct {
@@ -119,6 +190,10 @@ static void test_rows_that_no_job_can_be_made_of_are_named(void **state)
           .extend_data = {"{\"laterd\":1,\"body\":\"base64\"}", 28}},
          "the body is not base64, as extend_data says"},
         {{.id = {"x", 1}, .topic = {"t", 1}, .extend_data = {"{\"laterd\":1,\"priority\":-1}", 26}},
+         "extend_data is not what laterd writes"},
+        {{.id = {"x", 1},
+          .topic = {"t", 1},
+          .extend_data = {"{\"laterd\":1,\"content_type\":\"a\\r\\nX-Evil: 1\"}", 44}},
          "extend_data is not what laterd writes"},
     };
     (void)state;
@@ -162,6 +237,12 @@ int main(void)
         cmocka_unit_test_teardown(test_a_row_of_ours_comes_back_whole, teardown),
         cmocka_unit_test_teardown(test_a_row_of_sdmq_keeps_its_columns_as_labels, teardown),
         cmocka_unit_test_teardown(test_a_row_without_a_create_time_has_no_such_label, teardown),
+        cmocka_unit_test_teardown(test_labels_that_others_wrote_can_be_read_whatever_they_are,
+                                  teardown),
+        cmocka_unit_test_teardown(test_labels_that_others_wrote_too_long_are_cut_before_a_character,
+                                  teardown),
+        cmocka_unit_test_teardown(test_extend_data_that_is_longer_than_a_job_may_have_is_named,
+                                  teardown),
         cmocka_unit_test_teardown(test_rows_that_no_job_can_be_made_of_are_named, teardown),
         cmocka_unit_test(test_a_row_is_written_again_if_its_push_would_change_it),
     };

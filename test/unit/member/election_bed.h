@@ -479,6 +479,7 @@ static inline void bed_init(struct bed *bed, enum bed_kind kind, uint64_t seed)
         node->fire_us = -1;
         (void)snprintf(url, sizeof(url), "http://node%u", i);
         struct member_options options = {.url = "",
+                                         .ca = "",
                                          .name = "q",
                                          .advertise = url,
                                          .timeout_us = TIMEOUT_US,
