@@ -20,7 +20,8 @@ enum {
     PHASES = 3,               /* a job that leaves is walked over, sorted, and departs */
     TURN_JOBS = 2048,         /* gone through in one turn when it must be: some 1.5 ms … */
     STEP_JOBS = 128,          /* … where a step counts as so many at least; … */
-    TURN_COPIES = 512 * 1024, /* … and bytes copied: no step begins above */
+    TURN_COPIES = 512 * 1024, /* … and bytes copied: no step begins above, … */
+    TURN_US = 2500,           /* … nor when steps have taken so long */
 };
 
 /* ---- reading ---- */
@@ -563,8 +564,16 @@ static bool goes_on(const struct cleaner *cleaner)
            cleaner_next_us(cleaner) <= cleaner->store->now_us;
 }
 
+static int64_t clock_us(const struct cleaner *cleaner)
+{
+    struct store_callbacks *callbacks = cleaner->store->callbacks;
+    return callbacks->clock_us ? callbacks->clock_us(callbacks) : 0;
+}
+
+/* Where memory is slow, or the processor is shared, steps take several times the estimate. */
 static void work_some(struct cleaner *cleaner)
 {
+    int64_t until_us = clock_us(cleaner) + TURN_US;
     struct clean_work *turn = &cleaner->turn;
     uint64_t jobs = 0;
     *turn = (struct clean_work){0};
@@ -578,7 +587,8 @@ static void work_some(struct cleaner *cleaner)
         cleaner->segment_jobs += cleaner->work.jobs;
         uint64_t done = cleaner->work.bytes;
         cleaner->behind_bytes = done < cleaner->behind_bytes ? cleaner->behind_bytes - done : 0;
-    } while (jobs < TURN_JOBS && turn->copied < TURN_COPIES && goes_on(cleaner));
+    } while (jobs < TURN_JOBS && turn->copied < TURN_COPIES && goes_on(cleaner) &&
+             clock_us(cleaner) < until_us);
 }
 
 void cleaner_turn(struct cleaner *cleaner)

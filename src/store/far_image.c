@@ -159,7 +159,8 @@ void far_image_write(struct store *store)
 /* ---- reading ---- */
 
 struct image_reader {
-    struct store *store;
+    struct store *store; /* NULL: it is only checked */
+    struct disk *disk;
     struct disk_file *file;
     char *head; /* BLOCK bytes */
     char *at;   /* what was read last … */
@@ -170,7 +171,7 @@ struct image_reader {
 /* The next `len` bytes, with that sum, into reader->at. */
 static bool read_next(struct image_reader *reader, uint64_t len, uint64_t sum)
 {
-    struct disk *disk = reader->store->disk;
+    struct disk *disk = reader->disk;
     size_t got = 0;
     if (len > IMAGE_BYTES_MAX)
         return false;
@@ -252,7 +253,7 @@ static enum err read_parts(struct image_reader *reader)
 static enum err read_image(struct image_reader *reader, const struct manifest *clean)
 {
     struct slices *slices = reader->store->slices;
-    struct disk *disk = reader->store->disk;
+    struct disk *disk = reader->disk;
     size_t got = 0;
     if (disk->verbs->read(disk, reader->file, 0, reader->head, BLOCK, &got) || got != BLOCK ||
         !head_fits(reader, clean))
@@ -276,7 +277,7 @@ static enum err read_image(struct image_reader *reader, const struct manifest *c
 enum err far_image_read(struct store *store, const struct manifest *clean)
 {
     struct slices *slices = store->slices;
-    struct image_reader reader = {.store = store};
+    struct image_reader reader = {.store = store, .disk = store->disk};
     if (!clean || !slices->directory->image_there || !store->callbacks->far_image_take ||
         slices->live_jobs == 0 || log_has_far_jobs(slices) ||
         store->disk->verbs->open(store->disk, FAR_IMAGE_NAME, false, &reader.file))
@@ -287,4 +288,45 @@ enum err far_image_read(struct store *store, const struct manifest *clean)
     mem_free(reader.head);
     mem_free(reader.at);
     return err;
+}
+
+/* ---- checking ---- */
+
+static const char *check_image(struct image_reader *reader, const struct manifest *clean)
+{
+    struct disk *disk = reader->disk;
+    size_t got = 0;
+    if (disk->verbs->read(disk, reader->file, 0, reader->head, BLOCK, &got) || got != BLOCK)
+        return "its header cannot be read";
+    if (get_u64(reader->head + AT_SUM) != hash_of(reader->head, AT_SUM))
+        return "its header does not match its checksum";
+    if (!head_fits(reader, clean))
+        return NULL; /* of another version, or of a close before a backup was restored: not taken */
+    uint64_t bytes = (uint64_t)get_u32(reader->head + AT_SLICES) * SLICE_BYTES;
+    reader->offset = BLOCK;
+    if (!read_next(reader, bytes, get_u64(reader->head + AT_SLICES_SUM)))
+        return "what it says of slices does not match its checksum";
+    for (uint32_t part = 0; part < FAR_PARTS; part++) {
+        const char *at = reader->head + AT_TABLE + (size_t)part * PART_BYTES;
+        if (!read_next(reader, get_u64(at), get_u64(at + 8)))
+            return "a part of it does not match its checksum";
+    }
+    return NULL;
+}
+
+const char *far_image_check(struct disk *disk, const struct manifest *clean, uint64_t *out_bytes)
+{
+    struct image_reader reader = {.disk = disk};
+    CHECK(clean->clean);
+    *out_bytes = 0;
+    if (disk->verbs->open(disk, FAR_IMAGE_NAME, false, &reader.file))
+        return "it cannot be opened";
+    reader.head = mem_aligned(BLOCK, BLOCK);
+    const char *wrong = check_image(&reader, clean);
+    CHECK(wrong || reader.offset == 0 || reader.offset >= BLOCK);
+    *out_bytes = reader.offset;
+    disk->verbs->close(disk, reader.file);
+    mem_free(reader.head);
+    mem_free(reader.at);
+    return wrong;
 }

@@ -10,6 +10,7 @@
 
 #include "store/format.h"
 
+struct disk;
 struct slices;
 struct store;
 
@@ -28,5 +29,13 @@ void far_image_write(struct store *store);
  * none that fits; nothing was told of. Other errors are the callbacks', and end the opening.
  */
 enum err far_image_read(struct store *store, const struct manifest *clean) MUST_USE;
+
+/*
+ * Reads the file that is there and compares all its sums, beside no open store. `clean`: the
+ * manifest, which says that the store was closed in order. NULL: it is whole, or
+ * (`*out_bytes` is 0) of another version or close, and will not be taken; else what is wrong, as a
+ * constant text. `*out_bytes`: so many were looked at. O(bytes).
+ */
+const char *far_image_check(struct disk *disk, const struct manifest *clean, uint64_t *out_bytes);
 
 #endif

@@ -170,6 +170,11 @@ struct store_callbacks {
     bool (*far_room)(struct store_callbacks *callbacks);
     /* How much memory there is beyond what is used now, in bytes. May be NULL: enough. */
     uint64_t (*memory_left)(struct store_callbacks *callbacks);
+    /*
+     * The clock in microseconds, only to see how long work takes in a turn; it never goes back, and
+     * stands still in a simulated life. May be NULL: what work is estimated to take is believed.
+     */
+    int64_t (*clock_us)(struct store_callbacks *callbacks);
     /* Recovery, after all events: about so many far jobs come now. May be NULL. */
     void (*far_begin)(struct store_callbacks *callbacks, uint64_t jobs);
     /*

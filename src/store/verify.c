@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "store/damage.h"
+#include "store/far_image.h"
 #include "store/history_survey.h"
 #include "store/slice_survey.h"
 
@@ -404,6 +405,27 @@ static enum err verify_history(struct verify *verify)
     return err;
 }
 
+/* No job depends on it. After a crash it is of an older close, and the next opening removes it. */
+static void verify_image(struct verify *verify)
+{
+    uint64_t bytes;
+    const struct directory *directory = &verify->directory;
+    if (!directory->image_there || !directory->manifest.clean)
+        return;
+    const char *wrong = far_image_check(verify->disk, &directory->manifest, &bytes);
+    verify->counts.bytes += bytes;
+    if (!wrong) {
+        report(verify, FAR_IMAGE_NAME ": the image of the index of far jobs is %s",
+               bytes ? "whole" : "not of this stop, and will not be used");
+        return;
+    }
+    report(verify,
+           FAR_IMAGE_NAME ": %s; the next opening reads the slices' indexes instead, and no job "
+                          "is concerned",
+           wrong);
+    verify->counts.bad++;
+}
+
 static void report_followers(struct verify *verify)
 {
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
@@ -453,6 +475,7 @@ static enum err verify_directory(struct verify *verify)
         verify->counts.bad++;
     }
     verify_slices(verify);
+    verify_image(verify);
     if (!err)
         err = verify_history(verify);
     report_followers(verify);

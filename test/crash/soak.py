@@ -33,7 +33,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "harness"))
 sys.path.insert(0, HERE)
 
 from process import LATER, ROOT, DidNotStart, Laterd  # noqa: E402
-from soak_oracle import SoakOracle, body_of, control, now_ms  # noqa: E402
+from soak_oracle import TTR_MS, SoakOracle, body_of, control, now_ms  # noqa: E402
 from wire import Client, Closed, Wire, request_bytes  # noqa: E402
 
 GONE = (Closed, OSError, ConnectionError)
@@ -375,6 +375,7 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     rate = options.rate or measured_rate(folder)
     config = {"server": {"turn_cpu": 1}, "limits": {"jobs": 200_000_000},
+              "defaults": {"ttr": f"{TTR_MS // 1000}s", "retry": ""},
               "store": {"horizon": options.horizon, "checkpoint_bytes": options.checkpoint,
                         "buried_in_memory": options.buried_in_memory}}
     oracle = SoakOracle(seed)

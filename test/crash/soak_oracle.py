@@ -1,13 +1,14 @@
 """What the soak's clients know of millions of jobs: a few bytes each, where oracle.py keeps an object.
 
 A job's number is in its id (`s17`) and in its body. Its due time is what was last acknowledged; that of a
-reschedule whose answer never came is `other`, and may be true as well.
+reschedule whose answer never came is `other`, and may be true as well. Nothing else moves it but a failed attempt: its
+time to run ended, and without a retry schedule it is due at that moment, at least TTR_MS after it was due before.
 
     lost         acknowledged, nobody tried to end it, and yet not there: at the end, or when it was to be moved
     resurrected  shown or handed out in answer to a request that was sent after its end was acknowledged
     invented     shown or handed out, never pushed; or with another body
     early        handed out before its due time
-    moved        listed with a due time that nobody asked for
+    moved        listed with a due time that nobody asked for, and no failed attempt can have made
     twice        listed twice in one state
 """
 
@@ -18,6 +19,7 @@ from array import array
 
 FAULTS = ("lost", "resurrected", "invented", "early", "moved", "twice")
 ACKNOWLEDGED, ENDING, ENDED = 1, 2, 4
+TTR_MS = 60_000  # of all jobs; none has a retry schedule
 
 
 def body_of(number, size):
@@ -126,14 +128,18 @@ class SoakOracle:
             self.fault("early", number)
         return number
 
+    def may_be_due(self, number, job):
+        """As asked for; or, of a job with failures, when a time to run can have ended that began when it was due."""
+        known = [due_ms for due_ms in (self.due[number], self.other[number]) if due_ms]
+        ended = job.get("failures", 0) > 0 and min(known) + TTR_MS <= job["due_ms"] <= now_ms()
+        return job["due_ms"] in known or ended
+
     def listed(self, job, asked_ms):
         number = self.number_of(job)
         if number is None:
             return 0
         self.seen(number, asked_ms)
-        # Held when the server died, by us or by a reserve whose answer never came: its time to run ended.
-        taken = self.state[number] & ENDING or job.get("failures", 0) > 0
-        if job["due_ms"] not in (self.due[number], self.other[number]) and not taken:
+        if not self.may_be_due(number, job):
             self.fault("moved", number)
         return number
 
@@ -173,9 +179,23 @@ def _control_one(name):
     return {fault for fault, jobs in oracle.faults.items() if jobs}
 
 
+def _control_moved(failures, moved_ms):
+    """Is a job, due two times to run ago, taken for moved if it is listed with a due time so much later?"""
+    oracle = SoakOracle(1)
+    number = oracle.attempt(now_ms() - 2 * TTR_MS)
+    oracle.pushed(number)
+    oracle.trying_to_end(number)  # it was taken: that alone moves nothing
+    oracle.listed({"id": f"s{number}", "due_ms": oracle.due[number] + moved_ms, "failures": failures}, now_ms())
+    return bool(oracle.faults["moved"])
+
+
 def control():
     """Raises if the oracle would miss a fault, or see one where there is none."""
     for name in (*FAULTS, None):
         found = _control_one(name)
         if found != ({name} if name else set()):
             raise AssertionError(f"the soak's oracle was shown {name} and saw {found}")
+    for failures, moved_ms, wrong in ((1, TTR_MS, False), (1, TTR_MS + 500, False), (1, TTR_MS - 1, True),
+                                      (1, 3 * TTR_MS, True), (0, TTR_MS, True), (1, -1, True), (1, 0, False)):
+        if _control_moved(failures, moved_ms) != wrong:
+            raise AssertionError(f"the soak's oracle, {failures} failures, due {moved_ms} ms later: not {wrong}")

@@ -5,6 +5,7 @@ with a listing of every job and topic beside it as that laterd told of them.
     LATERD=…/build/laterd test/golden/make.py test/golden/history/COMMIT --history
     LATERD=…/build/laterd test/golden/make.py test/golden/far/COMMIT --far
     LATERD=…/build/laterd test/golden/make.py test/golden/buried/COMMIT --buried
+    LATERD=…/build/laterd test/golden/make.py test/golden/ready/COMMIT --ready
     LATERD=…/build/laterd test/golden/make.py test/golden/led/COMMIT --led
 
 They are made once, and never again: test/black/server/test_golden.py opens them with today's.
@@ -26,6 +27,7 @@ from wire import Client  # noqa: E402
 FAR = "2300-01-01T00:00:00Z"
 CONFIG = {"store": {"segment_bytes": "256K"}, "limits": {"ttr_seconds": "36500d"},
           "push": {"job_targets": "any"}}
+FAR_KINDS = ("--far", "--buried", "--ready")
 DURABILITIES = {"closed": "sync", "killed": "sync", "os": "os"}
 
 
@@ -175,6 +177,29 @@ def fill_buried(client):
     assert client.post("/v1/topics/dead/kick", {"max": 5}).status == 200
 
 
+def fill_ready(client):
+    """Ready jobs in slices of their own: some of them deleted, replaced or taken since."""
+    client.push_many("piled", [piled_job(number) for number in range(500)])
+    end = time.monotonic() + 20
+    while far_jobs(client, "ready_") < 400 and time.monotonic() < end:
+        client.job(client.push_id("large", due=FAR, body="z" * 50000), method="DELETE")
+    assert far_jobs(client, "ready_") >= 400, "no slices were made of ready jobs"
+    for number in range(1, 300, 7):
+        if number % 3:
+            client.job(f"piled-{number}", method="DELETE")
+    client.push_id("piled", id="piled-301", body="another one", if_exists="replace")
+    for job in reserve(client, "piled", 5):
+        assert client.job(job["id"], "finish", lease=job["lease"]).status in (200, 204)
+
+
+def piled_job(number):
+    """As far_job(), ready from the start, in seven priorities."""
+    job = {"priority": number % 7, "created": f"2020-01-01T00:{number // 60:02}:{number % 60:02}Z"}
+    if number % 3:
+        return {**job, "id": f"piled-{number}", "body": {"n": number, "text": "x" * (number % 700)}}
+    return {**job, "body": "y" * (number % 900)}
+
+
 def dead_job(number):
     """As far_job(), buried from the start; they differ in when they were due."""
     job = {"state": "buried", "priority": number, "created": f"2020-01-01T00:{number // 60:02}:{number % 60:02}Z"}
@@ -202,13 +227,15 @@ def far_jobs(client, state=""):
 
 
 def make(folder, target, durability, kill, kind):
-    history, far, led = kind == "--history", kind in ("--far", "--buried"), kind == "--led"
+    history, far, led = kind == "--history", kind in FAR_KINDS, kind == "--led"
     config = {name: dict(keys) for name, keys in CONFIG.items()}
     config["store"]["durability"] = durability
     if far:
         config["store"] |= {"horizon": "1h", "checkpoint_bytes": "256K"}
     if kind == "--buried":
         config["store"]["buried_in_memory"] = 10
+    if kind == "--ready":
+        config["store"]["ready_in_memory"] = 10
     if history:
         config["store"]["history"] = "3660d"
     if led:  # its journal's database never answers: the follower is dropped, and copies are marked
@@ -225,6 +252,8 @@ def make(folder, target, durability, kill, kind):
                 fill_far(client, server)
             if kind == "--buried":
                 fill_buried(client)
+            if kind == "--ready":
+                fill_ready(client)
             churn(client, server)
         if led:
             lead_again(server)
@@ -256,7 +285,7 @@ def make(folder, target, durability, kill, kind):
 def main():
     kind = sys.argv[2] if len(sys.argv) > 2 else ""
     for name, durability in DURABILITIES.items():
-        if kind in ("--far", "--buried", "--led") and name == "os":
+        if kind in (*FAR_KINDS, "--led") and name == "os":
             continue
         with tempfile.TemporaryDirectory() as folder:
             make(folder, f"{sys.argv[1]}-{name}", durability, kill=name != "closed", kind=kind)

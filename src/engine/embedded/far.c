@@ -487,6 +487,12 @@ static uint64_t memory_left(struct store_callbacks *callbacks)
     return core_memory_left(core_of(callbacks));
 }
 
+static int64_t clock_us(struct store_callbacks *callbacks)
+{
+    struct clock *clock = LIST_ENTRY(callbacks, struct embedded, store_callbacks)->loop->clock;
+    return clock->now_us(clock);
+}
+
 static void replay_far_begin(struct store_callbacks *callbacks, uint64_t jobs)
 {
     core_far_begin(core_of(callbacks), jobs);
@@ -537,6 +543,7 @@ void far_callbacks(struct store_callbacks *callbacks)
     callbacks->near = near;
     callbacks->far_room = far_room;
     callbacks->memory_left = memory_left;
+    callbacks->clock_us = clock_us;
     callbacks->far_begin = replay_far_begin;
     callbacks->replay_far = replay_far;
     callbacks->far_end = replay_far_end;

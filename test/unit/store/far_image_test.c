@@ -25,6 +25,21 @@ static bool has_image(const struct model *model)
     return sim_disk_file(model->disk, FAR_IMAGE_NAME, &len) != NULL;
 }
 
+static void ignore_line(void *ctx, const char *line)
+{
+    (void)ctx;
+    (void)line;
+}
+
+/* So many findings of store_verify(). */
+static uint64_t verified_bad(const struct model *model)
+{
+    struct store_counts counts;
+    const struct store_watcher watcher = {.print_line = ignore_line};
+    assert_int_equal(store_verify(model->options.disk, &watcher, &counts), OK);
+    return counts.bad;
+}
+
 static void copy_model(struct model *to, const struct model *from)
 {
     far_model(to, 5);
@@ -144,10 +159,12 @@ static void p1_no_flipped_bit_of_an_image_changes_a_far_job(void **state)
     build(&whole);
     (void)sim_disk_file(whole.disk, FAR_IMAGE_NAME, &len);
     assert_true(len > 4096);
+    assert_int_equal(verified_bad(&whole), 0);
     for (uint64_t byte = 0; byte < len; byte += 5 * sim_every()) {
         struct model model;
         copy_model(&model, &whole);
         assert_true(sim_disk_flip(model.disk, FAR_IMAGE_NAME, byte * 8 + byte % 8));
+        assert_int_equal(verified_bad(&model), 1);
         opens(&model, false);
         model_fini(&model);
     }

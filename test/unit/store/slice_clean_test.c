@@ -110,6 +110,52 @@ static void a_turn_copies_little_of_large_far_jobs(void **state)
     model_fini(&model);
 }
 
+/* A clock that somebody looks at: each time so much later. */
+static int64_t shown_us, look_us;
+static unsigned looks;
+
+static int64_t shown_clock(struct store_callbacks *callbacks)
+{
+    (void)callbacks;
+    looks++;
+    return shown_us += look_us;
+}
+
+/* How often the clock is looked at in a turn, at most: at its beginning, and after each step. */
+static unsigned looks_of_cleaning(int64_t each_us)
+{
+    enum { ROUNDS = 150, AT_ONCE = 700, SEGMENT = 1024 * 1024 };
+    struct model model;
+    unsigned most = 0;
+    far_model(&model, 5);
+    model.callbacks.clock_us = shown_clock;
+    model.delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model.body_bytes = 300;
+    model.options.segment_bytes = SEGMENT;
+    model.options.checkpoint_bytes = 2 * SEGMENT;
+    look_us = each_us;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < AT_ONCE; i++)
+            assert_int_equal(model_push(&model), OK);
+        looks = 0;
+        store_turn(model.store, ++model.now_us);
+        most = looks > most ? looks : most;
+        model_disk_works(&model);
+        store_poll(model.store);
+    }
+    model_fini(&model);
+    return most;
+}
+
+static void cleaning_ends_for_a_turn_when_its_steps_take_long(void **state)
+{
+    (void)state;
+    assert_true(looks_of_cleaning(0) > 5); /* by the estimate alone */
+    assert_int_equal(looks_of_cleaning(1000), 1 + 3);
+    assert_int_equal(looks_of_cleaning(10 * 1000), 1 + 1); /* and each turn does something */
+}
+
 static void the_cleaner_rests_when_changes_of_far_jobs_fill_segments(void **state)
 {
     enum { JOBS = 3000, MOVE_BYTES = 64 };
@@ -538,6 +584,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(far_jobs_that_come_fast_leave_the_log_as_fast),
         cmocka_unit_test(a_turn_copies_little_of_large_far_jobs),
+        cmocka_unit_test(cleaning_ends_for_a_turn_when_its_steps_take_long),
         cmocka_unit_test(the_cleaner_rests_when_changes_of_far_jobs_fill_segments),
         cmocka_unit_test(a_log_below_the_checkpoint_keeps_its_far_jobs),
         cmocka_unit_test(far_jobs_that_are_few_make_few_slices),
