@@ -2,17 +2,29 @@
 
 enum { NS_PER_US = 1000 };
 
+static void look_again(struct budget *budget, int64_t looked_us)
+{
+    budget->meter->looked_us = looked_us;
+    budget->meter->left_ns = budget->left_ns;
+    budget->look_ns = budget->left_ns - BUDGET_LOOK_NS;
+}
+
 void budget_look(struct budget *budget)
 {
     struct budget_meter *meter = budget->meter;
-    int64_t now_us = meter->now_us(meter);
+    int64_t now_us = meter->slow ? meter->cpu_us(meter) : meter->now_us(meter);
     if (meter->looked_us) {
         int64_t took_ns = (now_us - meter->looked_us) * NS_PER_US;
-        int64_t estimated_ns = meter->left_ns - budget->left_ns;
-        if (took_ns > estimated_ns)
-            budget->left_ns -= took_ns - estimated_ns;
+        int64_t beyond_ns = took_ns - (meter->left_ns - budget->left_ns);
+        if (meter->slow && beyond_ns > 0) {
+            budget->left_ns -= beyond_ns;
+        } else if (meter->slow) {
+            meter->slow = false;
+            now_us = meter->now_us(meter);
+        } else if (beyond_ns > BUDGET_LOOK_NS) { /* or somebody else had the processor */
+            meter->slow = true;
+            now_us = meter->cpu_us(meter);
+        }
     }
-    meter->looked_us = now_us;
-    meter->left_ns = budget->left_ns;
-    budget->look_ns = budget->left_ns - BUDGET_LOOK_NS;
+    look_again(budget, now_us);
 }

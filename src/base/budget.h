@@ -1,14 +1,16 @@
 /*
- * The work that may still be done before other connections must be served, in nanoseconds of CPU.
+ * The work that may still be done before other connections must be served, in nanoseconds of
+ * processor time.
  *
  * What work costs is estimated beforehand, at the loop that does it: the core reads no clock, and a
  * simulated life must be the same twice. A loop whose length a client decides spends for each step,
  * stops when the budget is spent, and leaves the rest to the next turn. One step may overdraw it;
  * so a step must be small.
  *
- * Where memory is slow or the processor is shared, work takes several times the estimate. So a
- * budget can have a meter: the clock is looked at each BUDGET_LOOK_NS of estimated work, and what
- * that work took beyond the estimate is spent, too.
+ * Where memory is slow, work takes several times the estimate. So a budget can have a meter: the
+ * clock is looked at each BUDGET_LOOK_NS of estimated work. If more time has gone by than
+ * estimated, the thread's processor time is looked at from then on, and what the work takes of it
+ * beyond the estimate is spent, too.
  */
 #ifndef LATERD_BASE_BUDGET_H
 #define LATERD_BASE_BUDGET_H
@@ -21,9 +23,12 @@
 enum { BUDGET_LOOK_NS = 50 * 1000 };
 
 struct budget_meter {
-    int64_t (*now_us)(struct budget_meter *meter);
-    int64_t looked_us; /* when the clock was looked at; 0: not since budget_begin() */
+    int64_t (*now_us)(
+        struct budget_meter *meter); /* any clock that costs next to nothing to read */
+    int64_t (*cpu_us)(struct budget_meter *meter); /* the thread's processor time: a system call */
+    int64_t looked_us; /* by the clock that is looked at; 0: not yet since budget_begin() */
     int64_t left_ns;   /* of the budget at that time */
+    bool slow;         /* work took longer than estimated: `cpu_us` is looked at */
 };
 
 struct budget {
@@ -43,6 +48,13 @@ static inline void budget_begin(struct budget *budget, int64_t ns)
 }
 
 void budget_look(struct budget *budget);
+
+/* What was done since the last look has a bound of its own: it is not spent from this budget. */
+static inline void budget_leave_out(struct budget *budget)
+{
+    if (budget->meter)
+        budget->meter->looked_us = 0;
+}
 
 static inline void budget_spend(struct budget *budget, int64_t cost_ns)
 {

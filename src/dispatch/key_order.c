@@ -27,8 +27,9 @@ enum {
     PAGE = 100,           /* jobs in a page of a listing */
     CALL_NS = 800,
     LOOK_MOST = 64,
-    AGAIN_US = 100000,   /* put off for no less */
-    FORGET_SLICE = 1000, /* entries that a restart looks at in one turn */
+    AGAIN_US = 100000, /* put off for no less */
+    FORGET_LEAST = 64, /* entries that a restart looks at in one turn, whatever the budget */
+    FORGET_NS = 200,
 };
 
 struct key_entry {
@@ -536,7 +537,9 @@ static void scan_answered(struct ticket *ticket, const struct reply *reply)
 static void forget_some(struct key_order *order)
 {
     struct key_scan *scan = &order->scan;
-    for (unsigned i = 0; i < FORGET_SLICE; i++) {
+    struct budget *budget = order->lane->pump->options.budget;
+    for (unsigned i = 0; i < FORGET_LEAST || !budget_spent(budget); i++) {
+        budget_spend(budget, FORGET_NS);
         scan->forget = pool_next(&order->entries, scan->forget);
         if (scan->forget == POOL_NONE)
             return;

@@ -423,8 +423,11 @@ void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept 
     lane->ask = 1;
     lane->failing_us = lane->not_before_us = lane->backoff_us = 0;
     lane->stopped = false;
-    if (settings->order != ORDER_BY_KEY)
+    if (settings->order != ORDER_BY_KEY) {
+        if (lane->ours)
+            shipments_give_back(pump, lane); /* who waits for one before it, too */
         lane->ours = 0;
+    }
     queue_lane(lane);
     lane_look_whose(lane);
     pump_wake(pump);

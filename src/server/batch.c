@@ -205,7 +205,8 @@ void batch_begin(struct request *request, const struct api_batch *items)
 bool batches_step(struct server *server)
 {
     struct list *batches = &server->batches;
-    while (!list_empty(batches) && !budget_spent(&server->budget)) {
+    for (unsigned steps = 0; !list_empty(batches) && (steps == 0 || !budget_spent(&server->budget));
+         steps++) {
         struct batch *batch = LIST_ENTRY(batches->next, struct batch, place);
         struct http_session *http = batch->request->http;
         list_remove(&batch->place);

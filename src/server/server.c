@@ -37,6 +37,12 @@ static int64_t meter_now_us(struct budget_meter *meter)
     return clock->now_us(clock);
 }
 
+static int64_t meter_cpu_us(struct budget_meter *meter)
+{
+    struct clock *clock = LIST_ENTRY(meter, struct server, meter)->loop->clock;
+    return clock->cpu_us ? clock->cpu_us(clock) : clock->now_us(clock);
+}
+
 struct server *server_new(const struct server_options *options)
 {
     struct server *server = mem_zalloc(sizeof(*server));
@@ -44,6 +50,7 @@ struct server *server_new(const struct server_options *options)
     server->loop = options->loop;
     server->engine = options->engine;
     server->meter.now_us = meter_now_us;
+    server->meter.cpu_us = meter_cpu_us;
     server->budget = (struct budget){.left_ns = BUDGET_UNLIMITED, .meter = &server->meter};
     server->engine->verbs->use_budget(server->engine, &server->budget);
     server->started_us = loop_look_at_clock(server->loop);

@@ -21,7 +21,7 @@ enum {
     TURN_JOBS = 2048,         /* gone through in one turn when it must be: some 1.5 ms … */
     STEP_JOBS = 128,          /* … where a step counts as so many at least; … */
     TURN_COPIES = 512 * 1024, /* … and bytes copied: no step begins above, … */
-    TURN_US = 2500,           /* … nor when steps have taken so long */
+    TURN_US = 2000,           /* … nor when steps have taken so long */
 };
 
 /* ---- reading ---- */

@@ -489,8 +489,8 @@ static uint64_t memory_left(struct store_callbacks *callbacks)
 
 static int64_t clock_us(struct store_callbacks *callbacks)
 {
-    struct clock *clock = LIST_ENTRY(callbacks, struct embedded, store_callbacks)->loop->clock;
-    return clock->now_us(clock);
+    const struct loop *loop = LIST_ENTRY(callbacks, struct embedded, store_callbacks)->loop;
+    return loop->clock ? loop->clock->now_us(loop->clock) : loop->now_us;
 }
 
 static void replay_far_begin(struct store_callbacks *callbacks, uint64_t jobs)

@@ -102,7 +102,8 @@ static void take(struct embedded *embedded, const struct front_read *read, enum 
 static void take_whole(struct embedded *embedded)
 {
     struct list *whole = &embedded->fronts.whole;
-    while (!list_empty(whole) && !budget_spent(embedded->budget)) {
+    for (unsigned steps = 0; !list_empty(whole) && (steps == 0 || !budget_spent(embedded->budget));
+         steps++) {
         struct front_read *read = LIST_ENTRY(whole->next, struct front_read, link);
         take(embedded, read, read->fetch.err, &read->fetch.event);
         end(read);

@@ -40,8 +40,10 @@ def test_a_pipelined_put_costs_at_most_3_tenths_of_a_system_call(start, tmp_path
 
 # docs/performance.md says where they go; lower this when they are fewer. The client here is slower
 # than `later bench`, so fewer puts share a turn, and each costs some more than in the bench.
+# Under valgrind work takes fifty times its estimate, so turns end sooner (base/budget.h): that costs
+# 100 to 200 instructions a put that it does not cost elsewhere.
 @needs_valgrind
-def test_a_put_costs_at_most_3200_user_instructions(start, tmp_path):
+def test_a_put_costs_at_most_3400_user_instructions(start, tmp_path):
     report = tmp_path / "callgrind.out"
 
     def read():
@@ -51,4 +53,4 @@ def test_a_put_costs_at_most_3200_user_instructions(start, tmp_path):
     prefix = ["timeout", "--foreground", "100", "valgrind", "--quiet", "--tool=callgrind",
               f"--callgrind-out-file={report}"]
     per_put = per_request(lambda: start(prefix), puts(16, 16), read, (8, 48))
-    assert per_put <= 3200, f"{per_put:.0f} user instructions a put"
+    assert per_put <= 3400, f"{per_put:.0f} user instructions a put"

@@ -1,4 +1,5 @@
-/* A budget with a meter is spent by what work takes, if that is more than its estimate. */
+/* A budget with a meter is spent by the processor time of work, if that is more than its estimate.
+ */
 #include "base/budget.h"
 
 #include <setjmp.h>
@@ -14,8 +15,8 @@ enum { NS_PER_US = 1000, SHARE_NS = 1000 * 1000, STEP_NS = 10 * 1000 };
 struct fixture {
     struct budget_meter meter;
     struct budget budget;
-    int64_t now_us;
-    unsigned looks;
+    int64_t now_us, cpu_us;
+    unsigned looks, cpu_looks;
 };
 
 static int64_t now_us(struct budget_meter *meter)
@@ -25,23 +26,38 @@ static int64_t now_us(struct budget_meter *meter)
     return fixture->now_us;
 }
 
+static int64_t cpu_us(struct budget_meter *meter)
+{
+    struct fixture *fixture = LIST_ENTRY(meter, struct fixture, meter);
+    fixture->cpu_looks++;
+    return fixture->cpu_us;
+}
+
 static void init(struct fixture *fixture)
 {
-    *fixture = (struct fixture){.meter.now_us = now_us, .now_us = 1};
+    *fixture =
+        (struct fixture){.meter = {.now_us = now_us, .cpu_us = cpu_us}, .now_us = 1, .cpu_us = 1};
     fixture->budget.meter = &fixture->meter;
     budget_begin(&fixture->budget, SHARE_NS);
 }
 
-/* How many steps of STEP_NS are done, each of which takes so long. */
-static int steps(struct fixture *fixture, int64_t step_us)
+/* How many steps of STEP_NS are done, each of which takes so long by the clock, and so much of it
+ * of the processor. */
+static int steps_of(struct fixture *fixture, int64_t step_us, int64_t cpu_step_us)
 {
     int count = 0;
     while (!budget_spent(&fixture->budget)) {
         fixture->now_us += step_us;
+        fixture->cpu_us += cpu_step_us;
         budget_spend(&fixture->budget, STEP_NS);
         count++;
     }
     return count;
+}
+
+static int steps(struct fixture *fixture, int64_t step_us)
+{
+    return steps_of(fixture, step_us, step_us);
 }
 
 static void without_a_meter_the_estimates_are_believed(void **state)
@@ -72,9 +88,46 @@ static void slow_work_ends_its_stage_sooner(void **state)
     struct fixture fixture;
     init(&fixture);
     int count = steps(&fixture, SLOWER * STEP_NS / NS_PER_US);
-    /* The first BUDGET_LOOK_NS go by the estimate, the rest by the clock. */
+    /* The first look is where time is counted from, the second one sees that it goes by fast. */
     int unseen = BUDGET_LOOK_NS / STEP_NS;
+    assert_in_range(count, 3 * unseen, 2 * unseen + SHARE_NS / STEP_NS / SLOWER + unseen);
+    /* The next stage knows. */
+    budget_begin(&fixture.budget, SHARE_NS);
+    count = steps(&fixture, SLOWER * STEP_NS / NS_PER_US);
     assert_in_range(count, 2 * unseen, unseen + SHARE_NS / STEP_NS / SLOWER + unseen);
+    /* Until it is over. */
+    budget_begin(&fixture.budget, SHARE_NS);
+    assert_int_equal(steps(&fixture, 0), SHARE_NS / STEP_NS);
+    unsigned cpu_looks = fixture.cpu_looks;
+    budget_begin(&fixture.budget, SHARE_NS);
+    assert_int_equal(steps(&fixture, 0), SHARE_NS / STEP_NS);
+    assert_int_equal(fixture.cpu_looks, cpu_looks);
+}
+
+static void time_that_others_had_the_processor_is_not_spent(void **state)
+{
+    (void)state;
+    enum { SLOWER = 10 };
+    struct fixture fixture;
+    init(&fixture);
+    int count = steps_of(&fixture, SLOWER * STEP_NS / NS_PER_US, STEP_NS / NS_PER_US);
+    assert_int_equal(count, SHARE_NS / STEP_NS);
+    assert_true(fixture.cpu_looks > 0);
+}
+
+static void what_has_a_bound_of_its_own_is_left_out(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    init(&fixture);
+    fixture.meter.slow = true;
+    for (int i = 0; i < BUDGET_LOOK_NS / STEP_NS; i++)
+        budget_spend(&fixture.budget, STEP_NS);
+    fixture.cpu_us += SHARE_NS;
+    budget_leave_out(&fixture.budget);
+    for (int i = 0; i < 2 * BUDGET_LOOK_NS / STEP_NS; i++)
+        budget_spend(&fixture.budget, STEP_NS);
+    assert_int_equal(fixture.budget.left_ns, SHARE_NS - 3 * BUDGET_LOOK_NS);
 }
 
 static void each_stage_does_some_work_whatever_was_before(void **state)
@@ -98,6 +151,8 @@ int main(void)
         cmocka_unit_test(without_a_meter_the_estimates_are_believed),
         cmocka_unit_test(work_that_takes_no_longer_than_estimated_gets_its_share),
         cmocka_unit_test(slow_work_ends_its_stage_sooner),
+        cmocka_unit_test(time_that_others_had_the_processor_is_not_spent),
+        cmocka_unit_test(what_has_a_bound_of_its_own_is_left_out),
         cmocka_unit_test(each_stage_does_some_work_whatever_was_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
