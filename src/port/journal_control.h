@@ -35,7 +35,8 @@ struct journal_health {
     uint64_t cursor;      /* the batch that the database has: of the log, or a count of batches */
     uint64_t epoch;       /* of who has the cursor */
     bool knows_lag;       /* else the three behind it are 0: this process does not follow it now,
-                             or Redis has not said yet what waits */
+                             or parts of Redis have not said yet what waits, and the others lack
+                             nothing. If others do, the three are of those alone: at least so */
     uint64_t lag_entries; /* batches of the log, or changes of a queue in Redis, that it lacks */
     uint64_t lag_bytes;   /* that are kept for it */
     int64_t lag_us;       /* age of the oldest of them */
