@@ -47,6 +47,7 @@ struct journal_health {
 /* Of one partition of a queue in Redis. */
 struct journal_partition {
     uint64_t entry;       /* the last one that the database has; 0: not known, or none */
+    bool knows_lag;       /* else the two behind it are 0: Redis has not said yet what waits */
     uint64_t lag_entries; /* that it lacks, as Redis said last */
     uint64_t lag_bytes;   /* of entries that wait in Redis */
     bool refuses_pushes;

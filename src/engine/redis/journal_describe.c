@@ -43,10 +43,13 @@ static void look_at_partition(const struct redis_journal_feed *feed, uint32_t pa
     uint64_t lacks = stream->last > stream->committed ? stream->last - stream->committed : 0;
     *out_partition = (struct journal_partition){
         .entry = feed->joined ? stream->committed : 0,
-        .lag_entries = feed->joined ? lacks : stream->waiting,
-        .lag_bytes = stream->waiting_bytes,
+        .knows_lag = has_told(stream),
         .refuses_pushes = stream->refuses,
     };
+    if (!out_partition->knows_lag)
+        return;
+    out_partition->lag_entries = feed->joined ? lacks : stream->waiting;
+    out_partition->lag_bytes = stream->waiting_bytes;
 }
 
 /* Of the partitions that have told. What the others lack comes on top: one that does not answer
@@ -56,10 +59,8 @@ static void look_at_lag(const struct redis_journal_feed *feed, struct journal_he
     bool all = true;
     for (uint32_t i = 0; i < health->partitions; i++) {
         struct journal_partition partition;
-        all = all && has_told(&feed->streams[i]);
-        if (!has_told(&feed->streams[i]))
-            continue;
         look_at_partition(feed, i, &partition);
+        all = all && partition.knows_lag;
         health->lag_entries += partition.lag_entries;
         health->lag_bytes += partition.lag_bytes;
     }

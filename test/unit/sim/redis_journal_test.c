@@ -375,6 +375,12 @@ static void a_partition_that_does_not_answer_does_not_hide_what_the_others_lack(
     assert_int_equal(health.lag_entries, 2); /* what the other said in the term before is old */
     assert_true(health.lag_bytes > 0);
     assert_true(health.lag_us >= SECOND_US);
+    struct journal_control *control = redis_engine_journal_control(engine);
+    struct journal_partition partition;
+    control->verbs->partition(control, 0, &partition);
+    assert_true(partition.knows_lag && partition.lag_entries == 2);
+    control->verbs->partition(control, 1, &partition);
+    assert_false(partition.knows_lag || partition.lag_entries || partition.lag_bytes);
     engine->journal.streams[0].waiting = 0;
     health = health_of_journal();
     assert_false(health.knows_lag);
