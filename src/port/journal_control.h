@@ -35,7 +35,8 @@ struct journal_health {
     uint64_t cursor;      /* the batch that the database has: of the log, or a count of batches */
     uint64_t epoch;       /* of who has the cursor */
     bool knows_lag;       /* else the three behind it are 0: this process does not follow it now,
-                             or Redis has not said yet what waits */
+                             or parts of Redis have not said yet what waits, and the others lack
+                             nothing. If others do, the three are of those alone: at least so */
     uint64_t lag_entries; /* batches of the log, or changes of a queue in Redis, that it lacks */
     uint64_t lag_bytes;   /* that are kept for it */
     int64_t lag_us;       /* age of the oldest of them */
@@ -46,6 +47,7 @@ struct journal_health {
 /* Of one partition of a queue in Redis. */
 struct journal_partition {
     uint64_t entry;       /* the last one that the database has; 0: not known, or none */
+    bool knows_lag;       /* else the two behind it are 0: Redis has not said yet what waits */
     uint64_t lag_entries; /* that it lacks, as Redis said last */
     uint64_t lag_bytes;   /* of entries that wait in Redis */
     bool refuses_pushes;

@@ -246,6 +246,8 @@ static void show_partitions(const json_t *partitions)
         (void)printf("partitions: this daemon writes all %zu\n", json_array_size(partitions));
     json_array_foreach(partitions, i, partition)
     {
+        if (json_is_null(json_object_get(partition, "entries")))
+            (void)printf("partition %zu: lag not known yet\n", i);
         if (show_count(partition, "entries"))
             (void)printf("partition %zu: %s change%s not in MySQL, %s%s\n", i,
                          count_text(show_count(partition, "entries"), entries),
@@ -277,6 +279,8 @@ static void show_health(const json_t *answer)
         (void)printf("what to do: %s\n", show_string(answer, "hint"));
     if (json_is_object(json_object_get(answer, "lag")))
         show_lag(json_object_get(answer, "lag"));
+    else if (strcmp(show_string(answer, "state"), "elsewhere") != 0)
+        (void)puts("lag: not known yet");
     if (json_is_true(json_object_get(answer, "refuses_pushes")))
         (void)puts("pushes: refused until MySQL has caught up (journal_behind)");
     show_partitions(json_object_get(answer, "partitions"));

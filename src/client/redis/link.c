@@ -125,7 +125,8 @@ void link_rest(struct link *link)
     want_no_more(link);
     if (link->state == LINK_DOWN)
         return;
-    link->rested = !link->doomed;
+    if (!link->doomed) /* else the first reason counts: perhaps that it rests */
+        link->rested = true;
     link_fail(link, "not needed any more");
 }
 

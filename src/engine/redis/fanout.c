@@ -3,7 +3,8 @@
  * Showing asks all partitions at once, a slice each until they have no more that matters; kicking
  * and clearing ask some at a time, each for a share of `max`, so that no more than `max` jobs
  * change. If `max` is too small for a share of each partition, all are first asked at once how many
- * such jobs they have, and then only those that have some.
+ * such jobs they have, and then only those that have some. For more than can be asked for at once
+ * the calls that count would be too many: nothing is counted.
  *
  * Invariant: `jobs` and `topics` are sorted, and hold no more than a page (all topics, if all are
  * asked for).
@@ -82,12 +83,14 @@ static bool by_time(enum job_state state)
     return state == JOB_RESERVED;
 }
 
-/* There would not be a share for each partition. Jobs in order of time cannot be counted. */
+/* There would not be a share for each partition, nor for more than are asked at once. Jobs in order
+   of time cannot be counted. */
 static bool counts_first(const struct fanout *fanout)
 {
     uint32_t partitions = fanout->space->partitions;
+    uint32_t max = fanout->cmd.topic.max;
     return sweeps(fanout) && !by_time(fanout->state) && partitions > 1 &&
-           fanout->cmd.topic.max < (uint64_t)SWEEP_MAX * partitions;
+           max < (uint64_t)SWEEP_MAX * partitions && max <= SWEEP_MAX * SWEEPS_AT_ONCE;
 }
 
 static struct listing listing_of(const struct fanout *fanout)

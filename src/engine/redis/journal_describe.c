@@ -10,13 +10,21 @@ static int64_t now_of(const struct redis_journal_feed *feed)
 
 /* ---- the lag ---- */
 
+/* Has the partition said what waits, since we are the one? */
+static bool has_told(const struct feed_stream *stream)
+{
+    return stream->told == stream->feed->handovers;
+}
+
 /* When the oldest change was that MySQL lacks, by our clock; 0: it has all. */
 static int64_t oldest_lacking_us(const struct redis_journal_feed *feed)
 {
     int64_t oldest_us = feed->joined ? feed->status.oldest_us : 0;
     for (uint32_t i = 0; !feed->joined && i < feed->options.space->partitions; i++) {
         const struct feed_stream *stream = &feed->streams[i];
-        if (stream->first_us && (!oldest_us || stream->first_us < oldest_us))
+        if (!has_told(stream) || !stream->first_us)
+            continue;
+        if (!oldest_us || stream->first_us < oldest_us)
             oldest_us = stream->first_us;
     }
     return oldest_us;
@@ -28,15 +36,6 @@ int64_t redis_journal_lag_us(const struct redis_journal_feed *feed)
     return oldest_us && now_us > oldest_us ? now_us - oldest_us : 0;
 }
 
-/* Each partition has said what waits, since we are the one. */
-static bool knows_lag(const struct redis_journal_feed *feed)
-{
-    bool knows = true;
-    for (uint32_t i = 0; i < feed->options.space->partitions; i++)
-        knows = knows && feed->streams[i].told == feed->handovers;
-    return knows;
-}
-
 static void look_at_partition(const struct redis_journal_feed *feed, uint32_t partition,
                               struct journal_partition *out_partition)
 {
@@ -44,10 +43,32 @@ static void look_at_partition(const struct redis_journal_feed *feed, uint32_t pa
     uint64_t lacks = stream->last > stream->committed ? stream->last - stream->committed : 0;
     *out_partition = (struct journal_partition){
         .entry = feed->joined ? stream->committed : 0,
-        .lag_entries = feed->joined ? lacks : stream->waiting,
-        .lag_bytes = stream->waiting_bytes,
+        .knows_lag = has_told(stream),
         .refuses_pushes = stream->refuses,
     };
+    if (!out_partition->knows_lag)
+        return;
+    out_partition->lag_entries = feed->joined ? lacks : stream->waiting;
+    out_partition->lag_bytes = stream->waiting_bytes;
+}
+
+/* Of the partitions that have told. What the others lack comes on top: one that does not answer
+ * does not hide the lag of all, but as long as there is one the others' 0 says nothing. */
+static void look_at_lag(const struct redis_journal_feed *feed, struct journal_health *health)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < health->partitions; i++) {
+        struct journal_partition partition;
+        look_at_partition(feed, i, &partition);
+        all = all && partition.knows_lag;
+        health->lag_entries += partition.lag_entries;
+        health->lag_bytes += partition.lag_bytes;
+    }
+    health->knows_lag = all || health->lag_entries;
+    if (health->knows_lag)
+        health->lag_us = redis_journal_lag_us(feed);
+    else
+        health->lag_bytes = 0;
 }
 
 /* ---- how it is ---- */
@@ -119,16 +140,7 @@ static void look_at_health(const struct redis_journal_feed *feed, struct journal
     out_health->cursor = feed->status.done;
     out_health->epoch = feed->status.epoch;
     out_health->rejected = feed->status.rejected;
-    out_health->knows_lag = knows_lag(feed);
-    if (!out_health->knows_lag)
-        return;
-    out_health->lag_us = redis_journal_lag_us(feed);
-    for (uint32_t i = 0; i < out_health->partitions; i++) {
-        struct journal_partition partition;
-        look_at_partition(feed, i, &partition);
-        out_health->lag_entries += partition.lag_entries;
-        out_health->lag_bytes += partition.lag_bytes;
-    }
+    look_at_lag(feed, out_health);
 }
 
 void redis_journal_describe(const struct redis_journal_feed *feed, struct metric_sink *sink)

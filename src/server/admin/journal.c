@@ -80,8 +80,12 @@ static void add_partitions(struct journal_control *control, const struct journal
         control->verbs->partition(control, i, &partition);
         buf_addf(out, "%s{\"partition\":%u", i ? "," : "", i);
         add_count(out, "cursor", partition.entry);
-        add_count(out, "entries", partition.lag_entries);
-        add_count(out, "bytes", partition.lag_bytes);
+        if (partition.knows_lag) {
+            add_count(out, "entries", partition.lag_entries);
+            add_count(out, "bytes", partition.lag_bytes);
+        } else {
+            buf_add_str(out, ",\"entries\":null,\"bytes\":null");
+        }
         add_flag(out, "refuses_pushes", partition.refuses_pushes);
         buf_add_char(out, '}');
     }

@@ -47,12 +47,29 @@ def test_without_a_journal_there_is_none(laterd):
     assert look(server) == {"journal": False, "state": "none", "restore": {"state": "none"}, "resync": {"state": "none"}}
 
 
-def test_a_server_of_an_earlier_version_says_less():
-    said = {"journal": True, "restore": {"state": "none"}, "resync": {"state": "none"}}
-    with Fake({"GET /v1/journal": (200, said)}) as fake:
+def status_of(said):
+    none = {"state": "none"}
+    with Fake({"GET /v1/journal": (200, {"restore": none, "resync": none, **said})}) as fake:
         done = subprocess.run([LATER, "journal", "status", "-s", fake.url], check=False, capture_output=True, text=True,
                               timeout=30)
-    assert (done.returncode, done.stdout) == (0, "restore: none\nresync: none\n")
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def test_a_server_of_an_earlier_version_says_less():
+    assert status_of({"journal": True}) == "restore: none\nresync: none\n"
+
+
+def test_what_is_not_known_yet_is_said():
+    partitions = [{"partition": i, "cursor": 0, "entries": None, "bytes": None, "refuses_pushes": False} for i in range(2)]
+    said = {"journal": True, "state": "waits", "state_ms": 1000, "mode": "after", "lag": None, "partitions": partitions}
+    words = status_of(said)
+    assert "\nlag: not known yet\n" in words
+    assert "\npartition 0: lag not known yet\npartition 1: lag not known yet\n" in words
+    partitions[0].update(entries=3, bytes=100)
+    words = status_of(dict(said, lag={"entries": 3, "bytes": 100, "seconds": 2}))
+    assert "\nlag: 3 changes, " in words and "\npartition 1: lag not known yet\n" in words
+    assert "lag" not in status_of(dict(said, state="elsewhere", partitions=[]))
 
 
 def cursor_of(maria, base):

@@ -395,6 +395,65 @@ static void that_a_link_was_not_needed_is_no_error_once_it_is_wanted_again(void 
     end_timed(&timed);
 }
 
+struct turned {
+    struct link_call call;
+    struct timed *timed;
+};
+
+static void rest_and_want_again(struct link_call *call, redisReply *reply)
+{
+    struct link *link = &((struct turned *)call)->timed->link; /* its first member */
+    struct redis_address address = link->address;
+    freeReplyObject(reply);
+    link_rest(link);
+    assert_true(link->doomed); /* it ends when replies have been handed out */
+    link_want(link, &address);
+}
+
+static void nor_if_it_is_wanted_again_before_it_has_ended(void **state)
+{
+    static struct timed timed;
+    struct turned turned = {.call.done = rest_and_want_again, .timed = &timed};
+    (void)state;
+    begin_timed(&timed);
+    sim_peer_send(far_end, BYTES("+PONG\r\n"));
+    pass(&timed, 0);
+    link_expect(&timed.link, &turned.call);
+    sim_peer_send(far_end, BYTES("+OK\r\n"));
+    pass(&timed, 0);
+    assert_int_equal(downs, 1);
+    assert_string_equal(timed.link.error, "");
+    assert_true(timed.link.wanted);
+    pass(&timed, 100000);
+    assert_int_equal(timed.link.state, LINK_GREETING);
+    end_timed(&timed);
+}
+
+/* It fails, and then nobody wants it: why it failed is still told. */
+static void fail_and_rest(struct link_call *call, redisReply *reply)
+{
+    struct link *link = &((struct turned *)call)->timed->link;
+    freeReplyObject(reply);
+    link_fail(link, "it is loading");
+    link_rest(link);
+}
+
+static void a_failure_before_a_rest_is_still_told(void **state)
+{
+    static struct timed timed;
+    struct turned turned = {.call.done = fail_and_rest, .timed = &timed};
+    (void)state;
+    begin_timed(&timed);
+    sim_peer_send(far_end, BYTES("+PONG\r\n"));
+    pass(&timed, 0);
+    link_expect(&timed.link, &turned.call);
+    sim_peer_send(far_end, BYTES("+OK\r\n"));
+    pass(&timed, 0);
+    assert_int_equal(timed.link.state, LINK_DOWN);
+    assert_string_equal(timed.link.error, "it is loading");
+    end_timed(&timed);
+}
+
 int main(void)
 {
 #define LINKED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -408,6 +467,8 @@ int main(void)
         cmocka_unit_test(round_trips_are_counted_by_how_long_they_took),
         cmocka_unit_test(a_link_that_nobody_wants_does_not_come_back),
         cmocka_unit_test(that_a_link_was_not_needed_is_no_error_once_it_is_wanted_again),
+        cmocka_unit_test(nor_if_it_is_wanted_again_before_it_has_ended),
+        cmocka_unit_test(a_failure_before_a_rest_is_still_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -343,6 +343,40 @@ static void partitions_are_not_counted_if_there_is_a_share_for_each(void **state
     fanout_free(fanout);
 }
 
+/* How many of 20 partitions are asked at first to clear so many jobs, and each for how many? */
+static unsigned asked_of_many(uint32_t max, uint64_t *out_share)
+{
+    struct script_space many = space;
+    many.partitions = 20;
+    struct cmd cmd = {.kind = CMD_CLEAR_TOPIC,
+                      .topic = {.topic = BYTES("t"), .state = JOB_READY, .max = max}};
+    struct fanout *fanout = fanout_new(&many, &cmd);
+    unsigned asked = 0;
+    for (uint32_t i = 0; i < many.partitions; i++) {
+        if (!fanout_wants(fanout, i))
+            continue;
+        struct buf out = {0};
+        fanout_ask(fanout, &out, &(struct script_call){.partition = i, .number = 1});
+        struct args args = args_of(&out);
+        assert_true(bytes_to_u64(argv(&args, 6), out_share));
+        buf_fini(&out);
+        asked++;
+    }
+    fanout_free(fanout);
+    return asked;
+}
+
+/* Else each slice of a large clear would cost a call more to every partition. */
+static void more_jobs_than_can_be_asked_for_at_once_are_not_counted(void **state)
+{
+    uint64_t share;
+    (void)state;
+    assert_int_equal(asked_of_many(640, &share), 20);
+    assert_int_equal(share, 0);
+    assert_int_equal(asked_of_many(641, &share), 16);
+    assert_int_equal(share, 40);
+}
+
 /* What a partition has is its share: as many as are needed are asked at once. */
 static void few_jobs_are_kicked_where_they_are_in_two_rounds(void **state)
 {
@@ -495,6 +529,7 @@ int main(void)
         cmocka_unit_test(due_jobs_of_all_topics_of_all_partitions_are_added_up),
         cmocka_unit_test(partitions_are_kicked_at_once_each_for_a_share_of_max),
         cmocka_unit_test(partitions_are_not_counted_if_there_is_a_share_for_each),
+        cmocka_unit_test(more_jobs_than_can_be_asked_for_at_once_are_not_counted),
         cmocka_unit_test(few_jobs_are_kicked_where_they_are_in_two_rounds),
         cmocka_unit_test(a_job_that_was_counted_and_has_gone_is_made_up_for),
         cmocka_unit_test(delayed_jobs_are_kicked_if_no_partition_has_a_buried_one),

@@ -148,8 +148,10 @@ static void partition_fake(const struct journal_control *control, uint32_t parti
                            struct journal_partition *out_partition)
 {
     (void)control;
-    *out_partition = (struct journal_partition){
-        .entry = 10 + partition, .lag_entries = partition, .lag_bytes = 100 * partition};
+    *out_partition = (struct journal_partition){.entry = 10 + partition,
+                                                .knows_lag = partition < 2,
+                                                .lag_entries = partition,
+                                                .lag_bytes = 100 * partition};
 }
 
 static const struct journal_control_verbs resync_fakes = {.resync = resync_begin_fake,
@@ -554,7 +556,7 @@ static void how_the_journal_is_is_shown(void **state)
                                                .lag_bytes = 512,
                                                .lag_us = 12 * SECOND_US + 1,
                                                .rejected = 4,
-                                               .partitions = 2};
+                                               .partitions = 3};
     ask_v1("GET", "/v1/journal",
            "{\"journal\":true,\"state\":\"waits\",\"state_ms\":0,"
            "\"error\":\"2002: \\\"no\\\"\",\"hint\":\"start it\",\"writer\":null,"
@@ -562,7 +564,9 @@ static void how_the_journal_is_is_shown(void **state)
            "\"lag\":{\"entries\":3,\"bytes\":512,\"seconds\":12},\"cursor\":null,"
            "\"epoch\":null,\"rejected\":4,\"partitions\":[{\"partition\":0,\"cursor\":10,"
            "\"entries\":0,\"bytes\":0,\"refuses_pushes\":false},{\"partition\":1,"
-           "\"cursor\":11,\"entries\":1,\"bytes\":100,\"refuses_pushes\":false}]");
+           "\"cursor\":11,\"entries\":1,\"bytes\":100,\"refuses_pushes\":false},"
+           "{\"partition\":2,\"cursor\":12,\"entries\":null,\"bytes\":null,"
+           "\"refuses_pushes\":false}]");
     resyncing.health =
         (struct journal_health){.state = JOURNAL_STATE_ELSEWHERE, .writer = "10.0.0.2, process 7"};
     ask_v1("GET", "/v1/journal", "\"state\":\"elsewhere\"");

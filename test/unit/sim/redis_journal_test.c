@@ -185,8 +185,12 @@ static enum err push_one(char letter)
                                   .if_exists = IF_EXISTS_REPLACE,
                                   .body = BYTES("another")}},
            &asked);
-    while (!asked.answered)
-        both_turn(0);
+    while (!asked.answered) {
+        if (paired)
+            both_turn(0);
+        else
+            turn();
+    }
     return asked.err;
 }
 
@@ -346,6 +350,43 @@ static void what_mysql_lacks_is_said_by_who_has_the_journal_open(void **state)
     assert_true(health_of_journal().knows_lag);
 }
 
+/* MySQL was never there: it lacks a change of each partition. In the term that begins then
+ * partition 1 has not answered yet. */
+static void one_has_not_answered(void)
+{
+    set_journal(1, 1 << 20);
+    assert_int_equal(start(), OK);
+    turns(2 * SECOND_US);
+    assert_int_equal(push_one(letter_in(0)), OK);
+    assert_int_equal(push_one(letter_in(1)), OK);
+    turns(4 * SECOND_US);
+    assert_int_equal(health_of_journal().lag_entries, 2 * PARTITIONS); /* and how each began */
+    engine->journal.handovers++;
+    engine->journal.streams[0].told = engine->journal.handovers;
+}
+
+/* Else an alert is silent while MySQL is away and one master cannot be reached. */
+static void a_partition_that_does_not_answer_does_not_hide_what_the_others_lack(void **state)
+{
+    (void)state;
+    one_has_not_answered();
+    struct journal_health health = health_of_journal();
+    assert_true(health.knows_lag);
+    assert_int_equal(health.lag_entries, 2); /* what the other said in the term before is old */
+    assert_true(health.lag_bytes > 0);
+    assert_true(health.lag_us >= SECOND_US);
+    struct journal_control *control = redis_engine_journal_control(engine);
+    struct journal_partition partition;
+    control->verbs->partition(control, 0, &partition);
+    assert_true(partition.knows_lag && partition.lag_entries == 2);
+    control->verbs->partition(control, 1, &partition);
+    assert_false(partition.knows_lag || partition.lag_entries || partition.lag_bytes);
+    engine->journal.streams[0].waiting = 0;
+    health = health_of_journal();
+    assert_false(health.knows_lag);
+    assert_int_equal(health.lag_bytes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +399,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(ends_during_a_read, setup, teardown),
         cmocka_unit_test_setup_teardown(what_mysql_lacks_is_said_by_who_has_the_journal_open, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            a_partition_that_does_not_answer_does_not_hide_what_the_others_lack, setup, teardown),
         cmocka_unit_test_setup_teardown(an_answer_has_a_bound, setup, teardown),
         cmocka_unit_test_setup_teardown(one_that_was_given_up_can_begin_again, setup, teardown),
         cmocka_unit_test_setup_teardown(rows_are_the_queue_whoever_was_killed, setup, end_pair),
