@@ -130,6 +130,16 @@ bool bytes_is_utf8(struct bytes text)
     return bytes_utf8_prefix(text) == text.len;
 }
 
+bool bytes_is_printable(struct bytes text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.at[i];
+        if (c < ' ' || c == 0x7f)
+            return false;
+    }
+    return true;
+}
+
 void buf_fini(struct buf *buf)
 {
     mem_free(buf->at);

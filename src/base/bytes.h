@@ -52,6 +52,9 @@ size_t bytes_utf8_prefix(struct bytes text);
 /* Is all of it? */
 bool bytes_is_utf8(struct bytes text);
 
+/* Has it no control characters, DEL included? */
+bool bytes_is_printable(struct bytes text);
+
 /* A growable buffer; zeroed is empty and valid. [0, len) is content. */
 struct buf {
     char *at;

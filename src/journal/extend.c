@@ -133,16 +133,6 @@ static bool read_number(const struct json_value *value, int64_t least, int64_t m
            *out_number <= most;
 }
 
-/* It becomes a header of HTTP: what somebody else wrote there must not become two. */
-static bool is_content_type(struct bytes text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        if ((unsigned char)text.at[i] < ' ' || text.at[i] == 0x7f)
-            return false;
-    }
-    return text.len <= CONTENT_TYPE_MAX;
-}
-
 static bool read_words(struct reading *reading, const struct json_value *name,
                        const struct json_value *value)
 {
@@ -154,8 +144,9 @@ static bool read_words(struct reading *reading, const struct json_value *name,
     } else if (is(name, "order")) {
         push->order = bytes_eq(text, BYTES("arrival")) ? ORDER_ARRIVAL : ORDER_DUE;
     } else if (is(name, "content_type")) {
-        push->content_type = text;
-        return is_content_type(text);
+        /* Without one rather than lost: by AMQP such jobs came into being. */
+        push->content_type = bytes_is_printable(text) ? text : bytes_of("", 0);
+        return text.len <= CONTENT_TYPE_MAX;
     } else if (is(name, "properties")) {
         push->properties = text;
         return text.len <= JOB_PROPERTIES_MAX;

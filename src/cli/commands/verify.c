@@ -31,7 +31,9 @@ const struct command command_verify = {
     .summary = "Check every byte of a store that no server has open",
     .help =
         "DIR is laterd's --data-dir, a backup, or a place of backups: then the newest one is\n"
-        "checked. So is the image of far jobs that a stop in order leaves. Nothing is changed.\n"
+        "checked. Of a store that was closed in order the sums of the image of far jobs are "
+        "compared,\n"
+        "too. Nothing is changed.\n"
         "\nExit 0: all is well. 1: no such directory, or no store in it. 3: a server has it open.\n"
         "6: something is damaged; each finding is a line on standard error.\n"
         "\nExample:\n"

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "member/claim.h"
@@ -68,8 +69,9 @@ static void set_options(struct mysql_member *row)
     if (row->tls)
         (void)mysql_options(row->mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
     (void)mysql_options(row->mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
-    if (row->verify)
-        (void)mysql_options(row->mysql, MYSQL_OPT_SSL_CA, options->ca[0] ? options->ca : system_ca);
+    const char *ca = options->ca[0] ? options->ca : system_ca;
+    if (row->verify && (options->ca[0] || access(ca, R_OK) == 0)) /* else libmariadb's default */
+        (void)mysql_options(row->mysql, MYSQL_OPT_SSL_CA, ca);
 }
 
 static bool connect_now(struct mysql_member *row)
@@ -316,6 +318,10 @@ static enum err check(const struct member_options *options, struct member_error 
 {
     struct mysql_member *row = mem_zalloc(sizeof(*row));
     enum err err = read_options(options, row, out_error);
+    if (!err && row->verify && options->ca[0] && access(options->ca, R_OK)) {
+        (void)snprintf(out_error->text, sizeof(out_error->text), "ca: it cannot be read");
+        err = ERR_INVALID;
+    }
     mem_free(row);
     return err;
 }

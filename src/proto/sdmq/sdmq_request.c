@@ -114,7 +114,7 @@ static bool read_fields(const struct api_input *input, struct call *call, struct
 
 static bool is_line(struct bytes text, size_t bytes_max)
 {
-    return text.len <= bytes_max && settings_printable(text);
+    return text.len <= bytes_max && bytes_is_printable(text);
 }
 
 static bool check_texts(const struct api_input *input, const struct fields *fields,

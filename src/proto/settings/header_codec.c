@@ -66,7 +66,7 @@ static bool read_header(struct settings_reader *reader, struct bytes name)
     }
     if (!settings_text(reader, HEADER_VALUE_MAX, &value))
         return false;
-    if (!settings_printable(value))
+    if (!bytes_is_printable(value))
         return settings_bad(reader, "a header's value has no control characters and no line ends");
     if (*list->count == TARGET_HEADERS_MAX)
         return settings_bad(reader, "there are more than %d headers", TARGET_HEADERS_MAX);

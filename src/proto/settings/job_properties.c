@@ -17,7 +17,7 @@ bool job_key_read(struct settings_reader *reader, struct bytes *out_key)
     struct bytes key;
     if (!settings_text(reader, JOB_KEY_MAX, &key))
         return false;
-    if (key.len == 0 || !settings_printable(key))
+    if (key.len == 0 || !bytes_is_printable(key))
         return settings_bad(reader, "a key is 1 … %d bytes without control characters",
                             JOB_KEY_MAX);
     *out_key = key;
@@ -69,7 +69,7 @@ static bool read_line(struct settings_reader *reader, size_t bytes_max, struct b
     struct bytes text;
     if (!settings_text(reader, bytes_max, &text))
         return false;
-    if (text.len == 0 || !settings_printable(text))
+    if (text.len == 0 || !bytes_is_printable(text))
         return settings_bad(reader, "this is 1 … %zu bytes without control characters", bytes_max);
     *out_text = text;
     return true;
@@ -99,7 +99,7 @@ static bool read_tag(struct settings_reader *reader)
     struct bytes tag;
     if (!settings_text(reader, JOB_TAG_MAX, &tag))
         return false;
-    if (tag.len == 0 || !settings_printable(tag) || memchr(tag.at, ',', tag.len))
+    if (tag.len == 0 || !bytes_is_printable(tag) || memchr(tag.at, ',', tag.len))
         return settings_bad(reader, "a tag is 1 … %d bytes without commas and control characters",
                             JOB_TAG_MAX);
     if (list->count == JOB_TAGS_MAX)

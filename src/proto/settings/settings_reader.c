@@ -208,16 +208,6 @@ bool settings_text(struct settings_reader *reader, size_t bytes_max, struct byte
     return true;
 }
 
-bool settings_printable(struct bytes text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.at[i];
-        if (c < ' ' || c == 0x7f)
-            return false;
-    }
-    return true;
-}
-
 bool settings_number(struct settings_reader *reader, int64_t least, int64_t most,
                      int64_t *out_number)
 {

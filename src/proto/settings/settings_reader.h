@@ -65,7 +65,6 @@ void settings_path_member(struct settings_reader *reader, struct bytes name);
 /* ---- values; each refuses what it cannot read ---- */
 
 bool settings_text(struct settings_reader *reader, size_t bytes_max, struct bytes *out_text);
-bool settings_printable(struct bytes text); /* no control characters, DEL included */
 bool settings_number(struct settings_reader *reader, int64_t least, int64_t most,
                      int64_t *out_number);
 bool settings_bool(struct settings_reader *reader, bool *out_is);

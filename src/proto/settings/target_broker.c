@@ -32,7 +32,7 @@ static bool read_amqp_word(struct settings_reader *reader, struct bytes *out_wor
     struct bytes word;
     if (!settings_text(reader, TARGET_WORD_MAX, &word)) /* a short string of AMQP */
         return false;
-    if (!settings_printable(word))
+    if (!bytes_is_printable(word))
         return settings_bad(reader, "this has control characters");
     *out_word = word;
     return true;

@@ -56,7 +56,7 @@ bool target_read_word(struct settings_reader *reader, size_t bytes_max, struct b
     struct bytes word;
     if (!settings_text(reader, bytes_max, &word))
         return false;
-    if (word.len == 0 || !settings_printable(word))
+    if (word.len == 0 || !bytes_is_printable(word))
         return settings_bad(reader, "this must be 1 … %zu bytes without control characters",
                             bytes_max);
     *out_word = word;

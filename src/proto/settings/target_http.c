@@ -28,7 +28,7 @@ static bool read_path(struct settings_reader *reader, size_t bytes_max, struct b
     struct bytes path;
     if (!settings_text(reader, bytes_max, &path))
         return false;
-    if (path.len == 0 || path.at[0] != '/' || !settings_printable(path))
+    if (path.len == 0 || path.at[0] != '/' || !bytes_is_printable(path))
         return settings_bad(reader, "this must be the absolute path of a file");
     *out_path = path;
     return true;
@@ -58,7 +58,7 @@ static bool read_key(struct settings_reader *reader)
 static bool is_reference(struct bytes text)
 {
     if (bytes_starts(text, BYTES("file:/")))
-        return text.len > 6 && text.len <= PATH_MAX_BYTES && settings_printable(text);
+        return text.len > 6 && text.len <= PATH_MAX_BYTES && bytes_is_printable(text);
     if (text.len < 2 || text.len > 128 || text.at[0] != '$' || ascii_is_digit(text.at[1]))
         return false;
     for (size_t i = 1; i < text.len; i++) {

@@ -135,7 +135,7 @@ static bool read_paused_why(struct settings_reader *reader)
     struct bytes *why = &of(reader)->paused_why;
     if (!settings_text(reader, PAUSED_WHY_MAX, why))
         return false;
-    return settings_printable(*why) || settings_bad(reader, "this has control characters");
+    return bytes_is_printable(*why) || settings_bad(reader, "this has control characters");
 }
 
 static const struct settings_field fields[] = {

@@ -69,9 +69,24 @@ static void add_unused_spilling(const struct config *config, struct buf *out)
     }
 }
 
+/* What $NAME and file:PATH stand for is not known here. */
+static void add_unused_member_ca(const struct config *config, struct buf *out)
+{
+    struct bytes url = bytes_str(config->member_url);
+    const char *query = strchr(config->member_url, '?');
+    bool elsewhere = bytes_starts(url, BYTES("$")) || bytes_starts(url, BYTES("file:"));
+    bool verifies = bytes_starts(url, BYTES("rediss")) || (bytes_starts(url, BYTES("mysql://")) &&
+                                                           query && !strcmp(query, "?tls=verify"));
+    if (!config->member_ca[0] || elsewhere || verifies)
+        return;
+    begin(config, out, config_find("member", "ca"));
+    buf_add_str(out, " has no effect: that needs a member.url with rediss:// or tls=verify\n");
+}
+
 void config_add_warnings(const struct config *config, struct buf *out)
 {
     add_unused_redis(config, out);
     add_bare_times(config, out);
     add_unused_spilling(config, out);
+    add_unused_member_ca(config, out);
 }

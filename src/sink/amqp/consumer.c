@@ -260,7 +260,7 @@ static struct brought *make_message(struct consumer *consumer, amqp_basic_proper
     }
     if (properties->_flags & AMQP_BASIC_CONTENT_TYPE_FLAG)
         type = bytes_of(properties->content_type.bytes, properties->content_type.len);
-    if (type.len > CONTENT_TYPE_MAX || !bytes_is_utf8(type))
+    if (type.len > CONTENT_TYPE_MAX || !bytes_is_utf8(type) || !bytes_is_printable(type))
         type.len = 0; /* the job has none then; what was kept has it */
     size_t used = 0, bytes = head.id.len + type.len + consumer->kept.len + (size_t)body_bytes;
     struct brought *one = mem_alloc(sizeof(*one) + bytes);

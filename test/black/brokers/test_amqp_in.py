@@ -78,6 +78,19 @@ def test_a_message_goes_on_when_its_delay_is_over_with_all_it_had(rabbit, channe
     assert eventually(lambda: waiting(channel, "orders.laterd") == 0)
 
 
+def test_a_content_type_with_control_characters_is_not_the_jobs_but_goes_on(rabbit, channel, laterd):
+    migrated(channel, "types")
+    server = laterd(config(rabbit, "types"))
+    for name, kind in (("good", "text/plain"), ("bad", "a\r\nX-Evil: 1")):
+        publish(channel, "types", {"x-delay": 2000, "x-laterd-id": name}, name.encode(), content_type=kind)
+    with Client(server.port) as client:
+        assert eventually(lambda: state(client, "good") and state(client, "bad"))
+        assert client.get("/v1/jobs/good").json()["content_type"] == "text/plain"
+        assert "content_type" not in client.get("/v1/jobs/bad").json()
+    got = {body: properties.content_type for _, properties, body in received(channel, "types.work", 2)}
+    assert got == {b"good": "text/plain", b"bad": "a\r\nX-Evil: 1"}
+
+
 def test_shorter_delays_overtake_and_none_is_at_once(rabbit, channel, laterd):
     migrated(channel, "mixed")
     laterd(config(rabbit, "mixed"))

@@ -369,6 +369,17 @@ def test_a_wrong_value_is_refused(tmp_path, key, value, words):
     assert done.returncode != 0 and words in done.stderr, done.stderr
 
 
+def test_a_member_ca_of_mysql_that_cannot_be_read_is_told(tmp_path):
+    path = tmp_path / "laterd.conf"
+    for query, refused in (("?tls=verify", True), ("?tls=on", False)):
+        path.write_text(f"[member]\nurl = mysql://u@h/db{query}\nca = /nowhere\n", encoding="utf-8")
+        done = subprocess.run([LATERD, "-c", str(path), "--check-config"], capture_output=True, text=True,
+                              check=False)
+        assert (done.returncode != 0) == refused, done.stderr
+        assert ("member.ca: it cannot be read" in done.stderr) == refused
+        assert ("member.ca has no effect" in done.stderr) != refused
+
+
 @pytest.mark.parametrize("url, plugin, package", [
     ("zookeeper://h", "laterd-zookeeper.so", "libzookeeper-mt2"),
     ("mysql://u@h/db", "laterd-member-mysql.so", "libmariadb3")])

@@ -94,6 +94,17 @@ static void utf8_is_what_rfc_3629_says(void **state)
     assert_true(bytes_is_utf8(bytes_of("a\0b", 3))); /* NUL is a character */
 }
 
+static void text_without_control_characters_is_printable(void **state)
+{
+    (void)state;
+    assert_true(bytes_is_printable(bytes_str("")));
+    assert_true(bytes_is_printable(bytes_str(" ~\xc3\xa4\xff")));
+    assert_false(bytes_is_printable(bytes_str("a\n")));
+    assert_false(bytes_is_printable(bytes_str("\x1f")));
+    assert_false(bytes_is_printable(bytes_str("\x7f")));
+    assert_false(bytes_is_printable(bytes_of("a\0b", 3)));
+}
+
 /* Every one- and two-byte start is judged as decoding it would. */
 static void every_two_byte_sequence_is_judged_right(void **state)
 {
@@ -526,6 +537,7 @@ int main(void)
         cmocka_unit_test(numbers_must_be_digits_and_fit),
         cmocka_unit_test(bytes_compare_as_unsigned_and_shorter_first),
         cmocka_unit_test(utf8_is_what_rfc_3629_says),
+        cmocka_unit_test(text_without_control_characters_is_printable),
         cmocka_unit_test(every_two_byte_sequence_is_judged_right),
         cmocka_unit_test(numbers_are_written_as_printf_writes_them),
         cmocka_unit_test(moments_are_written_as_strftime_writes_them),

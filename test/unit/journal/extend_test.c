@@ -169,9 +169,34 @@ static void test_extend_data_that_is_longer_than_a_job_may_have_is_named(void **
     assert_string_equal(why, "bizkey, subtopic and extend_data are too long together");
 }
 
+static void test_a_content_type_with_control_characters_is_dropped_and_the_job_kept(void **state)
+{
+    static const char *const texts[] = {
+        "{\"laterd\":1,\"content_type\":\"a\\r\\nX-Evil: 1\",\"priority\":7}",
+        "{\"laterd\":1,\"content_type\":\"a\\u0000\",\"priority\":7}",
+        "{\"laterd\":1,\"content_type\":\"\x7f\",\"priority\":7}",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct extend_row row = {.id = BYTES("x"),
+                                 .topic = BYTES("t"),
+                                 .body = BYTES("b"),
+                                 .extend_data = bytes_str(texts[i])};
+        struct cmd_push push;
+        const char *why = NULL;
+        assert_int_equal(extend_push(&row, &arena, &push, &why), OK);
+        assert_int_equal(push.content_type.len, 0);
+        assert_int_equal(push.priority, 7);
+        assert_true(bytes_eq(push.body, row.body));
+    }
+}
+
 static void test_rows_that_no_job_can_be_made_of_are_named(void **state)
 {
-    static const struct {
+    struct buf long_type = {0};
+    (void)state;
+    buf_addf(&long_type, "{\"laterd\":1,\"content_type\":\"%0*d\"}", CONTENT_TYPE_MAX + 1, 0);
+    const struct {
         struct extend_row row;
         const char *why;
     } bad[] = {
@@ -191,18 +216,16 @@ static void test_rows_that_no_job_can_be_made_of_are_named(void **state)
          "the body is not base64, as extend_data says"},
         {{.id = {"x", 1}, .topic = {"t", 1}, .extend_data = {"{\"laterd\":1,\"priority\":-1}", 26}},
          "extend_data is not what laterd writes"},
-        {{.id = {"x", 1},
-          .topic = {"t", 1},
-          .extend_data = {"{\"laterd\":1,\"content_type\":\"a\\r\\nX-Evil: 1\"}", 44}},
+        {{.id = {"x", 1}, .topic = {"t", 1}, .extend_data = buf_bytes(&long_type)},
          "extend_data is not what laterd writes"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct cmd_push push;
         const char *why = NULL;
         assert_int_equal(extend_push(&bad[i].row, &arena, &push, &why), ERR_INVALID);
         assert_string_equal(why, bad[i].why);
     }
+    buf_fini(&long_type);
 }
 
 static void test_a_row_is_written_again_if_its_push_would_change_it(void **state)
@@ -243,6 +266,8 @@ int main(void)
                                   teardown),
         cmocka_unit_test_teardown(test_extend_data_that_is_longer_than_a_job_may_have_is_named,
                                   teardown),
+        cmocka_unit_test_teardown(
+            test_a_content_type_with_control_characters_is_dropped_and_the_job_kept, teardown),
         cmocka_unit_test_teardown(test_rows_that_no_job_can_be_made_of_are_named, teardown),
         cmocka_unit_test(test_a_row_is_written_again_if_its_push_would_change_it),
     };

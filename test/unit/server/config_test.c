@@ -241,6 +241,26 @@ static void keys_that_have_no_effect_are_warned_of(void **state)
     expect_warnings("[store]\nmax_bytes = 1G\nburied_in_memory = 10\n", NULL);
 }
 
+static void a_member_ca_that_no_certificate_is_compared_with_is_warned_of(void **state)
+{
+    static const char *const without[] =
+        {"", "alone", "redis://h", "zookeeper://h", "mysql://u:rediss@h/d", "mysql://u@h/d?tls=on"},
+                             *const with[] = {"rediss://h", "rediss+sentinel://h/m",
+                                              "mysql://u@h/d?tls=verify", "$MEMBER", "file:/url"};
+    char text[200];
+    (void)state;
+    for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++) {
+        (void)snprintf(text, sizeof(text), "[member]\nurl = %s\nca = /a\n", without[i]);
+        expect_warnings(text, ":3: warning: member.ca has no effect: that needs a member.url with "
+                              "rediss:// or tls=verify\n");
+    }
+    for (size_t i = 0; i < sizeof(with) / sizeof(with[0]); i++) {
+        (void)snprintf(text, sizeof(text), "[member]\nurl = %s\nca = /a\n", with[i]);
+        expect_warnings(text, NULL);
+    }
+    expect_warnings("[member]\nurl = redis://h\n", NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +275,7 @@ int main(void)
         cmocka_unit_test(bare_numbers_are_seconds_and_warned_of_where_hours_or_days_are_usual),
         cmocka_unit_test(an_interval_of_syncs_says_its_unit),
         cmocka_unit_test(keys_that_have_no_effect_are_warned_of),
+        cmocka_unit_test(a_member_ca_that_no_certificate_is_compared_with_is_warned_of),
         cmocka_unit_test(a_long_path_leaves_room_for_the_error),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
