@@ -206,7 +206,7 @@ def test_a_horizon_that_is_taken_away_leaves_every_tool_at_work(laterd, tmp_path
         assert jobs["job-1"]["body"] == bodies["job-1"] and "job-0" not in jobs
         expected = text_of(listing(client))
     server.stop()
-    assert "no job is concerned" in later("verify", server.data, code=6) # the disk gave back other bytes
+    assert "slice" in later("verify", server.data)
     later("restore", tmp_path / "backups", tmp_path / "restored")
     restored = laterd({"store": OFF}, data=str(tmp_path / "restored"))
     with Client(restored.port) as client:
@@ -259,7 +259,7 @@ def test_buried_jobs_leave_memory_and_survive_kill_9(laterd, tmp_path):
         jobs = {one["job"]["id"]: one["job"] for one in map(json.loads, export.splitlines()) if "job" in one}
         assert jobs["dead-9"]["body"] == bodies["dead-9"] and jobs["dead-9"]["state"] == "buried"
     server.stop()
-    assert "no job is concerned" in later("verify", server.data, code=6) # the disk gave back other bytes
+    assert "slice" in later("verify", server.data)
     later("salvage", server.data, tmp_path / "salvaged")
     assert not manifest(tmp_path / "salvaged")[1] & 24
     salvaged = laterd({"store": OFF}, data=str(tmp_path / "salvaged"))
@@ -319,7 +319,7 @@ def test_an_image_of_far_jobs_is_no_part_of_what_is_verified_saved_or_salvaged(l
     image = os.path.join(server.data, "far-index")
     with open(image, "wb") as file:
         file.write(os.urandom(10000))
-    assert "no job is concerned" in later("verify", server.data, code=6) # the disk gave back other bytes
+    assert "slice" in later("verify", server.data, code=6) # the disk gave back other bytes
     later("backup", "--data-dir", server.data, tmp_path / "saved")
     later("salvage", server.data, tmp_path / "salvaged")
     saved, = (one for one in (tmp_path / "saved").iterdir() if (one / "MANIFEST").exists())
@@ -375,7 +375,7 @@ def test_ready_jobs_leave_memory_and_are_handed_out_in_order_after_kill_9(laterd
         take(client, expected, 200)
         later("-s", f"127.0.0.1:{server.port}", "backup", tmp_path / "backups")
     server.stop()
-    assert "no job is concerned" in later("verify", server.data, code=6) # the disk gave back other bytes
+    assert "slice" in later("verify", server.data)
     later("restore", tmp_path / "backups", tmp_path / "restored")
     later("salvage", server.data, tmp_path / "salvaged")
     assert not manifest(tmp_path / "salvaged")[1] & 40
