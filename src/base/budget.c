@@ -18,11 +18,12 @@ void budget_look(struct budget *budget)
         int64_t beyond_ns = took_ns - (meter->left_ns - budget->left_ns);
         if (meter->slow && beyond_ns > 0) {
             budget->left_ns -= beyond_ns;
+            meter->slow = BUDGET_SLOW_LOOKS;
         } else if (meter->slow) {
-            meter->slow = false;
-            now_us = meter->now_us(meter);
+            if (--meter->slow == 0)
+                now_us = meter->now_us(meter);
         } else if (beyond_ns > BUDGET_LOOK_NS) { /* or somebody else had the processor */
-            meter->slow = true;
+            meter->slow = BUDGET_SLOW_LOOKS;
             now_us = meter->cpu_us(meter);
         }
     }

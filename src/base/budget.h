@@ -20,7 +20,10 @@
 
 #define BUDGET_UNLIMITED (INT64_MAX / 2) /* for tests, recovery and the end */
 
-enum { BUDGET_LOOK_NS = 50 * 1000 };
+enum {
+    BUDGET_LOOK_NS = 50 * 1000,
+    BUDGET_SLOW_LOOKS = 100, /* as estimated, before work counts as fast again */
+};
 
 struct budget_meter {
     int64_t (*now_us)(
@@ -28,7 +31,7 @@ struct budget_meter {
     int64_t (*cpu_us)(struct budget_meter *meter); /* the thread's processor time: a system call */
     int64_t looked_us; /* by the clock that is looked at; 0: not yet since budget_begin() */
     int64_t left_ns;   /* of the budget at that time */
-    bool slow;         /* work took longer than estimated: `cpu_us` is looked at */
+    unsigned slow;     /* work took longer than estimated: looks for which `cpu_us` is looked at */
 };
 
 struct budget {

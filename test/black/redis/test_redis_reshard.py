@@ -13,7 +13,7 @@ import time
 
 import pytest
 from busy import Busy
-from patience import soon
+from patience import TooLate, soon
 from redis import REDIS_CLI, REDIS_SERVER, Cluster, role, wait_until
 from wire import Client, eventually
 
@@ -73,6 +73,8 @@ class Load:
                 del faults["doubled"]
             assert not self.part.failures, "\n".join(
                 self.part.failures + [line for daemon in self.part.daemons for line in daemon.lines[-30:]])
+            if faults.get("doubled") and not any(found for fault, found in faults.items() if fault != "doubled"):
+                raise TooLate(f"{faults}: a daemon may have been silent for too long")  # a defect is seen each time
             assert not any(faults.values()), (counts, self.part.oracle.faults)
             if not too_busy:
                 soon(self.part.oracle.slowest_answer_s, TIMEOUT_S + NOISE_S)

@@ -256,7 +256,7 @@ def test_where_sending_takes_ten_times_as_long_as_planned(laterd, tmp_path):
     library = str(tmp_path / "slow_send.so")
     subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O", "-D_GNU_SOURCE", "-o", library,
                     os.path.join(ROOT, "test", "harness", "slow_send.c")], check=True)
-    slow = {"LD_PRELOAD": library, "SLOW_SEND_US": "25"}
+    slow = {"LD_PRELOAD": library, "SLOW_SEND_US": "10"}
     with laterd({"server": {"turn_cpu": 1}}, environment=slow) as server:
         fetch_large_escaped_bodies(server)
 
