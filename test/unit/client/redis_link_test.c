@@ -410,17 +410,23 @@ static void rest_and_want_again(struct link_call *call, redisReply *reply)
     link_want(link, &address);
 }
 
+/* A link that is up, whose one call is answered. */
+static void answer_a_call(struct turned *turned)
+{
+    begin_timed(turned->timed);
+    sim_peer_send(far_end, BYTES("+PONG\r\n"));
+    pass(turned->timed, 0);
+    link_expect(&turned->timed->link, &turned->call);
+    sim_peer_send(far_end, BYTES("+OK\r\n"));
+    pass(turned->timed, 0);
+}
+
 static void nor_if_it_is_wanted_again_before_it_has_ended(void **state)
 {
     static struct timed timed;
     struct turned turned = {.call.done = rest_and_want_again, .timed = &timed};
     (void)state;
-    begin_timed(&timed);
-    sim_peer_send(far_end, BYTES("+PONG\r\n"));
-    pass(&timed, 0);
-    link_expect(&timed.link, &turned.call);
-    sim_peer_send(far_end, BYTES("+OK\r\n"));
-    pass(&timed, 0);
+    answer_a_call(&turned);
     assert_int_equal(downs, 1);
     assert_string_equal(timed.link.error, "");
     assert_true(timed.link.wanted);
@@ -443,12 +449,7 @@ static void a_failure_before_a_rest_is_still_told(void **state)
     static struct timed timed;
     struct turned turned = {.call.done = fail_and_rest, .timed = &timed};
     (void)state;
-    begin_timed(&timed);
-    sim_peer_send(far_end, BYTES("+PONG\r\n"));
-    pass(&timed, 0);
-    link_expect(&timed.link, &turned.call);
-    sim_peer_send(far_end, BYTES("+OK\r\n"));
-    pass(&timed, 0);
+    answer_a_call(&turned);
     assert_int_equal(timed.link.state, LINK_DOWN);
     assert_string_equal(timed.link.error, "it is loading");
     end_timed(&timed);
