@@ -7,11 +7,13 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "engine/redis/consumers_parts.h"
+#include "engine/redis/queue_clock.h"
 
 enum {
     HIT_STREAK_MIN = 3,
     VERIFY_GROUPS = 250, /* in one turn: some 50 us, or 1 ms if all of them look */
     VERIFY_PAUSE_US = 1000,
+    GONE_PART = 8, /* of a reservation: so much may be over when the one who gets it asks */
 };
 
 const struct topic *consumers_topic(const struct consumers *consumers, struct bytes name)
@@ -233,6 +235,7 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
     }
     waiter->got_bytes += job->body.len + job->properties.len;
     waiter->group->wanted--;
+    consumers_delivered(waiter->group->consumers, job);
 }
 
 /*
@@ -288,6 +291,7 @@ enum submitted consumers_reserve(struct consumers *consumers, const struct cmd_r
     waiter->ticket = ticket;
     waiter->max = reserve->max;
     waiter->parked = parks;
+    waiter->asked_us = consumers_now_us(consumers);
     waiter->deadline.expired = time_is_up;
     if (!__builtin_add_overflow(consumers_now_us(consumers), wait_us, &until_us))
         loop_arm(consumers->options.loop, &waiter->deadline, until_us);
@@ -340,17 +344,49 @@ static bool has_enough(const struct waiter *waiter)
     return waiter->job_count == waiter->max || waiter->got_bytes >= RESERVE_BODY_BYTES;
 }
 
-void wait_group_hand_out(struct wait_group *group, struct job_view *jobs, uint32_t count)
+/* A client may count the ttr from when it asked: too much of it was over by then. */
+static bool is_stale_for(const struct waiter *waiter, const struct job_view *job)
+{
+    int64_t ttr_us = waiter->group->ttr_us ? waiter->group->ttr_us : job->ttr_us;
+    int64_t gone_us = waiter->asked_us - (job->until_us - ttr_us);
+    return gone_us > ttr_us / GONE_PART + QUEUE_CLOCK_CLOSE_US;
+}
+
+/* The jobs were asked for before the first who waits has come, for one that has gone or got others.
+ * Those that are stale go back, and it asks again behind that. Returns how many are left. */
+static uint32_t give_back_stale(struct wait_group *group, uint32_t partition, struct job_view *jobs,
+                                uint32_t count)
+{
+    const struct waiter *waiter = LIST_ENTRY(group->waiters.next, struct waiter, place);
+    struct consumers *consumers = group->consumers;
+    uint32_t left = 0;
+    if (waiter->asked_us <= group->asked_us[partition])
+        return count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_stale_for(waiter, &jobs[i])) {
+            jobs[left++] = jobs[i];
+            continue;
+        }
+        struct topic *topic = topic_cache_find(&consumers->topic_cache, jobs[i].topic);
+        consumers->options.give_back(consumers->options.owner, &jobs[i]);
+        if (topic)
+            topic_notice(topic, partition);
+    }
+    return left;
+}
+
+void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct job_view *jobs,
+                         uint32_t count)
 {
     uint32_t next = 0;
-    for (uint32_t i = 0; i < count; i++)
-        consumers_delivered(group->consumers, &jobs[i]);
     while (next < count && !list_empty(&group->waiters)) {
         struct waiter *waiter = LIST_ENTRY(group->waiters.next, struct waiter, place);
         uint32_t wants = waiter->max - waiter->job_count;
+        count = next + give_back_stale(group, partition, jobs + next, count - next);
         if (waiter->job_count == 0 && wants <= count - next) {
             struct reply reply = {.kind = CMD_RESERVE, .count = wants, .jobs = jobs + next};
-            next += wants;
+            for (uint32_t i = 0; i < wants; i++)
+                consumers_delivered(group->consumers, &jobs[next++]);
             waiter_answer(waiter, &reply);
             continue;
         }

@@ -31,6 +31,7 @@ struct waiter {
     struct ticket *ticket;
     uint32_t max;
     bool parked; /* it waits for a job, not only for an answer */
+    int64_t asked_us;
     struct timer deadline;
     /* What it has got so far, when that is less than it wants: */
     struct arena arena;

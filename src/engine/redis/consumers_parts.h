@@ -58,7 +58,10 @@ enum err wait_group_nothing(struct wait_group *group);
 void wait_group_ask_behind(struct wait_group *group, uint32_t partition);
 /* We were told of a ready job and do not ask for it: another daemon is to. */
 void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t partition);
-void wait_group_hand_out(struct wait_group *group, struct job_view *jobs, uint32_t count);
+/* Jobs that the call to the partition has brought: to those who wait, first come first served; what
+ * nobody wants, or has been reserved for too long, is given back. */
+void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct job_view *jobs,
+                         uint32_t count);
 /* Nothing more comes: what it has got, or `err`. */
 void waiter_end(struct waiter *waiter, enum err err);
 

@@ -202,7 +202,7 @@ static void take_answer(const struct ask *ask, const struct script_request *call
     if (answer->reply.err == ERR_DAMAGED || answer->reply.count < answer->count)
         bury_damaged(consumers, said);
     if (!answer->reply.err)
-        wait_group_hand_out(ask->group, answer->reply.jobs, answer->reply.count);
+        wait_group_hand_out(ask->group, said->partition, answer->reply.jobs, answer->reply.count);
 }
 
 static void asked(void *owner, struct script_request *call, enum err err, const struct bytes *parts,

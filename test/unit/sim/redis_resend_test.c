@@ -112,6 +112,64 @@ static void p6_who_leaves_gives_back_what_a_reserve_under_way_brings(void **stat
     assert_int_equal(second.seq, seq);
 }
 
+/* ---- answers that come for another ---- */
+
+/* A job with a ttr of a second is reserved for one who waits 20 ms, and the answer does not come.
+ * When that one has gone for so long, another asks; then the answer comes, late or as that to the
+ * same again. */
+static struct client take_what_was_anothers(int64_t later_us, int64_t wait_us, bool lost)
+{
+    struct cmd push = a_push(), take = a_reserve();
+    static struct client gone, taker;
+    push.push.ttr_us = SECOND_US;
+    start_on_one_server();
+    uint64_t seq = ask(&push, false).seq;
+    sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
+    take.reserve.wait_us = 20 * MS;
+    take.reserve.max = 2; /* so it is known, too, that there are no more */
+    begin(&take, &gone);
+    turns(later_us);
+    assert_int_equal(gone.answers, 1);
+    assert_int_equal(gone.count, 0);
+    take.reserve.wait_us = wait_us;
+    take.reserve.max = 1;
+    int64_t came_us = now_us;
+    begin(&take, &taker);
+    if (lost)
+        lose_answers();
+    sim_network_cut(network, 0, 0, SIM_WHOLE);
+    turns(300 * MS);
+    assert_int_equal(taker.answers, 1);
+    assert_int_equal(taker.count, 1);
+    assert_int_equal(taker.seq, seq);
+    taker.until_us -= came_us;
+    return taker;
+}
+
+/* Its client counts the ttr from when it asked: before that is over, the job is nobody else's. */
+static void p4_who_asks_later_is_not_given_the_rest_of_anothers_reservation(void **state)
+{
+    (void)state;
+    struct client taker = take_what_was_anothers(600 * MS, SECOND_US, true);
+    assert_in_range(taker.until_us, SECOND_US, SECOND_US + 300 * MS);
+}
+
+/* There is a job: it is not told that there is none. */
+static void p4_who_asks_later_and_does_not_wait_is_given_all_of_a_reservation(void **state)
+{
+    (void)state;
+    struct client taker = take_what_was_anothers(600 * MS, 0, false);
+    assert_in_range(taker.until_us, SECOND_US, SECOND_US + 300 * MS);
+}
+
+/* Most of it is left: to give it back and ask again would cost two more requests. */
+static void who_asks_a_moment_later_is_given_what_another_did_not_wait_for(void **state)
+{
+    (void)state;
+    struct client taker = take_what_was_anothers(100 * MS, SECOND_US, true);
+    assert_in_range(taker.until_us, 850 * MS, SECOND_US - 50 * MS);
+}
+
 /* ---- marks that are lost ---- */
 
 static const struct node *node_at(uint32_t partition)
@@ -340,6 +398,9 @@ int main(void)
         STARTED(p6_a_reserve_whose_answer_is_lost_brings_the_same_job),
         STARTED(p6_a_reserve_whose_answer_comes_too_late_gives_its_job_back),
         STARTED(p6_who_leaves_gives_back_what_a_reserve_under_way_brings),
+        STARTED(p4_who_asks_later_is_not_given_the_rest_of_anothers_reservation),
+        STARTED(p4_who_asks_later_and_does_not_wait_is_given_all_of_a_reservation),
+        STARTED(who_asks_a_moment_later_is_given_what_another_did_not_wait_for),
         STARTED(p2_who_waits_leaves_word_again_where_a_replica_takes_over),
         STARTED(p8_a_full_redis_refuses_a_push_at_once_and_lets_jobs_be_finished),
         STARTED(p8_without_enough_replicas_a_push_is_refused_within_its_time),
