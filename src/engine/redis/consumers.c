@@ -200,15 +200,27 @@ static int compare_jobs(const void *a_at, const void *b_at, void *ctx)
     return order ? order : compare(a->ref.seq, b->ref.seq);
 }
 
+/* Takes out what has waited here for the other jobs until its reservation was over: it is another's
+ * by now, or among these once more. Returns how many are left: all, if there are no others. */
+static uint32_t take_out_over(const struct waiter *waiter)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < waiter->job_count; i++) {
+        if (waiter->jobs[i].until_us > consumers_now_us(waiter->group->consumers))
+            waiter->jobs[left++] = waiter->jobs[i];
+    }
+    return left ? left : waiter->job_count;
+}
+
 void waiter_end(struct waiter *waiter, enum err err)
 {
-    if (waiter->job_count > 1) /* of several partitions, each in order */
-        qsort_r(waiter->jobs, waiter->job_count, sizeof(*waiter->jobs), compare_jobs,
-                waiter->group);
+    uint32_t count = take_out_over(waiter);
+    if (count > 1) /* of several partitions, each in order */
+        qsort_r(waiter->jobs, count, sizeof(*waiter->jobs), compare_jobs, waiter->group);
     struct reply reply = {
-        .err = waiter->job_count ? OK : err,
+        .err = count ? OK : err,
         .kind = CMD_RESERVE,
-        .count = waiter->job_count,
+        .count = count,
         .jobs = waiter->jobs,
     };
     waiter_answer(waiter, &reply);

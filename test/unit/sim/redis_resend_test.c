@@ -190,12 +190,8 @@ static bool has_mark(struct sim_redis *server, uint32_t partition)
     return has;
 }
 
-/* A replica that has not got it takes over: it is left there again, at once. */
-static void p2_who_waits_leaves_word_again_where_a_replica_takes_over(void **state)
+static void start_on_a_cluster(void)
 {
-    struct cmd push = a_push(), take = a_reserve();
-    static struct client taker;
-    (void)state;
     options.url.topology = REDIS_CLUSTER;
     options.partitions = 16;
     sim_cluster_init(&cluster, servers, SERVERS, MASTERS, 1);
@@ -204,9 +200,43 @@ static void p2_who_waits_leaves_word_again_where_a_replica_takes_over(void **sta
         sim_redis_follow(servers[MASTERS + i], servers[i]);
     }
     assert_int_equal(start(), OK);
+}
+
+static unsigned master_of(uint64_t seq)
+{
+    return node_at((uint32_t)(seq % options.partitions))->link.address.port - 7000u;
+}
+
+/* It waits with what it has got while a server does not answer, and the reservation ends meanwhile:
+ * the job comes once more. */
+static void p4_a_job_is_not_handed_out_twice_in_one_answer(void **state)
+{
+    struct cmd push = a_push(), take = a_reserve();
+    static struct client taker;
+    (void)state;
+    start_on_a_cluster();
+    push.push.ttr_us = 300 * MS;
+    take.reserve.max = 2;
+    uint64_t seq = ask(&push, false).seq;
+    sim_network_cut(network, 0, (master_of(seq) + 1) % MASTERS, SIM_CUT_ALL);
+    begin(&take, &taker);
+    for (int i = 0; i < 2500 && !taker.answers; i++)
+        turn();
+    assert_int_equal(taker.count, 1);
+    assert_int_equal(taker.seq, seq);
+    assert_true(taker.until_us > now_us);
+}
+
+/* A replica that has not got it takes over: it is left there again, at once. */
+static void p2_who_waits_leaves_word_again_where_a_replica_takes_over(void **state)
+{
+    struct cmd push = a_push(), take = a_reserve();
+    static struct client taker;
+    (void)state;
+    start_on_a_cluster();
     uint32_t partition = (uint32_t)(ask(&push, false).seq % options.partitions);
     assert_int_equal(ask(&take, false).count, 1); /* the topic is there, and nothing is ready */
-    unsigned master = node_at(partition)->link.address.port - 7000u;
+    unsigned master = master_of(partition);
     sim_redis_settings(servers[MASTERS + master])->lag_us = INT64_MAX;
     take.reserve.wait_us = 60 * INT64_C(1000000);
     begin(&take, &taker);
@@ -401,6 +431,7 @@ int main(void)
         STARTED(p4_who_asks_later_is_not_given_the_rest_of_anothers_reservation),
         STARTED(p4_who_asks_later_and_does_not_wait_is_given_all_of_a_reservation),
         STARTED(who_asks_a_moment_later_is_given_what_another_did_not_wait_for),
+        STARTED(p4_a_job_is_not_handed_out_twice_in_one_answer),
         STARTED(p2_who_waits_leaves_word_again_where_a_replica_takes_over),
         STARTED(p8_a_full_redis_refuses_a_push_at_once_and_lets_jobs_be_finished),
         STARTED(p8_without_enough_replicas_a_push_is_refused_within_its_time),
