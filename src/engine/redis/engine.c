@@ -388,9 +388,11 @@ static void journal_given_up(void *owner, uint32_t partition)
 
 /* Others may have given back what our connections held, and dropped the answers kept for us: we
  * leave word in every partition again. */
-static void we_were_silent(void *owner)
+static void we_were_silent(void *owner, int64_t silent_us)
 {
     struct redis_engine *redis = owner;
+    log_event(LOG_WARN, "redis_silent", "ms=%lld hint=\"%s\"", (long long)(silent_us / 1000),
+              "others may have given back what clients of beanstalkd held here");
     for (uint32_t i = 0; i < redis->space.partitions; i++)
         partition_init_again(&redis->partition_init, i);
 }

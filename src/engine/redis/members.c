@@ -316,8 +316,9 @@ static void have_contact(struct members *members, bool looked)
         if (!looked)
             forgive(members);
     }
-    if (!first && now_of(members) - members->reached_us >= members->options.alive_us)
-        members->options.missed(members->options.owner);
+    int64_t silent_us = now_of(members) - members->reached_us;
+    if (!first && silent_us >= members->options.alive_us)
+        members->options.missed(members->options.owner, silent_us);
     stay_steady(members, members->heartbeat_sent_us);
     members->contact_us = now_of(members);
     members->reached_us = members->heartbeat_sent_us;

@@ -55,8 +55,8 @@ struct members_options {
     bool (*serves)(void *owner);
     /* A heartbeat of ours was answered. */
     void (*heartbeat_answered)(void *owner, const struct members_told *told);
-    /* We were silent for so long that others may have taken us for dead. */
-    void (*missed)(void *owner);
+    /* We were silent for so long, alive_us or more, that others may have taken us for dead. */
+    void (*missed)(void *owner, int64_t silent_us);
     /* What members_own(), members_know() and `gone` say may have changed; `heartbeats` has. */
     void (*changed)(void *owner);
     void *owner;

@@ -218,6 +218,7 @@ static void who_was_never_in_contact_owns_nothing(void **state)
 /* ---- our own heartbeats ---- */
 
 static unsigned words_left;
+static int64_t silent_for_us;
 
 static bool serves(void *owner)
 {
@@ -231,10 +232,11 @@ static void ignore_beat(void *owner, const struct members_told *told)
     (void)told;
 }
 
-static void leave_word(void *owner)
+static void leave_word(void *owner, int64_t silent_us)
 {
     (void)owner;
     words_left++;
+    silent_for_us = silent_us;
 }
 
 /* The only call under way is a heartbeat: it is answered, with these records. */
@@ -314,6 +316,7 @@ static void whoever_was_not_heard_for_long_leaves_word_again(void **state)
     loop.now_us = began_us + SECOND_US + ALIVE_US;
     answer_beat(&bed.calls); /* four seconds and less after the last answer */
     assert_int_equal(words_left, 1);
+    assert_int_equal(silent_for_us, ALIVE_US);
     end_bed(&bed);
 }
 
