@@ -31,10 +31,10 @@ sys.path.insert(0, HERE)
 
 from coordination import SERVICES, RedisService  # noqa: E402
 from crash import drain  # noqa: E402
-from oracle import FAULTS, control, tell_what_is_wrong  # noqa: E402
+from oracle import control, tell_what_is_wrong  # noqa: E402
 from ports import free_port  # noqa: E402
 from process import Laterd  # noqa: E402
-from redis_load import TOPICS, HttpWorker, Queue  # noqa: E402
+from redis_load import FAULTS, TOPICS, HttpWorker, Queue  # noqa: E402
 from wire import Client, Closed  # noqa: E402
 
 TIMEOUT_S = 2

@@ -33,10 +33,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "harness"))
 sys.path.insert(0, HERE)
 
-from oracle import FAULTS, control, rounds_until_wrong, tell_what_is_wrong  # noqa: E402
+from oracle import control, rounds_until_wrong, tell_what_is_wrong  # noqa: E402
 from process import DidNotStart  # noqa: E402
 from redis import Cluster, Redis, Sentinels, role  # noqa: E402
-from redis_load import Part  # noqa: E402
+from redis_load import FAULTS, Part  # noqa: E402
 
 
 def kill_daemons(part):

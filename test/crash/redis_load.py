@@ -14,21 +14,28 @@ from types import SimpleNamespace
 from beanstalk import Connection, Gone
 from beanstalk_worker import BeanstalkWorker
 from crash import GONE, TOPICS, Worker, drain
-from oracle import FAULTS, Oracle
+from oracle import FAULTS as FAULTS_OF_ALL, Oracle
 from patience import PATIENCE_S
 from process import DidNotStart, Laterd
 from redis import free_port
 from wire import Client
 
+FAULTS = (*FAULTS_OF_ALL, "short")
 READY_S = 20
+GONE_PART = 8  # of a reservation: so much may be over when the one who gets it asks
+CLOCKS_S = 0.02  # a reservation's beginning, as a daemon knows it, and when it was asked
 AGAIN_S = 0.02  # after "not now", and while nobody listens
 
 
 class Queue(Oracle):
-    """The oracle, and what else is counted."""
+    """The oracle, and what else is counted. One more fault:
+
+        short     handed out with a reservation of which too much was over when it was asked for
+    """
 
     def __init__(self, seed):
         super().__init__(seed)
+        self.faults = {name: [] for name in FAULTS}
         self.lock = threading.RLock()
         self.not_now = 0
         self.slowest_answer_s = 0.0
@@ -41,6 +48,17 @@ class Queue(Oracle):
         with self.lock:
             self.not_now += 1
         time.sleep(AGAIN_S)
+
+    def reserved(self, job, asked_at):
+        """As /v1 shows it: it may have been reserved before it was asked for, and is its holder's until
+        the deadline that it says."""
+        held_s = job["deadline_ms"] / 1000 - time.time() + time.monotonic() - asked_at
+        nonce = self.delivered(job["body"], asked_at, held_s)
+        ttr = job["ttr_ms"] / 1000
+        if nonce and held_s < ttr - ttr / GONE_PART - CLOCKS_S:
+            with self.lock:
+                self.faults["short"].append(nonce)
+        return nonce
 
     def delivered(self, body, asked_at, ttr, draining=False):
         with self.lock:
@@ -155,8 +173,7 @@ class HttpWorker(Worker):
         if answer.status != 200:
             return
         # All are noted before the first is dealt with, which takes time.
-        jobs = [(self.oracle.delivered(job["body"], asked_at, job["ttr_ms"] / 1000), job)
-                for job in answer.json()["jobs"]]
+        jobs = [(self.oracle.reserved(job, asked_at), job) for job in answer.json()["jobs"]]
         for nonce, job in jobs:
             if nonce:
                 self.deal_with(nonce, job)
@@ -198,9 +215,10 @@ class TubeWorker(BeanstalkWorker):
         if answer.word != "RESERVED":
             assert answer.word in ("TIMED_OUT", "DEADLINE_SOON", "OUT_OF_MEMORY"), answer
             return
+        looked_at = time.monotonic()
         stats = self.connection.stats_job(answer.number)  # None: deleted meanwhile, or not now
-        nonce = self.oracle.delivered(answer.data.decode(), asked_at,
-                                      int(stats["ttr"]) if stats else 0)
+        left_s = int(stats["time-left"]) if stats and stats["state"] == "reserved" else 0
+        nonce = self.oracle.delivered(answer.data.decode(), asked_at, looked_at + left_s - asked_at)
         if nonce is not None:
             self.deal_with(nonce, answer.number)
 
