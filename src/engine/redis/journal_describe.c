@@ -10,19 +10,13 @@ static int64_t now_of(const struct redis_journal_feed *feed)
 
 /* ---- the lag ---- */
 
-/* Has the partition said what waits, since we are the one? */
-static bool has_told(const struct feed_stream *stream)
-{
-    return stream->told == stream->feed->handovers;
-}
-
 /* When the oldest change was that MySQL lacks, by our clock; 0: it has all. */
 static int64_t oldest_lacking_us(const struct redis_journal_feed *feed)
 {
     int64_t oldest_us = feed->joined ? feed->status.oldest_us : 0;
     for (uint32_t i = 0; !feed->joined && i < feed->options.space->partitions; i++) {
         const struct feed_stream *stream = &feed->streams[i];
-        if (!has_told(stream) || !stream->first_us)
+        if (!feed_stream_has_told(stream) || !stream->first_us)
             continue;
         if (!oldest_us || stream->first_us < oldest_us)
             oldest_us = stream->first_us;
@@ -43,8 +37,8 @@ static void look_at_partition(const struct redis_journal_feed *feed, uint32_t pa
     uint64_t lacks = stream->last > stream->committed ? stream->last - stream->committed : 0;
     *out_partition = (struct journal_partition){
         .entry = feed->joined ? stream->committed : 0,
-        .knows_lag = has_told(stream),
-        .refuses_pushes = stream->refuses,
+        .knows_lag = feed_stream_has_told(stream),
+        .refuses_pushes = feed_stream_refuses(stream),
     };
     if (!out_partition->knows_lag)
         return;

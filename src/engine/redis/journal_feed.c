@@ -512,7 +512,7 @@ static void look_at_lag(struct redis_journal_feed *feed)
     bool was = feed->refuses;
     feed->refuses = false;
     for (uint32_t i = 0; feed->journal && i < feed->options.space->partitions; i++)
-        feed->refuses = feed->refuses || feed->streams[i].refuses;
+        feed->refuses = feed->refuses || feed_stream_refuses(&feed->streams[i]);
     if (feed->refuses != was && feed->journal)
         feed->reports_lag = true;
     if (!feed->broken) /* that has been told */

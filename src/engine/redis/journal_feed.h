@@ -49,7 +49,8 @@ struct feed_stream {
     char head[FEED_HEAD_BYTES]; /* of the last entry that was read, */
     bool has_head;              /* if it is known */
     bool looks;                 /* asked without reading */
-    bool refuses;               /* pushes, as it said last: the journal is too far behind */
+    bool refuses;               /* pushes, as it said last: the journal is too far behind; see
+                                   feed_stream_refuses() */
     uint64_t used;              /* the partition's, when it was looked at */
     uint64_t handover;          /* in which it was asked, */
     uint64_t told;              /* and in which it has said last what waits; 0: never */
@@ -87,6 +88,18 @@ struct redis_journal_feed {
     struct redis_restore restore;
     struct redis_resync *resync; /* NULL: there is no journal here */
 };
+
+/* Has the partition said how it is, since we are the one? */
+static inline bool feed_stream_has_told(const struct feed_stream *stream)
+{
+    return stream->told == stream->feed->handovers;
+}
+
+/* Does it refuse pushes, as it has said since then? */
+static inline bool feed_stream_refuses(const struct feed_stream *stream)
+{
+    return stream->refuses && feed_stream_has_told(stream);
+}
 
 void redis_journal_init(struct redis_journal_feed *feed,
                         const struct journal_feed_options *options);

@@ -282,6 +282,53 @@ static void all_daemons_hear_of_any_partition_that_is_late(void **state)
     expect_health(OK);
 }
 
+/* Is this one daemon's link to Redis cut? The one that all here is about has number 1 after
+ * start_pair(). */
+static void cut_off(unsigned number, bool off)
+{
+    sim_network_cut(network, number, 0, off ? SIM_CUT_ALL : SIM_WHOLE);
+}
+
+/* The one with the journal is cut off while pushes are refused, another brings MySQL up to date,
+ * and is cut off in its turn: what the first one had seen in its term is old. */
+static void who_writes_again_refuses_nothing_for_what_it_saw_before(void **state)
+{
+    (void)state;
+    start_lagging(false);
+    expect_pushes(OK);
+    both_turns(LAG_US + 4 * SECOND_US, 0);
+    expect_health(ERR_JOURNAL_BEHIND);
+    unsigned writer = 1;
+    if (!engine->journal.journal) {
+        change_daemon();
+        second = false;
+        writer = 0;
+    }
+    assert_true(redis_journal_refuses(&engine->journal));
+    cut_off(writer, true);
+    both_turns(8 * SECOND_US, 1000);
+    assert_null(engine->journal.journal);
+    assert_non_null(other_engine->journal.journal);
+    both_turns(4 * SECOND_US, 1000);
+    cut_off(writer, false);
+    both_turns(4 * SECOND_US, 1000);
+    expect_health(OK);
+    cut_off(1 - writer, true);
+    for (int64_t until_us = now_us + 12 * SECOND_US; now_us < until_us;) {
+        struct journal_partition partition;
+        struct journal_control *control = redis_engine_journal_control(engine);
+        both_turn(1000);
+        for (uint32_t i = 0; i < PARTITIONS && engine->journal.journal; i++) {
+            control->verbs->partition(control, i, &partition);
+            assert_false(partition.refuses_pushes);
+        }
+        assert_false(redis_journal_refuses(&engine->journal));
+    }
+    assert_non_null(engine->journal.journal);
+    cut_off(1 - writer, false);
+    both_turns(4 * SECOND_US, 1000);
+}
+
 static void or_the_journal_is_given_up_also_where_nothing_changes(void **state)
 {
     (void)state;
@@ -391,6 +438,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_change_that_is_too_old_has_all_daemons_refuse_pushes,
+                                        setup, end_pair),
+        cmocka_unit_test_setup_teardown(who_writes_again_refuses_nothing_for_what_it_saw_before,
                                         setup, end_pair),
         cmocka_unit_test_setup_teardown(all_daemons_hear_of_any_partition_that_is_late, setup,
                                         end_pair),
