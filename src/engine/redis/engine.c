@@ -555,9 +555,16 @@ static void report_waiting(struct timer *timer)
         return;
     why_not(redis, &error);
     if (redis->standby) {
-        log_event(LOG_WARN, "standby_waiting", "for=\"%.300s\" hint=\"%s\"", error.text,
-                  "this laterd waits to lead, and could not serve now: look at redis.url, and at "
-                  "that Redis");
+        if (partition_init_leaves_older(&redis->partition_init))
+            log_event(
+                LOG_INFO, "standby_older", "hint=\"%s\"",
+                "the queue has the layout of an older version: this laterd converts it when it "
+                "leads");
+        else
+            log_event(
+                LOG_WARN, "standby_waiting", "for=\"%.300s\" hint=\"%s\"", error.text,
+                "this laterd waits to lead, and could not serve now: look at redis.url, and at "
+                "that Redis");
         loop_arm(redis->options.loop, timer, now_of(redis) + STANDBY_SAY_US);
         return;
     }
@@ -621,7 +628,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     redis->space.journal_detaches = options->journal_detaches;
     int64_t now_us = loop_look_at_clock(options->loop);
     make_parts(redis);
-    redis->standby = options->standby;
+    redis->standby = redis->space.leaves_older = options->standby;
     if (!redis->standby)
         loop_arm(options->loop, &redis->give_up, now_us + OPEN_US);
     loop_arm(options->loop, &redis->report, now_us + OPEN_SAY_US);
@@ -632,9 +639,10 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
 void redis_engine_serve(struct redis_engine *redis)
 {
     int64_t now_us = loop_look_at_clock(redis->options.loop);
-    redis->standby = redis->late = redis->preflight.serving = false;
+    redis->standby = redis->late = redis->preflight.serving = redis->space.leaves_older = false;
     redis->serves_after = redis->members.heartbeats + redis->members.asked;
     if (redis->preflight.fit) {
+        partition_init_convert(&redis->partition_init);
         members_heartbeat(&redis->members);
         redis_journal_start(&redis->journal);
     }

@@ -11,6 +11,7 @@ enum {
     AGAIN_US = 100 * 1000,           /* after a call that failed */
     SAY_EVERY_US = 10 * 1000 * 1000, /* the loss of all partitions is one event */
     NEW_US = 5 * 1000 * 1000,        /* notices of the making of a new queue are in by then */
+    OLDER_US = 5 * 1000 * 1000,      /* whoever leads may have converted it by then */
 };
 
 static int64_t now_of(const struct partition_init *partition_init)
@@ -141,7 +142,8 @@ static void rebuild(struct opening *opening, const char *reason, const char *hin
 /* An older layout has left jobs elsewhere. They can be used meanwhile. */
 static void convert(struct opening *opening)
 {
-    if (!opening->rebuilding)
+    opening->older = opening->partition_init->options.space->leaves_older;
+    if (!opening->rebuilding && !opening->older)
         begin_rebuilding(opening, false);
 }
 
@@ -176,6 +178,14 @@ static void look_after_error(struct opening *opening)
 
 /* ---- opening ---- */
 
+/* An answer that was asked for before we began to lead says nothing of what is to be now. */
+static int64_t again_us(const struct opening *opening)
+{
+    if (!opening->older)
+        return AGAIN_US;
+    return opening->partition_init->options.space->leaves_older ? OLDER_US : 0;
+}
+
 static void opened(void *owner, struct script_request *call, enum err err,
                    const struct bytes *parts, uint32_t count)
 {
@@ -186,12 +196,13 @@ static void opened(void *owner, struct script_request *call, enum err err,
     opening->asked = false;
     if (!err)
         err = script_read_answer(partition_init->options.space, &said, &answer);
+    opening->older = !err && answer.err == ERR_WRONG_STATE;
     if (err || answer.err) {
-        opening->at_us = now_of(partition_init) + AGAIN_US;
+        opening->at_us = now_of(partition_init) + again_us(opening);
         look(opening);
         if (!err && count == 2)
             partition_init->options.stray(partition_init->options.owner, parts[1]);
-        else if (!err)
+        else if (!err && !opening->older)
             partition_init->options.refused(partition_init->options.owner, answer.count);
         return;
     }
@@ -257,6 +268,24 @@ void partition_init_again(struct partition_init *partition_init, uint32_t partit
 {
     partition_init->openings[partition].again = true;
     look(&partition_init->openings[partition]);
+}
+
+void partition_init_convert(struct partition_init *partition_init)
+{
+    for (uint32_t i = 0; i < partition_init->options.space->partitions; i++) {
+        struct opening *opening = &partition_init->openings[i];
+        opening->at_us = opening->older ? 0 : opening->at_us;
+        if (opening->older)
+            partition_init_again(partition_init, i);
+    }
+}
+
+bool partition_init_leaves_older(const struct partition_init *partition_init)
+{
+    bool leaves = false;
+    for (uint32_t i = 0; i < partition_init->options.space->partitions; i++)
+        leaves = leaves || partition_init->openings[i].older;
+    return leaves;
 }
 
 void partition_init_look(struct partition_init *partition_init, uint32_t partition)

@@ -14,8 +14,9 @@ struct opening {
     struct partition_init *partition_init;
     uint32_t partition;
     bool asked;
-    uint32_t places;  /* of our ring, as it says */
-    bool again;       /* although it is open */
+    uint32_t places; /* of our ring, as it says */
+    bool again;      /* although it is open */
+    bool older; /* what an older layout left is there, and stays: see script_space::leaves_older */
     bool was_there;   /* when it was opened before, */
     int64_t since_us; /* for the first time then */
     int64_t at_us;    /* not before */
@@ -62,6 +63,10 @@ void partition_init_stop(struct partition_init *partition_init);
 void partition_init_moved(struct partition_init *partition_init);
 /* See script_requests_options::to_open. */
 void partition_init_look(struct partition_init *partition_init, uint32_t partition);
+/* Older layouts are not left as they are any more: what was, is converted. */
+void partition_init_convert(struct partition_init *partition_init);
+/* Is a partition left as an older layout has it? */
+bool partition_init_leaves_older(const struct partition_init *partition_init);
 /* What we left in the partition may be gone: opens it again, while calls go on. */
 void partition_init_again(struct partition_init *partition_init, uint32_t partition);
 /* Another daemon made the partition: what was there is gone. */

@@ -92,6 +92,7 @@ struct script_space {
     uint64_t journal_bytes; /* changes leave entries, so many bytes at most; 0: nobody asks here */
     int64_t journal_lag_us; /* … of which the oldest is no older; 0: as old as it likes */
     bool journal_detaches;  /* beyond these the journal is given up; else pushes are refused */
+    bool leaves_older;      /* what an older layout left stays as it is: we wait to lead */
     int64_t *ahead_us, *behind_us, *at_once_us;
     uint64_t *newest; /* the highest number or lease seen in an answer; one for each partition */
     struct {
@@ -184,7 +185,8 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
  * `places` of its ring: before it takes others it must say so by this call. The clock of one that
  * is made counts as set `set_count` times. The answer: state (not 0: this server has started since
  * the partition was opened last, or is another); err
- * (ERR_INVALID: made with another number of partitions, in .count, or another layout, in .seq);
+ * (ERR_INVALID: made with another number of partitions, in .count, or another layout, in .seq;
+ * ERR_WRONG_STATE: of the older layout .seq, where script_space::leaves_older);
  * now_us; replaced (the partition was made); count (1: it did not know this daemon, so marks that
  * it left are gone); lost (what was in a sorted set is gone) and look (jobs are where an older
  * layout had them): see script_ask_rebuild; missed: buckets of jobs were lost, and are made again.

@@ -2,6 +2,7 @@
  * The forms of records, and what layout 3 left: the scripts on a simulated Redis, one call after
  * another. What layout 2 left is in redis_due_test.c.
  */
+#include "redis_layout_3.h"
 #include "redis_scripts_bed.h"
 
 static const int64_t HOUR_US = 3600 * INT64_C(1000000);
@@ -163,34 +164,9 @@ static void a_new_body_keeps_the_time_of_making(void **state)
 
 /* ---- what layout 3 left ---- */
 
-/* The partition as layout 3 had it, while a daemon of it is there. */
 static void give_layout_3(void)
 {
-    (void)REDIS(
-        "EVAL",
-        "local h, tag = KEYS[1], '{laterd:0}:'\n"
-        "redis.call('HSET', h, 's', redis.call('HGET', h, 'p'), 'v', '3', 'u', 'old-name',\n"
-        "    'mold-name', 'y\\0\\0\\0\\0\\0\\0\\0\\0')\n"
-        "redis.call('HDEL', h, 'p', 'l', 'd')\n"
-        "redis.call('ZREM', tag .. 'o', 'd')\n"
-        "local journal = redis.call('HGET', h, 'j')\n"
-        "if journal then redis.call('HSET', h, 'j', string.sub(journal, 1, 33)) end\n"
-        "for i = 0, 255 do\n"
-        "    local to = tag .. 'b' .. i\n"
-        "    redis.call('RENAME', tag .. 'j' .. i, to)\n"
-        "    local all = redis.call('HSCAN', to, '0', 'COUNT', 10000)[2]\n"
-        "    for n = 1, #all, 2 do\n"
-        "        local name, record = all[n], all[n + 1]\n"
-        "        if #name == 8 and math.floor(string.byte(record) / 32) % 2 == 1 then\n"
-        "            local made = struct.unpack('>I8', name) + 1024 -\n"
-        "                struct.unpack('<H', record, 19)\n"
-        "            redis.call('HSET', to, name, string.char(string.byte(record) - 32) ..\n"
-        "                string.sub(record, 2, 18) .. struct.pack('<I7', made) ..\n"
-        "                string.sub(record, 21))\n"
-        "        end\n"
-        "    end\n"
-        "end\n",
-        "1", "{laterd:0}:h");
+    (void)REDIS("EVAL", GIVE_LAYOUT_3, "1", "{laterd:0}:h");
 }
 
 static void p2_p3_p5_a_partition_of_layout_3_is_served_on(void **state)
@@ -333,6 +309,26 @@ static void nothing_is_taken_over_at_the_node_that_a_slot_comes_to(void **state)
     assert_int_equal(reserve(1, "t", 1, false).count, 1);
 }
 
+/* A daemon of the version before leads, and this one waits to lead. */
+static void one_that_waits_to_lead_leaves_layout_3_as_it_is(void **state)
+{
+    (void)state;
+    (void)push_id("one", 0, ORDER_DUE);
+    give_layout_3();
+    spaces[1].leaves_older = true;
+    struct script_answer answer = open_as(1, 256);
+    assert_int_equal(answer.err, ERR_WRONG_STATE);
+    assert_int_equal(answer.seq, 3);
+    assert_int_equal(key_type_count("b"), 256);
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "p"), 0);
+    spaces[1].leaves_older = false;
+    assert_int_equal(open_as(1, 256).err, OK);
+    assert_int_equal(key_type_count("j"), 256);
+    spaces[1].leaves_older = true; /* which there is none of any more */
+    assert_int_equal(open_as(1, 256).err, OK);
+    assert_int_equal(reserve(1, "t", 1, false).count, 1);
+}
+
 /* A bucket that layout 3 lost is told, not made in silence. */
 static void a_bucket_that_layout_3_lost_is_missed(void **state)
 {
@@ -355,6 +351,7 @@ int main(void)
         STARTED(p1_a_journal_of_layout_3_goes_on),
         STARTED(a_daemon_of_layout_3_is_turned_away),
         STARTED(nothing_is_taken_over_at_the_node_that_a_slot_comes_to),
+        STARTED(one_that_waits_to_lead_leaves_layout_3_as_it_is),
         STARTED(a_bucket_that_layout_3_lost_is_missed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

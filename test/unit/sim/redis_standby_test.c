@@ -3,6 +3,7 @@
  * it is told to serve, and how soon it does then. Time is simulated.
  */
 #include "redis_journal_bed.h"
+#include "redis_layout_3.h"
 
 enum { SOON_US = 5 * MS };
 
@@ -133,6 +134,72 @@ static void it_waits_for_redis_as_one_that_starts(void **state)
     options.standby = false;
 }
 
+/* How many partitions are of layout 3; `give`: after all were made so. */
+static unsigned of_layout_3(bool give)
+{
+    struct sim_redis_conn *conn = sim_redis_accept(servers[0]);
+    struct buf command = {0};
+    unsigned count = 0;
+    for (uint32_t i = 0; i < PARTITIONS; i++) {
+        char key[16];
+        size_t len = (size_t)snprintf(key, sizeof(key), "{q:%u}:h", i);
+        command.len = sim_redis_output(conn)->len = 0;
+        if (give)
+            buf_addf(&command, "*4\r\n$4\r\nEVAL\r\n$%zu\r\n%s\r\n$1\r\n1\r\n$%zu\r\n%s\r\n",
+                     sizeof(GIVE_LAYOUT_3) - 1, GIVE_LAYOUT_3, len, key);
+        else
+            buf_addf(&command, "*3\r\n$4\r\nHGET\r\n$%zu\r\n%s\r\n$1\r\nv\r\n", len, key);
+        sim_redis_input(conn, buf_bytes(&command));
+        count += bytes_eq(buf_bytes(sim_redis_output(conn)), BYTES("$1\r\n3\r\n"));
+    }
+    buf_fini(&command);
+    sim_redis_hang_up(conn);
+    return count;
+}
+
+/* So a leader of the version before goes on until it ends, whoever waits beside it. */
+static void one_that_waits_leaves_an_older_layout_until_it_leads(void **state)
+{
+    struct asked asked;
+    (void)state;
+    add_address(7000);
+    options.partitions = PARTITIONS;
+    assert_int_equal(start(), OK);
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.id = BYTES("kA"),
+                                .topic = BYTES("t"),
+                                .due_us = now_us,
+                                .ttr_us = SECOND_US,
+                                .body = BYTES("body")}};
+    submit(&push, &asked);
+    while (!asked.answered)
+        turn();
+    assert_int_equal(asked.err, OK);
+    stop();
+    (void)of_layout_3(true);
+    assert_int_equal(of_layout_3(false), PARTITIONS);
+    options.standby = true;
+    assert_int_equal(redis_engine_new(&options, &engine, &error), OK);
+    options.standby = false;
+    turns(22 * SECOND_US); /* and in three it looks again */
+    assert_int_equal(redis_engine_started(engine, &error), ERR_AGAIN);
+    assert_int_equal(of_layout_3(false), PARTITIONS);
+    assert_true(engine->partition_init.openings[0].older);
+    assert_true(scripts_sent() < PARTITIONS * 30); /* it looks now and then */
+    redis_engine_serve(engine);
+    int64_t begun_us = now_us;
+    while (redis_engine_started(engine, &error) == ERR_AGAIN)
+        turn();
+    assert_int_equal(redis_engine_started(engine, &error), OK);
+    assert_true(now_us - begun_us < 200 * MS);
+    assert_int_equal(of_layout_3(false), 0);
+    struct cmd look = {.kind = CMD_GET, .job.ref.id = BYTES("kA")};
+    submit(&look, &asked);
+    while (!asked.answered)
+        turn();
+    assert_int_equal(asked.err, OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +208,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(it_takes_over_in_a_round_trip_and_knows_the_settings, setup,
                                         end_pair),
         cmocka_unit_test_setup_teardown(it_waits_for_redis_as_one_that_starts, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_that_waits_leaves_an_older_layout_until_it_leads, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,13 +3,14 @@
 -- this daemon's ring has until it says otherwise, 7 how often a clock that is made with it was set, 8
 -- the last number or lease of this partition that this daemon has seen, 0: none, 9 how many bytes the
 -- journal's entries may have ('': this daemon wants no journal), 10 what becomes of a push then (entry.lua),
--- 11 how old the oldest of them may be.
+-- 11 how old the oldest of them may be, 12 k what older layouts left is kept as it is.
 -- Answer: {it, the clock}: see set_clock.lua; state: 1 if this Redis has started since somebody opened
 -- the partition last, or is another one;
 -- replaced: it was made; lost: a set is not as it was made, or buckets were there before the partition,
 -- so what is not in its set is to be put back by rebuild.lua; look: that is to go through the hash,
 -- where layout 2 had the jobs; missed: buckets of jobs were lost, and are made again; count: 1 if the daemon was unknown here. INVALID:
--- count partitions are there, of layout seq; or {it, key}: that key is none of ours.
+-- count partitions are there, of layout seq; or {it, key}: that key is none of ours. WRONG_STATE: it is of the
+-- older layout seq, and stays so.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
 -- `held` is the queue's time between the daemon's bounds, by which all is written; `shown`, below, is
 -- without them: what the daemon is told, to learn of a leap.
@@ -39,6 +40,10 @@ end
 
 local older = not found.err and found[2] ~= '4' and found[6]
 if older then found[1] = older end
+if older and ARGV[12] == 'k' and (found[2] == '2' or found[2] == '3') then
+    local of = unpack_bytes('<I8', older, 17)
+    return { say(of == partitions and WRONG_STATE or INVALID, 0, 0, of, held, 0, tonumber(found[2])) }
+end
 -- Layout 2: two keys of the same names, jobs in the hash, the reserved ones under another name, so
 -- that a daemon which knows no other layout ends no lease of a job that it cannot find. Its
 -- scripts do not take a number of seven bytes either. Delayed jobs go behind their topics, step by
