@@ -205,7 +205,7 @@ def one_round(server, oracle, rng, threads, far, seen):
 def answered(ask):
     """The answer, as soon as it is not "not now", which a queue in Redis says while that is busy."""
     answers = []
-    eventually(lambda: answers.append(ask()) or answers[-1].status != 503, 60)
+    assert eventually(lambda: answers.append(ask()) or answers[-1].status != 503, 60), answers[-1]
     return answers[-1]
 
 
@@ -227,15 +227,15 @@ def drain(server, oracle):
 
 
 def take_all(client, oracle):
-    quiet_since = time.monotonic()
-    while time.monotonic() - quiet_since < 2:
+    quiet_since, quiet_rounds = time.monotonic(), 0
+    while quiet_rounds < 3 or time.monotonic() - quiet_since < 2:
         for topic in TOPICS:
             client.post(f"/v1/topics/{topic}/kick", {"max": 1000})
         asked_at = time.monotonic()
         answer = answered(lambda: client.post("/v1/reserve", {"topics": TOPICS, "wait": 500, "max": 500}))
         assert answer.status in (200, 204), answer
-        for job in answer.json()["jobs"] if answer.status == 200 else []:
-            quiet_since = time.monotonic()
+        jobs = answer.json()["jobs"] if answer.status == 200 else []
+        for job in jobs:
             nonce = oracle.delivered(job["body"], asked_at, 0, draining=True)
             if nonce:
                 client.job(job["id"], "finish", lease=job["lease"])
@@ -245,7 +245,9 @@ def take_all(client, oracle):
                 held = client.get(f"/v1/topics/{topic}/jobs?state=reserved&limit=1000")
                 for job in held.json()["jobs"] if held.status == 200 else []:
                     client.job(job["id"], "release")
-            quiet_since = time.monotonic()  # releasing them may take longer than the quiet lasts
+        quiet_rounds += 1
+        if jobs or stats["reserved"]:  # all of this may have taken longer than the quiet lasts
+            quiet_since, quiet_rounds = time.monotonic(), 0
 
 
 def main():
