@@ -168,6 +168,35 @@ int brokers_open_intakes(struct brokers *brokers, const struct config *config,
     return 0;
 }
 
+static void stop_sink(struct sink *sink)
+{
+    if (sink->verbs->stop)
+        sink->verbs->stop(sink, 0);
+}
+
+static bool sink_stopped(struct sink *sink)
+{
+    return !sink->verbs->stop || sink->verbs->stopped(sink);
+}
+
+void brokers_stop(struct brokers *brokers)
+{
+    for (unsigned i = 0; i < brokers->intake_count; i++)
+        server_intake_stop(brokers->intakes[i]);
+    for (unsigned i = 0; i < brokers->table.count; i++)
+        stop_sink(brokers->entries[i].sink);
+}
+
+bool brokers_stopped(struct brokers *brokers)
+{
+    bool all = true; /* each is asked: it may have to be interrupted */
+    for (unsigned i = 0; i < brokers->intake_count; i++)
+        all &= server_intake_stopped(brokers->intakes[i]);
+    for (unsigned i = 0; i < brokers->table.count; i++)
+        all &= sink_stopped(brokers->entries[i].sink);
+    return all;
+}
+
 void brokers_close_intakes(struct brokers *brokers)
 {
     while (brokers->intake_count)

@@ -20,6 +20,7 @@ enum {
     OPENING_US = 200 * 1000,     /* an opening that takes longer is told of, … */
     OPENING_TURN_US = 10 * 1000, /* … in turns of the server, as often as that … */
     OPENING_TURNS = 3, /* … of which a request takes that many: accepted, heard, answered … */
+    LEAVING_US = 10 * 1000,        /* sinks that are ending are looked at so often */
     OPENING_TELL_US = 1000 * 1000, /* … and to the service manager */
     FAILED_REST_US = 10 * 1000 * 1000,
 };
@@ -179,14 +180,18 @@ static int open_all(struct service *service)
     return 0;
 }
 
-/* All but the server. What is under way is given back before, to the server. */
+/* All but the server. What is under way is given back before, to the server. Waits for their
+   threads: each has been told to end before the first is waited for. */
 static void close_sinks(struct service *service)
 {
-    struct sink *webhook = service->platform->webhook;
+    struct sink *webhook =
+        service->left_webhook ? service->left_webhook : service->platform->webhook;
+    if (!service->left)
+        brokers_stop(&service->line->brokers);
     brokers_close_intakes(&service->line->brokers);
     if (webhook)
         webhook->verbs->close(webhook, 0);
-    service->platform->webhook = NULL;
+    service->platform->webhook = service->left_webhook = NULL;
     brokers_close(&service->line->brokers, 0);
 }
 
@@ -301,16 +306,42 @@ static void look_at_log(struct service *service, struct member *member)
         member_log_look(&service->member_log, &view, service->platform->loop->now_us);
 }
 
-/* Nothing of what was not sent yet is sent: it is dropped with its connections. */
+/*
+ * LEAVING. Nothing of what was not sent yet is sent: it is dropped with its connections. Sinks may
+ * be in a call that waits for a broker, with deliveries of the server that led: it stays until they
+ * have ended, and the engine for its tickets; another server answers meanwhile that it waits.
+ */
 static void stop_leading(struct service *service, struct member *member)
 {
     member_log_lost(&service->member_log, service->epoch);
     look_at_log(service, member);
-    close_sinks(service);
-    server_free(service->server);
+    brokers_stop(&service->line->brokers);
+    service->left_webhook = service->platform->webhook;
+    service->platform->webhook = NULL;
+    service->left_webhook->verbs->stop(service->left_webhook, 0);
+    service->left = service->server;
+    service->left_us = os_boot_us();
+    server_leave(service->left);
     wait_for_turn(service);
+}
+
+/* After it others may open the store. */
+static void finish_leaving(struct service *service)
+{
+    int64_t took_us = os_boot_us() - service->left_us;
+    close_sinks(service);
+    server_free(service->left);
+    service->left = NULL;
     close_engine(service);
     close_journal(service);
+    log_event(LOG_INFO, "leader_closed", "closed_ms=%lld", (long long)took_us / 1000);
+}
+
+static bool has_left(struct service *service)
+{
+    struct sink *webhook = service->left_webhook;
+    bool brokers = brokers_stopped(&service->line->brokers); /* asked in any case */
+    return webhook->verbs->stopped(webhook) && brokers;
 }
 
 /* As service_look(). */
@@ -320,8 +351,12 @@ static int64_t look_at_role(struct service *service, struct member *member)
     if (service->epoch) {
         if (!member->verbs->holds(member, service->epoch))
             stop_leading(service, member);
-        return INT64_MAX;
+        return service->left ? service->platform->loop->now_us : INT64_MAX;
     }
+    if (service->left && !has_left(service))
+        return service->platform->loop->now_us + LEAVING_US;
+    if (service->left)
+        finish_leaving(service);
     if (service->open_at_us > service->platform->loop->now_us)
         return service->open_at_us;
     member->verbs->look(member, &view);
@@ -375,6 +410,7 @@ int service_begin(struct service *service)
 void service_end(struct service *service)
 {
     close_sinks(service);
+    server_free(service->left);
     server_free(service->server);
     engine_leave(&service->engine);
     laterd_journal_led(&service->line->journal, NULL, 0);

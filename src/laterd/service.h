@@ -28,7 +28,10 @@ struct service {
     struct listeners *listeners;
     struct laterd_engine engine;
     struct waiting_engine waiting;
-    struct server *server;        /* NULL: not yet */
+    struct server *server; /* NULL: not yet */
+    struct server *left;   /* LEAVING: the one that led, until its sinks have ended; else NULL */
+    struct sink *left_webhook;    /* the same: its webhooks' */
+    int64_t left_us;              /* LEAVING: since then; os_boot_us() */
     struct recovering recovering; /* of the store that is being opened */
     int64_t turned_us, told_us;   /* while it is: the last turn, and word to the manager; times of
                                      os_boot_us() */

@@ -39,6 +39,10 @@ struct intake_verbs {
     struct intake_message *(*take)(struct intake *intake); /* the oldest; NULL: there is none */
     void (*settle)(struct intake *intake, struct intake_message *message,
                    enum intake_verdict verdict);
+    /* As sink_verbs::stop and stopped: all that was taken is settled before stop(), and nothing is
+       taken any more. Not NULL. */
+    void (*stop)(struct intake *intake);
+    bool (*stopped)(struct intake *intake);
     /* Ends its thread; what was not settled STORED comes again another time. All that was taken is
        settled before. */
     void (*close)(struct intake *intake);

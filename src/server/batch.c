@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "proto/api/api_parts.h"
+#include "server/encode.h"
 
 enum {
     HELD_BYTES = 768,  /* memory of a reply that the engine holds, and of an item's result */
@@ -14,6 +15,8 @@ enum {
     /* Of jobs that are shown: a turn must be able to copy what a batch is answered with. */
     SHOWN_BODY_MAX = 64 * 1024,
     SHOWN_MAX = 1024 * 1024, /* of all results; one more may come on top */
+    /* Of results, which the worker joins above it: 4 MB took more than 5 ms in one turn. */
+    LONG_BYTES = 256 * 1024,
 };
 
 /* One command of a batch. */
@@ -22,7 +25,6 @@ struct batch_item {
     struct request *request;
     struct batch_item *next; /* in the order sent */
     bool answered;
-    bool failed;
     struct bytes result; /* JSON, in the batch's arena */
 };
 
@@ -35,6 +37,7 @@ struct batch {
     struct batch_item *first;
     struct batch_item **last;
     uint32_t waiting; /* items not answered yet */
+    uint32_t failed;
     size_t result_bytes;
     size_t counted_bytes; /* in pipeline::working_bytes */
     bool decoded;         /* all items are in the list */
@@ -60,20 +63,49 @@ void batch_cancel(struct batch *batch)
     }
 }
 
+/* Of a batch that is done: in its arena. */
+struct batch_results {
+    const struct batch_item *first;
+    uint32_t failed;
+};
+
+static void join(const struct batch_item *first, struct buf *out)
+{
+    for (const struct batch_item *item = first; item; item = item->next) {
+        if (item != first)
+            buf_add_char(out, ',');
+        buf_add_bytes(out, item->result);
+    }
+}
+
+/* On the worker's thread: megabytes are copied several times. */
+static void write_long(const void *from, const struct response_format *format, struct bytes date,
+                       struct buf *out)
+{
+    const struct batch_results *results = from;
+    struct buf text = {0};
+    join(results->first, &text);
+    api_batch_reply(format, buf_bytes(&text), results->failed, date, out);
+    buf_fini(&text);
+}
+
+/* Frees the batch, if all is done. */
 static void finish(struct batch *batch)
 {
-    struct buf results = {0};
-    uint32_t failed = 0;
     if (batch->waiting || !batch->decoded)
         return;
-    for (struct batch_item *item = batch->first; item; item = item->next) {
-        if (results.len)
-            buf_add_char(&results, ',');
-        buf_add_bytes(&results, item->result);
-        failed += item->failed;
+    if (http_server(batch->request->http)->worker && batch->result_bytes > LONG_BYTES) {
+        struct batch_results *results = arena_alloc(&batch->arena, sizeof(*results));
+        *results = (struct batch_results){.first = batch->first, .failed = batch->failed};
+        struct encode_source source = {
+            .write = write_long, .from = results, .bytes = batch->result_bytes};
+        request_answer_source(batch->request, &source, &batch->arena);
+        return;
     }
-    request_answer_batch(batch->request, buf_bytes(&results), failed); /* frees the batch */
-    buf_fini(&results);
+    struct buf text = {0};
+    join(batch->first, &text);
+    request_answer_batch(batch->request, buf_bytes(&text), batch->failed);
+    buf_fini(&text);
 }
 
 static void item_done(struct batch_item *item, const struct reply *reply,
@@ -83,7 +115,7 @@ static void item_done(struct batch_item *item, const struct reply *reply,
     struct buf text = {0};
     api_batch_result(&item->request->format, &text, reply, problem);
     item->result = arena_copy(&batch->arena, buf_bytes(&text));
-    item->failed = problem || !reply || reply->err != OK;
+    batch->failed += problem || !reply || reply->err != OK;
     batch->result_bytes += text.len;
     budget_spend(&http_server(batch->request->http)->budget, (int64_t)text.len / BYTES_PER_NS);
     item->answered = true;

@@ -6,6 +6,7 @@
 enum {
     LONG_BYTES = 64 * 1024, /* bodies above this, together, go to the worker */
     NS_PER_BYTE = 2,        /* copied into fresh memory: most of it are page faults */
+    BYTES_OF_SOURCE = 4,    /* memory for each byte of an answer that has other sources */
     BYTES_OF_BODY = 8,      /* memory for each byte of a body: its copy, and six if it is escaped */
 };
 
@@ -16,7 +17,8 @@ struct encoding {
     bool in_use;             /* by the worker */
     struct arena arena;
     struct response_format format;
-    struct reply reply; /* its jobs are in the arena, or in what it holds */
+    struct reply reply;          /* its jobs are in the arena, or in what it holds */
+    struct encode_source source; /* .write: it, and no reply */
     size_t body_bytes;
     int64_t now_us; /* of the reply */
     struct bytes date;
@@ -55,8 +57,12 @@ static void free_it(struct encoding *encoding)
 static void run(struct work *work)
 {
     struct encoding *encoding = LIST_ENTRY(work, struct encoding, offload.work);
-    api_reply(&encoding->format, &encoding->reply, encoding->now_us, encoding->date,
-              &encoding->out);
+    const struct encode_source *source = &encoding->source;
+    if (source->write)
+        source->write(source->from, &encoding->format, encoding->date, &encoding->out);
+    else
+        api_reply(&encoding->format, &encoding->reply, encoding->now_us, encoding->date,
+                  &encoding->out);
     free_reply(encoding); /* here: giving megabytes back takes its time */
 }
 
@@ -115,20 +121,42 @@ static void keep_reply(struct encoding *encoding, const struct reply *reply)
                  (int64_t)encoding->body_bytes * NS_PER_BYTE);
 }
 
-void encode_begin(struct request *request, const struct reply *reply)
+static struct encoding *encoding_new(struct request *request, size_t body_bytes)
 {
     struct server *server = http_server(request->http);
     struct encoding *encoding = mem_zalloc(sizeof(*encoding));
     encoding->request = request;
     encoding->in_use = true;
     encoding->format = request->format;
-    encoding->body_bytes = body_bytes(reply);
-    buffers_changed(&request->http->pipeline.session);
+    encoding->body_bytes = body_bytes;
     encoding->now_us = server->loop->now_us;
-    encoding->date = arena_copy(&encoding->arena, server_date(server));
-    keep_reply(encoding, reply);
     request->encoding = encoding;
-    offload_submit(&encoding->offload, server, encoding->body_bytes * BYTES_OF_BODY, run, done);
+    buffers_changed(&request->http->pipeline.session);
+    return encoding;
+}
+
+static void submit(struct encoding *encoding, unsigned times)
+{
+    struct server *server = http_server(encoding->request->http);
+    encoding->date = arena_copy(&encoding->arena, server_date(server));
+    offload_submit(&encoding->offload, server, encoding->body_bytes * times, run, done);
+}
+
+void encode_begin(struct request *request, const struct reply *reply)
+{
+    struct encoding *encoding = encoding_new(request, body_bytes(reply));
+    keep_reply(encoding, reply);
+    submit(encoding, BYTES_OF_BODY);
+}
+
+void encode_begin_source(struct request *request, const struct encode_source *source,
+                         struct arena *arena)
+{
+    struct encoding *encoding = encoding_new(request, source->bytes);
+    encoding->source = *source;
+    encoding->arena = *arena;
+    *arena = (struct arena){0};
+    submit(encoding, BYTES_OF_SOURCE);
 }
 
 void encode_free(struct encoding *encoding)

@@ -27,6 +27,7 @@ struct server_intake {
     struct intake *intake;
     struct principal principal;
     struct list pushes; // intake_push::place
+    bool stopped;
     struct buf properties;
     struct ticket configure; /* of the topic's target */
     bool configuring;
@@ -205,10 +206,11 @@ struct server_intake *server_intake_new(struct server *server,
     return ours;
 }
 
-void server_intake_free(struct server_intake *intake)
+void server_intake_stop(struct server_intake *intake)
 {
-    if (!intake)
+    if (intake->stopped)
         return;
+    intake->stopped = true;
     while (!list_empty(&intake->pushes)) {
         struct intake_push *push = LIST_ENTRY(intake->pushes.next, struct intake_push, place);
         server_cancel(intake->server, &push->ticket);
@@ -218,7 +220,21 @@ void server_intake_free(struct server_intake *intake)
     }
     if (intake->configuring)
         server_cancel(intake->server, &intake->configure);
+    intake->configuring = false;
     loop_cancel(intake->server->loop, &intake->again);
+    intake->intake->verbs->stop(intake->intake);
+}
+
+bool server_intake_stopped(struct server_intake *intake)
+{
+    return intake->intake->verbs->stopped(intake->intake);
+}
+
+void server_intake_free(struct server_intake *intake)
+{
+    if (!intake)
+        return;
+    server_intake_stop(intake);
     intake->intake->verbs->close(intake->intake);
     buf_fini(&intake->properties);
     mem_free(intake);

@@ -24,7 +24,13 @@ struct server_intake *server_intake_new(struct server *server,
                                         struct intake *intake);
 
 /* What is under way is cancelled and settled LATER: it may become a job all the same, and come a
-   second time. Closes the intake. Before the server is freed. NULL does nothing. */
+   second time. Its thread is told to end; server_intake_stopped() says when it has, as
+   intake_verbs::stopped does. */
+void server_intake_stop(struct server_intake *intake);
+bool server_intake_stopped(struct server_intake *intake);
+
+/* Stops it, if it was not, waits for its thread and closes it. Before the server is freed. NULL
+   does nothing. */
 void server_intake_free(struct server_intake *intake);
 
 #endif

@@ -78,12 +78,24 @@ struct server *server_new(const struct server_options *options)
     return server;
 }
 
+static void drop_sessions(struct server *server)
+{
+    while (!list_empty(&server->all))
+        session_free(LIST_ENTRY(server->all.next, struct session, all), SESSION_DROPPED);
+}
+
+void server_leave(struct server *server)
+{
+    server->draining = true;
+    pump_drain(server->push.pump);
+    drop_sessions(server);
+}
+
 void server_free(struct server *server)
 {
     if (!server)
         return;
-    while (!list_empty(&server->all))
-        session_free(LIST_ENTRY(server->all.next, struct session, all), SESSION_DROPPED);
+    drop_sessions(server);
     requeue_all(server);
     restores_free(server);
     push_end(server);

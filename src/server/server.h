@@ -131,6 +131,12 @@ struct server {
 
 struct server *server_new(const struct server_options *options);
 void server_free(struct server *server); /* connections that are left are dropped */
+/*
+ * It no longer leads, and is soon freed: its connections are dropped, and it sends nothing more. It
+ * has no turns any more, and stays for the deliveries that sinks still have; meanwhile another
+ * server may have the loop.
+ */
+void server_leave(struct server *server);
 
 /*
  * One turn; returns when the next one is wanted, for server_sleep. See turn.c.

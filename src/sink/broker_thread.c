@@ -18,7 +18,13 @@
 #include "base/mem.h"
 #include "os/thread.h"
 
-enum { TELL_MAX = 256 /* outcomes in one turn */, NAME_MAX_BYTES = 64 };
+enum {
+    TELL_MAX = 256, /* outcomes in one turn */
+    NAME_MAX_BYTES = 64,
+    INTERRUPT_US = 1000 * 1000, /* after the grace; then what the thread waits in is broken */
+};
+
+#define ENDING "laterd is ending"
 
 struct broker_thread {
     struct sink sink;
@@ -29,6 +35,7 @@ struct broker_thread {
     /* The loop's. */
     bool was_ready; /* as was told last */
     bool closed;
+    bool interrupted, joined; /* the thread */
     char why[OUTCOME_REASON_MAX];
     uint64_t in_flight, losses;
     /* The thread's. */
@@ -185,7 +192,7 @@ static void *thread_main(void *arg)
 {
     struct broker_thread *thread = arg;
     thread->options.run(thread, thread->options.user);
-    broker_finish_all(thread, OUTCOME_UNSENT, "laterd is ending");
+    broker_finish_all(thread, OUTCOME_UNSENT, ENDING);
     return NULL;
 }
 
@@ -273,8 +280,15 @@ static void sink_send(struct sink *sink, struct delivery *delivery)
     list_init(&item->pending);
     thread->in_flight++;
     lock(thread);
-    bool first = !thread->inbox.first;
-    queue_add(&thread->inbox, &item->place);
+    bool first = !thread->closing && !thread->inbox.first;
+    if (thread->closing) { /* nobody takes it any more */
+        item->kind = OUTCOME_UNSENT;
+        (void)snprintf(item->reason, sizeof(item->reason), "%s", ENDING);
+        queue_add(&thread->outbox, &item->place);
+        post(thread);
+    } else {
+        queue_add(&thread->inbox, &item->place);
+    }
     unlock(thread);
     if (first)
         wake(thread);
@@ -307,20 +321,7 @@ static void describe(const struct sink *sink, struct metric_sink *metrics)
         thread->options.describe(thread->options.user, metrics);
 }
 
-static void join(struct broker_thread *thread, int64_t grace_us)
-{
-    struct timespec until;
-    if (thread->options.interrupt) {
-        (void)clock_gettime(CLOCK_REALTIME, &until); /* cannot fail on Linux */
-        until.tv_sec += 1 + grace_us / 1000000;
-        if (pthread_timedjoin_np(thread->thread, NULL, &until) == 0)
-            return;
-        thread->options.interrupt(thread->options.user);
-    }
-    (void)pthread_join(thread->thread, NULL);
-}
-
-static void sink_close(struct sink *sink, int64_t grace_us)
+static void sink_stop(struct sink *sink, int64_t grace_us)
 {
     struct broker_thread *thread = self(sink);
     lock(thread);
@@ -328,7 +329,54 @@ static void sink_close(struct sink *sink, int64_t grace_us)
     thread->until_us = broker_now_us() + grace_us;
     unlock(thread);
     wake(thread);
-    join(thread, grace_us);
+}
+
+/* When its interrupt is due, if it has one. */
+static int64_t interrupt_left_us(const struct broker_thread *thread)
+{
+    bool may = thread->options.interrupt && !thread->interrupted;
+    return may ? thread->until_us + INTERRUPT_US - broker_now_us() : INT64_MAX;
+}
+
+static void interrupt(struct broker_thread *thread)
+{
+    thread->interrupted = true;
+    thread->options.interrupt(thread->options.user);
+}
+
+static bool sink_stopped(struct sink *sink)
+{
+    struct broker_thread *thread = self(sink);
+    thread->joined = thread->joined || pthread_tryjoin_np(thread->thread, NULL) == 0;
+    if (!thread->joined && interrupt_left_us(thread) <= 0)
+        interrupt(thread);
+    return thread->joined;
+}
+
+static void join(struct broker_thread *thread)
+{
+    struct timespec until;
+    int64_t left_us = interrupt_left_us(thread);
+    if (!thread->joined && left_us != INT64_MAX) {
+        (void)clock_gettime(CLOCK_REALTIME, &until); /* cannot fail on Linux */
+        int64_t until_us = (int64_t)until.tv_sec * 1000000 + until.tv_nsec / 1000 + left_us;
+        until =
+            (struct timespec){.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
+        thread->joined = pthread_timedjoin_np(thread->thread, NULL, &until) == 0;
+        if (!thread->joined)
+            interrupt(thread);
+    }
+    if (!thread->joined)
+        (void)pthread_join(thread->thread, NULL);
+    thread->joined = true;
+}
+
+static void sink_close(struct sink *sink, int64_t grace_us)
+{
+    struct broker_thread *thread = self(sink);
+    if (!thread->closing)
+        sink_stop(sink, grace_us);
+    join(thread);
     (void)report_some(thread, UINT32_MAX);
     CHECK(thread->in_flight == 0);
     thread->options.ended(thread->options.user);
@@ -341,6 +389,8 @@ static const struct sink_verbs verbs = {
     .send = sink_send,
     .ready = sink_ready,
     .describe = describe,
+    .stop = sink_stop,
+    .stopped = sink_stopped,
     .close = sink_close,
 };
 

@@ -40,7 +40,7 @@ struct broker_thread_options {
     void *user;
     void (*run)(struct broker_thread *thread, void *user);
     /* May be NULL. It is to end, and the grace has been over for a second: breaks what it waits in.
-       On the loop's thread, which waits for it. */
+       On the loop's thread. */
     void (*interrupt)(void *user);
     /* May be NULL. More to tell than what all brokers do. On the loop's thread. */
     void (*describe)(void *user, struct metric_sink *metrics);

@@ -20,7 +20,8 @@ struct webhook {
     struct webhook_options options;
     struct webhook_counts counts;
     pthread_t thread;
-    bool started;
+    bool started;                    /* the thread, and it was not joined */
+    bool stopping;                   /* it was told to end */
     char broken[OUTCOME_REASON_MAX]; /* why nothing can be sent; empty: it can, as is believed */
     struct list under_way;           // exchange::under_way
     struct mailbox mailbox;          // exchange::place, and `stop`
@@ -283,13 +284,13 @@ static void webhook_send(struct sink *sink, struct delivery *delivery)
     exchange->delivery = delivery;
     delivery->sink_data = exchange;
     list_add_tail(&webhook->under_way, &exchange->under_way);
-    if (!webhook->started)
+    if (!webhook->started && !webhook->stopping)
         webhook->started = thread_start(&webhook->thread, NULL, thread_main, webhook) == 0;
     if (webhook->started) {
         mailbox_post(&webhook->mailbox, &exchange->place);
         return;
     }
-    static const char why[] = "the system has no thread left";
+    const char *why = webhook->stopping ? "laterd is stopping" : "the system has no thread left";
     exchange->outcome =
         (struct outcome){.kind = OUTCOME_UNSENT, .retry_after_us = -1, .reason = bytes_str(why)};
     exchange->finished = true;
@@ -346,14 +347,30 @@ static void end_exchange(struct exchange *exchange)
         exchange_free(exchange);
 }
 
+static void webhook_stop(struct sink *sink, int64_t grace_us)
+{
+    struct webhook *webhook = self(sink);
+    webhook->stopping = true;
+    webhook->grace_us = grace_us;
+    if (webhook->started)
+        mailbox_post(&webhook->mailbox, &webhook->stop);
+}
+
+static bool webhook_stopped(struct sink *sink)
+{
+    struct webhook *webhook = self(sink);
+    if (webhook->started && pthread_tryjoin_np(webhook->thread, NULL) == 0)
+        webhook->started = false;
+    return !webhook->started;
+}
+
 static void webhook_close(struct sink *sink, int64_t grace_us)
 {
     struct webhook *webhook = self(sink);
-    if (webhook->started) {
-        webhook->grace_us = grace_us;
-        mailbox_post(&webhook->mailbox, &webhook->stop);
+    if (!webhook->stopping)
+        webhook_stop(sink, grace_us);
+    if (webhook->started)
         (void)pthread_join(webhook->thread, NULL);
-    }
     while (!list_empty(&webhook->under_way))
         end_exchange(LIST_ENTRY(webhook->under_way.next, struct exchange, under_way));
     mailbox_fini(&webhook->mailbox);
@@ -364,6 +381,8 @@ static const struct sink_verbs verbs = {
     .send = webhook_send,
     .ready = webhook_ready,
     .describe = webhook_describe,
+    .stop = webhook_stop,
+    .stopped = webhook_stopped,
     .close = webhook_close,
 };
 

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "journal/schema.h"
 #include "journal/sql.h"
+#include "os/ca_file.h"
 
 enum { PACKET_LEAST = 64 * 1024, PACKET_HEAD = 16 };
 
@@ -161,9 +162,22 @@ void link_close(struct link *link)
     link->open = false;
 }
 
+/* Is the server to prove who it is, and is there no file of authorities? An error that passes. */
+static bool lacks_ca(struct link *link, const struct link_options *options)
+{
+    const char *path;
+    char why[CA_FILE_WHY_MAX];
+    if (options->url.tls != JOURNAL_TLS_VERIFY || ca_file_find(options->ca, &path, why) == OK)
+        return false;
+    link->errnum = CR_SSL_CONNECTION_ERROR;
+    (void)snprintf(link->error, sizeof(link->error), "journal.ca: %s", why);
+    return true;
+}
+
 static void set_tls(struct link *link, const struct link_options *options)
 {
-    static const char system_ca[] = "/etc/ssl/certs/ca-certificates.crt";
+    const char *path;
+    char why[CA_FILE_WHY_MAX];
     my_bool yes = 1;
     if (options->url.tls == JOURNAL_TLS_OFF)
         return;
@@ -171,7 +185,8 @@ static void set_tls(struct link *link, const struct link_options *options)
     if (options->url.tls != JOURNAL_TLS_VERIFY)
         return;
     (void)mysql_options(&link->mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
-    (void)mysql_options(&link->mysql, MYSQL_OPT_SSL_CA, options->ca[0] ? options->ca : system_ca);
+    if (ca_file_find(options->ca, &path, why) == OK) /* else lacks_ca() has said so */
+        (void)mysql_options(&link->mysql, MYSQL_OPT_SSL_CA, path);
 }
 
 static void set_options(struct link *link, const struct link_options *options)
@@ -213,6 +228,8 @@ enum link_result link_open(struct link *link, const struct link_options *options
 {
     const struct journal_url *url = &options->url;
     CHECK(!link->open);
+    if (lacks_ca(link, options))
+        return LINK_AWAY;
     (void)mysql_init(&link->mysql); /* of given memory: it cannot fail */
     link->open = true;
     link->packet_max = 0;

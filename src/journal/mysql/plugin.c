@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "os/ca_file.h"
 #include "sink/reference.h"
 
 /* Not for the loop's thread once turns run: it may read files. */
@@ -43,12 +44,15 @@ static enum err read_options(const struct journal_options *options, struct link_
 
 static enum err check(const struct journal_options *options, struct journal_error *out_error)
 {
-    struct link_options ignored;
-    enum err err = read_options(options, &ignored, out_error);
-    if (!err && options->ca[0] && access(options->ca, R_OK)) {
-        (void)snprintf(out_error->text, sizeof(out_error->text), "ca: it cannot be read");
-        err = ERR_INVALID;
-    }
+    struct link_options link;
+    const char *path;
+    char why[CA_FILE_WHY_MAX];
+    enum err err = read_options(options, &link, out_error);
+    if (err || (link.url.tls != JOURNAL_TLS_VERIFY && !options->ca[0]))
+        return err;
+    err = ca_file_find(options->ca, &path, why);
+    if (err)
+        (void)snprintf(out_error->text, sizeof(out_error->text), "ca: %s", why);
     return err;
 }
 

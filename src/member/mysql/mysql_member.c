@@ -12,16 +12,17 @@
  * the session's time-out, but not before a second.
  */
 #include <errno.h>
+#include <mariadb/errmsg.h>
 #include <mariadb/mysql.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "member/claim.h"
 #include "member/member_thread.h"
 #include "member/member_url.h"
+#include "os/ca_file.h"
 
 enum { PORT = 3306, SQL_MAX = 2048, CONNECT_AGAIN_US = 200 * 1000, CLOSE_US = 900 * 1000 };
 
@@ -58,7 +59,8 @@ static void set_options(struct mysql_member *row)
 {
     const struct member_options *options = member_thread_options(row->thread);
     unsigned seconds = (unsigned)((options->timeout_us / TENURE_PARTS + 999999) / 1000000);
-    static const char system_ca[] = "/etc/ssl/certs/ca-certificates.crt";
+    const char *ca;
+    char why[CA_FILE_WHY_MAX];
     unsigned no = 0;
     my_bool yes = 1, verify = row->verify;
     (void)mysql_options(row->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
@@ -69,15 +71,27 @@ static void set_options(struct mysql_member *row)
     if (row->tls)
         (void)mysql_options(row->mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
     (void)mysql_options(row->mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
-    const char *ca = options->ca[0] ? options->ca : system_ca;
-    if (row->verify && (options->ca[0] || access(ca, R_OK) == 0)) /* else libmariadb's default */
+    if (row->verify && ca_file_find(options->ca, &ca, why) == OK) /* connect_now() has looked */
         (void)mysql_options(row->mysql, MYSQL_OPT_SSL_CA, ca);
+}
+
+/* Is the server to prove who it is, and is there no file of authorities? */
+static bool lacks_ca(struct mysql_member *row)
+{
+    const char *path;
+    char why[CA_FILE_WHY_MAX];
+    if (!row->verify || ca_file_find(member_thread_options(row->thread)->ca, &path, why) == OK)
+        return false;
+    (void)snprintf(row->why, sizeof(row->why), "member.ca: %s", why);
+    return true;
 }
 
 static bool connect_now(struct mysql_member *row)
 {
     if (row->mysql)
         return true;
+    if (lacks_ca(row))
+        return false;
     row->mysql = mysql_init(NULL);
     if (!row->mysql) {
         set_why(row, "cannot reach MySQL at");
@@ -88,7 +102,9 @@ static bool connect_now(struct mysql_member *row)
                            row->url.path + 1, row->url.port, NULL, 0) &&
         mysql_autocommit(row->mysql, 1) == 0) /* whatever the server's default is */
         return true;
-    set_why(row, "cannot reach MySQL at");
+    set_why(row, mysql_errno(row->mysql) == CR_SSL_CONNECTION_ERROR
+                     ? "no TLS as member.url and member.ca want it with"
+                     : "cannot reach MySQL at");
     disconnect(row);
     return false;
 }
@@ -318,9 +334,12 @@ static enum err check(const struct member_options *options, struct member_error 
 {
     struct mysql_member *row = mem_zalloc(sizeof(*row));
     enum err err = read_options(options, row, out_error);
-    if (!err && row->verify && options->ca[0] && access(options->ca, R_OK)) {
-        (void)snprintf(out_error->text, sizeof(out_error->text), "ca: it cannot be read");
-        err = ERR_INVALID;
+    const char *path;
+    char why[CA_FILE_WHY_MAX];
+    if (!err && row->verify) {
+        err = ca_file_find(options->ca, &path, why);
+        if (err)
+            (void)snprintf(out_error->text, sizeof(out_error->text), "ca: %s", why);
     }
     mem_free(row);
     return err;

@@ -145,6 +145,21 @@ static struct topic_view with_settings(struct server *server, const struct topic
     return topic;
 }
 
+static void wait_for_encoding(struct request *request)
+{
+    request->http->pipeline.working_bytes += encode_bytes(request->encoding);
+    request->pending.state = PENDING_OPEN; /* it waits for nobody but us */
+}
+
+void request_answer_source(struct request *request, const struct encode_source *source,
+                           struct arena *arena)
+{
+    encode_begin_source(request, source, arena);
+    wait_for_encoding(request);
+    batch_free(request->batch);
+    request->batch = NULL;
+}
+
 void request_answer(struct request *request, const struct reply *reply)
 {
     struct server *server = http_server(request->http);
@@ -152,8 +167,7 @@ void request_answer(struct request *request, const struct reply *reply)
         note_deliveries(request, reply);
     if (encode_is_long(server, reply)) {
         encode_begin(request, reply);
-        request->http->pipeline.working_bytes += encode_bytes(request->encoding);
-        request->pending.state = PENDING_OPEN; /* it waits for nobody but us */
+        wait_for_encoding(request);
         return;
     }
     struct reply shown = *reply;

@@ -10,6 +10,7 @@
 struct batch;
 struct clear_all;
 struct decoding;
+struct encode_source;
 struct encoding;
 struct listing;
 struct replay;
@@ -59,6 +60,9 @@ void request_encoded(struct request *request, struct buf *answer);
 
 /* All commands of its batch are done: answers with their results. */
 void request_answer_batch(struct request *request, struct bytes results, uint32_t failed);
+/* The same by the worker: the batch is not needed any more. Takes `arena` over. */
+void request_answer_source(struct request *request, const struct encode_source *source,
+                           struct arena *arena);
 
 /* Writes the answer to a single command, and is done with it. */
 void request_answer(struct request *request, const struct reply *reply);

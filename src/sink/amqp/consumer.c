@@ -37,6 +37,7 @@ enum {
     BACKOFF_MOST_US = 10000000,
     PAUSE_FIRST_US = 1000000,
     PAUSE_MOST_US = 30000000,
+    INTERRUPT_US = 2000000, /* after it was told to end: then what it waits in is broken */
 };
 
 /* Its bytes lie behind it. */
@@ -62,7 +63,9 @@ struct consumer {
     struct queue brought; // the same; to the loop
     bool posted;
     struct message message;
-    bool closed; /* the loop's */
+    /* The loop's. */
+    bool closed, joined, interrupted;
+    int64_t interrupt_us; /* while it is closing: then what the thread waits in is broken */
     /* The thread's. */
     uint64_t connection; /* its number */
     uint8_t *ring;       /* enum tag_state, by tag */
@@ -456,9 +459,11 @@ static void arrived(struct message *message)
         free_consumer(consumer);
         return;
     }
-    consumer->intake.arrived(&consumer->intake);
+    bool closing = atomic_load(&consumer->closing); /* then nobody takes what it has brought */
+    if (!closing)
+        consumer->intake.arrived(&consumer->intake);
     (void)pthread_mutex_lock(&consumer->mutex);
-    bool more = consumer->brought.first;
+    bool more = consumer->brought.first && !closing;
     consumer->posted = more;
     (void)pthread_mutex_unlock(&consumer->mutex);
     if (more)
@@ -481,14 +486,33 @@ static void settle(struct intake *intake, struct intake_message *message,
     mailbox_post(&self(intake)->settled, &message->place);
 }
 
+static void stop_intake(struct intake *intake)
+{
+    struct consumer *consumer = self(intake);
+    consumer->interrupt_us = broker_now_us() + INTERRUPT_US;
+    atomic_store(&consumer->closing, true);
+}
+
+static bool intake_stopped(struct intake *intake)
+{
+    struct consumer *consumer = self(intake);
+    consumer->joined = consumer->joined || pthread_tryjoin_np(consumer->thread, NULL) == 0;
+    if (!consumer->joined && !consumer->interrupted && broker_now_us() >= consumer->interrupt_us) {
+        consumer->interrupted = true;
+        rabbit_link_interrupt(&consumer->link);
+    }
+    return consumer->joined;
+}
+
 static void close_intake(struct intake *intake)
 {
     struct consumer *consumer = self(intake);
     struct timespec until;
-    atomic_store(&consumer->closing, true);
+    if (!atomic_load(&consumer->closing))
+        stop_intake(intake);
     (void)clock_gettime(CLOCK_REALTIME, &until); /* cannot fail on Linux */
-    until.tv_sec += 2;
-    if (pthread_timedjoin_np(consumer->thread, NULL, &until) != 0) {
+    until.tv_sec += INTERRUPT_US / 1000000;
+    if (!consumer->joined && pthread_timedjoin_np(consumer->thread, NULL, &until) != 0) {
         rabbit_link_interrupt(&consumer->link);
         (void)pthread_join(consumer->thread, NULL);
     }
@@ -497,7 +521,11 @@ static void close_intake(struct intake *intake)
         free_consumer(consumer);
 }
 
-static const struct intake_verbs verbs = {.take = take, .settle = settle, .close = close_intake};
+static const struct intake_verbs verbs = {.take = take,
+                                          .settle = settle,
+                                          .stop = stop_intake,
+                                          .stopped = intake_stopped,
+                                          .close = close_intake};
 
 enum err rabbit_consumer_open(const struct intake_options *options, struct intake **out_intake,
                               struct broker_error *out_error)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "os/ca_file.h"
 #include "sink/broker_thread.h"
 #include "sink/reference.h"
 
@@ -92,7 +93,12 @@ static bool set_tls(struct rabbit_link *link, amqp_socket_t *socket)
 {
     const struct broker_options *options = link->options;
     const char *key = options->key[0] ? options->key : options->certificate;
-    const char *ca = options->ca[0] ? options->ca : "/etc/ssl/certs/ca-certificates.crt";
+    const char *ca;
+    char why[CA_FILE_WHY_MAX];
+    if (ca_file_find(options->ca, &ca, why)) {
+        (void)snprintf(link->why, sizeof(link->why), "ca: %s", why);
+        return false;
+    }
     amqp_ssl_socket_set_verify_peer(socket, 1);
     amqp_ssl_socket_set_verify_hostname(socket, 1);
     int status = amqp_ssl_socket_set_ssl_versions(socket, AMQP_TLSv1_2, AMQP_TLSvLATEST);

@@ -1,13 +1,24 @@
 /* laterd-amqp.so: jobs to RabbitMQ, and messages from it. */
 #include <amqp.h>
 #include <poll.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "os/ca_file.h"
 #include "sink/amqp/link.h"
 #include "sink/amqp/parts.h"
 
 static enum err check(const struct broker_options *options, struct broker_error *out_error)
 {
-    return rabbit_url_check(options->url, out_error);
+    const char *path;
+    char why[CA_FILE_WHY_MAX];
+    enum err err = rabbit_url_check(options->url, out_error);
+    if (err || strncmp(options->url, "amqps:", 6) != 0)
+        return err;
+    err = ca_file_find(options->ca, &path, why);
+    if (err)
+        (void)snprintf(out_error->text, sizeof(out_error->text), "ca: %s", why);
+    return err;
 }
 
 void rabbit_sleep_on(int fd, int most_ms)

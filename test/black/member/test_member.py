@@ -490,6 +490,56 @@ def test_the_haproxy_of_the_documentation_finds_the_leader(member, tmp_path):
     finds_who_leads([program("haproxy"), "-db", "-f", str(path)], port, leader)
 
 
+class SilentBroker:
+    """Takes connections and never answers: a RabbitMQ that hangs."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.connections = []
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while True:
+            try:
+                self.connections.append(self.listener.accept()[0])
+            except OSError:
+                return
+
+    def close(self):
+        self.listener.close()
+        for connection in self.connections:
+            connection.close()
+
+
+@pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(LATERD), "laterd-amqp.so")),
+                    reason="librabbitmq was not there when it was built")
+def test_who_no_longer_leads_answers_while_a_broker_hangs(service, member):
+    broker = SilentBroker()
+    url = f"amqp://127.0.0.1:{broker.port}/%2f"
+    laterd = member({"broker.rabbit": {"type": "amqp", "url": url, "timeout": "10s"},
+                     "amqp_in.in": {"broker": "rabbit", "queue": "q", "target": "e", "topic": "in"}})
+    laterd.start()
+    until(lambda: serves(laterd), 3 * TIMEOUT_S)
+    until(lambda: len(broker.connections) == 2, 10)  # both wait for its first word
+    service.freeze()
+    try:
+        assert laterd.wait_log("leads_no_longer")
+        slowest, begun = 0.0, time.monotonic()
+        while not laterd.events("leader_closed") and time.monotonic() < begun + 30:
+            asked = time.monotonic()
+            answer = ask(laterd, "/healthz")
+            slowest = max(slowest, time.monotonic() - asked)
+            assert answer is not None and answer.status == 200
+    finally:
+        service.thaw()
+    assert int(re.search(r"closed_ms=(\d+)", facts(laterd, "leader_closed")).group(1)) >= 900  # it was waited for
+    soon(slowest, 0.3)
+    until(lambda: serves(laterd), 5 * TIMEOUT_S)  # and leads again
+    broker.close()
+
+
 def test_later_cluster_asks_again_when_a_takeover_drops_its_connection():
     """The first connection is closed before the answer, as by one that begins to lead."""
     said = {"role": "leading", "serving": True, "election": True, "role_ms": 1, "epoch": 7}

@@ -285,6 +285,22 @@ def test_a_batch_of_small_jobs(server):
     turns_stay_short(server, lambda: send_and_count(server.port, ask * 30, 30, b"HTTP/1.1 2"))
 
 
+def test_the_largest_batch_of_the_longest_ids(laterd):
+    server = laterd({"limits": {"batch_jobs": 10_000, "request_bytes": "64M"}, "server": {"turn_cpu": 1}})
+    tries = iter(range(100))
+
+    def play():
+        begins = next(tries)
+        ids = [f"{begins}-{number:05}".ljust(255, "x") for number in range(10_000)]
+        with Client(server.port, seconds=60) as client:
+            jobs = [{"id": name, "body": "x", "delay": 3600} for name in ids]
+            answer = client.post("/v1/topics/ids/jobs", jobs).json()
+            assert answer["failed"] == 0 and [result["job"]["id"] for result in answer["results"]] == ids
+            assert client.post("/v1/topics/ids/jobs", jobs).json()["failed"] == 10_000
+
+    turns_stay_short(server, play)
+
+
 def test_a_reserve_of_a_thousand(server):
     ask = json.dumps({"topics": ["thousand"], "max": 1000}).encode()
 

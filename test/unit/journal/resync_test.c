@@ -538,6 +538,45 @@ static void ready_jobs_stay_in_memory_meanwhile(void **state)
     assert_true(writing > 0 || sim_every() > 1); /* then hardly any moment is tried */
 }
 
+/* Else the image of the job that was would be given behind the batch that has the new one. */
+static void a_job_replaced_while_its_body_is_read_keeps_its_new_row(void **state)
+{
+    (void)state;
+    struct sim_disk *disk;
+    begin(1, false);
+    for (unsigned i = 0; i < NAMES; i++)
+        push(i);
+    catch_up();
+    disk = world_disk(world);
+    sim_disk_cold(disk, true);
+    begin_resync();
+    for (unsigned i = 0; sim_disk_waiting(disk, LANE_READ) == 0; i++) {
+        assert_true(i < 1000);
+        commit_all();
+        world_run(world, world_now_us(world) + MS / 10);
+    }
+    uint64_t before = status_of().jobs;
+    for (unsigned i = 0; i < NAMES; i++) {
+        struct cmd cmd = {.kind = CMD_PUSH,
+                          .push = {.id = bytes_str(ids[i]),
+                                   .topic = i % 2 ? BYTES("odd") : BYTES("even"),
+                                   .due_us = world_now_us(world) + INT64_C(3600) * 1000 * MS,
+                                   .ttr_us = INT64_C(3600) * 1000 * MS,
+                                   .if_exists = IF_EXISTS_REPLACE,
+                                   .body = BYTES("7 ")}};
+        submit(&cmd, NULL);
+    }
+    uint64_t pushed = store_batch(world_store(world));
+    for (unsigned i = 0; database.cursor < pushed; i++) {
+        assert_true(i < 1000);
+        world_run(world, world_now_us(world) + MS / 10);
+        commit_all();
+    }
+    assert_true(sim_disk_waiting(disk, LANE_READ) > 0); /* of jobs that are no more */
+    assert_int_equal(status_of().jobs, before);
+    finish(1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -546,6 +585,7 @@ int main(void)
         cmocka_unit_test(nor_if_more_move_than_are_noted),
         cmocka_unit_test(it_ends_no_sooner_than_the_disk_has_what_it_gave),
         cmocka_unit_test(ready_jobs_stay_in_memory_meanwhile),
+        cmocka_unit_test(a_job_replaced_while_its_body_is_read_keeps_its_new_row),
         cmocka_unit_test(rows_are_made_right_beside_a_load),
         cmocka_unit_test(it_begins_again_after_a_crash),
         cmocka_unit_test(a_database_that_is_an_older_copy_is_made_right),
