@@ -202,6 +202,20 @@ uint64_t cli_number(const struct cli *cli, const char *option, const char *text,
     return number;
 }
 
+void cli_utf8(const struct cli *cli, const char *option, const char *text)
+{
+    if (!bytes_is_utf8(bytes_str(text)))
+        cli_usage(cli, "%s is not UTF-8", option);
+}
+
+json_t *cli_string(const struct cli *cli, const char *option, const char *text)
+{
+    cli_utf8(cli, option, text);
+    json_t *string = json_string(text);
+    CHECK(string);
+    return string;
+}
+
 static const char *text_of(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
@@ -328,7 +342,8 @@ static int call(struct cli *cli, struct client_request *request, struct client_a
 {
     begin(cli);
     request->connect_us = cli->timeout_us;
-    request->timeout_us = cli->timeout_us + cli->wait_us;
+    if (__builtin_add_overflow(cli->timeout_us, cli->wait_us, &request->timeout_us))
+        request->timeout_us = INT64_MAX;
     enum err err = client_call(&cli->client, request, out_answer);
     if (err && cli->repeats && cli->client.lost)
         err = client_call(&cli->client, request, out_answer);
@@ -438,10 +453,7 @@ json_t *cli_retry(const struct cli *cli, const char *text)
         return formula;
     }
     bool name = (text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z');
-    json_t *retry = name ? json_string(text) : waits_of(cli, text);
-    if (!retry)
-        cli_usage(cli, "retry is not UTF-8");
-    return retry;
+    return name ? cli_string(cli, "--retry", text) : waits_of(cli, text);
 }
 
 void cli_header(const struct cli *cli, json_t *headers, const char *text)
@@ -453,9 +465,8 @@ void cli_header(const struct cli *cli, json_t *headers, const char *text)
     buf_add(&name, text, (size_t)(colon - text));
     buf_add_char(&name, '\0');
     colon += 1 + strspn(colon + 1, " ");
-    json_t *value = json_string(colon);
-    if (!value || json_object_set_new(headers, name.at, value) != 0)
-        cli_usage(cli, "--header is not UTF-8");
+    if (json_object_set_new(headers, name.at, cli_string(cli, "--header", colon)) != 0)
+        cli_usage(cli, "--header is not UTF-8"); /* its name is not */
     buf_fini(&name);
 }
 

@@ -88,6 +88,15 @@ void cli_words(const struct cli *cli, int argc, char **argv, int min, int max);
 /* An option's value, or bad usage. */
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text);
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max);
+/* A value that is not UTF-8 is bad usage, too. */
+void cli_utf8(const struct cli *cli, const char *option, const char *text);
+/*
+ * The value as a string of JSON, never NULL. For what is given on the command line it takes the
+ * place of json_string(), which is NULL for a text that is not UTF-8: json_object_set_new() then
+ * leaves the member out, and a finish without its lease, or a restore without its id, would be
+ * asked for.
+ */
+json_t *cli_string(const struct cli *cli, const char *option, const char *text);
 
 /* A retry schedule: the name of one, an object of JSON, or waits such as 0,2m,10m. */
 json_t *cli_retry(const struct cli *cli, const char *text);

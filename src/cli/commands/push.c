@@ -53,18 +53,16 @@ static const struct option options[] = {
 };
 
 /* A due time: epoch milliseconds if it is all digits, else the server reads it as RFC 3339. */
-static json_t *due_of(const char *text)
+static json_t *due_of(const struct cli *cli, const char *text)
 {
     uint64_t number;
     if (number_parse(text, 0, INT64_MAX, &number) == OK)
         return json_integer((json_int_t)number);
-    return json_string(text);
+    return cli_string(cli, "--due", text);
 }
 
 static void set(struct push *push, const char *key, json_t *value)
 {
-    if (!value)
-        cli_usage(push->cli, "%s is not UTF-8", key);
     json_object_set_new(push->fields, key, value);
 }
 
@@ -81,9 +79,7 @@ static void add_header(struct push *push, const char *text)
 static void add_tag(struct push *push, const char *text)
 {
     json_t *tags = json_object_get(push->fields, "tags");
-    json_t *tag = json_string(text);
-    if (!tag)
-        cli_usage(push->cli, "a tag is not UTF-8");
+    json_t *tag = cli_string(push->cli, "--tag", text);
     if (!tags) {
         tags = json_array();
         json_object_set_new(push->fields, "tags", tags);
@@ -96,11 +92,11 @@ static void options_of(struct push *push, int argc, char **argv)
     const struct cli *cli = push->cli;
     for (int c; (c = cli_option(push->cli, argc, argv, options)) != -1;) {
         switch (c) {
-        case 'i': set(push, "id", json_string(optarg)); break;
+        case 'i': set(push, "id", cli_string(cli, "--id", optarg)); break;
         case 'd':
             set(push, "delay", json_integer(cli_duration_us(cli, "--delay", optarg) / 1000));
             break;
-        case 'u': set(push, "due", due_of(optarg)); break;
+        case 'u': set(push, "due", due_of(cli, optarg)); break;
         case 'T':
             set(push, "ttr", json_integer(cli_duration_us(cli, "--ttr", optarg) / 1000));
             break;
@@ -109,15 +105,15 @@ static void options_of(struct push *push, int argc, char **argv)
                 json_integer((json_int_t)cli_number(cli, "--priority", optarg, UINT32_MAX)));
             break;
         case 'r': set(push, "retry", cli_retry(cli, optarg)); break;
-        case 'e': set(push, "if_exists", json_string(optarg)); break;
-        case 'c': set(push, "content_type", json_string(optarg)); break;
-        case 'U': set(push, "url", json_string(optarg)); break;
-        case 'k': set(push, "key", json_string(optarg)); break;
+        case 'e': set(push, "if_exists", cli_string(cli, "--if-exists", optarg)); break;
+        case 'c': set(push, "content_type", cli_string(cli, "--content-type", optarg)); break;
+        case 'U': set(push, "url", cli_string(cli, "--url", optarg)); break;
+        case 'k': set(push, "key", cli_string(cli, "--key", optarg)); break;
         case 'H': add_header(push, optarg); break;
-        case BIZ_KEY: set(push, "biz_key", json_string(optarg)); break;
-        case SUBTOPIC: set(push, "subtopic", json_string(optarg)); break;
+        case BIZ_KEY: set(push, "biz_key", cli_string(cli, "--biz-key", optarg)); break;
+        case SUBTOPIC: set(push, "subtopic", cli_string(cli, "--subtopic", optarg)); break;
         case TAG: add_tag(push, optarg); break;
-        case EXTEND_DATA: set(push, "extend_data", json_string(optarg)); break;
+        case EXTEND_DATA: set(push, "extend_data", cli_string(cli, "--extend-data", optarg)); break;
         case 'L':
             set(push, "level", json_integer((json_int_t)cli_number(cli, "--level", optarg, 18)));
             break;
