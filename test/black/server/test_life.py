@@ -291,6 +291,11 @@ def test_sighup_reads_the_log_level_again_and_ends_nothing(laterd):
     server.signal(signal.SIGHUP)
     assert server.wait_log("reload_failed")
     assert "log_level = loud" in server.events("reload_failed")[0][1]
+    server.config["server"].update(log_level="warn", beanstalk="11300")
+    server.command()
+    server.signal(signal.SIGHUP)
+    assert server.wait_log("reload_failed", count=2), "laterd would not start with it"
+    assert any("server.beanstalk = 11300: no address to listen on" in line for line in server.lines)
     with Client(server.port) as client:
         client.push_id("t", body="x")
     assert server.stop() == 0
