@@ -208,31 +208,6 @@ static void paths_and_methods_have_their_answers(void **state)
     }
 }
 
-static void without_a_root_dialect_calls_are_below_v1_only(void **state)
-{
-    (void)state;
-    static const struct {
-        enum http_method method;
-        const char *target;
-    } cases[] = {
-        {HTTP_M_POST, "/abcreserve"},  {HTTP_M_POST, "/abctopics/t/jobs"},
-        {HTTP_M_DELETE, "/v1xjobs/a"}, {HTTP_M_GET, "/v2/topics"},
-        {HTTP_M_GET, "/abc"},          {HTTP_M_GET, "/v1"},
-        {HTTP_M_DELETE, "/V1/jobs/a"}, {HTTP_M_GET, "//v1/topics"},
-        {HTTP_M_GET, "/v1//topics"},   {HTTP_M_GET, "/v1/topics/"},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct call call =
-            ask(DIALECT_NONE,
-                (struct ask){.method = cases[i].method, .target = cases[i].target, .body = "{}"});
-        if (call.kind != CALL_PROBLEM)
-            fail_msg("%s: taken", cases[i].target);
-        (void)refusal(&call);
-        if (strncmp(cases[i].target, "/v1/topics/", 11) != 0) /* that one is of a topic "" */
-            assert_int_equal(status(), 404);
-    }
-}
-
 static void another_sites_page_may_read_but_change_nothing(void **state)
 {
     (void)state;
@@ -789,7 +764,6 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(a_body_over_the_limit_is_413),
         cmocka_unit_test(paths_and_methods_have_their_answers),
-        cmocka_unit_test(without_a_root_dialect_calls_are_below_v1_only),
         cmocka_unit_test(another_sites_page_may_read_but_change_nothing),
         cmocka_unit_test(details_say_what_would_be_right),
         cmocka_unit_test(a_wrong_state_is_told_with_what_would_do),
