@@ -225,6 +225,7 @@ static const char *text_of(const json_t *object, const char *key)
 /* "--due 'tomorrow': " if an option of the command is what `field` names, else "field: ". */
 static void add_fault(const struct cli *cli, const char *field, struct buf *line)
 {
+    enum { SHOWN_MAX = 60 }; /* columns of a value */
     char name[WORD_MAX];
     (void)snprintf(name, sizeof(name), "%s", field); /* a long one is none of ours */
     for (char *at = name; *at; at++)
@@ -233,9 +234,12 @@ static void add_fault(const struct cli *cli, const char *field, struct buf *line
         const char *value = at->val > 0 && at->val < GIVEN_ROOM ? cli->given[at->val] : NULL;
         if (strcmp(at->name, name) != 0 || !value)
             continue;
+        struct buf safe = {0};
+        text_add_safe(&safe, bytes_str(value), false);
         buf_addf(line, "--%s '", at->name);
-        text_add_safe(line, bytes_str(value), false);
+        text_add_cut(line, buf_bytes(&safe), SHOWN_MAX);
         buf_add_str(line, "': ");
+        buf_fini(&safe);
         return;
     }
     text_add_safe(line, bytes_str(field), false);

@@ -19,7 +19,7 @@ enum cli_exit {
     EXIT_CONFLICT = 3,    /* the id is taken, the lease is stale, the state does not allow it */
     EXIT_REFUSED = 4,     /* the server said no: bad input, a limit, a full disk */
     EXIT_UNREACHABLE = 5, /* no connection, or no answer in time */
-    EXIT_WRONG = 6,       /* verify or salvage found damage; bench saw a job early, lost or twice */
+    EXIT_WRONG = 6,       /* something is damaged, refused, or not whole: see `later --help` */
 };
 
 struct cli;

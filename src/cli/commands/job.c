@@ -327,6 +327,8 @@ static int run_kick(struct cli *cli, int argc, char **argv)
     if (!topic)
         return all(cli, argc, argv, &call);
     cli_words(cli, argc, argv, 0, 0);
+    if (max == 0)
+        cli_usage(cli, "--max is at least 1");
     return kick_topic(cli, topic, max);
 }
 

@@ -77,6 +77,8 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["topic", "set", "t", "--sign", "\udcff"], "later topic: --sign is not UTF-8"),
     (["topic", "set", "t", "--jitter", "0,2"], "later topic: --jitter '0,2' is not a number such as 0.2"),
     (["topic", "set", "t", "--jitter", "nan"], "later topic: --jitter 'nan' is not a number such as 0.2"),
+    (["kick", "--topic", "t", "--max", "0"], "later kick: --max is at least 1"),
+    (["stats", "--token-file", "/"], "later stats: --token-file: cannot read /: Is a directory"),
     (["topic", "set", "t", "--jitter", ""], "later topic: --jitter '' is not a number such as 0.2"),
 ])
 def test_bad_usage_is_one_clear_line_and_exit_2(later, words, says):
@@ -150,6 +152,17 @@ def test_the_longest_durations_are_waited_for(later, topic):
     assert later("stats", "--timeout", longest).returncode == DONE
     refused = later("pop", topic, "--timeout", longest, "--wait", longest)
     assert refused.returncode == REFUSED and "limits.wait_seconds" in refused.stderr, refused
+
+
+def test_a_long_value_is_shown_cut(later, topic):
+    refused = later("push", topic, "x", "--id", "i" * 300)
+    assert refused.returncode == REFUSED and f"--id '{'i' * 59}…': " in refused.stderr, refused
+
+
+@pytest.mark.parametrize("command", ["clear", "delete-topic"])
+def test_a_topic_that_is_not_there_is_named(later, command):
+    refused = later(command, "no-such", "--yes")
+    assert refused.returncode == NOTHING and refused.stderr == f"later {command}: no-such: no such topic (not_found)\n"
 
 
 def test_of_several_ids_the_failing_one_is_named(later, topic):
