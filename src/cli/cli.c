@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "cli/limits.h"
+#include "cli/raw_json.h"
 #include "cli/text.h"
 
 static void help(const struct command *command)
@@ -378,7 +379,10 @@ int cli_call_bytes(struct cli *cli, struct client_request *request, json_t **out
     int code = call(cli, request, &answer);
     if (code != EXIT_DONE)
         return code;
-    json_t *value = json_loadb(answer.body.at, answer.body.len, JSON_DECODE_ANY, NULL);
+    struct buf text = {0};
+    raw_json_pack_bodies(&text, answer.body);
+    json_t *value = json_loadb(text.at, text.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    buf_fini(&text);
     if (!value && answer.status != 204)
         return not_v1(cli);
     *out_answer = value;
@@ -486,7 +490,19 @@ char *cli_target(const char *before, const char *part, const char *after)
 
 void cli_print_json(const json_t *value)
 {
-    (void)json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
+    const json_t *body = json_object_get(value, "body_json");
+    if (body) {
+        struct buf out = {0};
+        json_t *rest = json_copy((json_t *)(uintptr_t)value); /* it changes nothing in it */
+        (void)json_object_del(rest, "body_json");             /* it is there */
+        raw_json_add_object(&out, rest, "body",
+                            bytes_of(json_string_value(body), json_string_length(body)));
+        (void)fwrite(out.at, 1, out.len, stdout); /* main looks at ferror at the end */
+        json_decref(rest);
+        buf_fini(&out);
+    } else {
+        (void)json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
+    }
     (void)putchar('\n');
 }
 

@@ -165,6 +165,32 @@ def test_a_topic_that_is_not_there_is_named(later, command):
     assert refused.returncode == NOTHING and refused.stderr == f"later {command}: no-such: no such topic (not_found)\n"
 
 
+@pytest.mark.parametrize("body", [
+    '{"id":18446744073709551616,"n":1.10,"n":2}',  # jansson reads no such number, and keeps one n
+    '"a\\u0000b"', '[1e400,-0]', '{"s":" x  \\" y\\\\"}'])
+def test_a_body_of_json_comes_and_goes_as_it_is(client, later, topic, body):
+    pushed = later("push", topic, "-J", body, "--id", topic)
+    assert pushed.returncode == DONE, pushed
+    assert f'"body":{body}' in client.get(f"/v1/jobs/{topic}").text
+    assert f'"body":{body}' in later("get", topic, "--json").stdout
+    text = body if body[0] != '"' else "a\0b"
+    assert later("pop", topic, "--body", "--finish").stdout == text + "\n"
+    assert later("get", topic).returncode == NOTHING
+
+
+def test_options_count_for_each_line_whatever_its_body_is(client, later, topic):
+    lines = ['{"body":18446744073709551616}', '{"body":"a\\u0000b"}', '{"body":1,"priority":3}']
+    pushed = later("push", topic, "--ndjson", "--delay", "1h", "--priority", "7", input="\n".join(lines))
+    assert pushed.returncode == DONE, pushed
+    listed = client.get(f"/v1/topics/{topic}/jobs?state=delayed").json()["jobs"]
+    assert sorted(job["priority"] for job in listed) == [3, 7, 7]
+
+
+def test_a_bench_of_no_jobs_is_refused(later):
+    refused = later("bench", "put", "--jobs", "0")
+    assert refused.returncode == USAGE and "--jobs is at least 1" in refused.stderr, refused
+
+
 def test_of_several_ids_the_failing_one_is_named(later, topic):
     assert later("push", topic, "x", "--id", f"{topic}-1").returncode == DONE
     answer = later("rm", "no-such", f"{topic}-1")
