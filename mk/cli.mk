@@ -4,7 +4,8 @@ $(BUILD)/test/cli/histogram_test: $(BUILD)/src/cli/bench/histogram.o
 $(BUILD)/test/cli/salvage_target_test: $(BUILD)/src/cli/salvage_target.o
 $(BUILD)/test/cli/text_test: $(BUILD)/src/cli/text.o
 $(BUILD)/test/cli/pace_test: $(BUILD)/src/cli/pace.o
+$(BUILD)/test/cli/raw_json_test: $(BUILD)/src/cli/raw_json.o
 $(BUILD)/test/cli/load_test: $(BUILD)/src/cli/bench/load.o $(BUILD)/src/cli/bench/load_scan.o $(BUILD)/src/cli/bench/dial.o $(BUILD)/src/cli/bench/histogram.o
 $(BUILD)/test/cli/bench_test: $(BUILD)/src/cli/bench/request.o $(BUILD)/src/cli/bench/bench_beanstalk.o
-$(BUILD)/test/cli/top_test: $(patsubst %,$(BUILD)/src/cli/%.o,access cli client commands/stats limits screen show text top_view)
+$(BUILD)/test/cli/top_test: $(patsubst %,$(BUILD)/src/cli/%.o,access cli client commands/stats limits raw_json screen show text top_view)
 $(BUILD)/test/cli/top_test: LIBS += -lcurl

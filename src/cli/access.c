@@ -85,7 +85,7 @@ static const char *read_secret(const struct cli *cli, const char *option, const 
     buf_reserve(out, SECRET_MAX + 1);
     if (file) {
         len = fread(out->at, 1, SECRET_MAX, file);
-        failed = ferror(file) ? EIO : len == SECRET_MAX ? EFBIG : 0;
+        failed = ferror(file) ? errno : len == SECRET_MAX ? EFBIG : 0;
         (void)fclose(file); /* only read from */
     }
     if (failed)

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "cli/limits.h"
+#include "cli/raw_json.h"
 #include "cli/text.h"
 
 static void help(const struct command *command)
@@ -202,6 +203,20 @@ uint64_t cli_number(const struct cli *cli, const char *option, const char *text,
     return number;
 }
 
+void cli_utf8(const struct cli *cli, const char *option, const char *text)
+{
+    if (!bytes_is_utf8(bytes_str(text)))
+        cli_usage(cli, "%s is not UTF-8", option);
+}
+
+json_t *cli_string(const struct cli *cli, const char *option, const char *text)
+{
+    cli_utf8(cli, option, text);
+    json_t *string = json_string(text);
+    CHECK(string);
+    return string;
+}
+
 static const char *text_of(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
@@ -211,6 +226,7 @@ static const char *text_of(const json_t *object, const char *key)
 /* "--due 'tomorrow': " if an option of the command is what `field` names, else "field: ". */
 static void add_fault(const struct cli *cli, const char *field, struct buf *line)
 {
+    enum { SHOWN_MAX = 60 }; /* columns of a value */
     char name[WORD_MAX];
     (void)snprintf(name, sizeof(name), "%s", field); /* a long one is none of ours */
     for (char *at = name; *at; at++)
@@ -219,9 +235,12 @@ static void add_fault(const struct cli *cli, const char *field, struct buf *line
         const char *value = at->val > 0 && at->val < GIVEN_ROOM ? cli->given[at->val] : NULL;
         if (strcmp(at->name, name) != 0 || !value)
             continue;
+        struct buf safe = {0};
+        text_add_safe(&safe, bytes_str(value), false);
         buf_addf(line, "--%s '", at->name);
-        text_add_safe(line, bytes_str(value), false);
+        text_add_cut(line, buf_bytes(&safe), SHOWN_MAX);
         buf_add_str(line, "': ");
+        buf_fini(&safe);
         return;
     }
     text_add_safe(line, bytes_str(field), false);
@@ -328,7 +347,8 @@ static int call(struct cli *cli, struct client_request *request, struct client_a
 {
     begin(cli);
     request->connect_us = cli->timeout_us;
-    request->timeout_us = cli->timeout_us + cli->wait_us;
+    if (__builtin_add_overflow(cli->timeout_us, cli->wait_us, &request->timeout_us))
+        request->timeout_us = INT64_MAX;
     enum err err = client_call(&cli->client, request, out_answer);
     if (err && cli->repeats && cli->client.lost)
         err = client_call(&cli->client, request, out_answer);
@@ -359,7 +379,10 @@ int cli_call_bytes(struct cli *cli, struct client_request *request, json_t **out
     int code = call(cli, request, &answer);
     if (code != EXIT_DONE)
         return code;
-    json_t *value = json_loadb(answer.body.at, answer.body.len, JSON_DECODE_ANY, NULL);
+    struct buf text = {0};
+    raw_json_pack_bodies(&text, answer.body);
+    json_t *value = json_loadb(text.at, text.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    buf_fini(&text);
     if (!value && answer.status != 204)
         return not_v1(cli);
     *out_answer = value;
@@ -438,10 +461,7 @@ json_t *cli_retry(const struct cli *cli, const char *text)
         return formula;
     }
     bool name = (text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z');
-    json_t *retry = name ? json_string(text) : waits_of(cli, text);
-    if (!retry)
-        cli_usage(cli, "retry is not UTF-8");
-    return retry;
+    return name ? cli_string(cli, "--retry", text) : waits_of(cli, text);
 }
 
 void cli_header(const struct cli *cli, json_t *headers, const char *text)
@@ -453,9 +473,8 @@ void cli_header(const struct cli *cli, json_t *headers, const char *text)
     buf_add(&name, text, (size_t)(colon - text));
     buf_add_char(&name, '\0');
     colon += 1 + strspn(colon + 1, " ");
-    json_t *value = json_string(colon);
-    if (!value || json_object_set_new(headers, name.at, value) != 0)
-        cli_usage(cli, "--header is not UTF-8");
+    if (json_object_set_new(headers, name.at, cli_string(cli, "--header", colon)) != 0)
+        cli_usage(cli, "--header is not UTF-8"); /* its name is not */
     buf_fini(&name);
 }
 
@@ -471,7 +490,19 @@ char *cli_target(const char *before, const char *part, const char *after)
 
 void cli_print_json(const json_t *value)
 {
-    (void)json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
+    const json_t *body = json_object_get(value, "body_json");
+    if (body) {
+        struct buf out = {0};
+        json_t *rest = json_copy((json_t *)(uintptr_t)value); /* it changes nothing in it */
+        (void)json_object_del(rest, "body_json");             /* it is there */
+        raw_json_add_object(&out, rest, "body",
+                            bytes_of(json_string_value(body), json_string_length(body)));
+        (void)fwrite(out.at, 1, out.len, stdout); /* main looks at ferror at the end */
+        json_decref(rest);
+        buf_fini(&out);
+    } else {
+        (void)json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
+    }
     (void)putchar('\n');
 }
 

@@ -19,7 +19,7 @@ enum cli_exit {
     EXIT_CONFLICT = 3,    /* the id is taken, the lease is stale, the state does not allow it */
     EXIT_REFUSED = 4,     /* the server said no: bad input, a limit, a full disk */
     EXIT_UNREACHABLE = 5, /* no connection, or no answer in time */
-    EXIT_WRONG = 6,       /* verify or salvage found damage; bench saw a job early, lost or twice */
+    EXIT_WRONG = 6,       /* something is damaged, refused, or not whole: see `later --help` */
 };
 
 struct cli;
@@ -88,6 +88,15 @@ void cli_words(const struct cli *cli, int argc, char **argv, int min, int max);
 /* An option's value, or bad usage. */
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text);
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max);
+/* A value that is not UTF-8 is bad usage, too. */
+void cli_utf8(const struct cli *cli, const char *option, const char *text);
+/*
+ * The value as a string of JSON, never NULL. For what is given on the command line it takes the
+ * place of json_string(), which is NULL for a text that is not UTF-8: json_object_set_new() then
+ * leaves the member out, and a finish without its lease, or a restore without its id, would be
+ * asked for.
+ */
+json_t *cli_string(const struct cli *cli, const char *option, const char *text);
 
 /* A retry schedule: the name of one, an object of JSON, or waits such as 0,2m,10m. */
 json_t *cli_retry(const struct cli *cli, const char *text);
@@ -103,11 +112,12 @@ void cli_warn(const struct cli *cli, const char *format, ...) __attribute__((for
 /*
  * Asks the server. `body` (may be NULL) is given away. A refusal is said on standard error, with
  * the option that is at fault and the limit's value, and is the exit code; EXIT_DONE: *out_answer
- * is the answer, to be json_decref-ed, or NULL (204).
+ * is the answer, to be json_decref-ed, or NULL (204). In it a job's body that is no string is the
+ * string "body_json": see raw_json.h.
  */
 int cli_call(struct cli *cli, const char *method, const char *target, json_t *body,
              json_t **out_answer);
-/* The same with bytes as they are; used by the bulk push. The request's times are set here. */
+/* The same with bytes as they are; used by the pushes. The request's times are set here. */
 int cli_call_bytes(struct cli *cli, struct client_request *request, json_t **out_answer);
 /*
  * The same, and the answer's bytes as they came: jansson would change bodies of jobs (numbers,
@@ -123,7 +133,7 @@ char *cli_target(const char *before, const char *part, const char *after);
    answer as of cli_call(). */
 int cli_get_of_job(struct cli *cli, int argc, char **argv, const char *after, json_t **out_answer);
 
-/* One line of JSON on standard output. */
+/* One line of JSON on standard output. A job's body is as the server sent it. */
 void cli_print_json(const json_t *value);
 /* The same with 15 digits of a number, so that 3.2 is not 3.2000000000000002: for the server's own
  * figures. Bodies of jobs need every digit. */

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <assert.h>
 #include <curl/curl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -382,6 +383,12 @@ static struct curl_slist *headers_of(const struct client_request *request)
     return headers;
 }
 
+/* Rounded up: libcurl takes 0 for "no limit", and no more than an int holds. */
+static long milliseconds(int64_t us)
+{
+    return us / 1000 < INT_MAX ? (long)(us / 1000 + 1) : INT_MAX;
+}
+
 static void set_request(struct client *client, const struct client_request *request)
 {
     bool has_body = request->content_type || strcmp(request->method, "POST") == 0;
@@ -396,8 +403,8 @@ static void set_request(struct client *client, const struct client_request *requ
         SET(client, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.len);
     }
     SET(client, CURLOPT_CUSTOMREQUEST, request->method);
-    SET(client, CURLOPT_CONNECTTIMEOUT_MS, (long)(request->connect_us / 1000 + 1));
-    SET(client, CURLOPT_TIMEOUT_MS, (long)(request->timeout_us / 1000 + 1));
+    SET(client, CURLOPT_CONNECTTIMEOUT_MS, milliseconds(request->connect_us));
+    SET(client, CURLOPT_TIMEOUT_MS, milliseconds(request->timeout_us));
 }
 
 enum err client_call(struct client *client, const struct client_request *request,

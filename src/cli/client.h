@@ -56,6 +56,7 @@ struct client_request {
     const char *content_type; /* NULL: no body */
     struct bytes body;
     const char *header; /* one more, a whole line such as "If-Match: \"17\""; NULL: none */
+    /* From 0; up to 24 days count, which is as long as libcurl waits. */
     int64_t connect_us; /* to connect, TLS included */
     int64_t timeout_us; /* for the whole call, connecting included */
 };

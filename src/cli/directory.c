@@ -2,9 +2,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 
@@ -32,6 +34,21 @@ bool directory_empty(const char *path)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
     (void)closedir(dir); /* only read */
     return empty;
+}
+
+bool directory_make(const char *path)
+{
+    if (mkdir(path, 0700) != 0)
+        return errno == EEXIST;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int parent_fd = fd < 0 ? -1 : openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent_fd >= 0) {
+        (void)fsync(parent_fd); /* some file systems refuse; nothing else to do */
+        (void)close(parent_fd);
+    }
+    if (fd >= 0)
+        (void)close(fd); /* whoever opens it next says why it cannot be */
+    return true;
 }
 
 bool directory_has_store(const char *path)

@@ -1,4 +1,4 @@
-/* What commands that are given directories look at before they touch any. Changes nothing. */
+/* What commands that are given directories look at before they touch any. They wait for disks. */
 #ifndef LATERD_CLI_DIRECTORY_H
 #define LATERD_CLI_DIRECTORY_H
 
@@ -10,6 +10,8 @@ bool directory_there(const char *path);
 bool directory_readable(const char *path);
 /* Is there nothing in the directory, or no directory at all? */
 bool directory_empty(const char *path);
+/* Makes the directory, durably, if it is not there; not those above it. False: errno says why. */
+bool directory_make(const char *path);
 /* Is there a manifest or a segment? Also true if it cannot be listed: opening it will say why. */
 bool directory_has_store(const char *path);
 /* Is the path, or what exists of it, the directory or below it? */

@@ -55,7 +55,7 @@ static const struct command *const commands[] = {
 };
 
 static const char examples[] =
-    "\nA first walk:\n"
+    "\nFirst steps:\n"
     "  later push mail 'hello' --delay 5s      prints the job's id\n"
     "  later pop mail --wait 10s               waits, prints the job with its lease\n"
     "  later finish ID --lease LEASE           done; without this it comes again\n"
@@ -78,7 +78,7 @@ static const char examples[] =
     "  -V, --version          before the command only\n";
 
 static const char more_help[] =
-    "\n`later COMMAND --help` teaches a command; `man later` has it all.\n";
+    "\n`later COMMAND --help` explains a command; `man later` has them all.\n";
 
 static void help(FILE *to)
 {

@@ -103,17 +103,16 @@ void show_body(const json_t *job, struct buf *out)
 {
     const json_t *body = json_object_get(job, "body");
     const json_t *packed = json_object_get(job, "body_base64");
-    if (packed) {
+    const json_t *raw = json_object_get(job, "body_json");
+    if (raw) {
+        buf_add(out, json_string_value(raw), json_string_length(raw));
+    } else if (packed) {
         struct bytes text = bytes_str(show_string(job, "body_base64")), data;
         struct arena scratch = {0};
         buf_add_bytes(out, base64_read(text, &scratch, &data) ? data : text);
         arena_fini(&scratch);
     } else if (json_is_string(body)) {
         buf_add(out, json_string_value(body), json_string_length(body));
-    } else if (body) {
-        char *text = json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY);
-        buf_add_str(out, text ? text : "");
-        free(text); /* jansson's */
     }
 }
 
@@ -175,7 +174,8 @@ void show_settings(const json_t *topic, struct buf *out)
 
 void show_response(const json_t *attempt, struct buf *out)
 {
-    struct bytes text = bytes_str(show_string(attempt, "response"));
+    const json_t *response = json_object_get(attempt, "response");
+    struct bytes text = bytes_of(json_string_value(response), json_string_length(response));
     while (text.len > 0 && (text.at[text.len - 1] == '\n' || text.at[text.len - 1] == '\r'))
         text.len--;
     text_add_safe(out, text, false);

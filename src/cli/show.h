@@ -40,7 +40,7 @@ void show_response(const json_t *attempt, struct buf *out);
 
 /* A job in full: its fields a line each, an empty line, its body. */
 void show_job(const json_t *job, struct buf *out);
-/* The body's own bytes: text or bytes as pushed, other JSON as compact JSON. */
+/* The body's own bytes, as they were pushed. */
 void show_body(const json_t *job, struct buf *out);
 
 #endif

@@ -31,7 +31,7 @@ static inline const char *plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* Decimal digits, 1 … max. */
+/* Decimal digits, min … max. ERR_INVALID. */
 enum err number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *out_number) MUST_USE;
 
 /*

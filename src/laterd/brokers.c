@@ -10,8 +10,6 @@
 #include "laterd/complain.h"
 #include "laterd/plugin_file.h"
 
-enum { EXIT_WRONG_CONFIG = 2 };
-
 /* The Debian package of the library that each type's plugin is linked with; "": built in. */
 static const char *package_of(enum target_type type)
 {

@@ -12,8 +12,6 @@
 #include "server/config/import_config.h"
 #include "server/config/laterd_options.h"
 
-enum { EXIT_USAGE = 2 };
-
 int command_line_failed(const struct command_line *line, int beanstalkd_status)
 {
     return line->as_beanstalkd ? beanstalkd_status : EXIT_FAILURE;
@@ -30,7 +28,7 @@ static int import_config(const char *path)
     else
         (void)fwrite(out.at, 1, out.len, stdout);
     buf_fini(&out);
-    return err == ERR_INVALID ? EXIT_USAGE : err ? EXIT_FAILURE : EXIT_SUCCESS;
+    return err == ERR_INVALID ? EXIT_WRONG_CONFIG : err ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 static void print_sample(void)
@@ -66,6 +64,12 @@ static enum err check_addresses(const struct config *config)
     return err;
 }
 
+enum err command_line_check(const struct config *config)
+{
+    enum err err = check_addresses(config);
+    return err ? err : engine_check(config);
+}
+
 static void warn(const struct config *config)
 {
     struct buf lines = {0};
@@ -96,7 +100,7 @@ static bool read_laterd(struct command_line *line, int *out_status)
 {
     struct laterd_options options;
     struct config_error error;
-    *out_status = EXIT_USAGE;
+    *out_status = EXIT_WRONG_CONFIG;
     if (laterd_options_read(line->argc, line->argv, &line->config, &options, &error)) {
         if (error.text[0])
             complain("%s", error.text);
@@ -116,8 +120,8 @@ static bool read_laterd(struct command_line *line, int *out_status)
     case LATERD_SHOW_VERSION: (void)puts("laterd " LATERD_VERSION); return false;
     case LATERD_SHOW_HELP: (void)fputs(laterd_help, stdout); return false;
     }
-    *out_status = EXIT_USAGE;
-    if (check_addresses(&line->config) || engine_check(&line->config) || set_zone(&line->config))
+    *out_status = EXIT_WRONG_CONFIG;
+    if (command_line_check(&line->config) || set_zone(&line->config))
         return false;
     if ((*out_status = brokers_load(&line->config, &line->brokers)) != 0 ||
         (*out_status = laterd_journal_load(&line->config, &line->journal)) != 0)
@@ -154,7 +158,7 @@ static bool read_beanstalkd(struct command_line *line, int *out_status)
         complain("%s", options.notice);
     line->persist = options.persist;
     line->user = options.user;
-    *out_status = EXIT_USAGE;
+    *out_status = EXIT_WRONG_CONFIG;
     return set_zone(&line->config) == OK;
 }
 

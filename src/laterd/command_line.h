@@ -33,6 +33,10 @@ struct command_line {
 bool command_line_read(int argc, char **argv, struct command_line *out_line,
                        int *out_status) MUST_USE;
 
+/* Addresses and URLs of a configuration that config_check() takes. ERR_INVALID: the reason is on
+   standard error. Opens nothing. */
+enum err command_line_check(const struct config *config) MUST_USE;
+
 /* The exit status of a start that failed: beanstalkd has one for each reason, laterd has 1. */
 int command_line_failed(const struct command_line *line, int beanstalkd_status);
 

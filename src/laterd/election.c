@@ -98,12 +98,16 @@ static int read_url(const struct config *config, struct election *election)
     struct buf text = {0};
     char why[MEMBER_WHY_MAX];
     enum err err = reference_read(config->member_url, &text, why, sizeof(why));
+    if (!err && text.len > sizeof(election->url)) {
+        (void)snprintf(why, sizeof(why), "longer than %zu bytes", sizeof(election->url) - 1);
+        err = ERR_INVALID;
+    }
     if (err)
         complain("%smember.url: %s", place_of(config), why);
     else
-        (void)snprintf(election->url, sizeof(election->url), "%s", text.at);
+        memcpy(election->url, text.at, text.len); /* with its NUL */
     buf_fini(&text);
-    return err ? EXIT_FAILURE : 0;
+    return err ? EXIT_WRONG_CONFIG : 0;
 }
 
 int election_load(const struct config *config, struct election *out_election)
@@ -119,7 +123,7 @@ int election_load(const struct config *config, struct election *out_election)
     if (!scheme) {
         complain("%smember.url must begin with zookeeper://, mysql:// or redis://, or be alone",
                  place_of(config));
-        return EXIT_FAILURE;
+        return EXIT_WRONG_CONFIG;
     }
     status = load(config, scheme, out_election);
     if (status)
@@ -127,7 +131,7 @@ int election_load(const struct config *config, struct election *out_election)
     struct member_options options = options_of(out_election, config);
     if (out_election->plugin->check(&options, &error)) {
         complain("%smember.%s", place_of(config), error.text);
-        status = EXIT_FAILURE;
+        status = EXIT_WRONG_CONFIG;
     }
     return status;
 }

@@ -70,7 +70,7 @@ int laterd_journal_load(const struct config *config, struct laterd_journal *out_
     }
     if (plugin->check(&options, &error)) {
         complain("%s[journal] %s", place_of(config), error.text);
-        return EXIT_FAILURE;
+        return EXIT_WRONG_CONFIG;
     }
     out_journal->plugin = plugin;
     return 0;

@@ -23,6 +23,11 @@ void reload(struct command_line *line)
                   error.text);
         return;
     }
+    if (command_line_check(&config)) {
+        log_event(LOG_ERROR, "reload_failed",
+                  "error=\"see the line before\" hint=\"nothing was changed\"");
+        return;
+    }
     line->config.log_level = config.log_level;
     line->config.drain_us = config.drain_us;
     log_level_set(LOG_INFO); /* this line is the answer to the signal: it is always shown */

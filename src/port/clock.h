@@ -1,7 +1,7 @@
 /*
- * What we need of clocks. Wall time in microseconds, anchored to the monotonic clock: it never
- * goes back, and a step of the system's clock does not move it at once (P10). The loop reads it
- * once a turn.
+ * What we need of clocks. Wall time in microseconds since 1970, anchored to the monotonic clock: it
+ * never goes back, and a step of the system's clock does not move it at once (P10). The loop reads
+ * it once a turn.
  */
 #ifndef LATERD_PORT_CLOCK_H
 #define LATERD_PORT_CLOCK_H

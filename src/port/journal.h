@@ -179,8 +179,8 @@ struct journal_options {
     bool log_all;         /* rows of all changes; false: of ends */
     bool at_once;         /* replies wait: commit without gathering for long */
     int32_t east_s;       /* of UTC, of the times in the tables */
-    int64_t timeout_us;
-    struct loop *loop;
+    int64_t timeout_us;   /* to connect, 1 s … 10 min; of a statement twice as long */
+    struct loop *loop;    /* NULL for journal_plugin::check */
     /* What an election says of this laterd now. OURS: nobody else may write for this store, so the
        cursor is taken again from one who took it, late, and has written nothing. NOT_OURS: it is
        not taken. Waits for nothing; from any thread. NULL: there is NONE. */

@@ -30,9 +30,10 @@ struct outcome {
     bool unhealthy;         /* no connection, time-out, 429, 5xx: the receiver's circuit breaker */
     int64_t retry_after_us; /* how long the receiver asked to wait; -1: it did not */
     int64_t took_us;        /* from sending to the answer */
-    struct bytes address;   /* that it was sent to: host:port, or the broker's name */
-    struct bytes reason;    /* one clause for people, why it was not DELIVERED; else empty */
-    struct bytes response;  /* the beginning of the answer's body */
+    /* Each up to its OUTCOME_…_MAX bytes: */
+    struct bytes address;  /* that it was sent to: host:port, or the broker's name */
+    struct bytes reason;   /* one clause for people, why it was not DELIVERED; else empty */
+    struct bytes response; /* the beginning of the answer's body */
 };
 
 /* What its client said of the job (proto/settings/job_properties.h). */

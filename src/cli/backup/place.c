@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "cli/backup/copy.h"
+#include "cli/directory.h"
 
 /* ---- names ---- */
 
@@ -43,7 +44,7 @@ static DIR *open_dir(int fd)
     return dir;
 }
 
-/* The names of the whole backups, oldest first: PLACE_NAME_ROOM bytes each. */
+/* The names of the backups, whole or half removed, oldest first: PLACE_NAME_ROOM bytes each. */
 static enum err list_backups(int fd, struct buf *out_names)
 {
     DIR *dir = open_dir(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -110,7 +111,7 @@ int backup_place_open(struct backup_place *place, struct cli *cli, const char *p
     struct buf names = {0};
     *place =
         (struct backup_place){.cli = cli, .path = path, .fd = -1, .lock_fd = -1, .started_fd = -1};
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+    if (!directory_make(path))
         return failed(place, "cannot be made");
     place->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (place->fd < 0)
@@ -188,11 +189,14 @@ int backup_place_prune(struct backup_place *place, uint64_t keep)
     int code = EXIT_DONE;
     if (list_backups(place->fd, &names))
         code = failed(place, "cannot be listed");
-    size_t count = names.len / PLACE_NAME_ROOM;
-    for (size_t i = 0; code == EXIT_DONE && i + keep < count; i++) {
+    size_t count = names.len / PLACE_NAME_ROOM, left = count;
+    for (size_t i = 0; code == EXIT_DONE && i < count && left > keep; i++) {
         const char *name = names.at + i * PLACE_NAME_ROOM;
+        if (strcmp(name, place->finished) == 0)
+            continue; /* others are of times to come: the clock was ahead when they were made */
         if (!remove_tree(place->fd, name))
             code = failed(place, name);
+        left--;
     }
     buf_fini(&names);
     return code;

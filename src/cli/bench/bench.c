@@ -73,7 +73,11 @@ static void take_option(struct cli *cli, struct bench *bench, int option)
     switch (option) {
     case 'c': out->connections = (uint32_t)cli_number(cli, "--connections", optarg, 15000); break;
     case 'D': out->depth = (uint32_t)cli_number(cli, "--depth", optarg, 1024); break;
-    case 'n': out->jobs = cli_number(cli, "--jobs", optarg, 100000000); break;
+    case 'n':
+        out->jobs = cli_number(cli, "--jobs", optarg, 100000000);
+        if (out->jobs == 0)
+            cli_usage(cli, "--jobs is at least 1");
+        break;
     case 'S':
         out->limit_us = (int64_t)cli_number(cli, "--seconds", optarg, 86400) * SECOND_US;
         break;

@@ -81,12 +81,21 @@ static int replay_run(struct cli *cli, int argc, char **argv)
         {"max", required_argument, NULL, 'n'},  CLI_OPTIONS};
     json_t *body = json_object(), *answer = NULL;
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
-        json_t *value = NULL;
-        const char *key = NULL;
+        json_t *value;
+        const char *key;
         switch (c) {
-        case 'C': key = "code"; break;
-        case 'F': key = "from"; break;
-        case 'O': key = "to"; break;
+        case 'C':
+            key = "code";
+            value = cli_string(cli, "--code", optarg);
+            break;
+        case 'F':
+            key = "from";
+            value = cli_string(cli, "--from", optarg);
+            break;
+        case 'O':
+            key = "to";
+            value = cli_string(cli, "--to", optarg);
+            break;
         case 'S':
             key = "since";
             value = json_integer(cli_duration_us(cli, "--since", optarg) / 1000);
@@ -97,7 +106,7 @@ static int replay_run(struct cli *cli, int argc, char **argv)
             break;
         default: continue;
         }
-        json_object_set_new(body, key, value ? value : json_string(optarg));
+        json_object_set_new(body, key, value);
     }
     cli_words(cli, argc, argv, 1, 1);
     char *target = cli_target("/v1/topics/", argv[optind], "/replay");

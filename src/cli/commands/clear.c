@@ -26,7 +26,9 @@ static int count_jobs(struct clear *clear)
 {
     json_t *answer = NULL;
     char *target = cli_target("/v1/topics/", clear->topic, "");
+    clear->cli->subject = clear->topic;
     int code = cli_call(clear->cli, "GET", target, NULL, &answer);
+    clear->cli->subject = NULL;
     mem_free(target);
     for (size_t i = 0; i < STATES; i++) {
         if (strcmp(clear->state, "all") == 0 || strcmp(clear->state, states[i]) == 0)
@@ -71,6 +73,7 @@ static int clear_state(struct clear *clear, const char *state)
     uint64_t some = limits_of(cli, LIMIT_RESERVE);
     bool more = true;
     int code = EXIT_DONE;
+    cli->subject = clear->topic;
     while (code == EXIT_DONE && more) {
         json_t *answer = NULL;
         do {
@@ -84,6 +87,7 @@ static int clear_state(struct clear *clear, const char *state)
         if (more)
             show_progress(clear);
     }
+    cli->subject = NULL;
     mem_free(target);
     return code;
 }
@@ -184,7 +188,9 @@ static int run_delete_topic(struct cli *cli, int argc, char **argv)
     if (!agreed(&clear, "them and the topic"))
         return EXIT_REFUSED;
     char *target = cli_target("/v1/topics/", clear.topic, "");
+    cli->subject = clear.topic;
     code = cli_call(cli, "DELETE", target, NULL, &answer);
+    cli->subject = NULL;
     mem_free(target);
     if (code == EXIT_DONE) {
         bool removed = json_is_true(json_object_get(answer, "removed"));

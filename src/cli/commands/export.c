@@ -21,6 +21,7 @@
 #include "base/rfc3339.h"
 #include "cli/cli.h"
 #include "cli/limits.h"
+#include "cli/raw_json.h"
 #include "cli/text.h"
 #include "proto/json.h"
 
@@ -77,7 +78,7 @@ static int flush_out(struct exporting *all)
 static int add_job(struct exporting *all, struct bytes job)
 {
     buf_add_str(&all->out, "{\"job\":");
-    buf_add_bytes(&all->out, job);
+    raw_json_add_line(&all->out, job);
     buf_add_str(&all->out, "}\n");
     all->jobs++;
     if (all->out.len < OUT_BYTES)

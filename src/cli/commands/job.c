@@ -71,7 +71,7 @@ static json_t *body_of(struct cli *cli, int argc, char **argv, const struct opti
         switch (c) {
         case 'L':
             key = "lease";
-            value = json_string(optarg);
+            value = cli_string(cli, "--lease", optarg);
             break;
         case 'd':
             key = "delay";
@@ -83,7 +83,7 @@ static json_t *body_of(struct cli *cli, int argc, char **argv, const struct opti
             break;
         case 'u':
             key = "due";
-            value = number_parse(optarg, 0, INT64_MAX, &number) ? json_string(optarg)
+            value = number_parse(optarg, 0, INT64_MAX, &number) ? cli_string(cli, "--due", optarg)
                                                                 : json_integer((json_int_t)number);
             break;
         case 'p':
@@ -92,7 +92,7 @@ static json_t *body_of(struct cli *cli, int argc, char **argv, const struct opti
             break;
         case 'R':
             key = "reason";
-            value = json_string(optarg);
+            value = cli_string(cli, "--reason", optarg);
             break;
         case 'C':
             key = "code";
@@ -100,12 +100,10 @@ static json_t *body_of(struct cli *cli, int argc, char **argv, const struct opti
             break;
         case 'b':
             key = "body";
-            value = json_string(optarg);
+            value = cli_string(cli, "--body", optarg);
             break;
         default: continue;
         }
-        if (!value)
-            cli_usage(cli, "%s is not UTF-8", key);
         json_object_set_new(body, key, value);
     }
     if (json_object_size(body) > 0)
@@ -183,8 +181,10 @@ static int run_finish(struct cli *cli, int argc, char **argv)
     struct finish_job *jobs = mem_zalloc((size_t)argc * sizeof(*jobs));
     int leases = 0;
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
-        if (c == 'L')
-            jobs[leases++].lease = optarg;
+        if (c != 'L')
+            continue;
+        cli_utf8(cli, "--lease", optarg);
+        jobs[leases++].lease = optarg;
     }
     cli_words(cli, argc, argv, 1, INT32_MAX);
     int count = argc - optind;
@@ -193,8 +193,10 @@ static int run_finish(struct cli *cli, int argc, char **argv)
         cli_usage(cli, "%d id%s and %d lease%s: give each job its own, in the same order, or none",
                   count, plural((uint64_t)count), leases, plural((uint64_t)leases));
     }
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         jobs[i].id = argv[optind + i];
+        cli_utf8(cli, "ID", jobs[i].id);
+    }
     int code = finish_jobs(cli, jobs, (size_t)count, cli->json ? NULL : print_finished);
     mem_free(jobs);
     return code;
@@ -325,6 +327,8 @@ static int run_kick(struct cli *cli, int argc, char **argv)
     if (!topic)
         return all(cli, argc, argv, &call);
     cli_words(cli, argc, argv, 0, 0);
+    if (max == 0)
+        cli_usage(cli, "--max is at least 1");
     return kick_topic(cli, topic, max);
 }
 

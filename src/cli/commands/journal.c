@@ -379,7 +379,7 @@ static int restore(struct cli *cli, const char *id, bool no_expire)
     if (no_expire)
         json_object_set_new(body, "expire", json_false());
     if (id)
-        json_object_set_new(body, "id", json_string(id));
+        json_object_set_new(body, "id", cli_string(cli, "ID", id));
     cli->subject = id;
     int code = call_and_watch(cli, body, &answer);
     cli->subject = NULL;

@@ -126,9 +126,7 @@ static int run(struct cli *cli, int argc, char **argv)
         cli_usage(cli, "--max is at least 1");
     json_t *topics = json_array();
     for (int i = optind; i < argc; i++)
-        json_array_append_new(topics, json_string(argv[i]));
-    if (json_array_size(topics) != (size_t)(argc - optind))
-        cli_usage(cli, "a topic's name is not UTF-8");
+        json_array_append_new(topics, cli_string(cli, "TOPIC", argv[i]));
     int code = pop_all(&pop, topics);
     json_decref(topics);
     return code;

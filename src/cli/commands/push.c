@@ -9,9 +9,11 @@
 #include "base/mem.h"
 #include "cli/bulk.h"
 #include "cli/limits.h"
+#include "cli/raw_json.h"
 #include "cli/show.h"
 #include "cli/text.h"
 #include "proto/base64.h"
+#include "proto/json.h"
 
 enum { READ_MAX = 64 << 20 /* bytes of a body from a file: far above any server's limit */ };
 
@@ -53,18 +55,16 @@ static const struct option options[] = {
 };
 
 /* A due time: epoch milliseconds if it is all digits, else the server reads it as RFC 3339. */
-static json_t *due_of(const char *text)
+static json_t *due_of(const struct cli *cli, const char *text)
 {
     uint64_t number;
     if (number_parse(text, 0, INT64_MAX, &number) == OK)
         return json_integer((json_int_t)number);
-    return json_string(text);
+    return cli_string(cli, "--due", text);
 }
 
 static void set(struct push *push, const char *key, json_t *value)
 {
-    if (!value)
-        cli_usage(push->cli, "%s is not UTF-8", key);
     json_object_set_new(push->fields, key, value);
 }
 
@@ -81,9 +81,7 @@ static void add_header(struct push *push, const char *text)
 static void add_tag(struct push *push, const char *text)
 {
     json_t *tags = json_object_get(push->fields, "tags");
-    json_t *tag = json_string(text);
-    if (!tag)
-        cli_usage(push->cli, "a tag is not UTF-8");
+    json_t *tag = cli_string(push->cli, "--tag", text);
     if (!tags) {
         tags = json_array();
         json_object_set_new(push->fields, "tags", tags);
@@ -96,11 +94,11 @@ static void options_of(struct push *push, int argc, char **argv)
     const struct cli *cli = push->cli;
     for (int c; (c = cli_option(push->cli, argc, argv, options)) != -1;) {
         switch (c) {
-        case 'i': set(push, "id", json_string(optarg)); break;
+        case 'i': set(push, "id", cli_string(cli, "--id", optarg)); break;
         case 'd':
             set(push, "delay", json_integer(cli_duration_us(cli, "--delay", optarg) / 1000));
             break;
-        case 'u': set(push, "due", due_of(optarg)); break;
+        case 'u': set(push, "due", due_of(cli, optarg)); break;
         case 'T':
             set(push, "ttr", json_integer(cli_duration_us(cli, "--ttr", optarg) / 1000));
             break;
@@ -109,15 +107,15 @@ static void options_of(struct push *push, int argc, char **argv)
                 json_integer((json_int_t)cli_number(cli, "--priority", optarg, UINT32_MAX)));
             break;
         case 'r': set(push, "retry", cli_retry(cli, optarg)); break;
-        case 'e': set(push, "if_exists", json_string(optarg)); break;
-        case 'c': set(push, "content_type", json_string(optarg)); break;
-        case 'U': set(push, "url", json_string(optarg)); break;
-        case 'k': set(push, "key", json_string(optarg)); break;
+        case 'e': set(push, "if_exists", cli_string(cli, "--if-exists", optarg)); break;
+        case 'c': set(push, "content_type", cli_string(cli, "--content-type", optarg)); break;
+        case 'U': set(push, "url", cli_string(cli, "--url", optarg)); break;
+        case 'k': set(push, "key", cli_string(cli, "--key", optarg)); break;
         case 'H': add_header(push, optarg); break;
-        case BIZ_KEY: set(push, "biz_key", json_string(optarg)); break;
-        case SUBTOPIC: set(push, "subtopic", json_string(optarg)); break;
+        case BIZ_KEY: set(push, "biz_key", cli_string(cli, "--biz-key", optarg)); break;
+        case SUBTOPIC: set(push, "subtopic", cli_string(cli, "--subtopic", optarg)); break;
         case TAG: add_tag(push, optarg); break;
-        case EXTEND_DATA: set(push, "extend_data", json_string(optarg)); break;
+        case EXTEND_DATA: set(push, "extend_data", cli_string(cli, "--extend-data", optarg)); break;
         case 'L':
             set(push, "level", json_integer((json_int_t)cli_number(cli, "--level", optarg, 18)));
             break;
@@ -163,48 +161,56 @@ static void read_body(const struct push *push, struct buf *out)
 }
 
 /*
- * Puts the body where its kind belongs: JSON as itself, text as a string, bytes as base64. False:
- * it should be JSON and is not, as *error says.
+ * Appends the job as JSON, with its body as its kind wants it: JSON as itself, text as a string,
+ * bytes as base64. False: it should be JSON and is not; *out_why is a clause.
  */
-static bool set_body(const struct push *push, json_t *job, struct bytes body, json_error_t *error)
+static bool add_job(const struct push *push, struct bytes body, struct buf *out,
+                    const char **out_why)
 {
-    if (push->raw_json) {
-        json_t *value = json_loadb(body.at, body.len, JSON_DECODE_ANY, error);
-        if (value)
-            json_object_set_new(job, "body", value);
-        return value != NULL;
-    }
-    json_t *text = bytes_is_utf8(body) ? json_stringn(body.at, body.len) : NULL;
-    if (text) {
-        json_object_set_new(job, "body", text);
-        return true;
-    }
     struct buf packed = {0};
-    base64_write(&packed, body);
-    json_object_set_new(job, "body_base64", json_stringn(packed.at ? packed.at : "", packed.len));
+    bool utf8 = bytes_is_utf8(body);
+    if (push->raw_json && !raw_json_check(body, out_why))
+        return false;
+    if (push->raw_json)
+        buf_add_bytes(&packed, body);
+    else if (utf8)
+        json_add_text(&packed, body, JSON_STYLE_PLAIN);
+    else
+        buf_add_char(&packed, '"');
+    if (!push->raw_json && !utf8) {
+        base64_write(&packed, body);
+        buf_add_char(&packed, '"');
+    }
+    raw_json_add_object(out, push->fields, push->raw_json || utf8 ? "body" : "body_base64",
+                        buf_bytes(&packed));
     buf_fini(&packed);
     return true;
 }
 
 static int push_one(struct push *push)
 {
-    struct buf body = {0};
+    struct buf body = {0}, job = {0};
     json_t *answer = NULL;
+    const char *why;
     read_body(push, &body);
     if (limits_body_over(push->cli, body.len)) {
         buf_fini(&body);
         return EXIT_REFUSED;
     }
-    json_error_t error;
     if (push->raw_json && body.len == 0)
         cli_usage(push->cli, "the body is empty, which is not JSON");
-    if (!set_body(push, push->fields, buf_bytes(&body), &error))
-        cli_usage(push->cli, "the body is not JSON: %s", error.text);
+    if (!add_job(push, buf_bytes(&body), &job, &why))
+        cli_usage(push->cli, "the body is not JSON: %s", why);
     buf_fini(&body);
+    struct client_request request = {.method = "POST",
+                                     .target = bytes_str(push->target),
+                                     .content_type = "application/json",
+                                     .body = buf_bytes(&job)};
     bool chosen = json_object_get(push->fields, "if_exists") != NULL;
     push->cli->expects = chosen ? NULL : "exists";
-    int code = cli_call(push->cli, "POST", push->target, json_incref(push->fields), &answer);
+    int code = cli_call_bytes(push->cli, &request, &answer);
     push->cli->expects = NULL;
+    buf_fini(&job);
     if (code == EXIT_CONFLICT && !chosen)
         cli_message(push->cli,
                     "a job with this id lives (exists): --if-exists keep leaves it as it "
@@ -275,23 +281,14 @@ static void add_line(struct many *many, struct bytes line)
 {
     const struct push *push = many->push;
     struct bulk *bulk = &many->bulk;
-    json_t *job = push->ndjson ? json_loadb(line.at, line.len, 0, NULL) : json_object();
-    json_error_t error;
-    if (push->lines && !set_body(push, job, line, &error)) {
-        refuse(many, many->line, bytes_str(error.text));
-        json_decref(job);
+    const char *why;
+    if (push->lines && !add_job(push, line, &bulk->text, &why)) {
+        refuse(many, many->line, bytes_str(why));
         return;
     }
     many->numbers[bulk->count] = many->line;
-    if (!job) { /* the server says what is wrong with it, for this line alone */
-        buf_add_bytes(&bulk->text, line);
-    } else {
-        json_object_update_missing(job, push->fields);
-        char *text = json_dumps(job, JSON_COMPACT);
-        buf_add_str(&bulk->text, text ? text : "");
-        free(text); /* jansson's */
-        json_decref(job);
-    }
+    if (push->ndjson && !raw_json_merge(&bulk->text, line, push->fields))
+        buf_add_bytes(&bulk->text, line); /* the server says what is wrong, for this line alone */
     buf_add_char(&bulk->text, '\n');
     bulk_add(bulk);
 }

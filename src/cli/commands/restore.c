@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -127,7 +126,7 @@ static void report(const struct restoring *all, const struct store_counts *count
 static int restore(struct restoring *all, uint64_t rate)
 {
     struct store_counts counts = {0};
-    if (mkdir(all->to, 0700) != 0 && errno != EEXIST)
+    if (!directory_make(all->to))
         return failed(all, all->to, "cannot be made");
     int code = copy_all(all, rate);
     if (code != EXIT_DONE) {

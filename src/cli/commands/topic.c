@@ -72,11 +72,9 @@ static const struct option options[] = {
     CLI_OPTIONS,
 };
 
-static void set(const struct topic *topic, json_t *object, const char *key, json_t *value)
+static void set_text(const struct topic *topic, json_t *object, const char *key, const char *option)
 {
-    if (!value)
-        cli_usage(topic->cli, "%s is not UTF-8", key);
-    json_object_set_new(object, key, value);
+    json_object_set_new(object, key, cli_string(topic->cli, option, optarg));
 }
 
 static json_t *number(const struct topic *topic, const char *option, uint64_t max)
@@ -87,6 +85,17 @@ static json_t *number(const struct topic *topic, const char *option, uint64_t ma
 static json_t *duration(const struct topic *topic, const char *option)
 {
     return json_integer(cli_duration_us(topic->cli, option, optarg) / 1000);
+}
+
+/* A number such as 0.2; the server has its range. */
+static json_t *share(const struct topic *topic, const char *option)
+{
+    char *end;
+    double number = strtod(optarg, &end);
+    json_t *share = *optarg && !*end ? json_real(number) : NULL; /* NULL: infinite, too */
+    if (!share)
+        cli_usage(topic->cli, "%s '%s' is not a number such as 0.2", option, optarg);
+    return share;
 }
 
 /* A member that is an object or an array, made if it is not there. */
@@ -104,17 +113,20 @@ static void target_option(struct topic *topic, int c)
 {
     json_t *target = topic->target;
     switch (c) {
-    case 'u': set(topic, target, "url", json_string(optarg)); break;
+    case 'u': set_text(topic, target, "url", "--url"); break;
     case 'H': cli_header(topic->cli, inner(target, "headers", json_object), optarg); break;
-    case 'S': json_array_append_new(inner(target, "sign", json_array), json_string(optarg)); break;
+    case 'S':
+        json_array_append_new(inner(target, "sign", json_array),
+                              cli_string(topic->cli, "--sign", optarg));
+        break;
     case O_SUCCESS_BODY:
-        set(topic, inner(target, "success", json_object), "body", json_string(optarg));
+        set_text(topic, inner(target, "success", json_object), "body", "--success-body");
         break;
     case O_SUCCESS_STATUS:
-        set(topic, inner(target, "success", json_object), "status", json_string(optarg));
+        set_text(topic, inner(target, "success", json_object), "status", "--success-status");
         break;
     case O_TARGET_TIMEOUT:
-        set(topic, target, "timeout", duration(topic, "--target-timeout"));
+        json_object_set_new(target, "timeout", duration(topic, "--target-timeout"));
         break;
     default: break;
     }
@@ -126,22 +138,25 @@ static void options_of(struct topic *topic, int argc, char **argv)
     for (int c; (c = cli_option(topic->cli, argc, argv, options)) != -1;) {
         switch (c) {
         case 'f': topic->file = optarg; break;
-        case 'r': set(topic, changes, "retry", cli_retry(topic->cli, optarg)); break;
-        case 'a': set(topic, changes, "attempts", number(topic, "--attempts", 65)); break;
-        case 'T': set(topic, changes, "ttr", duration(topic, "--ttr")); break;
-        case O_JITTER: set(topic, changes, "jitter", json_real(strtod(optarg, NULL))); break;
+        case 'r': json_object_set_new(changes, "retry", cli_retry(topic->cli, optarg)); break;
+        case 'a': json_object_set_new(changes, "attempts", number(topic, "--attempts", 65)); break;
+        case 'T': json_object_set_new(changes, "ttr", duration(topic, "--ttr")); break;
+        case O_JITTER: json_object_set_new(changes, "jitter", share(topic, "--jitter")); break;
         case O_CONCURRENCY:
-            set(topic, changes, "concurrency", number(topic, "--concurrency", UINT32_MAX));
+            json_object_set_new(changes, "concurrency", number(topic, "--concurrency", UINT32_MAX));
             break;
-        case O_RATE: set(topic, changes, "rate", json_string(optarg)); break;
-        case O_BURST: set(topic, changes, "burst", number(topic, "--burst", UINT32_MAX)); break;
+        case O_RATE: set_text(topic, changes, "rate", "--rate"); break;
+        case O_BURST:
+            json_object_set_new(changes, "burst", number(topic, "--burst", UINT32_MAX));
+            break;
         case O_KEY_CONCURRENCY:
-            set(topic, changes, "key_concurrency", number(topic, "--key-concurrency", UINT32_MAX));
+            json_object_set_new(changes, "key_concurrency",
+                                number(topic, "--key-concurrency", UINT32_MAX));
             break;
-        case O_KEY_RATE: set(topic, changes, "key_rate", json_string(optarg)); break;
-        case O_ORDER: set(topic, changes, "order", json_string(optarg)); break;
-        case O_PAUSED: set(topic, changes, "paused", json_true()); break;
-        case O_RESUMED: set(topic, changes, "paused", json_false()); break;
+        case O_KEY_RATE: set_text(topic, changes, "key_rate", "--key-rate"); break;
+        case O_ORDER: set_text(topic, changes, "order", "--order"); break;
+        case O_PAUSED: json_object_set_new(changes, "paused", json_true()); break;
+        case O_RESUMED: json_object_set_new(changes, "paused", json_false()); break;
         case O_IF_VERSION: topic->if_version = optarg; break;
         case 'y': topic->yes = true; break;
         default: target_option(topic, c); break;
@@ -291,6 +306,10 @@ static void apply(struct topic *topic, json_t *settings)
     json_t *target = inner(settings, "target", json_object);
     if (!json_object_get(target, "type"))
         json_object_set_new(target, "type", json_string("http"));
+    /* Two options make one member, and one of them leaves the other's part as it is. */
+    json_t *success = json_object_get(topic->target, "success");
+    if (success)
+        json_object_update_missing(success, json_object_get(target, "success"));
     json_object_update(target, topic->target);
 }
 
@@ -342,7 +361,7 @@ static int test_run(struct topic *topic, const char *body)
 {
     json_t *answer = NULL, *fields = json_object();
     if (body)
-        set(topic, fields, "body", json_string(body));
+        json_object_set_new(fields, "body", cli_string(topic->cli, "BODY", body));
     topic->cli->wait_us = INT64_C(600) * 1000000; /* as long as a target may take */
     int code = call(topic, "POST", "/test", fields, &answer);
     if (code != EXIT_DONE)
@@ -384,6 +403,20 @@ static int delete_run(struct topic *topic)
     return command_delete_topic.run(topic->cli, topic->yes ? 4 : 3, words);
 }
 
+/* Else `unset --url` would take away all settings. */
+static void check_options(const struct topic *topic)
+{
+    bool changes =
+        topic->file || json_object_size(topic->changes) > 0 || json_object_size(topic->target) > 0;
+    if (strcmp(topic->verb, "set") == 0)
+        return;
+    if (changes)
+        cli_usage(topic->cli, "options for settings are those of set, not of %s%s", topic->verb,
+                  strcmp(topic->verb, "unset") == 0 ? ", which takes all settings away" : "");
+    if (topic->if_version && strcmp(topic->verb, "unset") != 0)
+        cli_usage(topic->cli, "--if-version is for set and unset, not for %s", topic->verb);
+}
+
 static int run(struct cli *cli, int argc, char **argv)
 {
     struct topic topic = {.cli = cli, .changes = json_object(), .target = json_object()};
@@ -393,6 +426,7 @@ static int run(struct cli *cli, int argc, char **argv)
     topic.verb = argv[optind];
     topic.name = argv[optind + 1];
     const char *body = argc - optind > 2 ? argv[optind + 2] : NULL;
+    check_options(&topic);
     if (body && strcmp(topic.verb, "test") != 0)
         cli_usage(cli, "one topic at a time");
     if (strcmp(topic.verb, "set") == 0)
@@ -422,8 +456,9 @@ const struct command command_topic = {
         "  -a, --attempts N          at most so many attempts, then it is buried\n"
         "  -T, --ttr D               of jobs pushed without one\n"
         "  -u, --url URL             send the topic's jobs there when they are due\n"
-        "  -H, --header 'N: V'       sent with each; may be given several times\n"
-        "  -S, --sign REF            $NAME or file:/path of a secret, newest first\n"
+        "  -H, --header 'N: V'       sent with each; may be given several times, all at once:\n"
+        "                            they take the place of those that there were\n"
+        "  -S, --sign REF            $NAME or file:/path of a secret, newest first; likewise\n"
         "      --success-body WORD   the answer that counts as received\n"
         "      --success-status S    2xx, 200-204 or 202\n"
         "      --target-timeout D    of one exchange\n"

@@ -22,7 +22,7 @@ enum link_result {
 struct link_options {
     struct journal_url url;
     char ca[JOURNAL_WORD_MAX]; /* file; empty: the system's */
-    unsigned timeout_s;
+    unsigned timeout_s;        /* 1 … 600, to connect; of a statement twice as long */
 };
 
 struct link {
@@ -30,7 +30,7 @@ struct link {
     bool open, mariadb;
     size_t packet_max; /* bytes of a statement */
     unsigned errnum;   /* of the last call; 0: it was DONE */
-    char error[256];   /* … in the server's or the library's words; empty */
+    char error[256];   /* … in the server's or the library's words; "": it was DONE */
     pthread_mutex_t mutex;
     int fd; /* under the mutex: of the open connection; -1: none */
 };
@@ -38,11 +38,13 @@ struct link {
 void link_init(struct link *link);
 void link_fini(struct link *link);
 
-/* Connects and sets the session. */
+/* Connects and sets the session: waits up to `timeout_s`, and twice that for each of three
+   statements. Of a closed one only; after another result than DONE it is closed. */
 enum link_result link_open(struct link *link, const struct link_options *options);
 void link_close(struct link *link); /* of a closed one: nothing */
 
-/* Runs one statement without rows. *out_changed: rows that it matched or inserted. */
+/* Runs one statement without rows. *out_changed: rows that it matched or inserted; written if DONE.
+   All calls below wait for the server, up to the time-out of a statement. */
 enum link_result link_run(struct link *link, struct bytes sql, uint64_t *out_changed);
 /* After a statement that failed, whose error stays: is the transaction that was started still
    there? Some errors roll back all of it. */

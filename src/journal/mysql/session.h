@@ -1,6 +1,10 @@
 /*
  * What is done on a connection before anything is written: are the tables there and fit, and where
  * does the cursor stand.
+ *
+ * On the writer's thread alone; each call waits for the server, a few statements long. What is
+ * written out is so if the result is DONE. After any other result the caller closes the connection:
+ * a transaction that was begun may still be open.
  */
 #ifndef LATERD_JOURNAL_MYSQL_SESSION_H
 #define LATERD_JOURNAL_MYSQL_SESSION_H

@@ -166,22 +166,13 @@ void api_send(const struct api_output *output, int status, const char *content_t
     http_respond(output->out, &response, body);
 }
 
-static bool has_control(struct bytes text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        if ((unsigned char)text.at[i] < 0x20 || text.at[i] == 0x7f)
-            return true;
-    }
-    return false;
-}
-
 const char *api_topic_flaw(struct bytes name)
 {
     if (name.len == 0)
         return "is empty";
     if (name.len > TOPIC_NAME_MAX)
         return "is longer than 200 bytes";
-    if (has_control(name))
+    if (!bytes_is_printable(name))
         return "has a control character";
     return bytes_is_utf8(name) ? NULL : "is not valid UTF-8";
 }
@@ -193,7 +184,7 @@ const char *api_id_flaw(struct bytes id)
         return "is empty";
     if (id.len > JOB_ID_MAX)
         return "is longer than 255 bytes";
-    if (has_control(id))
+    if (!bytes_is_printable(id))
         return "has a control character";
     if (!bytes_is_utf8(id))
         return "is not valid UTF-8";

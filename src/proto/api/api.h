@@ -21,14 +21,15 @@ enum api_dialect {
 const char *api_dialect_name(enum api_dialect dialect); /* "delay-queue" … */
 
 struct api_limits {
-    uint32_t body_bytes;     /* of a job; default 1 MiB */
-    uint32_t json_depth;     /* default 32 */
-    uint32_t batch_jobs;     /* jobs in one push, finish or reserve; default 1000 */
-    uint32_t reserve_topics; /* topics in one reserve; default 64 */
-    int64_t wait_us;         /* longest long poll of /v1; default 10 minutes */
-    int64_t block_us;        /* long poll of delay-queue and sdmq; default 178 s */
-    int64_t ttr_us;          /* default ttr of /v1; 60 s */
-    int64_t ttr_max_us;
+    /* Ranges and defaults are those of the keys in server/config/config_keys.c. */
+    uint32_t body_bytes;     /* of a job: limits.body_bytes */
+    uint32_t json_depth;     /* limits.json_depth */
+    uint32_t batch_jobs;     /* jobs in one push, finish or reserve: limits.batch_jobs */
+    uint32_t reserve_topics; /* topics in one reserve: limits.reserve_topics */
+    int64_t wait_us;         /* longest long poll of /v1: limits.wait_seconds */
+    int64_t block_us;        /* long poll of delay-queue and sdmq: defaults.block_timeout */
+    int64_t ttr_us;          /* of a push to /v1 that names none: defaults.ttr */
+    int64_t ttr_max_us;      /* limits.ttr_seconds */
     /* How far local time is east of UTC at a time, for delayqueue-java's dates; NULL: UTC. */
     int64_t (*east_us)(int64_t at_us);
     bool keeps_history; /* of jobs: store.history */
@@ -56,7 +57,7 @@ enum call_kind {
     CALL_LIST, /* `cmd` is a LIST whose jobs are shown with their properties: each is got, and
                     api_list_reply writes them all */
     CALL_DELETE,    /* `cmd` is a DELETE; the server asks a journal, if there is one, whether a job
-                       that    is not there has finished, which is an error then */
+                       that is not there has finished, which is an error then */
     CALL_RESYNC,    /* the journal is brought to what the queue holds */
     CALL_RESTORE,   /* `restore`: jobs come back from the journal; api_restored writes what came */
     CALL_CLEAR_ALL, /* all jobs are deleted; api_cleared writes how many */
@@ -85,7 +86,7 @@ struct response_format {
 
 struct problem {
     int status;        /* HTTP status in /v1 */
-    enum err err;      /* OK, or what the engine said */
+    enum err err;      /* what the engine said; ERR_INVALID: it was not asked */
     const char *code;  /* stable word, e.g. "bad_field" */
     char field[64];    /* JSON path of the bad field, or "" */
     char detail[200];  /* one sentence for people */
@@ -94,7 +95,7 @@ struct problem {
 
 /* The items of a batch that are still to be decoded. */
 struct api_batch {
-    enum cmd_kind kind; /* PUSH or FINISH */
+    enum cmd_kind kind; /* PUSH, FINISH or GET */
     struct bytes rest;
     bool ndjson; /* else: the inside of a JSON array */
     uint32_t done;
@@ -147,8 +148,11 @@ struct call {
     struct problem problem;
 };
 
-/* Decodes a request. Whatever is allocated for it lives in `scratch`. `call->cmd` borrows from
- * both. */
+/*
+ * Decodes a request that came at `now_us` (µs since 1970), and sets all of *call but what its kind
+ * has no use for. Whatever is allocated for it lives in `scratch`; `call` borrows from that, from
+ * the request and from `limits`. A request that is refused is a CALL_PROBLEM. Any thread. O(length)
+ */
 void api_decode(const struct api_site *site, const struct api_limits *limits,
                 const struct http_request *request, int64_t now_us, struct arena *scratch,
                 struct call *call);

@@ -6,6 +6,7 @@
  * a field unset.
  */
 #include "proto/api/api_parts.h"
+#include "proto/api/topic_list.h"
 
 #define SECOND_US INT64_C(1000000)
 
@@ -158,48 +159,36 @@ static void decode_push(const struct api_input *input, struct fields *fields, st
         };
 }
 
-/* Is the topic among the first `count`? */
-static bool listed(const struct bytes *topics, uint32_t count, struct bytes topic)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (bytes_eq(topics[i], topic))
-            return true;
-    }
-    return false;
-}
-
 static void decode_pop(const struct api_input *input, struct fields *fields, struct call *call)
 {
     struct bytes rest = trim(fields->topic);
-    struct bytes *topics =
-        arena_alloc(input->scratch, input->limits->reserve_topics * sizeof(*topics));
-    uint32_t count = 0;
+    struct topic_list topics;
+    topic_list_init(&topics, input->scratch, input->limits->reserve_topics);
     while (rest.len) {
         const char *comma = memchr(rest.at, ',', rest.len);
         struct bytes part = bytes_of(rest.at, comma ? (size_t)(comma - rest.at) : rest.len);
         size_t step = part.len + (comma != NULL);
         rest = bytes_of(rest.at + step, rest.len - step);
-        if (part.len == 0 || listed(topics, count, part))
+        if (part.len == 0)
             continue;
         if (api_topic_flaw(part)) {
             refuse(call, "topic: up to 200 bytes of UTF-8, no control characters");
             return;
         }
-        if (count == input->limits->reserve_topics) {
+        if (!topic_list_add(&topics, part)) {
             refuse(call, "topic: more topics than limits.reserve_topics");
             api_problem_addf(&call->problem, ", which is %u", input->limits->reserve_topics);
             return;
         }
-        topics[count++] = part;
     }
-    if (count == 0) {
+    if (topics.count == 0) {
         refuse(call, "topic不能为空");
         return;
     }
     call->cmd = (struct cmd){
         .kind = CMD_RESERVE,
-        .reserve = {.topics = topics,
-                    .topic_count = count,
+        .reserve = {.topics = topics.at,
+                    .topic_count = topics.count,
                     .max = 1,
                     .wait_us = input->limits->block_us,
                     .listed_order = true},

@@ -45,12 +45,15 @@ enum { ROUTE_COUNT = sizeof(routes) / sizeof(routes[0]) };
 
 /*
  * Cuts what follows "/v1/" at its slashes; the number of parts, or PARTS_MAX if there are more.
- * "/v1" itself has none, and is no call.
+ * "/v1" itself, and what a listener without a root dialect is asked for elsewhere, have none, and
+ * are no calls.
  */
 static unsigned cut_path(struct bytes path, struct bytes *parts)
 {
     unsigned count = 0;
     size_t start = sizeof("/v1/") - 1;
+    if (!bytes_starts(path, BYTES("/v1/")))
+        return 0;
     for (size_t i = start; i <= path.len && count < PARTS_MAX; i++) {
         if (i < path.len && path.at[i] != '/')
             continue;

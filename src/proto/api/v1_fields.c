@@ -1,5 +1,6 @@
 /* What a request's JSON says, field by field, each with its own refusal. */
 #include "base/rfc3339.h"
+#include "proto/api/topic_list.h"
 #include "proto/api/v1.h"
 #include "proto/base64.h"
 #include "proto/settings/attempt_note.h"
@@ -512,25 +513,17 @@ static bool read_jobs(const struct reader *reader)
     return true;
 }
 
-static bool is_listed(const struct v1_fields *fields, struct bytes topic)
-{
-    for (uint32_t i = 0; i < fields->topic_count; i++) {
-        if (bytes_eq(fields->topics[i], topic))
-            return true;
-    }
-    return false;
-}
-
 static bool read_topics(const struct reader *reader)
 {
     struct v1_fields *fields = reader->fields;
     uint32_t most = reader->input->limits->reserve_topics;
+    struct topic_list list;
     struct json json;
     struct json_value item;
     if (reader->value->kind != JSON_KIND_ARRAY)
         return bad(reader, "the topics must be an array of names");
     json_init(&json, reader->value->text, JSON_DEPTH_MAX);
-    fields->topics = arena_alloc(reader->input->scratch, most * sizeof(struct bytes));
+    topic_list_init(&list, reader->input->scratch, most);
     if (!json_open(&json, JSON_KIND_ARRAY))
         return bad(reader, json.wrong);
     while (json_item(&json, &item)) {
@@ -540,13 +533,12 @@ static bool read_topics(const struct reader *reader)
         const char *flaw = api_topic_flaw(topic);
         if (flaw)
             return bad_part(reader, "a topic's name ", flaw);
-        if (is_listed(fields, topic))
-            continue;
-        if (fields->topic_count == most)
+        if (!topic_list_add(&list, topic))
             return bad_limit(reader, "there are more topics than limits.reserve_topics", most);
-        fields->topics[fields->topic_count++] = topic;
     }
-    return fields->topic_count > 0 || bad(reader, "at least one topic is needed");
+    fields->topics = list.at;
+    fields->topic_count = list.count;
+    return list.count > 0 || bad(reader, "at least one topic is needed");
 }
 
 static bool read_wait(const struct reader *reader)

@@ -193,8 +193,9 @@ bool schedule_read(struct settings_reader *reader, struct schedule *out_schedule
     case JSON_KIND_NULL:
     case JSON_KIND_BOOL:
     case JSON_KIND_NUMBER:
-        return settings_bad(reader, "the retry schedule must be an array of durations, the name of "
-                                    "a ladder, or an object with min, max, doublings and attempts");
+        return settings_bad(reader,
+                            "the retry schedule must be an array of durations, the name of "
+                            "a schedule, or an object with min, max, doublings and attempts");
     }
     if (good)
         *out_schedule = schedule;
@@ -227,7 +228,7 @@ bool schedule_read_words(struct bytes text, struct schedule *out_schedule, const
         int64_t *wait_us = &schedule.waits_us[schedule.count++];
         if (!duration_read(word, wait_us) || *wait_us > WAIT_MAX_US) {
             *out_why = "a retry schedule is a list of durations such as "
-                       "\"2m 10m 1h\", or the name of a ladder, such as alipay or standard";
+                       "\"2m 10m 1h\", or the name of one, such as alipay or standard";
             return false;
         }
     }

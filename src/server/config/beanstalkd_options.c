@@ -9,6 +9,7 @@ enum {
     SEGMENT_LEAST = 262144,
     SEGMENT_MOST = 1 << 30,
     MANY = 1000000, /* beanstalkd has no limits but those of the system */
+    SYNC_MOST_MS = 86400 * 1000,
 };
 
 const char beanstalkd_help[] =
@@ -17,7 +18,7 @@ const char beanstalkd_help[] =
     "laterd as a replacement of beanstalkd, with beanstalkd's options:\n"
     " -b DIR   keep jobs in this directory (default is to keep them in memory alone)\n"
     " -f MS    answer when the system has a job, and sync every MS milliseconds (default is\n"
-    "          50ms); with -f0 a job is on disk before it is answered\n"
+    "          50ms, at most a day); with -f0 a job is on disk before it is answered\n"
     " -F       never sync\n"
     " -l ADDR  listen on this address or host, or on unix:PATH (default is 0.0.0.0)\n"
     " -p PORT  listen on this port (default is 11300)\n"
@@ -79,6 +80,8 @@ static enum err set_size(struct config *config, int option, const char *value,
         return ERR_INVALID;
     }
     if (option == 'f') {
+        if (number > SYNC_MOST_MS)
+            number = SYNC_MOST_MS;
         config->durability = number ? DURABILITY_INTERVAL : DURABILITY_SYNC;
         config->interval_us = (int64_t)number * 1000;
     } else if (option == 's') {

@@ -47,10 +47,15 @@ enum err config_add_listener(struct config *config, enum protocol_kind protocol,
     }
     const char *comma = speaks->dialects ? strchr(value, ',') : NULL;
     size_t len = comma ? (size_t)(comma - value) : strlen(value);
-    if (listeners->count == CONFIG_LISTENERS_MAX || len == 0 || len >= CONFIG_ADDRESS_MAX) {
+    if (listeners->count == CONFIG_LISTENERS_MAX) {
+        (void)snprintf(out_error->text, sizeof(out_error->text), "%s: more than %d addresses",
+                       speaks->option, CONFIG_LISTENERS_MAX);
+        return ERR_INVALID;
+    }
+    if (len == 0 || len >= CONFIG_ADDRESS_MAX) {
         (void)snprintf(out_error->text, sizeof(out_error->text),
-                       "%s: not an address, or more than %d of them: %s", speaks->option,
-                       CONFIG_LISTENERS_MAX, value);
+                       "%s = %.60s: the address must have 1 to %d bytes, such as 127.0.0.1:%s",
+                       speaks->option, value, CONFIG_ADDRESS_MAX - 1, speaks->port);
         return ERR_INVALID;
     }
     struct config_listener *listener = &listeners->at[listeners->count];

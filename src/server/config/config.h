@@ -151,11 +151,12 @@ struct config_error {
     char text[CONFIG_TEXT_MAX];
 };
 
-void config_init(struct config *config); /* the defaults */
+void config_init(struct config *config); /* the defaults; owns nothing, so nothing ends it */
 
 /*
  * Reads a file over what is there. `path` is borrowed for as long as there is a copy of *config.
- * ERR_NOT_FOUND, ERR_IO, ERR_INVALID.
+ * ERR_NOT_FOUND: there is no such file; ERR_IO: it cannot be opened; ERR_INVALID: a line is wrong,
+ * and *config has the lines before it. Waits for the disk. O(length × keys)
  */
 enum err config_read(struct config *config, const char *path,
                      struct config_error *out_error) MUST_USE;
@@ -167,7 +168,8 @@ enum err config_read(struct config *config, const char *path,
 enum err config_add_listener(struct config *config, enum protocol_kind protocol, const char *value,
                              struct config_error *out_error) MUST_USE;
 
-/* What no single key can tell: values that do not fit together. */
+/* What no single key can tell: values that do not fit together, and what is missing. ERR_INVALID;
+   the first that is wrong is told. Opens nothing. */
 enum err config_check(const struct config *config, struct config_error *out_error) MUST_USE;
 
 /*
@@ -201,9 +203,11 @@ struct schedule config_default_retry(const struct config *config);
 /* A commented sample with every key and its default. */
 void config_print(struct buf *out);
 
-/* "90", "90s", "1h30m", "250ms" → microseconds; a bare number counts in `unit_us`. */
+/* "90", "90s", "1h30m", "250ms" → microseconds; a bare number counts in `unit_us`. False: it is no
+   duration, or beyond 2^63 - 1 microseconds; nothing is written. */
 bool config_duration(struct bytes text, int64_t unit_us, int64_t *out_us);
-/* "1048576", "64K", "32M", "2G" (powers of 1024). */
+/* "1048576", "64K", "32M", "2G", "1T" (powers of 1024; "64KB" and "64KiB" are the same). False: it
+   is no size, or beyond 2^63 - 1 bytes; nothing is written. */
 bool config_bytes(struct bytes text, int64_t *out_bytes);
 
 #endif

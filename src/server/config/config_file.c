@@ -298,7 +298,10 @@ static char *read_line(char *room, int room_bytes, void *ctx)
         return NULL;
     reading->line++;
     if (!strchr(line, '\n') && !feof(reading->file)) {
-        complain(reading, "the line is too long");
+        char what[80];
+        bool cut = strlen(line) + 1 == (size_t)room_bytes;
+        (void)snprintf(what, sizeof(what), "the line is longer than %d bytes", room_bytes - 2);
+        complain(reading, cut ? what : "the line has a NUL byte: is this a text file?");
         return NULL;
     }
     size_t blanks = strspn(line, " \t");

@@ -101,9 +101,10 @@ void config_print_key(struct buf *out, const struct config_key *key)
 void config_print(struct buf *out)
 {
     const char *section = "";
-    buf_add_str(out,
-                "# laterd's configuration. Every key is here with its default; take the ; away "
-                "to set one.\n");
+    buf_add_str(
+        out,
+        "# laterd's configuration. Every key is here with its default, or an example if it must "
+        "be given;\n# take the ; away to set one.\n");
     for (size_t i = 0; i < config_key_count; i++) {
         if (strcmp(section, config_keys[i].section) != 0)
             buf_addf(out, "\n[%s]\n", config_keys[i].section);

@@ -9,9 +9,11 @@
 #define AMQP_IN(field) offsetof(struct config_amqp_in, field)
 
 static const struct config_key broker_keys[] = {
-    {"broker", "type", KIND_BROKER_TYPE, BROKER(type), 0, 0, "amqp", "amqp, kafka, nats or redis."},
+    {"broker", "type", KIND_BROKER_TYPE, BROKER(type), 0, 0, "amqp",
+     "Must be given: amqp, kafka, nats or redis."},
     {"broker", "url", KIND_SECRET, BROKER(url), 0, 0, "amqp://guest:guest@127.0.0.1:5672/%2f",
-     "Where it is: amqp://user:password@host:port/vhost, kafka://host:port,host:port, "
+     "Must be given. Where it is: amqp://user:password@host:port/vhost, "
+     "kafka://host:port,host:port, "
      "nats://host:port or redis://host:port/db; over TLS amqps, kafkas, nats+tls or rediss. $NAME "
      "is the environment's variable, file:/PATH the first line of a file."},
     {"broker", "ca", KIND_WORD, BROKER(ca), 0, 0, "",
@@ -30,10 +32,11 @@ static const struct config_key broker_keys[] = {
 
 static const struct config_key amqp_in_keys[] = {
     {"amqp_in", "broker", KIND_NAME, AMQP_IN(broker), 0, 0, "",
-     "The NAME of a [broker.NAME] of type amqp: there the queue is, and there the messages go when "
+     "Must be given: the NAME of a [broker.NAME] of type amqp. There the queue is, and there the "
+     "messages go when "
      "they are due."},
     {"amqp_in", "queue", KIND_WORD, AMQP_IN(queue), 0, 0, "",
-     "The queue that laterd consumes. It must be there."},
+     "Must be given: the queue that laterd consumes. It must be there."},
     {"amqp_in", "prefetch", KIND_COUNT, AMQP_IN(prefetch), 1, 65535, "500",
      "Messages that are being stored, at most."},
     {"amqp_in", "target", KIND_WORD, AMQP_IN(target), 0, 0, "<exchange>.due",

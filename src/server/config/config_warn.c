@@ -44,6 +44,41 @@ static void add_unused_redis(const struct config *config, struct buf *out)
                 " is set, but nothing is kept there: that needs engine = redis under [engine]\n");
 }
 
+/* Of the keys of a section that a file set, the first, and how many more there are. */
+static void add_unused_section(const struct config *config, struct buf *out, const char *section,
+                               const char *why)
+{
+    const struct config_key *first = NULL;
+    unsigned others = 0;
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        /* Of redis.url and store.data_dir more is said elsewhere; another url is empty here. */
+        if (strcmp(key->section, section) != 0 || !config->places[i].path ||
+            key->kind == KIND_DIR || strcmp(key->name, "url") == 0)
+            continue;
+        others += first != NULL;
+        first = first ? first : key;
+    }
+    if (!first)
+        return;
+    begin(config, out, first);
+    if (others)
+        buf_addf(out, ", and %u more of [%s],", others, section);
+    buf_addf(out, " ha%s no effect: %s\n", others ? "ve" : "s", why);
+}
+
+static void add_unused_sections(const struct config *config, struct buf *out)
+{
+    bool on_redis = config->engine == ENGINE_REDIS;
+    add_unused_section(config, out, on_redis ? "store" : "redis",
+                       on_redis ? "engine = redis keeps nothing on this disk"
+                                : "that needs engine = redis under [engine]");
+    if (!config->journal_url[0])
+        add_unused_section(config, out, "journal", "there is no journal without journal.url");
+    if (!config->member_url[0])
+        add_unused_section(config, out, "member", "there is no election without member.url");
+}
+
 /* Jobs leave memory only while the log is above checkpoint_bytes. */
 static void add_unused_spilling(const struct config *config, struct buf *out)
 {
@@ -69,24 +104,38 @@ static void add_unused_spilling(const struct config *config, struct buf *out)
     }
 }
 
-/* What $NAME and file:PATH stand for is not known here. */
-static void add_unused_member_ca(const struct config *config, struct buf *out)
+/* "?tls=verify", alone or among other options. */
+static bool verifies_mysql(const char *url)
 {
-    struct bytes url = bytes_str(config->member_url);
-    const char *query = strchr(config->member_url, '?');
-    bool elsewhere = bytes_starts(url, BYTES("$")) || bytes_starts(url, BYTES("file:"));
-    bool verifies = bytes_starts(url, BYTES("rediss")) || (bytes_starts(url, BYTES("mysql://")) &&
-                                                           query && !strcmp(query, "?tls=verify"));
-    if (!config->member_ca[0] || elsewhere || verifies)
-        return;
-    begin(config, out, config_find("member", "ca"));
-    buf_add_str(out, " has no effect: that needs a member.url with rediss:// or tls=verify\n");
+    const char *query = strncmp(url, "mysql://", 8) == 0 ? strchr(url, '?') : NULL;
+    return query && strstr(query, "tls=verify");
+}
+
+/* What $NAME and file:PATH stand for is not known here. Without a url no key has an effect. */
+static bool may_verify(const char *url)
+{
+    return !url[0] || url[0] == '$' || strncmp(url, "file:", 5) == 0 || verifies_mysql(url);
+}
+
+/* Authorities that no certificate is compared with. */
+static void add_unused_ca(const struct config *config, struct buf *out)
+{
+    bool rediss = strncmp(config->member_url, "rediss", 6) == 0;
+    if (config->member_ca[0] && !rediss && !may_verify(config->member_url)) {
+        begin(config, out, config_find("member", "ca"));
+        buf_add_str(out, " has no effect: that needs a member.url with rediss:// or tls=verify\n");
+    }
+    if (config->journal_ca[0] && !may_verify(config->journal_url)) {
+        begin(config, out, config_find("journal", "ca"));
+        buf_add_str(out, " has no effect: that needs a journal.url with tls=verify\n");
+    }
 }
 
 void config_add_warnings(const struct config *config, struct buf *out)
 {
     add_unused_redis(config, out);
+    add_unused_sections(config, out);
     add_bare_times(config, out);
     add_unused_spilling(config, out);
-    add_unused_member_ca(config, out);
+    add_unused_ca(config, out);
 }

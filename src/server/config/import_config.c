@@ -99,11 +99,7 @@ static enum err refuse(const struct conversion *conversion, unsigned line, const
 /* Values are written into comments and into lines of a configuration: a control byte is no text. */
 static bool is_text(struct bytes text)
 {
-    for (size_t i = 0; i < text.len; i++) {
-        if ((unsigned char)text.at[i] < 0x20 || text.at[i] == 0x7f)
-            return false;
-    }
-    return bytes_is_utf8(text);
+    return bytes_is_printable(text) && bytes_is_utf8(text);
 }
 
 /* [redis] tells nothing: whoever wrote the file for the Go server may have put that there, too. */

@@ -14,7 +14,7 @@
 enum err import_config_convert(struct bytes text, struct buf *out,
                                struct config_error *out_error) MUST_USE;
 
-/* The same of a file. ERR_IO, too. */
+/* The same of a file of up to 1 MiB. ERR_IO, too. Waits for the disk. */
 enum err import_config_file(const char *path, struct buf *out,
                             struct config_error *out_error) MUST_USE;
 

@@ -55,9 +55,10 @@ struct said {
 static enum err put_data_dir(struct config *config, const char *data_dir,
                              struct laterd_options *options, struct config_error *error)
 {
-    if (strlen(data_dir) >= sizeof(config->data_dir)) {
+    if (!data_dir[0] || strlen(data_dir) >= sizeof(config->data_dir)) {
         (void)snprintf(error->text, sizeof(error->text),
-                       "the name of the data directory is too long");
+                       "--data-dir: the name of the directory must have 1 to %zu bytes",
+                       sizeof(config->data_dir) - 1);
         return ERR_INVALID;
     }
     if (config->data_dir_given && strcmp(config->data_dir, data_dir) != 0)

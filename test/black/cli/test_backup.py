@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import threading
@@ -174,6 +175,32 @@ def test_a_second_backup_copies_only_what_is_new(laterd, tmp_path):
         assert later("verify", one).returncode == DONE
     done = later("verify", place)
     assert done.returncode == DONE and "the newest backup" in done.stderr
+
+
+def test_the_backup_that_was_made_is_kept_whatever_the_clock_said_before(laterd, tmp_path):
+    server = laterd(SMALL)
+    place = tmp_path / "place"
+    with Client(server.port) as client:
+        fill(client, 5)
+    backup(server, place)
+    (ahead,) = glob.glob(str(place / "2*"))
+    os.rename(ahead, place / "29991231T235959Z")
+    made = backup(server, place, "--keep", 1)["backup"]
+    assert os.listdir(place / made)
+    assert [os.path.basename(path) for path in glob.glob(str(place / "2*"))] == [made]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="no strace")
+def test_what_is_made_is_made_durably(laterd, tmp_path):
+    server = laterd(SMALL)
+    with Client(server.port) as client:
+        fill(client, 5)
+    place, store = tmp_path / "place", tmp_path / "store"
+    for words in (["backup", "-s", f"127.0.0.1:{server.port}", str(place)], ["restore", str(place), str(store)]):
+        done = subprocess.run(["strace", "-y", "-e", "trace=fsync", LATER, *words], capture_output=True, text=True,
+                              timeout=60, check=False)
+        assert done.returncode == DONE, done.stderr
+        assert f"<{tmp_path}>) = 0" in done.stderr, "the name of the directory is synced"
 
 
 def test_a_backup_of_a_stopped_store_asks_no_server(laterd, tmp_path):

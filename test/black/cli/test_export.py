@@ -118,6 +118,18 @@ def order_of(client):
     return [job["id"] for job in client.reserve_all("ready", 7)]
 
 
+def test_a_body_with_ends_of_lines_is_one_line(laterd):
+    server, other = laterd(), laterd()
+    with Client(server.port) as client, Client(other.port) as there:
+        answer = client.request("POST", "/v1/topics/t/jobs", '{"id":"a","body":{\n "a":\r\n "b c"}}',
+                                {"Content-Type": "application/json"})
+        assert answer.status == 201
+        text = exported(server)
+        assert len(text.splitlines()) == 4, text
+        assert imported(other, text)["created"] == 1
+        assert there.get("/v1/jobs/a").json()["body"] == {"a": "b c"}
+
+
 def test_a_whole_queue_goes_from_embedded_to_redis_and_back(servers, tmp_path):
     first, second, third = servers
     with Client(first.port) as a, Client(second.port) as b, Client(third.port) as c:

@@ -64,6 +64,22 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["due", "99999999999999999d"], "later due: DURATION '99999999999999999d' is too long"),
     (["stats", "much"],
      "later stats: one word too many: 'much'; a topic's figures: later topics much"),
+    (["finish", "j", "--lease", "\udcff"], "later finish: --lease is not UTF-8"),
+    (["finish", "j", "\udcff"], "later finish: ID is not UTF-8"),
+    (["release", "j", "--lease", "\udced\udca0\udc80"], "later release: --lease is not UTF-8"),
+    (["replay", "t", "--code", "\udcff"], "later replay: --code is not UTF-8"),
+    (["replay", "t", "--from", "\udcff"], "later replay: --from is not UTF-8"),
+    (["journal", "restore", "\udcff"], "later journal: ID is not UTF-8"),
+    (["pop", "t", "\udcff"], "later pop: TOPIC is not UTF-8"),
+    (["push", "t", "b", "--due", "\udcff"], "later push: --due is not UTF-8"),
+    (["push", "t", "b", "--biz-key", "\udcff"], "later push: --biz-key is not UTF-8"),
+    (["push", "t", "b", "--header", "A: \udcff"], "later push: --header is not UTF-8"),
+    (["topic", "set", "t", "--sign", "\udcff"], "later topic: --sign is not UTF-8"),
+    (["topic", "set", "t", "--jitter", "0,2"], "later topic: --jitter '0,2' is not a number such as 0.2"),
+    (["topic", "set", "t", "--jitter", "nan"], "later topic: --jitter 'nan' is not a number such as 0.2"),
+    (["kick", "--topic", "t", "--max", "0"], "later kick: --max is at least 1"),
+    (["stats", "--token-file", "/"], "later stats: --token-file: cannot read /: Is a directory"),
+    (["topic", "set", "t", "--jitter", ""], "later topic: --jitter '' is not a number such as 0.2"),
 ])
 def test_bad_usage_is_one_clear_line_and_exit_2(later, words, says):
     answer = later(*words)
@@ -119,6 +135,60 @@ def test_bad_lines_are_told_by_their_place_and_stop_nothing(later, topic):
     assert answer.returncode == REFUSED
     assert answer.stdout == "2 pushed, 1 refused\n"
     assert answer.stderr.startswith("later push: line 3: ")
+
+
+def test_a_lease_that_is_not_utf8_does_not_finish_a_job_without_one(later, topic):
+    later("push", topic, "a", "--id", f"{topic}-1")
+    later("push", topic, "b", "--id", f"{topic}-2")
+    assert later("pop", topic, "--max", "2").returncode == DONE
+    assert later("finish", f"{topic}-1", "--lease", "\udcff").returncode == USAGE
+    assert later("finish", f"{topic}-1", f"{topic}-2", "-L", "\udcff", "-L", "\udcff").returncode == USAGE
+    assert later("get", f"{topic}-1", f"{topic}-2").returncode == DONE
+
+
+def test_the_longest_durations_are_waited_for(later, topic):
+    assert later("push", topic, "a").returncode == DONE
+    longest = "9223372036854775807us"
+    assert later("stats", "--timeout", longest).returncode == DONE
+    refused = later("pop", topic, "--timeout", longest, "--wait", longest)
+    assert refused.returncode == REFUSED and "limits.wait_seconds" in refused.stderr, refused
+
+
+def test_a_long_value_is_shown_cut(later, topic):
+    refused = later("push", topic, "x", "--id", "i" * 300)
+    assert refused.returncode == REFUSED and f"--id '{'i' * 59}…': " in refused.stderr, refused
+
+
+@pytest.mark.parametrize("command", ["clear", "delete-topic"])
+def test_a_topic_that_is_not_there_is_named(later, command):
+    refused = later(command, "no-such", "--yes")
+    assert refused.returncode == NOTHING and refused.stderr == f"later {command}: no-such: no such topic (not_found)\n"
+
+
+@pytest.mark.parametrize("body", [
+    '{"id":18446744073709551616,"n":1.10,"n":2}',  # jansson reads no such number, and keeps one n
+    '"a\\u0000b"', '[1e400,-0]', '{"s":" x  \\" y\\\\"}'])
+def test_a_body_of_json_comes_and_goes_as_it_is(client, later, topic, body):
+    pushed = later("push", topic, "-J", body, "--id", topic)
+    assert pushed.returncode == DONE, pushed
+    assert f'"body":{body}' in client.get(f"/v1/jobs/{topic}").text
+    assert f'"body":{body}' in later("get", topic, "--json").stdout
+    text = body if body[0] != '"' else "a\0b"
+    assert later("pop", topic, "--body", "--finish").stdout == text + "\n"
+    assert later("get", topic).returncode == NOTHING
+
+
+def test_options_count_for_each_line_whatever_its_body_is(client, later, topic):
+    lines = ['{"body":18446744073709551616}', '{"body":"a\\u0000b"}', '{"body":1,"priority":3}']
+    pushed = later("push", topic, "--ndjson", "--delay", "1h", "--priority", "7", input="\n".join(lines))
+    assert pushed.returncode == DONE, pushed
+    listed = client.get(f"/v1/topics/{topic}/jobs?state=delayed").json()["jobs"]
+    assert sorted(job["priority"] for job in listed) == [3, 7, 7]
+
+
+def test_a_bench_of_no_jobs_is_refused(later):
+    refused = later("bench", "put", "--jobs", "0")
+    assert refused.returncode == USAGE and "--jobs is at least 1" in refused.stderr, refused
 
 
 def test_of_several_ids_the_failing_one_is_named(later, topic):

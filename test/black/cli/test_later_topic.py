@@ -104,6 +104,28 @@ def test_show_and_unset(client, later, topic):
     assert later("topic", "show", topic).returncode == NOTHING
 
 
+def test_one_success_option_leaves_the_other_as_it_is(client, later, topic):
+    assert later("topic", "set", topic, "--url", "https://a.example/", "--success-body", "ok").returncode == DONE
+    target = {"type": "http", "url": "https://a.example/", "success": {"body": "ok"}}
+    settings(client, topic, {"target": target})
+    assert later("topic", "set", topic, "--success-status", "200-204").returncode == DONE
+    target["success"] = {"body": "ok", "status": "200-204"}
+    settings(client, topic, {"target": target})
+
+
+@pytest.mark.parametrize("verb", ["show", "unset", "test", "delete"])
+def test_only_set_takes_options_for_settings(client, later, topic, verb):
+    assert later("topic", "set", topic, "--attempts", "3").returncode == DONE
+    settings(client, topic, {"attempts": 3})
+    for words in (["--url", "https://a.example/"], ["--attempts", "4"], ["--file", "-"]):
+        refused = later("topic", verb, topic, "--yes", *words, input="{}")
+        assert refused.returncode == USAGE, refused
+        assert f"options for settings are those of set, not of {verb}" in refused.stderr
+    if verb != "unset":
+        assert later("topic", verb, topic, "--yes", "--if-version", "1").returncode == USAGE
+    assert client.get(f"/v1/topics/{topic}").json()["settings"] == {"attempts": 3}
+
+
 def test_what_the_server_refuses_names_the_field(later, topic):
     refused = later("topic", "set", topic, "--url", "ftp://a/")
     assert refused.returncode == REFUSED and "http://" in refused.stderr

@@ -667,7 +667,7 @@ def checked(tmp_path, text):
 ])
 def test_what_is_wrong_with_it_is_said_without_passwords(tmp_path, keys, says):
     code, said = checked(tmp_path, f"[journal]\n{keys}\n")
-    assert code != 0 and says in said and "secret" not in said, said
+    assert code == 2 and says in said and "secret" not in said, said
 
 
 def test_the_password_may_be_in_a_file(laterd, maria, base, tmp_path):

@@ -46,7 +46,17 @@ def test_help_and_version_answer_and_end():
                                        ["--data-dir", "./" * 256 + "cut", "--check-config"]])
 def test_a_bad_command_line_is_refused_in_words(tmp_path, arguments):
     ended = run("--data-dir", tmp_path / "data", *arguments)
-    assert ended.returncode in (1, 2) and ended.stderr.strip()
+    assert ended.returncode == 2 and ended.stderr.strip()
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["--http", "127.0.0.1:0"] * 17, "http: more than 16 addresses"),
+    (["--http", ",none"], "http = ,none: the address must have 1 to 127 bytes, such as 127.0.0.1:9277"),
+    (["--sdmq", "a" * 128], f"sdmq = {'a' * 60}: the address must have 1 to 127 bytes, such as 127.0.0.1:6355"),
+    (["--data-dir", ""], "--data-dir: the name of the directory must have 1 to 511 bytes")])
+def test_what_is_wrong_with_the_command_line_is_said(arguments, says):
+    ended = run(*arguments, "--check-config")
+    assert ended.returncode == 2 and ended.stderr == f"laterd: {says}\n"
 
 
 @pytest.mark.embedded("about the store on disk")
@@ -291,6 +301,11 @@ def test_sighup_reads_the_log_level_again_and_ends_nothing(laterd):
     server.signal(signal.SIGHUP)
     assert server.wait_log("reload_failed")
     assert "log_level = loud" in server.events("reload_failed")[0][1]
+    server.config["server"].update(log_level="warn", beanstalk="11300")
+    server.command()
+    server.signal(signal.SIGHUP)
+    assert server.wait_log("reload_failed", count=2), "laterd would not start with it"
+    assert any("server.beanstalk = 11300: no address to listen on" in line for line in server.lines)
     with Client(server.port) as client:
         client.push_id("t", body="x")
     assert server.stop() == 0

@@ -81,6 +81,15 @@ static void the_last_word_on_syncing_is_the_one_that_counts(void **state)
     assert_int_equal(config.interval_us, 200000);
 }
 
+static void a_sync_comes_at_least_once_a_day(void **state)
+{
+    (void)state;
+    assert_int_equal(read_line("-f 86399999"), OK);
+    assert_int_equal(config.interval_us, INT64_C(86399999000));
+    assert_int_equal(read_line("-f 9223372036854775"), OK);
+    assert_int_equal(config.interval_us, INT64_C(86400000000));
+}
+
 static void addresses_become_laterds(void **state)
 {
     static const struct {
@@ -207,6 +216,7 @@ int main(void)
         cmocka_unit_test(the_defaults_are_those_of_beanstalkd),
         cmocka_unit_test(an_option_may_touch_its_value_or_others),
         cmocka_unit_test(the_last_word_on_syncing_is_the_one_that_counts),
+        cmocka_unit_test(a_sync_comes_at_least_once_a_day),
         cmocka_unit_test(addresses_become_laterds),
         cmocka_unit_test(log_files_are_rounded_up_and_kept_within_bounds),
         cmocka_unit_test(a_job_size_above_ours_is_cut_with_a_notice),

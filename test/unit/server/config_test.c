@@ -208,7 +208,7 @@ static void bare_numbers_are_seconds_and_warned_of_where_hours_or_days_are_usual
                     ":2: warning: push.disable_after = 5 is 5 seconds: write 5s, or 5m, 5h, 5d if "
                     "you mean those\n");
     expect_warnings("[store]\nhistory = 0\nhorizon = 90s\n[push]\ndisable_after = 0\ntimeout = 15\n"
-                    "[limits]\nidle_seconds = 60\n[journal]\nmax_lag_time = 1d\n"
+                    "[limits]\nidle_seconds = 60\n[journal]\nurl = $U\nmax_lag_time = 1d\n"
                     "[defaults]\nttr = 30\n",
                     NULL);
     expect_warnings("", NULL);
@@ -241,10 +241,49 @@ static void keys_that_have_no_effect_are_warned_of(void **state)
     expect_warnings("[store]\nmax_bytes = 1G\nburied_in_memory = 10\n", NULL);
 }
 
-static void a_member_ca_that_no_certificate_is_compared_with_is_warned_of(void **state)
+static void keys_of_a_section_that_has_no_effect_are_warned_of(void **state)
 {
-    static const char *const without[] =
-        {"", "alone", "redis://h", "zookeeper://h", "mysql://u:rediss@h/d", "mysql://u@h/d?tls=on"},
+    (void)state;
+    expect_warnings("[redis]\nwait_replicas = 1\n",
+                    ":2: warning: redis.wait_replicas has no effect: that needs engine = redis "
+                    "under [engine]\n");
+    expect_warnings("[engine]\nengine = redis\n[redis]\nwait_replicas = 1\n", NULL);
+    expect_warnings("[engine]\nengine = redis\n[store]\ndata_dir = /x\ndurability = sync\n"
+                    "recent_bytes = 1M\nhorizon = 1d\n",
+                    ":5: warning: store.durability, and 2 more of [store], have no effect: engine "
+                    "= redis keeps nothing on this disk\n");
+    expect_warnings("[store]\ndurability = os\nrecent_bytes = 1M\n", NULL);
+    expect_warnings("[journal]\nmode = before\non_lag = detach\n",
+                    ":2: warning: journal.mode, and 1 more of [journal], have no effect: there is "
+                    "no journal without journal.url\n");
+    expect_warnings("[journal]\nurl = $JOURNAL\nmode = before\n", NULL);
+    expect_warnings("[journal]\nurl =\n", NULL);
+    expect_warnings("[member]\nname = a\n", ":2: warning: member.name has no effect: there is no "
+                                            "election without member.url\n");
+    expect_warnings("[member]\nurl = alone\nname = a\n", NULL);
+}
+
+static void a_line_that_is_too_long_or_no_text_is_refused(void **state)
+{
+    char text[4096] = "[server]\nhosts = ";
+    (void)state;
+    memset(text + strlen(text), 'a', 2000);
+    assert_int_equal(check(text), ERR_INVALID);
+    assert_non_null(strstr(error.text, ":2: the line is longer than "));
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    assert_int_equal(fwrite("[server]\nlog_level\0 = info\n", 1, 28, file), 28);
+    assert_int_equal(fclose(file), 0);
+    config_init(&config);
+    assert_int_equal(config_read(&config, path, &error), ERR_INVALID);
+    assert_string_equal(error.text + strlen(path),
+                        ":2: the line has a NUL byte: is this a text file?");
+}
+
+static void a_ca_that_no_certificate_is_compared_with_is_warned_of(void **state)
+{
+    static const char *const without[] = {"alone", "redis://h", "zookeeper://h",
+                                          "mysql://u:rediss@h/d", "mysql://u@h/d?tls=on"},
                              *const with[] = {"rediss://h", "rediss+sentinel://h/m",
                                               "mysql://u@h/d?tls=verify", "$MEMBER", "file:/url"};
     char text[200];
@@ -259,6 +298,11 @@ static void a_member_ca_that_no_certificate_is_compared_with_is_warned_of(void *
         expect_warnings(text, NULL);
     }
     expect_warnings("[member]\nurl = redis://h\n", NULL);
+    expect_warnings("[journal]\nurl = mysql://u@h/d?tls=on\nca = /a\n",
+                    ":3: warning: journal.ca has no effect: that needs a journal.url with "
+                    "tls=verify\n");
+    expect_warnings("[journal]\nurl = mysql://u@h/d?socket=/s&tls=verify\nca = /a\n", NULL);
+    expect_warnings("[journal]\nurl = $U\nca = /a\n", NULL);
 }
 
 int main(void)
@@ -275,7 +319,9 @@ int main(void)
         cmocka_unit_test(bare_numbers_are_seconds_and_warned_of_where_hours_or_days_are_usual),
         cmocka_unit_test(an_interval_of_syncs_says_its_unit),
         cmocka_unit_test(keys_that_have_no_effect_are_warned_of),
-        cmocka_unit_test(a_member_ca_that_no_certificate_is_compared_with_is_warned_of),
+        cmocka_unit_test(keys_of_a_section_that_has_no_effect_are_warned_of),
+        cmocka_unit_test(a_line_that_is_too_long_or_no_text_is_refused),
+        cmocka_unit_test(a_ca_that_no_certificate_is_compared_with_is_warned_of),
         cmocka_unit_test(a_long_path_leaves_room_for_the_error),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);

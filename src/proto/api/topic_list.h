@@ -1,0 +1,26 @@
+/*
+ * The topics that a reserve names: in their order, each once. Up to a few they are compared with
+ * one another, more are found by their hash, so that as many as limits.reserve_topics allows are
+ * read within a turn. Pure.
+ */
+#ifndef LATERD_PROTO_API_TOPIC_LIST_H
+#define LATERD_PROTO_API_TOPIC_LIST_H
+
+#include "base/arena.h"
+
+struct topic_list {
+    struct bytes *at; /* `count` names, borrowed; in the arena */
+    uint32_t count, most;
+    struct arena *scratch;
+    uint32_t *slots; /* hash table of numbers in `at`, from 1 on, 0 is free; NULL: not needed yet */
+    uint32_t slot_count;
+};
+
+/* Room for `most` names (1 … 1,000,000), which lives in `scratch`, as the list does. O(1) */
+void topic_list_init(struct topic_list *list, struct arena *scratch, uint32_t most);
+
+/* Adds the name, unless it is there; its bytes are borrowed as long as the list is used. False:
+   `most` others are there. O(1) */
+bool topic_list_add(struct topic_list *list, struct bytes name);
+
+#endif
