@@ -34,9 +34,11 @@ struct spill {
     enum spill_step step;
     uint32_t segment; /* that they leave */
     struct spill_gather gathered[SPILL_KINDS];
-    enum spill_kind kind; /* that is being built; SPILL_KINDS: all are */
-    struct buf built;     /* uint32_t: those of the slice being made, in its order */
-    size_t departing;     /* of `built`: the next to be asked */
+    bool leaves[SPILL_KINDS]; /* in this run; others wait for the next one */
+    bool began[SPILL_KINDS];  /* to leave the segment, in an earlier run or in this one */
+    enum spill_kind kind;     /* that is being built; SPILL_KINDS: all are */
+    struct buf built;         /* uint32_t: those of the slice being made, in its order */
+    size_t departing;         /* of `built`: the next to be asked */
     struct slice_build build;
     struct slice *slice; /* SPILL_DEPART */
     uint32_t block;      /* of its blocks of records: the next part */
@@ -60,9 +62,37 @@ static bool has_room(const struct store *store)
            (max_bytes == 0 || used + ROOM_SEGMENTS * segment_bytes <= max_bytes);
 }
 
+/* Is it enough for a slice? */
+static bool is_enough(const struct spill *spill, enum spill_kind kind)
+{
+    const struct store *store = spill->store;
+    if (!gather_left(&spill->gathered[kind]))
+        return false;
+    uint32_t few = store->options.slices_few ? store->options.slices_few : SLICES_FEW;
+    return slices_count(store->slices) < few ||
+           spill->gathered[kind].record_bytes >= store->options.segment_bytes / SEGMENT_SHARE;
+}
+
+static bool any_is_enough(const struct spill *spill)
+{
+    unsigned kind = 0;
+    while (kind < SPILL_KINDS && !is_enough(spill, (enum spill_kind)kind))
+        kind++;
+    return kind < SPILL_KINDS;
+}
+
+static void drop_all(struct spill *spill)
+{
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
+        gather_fini(&spill->gathered[kind]);
+}
+
 bool spill_begin(struct spill *spill, const struct segment *segment)
 {
+    CHECK(spill_gathered_bytes(spill) == 0);
     spill->departed_bytes = 0;
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
+        spill->began[kind] = false;
     return spill_go_on(spill, segment);
 }
 
@@ -71,8 +101,10 @@ bool spill_go_on(struct spill *spill, const struct segment *segment)
     const struct store *store = spill->store;
     CHECK(spill->step == SPILL_IDLE);
     if (!cleaner_wants_checkpoint(store->cleaner) || !has_room(store) ||
-        slices_count(store->slices) >= SLICES_MAX)
+        slices_count(store->slices) >= SLICES_MAX) {
+        drop_all(spill);
         return false;
+    }
     spill->segment = segment->number;
     spill->given_up = false;
     spill->step = SPILL_GATHER;
@@ -93,12 +125,8 @@ bool spill_full(const struct spill *spill)
     struct store_callbacks *callbacks = store->callbacks;
     uint64_t bytes = spill_gathered_bytes(spill);
     uint64_t least = store->options.spill_bytes ? store->options.spill_bytes : GATHER_BYTES;
-    uint64_t slices = SPILL_KINDS * store->options.segment_bytes / SEGMENT_SHARE;
-    /* With less there may be no slice. Where small jobs of several kinds are gathered that may be
-     * so with this much, too: then what was gathered is relocated. */
-    least = least > slices ? least : slices;
-    return spill->step == SPILL_GATHER && bytes > least && callbacks->memory_left &&
-           bytes > callbacks->memory_left(callbacks);
+    return spill->step == SPILL_GATHER && bytes > least && any_is_enough(spill) &&
+           callbacks->memory_left && bytes > callbacks->memory_left(callbacks);
 }
 
 static enum spill_kind kind_of(enum job_state state)
@@ -128,10 +156,9 @@ bool spill_offer(struct spill *spill, const struct event *event, struct stored r
 
 /* ---- the end ---- */
 
+/* What waits for the next run stays. */
 static void reset(struct spill *spill)
 {
-    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
-        gather_fini(&spill->gathered[kind]);
     buf_fini(&spill->built);
     slice_build_fini(&spill->build);
     spill->slice = NULL;
@@ -394,45 +421,53 @@ bool spill_pending(const struct spill *spill)
     return pending;
 }
 
-static bool is_enough(const struct spill *spill, enum spill_kind kind)
+/*
+ * Kinds that are not enough for a slice wait for more of them. In the last run none of them leaves,
+ * but what is left of those that had been enough does: that is one small slice beside large ones.
+ */
+static void begin_building(struct spill *spill, bool last)
 {
-    const struct store *store = spill->store;
-    if (!gather_left(&spill->gathered[kind]))
-        return false;
-    return slices_count(store->slices) < SLICES_FEW ||
-           spill->gathered[kind].record_bytes >= store->options.segment_bytes / SEGMENT_SHARE;
+    bool any = false;
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++) {
+        bool rest = last && spill->began[kind] && gather_left(&spill->gathered[kind]);
+        spill->leaves[kind] = rest || is_enough(spill, (enum spill_kind)kind);
+        spill->began[kind] |= spill->leaves[kind];
+        any |= spill->leaves[kind];
+        if (last && !spill->leaves[kind])
+            gather_fini(&spill->gathered[kind]);
+    }
+    spill->kind = SPILL_DELAYED;
+    spill->step = any ? SPILL_BUILD : SPILL_IDLE;
 }
 
-/* Of kinds that are not enough for a slice none leaves. */
-static void begin_building(struct spill *spill)
+/* Of the kind there is more to be built. */
+static bool goes_on_with(const struct spill *spill, enum spill_kind kind)
 {
-    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
-        if (!is_enough(spill, (enum spill_kind)kind))
-            gather_fini(&spill->gathered[kind]);
-    spill->kind = SPILL_DELAYED;
-    spill->step = spill_pending(spill) ? SPILL_BUILD : SPILL_IDLE;
+    return spill->leaves[kind] && (spill->build.image || gather_left(&spill->gathered[kind]));
 }
 
 /* The next slice, of the next kind if of this one there are no more. True: it is to be written. */
 static bool build(struct spill *spill, struct clean_work *work)
 {
-    while (spill->kind < SPILL_KINDS && !spill->build.image &&
-           !gather_left(&spill->gathered[spill->kind]))
+    while (spill->kind < SPILL_KINDS && !goes_on_with(spill, spill->kind)) {
+        if (spill->leaves[spill->kind])
+            gather_fini(&spill->gathered[spill->kind]); /* all have been asked */
         spill->kind++;
+    }
     if (spill->kind < SPILL_KINDS)
         return build_some(spill, work);
     spill->step = SPILL_IDLE;
     return false;
 }
 
-bool spill_turn(struct spill *spill, struct clean_work *work, bool *out_left)
+bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *out_left)
 {
     *out_left = false;
     if (spill->writing || spill->store->now_us < spill->retry_at_us)
         return false;
     switch (spill->step) {
     case SPILL_IDLE: return true;
-    case SPILL_GATHER: begin_building(spill); break;
+    case SPILL_GATHER: begin_building(spill, last); break;
     case SPILL_BUILD:
         if (build(spill, work))
             spill->step = SPILL_WRITE;
@@ -454,6 +489,8 @@ bool spill_turn(struct spill *spill, struct clean_work *work, bool *out_left)
         return false;
     *out_left = true; /* if any: some may have changed meanwhile */
     reset(spill);
+    if (last || spill->given_up)
+        drop_all(spill);
     return true;
 }
 
@@ -505,5 +542,6 @@ void spill_free(struct spill *spill)
     if (spill->slice)
         spill->slice->making = false;
     reset(spill);
+    drop_all(spill);
     mem_free(spill);
 }

@@ -49,6 +49,7 @@ struct store_options {
     int64_t history_us;   /* what happened to jobs is kept for so long; 0 = not at all */
     uint64_t spill_bytes; /* a run of jobs that leave the log may gather so much, however little
                              memory there is; 0 = 4 MiB */
+    uint32_t slices_few;  /* above so many slices no small ones are made; 0 = 64 */
     uint64_t image_jobs;  /* with so many far jobs a close in order leaves an image; 0 = 65,536 */
     /* New segments are not filled with zeros while a sync has so much to write; 0 = 48 KiB. */
     uint64_t bulk_bytes;
