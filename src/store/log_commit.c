@@ -222,7 +222,8 @@ static size_t zeros_behind(const struct log *log, const struct segment *segment,
     CHECK(end <= segment->size_bytes);
     if (end <= segment->filled || log->options->buffered || segments_in_bulk(log->segments))
         return 0;
-    return left < DISK_ZEROS_MAX ? (size_t)left : DISK_ZEROS_MAX;
+    uint64_t most = log->options->zeros_bytes ? log->options->zeros_bytes : DISK_ZEROS_MAX;
+    return (size_t)(left < most ? left : most);
 }
 
 static void start_batch(struct log *log, struct batch *batch)

@@ -53,6 +53,9 @@ struct store_options {
     uint64_t image_jobs;  /* with so many far jobs a close in order leaves an image; 0 = 65,536 */
     /* New segments are not filled with zeros while a sync has so much to write; 0 = 48 KiB. */
     uint64_t bulk_bytes;
+    /* A small commit into one that is not writes so many zeros behind itself; a multiple of
+       DISK_ALIGN, DISK_ZEROS_MAX at most; 0 = that. */
+    uint64_t zeros_bytes;
     bool never_cleans; /* no segment is freed, whatever dies: for who cannot relocate */
 };
 
