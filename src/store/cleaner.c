@@ -377,7 +377,7 @@ static void begin_rest(struct cleaner *cleaner)
 static void spill(struct cleaner *cleaner)
 {
     bool left;
-    if (!spill_turn(cleaner->spill, &cleaner->work, &left))
+    if (!spill_turn(cleaner->spill, !cleaner->walks_on, &cleaner->work, &left))
         return;
     if (cleaner->walks_on) {
         cleaner->walks_on = false;

@@ -7,15 +7,13 @@
 #include "store/internal.h"
 #include "store/slice_build.h"
 #include "store/slices.h"
+#include "store/spill_gather.h"
 #include "store/varint.h"
 
 enum {
     GATHER_BYTES = 4 * 1024 * 1024, /* of a run, at least: records and what is known of them */
-    CHUNK_BYTES = 1024 * 1024,      /* of records that are gathered */
-    RECORD_MAX = CHUNK_BYTES,       /* longer ones stay in the log */
     TURN_JOBS = 512,                /* sorted and built in one turn, about */
     TURN_BYTES = 256 * 1024,        /* the same */
-    BUILD_AHEAD = 16,               /* records that are fetched while others are built */
     AGAIN_US = 100 * 1000,          /* no descriptor was free */
     VISITED_US = 1000,  /* somebody goes through the jobs of a topic that are to depart */
     SLICES_MAX = 60000, /* alive: the core's index has 16 bits for them */
@@ -23,24 +21,6 @@ enum {
     SLICES_FEW = 64,    /* above so many, small slices are not made: nothing merges them … */
     SEGMENT_SHARE = 64, /* … small: less than so much of a segment */
 };
-
-/* A job that is to leave. */
-struct spilled {
-    uint64_t seq;
-    const char *record; /* in spill::chunks */
-    struct stored old;  /* where it is in the log … */
-    uint64_t where;     /* … and will be in the slice */
-    uint32_t len;
-};
-
-/* When it is the job's turn. */
-struct turn_of {
-    int64_t due_us;
-    uint32_t job; /* of spill::jobs */
-};
-
-/* Of a job, besides its record. */
-enum { GATHERED_BYTES = sizeof(struct spilled) + sizeof(struct turn_of) };
 
 /* Slices have jobs of one kind. */
 enum spill_kind { SPILL_DELAYED, SPILL_READY, SPILL_BURIED, SPILL_KINDS };
@@ -53,15 +33,12 @@ struct spill {
     struct store *store;
     enum spill_step step;
     uint32_t segment; /* that they leave */
-    struct buf jobs;  /* struct spilled, as they were offered */
-    /* struct turn_of: those that are in no slice yet, the first to be due on top. */
-    struct buf heaps[SPILL_KINDS];
-    enum spill_kind kind; /* that is being built; SPILL_KINDS: all are */
-    struct buf built;     /* uint32_t: those of the slice being made, in its order */
-    size_t departing;     /* of `built`: the next to be asked */
-    struct buf chunks;    /* char *: memory of CHUNK_BYTES each, of records */
-    size_t chunk_used;    /* of the last one */
-    uint64_t gathered_bytes[SPILL_KINDS];
+    struct spill_gather gathered[SPILL_KINDS];
+    bool leaves[SPILL_KINDS]; /* in this run; others wait for the next one */
+    bool began[SPILL_KINDS];  /* to leave the segment, in an earlier run or in this one */
+    enum spill_kind kind;     /* that is being built; SPILL_KINDS: all are */
+    struct buf built;         /* uint32_t: those of the slice being made, in its order */
+    size_t departing;         /* of `built`: the next to be asked */
     struct slice_build build;
     struct slice *slice; /* SPILL_DEPART */
     uint32_t block;      /* of its blocks of records: the next part */
@@ -72,70 +49,6 @@ struct spill {
     bool given_up; /* no room: the rest is relocated */
     uint64_t departed_bytes, departed_jobs;
 };
-
-/* ---- the heap: four children each, so that those of one lie in a line of the cache ---- */
-
-enum { CHILDREN = 4 };
-
-static struct spilled *job_at(const struct spill *spill, size_t number)
-{
-    return (struct spilled *)(void *)spill->jobs.at + number;
-}
-
-static struct turn_of *heap_at(const struct buf *heap, size_t place)
-{
-    return (struct turn_of *)(void *)heap->at + place;
-}
-
-static size_t heap_count(const struct buf *heap)
-{
-    return heap->len / sizeof(struct turn_of);
-}
-
-static bool before(const struct spill *spill, const struct turn_of *a, const struct turn_of *b)
-{
-    return a->due_us != b->due_us ? a->due_us < b->due_us
-                                  : job_at(spill, a->job)->seq < job_at(spill, b->job)->seq;
-}
-
-static void heap_push(const struct spill *spill, struct buf *heap, struct turn_of job)
-{
-    buf_add(heap, &job, sizeof(job));
-    size_t at = heap_count(heap) - 1;
-    while (at > 0 && before(spill, &job, heap_at(heap, (at - 1) / CHILDREN))) {
-        *heap_at(heap, at) = *heap_at(heap, (at - 1) / CHILDREN);
-        at = (at - 1) / CHILDREN;
-    }
-    *heap_at(heap, at) = job;
-}
-
-/* Of the children of `at`, of which there is one, the first to be due. */
-static size_t first_child(const struct spill *spill, const struct buf *heap, size_t at)
-{
-    size_t first = CHILDREN * at + 1, count = heap_count(heap);
-    for (size_t child = first + 1; child <= CHILDREN * at + CHILDREN && child < count; child++)
-        if (before(spill, heap_at(heap, child), heap_at(heap, first)))
-            first = child;
-    return first;
-}
-
-static struct turn_of heap_pop(const struct spill *spill, struct buf *heap)
-{
-    struct turn_of top = *heap_at(heap, 0);
-    struct turn_of last = *heap_at(heap, heap_count(heap) - 1);
-    heap->len -= sizeof(last);
-    size_t count = heap_count(heap), at = 0;
-    while (CHILDREN * at + 1 < count) {
-        size_t child = first_child(spill, heap, at);
-        if (!before(spill, heap_at(heap, child), &last))
-            break;
-        *heap_at(heap, at) = *heap_at(heap, child);
-        at = child;
-    }
-    if (count > 0)
-        *heap_at(heap, at) = last;
-    return top;
-}
 
 /* ---- gathering ---- */
 
@@ -149,9 +62,37 @@ static bool has_room(const struct store *store)
            (max_bytes == 0 || used + ROOM_SEGMENTS * segment_bytes <= max_bytes);
 }
 
+/* Is it enough for a slice? */
+static bool is_enough(const struct spill *spill, enum spill_kind kind)
+{
+    const struct store *store = spill->store;
+    if (!gather_left(&spill->gathered[kind]))
+        return false;
+    uint32_t few = store->options.slices_few ? store->options.slices_few : SLICES_FEW;
+    return slices_count(store->slices) < few ||
+           spill->gathered[kind].record_bytes >= store->options.segment_bytes / SEGMENT_SHARE;
+}
+
+static bool any_is_enough(const struct spill *spill)
+{
+    unsigned kind = 0;
+    while (kind < SPILL_KINDS && !is_enough(spill, (enum spill_kind)kind))
+        kind++;
+    return kind < SPILL_KINDS;
+}
+
+static void drop_all(struct spill *spill)
+{
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
+        gather_fini(&spill->gathered[kind]);
+}
+
 bool spill_begin(struct spill *spill, const struct segment *segment)
 {
+    CHECK(spill_gathered_bytes(spill) == 0);
     spill->departed_bytes = 0;
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
+        spill->began[kind] = false;
     return spill_go_on(spill, segment);
 }
 
@@ -160,21 +101,21 @@ bool spill_go_on(struct spill *spill, const struct segment *segment)
     const struct store *store = spill->store;
     CHECK(spill->step == SPILL_IDLE);
     if (!cleaner_wants_checkpoint(store->cleaner) || !has_room(store) ||
-        slices_count(store->slices) >= SLICES_MAX)
+        slices_count(store->slices) >= SLICES_MAX) {
+        drop_all(spill);
         return false;
+    }
     spill->segment = segment->number;
     spill->given_up = false;
-    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
-        spill->gathered_bytes[kind] = 0;
     spill->step = SPILL_GATHER;
     return true;
 }
 
 uint64_t spill_gathered_bytes(const struct spill *spill)
 {
-    uint64_t bytes = spill->jobs.len / sizeof(struct spilled) * GATHERED_BYTES;
-    for (unsigned kind = 0; kind < SPILL_KINDS && spill->step != SPILL_IDLE; kind++)
-        bytes += spill->gathered_bytes[kind];
+    uint64_t bytes = 0;
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
+        bytes += gather_bytes(&spill->gathered[kind]);
     return bytes;
 }
 
@@ -184,27 +125,8 @@ bool spill_full(const struct spill *spill)
     struct store_callbacks *callbacks = store->callbacks;
     uint64_t bytes = spill_gathered_bytes(spill);
     uint64_t least = store->options.spill_bytes ? store->options.spill_bytes : GATHER_BYTES;
-    uint64_t slices = SPILL_KINDS * store->options.segment_bytes / SEGMENT_SHARE;
-    /* With less there may be no slice. Where small jobs of several kinds are gathered that may be
-     * so with this much, too: then what was gathered is relocated. */
-    least = least > slices ? least : slices;
-    return spill->step == SPILL_GATHER && bytes > least && callbacks->memory_left &&
-           bytes > callbacks->memory_left(callbacks);
-}
-
-/* Memory for a record. */
-static char *take(struct spill *spill, size_t len)
-{
-    if (!spill->chunks.len || CHUNK_BYTES - spill->chunk_used < len) {
-        char *chunk = mem_alloc(CHUNK_BYTES);
-        buf_add(&spill->chunks, &chunk, sizeof(chunk));
-        spill->chunk_used = 0;
-    }
-    char *chunk;
-    memcpy(&chunk, spill->chunks.at + spill->chunks.len - sizeof(chunk), sizeof(chunk));
-    char *at = chunk + spill->chunk_used;
-    spill->chunk_used += len;
-    return at;
+    return spill->step == SPILL_GATHER && bytes > least && any_is_enough(spill) &&
+           callbacks->memory_left && bytes > callbacks->memory_left(callbacks);
 }
 
 static enum spill_kind kind_of(enum job_state state)
@@ -221,38 +143,22 @@ bool spill_offer(struct spill *spill, const struct event *event, struct stored r
     struct store *store = spill->store;
     struct event job;
     int64_t after_us;
-    if (spill->step != SPILL_GATHER || record.bytes > RECORD_MAX ||
+    if (spill->step != SPILL_GATHER || record.bytes > GATHER_RECORD_MAX ||
         __builtin_add_overflow(store->now_us, store->options.horizon_us, &after_us) ||
         !store->callbacks->spill(store->callbacks, event, record.where, after_us, &job))
         return false;
     size_t len = far_record_fits(&job) ? far_record_bytes(&job) : SIZE_MAX;
-    if (len > RECORD_MAX)
+    if (len > GATHER_RECORD_MAX)
         return false;
-    char *at = take(spill, len);
-    enum spill_kind kind = kind_of(job.job.state);
-    spill->gathered_bytes[kind] += len;
-    far_record_encode(&job, len, at);
-    struct spilled taken = {.seq = job.job.seq, .record = at, .old = record, .len = (uint32_t)len};
-    uint32_t number = (uint32_t)(spill->jobs.len / sizeof(taken));
-    buf_add(&spill->jobs, &taken, sizeof(taken));
-    heap_push(spill, &spill->heaps[kind],
-              (struct turn_of){.due_us = job.job.due_us, .job = number});
+    gather_add(&spill->gathered[kind_of(job.job.state)], &job, record, len);
     return true;
 }
 
 /* ---- the end ---- */
 
+/* What waits for the next run stays. */
 static void reset(struct spill *spill)
 {
-    for (size_t at = 0; at < spill->chunks.len; at += sizeof(char *)) {
-        char *chunk;
-        memcpy(&chunk, spill->chunks.at + at, sizeof(chunk));
-        mem_free(chunk);
-    }
-    buf_fini(&spill->chunks);
-    buf_fini(&spill->jobs);
-    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
-        buf_fini(&spill->heaps[kind]);
     buf_fini(&spill->built);
     slice_build_fini(&spill->build);
     spill->slice = NULL;
@@ -262,10 +168,16 @@ static void reset(struct spill *spill)
 
 /* ---- building ---- */
 
-/* Moves the job, which was the first of the heap, into the slice. */
+static struct spill_gather *gathered_now(struct spill *spill)
+{
+    CHECK(spill->kind < SPILL_KINDS);
+    return &spill->gathered[spill->kind];
+}
+
+/* Moves the job, which was the first of those gathered, into the slice. */
 static void build_one(struct spill *spill, uint32_t number)
 {
-    struct spilled *job = job_at(spill, number);
+    struct spilled *job = gather_job(gathered_now(spill), number);
     struct record record;
     enum err err = record_decode(job->record, job->len, &record);
     CHECK(!err && record.is_far); /* we wrote it a moment ago */
@@ -276,35 +188,18 @@ static void build_one(struct spill *spill, uint32_t number)
     buf_add(&spill->built, &number, sizeof(number));
 }
 
-/* The next jobs in order, BUILD_AHEAD at most; the processor is asked to fetch their records. */
-static uint32_t take_next(struct spill *spill, struct turn_of out_next[static BUILD_AHEAD])
-{
-    enum { LINE = 64, FETCHED = 512 };
-    struct buf *heap = &spill->heaps[spill->kind];
-    uint32_t count = 0;
-    for (; count < BUILD_AHEAD && heap_count(heap) > 0; count++) {
-        out_next[count] = heap_pop(spill, heap);
-        __builtin_prefetch(job_at(spill, out_next[count].job));
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        const struct spilled *job = job_at(spill, out_next[i].job);
-        for (uint32_t at = 0; at < job->len && at < FETCHED; at += LINE)
-            __builtin_prefetch(job->record + at);
-    }
-    return count;
-}
-
 /*
  * Those of the next jobs that the slice and the turn have room for; the others wait for the next
  * slice, or the next turn. True: the slice is full.
  */
 static bool build_next(struct spill *spill, struct clean_work *work)
 {
-    struct turn_of next[BUILD_AHEAD];
-    uint32_t count = take_next(spill, next), i = 0;
+    struct spill_gather *gather = gathered_now(spill);
+    struct turn_of next[GATHER_AHEAD];
+    uint32_t count = gather_take(gather, next), i = 0;
     bool full = false;
     for (; i < count && work->bytes < TURN_BYTES; i++) {
-        uint32_t len = job_at(spill, next[i].job)->len;
+        uint32_t len = gather_job(gather, next[i].job)->len;
         full = !slice_build_room(&spill->build, len);
         if (full)
             break;
@@ -313,7 +208,7 @@ static bool build_next(struct spill *spill, struct clean_work *work)
         work->bytes += len;
     }
     for (; i < count; i++)
-        heap_push(spill, &spill->heaps[spill->kind], next[i]);
+        gather_put_back(gather, next[i]);
     return full;
 }
 
@@ -321,19 +216,19 @@ static bool build_next(struct spill *spill, struct clean_work *work)
 static bool build_some(struct spill *spill, struct clean_work *work)
 {
     struct clean_work done = {0};
-    const struct buf *heap = &spill->heaps[spill->kind];
+    const struct spill_gather *gather = gathered_now(spill);
     bool full = false;
     if (!spill->build.image) {
         slice_build_begin(&spill->build, &spill->store->id,
                           segments_take_number(spill->store->segments));
         spill->build.head.state = kind_state[spill->kind];
     }
-    while (!full && done.jobs < TURN_JOBS && done.bytes < TURN_BYTES && heap_count(heap) > 0)
+    while (!full && done.jobs < TURN_JOBS && done.bytes < TURN_BYTES && gather_left(gather))
         full = build_next(spill, &done);
     work->jobs += done.jobs;
     work->bytes += done.bytes;
     work->copied += done.bytes;
-    full = full || heap_count(heap) == 0;
+    full = full || !gather_left(gather);
     if (full)
         slice_build_end(&spill->build);
     return full;
@@ -424,15 +319,15 @@ static void begin_departing(struct spill *spill)
     spill->written = false;
 }
 
-static const struct spilled *built_at(const struct spill *spill, size_t number)
+static const struct spilled *built_at(struct spill *spill, size_t number)
 {
     uint32_t job;
     memcpy(&job, spill->built.at + number * sizeof(job), sizeof(job));
-    return job_at(spill, job);
+    return gather_job(gathered_now(spill), job);
 }
 
 /* The next ones of so many will be asked for. */
-static void announce_soon(const struct spill *spill, uint32_t left)
+static void announce_soon(struct spill *spill, uint32_t left)
 {
     struct store_callbacks *callbacks = spill->store->callbacks;
     uint64_t seqs[FAR_SOON_MAX];
@@ -522,48 +417,57 @@ bool spill_pending(const struct spill *spill)
 {
     bool pending = spill->built.len > 0;
     for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
-        pending = pending || spill->heaps[kind].len > 0;
+        pending = pending || gather_left(&spill->gathered[kind]);
     return pending;
 }
 
-static bool is_enough(const struct spill *spill, enum spill_kind kind)
+/*
+ * Kinds that are not enough for a slice wait for more of them. In the last run none of them leaves,
+ * but what is left of those that had been enough does: that is one small slice beside large ones.
+ */
+static void begin_building(struct spill *spill, bool last)
 {
-    const struct store *store = spill->store;
-    if (spill->heaps[kind].len == 0)
-        return false;
-    return slices_count(store->slices) < SLICES_FEW ||
-           spill->gathered_bytes[kind] >= store->options.segment_bytes / SEGMENT_SHARE;
+    bool any = false;
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++) {
+        bool rest = last && spill->began[kind] && gather_left(&spill->gathered[kind]);
+        spill->leaves[kind] = rest || is_enough(spill, (enum spill_kind)kind);
+        spill->began[kind] |= spill->leaves[kind];
+        any |= spill->leaves[kind];
+        if (last && !spill->leaves[kind])
+            gather_fini(&spill->gathered[kind]);
+    }
+    spill->kind = SPILL_DELAYED;
+    spill->step = any ? SPILL_BUILD : SPILL_IDLE;
 }
 
-/* Of kinds that are not enough for a slice none leaves. */
-static void begin_building(struct spill *spill)
+/* Of the kind there is more to be built. */
+static bool goes_on_with(const struct spill *spill, enum spill_kind kind)
 {
-    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
-        if (!is_enough(spill, (enum spill_kind)kind))
-            buf_fini(&spill->heaps[kind]);
-    spill->kind = SPILL_DELAYED;
-    spill->step = spill_pending(spill) ? SPILL_BUILD : SPILL_IDLE;
+    return spill->leaves[kind] && (spill->build.image || gather_left(&spill->gathered[kind]));
 }
 
 /* The next slice, of the next kind if of this one there are no more. True: it is to be written. */
 static bool build(struct spill *spill, struct clean_work *work)
 {
-    while (spill->kind < SPILL_KINDS && !spill->build.image && !spill->heaps[spill->kind].len)
+    while (spill->kind < SPILL_KINDS && !goes_on_with(spill, spill->kind)) {
+        if (spill->leaves[spill->kind])
+            gather_fini(&spill->gathered[spill->kind]); /* all have been asked */
         spill->kind++;
+    }
     if (spill->kind < SPILL_KINDS)
         return build_some(spill, work);
     spill->step = SPILL_IDLE;
     return false;
 }
 
-bool spill_turn(struct spill *spill, struct clean_work *work, bool *out_left)
+bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *out_left)
 {
     *out_left = false;
     if (spill->writing || spill->store->now_us < spill->retry_at_us)
         return false;
     switch (spill->step) {
     case SPILL_IDLE: return true;
-    case SPILL_GATHER: begin_building(spill); break;
+    case SPILL_GATHER: begin_building(spill, last); break;
     case SPILL_BUILD:
         if (build(spill, work))
             spill->step = SPILL_WRITE;
@@ -585,6 +489,8 @@ bool spill_turn(struct spill *spill, struct clean_work *work, bool *out_left)
         return false;
     *out_left = true; /* if any: some may have changed meanwhile */
     reset(spill);
+    if (last || spill->given_up)
+        drop_all(spill);
     return true;
 }
 
@@ -636,5 +542,6 @@ void spill_free(struct spill *spill)
     if (spill->slice)
         spill->slice->making = false;
     reset(spill);
+    drop_all(spill);
     mem_free(spill);
 }

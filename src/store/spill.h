@@ -5,6 +5,7 @@
  *
  * What is gathered takes half of the memory that is left (limits.memory_bytes), or
  * store_options::spill_bytes if that is more: then those jobs go first, and the cleaner walks on.
+ * Of a kind of which there are too few for a slice they are kept for the next run.
  *
  *     gather (the cleaner walks) ─▶ build ─▶ write ─▶ depart ─▶ build the next … ─▶ done
  *                                     └──no room──▶ given up: they are relocated
@@ -29,7 +30,7 @@ void spill_free(struct spill *spill); /* NULL does nothing; not while busy */
 
 /* Jobs of this segment may be offered from now on. False: none may leave the log now. */
 bool spill_begin(struct spill *spill, const struct segment *segment);
-/* The same for more jobs of the segment that was begun with. */
+/* The same for more jobs of the segment that was begun with. False: nor do those that were kept. */
 bool spill_go_on(struct spill *spill, const struct segment *segment);
 /* What was taken is to go before more is offered. */
 bool spill_full(const struct spill *spill);
@@ -40,10 +41,11 @@ bool spill_offer(struct spill *spill, const struct event *event, struct stored r
 /* Has anything been taken that has not departed? */
 bool spill_pending(const struct spill *spill);
 /*
- * Goes on with what was taken: a bounded piece of work, added to *work. True: it is over.
+ * Goes on with what was taken: a bounded piece of work, added to *work. True: it is over. `last`:
+ * no spill_go_on() follows, so what is not enough for a slice is not kept.
  * *out_left: some jobs are still where they were, and must be relocated.
  */
-bool spill_turn(struct spill *spill, struct clean_work *work, bool *out_left);
+bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *out_left);
 /* When spill_turn() has something to do; INT64_MAX: the disk is at it. */
 int64_t spill_next_us(const struct spill *spill);
 bool spill_busy(const struct spill *spill);               /* the disk writes for it */

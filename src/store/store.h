@@ -49,9 +49,13 @@ struct store_options {
     int64_t history_us;   /* what happened to jobs is kept for so long; 0 = not at all */
     uint64_t spill_bytes; /* a run of jobs that leave the log may gather so much, however little
                              memory there is; 0 = 4 MiB */
+    uint32_t slices_few;  /* above so many slices no small ones are made; 0 = 64 */
     uint64_t image_jobs;  /* with so many far jobs a close in order leaves an image; 0 = 65,536 */
     /* New segments are not filled with zeros while a sync has so much to write; 0 = 48 KiB. */
     uint64_t bulk_bytes;
+    /* A small commit into one that is not writes so many zeros behind itself; a multiple of
+       DISK_ALIGN, DISK_ZEROS_MAX at most; 0 = that. */
+    uint64_t zeros_bytes;
     bool never_cleans; /* no segment is freed, whatever dies: for who cannot relocate */
 };
 

@@ -149,8 +149,8 @@ struct embedded {
     const struct loop *loop;       /* its time is ours */
     enum err (*opening)(void *owner, const struct store_opening *opening); /* or NULL */
     void *opening_owner;
-    struct store_opening said; /* how far the opening was when that was logged last */
-    bool busy;                 /* the last slice of work left some over */
+    int64_t said_us; /* how far the opening is was logged then; at first: when it began; or 0 */
+    bool busy;       /* the last slice of work left some over */
     bool draining;
     bool left;                     /* the store is closed: nothing but freeing is to be done */
     uint64_t durable, synced;      /* batches up to these are, as the store has told */

@@ -6,9 +6,9 @@
 #include "engine/embedded/parts.h"
 
 enum {
-    RELOCATE_BUDGET = 4096,       /* jobs looked at a turn while cleaning a damaged segment */
-    TOPICS_BUDGET = 256,          /* topics looked at a turn while cleaning */
-    LOG_BYTES = 64 * 1024 * 1024, /* read by an opening between two lines in the log */
+    RELOCATE_BUDGET = 4096,   /* jobs looked at a turn while cleaning a damaged segment */
+    TOPICS_BUDGET = 256,      /* topics looked at a turn while cleaning */
+    LOG_AGE_US = 1000 * 1000, /* between two lines in the log of how far an opening is */
 };
 
 static enum err replay(struct store_callbacks *callbacks, const struct event *event)
@@ -26,21 +26,25 @@ static void replay_clock(struct store_callbacks *callbacks, int64_t clock_us)
     core_replay_clock(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, clock_us);
 }
 
-/* Logged every 64 MB. */
+/* By time: by bytes it would be silent for long on a slow disk. Within the first second, nothing.
+ */
+static void log_opening(struct embedded *embedded, const struct store_opening *opening,
+                        int64_t now_us)
+{
+    if (embedded->said_us && now_us >= embedded->said_us && now_us - embedded->said_us < LOG_AGE_US)
+        return;
+    if (embedded->said_us)
+        log_event(LOG_INFO, "recovering", "part=%s done_bytes=%llu of_bytes=%llu",
+                  opening->indexes ? "indexes" : "log", (unsigned long long)opening->done_bytes,
+                  (unsigned long long)opening->all_bytes);
+    embedded->said_us = now_us;
+}
+
 static enum err replay_progress(struct store_callbacks *callbacks,
                                 const struct store_opening *opening)
 {
     struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, store_callbacks);
-    struct store_opening *said = &embedded->said;
-    if (said->indexes != opening->indexes)
-        *said = (struct store_opening){.indexes = opening->indexes};
-    if (opening->done_bytes - said->done_bytes >= LOG_BYTES) {
-        *said = *opening;
-        log_event(LOG_INFO, "recovering", "part=%s done_mb=%llu of_mb=%llu",
-                  opening->indexes ? "indexes" : "log",
-                  (unsigned long long)(opening->done_bytes >> 20),
-                  (unsigned long long)(opening->all_bytes >> 20));
-    }
+    log_opening(embedded, opening, callbacks->clock_us(callbacks));
     return embedded->opening ? embedded->opening(embedded->opening_owner, opening) : OK;
 }
 

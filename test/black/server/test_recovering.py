@@ -92,6 +92,17 @@ def test_http_says_how_far_it_is_until_it_serves(full, slow, tmp_path):
         assert said[0].startswith("EXTEND_TIMEOUT_USEC=30000000\nSTATUS=recovering: ")
 
 
+def test_the_log_says_each_second_how_far_it_is(full, slow):
+    full.environment.update({**slow, "SLOW_READ_MS": "200"})  # twelve steps and more, of one MiB
+    begun = time.monotonic()
+    full.start()
+    seconds = time.monotonic() - begun
+    lines = [dict(pair.split("=") for pair in text.split()) for _, text in full.events("recovering")]
+    assert 2 <= len(lines) <= seconds, (seconds, lines)
+    done = [int(line["done_bytes"]) for line in lines if line["part"] == "log"]
+    assert done == sorted(done) and done[0] < int(lines[0]["of_bytes"])
+
+
 @pytest.mark.parametrize("number, code", [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
 def test_a_signal_ends_it_and_the_next_start_has_all(full, slow, number, code):
     port = begin_slowly(full, slow)

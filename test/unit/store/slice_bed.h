@@ -27,6 +27,7 @@ static inline void far_model_in_runs(struct model *model, uint64_t seed)
 {
     far_model(model, seed);
     model->options.spill_bytes = 1;
+    model->options.slices_few = 1;
     model->callbacks.memory_left = no_memory_left;
 }
 

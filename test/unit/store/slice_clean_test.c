@@ -579,6 +579,43 @@ static void p8_a_run_gathers_little_while_memory_is_short(void **state)
     assert_true(slices > 2 * few);
 }
 
+/*
+ * With many slices, runs that memory makes short, and small jobs of three kinds none of which alone
+ * is enough for a slice in most of the runs.
+ */
+static void small_jobs_of_several_kinds_leave_in_short_runs(void **state)
+{
+    enum { SEGMENT = 1024 * 1024, PUSHES = 50000, AT_ONCE = 40 };
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    far_model_in_runs(&model, 6);
+    model.buries = 12; /* far fewer than the others */
+    model.body_bytes = 8;
+    model.options.slices_few = 1;
+    model.options.segment_bytes = SEGMENT;
+    model.options.checkpoint_bytes = 2 * SEGMENT;
+    model.delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    assert_int_equal(model_open(&model), OK);
+    for (unsigned i = 0; i < PUSHES; i++) {
+        assert_int_equal(model_push(&model), OK);
+        if (i % AT_ONCE == 0)
+            model_turn(&model);
+    }
+    settle_for(&model, 5);
+    store_stats(model.store, &stats);
+    print_message("%llu jobs left, %llu were relocated, %llu slices\n",
+                  (unsigned long long)stats.spilled_jobs, (unsigned long long)stats.relocated_jobs,
+                  (unsigned long long)stats.slices);
+    assert_true(stats.spilled_jobs > PUSHES / 2);
+    assert_true(stats.relocated_jobs < stats.spilled_jobs / 50);
+    assert_true(far_of(&model, JOB_BURIED) > 0 && far_of(&model, JOB_READY) > 0);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -595,6 +632,7 @@ int main(void)
         cmocka_unit_test(near_jobs_that_come_are_not_written_again_and_again),
         cmocka_unit_test(p8_far_jobs_wait_until_there_is_memory),
         cmocka_unit_test(p8_a_run_gathers_little_while_memory_is_short),
+        cmocka_unit_test(small_jobs_of_several_kinds_leave_in_short_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

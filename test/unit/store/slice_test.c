@@ -3,7 +3,7 @@
  * way, wherever it is cut off. Tiny segments: each life writes, loads, empties and removes slices.
  */
 #include "slice_bed.h"
-#include "store/internal.h"
+#include "store/cleaner_parts.h"
 #include "store_lives.h"
 #include "test/unit/support/every.h"
 
@@ -262,10 +262,10 @@ static void open_through_cuts(struct model *model, const struct plan *plan)
 }
 
 /* False: the life ended before the cut. */
-static bool live_and_die(const struct plan *plan)
+static bool live_in(void (*init)(struct model *model, uint64_t seed), const struct plan *plan)
 {
     struct model model;
-    far_model(&model, plan->seed);
+    init(&model, plan->seed);
     bool cut = live_until_cut(&model, plan, TURNS);
     if (cut) {
         open_through_cuts(&model, plan);
@@ -279,6 +279,46 @@ static bool live_and_die(const struct plan *plan)
     }
     model_fini(&model);
     return cut;
+}
+
+static bool live_and_die(const struct plan *plan)
+{
+    return live_in(far_model, plan);
+}
+
+/* The seed of a life in which jobs of all kinds leave segments in several runs. */
+enum { RUNS_SEED = 6 };
+
+static void a_life_in_short_runs_has_several_of_a_segment(void **state)
+{
+    (void)state;
+    struct model model;
+    unsigned turns = 0;
+    far_model_in_runs(&model, RUNS_SEED);
+    assert_int_equal(model_open(&model), OK);
+    for (int turn = 0; turn < TURNS; turn++) {
+        const struct cleaner *cleaner = model.store->cleaner;
+        model_work(&model, 1);
+        turns += cleaner->step == CLEAN_SPILL && (cleaner->walks_on || cleaner->left);
+    }
+    print_message("%u turns of runs that are not their segment's only one\n", turns);
+    assert_true(turns > 10);
+    model_fini(&model);
+}
+
+static void p1_p5_p9_a_cut_of_a_life_in_short_runs_loses_no_far_job(void **state)
+{
+    (void)state;
+    unsigned lives = 0;
+    struct plan plan = {.seed = RUNS_SEED};
+    while (live_in(far_model_in_runs, &plan)) {
+        plan.cut_at += 2 * sim_every();
+        plan.power_seed = plan.cut_at * 31;
+        plan.cold = plan.cut_at % 4;
+        lives++;
+    }
+    print_message("%u lives\n", lives);
+    assert_true(lives > 150 / sim_every());
 }
 
 static void p1_p5_p9_a_cut_at_every_point_loses_and_revives_no_far_job(void **state)
@@ -704,6 +744,8 @@ int main(void)
         cmocka_unit_test(a_store_with_slices_says_so),
         cmocka_unit_test(a_store_without_a_horizon_writes_no_slice),
         cmocka_unit_test(p1_p5_a_kill_and_then_a_cut_lose_no_far_job),
+        cmocka_unit_test(a_life_in_short_runs_has_several_of_a_segment),
+        cmocka_unit_test(p1_p5_p9_a_cut_of_a_life_in_short_runs_loses_no_far_job),
         cmocka_unit_test(p1_p5_p9_a_cut_at_every_point_loses_and_revives_no_far_job),
         cmocka_unit_test(p1_p5_p9_a_second_cut_inside_recovery_loses_no_far_job),
         cmocka_unit_test(p1_p5_p9_two_cuts_in_a_row_lose_no_far_job),

@@ -2,11 +2,11 @@
  * What one turn of the store may cost: bytes written by the main thread itself, files held open,
  * and what happens when no descriptor is left.
  */
-#include "store/internal.h"
+#include "store/log_parts.h"
 #include "store_model.h"
 #include "store_work.h"
 
-enum { MIB = 1024 * 1024, BACKLOG_JOBS = 3000 };
+enum { MIB = 1024 * 1024, BACKLOG_JOBS = 3000, LARGE_COMMIT = 32 * 1024 };
 
 static uint64_t bytes_written(const struct model *model)
 {
@@ -62,6 +62,34 @@ static void a_backlog_is_cut_into_batches_of_256_kib(void **state)
     struct store_stats stats;
     store_stats(model.store, &stats);
     assert_true(stats.batches > 16);
+    assert_int_equal(model.acknowledged, store_batch(model.store));
+    model_fini(&model);
+}
+
+/* What the next turn writes by itself, of so many new jobs, after a commit that took so long. */
+static uint64_t written_here(struct model *model, unsigned jobs, int64_t took_us)
+{
+    model->store->log->last_took_us = took_us;
+    push_backlog(model, jobs);
+    uint64_t before = bytes_written(model);
+    store_turn(model->store, ++model->now_us);
+    uint64_t here = bytes_written(model) - before;
+    model_settle(model);
+    return here;
+}
+
+static void large_commits_are_the_threads_after_half_as_long_a_one(void **state)
+{
+    enum { HALF_US = 1000, LARGE_JOBS = 40 };
+    (void)state;
+    struct model model;
+    open_quick(&model);
+    push_backlog(&model, 1);
+    model_settle(&model); /* the segment's header is written */
+    assert_true(written_here(&model, LARGE_JOBS, HALF_US - 1) > LARGE_COMMIT);
+    assert_int_equal(written_here(&model, LARGE_JOBS, HALF_US), 0);
+    assert_true(written_here(&model, 1, HALF_US) > 0);
+    assert_int_equal(written_here(&model, 1, 2 * HALF_US), 0);
     assert_int_equal(model.acknowledged, store_batch(model.store));
     model_fini(&model);
 }
@@ -149,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_turn_writes_at_most_256_kib_by_itself),
         cmocka_unit_test(a_backlog_is_cut_into_batches_of_256_kib),
+        cmocka_unit_test(large_commits_are_the_threads_after_half_as_long_a_one),
         cmocka_unit_test(p7_a_missing_descriptor_for_a_new_segment_is_no_failure),
         cmocka_unit_test(p7_a_missing_descriptor_for_a_commit_is_no_failure),
         cmocka_unit_test(no_more_files_are_open_than_was_said),
