@@ -18,7 +18,9 @@ enum {
     SLOT_BITS = 16,
     OFFSET_BITS = 24,
     CAP_FIRST = 16,
-    SORT_BITS = 12,
+    SORT_BITS_MIN = 10,
+    SORT_BITS_MAX = 18,
+    LINE_GATHERED = 32, /* entries of a shard that are put into its array at once */
     FILES_MAX = 65535,
     LINE_ENTRIES = 64 / sizeof(uint64_t),
     PAGE_ENTRIES = 4096 / sizeof(uint64_t),
@@ -263,18 +265,24 @@ static void lengthen(struct far_index *index, struct far_shard *shard, uint64_t 
     shard_end(&old);
 }
 
+/* Small enough to stay in the processor's cache while the arrays pass through it. */
+struct far_gathered {
+    uint64_t entries[SHARDS][LINE_GATHERED];
+    uint32_t counts[SHARDS];
+};
+
 static void append_gathered(struct far_index *index, uint32_t number)
 {
-    struct far_gathered *gathered = &index->gathered[number];
+    struct far_gathered *gathered = index->gathered;
     struct far_shard *shard = &index->shards[number];
-    if (!gathered->count)
+    uint32_t count = gathered->counts[number];
+    if (!count)
         return;
-    if (shard->cap - shard->count < gathered->count)
-        lengthen(index, shard, (uint64_t)shard->cap + shard->cap / 8 + GATHERED_MAX);
-    memcpy(&shard->entries[shard->count], gathered->entries,
-           gathered->count * sizeof(gathered->entries[0]));
-    shard->count += gathered->count;
-    gathered->count = 0;
+    if (shard->cap - shard->count < count)
+        lengthen(index, shard, (uint64_t)shard->cap + shard->cap / 8 + LINE_GATHERED);
+    memcpy(&shard->entries[shard->count], gathered->entries[number], count * sizeof(uint64_t));
+    shard->count += count;
+    gathered->counts[number] = 0;
 }
 
 void far_index_gather(struct far_index *index, uint64_t entries)
@@ -282,52 +290,101 @@ void far_index_gather(struct far_index *index, uint64_t entries)
     CHECK(!index->gathered && index->count == 0);
     uint64_t mean = entries / SHARDS;
     make_shards(index);
-    index->gathered = mem_pages(SHARDS * sizeof(*index->gathered));
+    index->gathered = mem_pages(sizeof(*index->gathered));
     /* Few shards get more than that above the mean: those become longer. */
-    uint64_t cap = (mean + mean / 32 + GATHERED_MAX) * 9 / 8;
+    uint64_t cap = (mean + mean / 32 + 2 * LINE_GATHERED) * 9 / 8;
     for (uint32_t i = 0; mean > 0 && i < SHARDS; i++) {
         if (index->shards[i].cap < cap && cap < UINT32_MAX / 2)
             lengthen(index, &index->shards[i], cap);
     }
 }
 
-bool far_index_gather_add(struct far_index *index, uint64_t hash, uint64_t where)
+/* Few writes for each, because those that wait for memory hold up all that come behind them. */
+static void gather_run(struct far_index *index, uint32_t slot, const struct far_pair *pairs,
+                       uint32_t count)
+{
+    struct far_gathered *gathered = index->gathered;
+    index->files[slot].uses += count;
+    index->count += count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t number = (uint32_t)(pairs[i].hash >> (64 - SHARD_BITS));
+        uint32_t at = gathered->counts[number]++;
+        gathered->entries[number][at] = entry_of(pairs[i].hash, slot, pairs[i].where);
+        if (at + 1 == LINE_GATHERED)
+            append_gathered(index, number);
+    }
+}
+
+/* How many places are in the first one's file. `all`: the bits of all of their offsets. */
+static uint32_t run_of(const struct far_pair *pairs, uint32_t count, uint32_t *out_all)
+{
+    uint64_t file = pairs[0].where >> 32;
+    uint32_t run = 0;
+    for (*out_all = 0; run < count && pairs[run].where >> 32 == file; run++)
+        *out_all |= (uint32_t)pairs[run].where;
+    return run;
+}
+
+bool far_index_gather_add(struct far_index *index, const struct far_pair *pairs, uint32_t count)
 {
     CHECK(index->gathered);
-    uint32_t slot = slot_for(index, where), number = (uint32_t)(hash >> (64 - SHARD_BITS));
-    if (!slot)
-        return false;
-    struct far_gathered *gathered = &index->gathered[number];
-    gathered->entries[gathered->count++] = entry_of(hash, slot, where);
-    index->files[slot].uses++;
-    index->count++;
-    if (gathered->count == GATHERED_MAX)
-        append_gathered(index, number);
+    for (uint32_t done = 0, run; done < count; done += run) {
+        uint32_t all, slot = 0;
+        run = run_of(&pairs[done], count - done, &all);
+        if (all < FAR_OFFSET_END)
+            slot = file_get(index, (uint32_t)(pairs[done].where >> 32));
+        if (!slot)
+            return false;
+        gather_run(index, slot, &pairs[done], run);
+    }
     return true;
+}
+
+/* Of the fingerprints' first bits so many that few entries have the same. */
+static unsigned sort_bits(uint32_t count)
+{
+    unsigned bits = SORT_BITS_MIN;
+    while (bits < SORT_BITS_MAX && count > 1u << bits)
+        bits++;
+    return bits;
+}
+
+/* True: some are equal. Those that are not at their places are near them. */
+static bool sort_neighbours(uint64_t *entries, uint32_t count)
+{
+    bool equal = false;
+    for (uint32_t i = 1; i < count; i++) {
+        uint64_t entry = entries[i];
+        uint32_t at = i;
+        for (; at > 0 && entries[at - 1] > entry; at--)
+            entries[at] = entries[at - 1];
+        entries[at] = entry;
+        equal |= at > 0 && entries[at - 1] == entry;
+    }
+    return equal;
 }
 
 /*
  * By their fingerprints' first bits they come to their places, but for some neighbours, which are
  * few, because fingerprints are hashes; those of one fingerprint come in order, mostly. `starts`
- * has room for 2^SORT_BITS + 1.
+ * has room for 2^sort_bits(count). True: some are equal.
  */
-static void sort_entries(const uint64_t *entries, uint32_t count, uint32_t *starts,
+static bool sort_entries(const uint64_t *entries, uint32_t count, uint32_t *starts,
                          uint64_t *out_sorted)
 {
-    memset(starts, 0, ((1u << SORT_BITS) + 1) * sizeof(*starts));
+    unsigned bits = sort_bits(count);
+    uint32_t before = 0;
+    memset(starts, 0, sizeof(*starts) << bits);
     for (uint32_t i = 0; i < count; i++)
-        starts[(entries[i] >> (64 - SORT_BITS)) + 1]++;
-    for (uint32_t i = 1; i < 1u << SORT_BITS; i++)
-        starts[i] += starts[i - 1];
-    for (uint32_t i = 0; i < count; i++)
-        out_sorted[starts[entries[i] >> (64 - SORT_BITS)]++] = entries[i];
-    for (uint32_t i = 1; i < count; i++) {
-        uint64_t entry = out_sorted[i];
-        uint32_t at = i;
-        for (; at > 0 && out_sorted[at - 1] > entry; at--)
-            out_sorted[at] = out_sorted[at - 1];
-        out_sorted[at] = entry;
+        starts[entries[i] >> (64 - bits)]++;
+    for (uint32_t i = 0; i < 1u << bits; i++) {
+        uint32_t here = starts[i];
+        starts[i] = before;
+        before += here;
     }
+    for (uint32_t i = 0; i < count; i++)
+        out_sorted[starts[entries[i] >> (64 - bits)]++] = entries[i];
+    return sort_neighbours(out_sorted, count);
 }
 
 /* Leaves one of those that are equal. Returns how many are left. */
@@ -368,17 +425,18 @@ bool far_index_gather_end(struct far_index *index)
         append_gathered(index, i);
         most = index->shards[i].count > most ? index->shards[i].count : most;
     }
-    mem_pages_free(index->gathered, SHARDS * sizeof(*index->gathered));
+    mem_pages_free(index->gathered, sizeof(*index->gathered));
     index->gathered = NULL;
     uint64_t *sorted = mem_alloc((most + 1) * sizeof(*sorted));
-    uint32_t *starts = mem_alloc(((1u << SORT_BITS) + 1) * sizeof(*starts));
+    uint32_t *starts = mem_alloc(sizeof(*starts) << sort_bits(most));
     for (uint32_t i = 0; i < SHARDS; i++) {
         struct far_shard *shard = &index->shards[i];
         uint32_t count = shard->count;
         if (count == 0)
             continue;
-        sort_entries(shard->entries, count, starts, sorted);
-        place_sorted(index, shard, sorted, drop_equal(index, sorted, count));
+        if (sort_entries(shard->entries, count, starts, sorted))
+            count = drop_equal(index, sorted, count);
+        place_sorted(index, shard, sorted, count);
     }
     mem_free(sorted);
     mem_free(starts);
@@ -596,7 +654,7 @@ void far_index_fini(struct far_index *index)
 {
     for (uint32_t i = 0; index->shards && i < SHARDS; i++)
         shard_end(&index->shards[i]);
-    mem_pages_free(index->gathered, SHARDS * sizeof(*index->gathered));
+    mem_pages_free(index->gathered, sizeof(*index->gathered));
     mem_free(index->shards);
     mem_free(index->files);
     map_fini(&index->by_number);

@@ -44,17 +44,15 @@ struct far_file {
     uint32_t uses_left; /* of an image that is being taken: entries to come */
 };
 
-enum { GATHERED_MAX = 63 };
+struct far_gathered; /* what is gathered, and is not in the shards' arrays yet */
 
-/* What is gathered for one shard, and is not in its array yet. */
-struct far_gathered {
-    uint32_t count;
-    uint64_t entries[GATHERED_MAX];
+struct far_pair {
+    uint64_t hash, where;
 };
 
 struct far_index {
     struct far_shard *shards;      /* NULL while there is no entry */
-    struct far_gathered *gathered; /* one for each shard; NULL: none are gathered now */
+    struct far_gathered *gathered; /* NULL: none are gathered now */
     struct far_file *files;        /* by slot; slot 0 is none */
     struct map by_number;          /* a file's slot */
     uint32_t file_count;           /* slots ever used */
@@ -84,12 +82,16 @@ void far_index_expect(const struct far_index *index, uint64_t hash);
 /*
  * The index has no entry yet: from now on until far_index_gather_end() entries are gathered, and no
  * other function of the index is called but far_index_fini(). About so many will be: it is made
- * large enough for them at once, if their hashes are spread evenly; more are no fault. Takes 2 MiB
+ * large enough for them at once, if their hashes are spread evenly; more are no fault. Takes 1 MiB
  * for the time being.
  */
 void far_index_gather(struct far_index *index, uint64_t entries);
-/* As far_index_add(), but that a pair which is there already is noticed at the end only. */
-bool far_index_gather_add(struct far_index *index, uint64_t hash, uint64_t where)
+/*
+ * As far_index_add() of each pair, but that one which is there already is noticed at the end only.
+ * False: a place cannot be told; some of the others are gathered, and far_index_fini() is due. Some
+ * ten pairs and more at once take half the time that they take one by one.
+ */
+bool far_index_gather_add(struct far_index *index, const struct far_pair *pairs, uint32_t count)
     __attribute__((warn_unused_result));
 /* All that were gathered are in it. False: some pairs came twice, and are there once. O(entries) */
 bool far_index_gather_end(struct far_index *index);

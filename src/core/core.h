@@ -306,11 +306,20 @@ bool core_any_far(const struct core *core);
 bool core_holds(const struct core *core, const struct job_ref *ref);
 /* Is the job of this number far, at this place? As good as certain. O(1). */
 bool core_is_far(const struct core *core, uint64_t seq, uint64_t where);
+/* Where records of far jobs lie. */
+struct far_places {
+    /* The state of the jobs in the slice that the place is in; JOB_GONE: it is in none. */
+    enum job_state (*state_at)(void *ctx, uint64_t where);
+    /* May a job whose record is at this place, in a slice or in the log, be far as well? */
+    bool (*may_be_twice)(void *ctx, uint64_t where);
+    void *ctx;
+};
 /*
  * Recovery, after all events and before core_replayed(): about so many far jobs will be told of.
- * Until core_far_end() no job is looked for. O(jobs in memory).
+ * Until core_far_end() no job is looked for. `places`: of jobs in memory that may be told of, for
+ * this call; NULL: of all that may be. O(jobs in memory).
  */
-void core_far_begin(struct core *core, uint64_t jobs);
+void core_far_begin(struct core *core, uint64_t jobs, const struct far_places *places);
 /*
  * These are far, but for those that the core has in memory, and their records there. An older
  * record of one in memory goes. Cheaper if those of a topic come together, and names that are the
@@ -319,12 +328,6 @@ void core_far_begin(struct core *core, uint64_t jobs);
 enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t count) MUST_USE;
 /* All were told of. ERR_CORRUPT: one of them twice. */
 enum err core_far_end(struct core *core) MUST_USE;
-/* Where records of far jobs lie. */
-struct far_places {
-    /* The state of the jobs in the slice that the place is in; JOB_GONE: it is in none. */
-    enum job_state (*state_at)(void *ctx, uint64_t where);
-    void *ctx;
-};
 /*
  * The image of all that is known of jobs whose records lie in slices, in parts, for the next start:
  * docs/disk-format.md. All parts in order, and no other call between them. Appends to `out`. False:

@@ -30,6 +30,8 @@ static uint64_t hash_seq(uint64_t seq)
 
 #define IS_READY (FAR_OFFSET_END / 2)
 
+enum { PAIRS_AT_ONCE = 128 }; /* given to the index, when a store is opened */
+
 /* What the index has of the job. */
 static uint64_t place_of(const struct far_job *job)
 {
@@ -398,23 +400,32 @@ bool core_has_far(const struct core *core, uint64_t seq, struct bytes id)
 
 /* ---- recovery ---- */
 
+static bool may_be_twice(const struct job *job, const struct far_places *places)
+{
+    return job->state != JOB_GONE && (!places || places->may_be_twice(places->ctx, job->where));
+}
+
 /*
  * Few of the far jobs are in memory as well, and whoever looks for the others in the index goes
- * through long runs of it. So there are 16 bits for each job in memory, of which one is set.
+ * through long runs of it. So there are 16 bits for each job in memory that may be far, too, of
+ * which one is set: few enough to stay in the processor's cache, mostly.
  */
-static void note_those_in_memory(struct core *core)
+static void note_those_in_memory(struct core *core, const struct far_places *places)
 {
     struct far_replay *replay = &core->far.replay;
-    uint64_t bits = 64;
-    while (bits < (uint64_t)core->jobs.count * 16)
+    uint64_t bits = 64, jobs = 0;
+    for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE; i = pool_next(&core->jobs, i + 1))
+        jobs += may_be_twice(core_job(core, i), places);
+    while (bits < jobs * 16)
         bits *= 2;
     replay->mask = bits - 1;
     replay->bytes = bits / 8;
     replay->in_memory = mem_pages(replay->bytes);
-    for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
+    for (uint32_t i = pool_next(&core->jobs, 0); jobs > 0 && i != POOL_NONE;
          i = pool_next(&core->jobs, i + 1)) {
         uint64_t bit = hash_seq(core_job(core, i)->seq) & replay->mask;
-        replay->in_memory[bit / 64] |= UINT64_C(1) << bit % 64;
+        if (may_be_twice(core_job(core, i), places))
+            replay->in_memory[bit / 64] |= UINT64_C(1) << bit % 64;
     }
 }
 
@@ -424,10 +435,10 @@ static bool may_be_in_memory(const struct core *core, uint64_t hash)
     return core->far.replay.in_memory[bit / 64] >> bit % 64 & 1;
 }
 
-void core_far_begin(struct core *core, uint64_t jobs)
+void core_far_begin(struct core *core, uint64_t jobs, const struct far_places *places)
 {
     CHECK(!core->far.replay.in_memory);
-    note_those_in_memory(core);
+    note_those_in_memory(core, places);
     far_index_gather(&core->far.places, jobs * 2);
 }
 
@@ -448,7 +459,16 @@ struct far_run {
     struct bytes name;
     struct topic *topic; /* NULL: none yet */
     struct far_count count;
+    struct far_pair pairs[PAIRS_AT_ONCE]; /* of the index, of these jobs or those before them */
+    uint32_t pair_count;
 };
+
+static bool add_pairs(struct core *core, struct far_run *run)
+{
+    uint32_t count = run->pair_count;
+    run->pair_count = 0;
+    return far_index_gather_add(&core->far.places, run->pairs, count);
+}
 
 static void count_run(struct core *core, struct far_run *run)
 {
@@ -476,9 +496,8 @@ static bool in_run(const struct far_run *run, const struct far_job *job)
 
 static enum err replay_one(struct core *core, struct far_run *run, const struct far_job *job)
 {
-    struct far_index *places = &core->far.places;
     uint64_t hash = hash_seq(job->seq), place = place_of(job);
-    if (job->seq == 0 || job->seq == UINT64_MAX || job->where & IS_READY)
+    if (job->seq == 0 || job->seq == UINT64_MAX || (uint32_t)job->where >= IS_READY)
         return ERR_CORRUPT;
     if (may_be_in_memory(core, hash) && stays_in_memory(core, job))
         return OK;
@@ -487,9 +506,11 @@ static enum err replay_one(struct core *core, struct far_run *run, const struct 
         return err;
     if (core->jobs.count + core->far.count + run->count.jobs >= CORE_JOBS_MAX)
         return ERR_JOBS_LIMIT;
-    if (!far_index_gather_add(places, hash, place) ||
-        (job->id_hash && !far_index_gather_add(places, job->id_hash, place)))
+    if (run->pair_count > PAIRS_AT_ONCE - 2 && !add_pairs(core, run))
         return ERR_CORRUPT;
+    run->pairs[run->pair_count++] = (struct far_pair){hash, place};
+    if (job->id_hash)
+        run->pairs[run->pair_count++] = (struct far_pair){job->id_hash, place};
     if (job->state == JOB_READY)
         add_entry(run->topic, job);
     run->count.jobs++;
@@ -500,19 +521,20 @@ static enum err replay_one(struct core *core, struct far_run *run, const struct 
 
 enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t count)
 {
-    struct far_run run = {.topic = NULL};
+    struct far_run run;
     uint64_t seq_max = 0;
     enum err err = OK;
     CHECK(core->far.replay.in_memory);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t bit = hash_seq(jobs[i].seq) & core->far.replay.mask;
-        __builtin_prefetch(&core->far.replay.in_memory[bit / 64]);
-    }
+    run.topic = NULL;
+    run.count = (struct far_count){.jobs = 0};
+    run.pair_count = 0;
     for (uint32_t i = 0; i < count && !err; i++) {
         err = replay_one(core, &run, &jobs[i]);
         seq_max = jobs[i].seq > seq_max ? jobs[i].seq : seq_max;
     }
     count_run(core, &run);
+    if (!add_pairs(core, &run) && !err)
+        err = ERR_CORRUPT;
     if (!err && count)
         core_number_from(core, seq_max + 1, 0);
     return err;

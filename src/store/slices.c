@@ -158,6 +158,17 @@ enum job_state store_slice_state(const struct store *store, uint64_t where)
     return slice ? (enum job_state)slice->head.state : JOB_GONE;
 }
 
+/* Segments are freed one by one, the oldest first: so those that jobs have left, and which are
+   still there, end with the one that they left last. */
+bool store_may_be_far(const struct store *store, uint64_t where)
+{
+    const struct slices *slices = store->slices;
+    const struct segment *left = segments_find(slices->segments, slices->left_last);
+    const struct segment *segment = segments_find(slices->segments, where_segment(where));
+    return !segment || segment->slice ||
+           (slices->left_last && left && segment->batch_first <= left->batch_first);
+}
+
 uint64_t slices_live_jobs(const struct slices *slices)
 {
     return slices->live_jobs;

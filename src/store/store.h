@@ -382,6 +382,10 @@ bool store_move_unread(const struct store *store, uint64_t where);
  */
 enum job_state store_slice_state(const struct store *store, uint64_t where);
 
+/* In callbacks->far_begin: may a job whose record is at this place be told of as a far one, too,
+   because that is in a slice, or in a segment that jobs have left for one? O(log slices). */
+bool store_may_be_far(const struct store *store, uint64_t where);
+
 /* Seeds the hashes of clients' ids in slices' indexes: fixed for the life of the store. O(1). */
 uint64_t store_far_key(const struct store *store);
 

@@ -493,9 +493,26 @@ static int64_t clock_us(struct store_callbacks *callbacks)
     return loop->clock ? loop->clock->now_us(loop->clock) : loop->now_us;
 }
 
+static enum job_state state_at(void *store, uint64_t where)
+{
+    return store_slice_state(store, where);
+}
+
+static bool may_be_twice(void *store, uint64_t where)
+{
+    return store_may_be_far(store, where);
+}
+
+static struct far_places places_of(const struct store_callbacks *callbacks)
+{
+    return (struct far_places){
+        .state_at = state_at, .may_be_twice = may_be_twice, .ctx = callbacks->store};
+}
+
 static void replay_far_begin(struct store_callbacks *callbacks, uint64_t jobs)
 {
-    core_far_begin(core_of(callbacks), jobs);
+    struct far_places places = places_of(callbacks);
+    core_far_begin(core_of(callbacks), jobs, &places);
 }
 
 static enum err replay_far(struct store_callbacks *callbacks, const struct far_job *jobs,
@@ -511,20 +528,15 @@ static enum err replay_far_end(struct store_callbacks *callbacks)
 
 _Static_assert((int)FAR_PARTS == (int)CORE_FAR_IMAGE_PARTS, "the store keeps as many");
 
-static enum job_state state_at(void *store, uint64_t where)
-{
-    return store_slice_state(store, where);
-}
-
 static bool far_image(struct store_callbacks *callbacks, uint32_t part, struct buf *out)
 {
-    struct far_places places = {.state_at = state_at, .ctx = callbacks->store};
+    struct far_places places = places_of(callbacks);
     return core_far_image(core_of(callbacks), &places, part, out);
 }
 
 static enum err far_image_take(struct store_callbacks *callbacks, uint32_t part, struct bytes image)
 {
-    struct far_places places = {.state_at = state_at, .ctx = callbacks->store};
+    struct far_places places = places_of(callbacks);
     return core_far_image_take(core_of(callbacks), &places, part, image);
 }
 

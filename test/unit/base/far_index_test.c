@@ -136,10 +136,9 @@ static void gather_pairs(struct far_index *index, uint64_t expected, uint32_t tw
 {
     far_index_gather(index, expected);
     for (uint32_t i = 0; i < PAIRS; i++) {
-        assert_true(far_index_gather_add(index, pairs[i].hash, pairs[i].where));
+        struct far_pair pair = {pairs[i].hash, pairs[i].where}, both[] = {pair, pair};
+        assert_true(far_index_gather_add(index, both, i < twice ? 2 : 1));
         pairs[i].there = true;
-        if (i < twice)
-            assert_true(far_index_gather_add(index, pairs[i].hash, pairs[i].where));
     }
     assert_int_equal(far_index_gather_end(index), twice == 0);
 }
@@ -250,10 +249,35 @@ static void gathering_refuses_what_an_entry_cannot_tell(void **state)
     (void)state;
     struct far_index index;
     far_index_init(&index);
+    struct far_pair good[] = {{1, UINT64_C(1) << 32 | 8}, {2, UINT64_C(1) << 32 | 16}};
+    struct far_pair bad[] = {good[0], good[1], {3, UINT64_C(1) << 32 | FAR_OFFSET_END}};
     far_index_gather(&index, 5);
-    assert_false(far_index_gather_add(&index, 1, UINT64_C(1) << 32 | FAR_OFFSET_END));
-    assert_true(far_index_gather_add(&index, 1, UINT64_C(1) << 32 | 8));
+    assert_true(far_index_gather_add(&index, good, 2));
+    assert_false(far_index_gather_add(&index, bad, 3));
     far_index_fini(&index); /* in the midst of it */
+    assert_int_equal(mem_used(), 0);
+}
+
+/* However many are given at once, of whichever files. */
+static void pairs_of_many_files_are_gathered_at_once(void **state)
+{
+    (void)state;
+    static struct far_pair all[PAIRS];
+    struct far_index index;
+    far_index_init(&index);
+    make_pairs(11, UINT64_MAX, 500);
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        all[i] = (struct far_pair){pairs[i].hash, pairs[i].where};
+        pairs[i].there = true;
+    }
+    far_index_gather(&index, PAIRS);
+    for (uint32_t done = 0, count = 0; done < PAIRS; done += count++) {
+        count = count < PAIRS - done ? count : PAIRS - done;
+        assert_true(far_index_gather_add(&index, &all[done], count));
+    }
+    assert_true(far_index_gather_end(&index));
+    check_all(&index);
+    far_index_fini(&index);
     assert_int_equal(mem_used(), 0);
 }
 
@@ -308,6 +332,7 @@ int main(void)
         cmocka_unit_test(an_image_has_all_entries),
         cmocka_unit_test(a_damaged_part_is_refused_or_is_another_index),
         cmocka_unit_test(gathering_refuses_what_an_entry_cannot_tell),
+        cmocka_unit_test(pairs_of_many_files_are_gathered_at_once),
         cmocka_unit_test(what_an_entry_cannot_tell_is_refused),
         cmocka_unit_test(p8_an_entry_takes_ten_bytes_or_so),
         cmocka_unit_test(the_hash_of_an_id_is_what_it_was),

@@ -246,7 +246,7 @@ static inline void load_due(struct core *copy)
 
 static inline void replay_all_far(struct core *copy)
 {
-    core_far_begin(copy, below(2) ? life->seq_next : 0);
+    core_far_begin(copy, below(2) ? life->seq_next : 0, NULL);
     for (uint64_t seq = 1; seq < life->seq_next; seq++) {
         const struct event *event = &life->records[seq].event;
         struct far_job far = {.seq = seq,

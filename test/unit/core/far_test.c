@@ -275,7 +275,7 @@ static void a_restart_knows_far_jobs_from_those_that_came_back(void **state)
     struct event in_slice = record_of(1, "a");
     struct far_job one = far_of(&in_slice), two = far_of(&loaded), three = far_of(&gone);
     struct far_job all[] = {one, two, three}; /* of the first the log's record is an older one */
-    core_far_begin(bed.core, 3);
+    core_far_begin(bed.core, 3, NULL);
     assert_int_equal(core_replay_far(bed.core, all, 3), OK);
     struct far_job bad = three;
     bad.seq = 0;
@@ -310,7 +310,7 @@ static void a_far_job_that_is_told_of_twice_is_noticed(void **state)
     struct far_job job = far_of(&event), twice[] = {job, job};
     struct core_bed opening; /* that fails: its core is not asked for anything more */
     core_bed_open(&opening, limits, START);
-    core_far_begin(opening.core, 2);
+    core_far_begin(opening.core, 2, NULL);
     assert_int_equal(core_replay_far(opening.core, twice, 2), OK);
     assert_int_equal(core_far_end(opening.core), ERR_CORRUPT);
     core_free(opening.core);
@@ -323,7 +323,7 @@ static void an_opening_that_fails_among_far_jobs_keeps_nothing(void **state)
     struct far_job job = far_of(&event);
     struct core_bed opening;
     core_bed_open(&opening, limits, START);
-    core_far_begin(opening.core, 100000);
+    core_far_begin(opening.core, 100000, NULL);
     assert_int_equal(core_replay_far(opening.core, &job, 1), OK);
     core_free(opening.core); /* the teardown looks whether memory is left */
 }
@@ -430,7 +430,7 @@ static void of_an_image_that_is_refused_nothing_is_left(void **state)
         counts->at[byte] ^= 1;
         if (take_image(next.core, parts)) {
             refused++;
-            core_far_begin(next.core, 1);
+            core_far_begin(next.core, 1, NULL);
             assert_int_equal(core_replay_far(next.core, &job, 1), OK);
             assert_int_equal(core_far_end(next.core), OK);
             assert_true(core_is_far(next.core, 1, slice.where));

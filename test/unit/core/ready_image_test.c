@@ -296,7 +296,7 @@ static void of_an_order_that_is_refused_nothing_is_left(void **state)
             open_next(&next);
             if (take_image(next.core)) {
                 refused++;
-                core_far_begin(next.core, 0);
+                core_far_begin(next.core, 0, NULL);
                 assert_int_equal(core_far_end(next.core), OK);
                 core_replayed(next.core, START);
                 core_valid(next.core);
