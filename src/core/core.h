@@ -300,6 +300,13 @@ bool core_front_first(struct core *core, struct bytes topic, uint64_t *out_seq,
  */
 uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
                        uint64_t out_where[static FAR_CANDIDATES_MAX]);
+/*
+ * The same of a name that no job in memory has; 0 if one has it. `is_new` says where to look first,
+ * and changes nothing else: true = most likely nobody has the name, false = most likely a job has.
+ * O(1).
+ */
+uint32_t core_far_only(const struct core *core, const struct job_ref *ref, bool is_new,
+                       uint64_t out_where[static FAR_CANDIDATES_MAX]);
 /* Is any job far? O(1). */
 bool core_any_far(const struct core *core);
 /* Has the core a job of this name in memory? O(1). */

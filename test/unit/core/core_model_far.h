@@ -127,6 +127,10 @@ static inline void bring_named(const struct job_ref *ref)
 {
     uint64_t places[FAR_CANDIDATES_MAX];
     uint32_t count = core_far_find(life->core, ref, places);
+    uint32_t of_none = core_holds(life->core, ref) ? 0 : count;
+    MUST(core_far_only(life->core, ref, true, places) == of_none);
+    MUST(core_far_only(life->core, ref, false, places) == of_none);
+    (void)core_far_find(life->core, ref, places);
     uint64_t found = 0;
     for (uint64_t seq = 1; seq < life->seq_next; seq++) {
         if (!life->is_far[seq])

@@ -86,6 +86,33 @@ static struct event depart(uint64_t seq, const char *id)
     return event;
 }
 
+/* Two ids of which the index keeps the same bits, with the test's key: found by trying. */
+static const char far_id[] = "id-597663", twin_id[] = "id-919607";
+
+/* What a command asks first: a job in memory is not looked for in a slice, wherever it is looked
+   for first, though the index may have a place for its name. */
+static void a_name_in_memory_is_not_looked_for_among_far_jobs(void **state)
+{
+    (void)state;
+    uint64_t places[FAR_CANDIDATES_MAX];
+    struct job_ref far = {.id = bytes_str(far_id)}, twin = {.id = bytes_str(twin_id)};
+    assert_int_equal(core_far_only(bed.core, &far, true, places), 0); /* nothing is far */
+    assert_int_equal(push(far_id, START + SECOND), OK);
+    (void)depart(1, far_id);
+    assert_int_equal(core_far_find(bed.core, &twin, places), 1);
+    for (int is_new = 0; is_new < 2; is_new++) {
+        assert_int_equal(core_far_only(bed.core, &far, is_new, places), 1);
+        assert_true(places[0] == slice.where);
+        assert_int_equal(core_far_only(bed.core, &twin, is_new, places), 1);
+        assert_int_equal(core_far_only(bed.core, &(struct job_ref){.seq = 1}, is_new, places), 1);
+    }
+    assert_int_equal(push(twin_id, START + SECOND), OK);
+    for (int is_new = 0; is_new < 2; is_new++) {
+        assert_int_equal(core_far_only(bed.core, &twin, is_new, places), 0);
+        assert_int_equal(core_far_only(bed.core, &far, is_new, places), 1);
+    }
+}
+
 static void a_far_job_takes_its_index_entries_alone_and_counts_as_delayed(void **state)
 {
     (void)state;
@@ -546,6 +573,7 @@ static void changes_that_cannot_be_read_are_emitted_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_name_in_memory_is_not_looked_for_among_far_jobs),
         TEST(a_far_job_takes_its_index_entries_alone_and_counts_as_delayed),
         TEST(p8_far_jobs_count_against_the_limit_of_jobs),
         TEST(p8_a_far_job_takes_at_most_24_bytes),
