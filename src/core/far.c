@@ -335,6 +335,17 @@ bool core_arrive(struct core *core, const struct event *event)
     return true;
 }
 
+uint32_t core_take_apart(struct core *core, const struct event *event)
+{
+    struct far_job far = far_job_at(core, event);
+    struct topic *topic = topic_of(core, event);
+    if (!topic || far.state != JOB_DELAYED || !take_away(core, topic, &far))
+        return POOL_NONE;
+    uint32_t number = core_restore_apart(core, event, topic);
+    job_restore(core_job(core, number), far.state);
+    return number;
+}
+
 bool core_near(struct core *core, const struct event *event)
 {
     struct far_job far = far_job_at(core, event);

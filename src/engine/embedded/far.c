@@ -130,6 +130,8 @@ static bool do_at_once(struct embedded *embedded, const struct cmd *cmd, struct 
         }
         struct cmd copy = *cmd;
         budget_spend(embedded->budget, ARRIVE_NS);
+        if (embedded_end_far(embedded, cmd, &event, ticket, out_submitted))
+            return true;
         if ((changes_job(cmd) && far_may_stay(embedded, &event)) ||
             !core_arrive(embedded->core, &event))
             return false;
