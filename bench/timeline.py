@@ -9,16 +9,18 @@ How to run it:
     bench/timeline.py --config store.horizon=0  any keys of laterd.conf, to compare
     bench/timeline.py --beanstalk               the jobs come by beanstalkd's protocol, which has no ids: no cancels
     bench/timeline.py --cold                    cancels of jobs whose records must be read from the disk
+    bench/timeline.py --only operations         put, cycle and cancel beside an empty server: this alone
     bench/timeline.py --only writes             bytes written for delays of up to 1 minute, 1 hour and 30 days
 
 What it does, for each number of jobs on a server of its own (durability sync, ids of 20 bytes, bodies of
 256, due at random times within 30 days; `later bench` makes the load):
 
-- an empty server takes a hundred thousand puts first, runs put, cycle and cancel pinned to one core
-  with the generator, and hands out 10,000 jobs due each second: what everything is compared with;
-- fill: puts a second until all jobs are there, checkpoints included, and the slowest puts;
-- then, with all of them waiting: memory, disk, bytes written to the disk by byte of payload, the same
-  puts, cycles and due jobs, and cancels of random jobs among those that wait. Slices are read once before the
+- fill: puts a second until all jobs are there, checkpoints included, and the slowest puts. Two empty servers take a
+  hundred thousand puts before, two behind it: their median is what it is compared with;
+- then, with all of them waiting: memory, disk, bytes written to the disk by byte of payload; put and cycle pinned to
+  one core with the generator, cancels of random jobs among those that wait, 10,000 jobs due each second. Each of these in rounds, in
+  each of which the last of the empty servers (its hundred thousand jobs are there) and the full one are measured right beside each other, for the
+  machine may be twice as fast a minute later: the ratio is the median of the rounds' ratios. Slices are read once before the
   cancels, which the bar compares with jobs in memory: how much of them the kernel had still kept is a figure
   of its own, since some machines page out what nobody has touched for a minute, and a fill takes longer. With --cold
   they are dropped from the page cache, and the bar is left out;
@@ -26,8 +28,7 @@ What it does, for each number of jobs on a server of its own (durability sync, i
   that makes no difference to laterd's 1h): the lateness of 10,000 due jobs a second while far jobs come back and the log is cleaned. For that a
   twentieth as many jobs more are put that are due within fifteen minutes, once memory and disk have been measured, and puts go on beside the measurement; an empty server has the same
   puts and is measured in turn, five times each, of which the best counts: others may use the machine (`--only lateness` does this alone);
-- kill -9, then how long until the server listens again, beside reading its files once with `cat`
-  from the page cache.
+- three times: reading its files with `cat` from the page cache, then how long until the server listens again after kill -9.
 
 Ratios are within one run. The bars are those of the issue that asked for them.
 """
@@ -37,6 +38,7 @@ import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -55,9 +57,20 @@ HORIZON = "2m"  # so that far jobs come back while the bench runs
 DELAYS = (("1m", 2.3), ("1h", 2.3), ("30d", 3.5))  # and what may be written by byte of payload
 LEADS_S = (10, 40, 160)  # all jobs must be there before the first is due: the next one if they are not
 SOON, SOON_SHARE = "15m", 20
+ROUNDS = 5  # of an empty server and the full one, in turn
+EMPTY_JOBS = 100000
+PUTS, CYCLES, CANCELS = 20000, 10000, 10000  # in a round
+DRAIN_CYCLES, DRAIN_ROUNDS_MAX = 100000, 12  # until no far job is in the log any more
+LATENESS_ROUNDS, RESTART_ROUNDS, FILL_ROUNDS = 2, 3, 2
 BUSY_ROUNDS = 5
 MANY = 10000000  # from here on a job's memory has a bar: below, what a server of any size takes counts, too
+FAR_JOBS = "laterd_far_jobs"
 FAR_ARRIVED, CLEANED = "laterd_far_arrived_total", "laterd_checkpoints_total"
+FILL, FILL_LATE = "fill, puts a second", "fill, p99.9 of a put, ms"
+PUT_CPU, CYCLE_CPU = "put, pinned, µs of CPU", "cycle, pinned, µs of CPU"
+CANCELS_A_SECOND, CANCEL_CPU = "cancel of random jobs, a second", "cancel, µs of CPU"
+LATENESS, RESTART = "lateness at 10,000 due/s, p99, ms", "restart by job, µs"
+OF_EMPTY, RATIO = "an empty server", "full / empty"  # behind a figure's name
 LOG_BYTES, COPIED = "laterd_wal_written_bytes_total", "laterd_carried_jobs_total"
 
 
@@ -160,24 +173,63 @@ class Bench(Suite):
             "segments cleaned meanwhile": after[CLEANED] - before[CLEANED],
         }
 
-    def operations(self, server):
-        """On a server as it stands: CPU of put, cycle; lateness. Leaves no job of its own but puts."""
-        put = self.bench(server, "put", *DEEP, "--jobs", 100000, "--within", "30d", "--keep", pinned=True)
-        cycle = self.bench(server, "cycle", *DEEP, "--jobs", 50000, "--keep", "--topic", "cycles", pinned=True)
-        return {
-            "put, pinned, µs of CPU": put["server_us_per_operation"],
-            "cycle, pinned, µs of CPU": cycle["server_us_per_operation"],
-            "lateness at 10,000 due/s, p99, ms": self.lateness_ms(server),
-        }
+    def in_turn(self, rounds, full, empty, measure):
+        """What measure(server, round) says, figure by figure: both servers' medians, and that of the rounds' ratios."""
+        said = []
+        for i in range(rounds):
+            order = (full, empty) if i % 2 else (empty, full)
+            of_round = {id(server): measure(server, i) for server in order}
+            said.append((of_round[id(full)], of_round[id(empty)]))
+        values = {}
+        for title in said[0][0]:
+            pairs = [(of_full[title], of_empty[title]) for of_full, of_empty in said]
+            values[title] = statistics.median(pair[0] for pair in pairs)
+            values[f"{title}: {OF_EMPTY}"] = statistics.median(pair[1] for pair in pairs)
+            values[f"{title}: {RATIO}"] = statistics.median(pair[0] / pair[1] for pair in pairs)
+        return values
 
-    def cancels(self, server, there, mark):
+    def operations(self, full, empty):
+        """
+        CPU of put and cycle. Leaves puts of its own. While far jobs are put, as many that were put earlier move from the
+        log to slices; an empty server's log is too short for that. What that takes counts as part of the put, but not of a
+        cycle: before those, the log gets rid of them. Then puts are measured once more, without it.
+        """
+        def cpu(figure, words):
+            def measure(server, _):
+                result = self.bench(server, *words, *DEEP, "--keep", pinned=True)
+                return {figure: result["server_us_per_operation"]}
+
+            return self.in_turn(ROUNDS, full, empty, measure)
+
+        put = ["put", "--jobs", PUTS, "--within", "30d"]
+        cycle = ["cycle", "--topic", "cycles", "--jobs"]
+        before = metrics(full)[FAR_JOBS]
+        values = cpu(PUT_CPU, put)
+        values["far jobs moved to slices by a put"] = (metrics(full)[FAR_JOBS] - before) / (ROUNDS * PUTS)
+        for _ in range(DRAIN_ROUNDS_MAX):
+            before = metrics(full)[FAR_JOBS]
+            self.bench(full, *cycle, DRAIN_CYCLES, *DEEP, "--keep")
+            if metrics(full)[FAR_JOBS] <= before:
+                break
+        return values | cpu(CYCLE_CPU, [*cycle, CYCLES]) | cpu(f"{PUT_CPU}, none moves", put)
+
+    def lateness(self, full, empty):
+        return self.in_turn(LATENESS_ROUNDS, full, empty,
+                            lambda server, i: {LATENESS: self.lateness_ms(server, f"due-{i}")})
+
+    def cancels(self, full, empty, count):
+        """Of random jobs; on each server the next ones in each round."""
         if self.beanstalk:
             return {}
-        jobs = min(50000, there // 2)
-        result = self.bench(server, "cancel", *DEEP, "--jobs", jobs, "--there", there, "--mark", mark, "--keep")
-        return {"cancel of random jobs, a second": result["per_second"],
-                "cancel, µs of CPU": result["server_us_per_operation"],
-                "cancel, p99, ms": result["cancel_us"]["p99"] / 1000}
+        there = {id(full): count, id(empty): EMPTY_JOBS}
+
+        def measure(server, i):
+            result = self.bench(server, "cancel", *DEEP, "--jobs", CANCELS, "--there", there[id(server)], "--skip",
+                                i * CANCELS, "--mark", MARK, "--keep")
+            return {CANCELS_A_SECOND: result["per_second"], CANCEL_CPU: result["server_us_per_operation"],
+                    "cancel, p99, ms": result["cancel_us"]["p99"] / 1000}
+
+        return self.in_turn(ROUNDS, full, empty, measure)
 
     def prepare_slices(self, directory):
         slices = sorted(directory.glob("slice-*"))
@@ -194,51 +246,70 @@ class Bench(Suite):
         self.bench(server, "put", *DEEP, "--jobs", count // SOON_SHARE, "--within", SOON, "--mark", MARK_SOON, "--keep",
                    "--topic", "soon", seconds=86400)
 
-    def empty(self):
-        directory = self.directory()
-        server = self.start(directory)
+    def empty(self, filled):
+        """A server of its own with a hundred thousand jobs; how they came goes to the list."""
+        server = self.start(self.directory())
         try:
-            put = self.fill(server, 100000)
-            values = {"fill, puts a second": put["per_second"],
-                      "fill, p99.9 of a put, ms": put["push_us"]["p99.9"] / 1000}
-            values |= self.cancels(server, 100000, MARK)
-            values |= self.operations(server)
-        finally:
-            server.stop()
-        return values
+            filled.append(self.fill(server, EMPTY_JOBS))
+        except BaseException:
+            server.kill()
+            raise
+        return server
+
+    def compare(self, full, empty, count, directory):
+        """The full server as it stands beside the empty one."""
+        values = self.prepare_slices(directory / "data")
+        values |= self.cancels(full, empty, count)
+        if self.has_horizon() and not self.only:  # first: those that are due soon must not have come yet
+            values |= self.busy(full)
+        values |= self.operations(full, empty)
+        return values if self.only else values | self.lateness(full, empty)
 
     def full(self, count):
-        directory = self.directory()
+        directory, fills = self.directory(), []
+        for _ in range(FILL_ROUNDS):
+            self.empty(fills).kill()
         server = self.start(directory)
         try:
             before, bare = written(server.pid), server.memory_bytes()
             put = self.fill(server, count)
-            values = {"fill, puts a second": put["per_second"],
-                      "fill, p99.9 of a put, ms": put["push_us"]["p99.9"] / 1000}
             settle(server)
-            values |= {
+            values = {
                 "memory, MiB": server.memory_bytes() / 2**20,
                 "memory by job, bytes": (server.memory_bytes() - bare) / count,
                 "disk / payload": disk_bytes(directory / "data") / self.payload(count),
                 "written / payload": (written(server.pid) - before) / self.payload(count),
             }
-            if self.has_horizon():
-                self.put_soon(server, count)
-                settle(server)
-            values |= self.prepare_slices(directory / "data")
-            values |= self.cancels(server, count, MARK)
-            if self.has_horizon():  # first: those that are due soon must not have come yet
-                values |= self.busy(server)
-            values |= self.operations(server)
+            for _ in range(FILL_ROUNDS - 1):
+                self.empty(fills).kill()
+            empty = self.empty(fills)
+            try:
+                values = filling(put, fills) | values
+                if self.has_horizon() and not self.only:
+                    self.put_soon(server, count)
+                    settle(server)
+                values |= self.compare(server, empty, count, directory)
+            finally:
+                empty.kill()
         finally:
             server.kill()  # the harder start: nothing was tidied up
-        floor_s = read_all(directory / "data")
-        server = self.start(directory)
-        values |= {"restart after kill -9, s": server.start_s, "cat of its files, s": floor_s,
-                   RESTART: server.start_s / count * 1e6}
-        server.kill()
+        if not self.only:
+            values |= self.restarts(directory, count)
         shutil.rmtree(directory)
         return values
+
+    def restarts(self, directory, count):
+        seconds = []
+        read_once(files_of(directory / "data"))
+        for _ in range(RESTART_ROUNDS):
+            floor_s = read_once(files_of(directory / "data"))
+            server = self.start(directory)
+            seconds.append((server.start_s, floor_s))
+            server.kill()
+        start_s = statistics.median(pair[0] for pair in seconds)
+        return {"restart after kill -9, s": start_s, RESTART: start_s / count * 1e6,
+                "cat of its files, s": statistics.median(pair[1] for pair in seconds),
+                "restart / cat": statistics.median(pair[0] / pair[1] for pair in seconds)}
 
     def only_busy(self, count):
         server = self.start(self.directory())
@@ -246,7 +317,7 @@ class Bench(Suite):
             self.fill(server, count)
             self.put_soon(server, count)
             settle(server)
-            values = {"far jobs": metrics(server)["laterd_far_jobs"]} | self.busy(server)
+            values = {"far jobs": metrics(server)[FAR_JOBS]} | self.busy(server)
         finally:
             server.kill()
         self.rows.append((f"{count:,}", values))
@@ -274,32 +345,33 @@ class Bench(Suite):
             self.bar(f"{count:,} within {within}: written / payload", f"≤ {wanted}", report.shown(value), value <= wanted)
 
     def run(self):
-        if self.only:
+        if self.only and self.only != "operations":
             for count in self.counts:
                 (self.only_busy if self.only == "lateness" else self.only_writes)(count)
             return
-        empty = self.empty()
-        self.rows.append(("empty", empty))
         for count in self.counts:
             print(f"  {count:,} jobs", file=sys.stderr, flush=True)
             values = self.full(count)
             self.rows.append((f"{count:,}", values))
-            self.judge(count, values, empty)
+            self.judge(count, values)
 
-    def judge(self, count, full, empty):
+    def judge(self, count, full):
         def ratio(title, figure, wanted, at_most):
-            value = full[figure] / empty[figure] if empty[figure] else 0
+            value = full.get(f"{figure}: {RATIO}")
+            if value is None:
+                return
             held = value <= wanted if at_most else value >= wanted
             self.bar(f"{count:,}: {title}", f"{'≤' if at_most else '≥'} {wanted}", report.shown(value), held)
 
-        ratio("puts a second while filling / empty", "fill, puts a second", 0.6, False)
-        ratio("p99.9 of a put while filling / empty", "fill, p99.9 of a put, ms", 5, True)
-        if not self.beanstalk and not self.cold:
-            ratio("random cancels a second / on 100,000", "cancel of random jobs, a second", 0.5, False)
-        ratio("CPU of a put / empty", "put, pinned, µs of CPU", 1.1, True)
-        ratio("CPU of a cycle / empty", "cycle, pinned, µs of CPU", 1.1, True)
-        ratio("lateness p99 / empty", "lateness at 10,000 due/s, p99, ms", 2, True)
-        if self.has_horizon():
+        ratio("puts a second while filling / empty", FILL, 0.6, False)
+        ratio("p99.9 of a put while filling / empty", FILL_LATE, 5, True)
+        if not self.cold:
+            ratio("random cancels a second / on 100,000", CANCELS_A_SECOND, 0.5, False)
+        ratio("CPU of a put / empty", PUT_CPU, 1.1, True)
+        ratio("CPU of a put while none moves to a slice / empty", f"{PUT_CPU}, none moves", 1.1, True)
+        ratio("CPU of a cycle / empty", CYCLE_CPU, 1.1, True)
+        ratio("lateness p99 / empty", LATENESS, 2, True)
+        if self.has_horizon() and not self.only:
             self.judge_busy(count, full)
         if count >= MANY:
             self.bar(f"{count:,}: memory by job, bytes", "≤ 40", report.shown(full["memory by job, bytes"]),
@@ -317,8 +389,17 @@ class Bench(Suite):
         self.figures = [(title, {name: values.get(title) for name, values in self.rows}) for title in titles]
         ids = "no ids (beanstalkd's protocol)" if self.beanstalk else "ids of 20 bytes"
         self.print_table(f"{self.program()}, durability sync, {ids}, bodies of 256, due within 30 days", columns)
-        if self.svg and not self.only and len(self.rows) > 2:
-            pathlib.Path(self.svg).write_text(plot(self.rows[1:]))
+        if self.svg and not self.only and len(self.rows) > 1:
+            pathlib.Path(self.svg).write_text(plot(self.rows))
+
+
+def filling(put, fills):
+    """How the jobs came, beside how those of the empty servers did."""
+    values = {}
+    for title, show in ((FILL, lambda one: one["per_second"]), (FILL_LATE, lambda one: one["push_us"]["p99.9"] / 1000)):
+        of_empty = statistics.median(map(show, fills))
+        values |= {title: show(put), f"{title}: {OF_EMPTY}": of_empty, f"{title}: {RATIO}": show(put) / of_empty}
+    return values
 
 
 def written(pid):
@@ -378,16 +459,9 @@ def read_once(paths):
     return time.monotonic() - before
 
 
-def read_all(directory):
-    """Seconds that reading all files takes, the second time."""
-    read_once(files_of(directory))
-    return read_once(files_of(directory))
-
-
 # -- the plot: one line by figure, each beside its smallest number of jobs ---------------------
 
-RESTART = "restart by job, µs"
-PLOTTED = [("put, pinned, µs of CPU", "#1f77b4"), ("cancel, µs of CPU", "#d62728"),
+PLOTTED = [(PUT_CPU, "#1f77b4"), (CANCEL_CPU, "#d62728"),
            ("memory by job, bytes", "#2ca02c"), ("disk / payload", "#9467bd"), (RESTART, "#ff7f0e")]
 WIDTH, HEIGHT, MARGIN = 640, 360, 60
 
@@ -430,8 +504,8 @@ def main():
     parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
     parser.add_argument("--jobs", default="100000,1000000", help="numbers of waiting jobs")
     parser.add_argument("--config", action="append", default=[], metavar="SECTION.KEY=VALUE")
-    parser.add_argument("--only", choices=("lateness", "writes"), default="",
-                        help="lateness while far jobs come, or bytes written for three delays: this alone")
+    parser.add_argument("--only", choices=("lateness", "operations", "writes"), default="",
+                        help="lateness while far jobs come; put, cycle and cancel; or bytes written for three delays: this alone")
     parser.add_argument("--beanstalk", action="store_true", help="fill by beanstalkd's protocol")
     parser.add_argument("--cold", action="store_true",
                         help="drop slices from the page cache before cancels")

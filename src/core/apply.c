@@ -145,7 +145,8 @@ bool core_allows(const struct core *core, const struct cmd *cmd)
 }
 
 /* Finish and delete: the reply shows the job as it last was. */
-static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, void *ctx)
+static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, void *ctx,
+                    void (*retire)(struct core *, uint32_t, enum event_end))
 {
     struct job *job = core_job(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
@@ -160,7 +161,7 @@ static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, v
         topic->deleted++;
         core->totals.deleted++;
     }
-    core_retire(core, number, done ? END_FINISHED : END_DELETED);
+    retire(core, number, done ? END_FINISHED : END_DELETED);
     core_reply(core, ctx, &(struct reply){.kind = cmd->kind, .count = 1, .jobs = shown});
     core_forget(core, number);
 }
@@ -272,7 +273,7 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
         return;
     }
     if (cmd->kind == CMD_FINISH || cmd->kind == CMD_DELETE) {
-        end_job(core, number, cmd, ctx);
+        end_job(core, number, cmd, ctx, core_retire);
         return;
     }
     if (cmd->kind == CMD_RELEASE)
@@ -300,12 +301,29 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
     core_reply_job(core, cmd->kind, ctx, core_job(core, number));
 }
 
-uint64_t core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *ctx)
+static void begin_command(struct core *core, int64_t now_us)
 {
     CHECK(!core->replaying);
     budget_spend(core->budget, COMMAND_NS);
     if (now_us > core->now_us)
         core->now_us = now_us;
+}
+
+bool core_end_far(struct core *core, int64_t now_us, const struct cmd *cmd,
+                  const struct event *event, void *ctx)
+{
+    bool plain = cmd->kind == CMD_DELETE && cmd->job.lease == 0 && event->job.due_us > now_us;
+    uint32_t number = plain ? core_take_apart(core, event) : POOL_NONE;
+    if (number == POOL_NONE)
+        return false;
+    begin_command(core, now_us);
+    end_job(core, number, cmd, ctx, core_retire_apart);
+    return true;
+}
+
+uint64_t core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *ctx)
+{
+    begin_command(core, now_us);
     switch (cmd_traits(cmd->kind)->subject) {
     case CMD_ON_NEW_JOB: push(core, &cmd->push, ctx); break;
     case CMD_ON_READY_JOBS: return core_reserve(core, &cmd->reserve, ctx);

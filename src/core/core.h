@@ -254,10 +254,19 @@ bool core_return(struct core *core, uint64_t seq, struct stored record);
  */
 bool core_arrive(struct core *core, const struct event *event);
 /*
- * The same of a delayed job that draws near, and nothing of another one: it may be ready already.
- * If it is due, nobody waits for it, and more ready jobs are in memory than are to stay, it is far
- * as before, and ready. True: something has changed. A job that arrives thus and falls due later
- * leaves memory in core_tick() under the same conditions, unless something about it has changed.
+ * Deletes a far job that is delayed, without having it in memory as any other job: that would cost
+ * more than its end. The command names it, `event` is its record, with its place; replies through
+ * the callbacks with `ctx`. False: not so simple (another command, one with a lease, a job in
+ * another state, or due); nothing has changed, and core_arrive() and core_apply() do it. O(1).
+ */
+bool core_end_far(struct core *core, int64_t now_us, const struct cmd *cmd,
+                  const struct event *event, void *ctx);
+/*
+ * As core_arrive(), of a delayed job that draws near, and nothing of another one: it may be ready
+ * already. If it is due, nobody waits for it, and more ready jobs are in memory than are to stay,
+ * it is far as before, and ready. True: something has changed. A job that arrives thus and falls
+ * due later leaves memory in core_tick() under the same conditions, unless something about it has
+ * changed.
  */
 bool core_near(struct core *core, const struct event *event);
 
@@ -299,6 +308,13 @@ bool core_front_first(struct core *core, struct bytes topic, uint64_t *out_seq,
  * Returns how many. O(1).
  */
 uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
+                       uint64_t out_where[static FAR_CANDIDATES_MAX]);
+/*
+ * The same of a name that no job in memory has; 0 if one has it. `is_new` says where to look first,
+ * and changes nothing else: true = most likely nobody has the name, false = most likely a job has.
+ * O(1).
+ */
+uint32_t core_far_only(const struct core *core, const struct job_ref *ref, bool is_new,
                        uint64_t out_where[static FAR_CANDIDATES_MAX]);
 /* Is any job far? O(1). */
 bool core_any_far(const struct core *core);

@@ -248,6 +248,8 @@ void core_kick(struct core *core, uint32_t number);       /* BURIED or DELAYED *
  * queue and emits that; core_forget() frees its memory.
  */
 void core_retire(struct core *core, uint32_t number, enum event_end end);
+/* The same of a job that is in no index and linked nowhere, since core_restore_apart(). */
+void core_retire_apart(struct core *core, uint32_t number, enum event_end end);
 /* As core_retire(), but emits nothing: the next event must say that the record returned here dies.
  */
 struct stored core_displace(struct core *core, uint32_t number);
@@ -347,6 +349,9 @@ bool core_lose_notes(struct core *core, uint64_t first, uint64_t end, uint32_t *
 enum err core_check_job_event(const struct event *event) MUST_USE;
 /* A new job as the event tells of it, in the index, linked nowhere. Returns its number. */
 uint32_t core_restore_job(struct core *core, const struct event *event, const struct topic *topic);
+/* The same, but it is in no index either. */
+uint32_t core_restore_apart(struct core *core, const struct event *event,
+                            const struct topic *topic);
 /* A job that is linked nowhere ends, and nothing is emitted. */
 void core_drop_job(struct core *core, uint32_t number);
 
@@ -360,6 +365,11 @@ bool core_is_far_ready(const struct core *core, uint64_t seq, uint64_t where);
  * from memory, far and ready. False: it has to stay.
  */
 bool core_depart_due(struct core *core, uint32_t number);
+/*
+ * A delayed far job is taken out of the far ones, and is in no index and linked nowhere: it must
+ * end at once. POOL_NONE: it is not delayed and far, and nothing has changed.
+ */
+uint32_t core_take_apart(struct core *core, const struct event *event);
 /* Takes no part in replay; a far job's names count as used. */
 bool core_has_far(const struct core *core, uint64_t seq, struct bytes id);
 

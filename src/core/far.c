@@ -337,6 +337,17 @@ bool core_arrive(struct core *core, const struct event *event)
     return true;
 }
 
+uint32_t core_take_apart(struct core *core, const struct event *event)
+{
+    struct far_job far = far_job_at(core, event);
+    struct topic *topic = topic_of(core, event);
+    if (!topic || far.state != JOB_DELAYED || !take_away(core, topic, &far))
+        return POOL_NONE;
+    uint32_t number = core_restore_apart(core, event, topic);
+    job_restore(core_job(core, number), far.state);
+    return number;
+}
+
 bool core_near(struct core *core, const struct event *event)
 {
     struct far_job far = far_job_at(core, event);
@@ -358,16 +369,39 @@ bool core_near(struct core *core, const struct event *event)
     return true;
 }
 
-uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
-                       uint64_t out_where[static FAR_CANDIDATES_MAX])
+static uint32_t find_hashed(const struct core *core, uint64_t hash,
+                            uint64_t out_where[static FAR_CANDIDATES_MAX])
 {
-    if (core->far.count == 0)
-        return 0;
-    uint64_t hash = ref->id.len ? far_hash_id(core->far.key, ref->id) : hash_seq(ref->seq);
     uint32_t count = far_index_find(&core->far.places, hash, out_where, FAR_CANDIDATES_MAX);
     for (uint32_t i = 0; i < count; i++)
         out_where[i] &= ~IS_READY;
     return count;
+}
+
+static uint64_t hash_name(const struct core *core, const struct job_ref *ref)
+{
+    return ref->id.len ? far_hash_id(core->far.key, ref->id) : hash_seq(ref->seq);
+}
+
+uint32_t core_far_find(const struct core *core, const struct job_ref *ref,
+                       uint64_t out_where[static FAR_CANDIDATES_MAX])
+{
+    return core->far.count ? find_hashed(core, hash_name(core, ref), out_where) : 0;
+}
+
+uint32_t core_far_only(const struct core *core, const struct job_ref *ref, bool is_new,
+                       uint64_t out_where[static FAR_CANDIDATES_MAX])
+{
+    if (core->far.count == 0)
+        return 0;
+    uint64_t hash = hash_name(core, ref);
+    far_index_expect(&core->far.places, hash);
+    if (!is_new)
+        return core_holds(core, ref) ? 0 : find_hashed(core, hash, out_where);
+    if (ref->id.len)
+        index_expect_id(&core->index, ref->id);
+    uint32_t count = find_hashed(core, hash, out_where);
+    return count && core_holds(core, ref) ? 0 : count;
 }
 
 bool core_any_far(const struct core *core)

@@ -55,7 +55,7 @@ enum err core_check_job_event(const struct event *event)
     return OK;
 }
 
-uint32_t core_restore_job(struct core *core, const struct event *event, const struct topic *topic)
+uint32_t core_restore_apart(struct core *core, const struct event *event, const struct topic *topic)
 {
     uint32_t number = job_take(&core->jobs, event->id.len);
     struct job *job = core_job(core, number);
@@ -77,6 +77,12 @@ uint32_t core_restore_job(struct core *core, const struct event *event, const st
     };
     job_id_set(job, event->id);
     set_now(core, job, &event->job);
+    return number;
+}
+
+uint32_t core_restore_job(struct core *core, const struct event *event, const struct topic *topic)
+{
+    uint32_t number = core_restore_apart(core, event, topic);
     index_add(&core->index, number);
     return number;
 }

@@ -310,12 +310,22 @@ struct stored core_displace(struct core *core, uint32_t number)
     return record_of(job);
 }
 
+static void emit_end(struct core *core, const struct job *job, enum event_end end)
+{
+    emit_gone(core, job, end);
+    core_happened(core, job, end == END_FINISHED ? HAPPENED_FINISHED : HAPPENED_DELETED, NULL);
+}
+
 void core_retire(struct core *core, uint32_t number, enum event_end end)
 {
     (void)core_displace(core, number); /* the event names the record */
-    emit_gone(core, core_job(core, number), end);
-    core_happened(core, core_job(core, number),
-                  end == END_FINISHED ? HAPPENED_FINISHED : HAPPENED_DELETED, NULL);
+    emit_end(core, core_job(core, number), end);
+}
+
+void core_retire_apart(struct core *core, uint32_t number, enum event_end end)
+{
+    job_move(core_job(core, number), JOB_GONE);
+    emit_end(core, core_job(core, number), end);
 }
 
 void core_forget(struct core *core, uint32_t number)

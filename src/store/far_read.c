@@ -9,7 +9,8 @@
 
 enum {
     READ_BYTES = 4096,         /* brought at first: most records are shorter */
-    CACHED_BYTES = 1024,       /* the same where it is known that they are in memory */
+    CACHED_BYTES = 1024,       /* the same, at most, of a record that may be in the page cache */
+    CACHED_FORGET = 16,        /* this part of what was too much is not brought the next time */
     CACHED_TURN = 64,          /* reads of what is in memory, in one turn */
     IN_TURN_BYTES = 16 * 1024, /* of a record that is read and checked by the turn */
 };
@@ -31,6 +32,7 @@ struct far_reads {
     struct store *store;
     struct list waiting, under_way; /* far_read::link */
     uint32_t under_way_count;
+    size_t likely_bytes; /* of a record, by those that the page cache had */
     int64_t retry_at_us; /* no descriptor was free */
 };
 
@@ -224,6 +226,15 @@ static struct segment *slice_at(const struct store *store, uint64_t where)
     return there ? segment : NULL;
 }
 
+/* Bytes that are copied and not needed cost more than all else of a read from the page cache. */
+static void learn_length(struct far_reads *reads, size_t len)
+{
+    if (len < reads->likely_bytes)
+        reads->likely_bytes -= (reads->likely_bytes - len) / CACHED_FORGET;
+    else
+        reads->likely_bytes = len < CACHED_BYTES ? len : CACHED_BYTES;
+}
+
 enum err store_far_cached(struct store *store, uint64_t where, struct far_room *room,
                           struct event *out_event)
 {
@@ -232,7 +243,8 @@ enum err store_far_cached(struct store *store, uint64_t where, struct far_room *
     if (!segment)
         return ERR_DAMAGED;
     uint64_t offset = where_offset(where), left = segment->end - offset;
-    size_t got = 0, first = left < CACHED_BYTES ? (size_t)left : CACHED_BYTES;
+    size_t got = 0, likely = store->far_reads->likely_bytes;
+    size_t first = left < likely ? (size_t)left : likely;
     enum err err = segments_read_cached(store->segments, segment, offset, room->bytes, first, &got);
     if (err)
         return err;
@@ -245,6 +257,7 @@ enum err store_far_cached(struct store *store, uint64_t where, struct far_room *
         err = len > 0 && len <= got ? decode_bytes(room->bytes, len, &record) : ERR_DAMAGED;
     if (err)
         return err;
+    learn_length(store->far_reads, len);
     memcpy(room->retry_us, record.retry_us, record.event.retry_count * sizeof(room->retry_us[0]));
     *out_event = event_at(&record, where);
     out_event->retry_us = room->retry_us; /* the record ends with this call */
@@ -286,6 +299,7 @@ struct far_reads *far_reads_new(struct store *store)
 {
     struct far_reads *reads = mem_zalloc(sizeof(*reads));
     reads->store = store;
+    reads->likely_bytes = CACHED_BYTES;
     reads->retry_at_us = INT64_MIN;
     list_init(&reads->waiting);
     list_init(&reads->under_way);
@@ -314,4 +328,5 @@ void far_reads_valid(const struct far_reads *reads)
         count++;
     }
     CHECK(count == reads->under_way_count && count <= FAR_READS_UNDER_WAY_MAX);
+    CHECK(reads->likely_bytes >= FAR_RECORD_MIN && reads->likely_bytes <= CACHED_BYTES);
 }

@@ -29,6 +29,7 @@ static const struct option options[] = {
     {"random", no_argument, NULL, 'R'},
     {"mark", required_argument, NULL, 'm'},
     {"there", required_argument, NULL, 'T'},
+    {"skip", required_argument, NULL, 'K'},
     {"beanstalk", required_argument, NULL, 'A'},
     {"stop", no_argument, NULL, 'X'},
     CLI_OPTIONS,
@@ -102,6 +103,7 @@ static void take_option(struct cli *cli, struct bench *bench, int option)
     case 'R': out->random = true; break;
     case 'm': bench->mark = mark_of(cli, optarg); break;
     case 'T': out->there = cli_number(cli, "--there", optarg, 100000000); break;
+    case 'K': out->skip = cli_number(cli, "--skip", optarg, 100000000); break;
     case 'A': out->beanstalk = optarg; break;
     case 'X': out->stop = true; break;
     default: break;
@@ -130,8 +132,10 @@ static void check_options(const struct cli *cli, const struct bench_options *o)
         cli_usage(cli, "--within is for put and cancel, by /v1 or --beanstalk");
     if ((o->random || o->there) && o->scenario != BENCH_CANCEL)
         cli_usage(cli, "--random and --there are for cancel");
-    if (o->there && (beanstalk || o->there < o->jobs))
-        cli_usage(cli, "--there: at least --jobs of them, by /v1, which has ids of ours");
+    if (o->there && (beanstalk || o->there < o->skip + o->jobs))
+        cli_usage(cli, "--there: at least --skip and --jobs, by /v1, which has ids of ours");
+    if (o->skip && !o->there)
+        cli_usage(cli, "--skip is for cancel with --there");
     if (o->stop && (!beanstalk || o->scenario != BENCH_BURST || o->pid_count == 0))
         cli_usage(cli, "--stop is for burst with --beanstalk, and needs --server-pid");
 }
@@ -220,6 +224,7 @@ const struct command command_bench = {
         "  -m, --mark HEX          the six digits that ids begin with (random)\n"
         "  -T, --there N           cancel: --jobs of the N that a put with this --mark has kept "
         "there\n"
+        "  -K, --skip N            cancel --there: the first N in its order are gone already\n"
         "\nOver beanstalkd's protocol, which has whole seconds: due sends each job so many\n"
         "seconds before; the jobs of burst are ready in a paused tube, or all overdue (--stop).\n"
         "\nExit 6 if a job came early, twice or never.\n"

@@ -42,6 +42,7 @@ struct bench_options {
     int64_t lead_us;   /* DUE, BURST: from the first push to the first due time; 0 = by count */
     int64_t within_us; /* PUT, CANCEL: due at random times so soon; 0 = all tomorrow */
     uint64_t there;    /* CANCEL: jobs that an earlier run with the same mark has put; 0 = none */
+    uint64_t skip;     /* CANCEL with `there`: so many were cancelled by earlier runs */
     bool random;       /* CANCEL: not in the order of the puts */
     bool keep;
     bool stop; /* BURST: the servers are stopped while the jobs fall due */

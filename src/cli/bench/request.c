@@ -136,6 +136,7 @@ uint64_t bench_victim(const struct bench *bench, uint64_t turn)
     enum { STEP = 1610612741 }; /* a prime above the number of jobs: each is met once */
     const struct bench_options *options = &bench->options;
     uint64_t all = options->there ? options->there : bench->target;
+    turn += options->skip;
     return options->random || options->there ? turn * STEP % all : turn;
 }
 

@@ -130,6 +130,8 @@ static bool do_at_once(struct embedded *embedded, const struct cmd *cmd, struct 
         }
         struct cmd copy = *cmd;
         budget_spend(embedded->budget, ARRIVE_NS);
+        if (embedded_end_far(embedded, cmd, &event, ticket, out_submitted))
+            return true;
         if ((changes_job(cmd) && far_may_stay(embedded, &event)) ||
             !core_arrive(embedded->core, &event))
             return false;
@@ -198,9 +200,7 @@ static bool next_place(const struct far_command *command, uint64_t *out_where)
 {
     uint64_t places[FAR_CANDIDATES_MAX];
     struct job_ref ref = named_by(&command->cmd);
-    if (core_holds(command->embedded->core, &ref))
-        return false;
-    uint32_t count = core_far_find(command->embedded->core, &ref, places);
+    uint32_t count = core_far_only(command->embedded->core, &ref, false, places);
     for (uint32_t i = 0; i < count; i++) {
         if (!was_tried(command, places[i])) {
             *out_where = places[i];
@@ -251,8 +251,7 @@ bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *
         cmd = &by_id;
     }
     struct job_ref ref = named_by(cmd);
-    uint32_t count =
-        core_holds(embedded->core, &ref) ? 0 : core_far_find(embedded->core, &ref, places);
+    uint32_t count = core_far_only(embedded->core, &ref, subject == CMD_ON_NEW_JOB, places);
     if (count == 0)
         return false;
     if (do_at_once(embedded, cmd, ticket, places, count, out_submitted))

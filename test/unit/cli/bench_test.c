@@ -236,6 +236,15 @@ static void random_victims_are_each_met_once(void **state)
     assert_true(in_order < 50);
 }
 
+static void a_later_run_goes_on_behind_the_victims_of_the_first(void **state)
+{
+    struct bench bench = {.options = {.scenario = BENCH_CANCEL, .there = 1000}};
+    uint64_t victim = bench_victim(&bench, 300);
+    (void)state;
+    bench.options.skip = 250;
+    assert_int_equal(bench_victim(&bench, 50), victim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +258,7 @@ int main(void)
         cmocka_unit_test(due_times_within_a_span_are_spread_over_it_and_the_same_each_time),
         cmocka_unit_test(a_delay_within_a_span_goes_to_beanstalkd_in_whole_seconds),
         cmocka_unit_test(random_victims_are_each_met_once),
+        cmocka_unit_test(a_later_run_goes_on_behind_the_victims_of_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

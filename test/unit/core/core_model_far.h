@@ -122,11 +122,15 @@ static inline void bring_back(uint64_t seq, bool visits)
         life->visitors[life->visitor_count++] = seq;
 }
 
-/* What an engine does before a command that names a job. */
-static inline void bring_named(const struct job_ref *ref)
+/* The far job of this name, after a look whether the core finds its place; 0: none is far. */
+static inline uint64_t far_named(const struct job_ref *ref)
 {
     uint64_t places[FAR_CANDIDATES_MAX];
     uint32_t count = core_far_find(life->core, ref, places);
+    uint32_t of_none = core_holds(life->core, ref) ? 0 : count;
+    MUST(core_far_only(life->core, ref, true, places) == of_none);
+    MUST(core_far_only(life->core, ref, false, places) == of_none);
+    (void)core_far_find(life->core, ref, places);
     uint64_t found = 0;
     for (uint64_t seq = 1; seq < life->seq_next; seq++) {
         if (!life->is_far[seq])
@@ -139,8 +143,31 @@ static inline void bring_named(const struct job_ref *ref)
         if (named)
             found = seq;
     }
+    return found;
+}
+
+/* What an engine does before a command that names a job. */
+static inline void bring_named(const struct job_ref *ref)
+{
+    uint64_t found = far_named(ref);
     if (found)
         bring_back(found, true);
+}
+
+/* Or it deletes the job where it is, if that is all. */
+static inline bool ends_far(const struct cmd *cmd)
+{
+    uint64_t seq = cmd->kind == CMD_DELETE && below(4) ? far_named(&cmd->job.ref) : 0;
+    if (!seq)
+        return false;
+    const struct event *event = &life->records[seq].event;
+    const struct model_job *job = &life->jobs[seq];
+    bool plain = job->state == JOB_DELAYED && job->due_us > life->now_us && !cmd->job.lease;
+    bool ended = core_end_far(life->core, life->now_us, cmd, event, life);
+    MUST(ended == plain);
+    MUST(ended != core_is_far(life->core, seq, event->record.where));
+    life->is_far[seq] = !ended;
+    return ended;
 }
 
 static inline void bring_topic(struct bytes topic)

@@ -10,6 +10,10 @@
 static enum err apply(const struct cmd *cmd)
 {
     life->replied = false;
+    if (ends_far(cmd)) {
+        MUST(life->replied);
+        return life->reply.err;
+    }
     before_command(cmd);
     (void)core_apply(life->core, life->now_us, cmd, life);
     MUST(life->replied);

@@ -86,6 +86,75 @@ static struct event depart(uint64_t seq, const char *id)
     return event;
 }
 
+/* Two ids of which the index keeps the same bits, with the test's key: found by trying. */
+static const char far_id[] = "id-597663", twin_id[] = "id-919607";
+
+static bool end_far(const struct event *event, struct cmd_job job, int64_t now_us)
+{
+    struct cmd cmd = {.kind = CMD_DELETE, .job = job};
+    bed.reply = (struct reply){.err = ERR_INVALID};
+    return core_end_far(bed.core, now_us, &cmd, event, &bed);
+}
+
+/* A delete needs no job in memory: it ends where it is, with the same event and counts. */
+static void a_far_job_is_deleted_where_it_is(void **state)
+{
+    (void)state;
+    uint64_t places[FAR_CANDIDATES_MAX];
+    struct core_totals totals;
+    assert_int_equal(push(far_id, START + SECOND), OK);
+    struct event event = depart(1, far_id), other = event;
+    struct cmd_job by_id = {.ref = {.id = bytes_str(far_id)}};
+    struct cmd finish = {.kind = CMD_FINISH, .job = by_id};
+    unsigned before = emitted;
+    other.record.where += 8;
+    assert_false(end_far(&other, by_id, START)); /* it is not there */
+    assert_false(core_end_far(bed.core, START, &finish, &event, &bed));
+    assert_false(end_far(&event, by_id, START + SECOND)); /* it is due */
+    struct cmd_job leased = by_id;
+    leased.lease = 7;
+    assert_false(end_far(&event, leased, START));
+    assert_int_equal(emitted, before);
+    assert_int_equal(delayed(), 1);
+    assert_true(end_far(&event, by_id, START));
+    assert_int_equal(bed.reply.err, OK);
+    assert_int_equal(bed.first.ref.seq, 1);
+    assert_int_equal(emitted, before + 1);
+    assert_true(last.kind == EVENT_GONE && last.end == END_DELETED && last.job.seq == 1);
+    assert_true(last.record.where == slice.where && last.record.bytes == slice.bytes);
+    core_totals(bed.core, &totals);
+    assert_int_equal(totals.deleted, 1);
+    assert_int_equal(delayed(), 0);
+    assert_int_equal(core_far_count(bed.core, BYTES("t"), JOB_DELAYED), 0);
+    assert_int_equal(core_far_find(bed.core, &by_id.ref, places), 0);
+    assert_false(end_far(&event, by_id, START));
+    core_valid(bed.core);
+}
+
+/* What a command asks first: a job in memory is not looked for in a slice, wherever it is looked
+   for first, though the index may have a place for its name. */
+static void a_name_in_memory_is_not_looked_for_among_far_jobs(void **state)
+{
+    (void)state;
+    uint64_t places[FAR_CANDIDATES_MAX];
+    struct job_ref far = {.id = bytes_str(far_id)}, twin = {.id = bytes_str(twin_id)};
+    assert_int_equal(core_far_only(bed.core, &far, true, places), 0); /* nothing is far */
+    assert_int_equal(push(far_id, START + SECOND), OK);
+    (void)depart(1, far_id);
+    assert_int_equal(core_far_find(bed.core, &twin, places), 1);
+    for (int is_new = 0; is_new < 2; is_new++) {
+        assert_int_equal(core_far_only(bed.core, &far, is_new, places), 1);
+        assert_true(places[0] == slice.where);
+        assert_int_equal(core_far_only(bed.core, &twin, is_new, places), 1);
+        assert_int_equal(core_far_only(bed.core, &(struct job_ref){.seq = 1}, is_new, places), 1);
+    }
+    assert_int_equal(push(twin_id, START + SECOND), OK);
+    for (int is_new = 0; is_new < 2; is_new++) {
+        assert_int_equal(core_far_only(bed.core, &twin, is_new, places), 0);
+        assert_int_equal(core_far_only(bed.core, &far, is_new, places), 1);
+    }
+}
+
 static void a_far_job_takes_its_index_entries_alone_and_counts_as_delayed(void **state)
 {
     (void)state;
@@ -546,6 +615,8 @@ static void changes_that_cannot_be_read_are_emitted_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_far_job_is_deleted_where_it_is),
+        TEST(a_name_in_memory_is_not_looked_for_among_far_jobs),
         TEST(a_far_job_takes_its_index_entries_alone_and_counts_as_delayed),
         TEST(p8_far_jobs_count_against_the_limit_of_jobs),
         TEST(p8_a_far_job_takes_at_most_24_bytes),

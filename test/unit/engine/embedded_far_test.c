@@ -353,6 +353,7 @@ static void what_is_brought_back_is_left_out_only_if_its_number_lives(void **sta
     uint64_t seq = bed.answer.job.ref.seq;
     struct job_ref twin = {.seq = twin_of(seq)};
     assert_int_equal(core_far_find(embedded_core(bed.embedded), &twin, places), 1);
+    assert_int_equal(core_far_only(embedded_core(bed.embedded), &twin, true, places), 1);
     assert_int_equal(bring_back(seq, "by-number"), OK);
     assert_true(bed.answer.reply.kept);
     assert_int_equal(totals().jobs[JOB_DELAYED], JOBS);
