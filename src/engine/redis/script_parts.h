@@ -41,6 +41,10 @@ struct script_head {
 void script_sha1(struct bytes text, char out_hex[SCRIPT_DIGEST]);
 void script_write(struct buf *out, enum script_kind kind);
 
+/* Of a line of Lua, without its end: what is neither indentation nor comment. Borrowed. No string
+   and no comment of a script goes over lines. */
+struct bytes script_code(struct bytes line);
+
 /* From our clock to that of the partition's server, and back. */
 int64_t script_time_in(const struct script_space *space, uint32_t partition, int64_t us);
 int64_t script_time_out(const struct script_space *space, uint32_t partition, int64_t us);

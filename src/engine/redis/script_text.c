@@ -5,7 +5,9 @@
  * topic, room.lua if it makes them, its own file. The common cases of push, reserve and end come
  * before all that they do not need: to make functions takes time, too. turn.lua has these three,
  * with all that they need, as functions. Where they say HEAD.…, COMPACT.…, SHORT.… or LONG.…, the
- * text has the number or the format from job_head.h instead.
+ * text has the number or the format from job_head.h instead. Comments and indentation are left out:
+ * a third of what each server would be sent. Lines stay, so that an error's line is that of the
+ * files.
  */
 #include <string.h>
 
@@ -158,9 +160,9 @@ static const struct head_list *list_before(const char *text, const char *point)
     return NULL;
 }
 
-static void add_text(struct buf *out, struct bytes text)
+static void add_code(struct buf *out, struct bytes code)
 {
-    const char *done = text.at, *end = text.at + text.len, *point = text.at;
+    const char *done = code.at, *end = code.at + code.len, *point = code.at;
     while ((point = memchr(point, '.', (size_t)(end - point)))) {
         const struct head_list *list = list_before(done, point);
         const char *word = ++point;
@@ -173,6 +175,42 @@ static void add_text(struct buf *out, struct bytes text)
         done = point;
     }
     buf_add(out, done, (size_t)(end - done));
+}
+
+/* ---- what of a file is sent ---- */
+
+struct bytes script_code(struct bytes line)
+{
+    const char *begin = line.at, *end = line.at + line.len;
+    char quote = '\0';
+    while (begin < end && *begin == ' ')
+        begin++;
+    const char *at = begin;
+    for (; at < end; at++) {
+        if (quote && *at == '\\' && at + 1 < end) {
+            at++;
+        } else if (quote) {
+            quote = *at == quote ? '\0' : quote;
+        } else if (*at == '\'' || *at == '"') {
+            quote = *at;
+        } else if (*at == '-' && at + 1 < end && at[1] == '-') {
+            CHECK(end - at == 2 || at[2] != '['); /* it would go on in the next line */
+            break;
+        }
+    }
+    while (at > begin && at[-1] == ' ')
+        at--;
+    return bytes_of(begin, (size_t)(at - begin));
+}
+
+static void add_text(struct buf *out, struct bytes text)
+{
+    const char *at = text.at, *end = text.at + text.len, *line_end;
+    for (; (line_end = memchr(at, '\n', (size_t)(end - at))); at = line_end + 1) {
+        add_code(out, script_code(bytes_of(at, (size_t)(line_end - at))));
+        buf_add_char(out, '\n');
+    }
+    CHECK(at == end);
 }
 
 /* Its arguments: where the keys and the arguments of one request begin, and how many these are. */

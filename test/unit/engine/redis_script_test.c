@@ -3,6 +3,8 @@
  * their places, what comes in is believed only when it is whole.
  * test/black/redis/test_redis_scripts.py runs the scripts themselves.
  */
+#include <stdio.h>
+
 #include "redis_scripted.h"
 
 /* ---- the space ---- */
@@ -23,6 +25,64 @@ static void a_script_is_named_by_its_sha1(void **state)
             assert_memory_not_equal(script_digest(&space, kind), script_digest(&space, other),
                                     SCRIPT_DIGEST);
     }
+}
+
+static void a_line_of_a_script_loses_its_indentation_and_its_comment(void **state)
+{
+    static const struct {
+        const char *line, *code;
+    } lines[] = {
+        {"", ""},
+        {"    ", ""},
+        {"-- all of it", ""},
+        {"        local a = b - c -- why", "local a = b - c"},
+        {"x = '--' .. \"--\" --", "x = '--' .. \"--\""},
+        {"x = 'it\\'s --' -- 'a'", "x = 'it\\'s --'"},
+        {"x = \"'\" .. y -- \"", "x = \"'\" .. y"},
+        {"x = '\\\\' -- y", "x = '\\\\'"},
+        {"a(b[c[1]])  ", "a(b[c[1]])"},
+        {"x = 1 - -1", "x = 1 - -1"},
+        {"x = 'open\\", "x = 'open\\"},
+        {"-", "-"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        assert_true(bytes_eq(script_code(bytes_str(lines[i].line)), bytes_str(lines[i].code)));
+}
+
+static size_t lines_of(struct bytes text)
+{
+    size_t lines = 0;
+    for (size_t i = 0; i < text.len; i++)
+        lines += text.at[i] == '\n';
+    return lines;
+}
+
+static size_t lines_of_file(const char *path)
+{
+    char part[4096];
+    size_t lines = 0, got;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while ((got = fread(part, 1, sizeof(part), file)) > 0)
+        lines += lines_of(bytes_of(part, got));
+    (void)fclose(file);
+    return lines;
+}
+
+static void scripts_are_sent_without_comments_and_keep_their_lines(void **state)
+{
+    const struct bytes comment = BYTES("--"), indented = BYTES("\n ");
+    (void)state;
+    for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++) {
+        struct bytes text = script_text(&space, kind);
+        assert_null(memmem(text.at, text.len, comment.at, comment.len));
+        assert_null(memmem(text.at, text.len, indented.at, indented.len));
+    }
+    assert_int_equal(lines_of(script_text(&space, SCRIPT_HEARTBEAT)),
+                     lines_of_file("src/engine/redis/scripts/clock.lua") +
+                         lines_of_file("src/engine/redis/scripts/common.lua") +
+                         lines_of_file("src/engine/redis/scripts/heartbeat.lua"));
 }
 
 static void a_prefix_that_breaks_the_hash_tag_is_refused(void **state)
@@ -577,9 +637,9 @@ static void scripts_have_the_places_of_the_job_head_as_literals(void **state)
     assert_true(text_has(SCRIPT_CHANGE, "'<BBHI8I8c8HHHHHI4I4I8', head)"));
     assert_true(text_has(SCRIPT_CHANGE, "'<BBBBHHI3I7', record)"));
     assert_true(text_has(SCRIPT_CHANGE, "unpack_bytes('<H', record, 19)"));
-    assert_true(text_has(SCRIPT_CHANGE, "AHEAD = 1024 ") && JOB_AHEAD_BASE == 1024);
+    assert_true(text_has(SCRIPT_CHANGE, "AHEAD = 1024\n") && JOB_AHEAD_BASE == 1024);
     assert_true(text_has(SCRIPT_PUSH, "seq - made_at + 1024\n"));
-    assert_true(text_has(SCRIPT_CHANGE, "INLINE_MAX = 1024 ") && JOB_INLINE_MAX == 1024);
+    assert_true(text_has(SCRIPT_CHANGE, "INLINE_MAX = 1024\n") && JOB_INLINE_MAX == 1024);
     assert_true(text_has(SCRIPT_OPEN, "BUCKETS = 256\n") && SCRIPT_BUCKETS == 256);
     assert_true(text_has(SCRIPT_END, "sub(head, 21, 28)"));
     assert_true(text_has(SCRIPT_RESERVE, "'<I4I7I4I7', record, 5)"));
@@ -590,6 +650,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scripts_have_the_places_of_the_job_head_as_literals),
         cmocka_unit_test(a_script_is_named_by_its_sha1),
+        cmocka_unit_test(a_line_of_a_script_loses_its_indentation_and_its_comment),
+        cmocka_unit_test(scripts_are_sent_without_comments_and_keep_their_lines),
         cmocka_unit_test(a_prefix_that_breaks_the_hash_tag_is_refused),
         cmocka_unit_test(times_outside_a_double_are_clamped),
         cmocka_unit_test(both_names_of_a_job_lead_to_its_partition),
