@@ -5,7 +5,8 @@
  * What work costs is estimated beforehand, at the loop that does it: the core reads no clock, and a
  * simulated life must be the same twice. A loop whose length a client decides spends for each step,
  * stops when the budget is spent, and leaves the rest to the next turn. One step may overdraw it;
- * so a step must be small.
+ * so a step must be small. A loop that comes behind others of its stage does one step though they
+ * have spent all: else it would get nothing for as long as they have work.
  *
  * Where memory is slow, work takes several times the estimate. So a budget can have a meter: the
  * clock is looked at each BUDGET_LOOK_NS of estimated work. If more time has gone by than

@@ -256,7 +256,7 @@ static bool match_hungry(struct core *core, uint32_t jobs)
         struct topic *topic = LIST_ENTRY(hungry->next, struct topic, place);
         const struct wait_link *link = LIST_ENTRY(topic->waiting.next, struct wait_link, of_topic);
         bool far = false;
-        if (budget_spent(core->budget) || core_front_room(core))
+        if ((i > 0 && budget_spent(core->budget)) || core_front_room(core))
             break;
         if (topic->ready.count > 0)
             jobs -= serve(core, link->waiter, jobs, &far);

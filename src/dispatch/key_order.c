@@ -344,8 +344,8 @@ static void call_first(struct key_queue *queue)
 
 bool key_orders_step(struct pump *pump)
 {
-    while (!list_empty(&pump->calls)) {
-        if (budget_spent(pump->options.budget))
+    for (unsigned steps = 0; !list_empty(&pump->calls); steps++) {
+        if (steps > 0 && budget_spent(pump->options.budget))
             return true;
         budget_spend(pump->options.budget, CALL_NS);
         call_first(LIST_ENTRY(pump->calls.next, struct key_queue, call));

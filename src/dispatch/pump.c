@@ -141,11 +141,11 @@ void pump_describe_sinks(const struct pump *pump, struct metric_sink *metrics)
 
 static bool recheck_step(struct pump *pump)
 {
-    while (pump->recheck_next != POOL_NONE) {
+    for (unsigned steps = 0; pump->recheck_next != POOL_NONE; steps++) {
         pump->recheck_next = pool_next(&pump->lanes, pump->recheck_next);
         if (pump->recheck_next == POOL_NONE)
             return false;
-        if (budget_spent(pump->options.budget))
+        if (steps > 0 && budget_spent(pump->options.budget))
             return true;
         struct lane *lane = pool_at(&pump->lanes, pump->recheck_next++);
         budget_spend(pump->options.budget, SWEEP_NS);
@@ -163,10 +163,10 @@ static bool ring_step(struct pump *pump)
 {
     uint32_t count = pump->ring_count;
     pump->again = false;
-    while (count-- > 0 && pump->ring_count > 0) {
+    for (uint32_t i = 0; i < count && pump->ring_count > 0; i++) {
         if (!pump_slots(pump) || !pump_has_memory(pump))
             return false; /* whoever frees some wakes us */
-        if (budget_spent(pump->options.budget))
+        if (i > 0 && budget_spent(pump->options.budget))
             return true;
         budget_spend(pump->options.budget, ASK_NS);
         lane_ask(LIST_ENTRY(pump->ring.next, struct lane, place));
@@ -189,8 +189,7 @@ bool pump_step(struct pump *pump)
     bool more = shipments_step(pump);
     more |= key_orders_step(pump);
     more |= recheck_step(pump);
-    if (!more)
-        more = ring_step(pump);
+    more |= ring_step(pump);
     (void)pool_trim(&pump->lanes);
     (void)pool_trim(&pump->origins.pool);
     return more;

@@ -668,8 +668,8 @@ void shipment_arrive(struct lane *lane, const struct job_view *view)
 
 bool shipments_step(struct pump *pump)
 {
-    while (!list_empty(&pump->outbox)) {
-        if (budget_spent(pump->options.budget))
+    for (unsigned steps = 0; !list_empty(&pump->outbox); steps++) {
+        if (steps > 0 && budget_spent(pump->options.budget))
             return true;
         struct list *place = pump->outbox.next;
         list_remove(place);

@@ -129,7 +129,7 @@ bool clear_alls_go_on(struct server *server)
 {
     struct list *last = server->clear_alls.prev; /* what a step adds waits for the next turn */
     bool left = !list_empty(&server->clear_alls);
-    while (left && !budget_spent(&server->budget)) {
+    for (unsigned steps = 0; left && (steps == 0 || !budget_spent(&server->budget)); steps++) {
         struct list *first = server->clear_alls.next;
         left = first != last;
         list_remove(first);

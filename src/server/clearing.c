@@ -178,7 +178,7 @@ bool clearings_go_on(struct server *server)
 {
     struct list *last = server->clearings.prev; /* what a step adds waits for the next turn */
     bool left = !list_empty(&server->clearings);
-    while (left && !budget_spent(&server->budget)) {
+    for (unsigned steps = 0; left && (steps == 0 || !budget_spent(&server->budget)); steps++) {
         struct list *first = server->clearings.next;
         left = first != last;
         list_remove(first);

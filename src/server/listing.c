@@ -105,8 +105,9 @@ static bool ask(struct listing *listing)
 {
     struct session *session = &listing->request->http->pipeline.session;
     struct server *server = session->server;
-    while (listing->next < listing->count && listing->asked < ASKED_MAX) {
-        if (budget_spent(&server->budget))
+    for (unsigned steps = 0; listing->next < listing->count && listing->asked < ASKED_MAX;
+         steps++) {
+        if (steps > 0 && budget_spent(&server->budget))
             return true;
         budget_spend(&server->budget, GET_NS);
         struct listing_item *item = &listing->items[listing->next++];

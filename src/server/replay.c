@@ -162,8 +162,8 @@ static void kick_next(struct replay *replay)
 static bool step(struct replay *replay)
 {
     struct server *server = http_server(replay->request->http);
-    while (replay->submitted < replay->matches && !replay->err) {
-        if (budget_spent(&server->budget)) {
+    for (unsigned steps = 0; replay->submitted < replay->matches && !replay->err; steps++) {
+        if (steps > 0 && budget_spent(&server->budget)) {
             list_remove(&replay->place); /* see below */
             return true;
         }
@@ -204,7 +204,7 @@ bool replays_go_on(struct server *server)
 {
     struct list *last = server->replays.prev; /* what a step adds waits for the next turn */
     bool left = !list_empty(&server->replays);
-    while (left && !budget_spent(&server->budget)) {
+    for (unsigned steps = 0; left && (steps == 0 || !budget_spent(&server->budget)); steps++) {
         struct list *first = server->replays.next;
         struct replay *replay = LIST_ENTRY(first, struct replay, place);
         left = first != last;

@@ -304,8 +304,8 @@ static bool step(struct restoring *restoring)
     struct restore_row *row = NULL;
     enum err err = OK;
     const char *why = "";
-    while (restoring->arrived && restoring->waiting < PUSHES_MAX) {
-        if (budget_spent(budget))
+    for (unsigned rows = 0; restoring->arrived && restoring->waiting < PUSHES_MAX; rows++) {
+        if (rows > 0 && budget_spent(budget))
             return true;
         budget_spend(budget, ROW_NS);
         row = verbs->take(restoring->run);

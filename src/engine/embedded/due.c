@@ -65,8 +65,8 @@ static struct due_count *first(struct embedded *embedded)
 void due_turn(struct embedded *embedded)
 {
     struct due_count *count;
-    while ((count = first(embedded)) != NULL) {
-        if (budget_spent(embedded->budget)) {
+    for (unsigned steps = 0; (count = first(embedded)) != NULL; steps++) {
+        if (steps > 0 && budget_spent(embedded->budget)) {
             embedded->busy = true;
             return;
         }

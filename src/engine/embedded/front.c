@@ -153,7 +153,8 @@ void front_turn(struct embedded *embedded)
         fronts->retry_at_us = more ? embedded->loop->now_us : INT64_MAX;
     }
     take_whole(embedded);
-    for (unsigned topics = 0; topics < TOPICS_TURN && !budget_spent(embedded->budget) &&
+    for (unsigned topics = 0; topics < TOPICS_TURN &&
+                              (topics == 0 || !budget_spent(embedded->budget)) &&
                               core_front(embedded->core, &front) && bring(embedded, &front);)
         topics++;
     /* Nothing is being read, perhaps, whose end would make a turn. */

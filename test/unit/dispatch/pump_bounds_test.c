@@ -10,6 +10,7 @@
 #include "pump_bed.h"
 
 static const struct world_options plain = {.seed = 1};
+static const struct world_options short_turns = {.seed = 2, .turn_ns = 4000};
 
 #define HOOK  "{\"target\":{\"type\":\"http\",\"url\":\"https://shop.example/hook\"}}"
 #define EXACT "{\"target\":{\"type\":\"http\",\"url\":\"https://shop.example/hook\"},\"jitter\":0}"
@@ -169,6 +170,26 @@ static void a_topic_without_tokens_keeps_no_other_from_their_receiver(void **sta
     bed_close(&bed);
 }
 
+/* The stage's budget is spent by what comes before the pump, turn after turn. */
+static void jobs_are_sent_while_settings_flood(void **state)
+{
+    enum { TOPICS = 3000, TURNS = 100 };
+    struct bed *bed = *state;
+    struct settings_observer *observer = registry_observer(bed_server(bed)->registry);
+    observer->changed(observer, BYTES("hook"), ++bed->version, BYTES(HOOK));
+    for (unsigned i = 0; i < TOPICS; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof(name), "t%u", i);
+        observer->changed(observer, bytes_str(name), ++bed->version, BYTES(HOOK));
+    }
+    bed_push(bed, "hook", "x", 0, "");
+    world_hold_disk(bed->world, false); /* a turn is wanted */
+    for (unsigned i = 0; i < TURNS && bed->seen_count == 0; i++)
+        (void)world_step(bed->world, bed_now(bed) + 1);
+    assert_int_equal(bed->seen_count, 1);
+    assert_true(registry_wants_step(bed_server(bed)->registry)); /* else there was no flood */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +197,7 @@ int main(void)
         cmocka_unit_test(jobs_that_are_held_take_no_more_memory_than_they_may),
         cmocka_unit_test(a_topic_without_tokens_keeps_no_other_from_their_receiver),
         cmocka_unit_test(p4_an_outcome_with_a_lease_that_has_ended_changes_nothing),
+        BED_TEST_OF(jobs_are_sent_while_settings_flood, &short_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
