@@ -9,18 +9,81 @@ static bool is_behind(const struct block_place *a, const struct block_place *b)
 {
     if (a->at_us != b->at_us)
         return a->at_us > b->at_us;
+    if (a->seq != b->seq)
+        return a->seq > b->seq;
     return a->number != b->number ? a->number > b->number : a->rank > b->rank;
+}
+
+/* The block's first job; `seq` is 0 if it is not known. */
+static struct job_place first_of(const struct slice *slice, uint32_t block)
+{
+    CHECK(block < slice->head.blocks);
+    return (struct job_place){slice->fences[block].due_us, slice->fences[block].seq};
+}
+
+/* No job of the block is behind this one: that which the next block begins with, or the last. */
+static struct job_place end_of(const struct slice *slice, uint32_t block)
+{
+    if (block + 1 < slice->head.blocks)
+        return first_of(slice, block + 1);
+    return (struct job_place){slice->head.due_last_us, slice->seq_last};
 }
 
 static struct block_place place_of(const struct far_blocks *blocks, const struct slice *slice,
                                    uint32_t block)
 {
-    CHECK(block < slice->head.blocks);
-    bool last = block + 1 == slice->head.blocks;
-    int64_t end_us = last ? slice->head.due_last_us : slice->fences[block + 1].due_us;
+    struct job_place end = end_of(slice, block), first = first_of(slice, block);
     if (blocks->backwards)
-        return (struct block_place){~end_us, slice->head.number, ~block};
-    return (struct block_place){slice->fences[block].due_us, slice->head.number, block};
+        return (struct block_place){.at_us = ~end.due_us,
+                                    .seq = end.seq ? ~end.seq : 0,
+                                    .number = slice->head.number,
+                                    .rank = ~block};
+    return (struct block_place){
+        .at_us = first.due_us, .seq = first.seq, .number = slice->head.number, .rank = block};
+}
+
+/* Where a block of no slice would stand that begins with such a job, in front of all others. */
+static struct block_place place_of_job(const struct far_blocks *blocks, const struct job_place *job)
+{
+    if (blocks->backwards)
+        return (struct block_place){.at_us = ~job->due_us, .seq = ~job->seq};
+    return (struct block_place){.at_us = job->due_us, .seq = job->seq};
+}
+
+bool far_blocks_precedes(const struct far_blocks *blocks, const struct job_place *job,
+                         const struct block_place *place)
+{
+    struct block_place at = place_of_job(blocks, job);
+    return at.at_us != place->at_us ? at.at_us < place->at_us : at.seq < place->seq;
+}
+
+/* ---- blocks that begin at one instant ---- */
+
+/* Are a block's first and last job, or those of the block before it, due at one instant? */
+static bool is_tied(const struct slice *slice, uint32_t block)
+{
+    int64_t at_us = first_of(slice, block).due_us;
+    return end_of(slice, block).due_us == at_us ||
+           (block > 0 && first_of(slice, block - 1).due_us == at_us);
+}
+
+/* Of such blocks the place is not given out before it is known for good. */
+static bool needs_order(const struct slice *slice, uint32_t block)
+{
+    bool last = block + 1 == slice->head.blocks;
+    return !slice->order_known && (is_tied(slice, block) || (!last && is_tied(slice, block + 1)));
+}
+
+/* Places of others may have been given out already: they stay as they are. */
+void far_blocks_learn(struct slice *slice, const uint64_t *seqs)
+{
+    uint32_t count = slice->head.blocks;
+    for (uint32_t i = 0; seqs && !slice->order_known && i < count; i++)
+        if (is_tied(slice, i))
+            slice->fences[i].seq = seqs[i];
+    if (seqs && !slice->order_known && first_of(slice, count - 1).due_us == slice->head.due_last_us)
+        slice->seq_last = seqs[count];
+    slice->order_known = true;
 }
 
 static uint32_t block_of(const struct far_blocks *blocks, const struct block_place *place)
@@ -30,14 +93,23 @@ static uint32_t block_of(const struct far_blocks *blocks, const struct block_pla
 
 /* ---- the next block of one slice ---- */
 
+/* Does it come before what is wanted? Where its number is not known: is it due before that? */
+static bool is_passed(const struct far_blocks *blocks, struct job_place job)
+{
+    const struct job_place *from = &blocks->from;
+    bool same = job.due_us == from->due_us && job.seq;
+    if (blocks->backwards)
+        return job.due_us > from->due_us || (same && job.seq >= from->seq);
+    return job.due_us < from->due_us || (same && job.seq <= from->seq);
+}
+
 /* It comes before what is wanted, or was given out. So do all before it, in the order. */
 static bool is_over(const struct far_blocks *blocks, const struct slice *slice, uint32_t block)
 {
-    const struct slice_fence *fence = &slice->fences[block];
     struct block_place place = place_of(blocks, slice, block);
-    bool last = block + 1 == slice->head.blocks;
-    bool out = blocks->backwards ? fence->offset >= slice->named || fence->due_us > blocks->from_us
-                                 : !last && fence[1].due_us < blocks->from_us;
+    bool out = blocks->backwards ? slice->fences[block].offset >= slice->named ||
+                                       is_passed(blocks, first_of(slice, block))
+                                 : is_passed(blocks, end_of(slice, block));
     return out || (blocks->begun && !is_behind(&place, &blocks->last));
 }
 
@@ -209,27 +281,29 @@ static void begin_again(struct far_blocks *blocks)
     blocks->cut = false;
 }
 
-enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded, int64_t until_us,
-                                        uint32_t *looks, struct slice **out_slice,
-                                        uint32_t *out_block)
+enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded,
+                                        struct job_place until, uint32_t *looks,
+                                        struct slice **out_slice, uint32_t *out_block)
 {
-    int64_t until = blocks->backwards ? ~until_us : until_us;
     while (look_at_more(blocks, looks)) {
         struct block_place place;
         bool found = first_of_all(blocks, &place);
         bool left_out = blocks->cut && (!found || !is_behind(&blocks->bound, &place));
         if (!found && !left_out)
             return BLOCKS_NONE;
-        blocks->next_at_us = left_out ? blocks->bound.at_us : place.at_us;
-        if (bounded && blocks->next_at_us > until)
+        blocks->next = left_out ? blocks->bound : place;
+        if (bounded && far_blocks_precedes(blocks, &until, &blocks->next))
             return BLOCKS_ENOUGH;
         if (left_out) {
             begin_again(blocks);
             continue;
         }
+        *out_slice = slice_with(blocks, place.number);
+        CHECK(*out_slice);
+        if (needs_order(*out_slice, block_of(blocks, &place)))
+            return BLOCKS_ORDER;
         blocks->begun = true;
         blocks->last = place;
-        *out_slice = slice_with(blocks, place.number);
         *out_block = block_of(blocks, &place);
         CHECK(*out_slice && *out_block < (*out_slice)->head.blocks);
         return BLOCKS_NEXT;

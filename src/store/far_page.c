@@ -1,6 +1,7 @@
 #include "store/far_page.h"
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "store/far_blocks.h"
 #include "store/far_merge.h"
@@ -61,6 +62,9 @@ struct far_page_read {
     uint32_t match_count, match_cap;
     char *bytes;
     size_t cap;
+    struct slice_head head; /* a copy, while the index of the slice is read, … */
+    uint64_t *firsts; /* … and of each block the offset, then the number of its first job; and the
+                         last one's */
     struct disk_op op;
 };
 
@@ -98,7 +102,7 @@ static struct far_walk *walk_new(struct far_pages *pages, const struct far_page 
         .slices = pages->store->slices,
         .topic = walk->topic,
         .state = page->state,
-        .from_us = page->due_us,
+        .from = {page->due_us, page->seq},
         .backwards = page->backwards,
     };
     return walk;
@@ -256,8 +260,7 @@ static void take_some(struct far_page_read *read, bool bounded)
     const struct far_walk *walk = read->walk;
     const struct merge_job *job;
     while (!is_full(read) && (job = next_living(read))) {
-        int64_t at_us = read->backwards ? ~job->place.due_us : job->place.due_us;
-        if (bounded && at_us >= walk->blocks.next_at_us)
+        if (bounded && !far_blocks_precedes(&walk->blocks, &job->place, &walk->blocks.next))
             return;
         add_found(read, job);
         far_merge_take(&read->walk->merge);
@@ -276,6 +279,7 @@ static void read_free(struct far_page_read *read)
     mem_free(read->events);
     mem_free(read->matches);
     mem_free(read->bytes);
+    mem_free(read->firsts);
     mem_free(read);
 }
 
@@ -366,6 +370,18 @@ static void add_block(struct far_page_read *read)
         far_merge_cut(&walk->merge, job->place);
 }
 
+static void end_read(struct far_page_read *read)
+{
+    struct store *store = read->store;
+    segments_read_end(store->segments, read->slice->segment, &read->op);
+    CHECK(read->reading && store->far_pages->reading > 0);
+    store->far_pages->reading--;
+    store->far_pages->read_bytes += read->op.got;
+    read->reading = false;
+    segments_unpin(read->slice->segment);
+    read->slice = NULL;
+}
+
 /*
  * Of a block that is damaged the jobs that are intact are shown: who loads it says what it is. The
  * read ends with the error of a disk that does not answer.
@@ -373,14 +389,7 @@ static void add_block(struct far_page_read *read)
 static void read_ended(struct disk_op *op)
 {
     struct far_page_read *read = op->owner;
-    struct store *store = read->store;
-    segments_read_end(store->segments, read->slice->segment, op);
-    CHECK(read->reading && store->far_pages->reading > 0);
-    store->far_pages->reading--;
-    store->far_pages->read_bytes += op->got;
-    read->reading = false;
-    segments_unpin(read->slice->segment);
-    read->slice = NULL;
+    end_read(read);
     if (read->page && !op->err)
         add_block(read);
     if (!read->page)
@@ -391,11 +400,9 @@ static void read_ended(struct disk_op *op)
         go_on(read);
 }
 
-static void start(struct far_page_read *read, struct slice *slice, uint32_t block)
+static void begin_read(struct far_page_read *read, struct slice *slice, uint64_t offset, size_t len)
 {
-    CHECK(!read->reading && block < slice->head.blocks);
-    uint64_t offset = (uint64_t)slice->fences[block].offset * BLOCK;
-    size_t len = (size_t)(slice_block_end(slice, block) - offset);
+    CHECK(!read->reading);
     if (len > read->cap) {
         mem_free(read->bytes);
         read->cap = len > 2 * SLICE_BLOCK_BYTES ? len : 2 * SLICE_BLOCK_BYTES;
@@ -403,27 +410,86 @@ static void start(struct far_page_read *read, struct slice *slice, uint32_t bloc
     }
     read->slice = slice;
     read->number = slice->head.number;
-    read->block = block;
-    read->match_count = 0;
     read->good = false;
-    read->op = (struct disk_op){
-        .into = read->bytes,
-        .len = len,
-        .offset = offset,
-        .inspect = inspect,
-        .done = read_ended,
-        .owner = read,
-    };
+    read->op = (struct disk_op){.into = read->bytes, .len = len, .offset = offset, .owner = read};
     read->reading = true;
     read->store->far_pages->reading++;
     segments_pin(slice->segment);
+}
+
+static void start(struct far_page_read *read, struct slice *slice, uint32_t block)
+{
+    CHECK(block < slice->head.blocks);
+    uint64_t offset = (uint64_t)slice->fences[block].offset * BLOCK;
+    begin_read(read, slice, offset, (size_t)(slice_block_end(slice, block) - offset));
+    read->block = block;
+    read->match_count = 0;
+    read->op.inspect = inspect;
+    read->op.done = read_ended;
+    segments_read(read->store->segments, slice->segment, &read->op);
+}
+
+/* ---- the order of blocks at one instant ---- */
+
+/* By the disk's thread: looks up the numbers of the blocks' first jobs in the slice's index. */
+static void inspect_index(struct disk_op *op)
+{
+    struct far_page_read *read = op->owner;
+    const struct slice_head *head = &read->head;
+    const char *section = read->bytes + (slice_index_at(head) - op->offset);
+    struct slice_index index;
+    uint32_t block = 0;
+    if (op->got < op->len || hash_of(section, head->index_bytes) != head->index_sum)
+        return;
+    slice_index_init(&index, head, section);
+    enum err err;
+    while ((err = slice_index_next(&index)) == OK)
+        if (block < head->blocks && index.offset > read->firsts[block])
+            read->firsts[block++] = index.seq;
+    read->firsts[head->blocks] = index.seq;
+    read->good = err == ERR_NOT_FOUND && block == head->blocks;
+}
+
+/* Without the order, if the index is damaged, all blocks at the instant are read, as they come. */
+static void index_read(struct disk_op *op)
+{
+    struct far_page_read *read = op->owner;
+    struct slice *slice = read->slice;
+    end_read(read);
+    if (op->err != ERR_AGAIN)
+        far_blocks_learn(slice, !op->err && read->good ? read->firsts : NULL);
+    mem_free(read->firsts);
+    mem_free(read->bytes); /* it may be much */
+    read->firsts = NULL;
+    read->bytes = NULL;
+    read->cap = 0;
+    if (!read->page)
+        read_free(read);
+    else if (op->err == ERR_AGAIN)
+        end(read, ERR_AGAIN, false);
+    else
+        go_on(read);
+}
+
+static void start_order(struct far_page_read *read, struct slice *slice)
+{
+    const struct slice_head *head = &slice->head;
+    uint64_t offset = slice_index_at(head) / BLOCK * BLOCK;
+    uint64_t end = slice_index_at(head) + head->index_bytes;
+    begin_read(read, slice, offset, (size_t)((end + BLOCK - 1) / BLOCK * BLOCK - offset));
+    read->head = *head;
+    read->firsts = mem_alloc((head->blocks + 1) * sizeof(*read->firsts));
+    for (uint32_t i = 0; i < head->blocks; i++)
+        read->firsts[i] = (uint64_t)slice->fences[i].offset * BLOCK;
+    read->op.inspect = inspect_index;
+    read->op.done = index_read;
     segments_read(read->store->segments, slice->segment, &read->op);
 }
 
 /* No job up to the bound was left: what was cut off behind it is read again. */
 static void pass_bound(struct far_walk *walk)
 {
-    walk->blocks.from_us = walk->merge.bound.due_us;
+    walk->blocks.from = walk->merge.bound;
     walk->blocks.begun = false;
     walk->blocks.next_number = 0;
     walk->blocks.kept_count = 0;
@@ -438,13 +504,14 @@ static enum far_blocks_verdict next_block(struct far_page_read *read, const stru
 {
     struct far_walk *walk = read->walk;
     bool bounded = job || walk->merge.cut;
-    int64_t until_us = job ? job->place.due_us : walk->merge.bound.due_us;
+    struct job_place until = job ? job->place : walk->merge.bound;
     if (is_full(read)) { /* none is: are there any? */
         bounded = true;
-        until_us = read->backwards ? INT64_MAX : INT64_MIN;
+        until = read->backwards ? (struct job_place){INT64_MAX, UINT64_MAX}
+                                : (struct job_place){INT64_MIN, 0};
     }
-    return far_blocks_next(&walk->blocks, bounded, until_us, &read->store->far_pages->looks,
-                           out_slice, out_block);
+    return far_blocks_next(&walk->blocks, bounded, until, &read->store->far_pages->looks, out_slice,
+                           out_block);
 }
 
 /* In the next turn. */
@@ -470,6 +537,10 @@ static void go_on(struct far_page_read *read)
         enum far_blocks_verdict verdict = next_block(read, job, &slice, &block);
         if (verdict == BLOCKS_NEXT) {
             start(read, slice, block);
+            return;
+        }
+        if (verdict == BLOCKS_ORDER) {
+            start_order(read, slice);
             return;
         }
         if (verdict == BLOCKS_LATER) {

@@ -61,6 +61,7 @@ struct slice_fence {
     int64_t due_us;  /* of its first job; later blocks' are not before it */
     uint32_t offset; /* of its header in the file, in blocks of BLOCK bytes */
     uint32_t jobs;
+    uint64_t seq; /* of its first job; not in the file; 0: not known */
 };
 
 void slice_fence_encode(const struct slice_fence *fence, void *at);

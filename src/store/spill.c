@@ -304,6 +304,13 @@ static void note_topics(struct spill *spill)
         slice_note_topic(spill->slice, name);
 }
 
+static const struct spilled *built_at(struct spill *spill, size_t number)
+{
+    uint32_t job;
+    memcpy(&job, spill->built.at + number * sizeof(job), sizeof(job));
+    return gather_job(gathered_now(spill), job);
+}
+
 static void begin_departing(struct spill *spill)
 {
     const struct slice_head *head = &spill->build.head;
@@ -313,17 +320,15 @@ static void begin_departing(struct spill *spill)
     CHECK(!err); /* we wrote them a moment ago */
     spill->slice = slices_add(spill->store->slices, head, fences);
     spill->slice->making = true;
+    spill->slice->order_known = true;
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < head->blocks; first += fences[i++].jobs)
+        fences[i].seq = built_at(spill, first)->seq;
+    spill->slice->seq_last = built_at(spill, head->jobs - 1)->seq;
     note_topics(spill);
     spill->block = 0;
     spill->departing = 0;
     spill->written = false;
-}
-
-static const struct spilled *built_at(struct spill *spill, size_t number)
-{
-    uint32_t job;
-    memcpy(&job, spill->built.at + number * sizeof(job), sizeof(job));
-    return gather_job(gathered_now(spill), job);
 }
 
 /* The next ones of so many will be asked for. */

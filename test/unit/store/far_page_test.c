@@ -509,6 +509,92 @@ static void a_block_that_cannot_be_read_ends_a_page_and_not_the_listing(void **s
     }
 }
 
+/* ---- jobs that are due at one instant ---- */
+
+enum { LARGE_SEGMENT = 512 * 1024, INSTANT_PAGE = 20 };
+
+/* Several slices of many blocks each, all of them at one instant. */
+static void begin_instant(struct model *model)
+{
+    far_model(model, 5);
+    model->at_us = model->now_us + INT64_C(1000) * MODEL_DELAY_US;
+    model->body_bytes = 2000;
+    model->options.segment_bytes = LARGE_SEGMENT;
+    model->options.checkpoint_bytes = LARGE_SEGMENT;
+    assert_int_equal(model_open(model), OK);
+    for (unsigned i = 0; i < JOBS; i++) {
+        assert_int_equal(model_push(model), OK);
+        if (i % 8 == 0)
+            model_turn(model);
+    }
+    model_settle(model);
+}
+
+/* What is kept for the next page goes if memory is short. */
+static void a_turn(struct model *model)
+{
+    store_turn(model->store, ++model->now_us);
+}
+
+static void assert_reads_at_most(struct model *model, bool backwards, uint64_t most)
+{
+    static struct listed listed;
+    uint64_t before = read_bytes(model);
+    list_all(model, backwards, INSTANT_PAGE, &listed, a_turn);
+    assert_lists_all_far(model, &listed);
+    for (unsigned i = 1; i < listed.count; i++)
+        assert_true((listed.seqs[i] > listed.seqs[i - 1]) != backwards);
+    print_message("%u jobs in %u slices: %llu bytes were read, of %llu\n", listed.count,
+                  slices_count(model->store->slices),
+                  (unsigned long long)(read_bytes(model) - before),
+                  (unsigned long long)block_bytes(model));
+    assert_true(listed.count > JOBS / 2 && read_bytes(model) - before <= most);
+}
+
+/* In the life that made the slices, and in the next one, which has to learn their order. */
+static void of_jobs_at_one_instant_a_page_reads_but_its_own_blocks(void **state)
+{
+    enum { BLOCKS_A_PAGE = 3, PAGES = JOBS / INSTANT_PAGE + 1 };
+    (void)state;
+    struct model model;
+    begin_instant(&model);
+    uint64_t all = block_bytes(&model);
+    assert_true(slices_count(model.store->slices) >= 3 && all > 24 * (uint64_t)SLICE_BLOCK_BYTES);
+    for (int again = 0; again < 2; again++) {
+        for (int backwards = 0; backwards < 2; backwards++) {
+            model.callbacks.far_room = NULL;
+            assert_reads_at_most(&model, backwards, all + all / 8);
+            far_pages_limit(model.store->far_pages, all / 8);
+            assert_reads_at_most(&model, backwards, 2 * all);
+            far_pages_limit(model.store->far_pages, FAR_WALKS_BYTES);
+            model.callbacks.far_room = no_room; /* nothing is kept from page to page */
+            assert_reads_at_most(&model, backwards,
+                                 (uint64_t)PAGES * BLOCKS_A_PAGE * SLICE_BLOCK_BYTES);
+        }
+        model.callbacks.far_room = NULL;
+        model_close(&model);
+        assert_int_equal(model_open(&model), OK);
+    }
+    model_fini(&model);
+}
+
+/* They are listed all the same, as they were before blocks had an order. */
+static void jobs_at_one_instant_are_listed_though_an_index_is_damaged(void **state)
+{
+    (void)state;
+    struct model model;
+    begin_instant(&model);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    const struct segment *segment = segments_slice_from(model.store->segments, 0);
+    char name[DISK_NAME_MAX];
+    slice_name(segment->number, name);
+    assert_true(sim_disk_flip(model.disk, name, 8 * slice_index_at(&segment->slice->head) + 3));
+    for (int backwards = 0; backwards < 2; backwards++)
+        assert_reads_at_most(&model, backwards, UINT64_MAX);
+    model_fini(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -523,6 +609,8 @@ int main(void)
         cmocka_unit_test(what_is_kept_for_the_next_page_goes_when_memory_is_short_or_nobody_comes),
         cmocka_unit_test(a_block_that_cannot_be_read_ends_a_page_and_not_the_listing),
         cmocka_unit_test(jobs_that_become_far_between_two_pages_are_listed),
+        cmocka_unit_test(of_jobs_at_one_instant_a_page_reads_but_its_own_blocks),
+        cmocka_unit_test(jobs_at_one_instant_are_listed_though_an_index_is_damaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

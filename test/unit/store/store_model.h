@@ -69,6 +69,7 @@ struct model {
     int64_t pause_us; /* of the one topic, as replayed */
     int64_t now_us;
     int64_t delay_us; /* of jobs, at most; 0: they have no due times */
+    int64_t at_us;    /* … or are due at this instant, all */
     bool bursts;      /* turns of many changes, then turns of few */
     unsigned buries;  /* of so many jobs that are pushed about one is buried; 0: none is */
     unsigned readies; /* of the others, the same */

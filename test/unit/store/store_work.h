@@ -24,7 +24,9 @@ static inline enum err model_push_over(struct model *model, uint64_t over_seq)
         return err;
     struct model_job *job = model_add(model, model->seq_next++);
     struct model_job *over = over_seq ? model_find(model, over_seq) : NULL;
-    if (model->delay_us)
+    if (model->at_us)
+        job->due_us = model->at_us;
+    else if (model->delay_us)
         job->due_us = model->now_us + (int64_t)model_random(model, (uint64_t)model->delay_us);
     job->buried = model->buries && model_random(model, model->buries) == 0;
     job->ready = !job->buried && model->readies && model_random(model, model->readies) == 0;
