@@ -340,7 +340,7 @@ const struct command command_list = {
     .summary = "List a topic's jobs of one state, by due time",
     .help =
         "  -S, --state STATE    delayed, ready, reserved or buried (delayed)\n"
-        "  -n, --limit N        at most so many (100)\n"
+        "  -n, --limit N        at most N (100)\n"
         "      --order ORDER    asc, or desc: the last one first (asc)\n"
         "  -L, --labels         with biz key, subtopic and tags; with --json with all that\n"
         "                       was said of the job but its body\n"
@@ -407,7 +407,7 @@ const struct command command_pause = {
     .name = "pause",
     .synopsis = "[--for D] [--create] TOPIC",
     .summary = "Hand out no jobs of a topic for a while",
-    .help = "  -f, --for D     so long (until `later resume`)\n"
+    .help = "  -f, --for D     for D (until `later resume`)\n"
             "      --create    a topic that does not exist is made, and paused\n"
             "\nJobs can still be pushed. Exit 1 if there is no such topic.\n"
             "\nExamples:\n"
