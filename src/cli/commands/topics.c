@@ -90,7 +90,7 @@ static int listing_run(struct listing *listing)
             table_write(listing->table, &out);
         cli_flush(&out);
         cursor.len = 0;
-        show_value(answer, "cursor", &cursor);
+        buf_add_str(&cursor, show_string(answer, "cursor")); /* as it is: it is not for people */
         json_decref(answer);
         if (cursor.len == 0)
             break;

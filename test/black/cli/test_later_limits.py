@@ -31,6 +31,18 @@ def small(laterd):
     return later
 
 
+def test_topics_are_listed_once_whatever_their_names(laterd):
+    server = laterd({"limits": {"batch_jobs": 1}})
+    names = ["a", "b\u0085", "c\u202e", "d"]  # U+0085 is shown as ?, and is a part of the name
+    with Client(server.port) as client:
+        for name in names:
+            assert client.push(name).status == 201
+    listed = run(f"http://127.0.0.1:{server.port}", "topics", "--json")
+    assert [json.loads(line)["name"] for line in listed.stdout.rstrip("\n").split("\n")] == names
+    shown = run(f"http://127.0.0.1:{server.port}", "topics")
+    assert shown.stdout.count("\n") == 1 + len(names)
+
+
 def test_a_low_limit_of_jobs_in_a_batch_breaks_no_command(small):
     lines = "".join(f"job {number}\n" for number in range(250))
     answer = small("push", "many", "--lines", input=lines)
