@@ -146,7 +146,7 @@ static const char *held_text(const char *why)
         {"rate", "its rate; of a receiver that is named: push.host_rate, of all topics"},
         {"share", "push.concurrency: other topics have their share"},
         {"keys", "too many jobs wait for another of their key"},
-        {"others", "order by key, and push.ordered = 0 leaves that to another laterd"},
+        {"others", "order by key: another laterd sends it, or is about to (push.ordered)"},
         {"error", "the store does not answer: tried again soon"},
     };
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {

@@ -31,6 +31,12 @@ def small(laterd):
     return later
 
 
+def test_what_holds_a_topic_names_words_that_the_configuration_has():
+    with Fake({"GET /v1/topics/t": (200, {"name": "t", "held": "others"})}) as fake:
+        shown = run(fake.url, "topics", "t").stdout
+    assert "held      order by key: another laterd sends it, or is about to (push.ordered)\n" in shown, shown
+
+
 def test_topics_are_listed_once_whatever_their_names(laterd):
     server = laterd({"limits": {"batch_jobs": 1}})
     names = ["a", "b\u0085", "c\u202e", "d"]  # U+0085 is shown as ?, and is a part of the name
