@@ -21,7 +21,7 @@ static void help(const struct command *command)
         command->name, *command->synopsis ? " " : "", command->synopsis, command->summary,
         command->help,
         asks ? "-s, --server URL   the server (LATER_SERVER; http://127.0.0.1:9277)\n      " : "",
-        asks ? "      -t, --timeout D    give up on an answer after so long (10s)\n" : "",
+        asks ? "      -t, --timeout D    wait at most D for an answer (10s)\n" : "",
         asks ? access_help : "");
 }
 

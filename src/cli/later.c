@@ -74,7 +74,7 @@ static const char examples[] =
     "  -s, --server URL       http://HOST:PORT, https://HOST/PREFIX or unix:/run/laterd.sock;\n"
     "                         else LATER_SERVER, else http://127.0.0.1:9277\n"
     "  -j, --json             output for programs\n"
-    "  -t, --timeout D        give up on an answer after so long (10s)\n"
+    "  -t, --timeout D        wait at most D for an answer (10s)\n"
     "  -V, --version          before the command only\n";
 
 static const char more_help[] =

@@ -209,7 +209,7 @@ const struct command command_bench = {
         "\n"
         "  -c, --connections N     (64)      -D, --depth N      requests under way on each (1)\n"
         "  -n, --jobs N            (200000; due: 10 seconds' worth; burst: 100000)\n"
-        "  -S, --seconds N         end the measured part after so long (60)\n"
+        "  -S, --seconds N         end the measured part after N seconds (60)\n"
         "  -b, --body BYTES        (256)     -I, --id-bytes N   0: the server makes ids (20)\n"
         "  -r, --rate N            (1000)    -B, --batch N      jobs in one reserve (1)\n"
         "  -l, --lead D            due, burst: from the first push to the first due time\n"

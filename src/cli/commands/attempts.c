@@ -135,10 +135,10 @@ const struct command command_replay = {
     .synopsis = "[options] TOPIC",
     .summary = "Make buried jobs ready again that failed in some way",
     .help = "      --code CODE    of the last failure: 503, or 5xx\n"
-            "      --since D      it was at most so long ago: 1h\n"
+            "      --since D      it was within the last D: 1h\n"
             "      --from TIME    it was then or later: 2026-12-24T18:00:00Z\n"
             "      --to TIME      it was before then\n"
-            "  -n, --max N        at most so many (the server's limits.batch_jobs)\n"
+            "  -n, --max N        at most N (the server's limits.batch_jobs)\n"
             "\nWithout any, all buried jobs. Exit 1 if none matches.\n"
             "\nExample:\n"
             "  later replay hooks --code 503 --since 1h\n",

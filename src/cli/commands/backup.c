@@ -346,7 +346,7 @@ const struct command command_backup = {
         "  -d, --data-dir DIR    the store (the server is asked; DIR may be a stopped one's)\n"
         "  -k, --keep N          then remove the oldest backups until N are left (none is "
         "removed)\n"
-        "  -r, --rate BYTES      copy so many bytes a second at most (100M); 0: no limit\n"
+        "  -r, --rate BYTES      copy at most BYTES a second (100M); 0: no limit\n"
         "      --copy            never link to the store's own files\n"
         "      --verify          then read every byte of it, as `later verify` does\n"
         "\nSegments that do not change any more are hard links where PLACE is on the store's file\n"

@@ -10,7 +10,7 @@ static const char *const usual[] = {"1m", "10m", "1h", "6h", "1d", "7d", "30d"};
 enum { USUAL = sizeof(usual) / sizeof(usual[0]) };
 
 /* The last two columns: by then, and of those how many are not due by the one before. */
-static void show_due(const json_t *answer, const char *const *spans)
+static void show_due(const json_t *answer, const char *const *spans, size_t count)
 {
     static const char *const names[] = {"WITHIN", "UNTIL", "JOBS", "MORE"};
     struct table table = {.columns = 4, .right = {true, false, true, true}};
@@ -23,6 +23,8 @@ static void show_due(const json_t *answer, const char *const *spans)
         table_cell_str(&table, names[column]);
     json_array_foreach(json_object_get(answer, "due"), i, time)
     {
+        if (i == count)
+            break; /* this is not the server that we know */
         uint64_t jobs = show_count(time, "jobs");
         table_cell_str(&table, spans[i]);
         table_cell_str(&table, show_string(time, "until"));
@@ -56,7 +58,7 @@ static int due_run(struct cli *cli, int argc, char **argv)
     if (code == EXIT_DONE && cli->json)
         cli_print_json(answer);
     else if (code == EXIT_DONE)
-        show_due(answer, spans);
+        show_due(answer, spans, (size_t)count);
     mem_free(target);
     buf_fini(&list);
     json_decref(answer);
@@ -69,7 +71,7 @@ const struct command command_due = {
     .summary = "Show how many delayed jobs are due within some durations",
     .help = "Of all topics. JOBS are due by then, MORE of them not by the time of the line above.\n"
             "Without a DURATION: 1m 10m 1h 6h 1d 7d 30d. Up to 64, from short to long.\n"
-            "Examples:\n"
+            "\nExamples:\n"
             "  later due\n"
             "  later due 5m 90d 3650d\n",
     .run = due_run,

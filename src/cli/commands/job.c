@@ -233,7 +233,7 @@ const struct command command_release = {
     .synopsis = "[options] ID…",
     .summary = "Give a job back: it comes again",
     .help =
-        HELP_LEASE "  -d, --delay D        after so long (else as its retry schedule says)\n"
+        HELP_LEASE "  -d, --delay D        after D (else as its retry schedule says)\n"
                    "  -p, --priority N     with this priority from now on\n" HELP_WHY "\nExample:\n"
                    "  later release @12 --lease 77 --delay 5m --reason 'no connection'\n",
     .run = run_release,
@@ -252,7 +252,7 @@ const struct command command_touch = {
     .name = "touch",
     .synopsis = "[options] ID…",
     .summary = "Ask for more time for a job that you hold",
-    .help = HELP_LEASE "  -T, --ttr D          so long from now (its ttr again)\n"
+    .help = HELP_LEASE "  -T, --ttr D          D from now (its ttr again)\n"
                        "\nExample:\n"
                        "  later touch @12 --lease 77 --ttr 10m\n",
     .run = run_touch,
@@ -337,7 +337,7 @@ const struct command command_kick = {
     .synopsis = "ID… | --topic TOPIC [--max N]",
     .summary = "Make buried jobs, or delayed ones by id, ready",
     .help = "  -o, --topic TOPIC    the topic's buried jobs, oldest first\n"
-            "  -n, --max N          at most so many of them (1000)\n"
+            "  -n, --max N          at most N of them (1000)\n"
             "\nExamples:\n"
             "  later kick @12\n"
             "  later kick --topic mail --max 100\n",
@@ -381,7 +381,7 @@ const struct command command_reschedule = {
     .name = "reschedule",
     .synopsis = "[options] ID…",
     .summary = "Move a delayed job's due time, or change its priority or body",
-    .help = "  -d, --delay D       due so long from now\n"
+    .help = "  -d, --delay D       due D from now\n"
             "  -u, --due TIME      due then: RFC 3339, or epoch milliseconds\n"
             "  -p, --priority N    lower goes first\n"
             "  -b, --body TEXT     a new body\n"

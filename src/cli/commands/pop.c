@@ -136,7 +136,7 @@ const struct command command_pop = {
     .name = "pop",
     .synopsis = "[options] TOPIC…",
     .summary = "Take the next due job: it is yours until its ttr runs out",
-    .help = "  -w, --wait D    wait so long for a job (0: take what is there, or exit 1)\n"
+    .help = "  -w, --wait D    wait up to D for a job (0: take what is there, or exit 1)\n"
             "  -n, --max N     up to N jobs at once (1)\n"
             "  -f, --finish    finish the jobs once they have been written out\n"
             "  -b, --body      only the body, byte for byte, and a line end\n"

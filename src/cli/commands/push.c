@@ -356,11 +356,11 @@ const struct command command_push = {
     .name = "push",
     .synopsis = "[options] TOPIC BODY | @FILE | -",
     .summary = "Put a job, or many, into a topic",
-    .help = "  -d, --delay D           due so long from now: 250ms, 30s, 1h30m, 7d (at once)\n"
+    .help = "  -d, --delay D           due D from now: 250ms, 30s, 1h30m, 7d (at once)\n"
             "  -u, --due TIME          due then: 2026-12-24T18:00:00Z, or epoch milliseconds\n"
             "  -i, --id ID             your own id (the server makes one)\n"
             "  -e, --if-exists WHAT    a live job has the id: reject, replace or keep (reject)\n"
-            "  -T, --ttr D             time to run: who takes it has so long to finish it (60s)\n"
+            "  -T, --ttr D             time to run: a consumer has D to finish it (60s)\n"
             "  -p, --priority N        lower goes first among due jobs, 0 to 4294967295\n"
             "  -r, --retry D,D,…       waits after failed attempts, or a name (alipay,\n"
             "                          standard, …); then it is buried\n"

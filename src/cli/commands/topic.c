@@ -453,7 +453,7 @@ const struct command command_topic = {
     .help =
         "  -r, --retry WHAT          waits such as 1m,10m, or a name: alipay, alipay-4m,\n"
         "                            zing, notify, standard, rocketmq\n"
-        "  -a, --attempts N          at most so many attempts, then it is buried\n"
+        "  -a, --attempts N          at most N attempts, then it is buried\n"
         "  -T, --ttr D               of jobs pushed without one\n"
         "  -u, --url URL             send the topic's jobs there when they are due\n"
         "  -H, --header 'N: V'       sent with each; may be given several times, all at once:\n"

@@ -90,7 +90,7 @@ static int listing_run(struct listing *listing)
             table_write(listing->table, &out);
         cli_flush(&out);
         cursor.len = 0;
-        show_value(answer, "cursor", &cursor);
+        buf_add_str(&cursor, show_string(answer, "cursor")); /* as it is: it is not for people */
         json_decref(answer);
         if (cursor.len == 0)
             break;
@@ -146,7 +146,7 @@ static const char *held_text(const char *why)
         {"rate", "its rate; of a receiver that is named: push.host_rate, of all topics"},
         {"share", "push.concurrency: other topics have their share"},
         {"keys", "too many jobs wait for another of their key"},
-        {"others", "order by key, and push.ordered = 0 leaves that to another laterd"},
+        {"others", "order by key: another laterd sends it, or is about to (push.ordered)"},
         {"error", "the store does not answer: tried again soon"},
     };
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
@@ -340,7 +340,7 @@ const struct command command_list = {
     .summary = "List a topic's jobs of one state, by due time",
     .help =
         "  -S, --state STATE    delayed, ready, reserved or buried (delayed)\n"
-        "  -n, --limit N        at most so many (100)\n"
+        "  -n, --limit N        at most N (100)\n"
         "      --order ORDER    asc, or desc: the last one first (asc)\n"
         "  -L, --labels         with biz key, subtopic and tags; with --json with all that\n"
         "                       was said of the job but its body\n"
@@ -407,7 +407,7 @@ const struct command command_pause = {
     .name = "pause",
     .synopsis = "[--for D] [--create] TOPIC",
     .summary = "Hand out no jobs of a topic for a while",
-    .help = "  -f, --for D     so long (until `later resume`)\n"
+    .help = "  -f, --for D     for D (until `later resume`)\n"
             "      --create    a topic that does not exist is made, and paused\n"
             "\nJobs can still be pushed. Exit 1 if there is no such topic.\n"
             "\nExamples:\n"

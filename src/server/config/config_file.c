@@ -146,6 +146,19 @@ static bool may_be_repeated(const struct config_key *key)
            key->kind == KIND_PATHS;
 }
 
+/* The first line of a list drops the default, and what a file before this one says. */
+static void forget_list(struct config *config, const struct config_key *key)
+{
+    if (key->kind == KIND_LISTENER)
+        config->listeners[key->at].count = 0;
+    else if (key->kind == KIND_HOSTS)
+        config->hosts[0] = '\0';
+    else if (key->kind == KIND_ALLOW)
+        config->push_rule.allow_count = 0;
+    else if (key->kind == KIND_PATHS)
+        config->push_unix_sockets[0] = '\0';
+}
+
 static void complain_value(struct reading *reading, const struct config_key *key, const char *value,
                            const struct config_error *why)
 {
@@ -241,10 +254,10 @@ static int take_key(void *ctx, const char *section, const char *name, const char
         complain(reading, what);
         return 0;
     }
-    if (key->kind == KIND_LISTENER && !*first_line)
-        reading->config->listeners[key->at].count = 0; /* the first line drops the default */
-    if (!*first_line)
+    if (!*first_line) {
+        forget_list(reading->config, key);
         *first_line = reading->line;
+    }
     if (!config_set(reading->config, key, value, &why)) {
         complain_value(reading, key, value, &why);
         return 0;

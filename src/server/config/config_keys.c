@@ -130,10 +130,12 @@ const struct config_key config_keys[] = {
     {"push", "host_concurrency", KIND_COUNT, NUMBER(push_host_concurrency), 1, 65535, "20",
      "Webhooks under way at the same time to one receiver: scheme, host and port."},
     {"push", "host_rate", KIND_RATE, WORD(push_host_rate), 0, 0, "0",
-     "So many webhooks in a time to one receiver, whatever topics they are of: 100/s, 5/m, 1/10s. "
+     "At most this many webhooks in a time to one receiver, whatever topics they are of: 100/s, "
+     "5/m, 1/10s. "
      "0: no limit."},
     {"push", "breaker_failures", KIND_COUNT, NUMBER(push_breaker_failures), 1, 1000000, "10",
-     "So many connect errors, time-outs, 429 or 5xx in a row, and a receiver gets nothing for 10 "
+     "After this many connect errors, time-outs, 429 or 5xx in a row a receiver gets nothing for "
+     "10 "
      "s, "
      "then one attempt; if that fails for twice as long, up to 5 minutes."},
     {"push", "retry_after_max", KIND_LONG_TIME, NUMBER(push_retry_after_max_us), 0, 30 * DAY, "1h",
@@ -143,13 +145,13 @@ const struct config_key config_keys[] = {
      "sends each, and another one if that is gone. on: all, off: none; then exactly one of them "
      "must have on, and all others off."},
     {"push", "disable_after", KIND_LONG_TIME, NUMBER(push_disable_after_us), 0, 365 * DAY, "5d",
-     "A target that has only failed for so long is paused. 0: never."},
+     "A target that has only failed for this long is paused. 0: never."},
     {"push", "timeout", KIND_SECONDS, NUMBER(push_timeout_us), 1000, 3600000000, "15s",
      "A webhook that is not answered completely within this has failed. A topic may set its own."},
     {"push", "connect_timeout", KIND_SECONDS, NUMBER(push_connect_us), 1000, 300000000, "5s",
      "Within this a connection to the receiver must be made, name look-up and TLS included."},
     {"push", "response_bytes", KIND_BYTES, NUMBER(push_response_bytes), 1024, 64 << 20, "64K",
-     "At most so much of an answer is read; then its connection is closed."},
+     "At most this much of an answer is read; then its connection is closed."},
     {"push", "job_targets", KIND_JOB_TARGETS, 0, 0, 0, "topic",
      "Which jobs may bring a URL of their own: topic (in topics whose target is of type http), any "
      "(also in a topic without settings, which gets such a target by it) or off (none)."},
@@ -182,7 +184,7 @@ const struct config_key config_keys[] = {
     {"redis", "timeout", KIND_SECONDS, NUMBER(redis_timeout_us), 50000, 60000000, "2s",
      "A command that Redis has not answered by then is answered 503."},
     {"redis", "wait_replicas", KIND_COUNT, NUMBER(redis_wait_replicas), 0, 100, "0",
-     "A change is acknowledged when so many replicas have it, too (Redis' WAIT)."},
+     "A change is acknowledged when this many replicas have it, too (Redis' WAIT)."},
     {"redis", "tls_ca", KIND_WORD, WORD(tls_ca), 0, 0, "",
      "With rediss://: the file of the authorities that Redis' certificate may come from. If this "
      "is empty they are those of the system."},
@@ -208,10 +210,11 @@ const struct config_key config_keys[] = {
      "after: replies do not wait for it. before: replies to changes wait until it has committed "
      "them, and are 503 while it is away (not with engine = redis)."},
     {"journal", "max_lag", KIND_BYTES, NUMBER(journal_lag_bytes), 1 << 20, INT64_MAX, "4G",
-     "So much of the log is kept for it while it is away; with engine = redis, bytes of changes in "
+     "At most this much of the log is kept for it while it is away; with engine = redis, bytes of "
+     "changes in "
      "Redis' memory."},
     {"journal", "max_lag_time", KIND_LONG_TIME, NUMBER(journal_lag_us), 1000000, 365 * DAY, "24h",
-     "… and for so long: the age of the oldest change that MySQL lacks."},
+     "… and for this long: the age of the oldest change that MySQL lacks."},
     {"journal", "on_lag", KIND_CHOICE, NUMBER(journal_on_lag), 0, 0, "refuse",
      "Beyond that: refuse (pushes are 503) or detach (it is given up)."},
     {"journal", "log", KIND_CHOICE, NUMBER(journal_log), 0, 0, "all",
@@ -235,7 +238,7 @@ const struct config_key config_keys[] = {
      "Where clients reach this laterd, as http://host:port: those who wait tell it to their "
      "clients. If this is empty it is the first HTTP listener's address, or the machine's name."},
     {"member", "timeout", KIND_SECONDS, NUMBER(member_timeout_us), 1000000, 60000000, "6s",
-     "Of the session: a leader that is silent for so long is replaced, and it stops by itself "
+     "Of the session: a leader that is silent for this long is replaced, and it stops by itself "
      "after "
      "two thirds of that. ZooKeeper allows 2 to 20 of its ticks."},
 };

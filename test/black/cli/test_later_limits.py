@@ -31,6 +31,32 @@ def small(laterd):
     return later
 
 
+def test_what_holds_a_topic_names_words_that_the_configuration_has():
+    with Fake({"GET /v1/topics/t": (200, {"name": "t", "held": "others"})}) as fake:
+        shown = run(fake.url, "topics", "t").stdout
+    assert "held      order by key: another laterd sends it, or is about to (push.ordered)\n" in shown, shown
+
+
+def test_a_server_that_answers_for_more_times_than_were_asked_for_is_not_believed():
+    due = [{"until": "2026-11-27T00:00:00Z", "jobs": count} for count in range(5000)]
+    with Fake({"GET /v1/due": (200, {"due": due})}) as fake:
+        for words in ([], ["1m", "2m"]):
+            shown = run(fake.url, "due", *words)
+            assert shown.returncode == DONE and len(shown.stdout.splitlines()) == 1 + (len(words) or 7), shown
+
+
+def test_topics_are_listed_once_whatever_their_names(laterd):
+    server = laterd({"limits": {"batch_jobs": 1}})
+    names = ["a", "b\u0085", "c\u202e", "d"]  # U+0085 is shown as ?, and is a part of the name
+    with Client(server.port) as client:
+        for name in names:
+            assert client.push(name).status == 201
+    listed = run(f"http://127.0.0.1:{server.port}", "topics", "--json")
+    assert [json.loads(line)["name"] for line in listed.stdout.rstrip("\n").split("\n")] == names
+    shown = run(f"http://127.0.0.1:{server.port}", "topics")
+    assert shown.stdout.count("\n") == 1 + len(names)
+
+
 def test_a_low_limit_of_jobs_in_a_batch_breaks_no_command(small):
     lines = "".join(f"job {number}\n" for number in range(250))
     answer = small("push", "many", "--lines", input=lines)

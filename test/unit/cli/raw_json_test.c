@@ -55,6 +55,29 @@ static void other_answers_stay_as_they_are(void **state)
         assert_string_equal(packed(answers[i]), answers[i]);
 }
 
+/* Each byte of an answer becomes each of some others, or the answer ends there. */
+static void whatever_comes_is_packed_into_json_or_left_alone(void **state)
+{
+    static const char sample[] =
+        "{\"jobs\":[{\"id\":\"a\",\"body\":{\"a\":[1,\"\\\"\"]}}],\"body\":-1}";
+    static const char others[] = "\"\\{}[],:1 \n\xff";
+    const char *why;
+    (void)state;
+    for (size_t i = 0; i + 1 < sizeof(sample); i++) {
+        for (size_t j = 0; j < sizeof(others); j++) { /* the last one, NUL, ends it */
+            char text[sizeof(sample)];
+            memcpy(text, sample, sizeof(text));
+            text[i] = others[j];
+            bool good = raw_json_check(bytes_str(text), &why);
+            const char *got = packed(text);
+            if (good)
+                assert_true(raw_json_check(bytes_str(got), &why));
+            else
+                assert_string_equal(got, text);
+        }
+    }
+}
+
 static const char *merged(const char *line, const char *fields, bool good)
 {
     json_t *object = json_loads(fields, 0, NULL);
@@ -120,6 +143,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_body_that_is_no_string_becomes_one),
         cmocka_unit_test(other_answers_stay_as_they_are),
+        cmocka_unit_test(whatever_comes_is_packed_into_json_or_left_alone),
         cmocka_unit_test(options_count_where_a_line_has_nothing),
         cmocka_unit_test(an_object_is_one_line),
         cmocka_unit_test(what_is_no_json_is_told),

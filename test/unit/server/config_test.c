@@ -107,8 +107,14 @@ static void a_key_that_is_set_twice_is_refused_with_both_lines(void **state)
 static void a_second_file_goes_over_the_first(void **state)
 {
     (void)state;
-    assert_int_equal(check("[limits]\njobs = 1\n"), OK);
+    static const char text[] = "[limits]\njobs = 1\n[server]\nhosts = a\nhttp = a:1\n"
+                               "[push]\nallow = ::1\nunix_sockets = /a\n";
+    assert_int_equal(check(text), OK);
     assert_int_equal(config_read(&config, path, &error), OK);
+    assert_string_equal(config.hosts, " a");
+    assert_int_equal(config.listeners[PROTOCOL_HTTP].count, 1);
+    assert_int_equal(config.push_rule.allow_count, 1);
+    assert_string_equal(config.push_unix_sockets, "/a\n");
 }
 
 static void values_that_do_not_fit_name_the_line_and_both_values(void **state)
