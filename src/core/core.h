@@ -326,8 +326,9 @@ void core_far_begin(struct core *core, uint64_t jobs, const struct far_places *p
  * same bytes in memory. ERR_CORRUPT: no such place is given out. ERR_JOBS_LIMIT. O(count).
  */
 enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t count) MUST_USE;
-/* All were told of. ERR_CORRUPT: one of them twice. */
-enum err core_far_end(struct core *core) MUST_USE;
+/* All were told of: some milliseconds of the work that there is for a hundred million. `*out_more`:
+   there is more of it. ERR_CORRUPT: one of them came twice. */
+enum err core_far_end(struct core *core, bool *out_more) MUST_USE;
 /*
  * The image of all that is known of jobs whose records lie in slices, in parts, for the next start:
  * docs/disk-format.md. All parts in order, and no other call between them. Appends to `out`. False:

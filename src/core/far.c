@@ -540,13 +540,12 @@ enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t
     return err;
 }
 
-enum err core_far_end(struct core *core)
+enum err core_far_end(struct core *core, bool *out_more)
 {
     struct far_replay *replay = &core->far.replay;
-    CHECK(replay->in_memory);
     mem_pages_free(replay->in_memory, replay->bytes);
     *replay = (struct far_replay){0};
-    return far_index_gather_end(&core->far.places) ? OK : ERR_CORRUPT;
+    return far_index_gather_end(&core->far.places, out_more) ? OK : ERR_CORRUPT;
 }
 
 uint64_t core_memory_left(const struct core *core)

@@ -12,6 +12,7 @@
 #include "base/far_hash.h"
 #include "base/mem.h"
 #include "core_bed.h"
+#include "far_ends.h"
 
 enum { SECOND = 1000000, START = 1000 * SECOND, TTR = 10 * SECOND, KEY = 5 };
 
@@ -288,7 +289,7 @@ static void a_restart_knows_far_jobs_from_those_that_came_back(void **state)
     bad.seq = 9;
     bad.topic.len = 0;
     assert_int_equal(core_replay_far(bed.core, &bad, 1), ERR_CORRUPT);
-    assert_int_equal(core_far_end(bed.core), OK);
+    assert_int_equal(end_far(bed.core), OK);
     core_replayed(bed.core, START);
     core_valid(bed.core);
     assert_int_equal(delayed(), 3);
@@ -312,7 +313,7 @@ static void a_far_job_that_is_told_of_twice_is_noticed(void **state)
     core_bed_open(&opening, limits, START);
     core_far_begin(opening.core, 2, NULL);
     assert_int_equal(core_replay_far(opening.core, twice, 2), OK);
-    assert_int_equal(core_far_end(opening.core), ERR_CORRUPT);
+    assert_int_equal(end_far(opening.core), ERR_CORRUPT);
     core_free(opening.core);
 }
 
@@ -432,7 +433,7 @@ static void of_an_image_that_is_refused_nothing_is_left(void **state)
             refused++;
             core_far_begin(next.core, 1, NULL);
             assert_int_equal(core_replay_far(next.core, &job, 1), OK);
-            assert_int_equal(core_far_end(next.core), OK);
+            assert_int_equal(end_far(next.core), OK);
             assert_true(core_is_far(next.core, 1, slice.where));
         }
         core_replayed(next.core, START);
