@@ -304,6 +304,41 @@ static void a_restart_knows_far_jobs_from_those_that_came_back(void **state)
     assert_true(core_arrive(bed.core, &in_slice));
 }
 
+static bool is_not_77(void *ctx, uint64_t where)
+{
+    uint32_t *asked = ctx;
+    ++*asked;
+    return where != 77;
+}
+
+/* Those whose records cannot be of far jobs as well are not looked for, the others are. */
+static void a_restart_looks_for_those_that_may_be_far_alone(void **state)
+{
+    (void)state;
+    uint32_t asked = 0;
+    struct far_places places = {.may_be_twice = is_not_77, .ctx = &asked};
+    struct event near = record_of(1, "a"), log = record_of(2, "b"), loaded = record_of(3, "c");
+    near.record.where = 77;
+    log.record.where = 78;
+    loaded.record.where += 2;
+    assert_int_equal(core_replay(bed.core, &near), OK);
+    assert_int_equal(core_replay(bed.core, &log), OK);
+    assert_int_equal(core_replay(bed.core, &loaded), OK);
+    struct event in_slice = record_of(2, "b");
+    struct far_job far[] = {far_of(&in_slice), far_of(&loaded)};
+    core_far_begin(bed.core, 2, &places);
+    assert_true(asked >= 3);
+    assert_int_equal(core_replay_far(bed.core, far, 2), OK);
+    assert_int_equal(end_far(bed.core), OK);
+    core_replayed(bed.core, START);
+    core_valid(bed.core);
+    assert_int_equal(delayed(), 3);
+    assert_true(core_is_far(bed.core, 2, slice.where));
+    assert_false(core_is_far(bed.core, 3, loaded.record.where));
+    assert_int_equal(ask(CMD_GET, 1), OK);
+    assert_int_equal(ask(CMD_GET, 3), OK);
+}
+
 static void a_far_job_that_is_told_of_twice_is_noticed(void **state)
 {
     (void)state;
@@ -556,6 +591,7 @@ int main(void)
         TEST(who_has_another_record_does_not_go_back_to_the_old_one),
         TEST(who_has_changed_or_has_a_note_or_is_due_does_not_depart),
         TEST(a_restart_knows_far_jobs_from_those_that_came_back),
+        TEST(a_restart_looks_for_those_that_may_be_far_alone),
         TEST(a_far_job_that_is_told_of_twice_is_noticed),
         TEST(an_opening_that_fails_among_far_jobs_keeps_nothing),
         TEST(an_image_is_as_good_as_telling_of_each_job),
