@@ -310,7 +310,8 @@ bool core_is_far(const struct core *core, uint64_t seq, uint64_t where);
 struct far_places {
     /* The state of the jobs in the slice that the place is in; JOB_GONE: it is in none. */
     enum job_state (*state_at)(void *ctx, uint64_t where);
-    /* May a job whose record is at this place, in a slice or in the log, be far as well? */
+    /* May a job whose record is at this place, in a slice or in the log, be far as well? It is the
+       same for all places in a file. */
     bool (*may_be_twice)(void *ctx, uint64_t where);
     void *ctx;
 };

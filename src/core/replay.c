@@ -81,8 +81,7 @@ uint32_t core_restore_job(struct core *core, const struct event *event, const st
     return number;
 }
 
-/* `fresh`: no event was of this number before. */
-static enum err replay_job(struct core *core, const struct event *event, bool fresh)
+static enum err replay_job(struct core *core, const struct event *event)
 {
     struct topic *topic;
     enum err err = core_check_job_event(event);
@@ -90,9 +89,7 @@ static enum err replay_job(struct core *core, const struct event *event, bool fr
         err = topics_get_or_create(&core->topics, event->topic, &topic);
     if (err)
         return err;
-    uint32_t number = POOL_NONE;
-    if (!fresh)
-        number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
     if (number != POOL_NONE) {                     /* an older image of the same job */
         core_job(core, number)->has_notes = false; /* they stay */
         core_drop_job(core, number);
@@ -145,10 +142,9 @@ enum err core_replay(struct core *core, const struct event *event)
     enum err err = event->kind == EVENT_GONE ? OK : check_now(&event->job);
     if (err || event->job.seq == UINT64_MAX)
         return ERR_CORRUPT;
-    bool fresh = event->job.seq >= core->seq_next;
     core_number_from(core, event->job.seq + 1, event->job.lease + 1); /* never given again */
     if (event->kind == EVENT_JOB)
-        return replay_job(core, event, fresh);
+        return replay_job(core, event);
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
     if (event->kind == EVENT_GONE)
         core_drop_notes(core, event->job.seq);

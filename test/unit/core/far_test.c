@@ -304,11 +304,11 @@ static void a_restart_knows_far_jobs_from_those_that_came_back(void **state)
     assert_true(core_arrive(bed.core, &in_slice));
 }
 
-static bool is_not_77(void *ctx, uint64_t where)
+static bool is_not_in_77(void *ctx, uint64_t where)
 {
     uint32_t *asked = ctx;
     ++*asked;
-    return where != 77;
+    return where >> 32 != 77;
 }
 
 /* Those whose records cannot be of far jobs as well are not looked for, the others are. */
@@ -316,10 +316,10 @@ static void a_restart_looks_for_those_that_may_be_far_alone(void **state)
 {
     (void)state;
     uint32_t asked = 0;
-    struct far_places places = {.may_be_twice = is_not_77, .ctx = &asked};
+    struct far_places places = {.may_be_twice = is_not_in_77, .ctx = &asked};
     struct event near = record_of(1, "a"), log = record_of(2, "b"), loaded = record_of(3, "c");
-    near.record.where = 77;
-    log.record.where = 78;
+    near.record.where = UINT64_C(77) << 32;
+    log.record.where = UINT64_C(78) << 32;
     loaded.record.where += 2;
     assert_int_equal(core_replay(bed.core, &near), OK);
     assert_int_equal(core_replay(bed.core, &log), OK);
@@ -327,7 +327,7 @@ static void a_restart_looks_for_those_that_may_be_far_alone(void **state)
     struct event in_slice = record_of(2, "b");
     struct far_job far[] = {far_of(&in_slice), far_of(&loaded)};
     core_far_begin(bed.core, 2, &places);
-    assert_true(asked >= 3);
+    assert_true(asked >= 3 && asked <= 4);
     assert_int_equal(core_replay_far(bed.core, far, 2), OK);
     assert_int_equal(end_far(bed.core), OK);
     core_replayed(bed.core, START);
