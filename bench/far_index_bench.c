@@ -62,7 +62,9 @@ static void gather(uint64_t entries)
         bool added = far_index_gather_add(&index, pairs, count);
         CHECK(added);
     }
-    bool whole = far_index_gather_end(&index);
+    bool whole = true, more = true;
+    while (more)
+        whole = far_index_gather_end(&index, &more) && whole;
     CHECK(whole && index.count == entries);
     printf("gathered: %.0f ns to add, %.2f bytes each\n",
            (double)(clock_ns() - start_ns) / (double)entries,

@@ -20,6 +20,7 @@ enum {
     CAP_FIRST = 16,
     SORT_BITS_MIN = 10,
     SORT_BITS_MAX = 18,
+    GATHER_STEPS = 512, /* of SHARDS */
     LINE_GATHERED = 32, /* entries of a shard that are put into its array at once */
     FILES_MAX = 65535,
     LINE_ENTRIES = 64 / sizeof(uint64_t),
@@ -269,6 +270,7 @@ static void lengthen(struct far_index *index, struct far_shard *shard, uint64_t 
 struct far_gathered {
     uint64_t entries[SHARDS][LINE_GATHERED];
     uint32_t counts[SHARDS];
+    uint32_t sorted; /* so many shards are as they will be */
 };
 
 static void append_gathered(struct far_index *index, uint32_t number)
@@ -416,20 +418,17 @@ static void place_sorted(struct far_index *index, struct far_shard *shard, uint6
     }
 }
 
-bool far_index_gather_end(struct far_index *index)
+/* From shard `first` to before `end`: together, for they need the same room. */
+static void sort_shards(struct far_index *index, uint32_t first, uint32_t end)
 {
-    CHECK(index->gathered);
-    uint64_t gathered = index->count;
     uint32_t most = 0;
-    for (uint32_t i = 0; i < SHARDS; i++) {
+    for (uint32_t i = first; i < end; i++) {
         append_gathered(index, i);
         most = index->shards[i].count > most ? index->shards[i].count : most;
     }
-    mem_pages_free(index->gathered, sizeof(*index->gathered));
-    index->gathered = NULL;
-    uint64_t *sorted = mem_alloc((most + 1) * sizeof(*sorted));
+    uint64_t *sorted = mem_alloc((most + (size_t)1) * sizeof(*sorted));
     uint32_t *starts = mem_alloc(sizeof(*starts) << sort_bits(most));
-    for (uint32_t i = 0; i < SHARDS; i++) {
+    for (uint32_t i = first; i < end; i++) {
         struct far_shard *shard = &index->shards[i];
         uint32_t count = shard->count;
         if (count == 0)
@@ -440,6 +439,20 @@ bool far_index_gather_end(struct far_index *index)
     }
     mem_free(sorted);
     mem_free(starts);
+}
+
+bool far_index_gather_end(struct far_index *index, bool *out_more)
+{
+    CHECK(index->gathered);
+    uint64_t gathered = index->count;
+    uint32_t first = index->gathered->sorted, end = first + SHARDS / GATHER_STEPS;
+    sort_shards(index, first, end);
+    index->gathered->sorted = end;
+    *out_more = end < SHARDS;
+    if (!*out_more) {
+        mem_pages_free(index->gathered, sizeof(*index->gathered));
+        index->gathered = NULL;
+    }
     return index->count == gathered;
 }
 

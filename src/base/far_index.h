@@ -93,8 +93,11 @@ void far_index_gather(struct far_index *index, uint64_t entries);
  */
 bool far_index_gather_add(struct far_index *index, const struct far_pair *pairs, uint32_t count)
     __attribute__((warn_unused_result));
-/* All that were gathered are in it. False: some pairs came twice, and are there once. O(entries) */
-bool far_index_gather_end(struct far_index *index);
+/*
+ * A 512th of the work that puts all that were gathered into it, of O(entries). `*out_more`: there
+ * is more of it. False: some pairs came twice, and are there once.
+ */
+bool far_index_gather_end(struct far_index *index, bool *out_more);
 
 /*
  * An image of it, on disk: docs/disk-format.md. FAR_IMAGE_PARTS parts, of a 64th of all shards

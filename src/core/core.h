@@ -326,7 +326,8 @@ bool core_is_far(const struct core *core, uint64_t seq, uint64_t where);
 struct far_places {
     /* The state of the jobs in the slice that the place is in; JOB_GONE: it is in none. */
     enum job_state (*state_at)(void *ctx, uint64_t where);
-    /* May a job whose record is at this place, in a slice or in the log, be far as well? */
+    /* May a job whose record is at this place, in a slice or in the log, be far as well? It is the
+       same for all places in a file. */
     bool (*may_be_twice)(void *ctx, uint64_t where);
     void *ctx;
 };
@@ -342,8 +343,9 @@ void core_far_begin(struct core *core, uint64_t jobs, const struct far_places *p
  * same bytes in memory. ERR_CORRUPT: no such place is given out. ERR_JOBS_LIMIT. O(count).
  */
 enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t count) MUST_USE;
-/* All were told of. ERR_CORRUPT: one of them twice. */
-enum err core_far_end(struct core *core) MUST_USE;
+/* All were told of: some milliseconds of the work that there is for a hundred million. `*out_more`:
+   there is more of it. ERR_CORRUPT: one of them came twice. */
+enum err core_far_end(struct core *core, bool *out_more) MUST_USE;
 /*
  * The image of all that is known of jobs whose records lie in slices, in parts, for the next start:
  * docs/disk-format.md. All parts in order, and no other call between them. Appends to `out`. False:

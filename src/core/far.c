@@ -14,6 +14,8 @@
  * far again at once, at the same place; but it is ready, whatever its record says. The index has
  * that in a bit of the place, which is half as far in a file as the index can tell, at most.
  */
+#include <string.h>
+
 #include "base/check.h"
 #include "base/far_hash.h"
 #include "base/mem.h"
@@ -434,9 +436,24 @@ bool core_has_far(const struct core *core, uint64_t seq, struct bytes id)
 
 /* ---- recovery ---- */
 
-static bool may_be_twice(const struct job *job, const struct far_places *places)
+/* Hashes of the numbers of all jobs in memory that may be far as well. */
+static void find_those_in_memory(const struct core *core, const struct far_places *places,
+                                 struct buf *out_hashes)
 {
-    return job->state != JOB_GONE && (!places || places->may_be_twice(places->ctx, job->where));
+    uint32_t file = 0;
+    bool may_be = !places || places->may_be_twice(places->ctx, 0);
+    for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
+         i = pool_next(&core->jobs, i + 1)) {
+        const struct job *job = pool_at(&core->jobs, i);
+        if (job->where >> 32 != file && places) { /* most have their neighbour's */
+            file = (uint32_t)(job->where >> 32);
+            may_be = places->may_be_twice(places->ctx, job->where);
+        }
+        if (!may_be || job->state == JOB_GONE)
+            continue;
+        uint64_t hash = hash_seq(job->seq);
+        buf_add(out_hashes, &hash, sizeof(hash));
+    }
 }
 
 /*
@@ -447,20 +464,20 @@ static bool may_be_twice(const struct job *job, const struct far_places *places)
 static void note_those_in_memory(struct core *core, const struct far_places *places)
 {
     struct far_replay *replay = &core->far.replay;
-    uint64_t bits = 64, jobs = 0;
-    for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE; i = pool_next(&core->jobs, i + 1))
-        jobs += may_be_twice(core_job(core, i), places);
-    while (bits < jobs * 16)
+    struct buf hashes = {0};
+    find_those_in_memory(core, places, &hashes);
+    uint64_t bits = 64, hash;
+    while (bits < hashes.len / sizeof(hash) * 16)
         bits *= 2;
     replay->mask = bits - 1;
     replay->bytes = bits / 8;
     replay->in_memory = mem_pages(replay->bytes);
-    for (uint32_t i = pool_next(&core->jobs, 0); jobs > 0 && i != POOL_NONE;
-         i = pool_next(&core->jobs, i + 1)) {
-        uint64_t bit = hash_seq(core_job(core, i)->seq) & replay->mask;
-        if (may_be_twice(core_job(core, i), places))
-            replay->in_memory[bit / 64] |= UINT64_C(1) << bit % 64;
+    for (size_t at = 0; at < hashes.len; at += sizeof(hash)) {
+        memcpy(&hash, hashes.at + at, sizeof(hash));
+        uint64_t bit = hash & replay->mask;
+        replay->in_memory[bit / 64] |= UINT64_C(1) << bit % 64;
     }
+    buf_fini(&hashes);
 }
 
 static bool may_be_in_memory(const struct core *core, uint64_t hash)
@@ -574,13 +591,12 @@ enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t
     return err;
 }
 
-enum err core_far_end(struct core *core)
+enum err core_far_end(struct core *core, bool *out_more)
 {
     struct far_replay *replay = &core->far.replay;
-    CHECK(replay->in_memory);
     mem_pages_free(replay->in_memory, replay->bytes);
     *replay = (struct far_replay){0};
-    return far_index_gather_end(&core->far.places) ? OK : ERR_CORRUPT;
+    return far_index_gather_end(&core->far.places, out_more) ? OK : ERR_CORRUPT;
 }
 
 uint64_t core_memory_left(const struct core *core)

@@ -80,13 +80,14 @@ enum err slice_topics_next(struct slice_topics *topics, struct bytes *out_name) 
 struct slice_index {
     const char *at, *end;
     const struct slice_head *head;
-    /* Of the entry told of last: */
+    /* Of the entry told of last. Number and hash are not neighbours: compilers copy such ones
+       together, for which the processor waits until both have been written. */
     uint64_t offset; /* of its record in the file */
     uint64_t seq;
-    uint64_t id_hash; /* 0: the job has no id of a client */
     uint32_t topic;
     uint32_t priority; /* of a ready job, else 0; … */
     int64_t rank_us;   /* … so is job_rank_us() */
+    uint64_t id_hash;  /* 0: the job has no id of a client */
 };
 void slice_index_init(struct slice_index *index, const struct slice_head *head,
                       const void *section);

@@ -19,6 +19,7 @@
 enum {
     RECORD_BYTES = 4096, /* read at first of a record */
     TOLD_AT_ONCE = 64,   /* far jobs */
+    JOBS_BY_BYTE = 32,   /* a step of far_end() takes about as long as reading a byte for so many */
 };
 
 void slices_begin(struct slices *slices, const struct directory *directory)
@@ -260,37 +261,29 @@ static enum err read_topics(const struct slice_head *head, const char *section,
     return err || topics.at != topics.end ? ERR_CORRUPT : OK;
 }
 
-/* A record ends where the next one begins, or its block's last 4096 bytes do. */
-static void count_bytes(struct slices *slices, struct slice *slice, uint64_t offset,
-                        uint64_t next_offset)
-{
-    uint64_t bytes = next_offset - offset;
-    if (slice_is_dead(slice, offset)) {
-        slice->dead_bytes += bytes;
-    } else {
-        slice->live_bytes += bytes;
-        slices->live_bytes += bytes;
-    }
-}
-
 /* Tells of each that lives. ERR_CORRUPT: they are not as many as the log says. */
 static enum err replay_jobs(struct slices *slices, struct slice *slice, const char *section,
                             const struct bytes *topics)
 {
-    uint64_t named_end = (uint64_t)slice->named * BLOCK, last = 0;
+    uint64_t named_end = (uint64_t)slice->named * BLOCK, first = named_end, dead_bytes = 0;
     struct store_callbacks *callbacks = slices->store->callbacks;
     struct far_job jobs[TOLD_AT_ONCE];
     struct slice_index index;
     uint32_t live = 0, count = 0;
+    bool was_dead = false;
     enum err err, told = OK;
     slice_index_init(&index, &slice->head, section);
     while (!told && (err = slice_index_next(&index)) == OK) {
         if (index.offset >= named_end)
             continue;
-        if (last)
-            count_bytes(slices, slice, last, index.offset);
-        last = index.offset;
-        if (slice_is_dead(slice, last))
+        /* A record ends where the next one begins, or its block's last 4096 bytes do. */
+        bool dead = slice_is_dead(slice, index.offset);
+        if (first == named_end)
+            first = index.offset;
+        if (dead != was_dead)
+            dead_bytes += dead ? 0 - index.offset : index.offset; /* less where it began */
+        was_dead = dead;
+        if (dead)
             continue;
         live++;
         jobs[count++] = (struct far_job){
@@ -311,12 +304,15 @@ static enum err replay_jobs(struct slices *slices, struct slice *slice, const ch
         told = callbacks->replay_far(callbacks, jobs, count);
     if (told)
         return told;
-    if (last)
-        count_bytes(slices, slice, last, named_end);
+    dead_bytes += was_dead ? named_end : 0;
+    slice->dead_bytes += dead_bytes;
+    slice->live_bytes += named_end - first - dead_bytes;
+    slices->live_bytes += named_end - first - dead_bytes;
     return err == ERR_NOT_FOUND && live == slice->live_jobs ? OK : ERR_CORRUPT;
 }
 
-static enum err read_index(struct slices *slices, struct slice *slice)
+/* `room` is kept from one slice to the next: new memory costs more than what is read into it. */
+static enum err read_index(struct slices *slices, struct slice *slice, struct buf *room)
 {
     const struct slice_head *head = &slice->head;
     struct disk *disk = slices->store->disk;
@@ -325,7 +321,9 @@ static enum err read_index(struct slices *slices, struct slice *slice)
     enum err err = segments_file(slices->segments, slice->segment, &file);
     if (err)
         return err;
-    char *sections = mem_alloc(len + 1);
+    buf_reset(room, SIZE_MAX);
+    buf_reserve(room, len);
+    char *sections = room->at;
     struct bytes *topics = mem_alloc(head->topics * sizeof(*topics));
     const char *index = sections + head->topics_bytes;
     err = read_all(disk, file, slice_topics_at(head), sections, len);
@@ -339,12 +337,12 @@ static enum err read_index(struct slices *slices, struct slice *slice)
     if (!err)
         err = replay_jobs(slices, slice, index, topics);
     mem_free(topics);
-    mem_free(sections);
     return err;
 }
 
 /* The log is replayed: the slice is as it says, or the store does not open. */
-static enum err settle(struct slices *slices, struct slice *slice, struct store_error *out_error)
+static enum err settle(struct slices *slices, struct slice *slice, struct buf *room,
+                       struct store_error *out_error)
 {
     uint32_t number = slice->head.number;
     if (slice->live_jobs == 0 || !slice->told)
@@ -357,7 +355,7 @@ static enum err settle(struct slices *slices, struct slice *slice, struct store_
         store_error_set(out_error, name, 0, "this engine does not know far jobs");
         return ERR_UNSUPPORTED;
     }
-    enum err err = slices->from_image ? OK : read_index(slices, slice);
+    enum err err = slices->from_image ? OK : read_index(slices, slice, room);
     if (err == ERR_CORRUPT)
         return damaged(slices, number, slice_topics_at(&slice->head),
                        "the slice's topics or index are damaged", out_error);
@@ -377,18 +375,19 @@ static uint64_t index_bytes(const struct slice *slice)
 
 static enum err settle_all(struct slices *slices, struct store_error *out_error)
 {
-    for (struct list *link = slices->all.next; link != &slices->all;) {
+    struct buf room = {0};
+    enum err err = OK;
+    for (struct list *link = slices->all.next; link != &slices->all && !err;) {
         struct slice *slice = slice_of(link);
         link = link->next;
-        enum err err = store_opening_goes_on(slices->store, index_bytes(slice), true);
+        err = store_opening_goes_on(slices->store, index_bytes(slice), true);
         if (!err)
-            err = settle(slices, slice, out_error);
-        if (err)
-            return err;
-        if (slice->live_jobs == 0 || !slice->told)
+            err = settle(slices, slice, &room, out_error);
+        if (!err && (slice->live_jobs == 0 || !slice->told))
             slices_drop(slices, slice);
     }
-    return OK;
+    buf_fini(&room);
+    return err;
 }
 
 /* Of all slices, by their indexes. */
@@ -399,8 +398,12 @@ static enum err read_indexes(struct slices *slices, struct store_error *out_erro
     if (any_far && callbacks->far_begin)
         callbacks->far_begin(callbacks, slices->live_jobs);
     enum err err = settle_all(slices, out_error);
-    if (!err && any_far && callbacks->far_end)
-        err = callbacks->far_end(callbacks);
+    bool more = any_far && callbacks->far_end;
+    while (!err && more) {
+        err = callbacks->far_end(callbacks, &more);
+        if (!err)
+            err = store_opening_goes_on(slices->store, slices->live_jobs / JOBS_BY_BYTE, false);
+    }
     return err;
 }
 

@@ -188,8 +188,9 @@ struct store_callbacks {
      */
     enum err (*replay_far)(struct store_callbacks *callbacks, const struct far_job *jobs,
                            uint32_t count);
-    /* No more come, if far_begin() was called. ERR_CORRUPT: one came twice. May be NULL. */
-    enum err (*far_end)(struct store_callbacks *callbacks);
+    /* No more come, if far_begin() was called; again, until nothing more (`*out_more`) is to be
+       done for those that came. ERR_CORRUPT: one came twice. May be NULL. */
+    enum err (*far_end)(struct store_callbacks *callbacks, bool *out_more);
     /*
      * Closing in order: appends a part of an image of all that is known of jobs whose records lie
      * in slices (store_slice_state()) to `out`; all FAR_PARTS in order, and no other call between

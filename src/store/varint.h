@@ -27,8 +27,8 @@ struct varint_reader {
     bool good; /* false once a number was cut off or had more than 64 bits */
 };
 
-/* The next number; 0 if there is none. */
-static inline uint64_t varint_get(struct varint_reader *reader)
+/* Of more than one byte, or none. */
+static inline uint64_t varint_get_long(struct varint_reader *reader)
 {
     uint64_t number = 0;
     for (unsigned shift = 0; shift < 64 && reader->at < reader->end; shift += 7) {
@@ -41,6 +41,14 @@ static inline uint64_t varint_get(struct varint_reader *reader)
     }
     reader->good = false;
     return 0;
+}
+
+/* The next number; 0 if there is none. */
+static inline uint64_t varint_get(struct varint_reader *reader)
+{
+    if (reader->at < reader->end && (uint8_t)*reader->at < 0x80)
+        return (uint8_t)*reader->at++;
+    return varint_get_long(reader);
 }
 
 static inline uint64_t varint_fold(int64_t number)

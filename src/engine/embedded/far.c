@@ -520,9 +520,9 @@ static enum err replay_far(struct store_callbacks *callbacks, const struct far_j
     return core_replay_far(core_of(callbacks), jobs, count);
 }
 
-static enum err replay_far_end(struct store_callbacks *callbacks)
+static enum err replay_far_end(struct store_callbacks *callbacks, bool *out_more)
 {
-    return core_far_end(core_of(callbacks));
+    return core_far_end(core_of(callbacks), out_more);
 }
 
 _Static_assert((int)FAR_PARTS == (int)CORE_FAR_IMAGE_PARTS, "the store keeps as many");

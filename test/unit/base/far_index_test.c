@@ -131,6 +131,15 @@ static void prints_that_crowd_at_one_end_are_kept(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
+/* False: some came twice. */
+static bool end_gathering(struct far_index *index)
+{
+    bool whole = true, more = true;
+    while (more)
+        whole = far_index_gather_end(index, &more) && whole;
+    return whole;
+}
+
 /* Some pairs come twice. */
 static void gather_pairs(struct far_index *index, uint64_t expected, uint32_t twice)
 {
@@ -140,7 +149,7 @@ static void gather_pairs(struct far_index *index, uint64_t expected, uint32_t tw
         assert_true(far_index_gather_add(index, both, i < twice ? 2 : 1));
         pairs[i].there = true;
     }
-    assert_int_equal(far_index_gather_end(index), twice == 0);
+    assert_int_equal(end_gathering(index), twice == 0);
 }
 
 static void what_was_gathered_is_as_if_it_was_added(void **state)
@@ -275,7 +284,7 @@ static void pairs_of_many_files_are_gathered_at_once(void **state)
         count = count < PAIRS - done ? count : PAIRS - done;
         assert_true(far_index_gather_add(&index, &all[done], count));
     }
-    assert_true(far_index_gather_end(&index));
+    assert_true(end_gathering(&index));
     check_all(&index);
     far_index_fini(&index);
     assert_int_equal(mem_used(), 0);

@@ -8,6 +8,7 @@
 
 #include "base/far_hash.h"
 #include "core_model_replies.h"
+#include "far_ends.h"
 
 enum { FAR_KEY = 99 };
 
@@ -286,7 +287,7 @@ static inline void replay_all_far(struct core *copy)
         if (life->is_far[seq])
             MUST(core_replay_far(copy, &far, 1) == OK);
     }
-    MUST(core_far_end(copy) == OK);
+    MUST(end_far(copy) == OK);
 }
 
 #endif

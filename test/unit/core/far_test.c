@@ -12,6 +12,7 @@
 #include "base/far_hash.h"
 #include "base/mem.h"
 #include "core_bed.h"
+#include "far_ends.h"
 
 enum { SECOND = 1000000, START = 1000 * SECOND, TTR = 10 * SECOND, KEY = 5 };
 
@@ -357,7 +358,7 @@ static void a_restart_knows_far_jobs_from_those_that_came_back(void **state)
     bad.seq = 9;
     bad.topic.len = 0;
     assert_int_equal(core_replay_far(bed.core, &bad, 1), ERR_CORRUPT);
-    assert_int_equal(core_far_end(bed.core), OK);
+    assert_int_equal(end_far(bed.core), OK);
     core_replayed(bed.core, START);
     core_valid(bed.core);
     assert_int_equal(delayed(), 3);
@@ -372,6 +373,41 @@ static void a_restart_knows_far_jobs_from_those_that_came_back(void **state)
     assert_true(core_arrive(bed.core, &in_slice));
 }
 
+static bool is_not_in_77(void *ctx, uint64_t where)
+{
+    uint32_t *asked = ctx;
+    ++*asked;
+    return where >> 32 != 77;
+}
+
+/* Those whose records cannot be of far jobs as well are not looked for, the others are. */
+static void a_restart_looks_for_those_that_may_be_far_alone(void **state)
+{
+    (void)state;
+    uint32_t asked = 0;
+    struct far_places places = {.may_be_twice = is_not_in_77, .ctx = &asked};
+    struct event near = record_of(1, "a"), log = record_of(2, "b"), loaded = record_of(3, "c");
+    near.record.where = UINT64_C(77) << 32;
+    log.record.where = UINT64_C(78) << 32;
+    loaded.record.where += 2;
+    assert_int_equal(core_replay(bed.core, &near), OK);
+    assert_int_equal(core_replay(bed.core, &log), OK);
+    assert_int_equal(core_replay(bed.core, &loaded), OK);
+    struct event in_slice = record_of(2, "b");
+    struct far_job far[] = {far_of(&in_slice), far_of(&loaded)};
+    core_far_begin(bed.core, 2, &places);
+    assert_true(asked >= 3 && asked <= 4);
+    assert_int_equal(core_replay_far(bed.core, far, 2), OK);
+    assert_int_equal(end_far(bed.core), OK);
+    core_replayed(bed.core, START);
+    core_valid(bed.core);
+    assert_int_equal(delayed(), 3);
+    assert_true(core_is_far(bed.core, 2, slice.where));
+    assert_false(core_is_far(bed.core, 3, loaded.record.where));
+    assert_int_equal(ask(CMD_GET, 1), OK);
+    assert_int_equal(ask(CMD_GET, 3), OK);
+}
+
 static void a_far_job_that_is_told_of_twice_is_noticed(void **state)
 {
     (void)state;
@@ -381,7 +417,7 @@ static void a_far_job_that_is_told_of_twice_is_noticed(void **state)
     core_bed_open(&opening, limits, START);
     core_far_begin(opening.core, 2, NULL);
     assert_int_equal(core_replay_far(opening.core, twice, 2), OK);
-    assert_int_equal(core_far_end(opening.core), ERR_CORRUPT);
+    assert_int_equal(end_far(opening.core), ERR_CORRUPT);
     core_free(opening.core);
 }
 
@@ -501,7 +537,7 @@ static void of_an_image_that_is_refused_nothing_is_left(void **state)
             refused++;
             core_far_begin(next.core, 1, NULL);
             assert_int_equal(core_replay_far(next.core, &job, 1), OK);
-            assert_int_equal(core_far_end(next.core), OK);
+            assert_int_equal(end_far(next.core), OK);
             assert_true(core_is_far(next.core, 1, slice.where));
         }
         core_replayed(next.core, START);
@@ -626,6 +662,7 @@ int main(void)
         TEST(who_has_another_record_does_not_go_back_to_the_old_one),
         TEST(who_has_changed_or_has_a_note_or_is_due_does_not_depart),
         TEST(a_restart_knows_far_jobs_from_those_that_came_back),
+        TEST(a_restart_looks_for_those_that_may_be_far_alone),
         TEST(a_far_job_that_is_told_of_twice_is_noticed),
         TEST(an_opening_that_fails_among_far_jobs_keeps_nothing),
         TEST(an_image_is_as_good_as_telling_of_each_job),

@@ -14,6 +14,7 @@
 #include "base/far_hash.h"
 #include "base/mem.h"
 #include "core_bed.h"
+#include "far_ends.h"
 
 enum {
     SECOND = 1000000,
@@ -297,7 +298,7 @@ static void of_an_order_that_is_refused_nothing_is_left(void **state)
             if (take_image(next.core)) {
                 refused++;
                 core_far_begin(next.core, 0, NULL);
-                assert_int_equal(core_far_end(next.core), OK);
+                assert_int_equal(end_far(next.core), OK);
                 core_replayed(next.core, START);
                 core_valid(next.core);
                 assert_int_equal(totals_of(next.core).far, 0);

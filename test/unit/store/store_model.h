@@ -367,6 +367,8 @@ static inline void model_replay_one(struct model *model, const struct far_job *f
 {
     struct model_job *job = model_find(model, far->seq);
     assert_true(bytes_eq(far->topic, BYTES("topic")) && far->id_hash);
+    if (job && job->live) /* or the core would not look whether it has it in memory */
+        assert_true(store_may_be_far(model->callbacks.store, job->stored.where));
     if (job && job->live && job->stored.where == far->where)
         return;
     if (!job)
