@@ -3,7 +3,7 @@
 
 How to run it:
 
-    make bench-timeline                         100,000 and 1,000,000 jobs, about 3 minutes
+    make bench-timeline                         100,000 and 1,000,000 jobs, about 10 minutes
     bench/timeline.py --jobs 100000,1000000,10000000 --svg docs/timeline.svg
     bench/timeline.py --jobs 100000000          by hand: an hour, and the disk for it
     bench/timeline.py --config store.horizon=0  any keys of laterd.conf, to compare

@@ -18,7 +18,7 @@ hot-path: $(BENCH_PROGRAMS) ## count which functions are to lie side by side in 
 bench-against: $(BENCH_PROGRAMS) ## CPU of put, cycle, cancel and memory, beside those of AGAINST in one run, about 4 minutes
 	@test -n "$(AGAINST)" || { echo 'bench-against: say AGAINST=BUILD, the build folder of an older commit' >&2; exit 2; }
 	$(PYTHON) bench/against.py --build $(BUILD) --against $(firstword $(AGAINST)) $(BENCH_ARGS)
-bench-timeline: $(BENCH_PROGRAMS) ## how cost grows with the jobs that wait, up to a million, about 3 minutes
+bench-timeline: $(BENCH_PROGRAMS) ## how cost grows with the jobs that wait, up to a million, about 10 minutes
 	$(PYTHON) bench/timeline.py --build $(BUILD)
 bench-beanstalkd: $(BENCH_PROGRAMS) ## laterd beside Debian's beanstalkd, with the bars, under 5 minutes
 	$(PYTHON) bench/beanstalk.py --build $(BUILD)

@@ -301,7 +301,7 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
     core_reply_job(core, cmd->kind, ctx, core_job(core, number));
 }
 
-static void begin_command(struct core *core, int64_t now_us)
+__attribute__((always_inline)) static inline void begin_command(struct core *core, int64_t now_us)
 {
     CHECK(!core->replaying);
     budget_spend(core->budget, COMMAND_NS);

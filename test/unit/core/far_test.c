@@ -132,6 +132,27 @@ static void a_far_job_is_deleted_where_it_is(void **state)
     core_valid(bed.core);
 }
 
+/* A buried one is not: its place among the buried jobs is more than a count. */
+static void a_far_job_that_is_buried_is_not_deleted_where_it_is(void **state)
+{
+    (void)state;
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.id = bytes_str(far_id),
+                               .topic = BYTES("t"),
+                               .due_us = START + SECOND,
+                               .ttr_us = TTR,
+                               .buried = true}};
+    (void)core_apply(bed.core, START, &cmd, &bed);
+    struct event event = record_of(1, far_id), out;
+    event.job.state = JOB_BURIED;
+    assert_true(core_spill(bed.core, &event, 1, START, &out));
+    assert_true(core_depart(bed.core, 1, slice));
+    assert_false(end_far(&event, (struct cmd_job){.ref.seq = 1}, START));
+    assert_true(core_is_far(bed.core, 1, slice.where));
+    assert_true(core_arrive(bed.core, &event));
+    assert_int_equal(ask(CMD_DELETE, 1), OK);
+}
+
 /* What a command asks first: a job in memory is not looked for in a slice, wherever it is looked
    for first, though the index may have a place for its name. */
 static void a_name_in_memory_is_not_looked_for_among_far_jobs(void **state)
@@ -652,6 +673,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_far_job_is_deleted_where_it_is),
+        TEST(a_far_job_that_is_buried_is_not_deleted_where_it_is),
         TEST(a_name_in_memory_is_not_looked_for_among_far_jobs),
         TEST(a_far_job_takes_its_index_entries_alone_and_counts_as_delayed),
         TEST(p8_far_jobs_count_against_the_limit_of_jobs),
