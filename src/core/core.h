@@ -259,8 +259,8 @@ bool core_arrive(struct core *core, const struct event *event);
  * the callbacks with `ctx`. False: not so simple (another command, one with a lease, a job in
  * another state, or due); nothing has changed, and core_arrive() and core_apply() do it. O(1).
  */
-bool core_end_far(struct core *core, int64_t now_us, const struct cmd *cmd,
-                  const struct event *event, void *ctx);
+bool core_delete_far(struct core *core, int64_t now_us, const struct cmd *cmd,
+                     const struct event *event, void *ctx);
 /*
  * As core_arrive(), of a delayed job that draws near, and nothing of another one: it may be ready
  * already. If it is due, nobody waits for it, and more ready jobs are in memory than are to stay,

@@ -296,7 +296,7 @@ bool embedded_end_far(struct embedded *embedded, const struct cmd *cmd, const st
 {
     uint64_t waiting_before = embedded_waiting_replies(embedded);
     if (admit(embedded, cmd) ||
-        !core_end_far(embedded->core, embedded->loop->now_us, cmd, event, ticket))
+        !core_delete_far(embedded->core, embedded->loop->now_us, cmd, event, ticket))
         return false;
     *out_submitted = outcome(embedded, ticket, waiting_before, 0);
     return true;

@@ -306,7 +306,7 @@ enum submitted embedded_submit(struct embedded *embedded, const struct cmd *cmd,
 enum submitted embedded_do(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket);
 
 /* The same of a command that ends a far job, whose record is `event`. False: it is not that simple,
-   and nothing has been done; see core_end_far(). */
+   and nothing has been done; see core_delete_far(). */
 bool embedded_end_far(struct embedded *embedded, const struct cmd *cmd, const struct event *event,
                       struct ticket *ticket, enum submitted *out_submitted);
 

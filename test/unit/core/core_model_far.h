@@ -164,7 +164,7 @@ static inline bool ends_far(const struct cmd *cmd)
     const struct event *event = &life->records[seq].event;
     const struct model_job *job = &life->jobs[seq];
     bool plain = job->state == JOB_DELAYED && job->due_us > life->now_us && !cmd->job.lease;
-    bool ended = core_end_far(life->core, life->now_us, cmd, event, life);
+    bool ended = core_delete_far(life->core, life->now_us, cmd, event, life);
     MUST(ended == plain);
     MUST(ended != core_is_far(life->core, seq, event->record.where));
     life->is_far[seq] = !ended;

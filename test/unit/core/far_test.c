@@ -90,11 +90,11 @@ static struct event depart(uint64_t seq, const char *id)
 /* Two ids of which the index keeps the same bits, with the test's key: found by trying. */
 static const char far_id[] = "id-597663", twin_id[] = "id-919607";
 
-static bool end_far(const struct event *event, struct cmd_job job, int64_t now_us)
+static bool delete_far(const struct event *event, struct cmd_job job, int64_t now_us)
 {
     struct cmd cmd = {.kind = CMD_DELETE, .job = job};
     bed.reply = (struct reply){.err = ERR_INVALID};
-    return core_end_far(bed.core, now_us, &cmd, event, &bed);
+    return core_delete_far(bed.core, now_us, &cmd, event, &bed);
 }
 
 /* A delete needs no job in memory: it ends where it is, with the same event and counts. */
@@ -109,15 +109,15 @@ static void a_far_job_is_deleted_where_it_is(void **state)
     struct cmd finish = {.kind = CMD_FINISH, .job = by_id};
     unsigned before = emitted;
     other.record.where += 8;
-    assert_false(end_far(&other, by_id, START)); /* it is not there */
-    assert_false(core_end_far(bed.core, START, &finish, &event, &bed));
-    assert_false(end_far(&event, by_id, START + SECOND)); /* it is due */
+    assert_false(delete_far(&other, by_id, START)); /* it is not there */
+    assert_false(core_delete_far(bed.core, START, &finish, &event, &bed));
+    assert_false(delete_far(&event, by_id, START + SECOND)); /* it is due */
     struct cmd_job leased = by_id;
     leased.lease = 7;
-    assert_false(end_far(&event, leased, START));
+    assert_false(delete_far(&event, leased, START));
     assert_int_equal(emitted, before);
     assert_int_equal(delayed(), 1);
-    assert_true(end_far(&event, by_id, START));
+    assert_true(delete_far(&event, by_id, START));
     assert_int_equal(bed.reply.err, OK);
     assert_int_equal(bed.first.ref.seq, 1);
     assert_int_equal(emitted, before + 1);
@@ -128,7 +128,7 @@ static void a_far_job_is_deleted_where_it_is(void **state)
     assert_int_equal(delayed(), 0);
     assert_int_equal(core_far_count(bed.core, BYTES("t"), JOB_DELAYED), 0);
     assert_int_equal(core_far_find(bed.core, &by_id.ref, places), 0);
-    assert_false(end_far(&event, by_id, START));
+    assert_false(delete_far(&event, by_id, START));
     core_valid(bed.core);
 }
 
@@ -147,7 +147,7 @@ static void a_far_job_that_is_buried_is_not_deleted_where_it_is(void **state)
     event.job.state = JOB_BURIED;
     assert_true(core_spill(bed.core, &event, 1, START, &out));
     assert_true(core_depart(bed.core, 1, slice));
-    assert_false(end_far(&event, (struct cmd_job){.ref.seq = 1}, START));
+    assert_false(delete_far(&event, (struct cmd_job){.ref.seq = 1}, START));
     assert_true(core_is_far(bed.core, 1, slice.where));
     assert_true(core_arrive(bed.core, &event));
     assert_int_equal(ask(CMD_DELETE, 1), OK);
