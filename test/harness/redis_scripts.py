@@ -109,8 +109,15 @@ def script_text(name):
             continue
         with open(os.path.join(SCRIPTS, part + ".lua"), "rb") as file:
             text += file.read()
+    text = b"".join(code_of(line) + b"\n" for line in text.splitlines())
     return re.sub(rb"(HEAD|COMPACT|SHORT|LONG)\.([A-Z_]+)",
                   lambda found: head_word(found[1].decode(), found[2].decode()), text)
+
+
+def code_of(line):
+    """A line without its indentation and comment: what laterd sends of it."""
+    code = rb"""((?:[^'"-]|-(?!-)|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")*)"""
+    return re.match(code, line.strip(b" "))[1].rstrip(b" ")
 
 
 @functools.lru_cache(maxsize=None)
