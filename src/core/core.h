@@ -333,8 +333,8 @@ struct far_places {
 };
 /*
  * Recovery, after all events and before core_replayed(): about so many far jobs will be told of.
- * Until core_far_end() no job is looked for. `places`: of jobs in memory that may be told of, for
- * this call; NULL: of all that may be. O(jobs in memory).
+ * Until core_far_end() no job is looked for. `places`, used by this call alone, says which jobs in
+ * memory may be far as well; NULL: any may. O(jobs in memory).
  */
 void core_far_begin(struct core *core, uint64_t jobs, const struct far_places *places);
 /*
@@ -343,8 +343,8 @@ void core_far_begin(struct core *core, uint64_t jobs, const struct far_places *p
  * same bytes in memory. ERR_CORRUPT: no such place is given out. ERR_JOBS_LIMIT. O(count).
  */
 enum err core_replay_far(struct core *core, const struct far_job *jobs, uint32_t count) MUST_USE;
-/* All were told of: some milliseconds of the work that there is for a hundred million. `*out_more`:
-   there is more of it. ERR_CORRUPT: one of them came twice. */
+/* All were told of. Does a part of what is left to do, a 512th of it all: milliseconds with a
+   hundred million jobs. `*out_more`: there is more. ERR_CORRUPT: one of them came twice. */
 enum err core_far_end(struct core *core, bool *out_more) MUST_USE;
 /*
  * The image of all that is known of jobs whose records lie in slices, in parts, for the next start:

@@ -59,7 +59,8 @@ bool far_blocks_precedes(const struct far_blocks *blocks, const struct job_place
 
 /* ---- blocks that begin at one instant ---- */
 
-/* Are a block's first and last job, or those of the block before it, due at one instant? */
+/* Does the next block, or the one before it, begin at the same instant? Of the last block: or is
+   its last job due then? */
 static bool is_tied(const struct slice *slice, uint32_t block)
 {
     int64_t at_us = first_of(slice, block).due_us;

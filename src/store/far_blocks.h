@@ -15,7 +15,8 @@
  * Of blocks that are due at one instant the numbers of their first jobs say which comes first: else
  * all of them would have to be read before the first job is known. A slice that was made before
  * this opening does not know them: its index has to be read once (BLOCKS_ORDER). Where that is
- * damaged all of its blocks at the instant come first.
+ * damaged all of its blocks at the instant come first. So does a block of such a slice that is
+ * alone in beginning at the instant: to read it takes less than to read the index.
  *
  * Nobody outside this folder includes this.
  */
@@ -76,8 +77,8 @@ enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded,
 bool far_blocks_precedes(const struct far_blocks *blocks, const struct job_place *job,
                          const struct block_place *place);
 
-/* The numbers of the first jobs of all its blocks, in order; NULL: they cannot be known. O(blocks).
- */
+/* The numbers of the first jobs of all its blocks, in order, and of the last job; NULL: they cannot
+   be known. O(blocks). */
 void far_blocks_learn(struct slice *slice, const uint64_t *seqs);
 
 /* May jobs in this state be far in the block? O(1). */

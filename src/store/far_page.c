@@ -63,8 +63,8 @@ struct far_page_read {
     char *bytes;
     size_t cap;
     struct slice_head head; /* a copy, while the index of the slice is read, … */
-    uint64_t *firsts; /* … and of each block the offset, then the number of its first job; and the
-                         last one's */
+    uint64_t *firsts; /* … and, as far_blocks_learn() takes them, the numbers of the blocks' first
+                         jobs, and of the last job; before that the blocks' offsets */
     struct disk_op op;
 };
 
@@ -382,6 +382,17 @@ static void end_read(struct far_page_read *read)
     read->slice = NULL;
 }
 
+/* What was read has been dealt with. */
+static void go_on_after(struct far_page_read *read, enum err err)
+{
+    if (!read->page)
+        read_free(read);
+    else if (err)
+        end(read, err == ERR_AGAIN ? ERR_AGAIN : ERR_IO, false);
+    else
+        go_on(read);
+}
+
 /*
  * Of a block that is damaged the jobs that are intact are shown: who loads it says what it is. The
  * read ends with the error of a disk that does not answer.
@@ -392,12 +403,7 @@ static void read_ended(struct disk_op *op)
     end_read(read);
     if (read->page && !op->err)
         add_block(read);
-    if (!read->page)
-        read_free(read);
-    else if (op->err)
-        end(read, op->err == ERR_AGAIN ? ERR_AGAIN : ERR_IO, false);
-    else
-        go_on(read);
+    go_on_after(read, op->err);
 }
 
 static void begin_read(struct far_page_read *read, struct slice *slice, uint64_t offset, size_t len)
@@ -450,25 +456,44 @@ static void inspect_index(struct disk_op *op)
     read->good = err == ERR_NOT_FOUND && block == head->blocks;
 }
 
-/* Without the order, if the index is damaged, all blocks at the instant are read, as they come. */
+/* Once for each slice. */
+static void report_unread(const struct store *store, struct slice *slice)
+{
+    struct store_error error;
+    char name[DISK_NAME_MAX];
+    if (slice->index_unread)
+        return;
+    slice->index_unread = true;
+    segments_file_name(slice->segment, name);
+    store_error_set(&error, name, slice_index_at(&slice->head),
+                    "the disk cannot read an index of far jobs: they come due, but lists of them "
+                    "fail, and the store may not open again; look at the disk");
+    store->callbacks->notice(store->callbacks, STORE_UNREAD, &error);
+}
+
+/*
+ * Without the order, if the index is damaged, all blocks at the instant are read, as they come. If
+ * the disk cannot read it the page ends, as with a block, and the next one tries again.
+ */
 static void index_read(struct disk_op *op)
 {
     struct far_page_read *read = op->owner;
     struct slice *slice = read->slice;
     end_read(read);
-    if (op->err != ERR_AGAIN)
-        far_blocks_learn(slice, !op->err && read->good ? read->firsts : NULL);
+    if (op->err && op->err != ERR_AGAIN)
+        report_unread(read->store, slice);
+    if (!op->err && !read->good)
+        segments_damaged(read->store->segments, slice->segment, slice_index_at(&slice->head),
+                         "an index of far jobs is damaged: they come due, but the store may not "
+                         "open again; stop laterd, and recover them with: later salvage DIR NEW");
+    if (!op->err)
+        far_blocks_learn(slice, read->good ? read->firsts : NULL);
     mem_free(read->firsts);
     mem_free(read->bytes); /* it may be much */
     read->firsts = NULL;
     read->bytes = NULL;
     read->cap = 0;
-    if (!read->page)
-        read_free(read);
-    else if (op->err == ERR_AGAIN)
-        end(read, ERR_AGAIN, false);
-    else
-        go_on(read);
+    go_on_after(read, op->err);
 }
 
 static void start_order(struct far_page_read *read, struct slice *slice)

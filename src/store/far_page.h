@@ -1,7 +1,7 @@
 /*
  * Finds the first far jobs of a topic: see store_far_page(). Blocks of slices are read one after
- * the other, in the order of their first jobs' due times, until no later one can have an earlier
- * job than those that were found; backwards likewise from the other end.
+ * the other, in the order of their first jobs' due times and numbers, until no later one can have
+ * an earlier job than those that were found; backwards likewise from the other end.
  *
  * What was read and not shown stays in memory for a while (a walk: far_merge.h), for the page that
  * begins where this one ends: who goes through all pages reads each block once. Any page can be

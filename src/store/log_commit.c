@@ -31,7 +31,8 @@ enum {
  *
  * There are times, of some dozens of commits, in which the kernel takes ten times as much processor
  * time for each page of one, a millisecond and more for 64 KiB: so large ones are the thread's when
- * one took half as long already. If they always were, a put would take a tenth to a third more.
+ * one took half as long already. If they always were, a put would take a sixth to three tenths
+ * more.
  */
 static bool commit_here(struct log *log, const struct batch *batch)
 {

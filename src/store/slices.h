@@ -63,6 +63,7 @@ struct slice {
     bool making;          /* its jobs are still leaving the log */
     bool order_known;     /* slice_fence::seq and this are all that they will ever be: */
     uint64_t seq_last;    /* the number of its last job; 0: not known */
+    bool index_unread;    /* it was reported that the disk cannot read its index */
     bool stuck;           /* it could not be emptied: some of it is damaged */
 };
 

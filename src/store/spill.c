@@ -418,14 +418,6 @@ static void depart_some(struct spill *spill, struct clean_work *work)
 
 /* ---- the turn ---- */
 
-bool spill_pending(const struct spill *spill)
-{
-    bool pending = spill->built.len > 0;
-    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
-        pending = pending || gather_left(&spill->gathered[kind]);
-    return pending;
-}
-
 /*
  * Kinds that are not enough for a slice wait for more of them. In the last run none of them leaves,
  * but what is left of those that had been enough does: that is one small slice beside large ones.

@@ -3,9 +3,10 @@
  * by due time, delayed, ready and buried ones apart, written to slices, and only when a slice is on
  * disk the core is asked, job by job, to let go of them: until then they live where they were.
  *
- * What is gathered takes half of the memory that is left (limits.memory_bytes), or
- * store_options::spill_bytes if that is more: then those jobs go first, and the cleaner walks on.
- * Of a kind of which there are too few for a slice they are kept for the next run.
+ * When what is gathered takes half of the memory that was left (limits.memory_bytes), and more than
+ * store_options::spill_bytes, those jobs go first, and the cleaner walks on: if there are enough of
+ * a kind for a slice, for until then it takes what memory it needs. Of a kind of which there are
+ * too few they are kept for the next run.
  *
  *     gather (the cleaner walks) ─▶ build ─▶ write ─▶ depart ─▶ build the next … ─▶ done
  *                                     └──no room──▶ given up: they are relocated
@@ -30,7 +31,8 @@ void spill_free(struct spill *spill); /* NULL does nothing; not while busy */
 
 /* Jobs of this segment may be offered from now on. False: none may leave the log now. */
 bool spill_begin(struct spill *spill, const struct segment *segment);
-/* The same for more jobs of the segment that was begun with. False: nor do those that were kept. */
+/* The same for more jobs of the segment that was begun with. False: none may leave, and
+   those that were kept are dropped. */
 bool spill_go_on(struct spill *spill, const struct segment *segment);
 /* What was taken is to go before more is offered. */
 bool spill_full(const struct spill *spill);
@@ -38,8 +40,6 @@ bool spill_full(const struct spill *spill);
 uint64_t spill_gathered_bytes(const struct spill *spill);
 /* The job's record, at this place of the segment, is live perhaps. True: it is taken. */
 bool spill_offer(struct spill *spill, const struct event *event, struct stored record);
-/* Has anything been taken that has not departed? */
-bool spill_pending(const struct spill *spill);
 /*
  * Goes on with what was taken: a bounded piece of work, added to *work. True: it is over. `last`:
  * no spill_go_on() follows, so what is not enough for a slice is not kept.

@@ -31,7 +31,8 @@ struct store_options {
     uint64_t recent_bytes;   /* memory for recently written batches: bodies read without the disk */
     bool buffered;           /* write now, sync later: durability interval or os */
     int64_t interval_us;     /* buffered: sync this often; 0 = leave it to the system */
-    int64_t inline_us;       /* commits are made in the turn while they take less; 0 = never */
+    int64_t inline_us;       /* commits are made in the turn while they take less, those of 32 KiB
+                                and more while they take less than half of it; 0 = never */
     uint64_t follower_bytes; /* of the log, that may be kept for followers; 0 = 1 GiB */
     uint32_t files_max;      /* segments' files kept open, at least 4; 0 = 64 */
     uint32_t body_max;       /* bytes of the largest body that can come */

@@ -291,8 +291,9 @@ enum submitted embedded_do(struct embedded *embedded, const struct cmd *cmd, str
     return do_command(embedded, cmd, ticket);
 }
 
-bool embedded_end_far(struct embedded *embedded, const struct cmd *cmd, const struct event *event,
-                      struct ticket *ticket, enum submitted *out_submitted)
+bool embedded_delete_far(struct embedded *embedded, const struct cmd *cmd,
+                         const struct event *event, struct ticket *ticket,
+                         enum submitted *out_submitted)
 {
     uint64_t waiting_before = embedded_waiting_replies(embedded);
     if (admit(embedded, cmd) ||

@@ -130,7 +130,7 @@ static bool do_at_once(struct embedded *embedded, const struct cmd *cmd, struct 
         }
         struct cmd copy = *cmd;
         budget_spend(embedded->budget, ARRIVE_NS);
-        if (embedded_end_far(embedded, cmd, &event, ticket, out_submitted))
+        if (embedded_delete_far(embedded, cmd, &event, ticket, out_submitted))
             return true;
         if ((changes_job(cmd) && far_may_stay(embedded, &event)) ||
             !core_arrive(embedded->core, &event))
@@ -346,6 +346,23 @@ static bool try_next(struct far_command *command)
     return false;
 }
 
+/* Does the command on the job whose record has come. False: it is not there any more. */
+static bool do_on_record(struct far_command *command)
+{
+    struct embedded *embedded = command->embedded;
+    const struct event *event = &command->fetch.event;
+    struct ticket *ticket = command->head.ticket;
+    enum submitted submitted; /* of no use: the ticket is told */
+    if (ticket)
+        ticket->held = NULL;
+    if (embedded_delete_far(embedded, &command->cmd, event, ticket, &submitted))
+        return true;
+    if (!core_arrive(embedded->core, event))
+        return false;
+    (void)do_on_arrived(embedded, &command->cmd, ticket, event);
+    return true;
+}
+
 static void go_on(struct far_command *command)
 {
     struct embedded *embedded = command->embedded;
@@ -365,14 +382,11 @@ static void go_on(struct far_command *command)
         if (command->head.ticket)
             command->head.ticket->held = NULL;
         answer_kept(command->head.ticket);
-    } else if (named && !err && core_arrive(embedded->core, event)) {
-        if (command->head.ticket)
-            command->head.ticket->held = NULL;
-        (void)do_on_arrived(embedded, &command->cmd, command->head.ticket, event); /* which tells */
-    } else if (asks_history(&command->cmd)) {
-        do_without(command); /* it is found by its number, if by anything */
-    } else {
-        refuse(command, err ? err : ERR_DAMAGED);
+    } else if (err || !named || !do_on_record(command)) {
+        if (asks_history(&command->cmd))
+            do_without(command); /* it is found by its number, if by anything */
+        else
+            refuse(command, err ? err : ERR_DAMAGED);
     }
     if (over)
         end(command);

@@ -2,8 +2,8 @@
  * Commands on the delayed, ready or buried jobs of a topic, some of which are far. The store finds
  * the first of them in its slices, the disk's threads read their records, and they arrive in the
  * core for a visit; the command is done as if all were in memory, and then those that it has left
- * as they were depart again. What is cleared is deleted on arrival, because the core would look for
- * it among all jobs.
+ * as they were depart again. What is cleared is deleted one by one, as its record is come to,
+ * because the core would look for it among all jobs: delayed ones do not even arrive for that.
  *
  * Who only wants to know when the first is due looks at its record, and nobody visits. Who peeks at
  * the first ready job needs the one that the core hands out first, whenever that was due. A few
@@ -19,7 +19,7 @@
 
 enum {
     PAGE_MAX = 1000,
-    LOOKS_MAX = 8, /* who only look, at a time: each has a block of a slice in memory */
+    LOOKS_MAX = 8, /* who only look, at a time: each holds a slice's block, or its index */
     ARRIVE_NS = 2000,
     STEPS_MIN = 16, /* records handled even if the budget is spent */
 };
@@ -188,10 +188,28 @@ static void end_page(struct far_visit *visit)
 
 /* ---- arriving and leaving ---- */
 
-static void clear_one(struct far_visit *visit, uint64_t seq)
+static struct cmd delete_of(const struct event *event)
+{
+    return (struct cmd){.kind = CMD_DELETE, .job = {.ref.seq = event->job.seq, .brief = true}};
+}
+
+/* Deletes the job, if it need not arrive for that. */
+static bool clear_far(struct far_visit *visit, const struct event *event)
 {
     struct embedded *embedded = visit->embedded;
-    struct cmd cmd = {.kind = CMD_DELETE, .job = {.ref.seq = seq, .brief = true}};
+    struct cmd cmd = delete_of(event);
+    if (visit->page.state != JOB_DELAYED ||
+        !core_delete_far(embedded->core, embedded->loop->now_us, &cmd, event, NULL))
+        return false;
+    visit->cleared++;
+    visit->here++;
+    return true;
+}
+
+static void clear_one(struct far_visit *visit, const struct event *event)
+{
+    struct embedded *embedded = visit->embedded;
+    struct cmd cmd = delete_of(event);
     (void)core_apply(embedded->core, embedded->loop->now_us, &cmd, NULL);
     visit->cleared++;
 }
@@ -208,18 +226,18 @@ static bool is_here(const struct far_visit *visit, const struct event *event)
 static enum err take_one(struct far_visit *visit, const struct event *event)
 {
     struct embedded *embedded = visit->embedded;
-    uint64_t seq = event->job.seq;
     bool kicks = visit->cmd.kind == CMD_KICK_TOPIC;
+    bool clears = visit->cmd.kind == CMD_CLEAR_TOPIC;
     enum err err = kicks ? far_may_stay(embedded, event) : OK;
     budget_spend(embedded->budget, ARRIVE_NS);
-    if (err)
+    if (err || (clears && clear_far(visit, event)))
         return err;
     bool arrived = core_arrive(embedded->core, event), here = is_here(visit, event);
     visit->here += here;
     if (!arrived || !here)
         return OK;
-    if (visit->cmd.kind == CMD_CLEAR_TOPIC)
-        clear_one(visit, seq);
+    if (clears)
+        clear_one(visit, event);
     if (kicks)
         far_write_again(embedded, event);
     return OK;

@@ -305,10 +305,11 @@ enum submitted embedded_submit(struct embedded *embedded, const struct cmd *cmd,
 /* Admits and does a command that waits for nothing. */
 enum submitted embedded_do(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket);
 
-/* The same of a command that ends a far job, whose record is `event`. False: it is not that simple,
-   and nothing has been done; see core_delete_far(). */
-bool embedded_end_far(struct embedded *embedded, const struct cmd *cmd, const struct event *event,
-                      struct ticket *ticket, enum submitted *out_submitted);
+/* The same of a command that deletes a far job, whose record is `event`. False: it is not that
+   simple, and nothing has been done; see core_delete_far(). */
+bool embedded_delete_far(struct embedded *embedded, const struct cmd *cmd,
+                         const struct event *event, struct ticket *ticket,
+                         enum submitted *out_submitted);
 
 /* ---- journal_feed.c ---- */
 

@@ -589,9 +589,43 @@ static void jobs_at_one_instant_are_listed_though_an_index_is_damaged(void **sta
     const struct segment *segment = segments_slice_from(model.store->segments, 0);
     char name[DISK_NAME_MAX];
     slice_name(segment->number, name);
-    assert_true(sim_disk_flip(model.disk, name, 8 * slice_index_at(&segment->slice->head) + 3));
-    for (int backwards = 0; backwards < 2; backwards++)
+    uint64_t index_at = slice_index_at(&segment->slice->head);
+    assert_true(sim_disk_flip(model.disk, name, 8 * index_at + 3));
+    assert_int_equal(model.notices[STORE_DAMAGED], 0);
+    for (int backwards = 0; backwards < 2; backwards++) {
         assert_reads_at_most(&model, backwards, UINT64_MAX);
+        assert_int_equal(model.notices[STORE_DAMAGED], 1);
+        assert_string_equal(model.noticed.file, name);
+        assert_int_equal(model.noticed.offset, index_at);
+    }
+    model_fini(&model);
+}
+
+/* A page that needs it fails, and does not try again by itself; later ones do. */
+static void jobs_at_one_instant_are_listed_when_an_index_can_be_read_again(void **state)
+{
+    (void)state;
+    struct model model;
+    begin_instant(&model);
+    uint64_t all = block_bytes(&model);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    const struct segment *segment = segments_slice_from(model.store->segments, 0);
+    char name[DISK_NAME_MAX];
+    slice_name(segment->number, name);
+    sim_disk_bad(model.disk, name, slice_index_at(&segment->slice->head), UINT64_MAX);
+    for (int tries = 0; tries < 3; tries++) {
+        struct event first = before_all(false);
+        struct far_page page = page_behind(&first, false);
+        end_page(&model, &page, NULL);
+        assert_int_equal(page.err, ERR_IO);
+        store_far_page_end(model.store, &page);
+        assert_int_equal(model.notices[STORE_UNREAD], 1);
+        assert_string_equal(model.noticed.file, name);
+    }
+    sim_disk_bad(model.disk, name, 0, 0);
+    assert_reads_at_most(&model, false, all + all / 4);
+    assert_int_equal(model.notices[STORE_DAMAGED], 0);
     model_fini(&model);
 }
 
@@ -611,6 +645,7 @@ int main(void)
         cmocka_unit_test(jobs_that_become_far_between_two_pages_are_listed),
         cmocka_unit_test(of_jobs_at_one_instant_a_page_reads_but_its_own_blocks),
         cmocka_unit_test(jobs_at_one_instant_are_listed_though_an_index_is_damaged),
+        cmocka_unit_test(jobs_at_one_instant_are_listed_when_an_index_can_be_read_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
