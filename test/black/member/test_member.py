@@ -348,7 +348,6 @@ def test_who_cannot_open_its_store_lets_others_try(member, tmp_path):
     ("zookeeper://u:secret@h/ns", "not supported"),
     ("redis://h:x", "url"),
     ("alone!", "nothing comes behind"),
-    ("$NO_SUCH_VARIABLE", "NO_SUCH_VARIABLE"),
 ])
 def test_a_wrong_url_is_refused_by_its_line_and_without_the_password(tmp_path, url, words):
     path = tmp_path / "laterd.conf"
@@ -357,6 +356,16 @@ def test_a_wrong_url_is_refused_by_its_line_and_without_the_password(tmp_path, u
                           check=False)
     assert done.returncode == 2 and words in done.stderr and "laterd.conf:2" in done.stderr
     assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize("url, words", [
+    ("$NO_SUCH_VARIABLE", "NO_SUCH_VARIABLE"), ("file:/no/such/file", "/no/such/file: No such file")])
+def test_a_url_that_cannot_be_read_may_be_there_at_the_next_start(tmp_path, url, words):
+    path = tmp_path / "laterd.conf"
+    path.write_text(f"[member]\nurl = {url}\n", encoding="utf-8")
+    done = subprocess.run([LATERD, "-c", str(path), "--check-config"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 1 and words in done.stderr and "laterd.conf:2" in done.stderr, done.stderr
 
 
 def test_a_url_in_a_file_that_is_too_long_is_not_cut(tmp_path):
@@ -385,7 +394,7 @@ def test_a_member_ca_of_mysql_that_cannot_be_read_is_told(tmp_path):
         path.write_text(f"[member]\nurl = mysql://u@h/db{query}\nca = /nowhere\n", encoding="utf-8")
         done = subprocess.run([LATERD, "-c", str(path), "--check-config"], capture_output=True, text=True,
                               check=False)
-        assert done.returncode == (2 if refused else 0), done.stderr
+        assert done.returncode == (1 if refused else 0), done.stderr
         assert ("member.ca: it cannot be read" in done.stderr) == refused
         assert ("member.ca has no effect" in done.stderr) != refused
 
