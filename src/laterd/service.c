@@ -186,8 +186,11 @@ static void close_sinks(struct service *service)
 {
     struct sink *webhook =
         service->left_webhook ? service->left_webhook : service->platform->webhook;
-    if (!service->left)
+    if (!service->left) {
         brokers_stop(&service->line->brokers);
+        if (webhook)
+            webhook->verbs->stop(webhook, 0);
+    }
     brokers_close_intakes(&service->line->brokers);
     if (webhook)
         webhook->verbs->close(webhook, 0);
