@@ -200,13 +200,21 @@ void brokers_stop(struct brokers *brokers)
         stop_sink(brokers->entries[i].sink);
 }
 
-bool brokers_stopped(struct brokers *brokers)
+bool brokers_stopped(struct brokers *brokers, struct bytes *out_name)
 {
     bool all = true; /* each is asked: it may have to be interrupted */
-    for (unsigned i = 0; i < brokers->intake_count; i++)
-        all &= server_intake_stopped(brokers->intakes[i]);
-    for (unsigned i = 0; i < brokers->table.count; i++)
-        all &= sink_stopped(brokers->entries[i].sink);
+    for (unsigned i = 0; i < brokers->intake_count; i++) {
+        if (server_intake_stopped(brokers->intakes[i]))
+            continue;
+        *out_name = bytes_str(server_intake_name(brokers->intakes[i]));
+        all = false;
+    }
+    for (unsigned i = 0; i < brokers->table.count; i++) {
+        if (sink_stopped(brokers->entries[i].sink))
+            continue;
+        *out_name = brokers->entries[i].name;
+        all = false;
+    }
     return all;
 }
 

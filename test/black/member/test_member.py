@@ -16,6 +16,7 @@ from coordination import RedisService, until
 from patience import soon
 from ports import free_port
 from process import LATER, LATERD, ROOT, DidNotStart, Laterd
+from push import preloaded
 from wire import Client, Closed
 
 TIMEOUT_S = 2
@@ -557,6 +558,32 @@ def test_who_no_longer_leads_answers_while_a_broker_hangs(service, member):
     soon(slowest, 0.3)
     until(lambda: serves(laterd), 5 * TIMEOUT_S)  # and leads again
     broker.close()
+
+
+def test_who_cannot_end_its_webhooks_says_so_and_gives_the_lead_back(service, member, tmp_path):
+    """No other laterd is there: it is elected again while the thread still hangs."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        laterd = member({"push": {"allow": "127.0.0.1"}}, environment=preloaded("slow_join", str(tmp_path)))
+        laterd.start()
+        until(lambda: serves(laterd), 3 * TIMEOUT_S)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        with Client(laterd.port) as client:
+            assert client.request("PUT", "/v1/topics/t", {"target": {"type": "http", "url": url}}).status < 300
+            assert client.push("t", body="x").status == 201
+            until(lambda: client.get("/v1/topics/t").json()["reserved"] == 1, 5)
+        service.freeze()
+        try:
+            assert laterd.wait_log("leads_no_longer")
+        finally:
+            service.thaw()
+        until(lambda: laterd.events("leaving_long"), 8)
+        assert 'waits_for="webhooks"' in facts(laterd, "leaving_long")
+        until(lambda: cluster(laterd).get("role") == "waiting", 2)  # resigned: it leads in vain no longer
+        assert not laterd.events("leader_closed")
+        assert ask(laterd, "/healthz").status == 200
+        until(lambda: laterd.events("leader_closed"), 10)
+        until(lambda: serves(laterd), 15)  # and takes part again
+        assert len(laterd.events("leaving_long")) == 1
 
 
 def test_later_cluster_asks_again_when_a_takeover_drops_its_connection():
