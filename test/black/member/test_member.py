@@ -560,6 +560,23 @@ def test_who_no_longer_leads_answers_while_a_broker_hangs(service, member):
     broker.close()
 
 
+@pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(LATERD), "laterd-amqp.so")),
+                    reason="librabbitmq was not there when it was built")
+def test_many_intakes_of_a_broker_that_hangs_are_waited_for_together(member):
+    broker = SilentBroker()
+    intakes = {f"amqp_in.in{i}": {"broker": "rabbit", "queue": "q", "target": "e", "topic": "in"} for i in range(4)}
+    url = f"amqp://127.0.0.1:{broker.port}/%2f"
+    laterd = member({"broker.rabbit": {"type": "amqp", "url": url, "timeout": "30s"}, **intakes})
+    laterd.start()
+    until(lambda: serves(laterd), 3 * TIMEOUT_S)
+    until(lambda: len(broker.connections) == 5, 10)  # all wait for its first word
+    begun = time.monotonic()
+    laterd.signal(signal.SIGTERM)
+    assert laterd.wait() == 0
+    soon(time.monotonic() - begun, 3)  # each alone takes 2 s
+    broker.close()
+
+
 def test_who_cannot_end_its_webhooks_says_so_and_gives_the_lead_back(service, member, tmp_path):
     """No other laterd is there: it is elected again while the thread still hangs."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
