@@ -365,7 +365,8 @@ static bool is_stale_for(const struct waiter *waiter, const struct job_view *job
 }
 
 /* The jobs were asked for before the first who waits has come, for one that has gone or got others.
- * Those that are stale go back, and it asks again behind that. Returns how many are left. */
+ * From the first one on that is stale they go back, and it asks again behind that: those behind it
+ * must not come before it. Returns how many are left. */
 static uint32_t give_back_stale(struct wait_group *group, uint32_t partition, struct job_view *jobs,
                                 uint32_t count)
 {
@@ -374,11 +375,9 @@ static uint32_t give_back_stale(struct wait_group *group, uint32_t partition, st
     uint32_t left = 0;
     if (waiter->asked_us <= group->asked_us[partition])
         return count;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!is_stale_for(waiter, &jobs[i])) {
-            jobs[left++] = jobs[i];
-            continue;
-        }
+    while (left < count && !is_stale_for(waiter, &jobs[left]))
+        left++;
+    for (uint32_t i = left; i < count; i++) {
         struct topic *topic = topic_cache_find(&consumers->topic_cache, jobs[i].topic);
         consumers->options.give_back(consumers->options.owner, &jobs[i]);
         if (topic)

@@ -170,6 +170,35 @@ static void who_asks_a_moment_later_is_given_what_another_did_not_wait_for(void 
     assert_in_range(taker.until_us, 850 * MS, SECOND_US - 50 * MS);
 }
 
+/* Two jobs are reserved for one who has gone, and the reservation of the first alone is too old for
+ * who asks next: the second must not overtake it. */
+static void p5_a_job_that_goes_back_is_not_overtaken_by_those_behind_it(void **state)
+{
+    struct cmd push = a_push(), take = a_reserve();
+    static struct client gone, taker;
+    (void)state;
+    start_on_one_server();
+    push.push.ttr_us = SECOND_US;
+    uint64_t first = ask(&push, false).seq;
+    push.push.ttr_us = HOUR_US;
+    uint64_t second = ask(&push, false).seq;
+    sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
+    take.reserve.wait_us = 20 * MS;
+    take.reserve.max = 2;
+    begin(&take, &gone);
+    turns(600 * MS);
+    assert_int_equal(gone.count, 0);
+    take.reserve.wait_us = SECOND_US;
+    take.reserve.max = 1;
+    begin(&take, &taker);
+    sim_network_cut(network, 0, 0, SIM_WHOLE);
+    turns(300 * MS);
+    assert_int_equal(taker.count, 1);
+    assert_int_equal(taker.seq, first);
+    take.reserve.wait_us = 0;
+    assert_int_equal(ask(&take, false).seq, second);
+}
+
 /* ---- marks that are lost ---- */
 
 static const struct node *node_at(uint32_t partition)
@@ -431,6 +460,7 @@ int main(void)
         STARTED(p4_who_asks_later_is_not_given_the_rest_of_anothers_reservation),
         STARTED(p4_who_asks_later_and_does_not_wait_is_given_all_of_a_reservation),
         STARTED(who_asks_a_moment_later_is_given_what_another_did_not_wait_for),
+        STARTED(p5_a_job_that_goes_back_is_not_overtaken_by_those_behind_it),
         STARTED(p4_a_job_is_not_handed_out_twice_in_one_answer),
         STARTED(p2_who_waits_leaves_word_again_where_a_replica_takes_over),
         STARTED(p8_a_full_redis_refuses_a_push_at_once_and_lets_jobs_be_finished),
