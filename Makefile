@@ -1,6 +1,6 @@
 # laterd: GNU make, no configure step. `make help` lists what there is.
 
-# Without the built-in rules, which make tries for each file that it reads: that takes it four times as long.
+# Without the built-in rules, which make would try for each file that it reads: it would take four times as long.
 MAKEFLAGS += --no-builtin-rules
 
 VERSION  := 0.1.0

@@ -85,6 +85,13 @@ static struct broker_options options_of(const struct config_broker *broker, stru
     };
 }
 
+/* The broker is away as long as it lacks that file: no reason not to start. */
+static void warn_of(const struct config_broker *broker, const struct broker_error *error)
+{
+    complain("%swarning: [broker.%s] %s: it is looked for again at each attempt to connect",
+             place_of(broker), broker->named.name, error->text);
+}
+
 static int complain_of(const struct config_broker *broker, const struct broker_error *error)
 {
     complain("%s[broker.%s] %s", place_of(broker), broker->named.name, error->text);
@@ -101,18 +108,26 @@ static int complain_of_option(const struct config_broker *broker, const struct b
     return EXIT_WRONG_CONFIG;
 }
 
+static int check(const struct plugin *plugin, const struct config_broker *broker)
+{
+    struct broker_options options = options_of(broker, NULL);
+    struct broker_error error = {.text = ""};
+    enum err err = plugin->check(&options, &error);
+    if (err == ERR_NOT_FOUND)
+        warn_of(broker, &error);
+    return err && err != ERR_NOT_FOUND ? complain_of_option(broker, &error) : 0;
+}
+
 int brokers_load(const struct config *config, struct brokers *out_brokers)
 {
     int status = 0;
     *out_brokers = (struct brokers){.table = {.at = NULL}};
     for (unsigned i = 0; i < config->broker_count && !status; i++) {
         const struct config_broker *broker = &config->brokers[i];
-        struct broker_options options = options_of(broker, NULL);
-        struct broker_error error = {.text = ""};
         if (!out_brokers->plugins[broker->type])
             status = load(out_brokers, broker);
-        if (!status && out_brokers->plugins[broker->type]->check(&options, &error))
-            status = complain_of_option(broker, &error);
+        if (!status)
+            status = check(out_brokers->plugins[broker->type], broker);
     }
     return status;
 }
@@ -185,13 +200,21 @@ void brokers_stop(struct brokers *brokers)
         stop_sink(brokers->entries[i].sink);
 }
 
-bool brokers_stopped(struct brokers *brokers)
+bool brokers_stopped(struct brokers *brokers, struct bytes *out_name)
 {
     bool all = true; /* each is asked: it may have to be interrupted */
-    for (unsigned i = 0; i < brokers->intake_count; i++)
-        all &= server_intake_stopped(brokers->intakes[i]);
-    for (unsigned i = 0; i < brokers->table.count; i++)
-        all &= sink_stopped(brokers->entries[i].sink);
+    for (unsigned i = 0; i < brokers->intake_count; i++) {
+        if (server_intake_stopped(brokers->intakes[i]))
+            continue;
+        *out_name = bytes_str(server_intake_name(brokers->intakes[i]));
+        all = false;
+    }
+    for (unsigned i = 0; i < brokers->table.count; i++) {
+        if (sink_stopped(brokers->entries[i].sink))
+            continue;
+        *out_name = brokers->entries[i].name;
+        all = false;
+    }
     return all;
 }
 

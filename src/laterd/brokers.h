@@ -30,12 +30,14 @@ int brokers_open(struct brokers *brokers, const struct config *config, struct lo
 /* Opens an intake for each [amqp_in.NAME]. As brokers_open(); `server` is borrowed. */
 int brokers_open_intakes(struct brokers *brokers, const struct config *config,
                          struct server *server);
+
 /*
  * All are told to end, at once; brokers_stopped(), asked some ten times a second, says when their
- * threads have, so that closing them waits for none.
+ * threads have, so that closing them waits for none. Until then *out_name is that of one of those
+ * that have not, of its [broker.NAME] or [amqp_in.NAME]; good until it is closed.
  */
 void brokers_stop(struct brokers *brokers);
-bool brokers_stopped(struct brokers *brokers);
+bool brokers_stopped(struct brokers *brokers, struct bytes *out_name);
 
 /* Before the server is freed. */
 void brokers_close_intakes(struct brokers *brokers);

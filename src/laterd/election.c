@@ -107,7 +107,7 @@ static int read_url(const struct config *config, struct election *election)
     else
         memcpy(election->url, text.at, text.len); /* with its NUL */
     buf_fini(&text);
-    return err ? EXIT_WRONG_CONFIG : 0;
+    return exit_status_of(err);
 }
 
 int election_load(const struct config *config, struct election *out_election)
@@ -129,11 +129,10 @@ int election_load(const struct config *config, struct election *out_election)
     if (status)
         return status;
     struct member_options options = options_of(out_election, config);
-    if (out_election->plugin->check(&options, &error)) {
+    enum err err = out_election->plugin->check(&options, &error);
+    if (err)
         complain("%smember.%s", place_of(config), error.text);
-        status = EXIT_WRONG_CONFIG;
-    }
-    return status;
+    return exit_status_of(err);
 }
 
 /* Where others can reach us, as far as we know: an address of all interfaces is no address. */

@@ -68,9 +68,10 @@ int laterd_journal_load(const struct config *config, struct laterd_journal *out_
                  LATERD_VERSION);
         return EXIT_FAILURE;
     }
-    if (plugin->check(&options, &error)) {
+    enum err err = plugin->check(&options, &error);
+    if (err) {
         complain("%s[journal] %s", place_of(config), error.text);
-        return EXIT_WRONG_CONFIG;
+        return exit_status_of(err);
     }
     out_journal->plugin = plugin;
     return 0;

@@ -20,8 +20,10 @@ enum {
     OPENING_US = 200 * 1000,     /* an opening that takes longer is told of, … */
     OPENING_TURN_US = 10 * 1000, /* … in turns of the server, as often as that … */
     OPENING_TURNS = 3, /* … of which a request takes that many: accepted, heard, answered … */
-    LEAVING_US = 10 * 1000,        /* sinks that are ending are looked at so often */
-    OPENING_TELL_US = 1000 * 1000, /* … and to the service manager */
+    LEAVING_US = 10 * 1000,              /* sinks that are ending are looked at so often */
+    LEAVING_LONG_US = 5 * 1000 * 1000,   /* such that take longer are told of … */
+    LEAVING_AGAIN_US = 60 * 1000 * 1000, /* … and again */
+    OPENING_TELL_US = 1000 * 1000,       /* … and to the service manager */
     FAILED_REST_US = 10 * 1000 * 1000,
 };
 
@@ -186,8 +188,11 @@ static void close_sinks(struct service *service)
 {
     struct sink *webhook =
         service->left_webhook ? service->left_webhook : service->platform->webhook;
-    if (!service->left)
+    if (!service->left) {
         brokers_stop(&service->line->brokers);
+        if (webhook)
+            webhook->verbs->stop(webhook, 0);
+    }
     brokers_close_intakes(&service->line->brokers);
     if (webhook)
         webhook->verbs->close(webhook, 0);
@@ -321,6 +326,7 @@ static void stop_leading(struct service *service, struct member *member)
     service->left_webhook->verbs->stop(service->left_webhook, 0);
     service->left = service->server;
     service->left_us = os_boot_us();
+    service->leaving_told_us = 0;
     server_leave(service->left);
     wait_for_turn(service);
 }
@@ -337,24 +343,51 @@ static void finish_leaving(struct service *service)
     log_event(LOG_INFO, "leader_closed", "closed_ms=%lld", (long long)took_us / 1000);
 }
 
-static bool has_left(struct service *service)
+/* False: *out_name says one that has not ended. */
+static bool has_left(struct service *service, struct bytes *out_name)
 {
     struct sink *webhook = service->left_webhook;
-    bool brokers = brokers_stopped(&service->line->brokers); /* asked in any case */
-    return webhook->verbs->stopped(webhook) && brokers;
+    bool brokers = brokers_stopped(&service->line->brokers, out_name); /* asked in any case */
+    if (webhook->verbs->stopped(webhook))
+        return brokers;
+    *out_name = BYTES("webhooks");
+    return false;
+}
+
+/* It cannot serve before those have ended: so others are to, if it is elected meanwhile. */
+static void stay_out(struct service *service, struct member *member, struct bytes name)
+{
+    struct member_view view;
+    int64_t now_us = os_boot_us(), took_us = now_us - service->left_us;
+    if (took_us < LEAVING_LONG_US)
+        return;
+    if (!service->leaving_told_us || now_us - service->leaving_told_us >= LEAVING_AGAIN_US) {
+        service->leaving_told_us = now_us;
+        log_event(LOG_WARN, "leaving_long", "waits_for=\"%.*s\" ms=%lld hint=\"%s\"", (int)name.len,
+                  name.at, (long long)took_us / 1000,
+                  "its thread has not ended since the lead was lost: it waits for a broker or a "
+                  "name server. Until it has, this laterd keeps its store open, answers that it "
+                  "waits and gives the lead back; restart it if that lasts");
+    }
+    member->verbs->look(member, &view);
+    if (view.role == MEMBER_LEADING)
+        member->verbs->resign(member, FAILED_REST_US);
 }
 
 /* As service_look(). */
 static int64_t look_at_role(struct service *service, struct member *member)
 {
     struct member_view view;
+    struct bytes name;
     if (service->epoch) {
         if (!member->verbs->holds(member, service->epoch))
             stop_leading(service, member);
         return service->left ? service->platform->loop->now_us : INT64_MAX;
     }
-    if (service->left && !has_left(service))
+    if (service->left && !has_left(service, &name)) {
+        stay_out(service, member, name);
         return service->platform->loop->now_us + LEAVING_US;
+    }
     if (service->left)
         finish_leaving(service);
     if (service->open_at_us > service->platform->loop->now_us)

@@ -32,6 +32,7 @@ struct service {
     struct server *left;   /* LEAVING: the one that led, until its sinks have ended; else NULL */
     struct sink *left_webhook;    /* the same: its webhooks' */
     int64_t left_us;              /* LEAVING: since then; os_boot_us() */
+    int64_t leaving_told_us;      /* the same: when it was last told that it takes so long; or 0 */
     struct recovering recovering; /* of the store that is being opened */
     int64_t turned_us, told_us;   /* while it is: the last turn, and word to the manager; times of
                                      os_boot_us() */

@@ -17,7 +17,7 @@ static enum err readable(const char *path, const char *wrong, const char **out_p
 {
     if (access(path, R_OK)) {
         (void)snprintf(out_why, CA_FILE_WHY_MAX, "%s", wrong);
-        return ERR_INVALID;
+        return ERR_NOT_FOUND;
     }
     *out_path = path;
     return OK;
@@ -37,5 +37,5 @@ enum err ca_file_find(const char *ca, const char **out_path, char *out_why)
         if (readable(places[i], none, out_path, out_why) == OK)
             return OK;
     }
-    return ERR_INVALID;
+    return ERR_NOT_FOUND;
 }

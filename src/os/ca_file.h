@@ -1,6 +1,7 @@
 /*
  * The file of certificate authorities for client libraries that have to be given one: libmariadb
- * and librabbitmq know no file of the system's. What uses OpenSSL itself (os/tls.c) needs it not.
+ * and librabbitmq know no file of the system's. What uses OpenSSL itself (os/tls.c) does not need
+ * it.
  *
  * Any thread.
  */
@@ -19,7 +20,7 @@ enum { CA_FILE_WHY_MAX = 160 };
  * read of those where distributions have it. It lives as long as `ca`, or without a limit. A path
  * that is set can be read now, which each call looks for: up to six calls of access().
  *
- * ERR_INVALID: the file cannot be read, or the system has none that is known here; out_why, of
+ * ERR_NOT_FOUND: the file cannot be read, or the system has none that is known here; out_why, of
  * CA_FILE_WHY_MAX bytes, is then a clause without the key of the configuration.
  */
 enum err ca_file_find(const char *ca, const char **out_path, char *out_why) MUST_USE;

@@ -1,11 +1,16 @@
-/* Starting a thread: signals are the main thread's, so all are blocked in it. */
+/* Threads. Signals are the main thread's: all are blocked in others. */
 #ifndef LATERD_OS_THREAD_H
 #define LATERD_OS_THREAD_H
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* 0, or an errno: the system has no threads left. `attributes`: NULL is the default. */
 int thread_start(pthread_t *out_thread, const pthread_attr_t *attributes, void *(*run)(void *arg),
                  void *arg);
+
+/* Joins the thread; waits up to `us` microseconds (0 or less: not at all). False: it goes on. */
+bool thread_join_within(pthread_t thread, int64_t us);
 
 #endif

@@ -196,7 +196,8 @@ struct journal_plugin {
     uint32_t abi;        /* JOURNAL_PLUGIN_ABI */
     const char *version; /* LATERD_VERSION */
     const char *library; /* name and version, for the log */
-    /* Are the options right, as far as that can be told without the network? ERR_INVALID. */
+    /* Are the options right, as far as that can be told without the network? ERR_INVALID, or
+       ERR_NOT_FOUND: a file or a variable that they name cannot be read now. */
     enum err (*check)(const struct journal_options *options, struct journal_error *out_error);
     /* ERR_INVALID, ERR_IO: out_error. */
     enum err (*open)(const struct journal_options *options, struct journal **out_journal,

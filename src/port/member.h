@@ -106,7 +106,8 @@ struct member_plugin {
     const char *version; /* LATERD_VERSION */
     const char *scheme;  /* of its URLs */
     const char *library; /* what it was linked with, for the log */
-    /* Are the options right, as far as that can be told without the network? ERR_INVALID. */
+    /* Are the options right, as far as that can be told without the network? ERR_INVALID, or
+       ERR_NOT_FOUND: a file that they name cannot be read now. */
     enum err (*check)(const struct member_options *options, struct member_error *out_error);
     /* Begins to take part, on a thread of its own. Never waits for the network; that the service is
        away is no error. ERR_INVALID, ERR_IO: out_error. */

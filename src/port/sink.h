@@ -83,10 +83,12 @@ struct sink_verbs {
        gets a clause that says so, good until the next call. */
     bool (*ready)(const struct sink *sink, const char **out_why);
     void (*describe)(const struct sink *sink, struct metric_sink *metrics);
-    /* These two may be NULL, if close() never waits. stop() tells its thread to end, and returns at
-       once: what is under way, or is sent later, is `done` as UNSENT, at the latest by close().
-       Once. stopped(), after stop(): has the thread ended, so that close() does not wait? To be
-       called some ten times a second: it breaks what the thread waits in longer than it should. */
+    /* These two may be NULL, if nothing is sent but by send() itself, and close() never waits: who
+       has stopped it may be one that leads no longer. stop() tells it to end, and returns at once:
+       nothing is sent any more, after `grace_us`; what is under way, or is given to send() later,
+       is `done` as UNSENT, at the latest by close(). Once. stopped(), after stop(): has all of that
+       ended, so that close() does not wait? To be called some ten times a second: it breaks what a
+       thread waits in longer than it should. */
     void (*stop)(struct sink *sink, int64_t grace_us);
     bool (*stopped)(struct sink *sink);
     /* Ends its thread; what is under way is `done` as UNSENT, at once. May take `grace_us` to let

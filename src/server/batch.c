@@ -16,7 +16,7 @@ enum {
     SHOWN_BODY_MAX = 64 * 1024,
     SHOWN_MAX = 1024 * 1024, /* of all results; one more may come on top */
     /* Of results, which the worker joins above it: 4 MB took more than 5 ms in one turn. */
-    LONG_BYTES = 256 * 1024,
+    LONG_RESULTS = 256 * 1024,
 };
 
 /* One command of a batch. */
@@ -94,7 +94,7 @@ static void finish(struct batch *batch)
 {
     if (batch->waiting || !batch->decoded)
         return;
-    if (http_server(batch->request->http)->worker && batch->result_bytes > LONG_BYTES) {
+    if (http_server(batch->request->http)->worker && batch->result_bytes > LONG_RESULTS) {
         struct batch_results *results = arena_alloc(&batch->arena, sizeof(*results));
         *results = (struct batch_results){.first = batch->first, .failed = batch->failed};
         struct encode_source source = {

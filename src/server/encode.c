@@ -4,10 +4,10 @@
 #include "server/offload.h"
 
 enum {
-    LONG_BYTES = 64 * 1024, /* bodies above this, together, go to the worker */
-    NS_PER_BYTE = 2,        /* copied into fresh memory: most of it are page faults */
-    BYTES_OF_SOURCE = 4,    /* memory for each byte of an answer that has other sources */
-    BYTES_OF_BODY = 8,      /* memory for each byte of a body: its copy, and six if it is escaped */
+    LONG_BODIES = 64 * 1024, /* bodies above this, together, go to the worker */
+    NS_PER_BYTE = 2,         /* copied into fresh memory: most of it are page faults */
+    BYTES_OF_SOURCE = 4,     /* memory for each byte of an answer that has other sources */
+    BYTES_OF_BODY = 8, /* memory for each byte of a body: its copy, and six if it is escaped */
 };
 
 /* Owns all that its work touches. */
@@ -19,7 +19,7 @@ struct encoding {
     struct response_format format;
     struct reply reply;          /* its jobs are in the arena, or in what it holds */
     struct encode_source source; /* .write: it, and no reply */
-    size_t body_bytes;
+    size_t body_bytes, held_bytes;
     int64_t now_us; /* of the reply */
     struct bytes date;
     struct buf out;
@@ -35,7 +35,7 @@ static size_t body_bytes(const struct reply *reply)
 
 bool encode_is_long(const struct server *server, const struct reply *reply)
 {
-    return server->worker && !reply->err && body_bytes(reply) > LONG_BYTES;
+    return server->worker && !reply->err && body_bytes(reply) > LONG_BODIES;
 }
 
 /* What `reply` borrows. */
@@ -121,7 +121,7 @@ static void keep_reply(struct encoding *encoding, const struct reply *reply)
                  (int64_t)encoding->body_bytes * NS_PER_BYTE);
 }
 
-static struct encoding *encoding_new(struct request *request, size_t body_bytes)
+static struct encoding *encoding_new(struct request *request, size_t body_bytes, size_t held_bytes)
 {
     struct server *server = http_server(request->http);
     struct encoding *encoding = mem_zalloc(sizeof(*encoding));
@@ -129,6 +129,7 @@ static struct encoding *encoding_new(struct request *request, size_t body_bytes)
     encoding->in_use = true;
     encoding->format = request->format;
     encoding->body_bytes = body_bytes;
+    encoding->held_bytes = held_bytes;
     encoding->now_us = server->loop->now_us;
     request->encoding = encoding;
     buffers_changed(&request->http->pipeline.session);
@@ -144,7 +145,8 @@ static void submit(struct encoding *encoding, unsigned times)
 
 void encode_begin(struct request *request, const struct reply *reply)
 {
-    struct encoding *encoding = encoding_new(request, body_bytes(reply));
+    size_t bytes = body_bytes(reply);
+    struct encoding *encoding = encoding_new(request, bytes, bytes);
     keep_reply(encoding, reply);
     submit(encoding, BYTES_OF_BODY);
 }
@@ -152,7 +154,7 @@ void encode_begin(struct request *request, const struct reply *reply)
 void encode_begin_source(struct request *request, const struct encode_source *source,
                          struct arena *arena)
 {
-    struct encoding *encoding = encoding_new(request, source->bytes);
+    struct encoding *encoding = encoding_new(request, source->bytes, arena->held);
     encoding->source = *source;
     encoding->arena = *arena;
     *arena = (struct arena){0};
@@ -170,5 +172,5 @@ void encode_free(struct encoding *encoding)
 
 size_t encode_bytes(const struct encoding *encoding)
 {
-    return encoding->body_bytes;
+    return encoding->held_bytes;
 }

@@ -225,6 +225,11 @@ void server_intake_stop(struct server_intake *intake)
     intake->intake->verbs->stop(intake->intake);
 }
 
+const char *server_intake_name(const struct server_intake *intake)
+{
+    return intake->options.name;
+}
+
 bool server_intake_stopped(struct server_intake *intake)
 {
     return intake->intake->verbs->stopped(intake->intake);

@@ -29,6 +29,9 @@ struct server_intake *server_intake_new(struct server *server,
 void server_intake_stop(struct server_intake *intake);
 bool server_intake_stopped(struct server_intake *intake);
 
+/* Of its [amqp_in.NAME]. */
+const char *server_intake_name(const struct server_intake *intake);
+
 /* Stops it, if it was not, waits for its thread and closes it. Before the server is freed. NULL
    does nothing. */
 void server_intake_free(struct server_intake *intake);

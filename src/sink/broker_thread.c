@@ -355,14 +355,9 @@ static bool sink_stopped(struct sink *sink)
 
 static void join(struct broker_thread *thread)
 {
-    struct timespec until;
     int64_t left_us = interrupt_left_us(thread);
     if (!thread->joined && left_us != INT64_MAX) {
-        (void)clock_gettime(CLOCK_REALTIME, &until); /* cannot fail on Linux */
-        int64_t until_us = (int64_t)until.tv_sec * 1000000 + until.tv_nsec / 1000 + left_us;
-        until =
-            (struct timespec){.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
-        thread->joined = pthread_timedjoin_np(thread->thread, NULL, &until) == 0;
+        thread->joined = thread_join_within(thread->thread, left_us);
         if (!thread->joined)
             interrupt(thread);
     }

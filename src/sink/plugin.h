@@ -50,7 +50,9 @@ struct plugin {
     const char *version; /* LATERD_VERSION */
     enum target_type type;
     const char *library; /* name and version of what it was linked with, for the log */
-    /* Are the options right, as far as that can be told without the network? ERR_INVALID. */
+    /* Are the options right, as far as that can be told without the network? ERR_INVALID, or
+       ERR_NOT_FOUND: a file that they name cannot be read now, and is looked for again when it is
+       connected; out_error. */
     enum err (*check)(const struct broker_options *options, struct broker_error *out_error);
     /* Begins to connect, in a thread of its own. ERR_INVALID, ERR_IO: out_error. */
     enum err (*open)(const struct broker_options *options, struct sink **out_sink,

@@ -4,6 +4,7 @@
  *     send ▶ waiting ▶ sent (its command is in a link) ▶ reply ▶ done
  *     waiting ─its slot has no server─▶ put off ─a little later─▶ waiting
  *     sent ─MOVED, ASK─▶ waiting, ─TRYAGAIN─▶ put off
+ *     sent, put off ─stop()─▶ waiting ─▶ done: UNSENT
  *
  * Invariants: a push is in `waiting` or `put_off`, or its call is in a link; one whose delivery was
  * told already (time-out, close) has no delivery and ends with its call. What is in the links is at
@@ -31,6 +32,8 @@ enum {
     REST_MAX_US = 5000 * 1000,
 };
 
+#define ENDING "laterd is ending"
+
 struct redis_sink {
     struct sink sink;
     struct redis_sink_options options;
@@ -48,7 +51,7 @@ struct redis_sink {
     struct timer rest;  /* armed: it said "not now" */
     int64_t rest_us;    /* how long it rests the next time */
     bool was_ready;     /* as was told last */
-    bool closing;       /* what is told must not send */
+    bool closing;       /* since stop(): nothing is sent, there are no connections */
     char rest_why[OUTCOME_REASON_MAX];
     char why[OUTCOME_REASON_MAX];
 };
@@ -82,7 +85,7 @@ static struct loop *loop_of(const struct redis_sink *redis)
 static bool is_ready(const struct redis_sink *redis)
 {
     struct redis_sink *own = self(&redis->sink); /* looks up a node, and changes nothing */
-    return !timer_is_armed(&redis->rest) && topology_any(&own->topology) != NULL;
+    return !redis->closing && !timer_is_armed(&redis->rest) && topology_any(&own->topology) != NULL;
 }
 
 static void look_whether_ready(struct redis_sink *redis)
@@ -98,6 +101,8 @@ static void look_whether_ready(struct redis_sink *redis)
 /* Why nothing is sent now: what it said last, or why there is no connection. */
 static const char *why_not(struct redis_sink *redis)
 {
+    if (redis->closing)
+        return ENDING;
     const struct link *link = topology_error(&redis->topology);
     if (timer_is_armed(&redis->rest))
         return redis->rest_why;
@@ -149,6 +154,8 @@ static void be_late(struct timer *timer)
     struct push *push = LIST_ENTRY(timer, struct push, late);
     struct redis_sink *redis = push->owner;
     bool sent = push->node != NULL;
+    if (redis->closing)
+        return; /* `work` tells it */
     report(push, OUTCOME_FAILED, true,
            sent ? "Redis did not answer in time" : "it could not be sent to Redis in time");
     if (!sent)
@@ -182,22 +189,23 @@ static void try_again(struct timer *timer)
     bring_back(LIST_ENTRY(timer, struct redis_sink, again));
 }
 
-/* The server does not have its slot any more, or (`later`) cannot serve it just now. */
-static void send_again(struct push *push, bool later)
+static void wait_again(struct push *push)
 {
     struct redis_sink *redis = push->owner;
-    if (redis->closing || !push->delivery) {
-        report(push, OUTCOME_UNSENT, false, "laterd is ending");
-        free_push(push);
-        return;
-    }
-    if (later) {
-        put_off(push);
-        return;
-    }
     list_remove(&push->place);
     list_add_tail(&redis->waiting, &push->place);
     loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us);
+}
+
+/* The server does not have its slot any more, or (`later`) cannot serve it just now. */
+static void send_again(struct push *push, bool later)
+{
+    if (!push->delivery)
+        free_push(push);
+    else if (later)
+        put_off(push);
+    else
+        wait_again(push);
 }
 
 /* It answers "not now", and would say so to all: nothing more is sent for a while. */
@@ -292,11 +300,13 @@ static void answered(struct link_call *call, redisReply *reply)
     struct node *node = push->node;
     push->node = NULL;
     redis->sent_bytes -= push->bytes;
-    if (!reply) {
+    if (redis->closing) {
+        send_again(push, false); /* to be told that it is unsent */
+    } else if (!reply) {
         char reason[OUTCOME_REASON_MAX];
         (void)snprintf(reason, sizeof(reason), "the connection to Redis ended: %s",
                        node->link.error);
-        report(push, OUTCOME_UNSENT, false, redis->closing ? "laterd is ending" : reason);
+        report(push, OUTCOME_UNSENT, false, reason);
         free_push(push);
     } else if (reply->type == REDIS_REPLY_ERROR) {
         refused(push, node, reply->str);
@@ -454,7 +464,8 @@ static void send_waiting(struct timer *timer)
     }
     if (!left && !list_empty(&redis->waiting))
         loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us);
-    topology_flush(&redis->topology);
+    if (!redis->closing)
+        topology_flush(&redis->topology);
     look_whether_ready(redis);
 }
 
@@ -530,28 +541,36 @@ static void describe(const struct sink *sink, struct metric_sink *metrics)
         metrics->metric(metrics, &all[i]);
 }
 
-static void notify_all(struct list *pushes)
-{
-    while (!list_empty(pushes)) {
-        struct push *push = LIST_ENTRY(pushes->next, struct push, place);
-        report(push, OUTCOME_UNSENT, false, "laterd is ending");
-        free_push(push);
-    }
-}
-
-/* Replies are owed for less than the link's time-out; who wants grace lets deliveries end first. */
-static void sink_close(struct sink *sink, int64_t grace_us)
+/* Replies are owed for less than the link's time-out; who wants grace lets deliveries end first.
+   What the connections had not written yet is dropped with them; `work` tells all in its turns. */
+static void sink_stop(struct sink *sink, int64_t grace_us)
 {
     struct redis_sink *redis = self(sink);
     (void)grace_us;
     redis->closing = true;
-    topology_fini(&redis->topology); /* tells `sent` */
-    notify_all(&redis->put_off);
-    notify_all(&redis->waiting);
-    CHECK(list_empty(&redis->sent) && redis->in_flight == 0);
+    topology_fini(&redis->topology); /* `sent` is waiting then */
+    bring_back(redis);
+    loop_cancel(loop_of(redis), &redis->rest);
+}
+
+static bool sink_stopped(struct sink *sink)
+{
+    return self(sink)->in_flight == 0;
+}
+
+static void sink_close(struct sink *sink, int64_t grace_us)
+{
+    struct redis_sink *redis = self(sink);
+    if (!redis->closing)
+        sink_stop(sink, grace_us);
+    while (!list_empty(&redis->waiting)) {
+        struct push *push = LIST_ENTRY(redis->waiting.next, struct push, place);
+        report(push, OUTCOME_UNSENT, false, ENDING);
+        free_push(push);
+    }
+    CHECK(list_empty(&redis->sent) && list_empty(&redis->put_off) && redis->in_flight == 0);
     loop_cancel(loop_of(redis), &redis->work);
     loop_cancel(loop_of(redis), &redis->again);
-    loop_cancel(loop_of(redis), &redis->rest);
     if (redis->options.closed)
         redis->options.closed(redis->options.owner);
     mem_free(redis->name);
@@ -562,6 +581,8 @@ static const struct sink_verbs verbs = {
     .send = sink_send,
     .ready = sink_ready,
     .describe = describe,
+    .stop = sink_stop,
+    .stopped = sink_stopped,
     .close = sink_close,
 };
 

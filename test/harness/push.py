@@ -11,12 +11,17 @@ DRIVER = os.environ.get("PUSH_DRIVER", os.path.join(ROOT, "build", "webhook_driv
 LOOPBACK = "127.0.0.1"
 
 
+def preloaded(name, folder):
+    """The environment of a program with test/harness/NAME.c in front of its libraries."""
+    library = os.path.join(folder, f"{name}.so")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library,
+                    os.path.join(ROOT, "test", "harness", f"{name}.c"), "-ldl"], check=True)
+    return {"LD_PRELOAD": library}
+
+
 def preloaded_names(folder):
     """The environment of a program that looks up names of the test's own: names.c."""
-    library = os.path.join(folder, "names.so")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library,
-                    os.path.join(ROOT, "test", "harness", "names.c"), "-ldl"], check=True)
-    return {"LD_PRELOAD": library}
+    return preloaded("names", folder)
 
 
 class Sink:

@@ -200,15 +200,38 @@ static int compare_jobs(const void *a_at, const void *b_at, void *ctx)
     return order ? order : compare(a->ref.seq, b->ref.seq);
 }
 
-/* Takes out what has waited here for the other jobs until its reservation was over: it is another's
- * by now, or among these once more. Returns how many are left: all, if there are no others. */
-static uint32_t take_out_over(const struct waiter *waiter)
+static int compare_reservations(const void *a_at, const void *b_at)
+{
+    const struct job_view *a = a_at, *b = b_at;
+    int order = compare(a->ref.seq, b->ref.seq);
+    return order ? order : (a->until_us < b->until_us) - (a->until_us > b->until_us);
+}
+
+/* Of a job that was reserved again here, only the newest reservation. */
+static uint32_t take_out_older(struct job_view *jobs, uint32_t count)
 {
     uint32_t left = 0;
+    qsort(jobs, count, sizeof(*jobs), compare_reservations);
+    for (uint32_t i = 0; i < count; i++) {
+        if (left == 0 || jobs[i].ref.seq != jobs[left - 1].ref.seq)
+            jobs[left++] = jobs[i];
+    }
+    return left;
+}
+
+/* Takes out what has waited here for the other jobs until its reservation was over: it is ready or
+ * another's by now, or among these once more. Returns how many are left: if all are over, all of
+ * them, each once. */
+static uint32_t take_out_over(const struct waiter *waiter)
+{
+    int64_t now_us = consumers_now_us(waiter->group->consumers);
+    uint32_t left = 0;
     for (uint32_t i = 0; i < waiter->job_count; i++) {
-        if (waiter->jobs[i].until_us > consumers_now_us(waiter->group->consumers))
+        if (waiter->jobs[i].until_us > now_us)
             waiter->jobs[left++] = waiter->jobs[i];
     }
+    if (left == 0 && waiter->job_count > 1)
+        return take_out_older(waiter->jobs, waiter->job_count);
     return left ? left : waiter->job_count;
 }
 
@@ -365,7 +388,8 @@ static bool is_stale_for(const struct waiter *waiter, const struct job_view *job
 }
 
 /* The jobs were asked for before the first who waits has come, for one that has gone or got others.
- * Those that are stale go back, and it asks again behind that. Returns how many are left. */
+ * From the first one on that is stale they go back, and it asks again behind that: those behind it
+ * must not come before it. Returns how many are left. */
 static uint32_t give_back_stale(struct wait_group *group, uint32_t partition, struct job_view *jobs,
                                 uint32_t count)
 {
@@ -374,11 +398,9 @@ static uint32_t give_back_stale(struct wait_group *group, uint32_t partition, st
     uint32_t left = 0;
     if (waiter->asked_us <= group->asked_us[partition])
         return count;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!is_stale_for(waiter, &jobs[i])) {
-            jobs[left++] = jobs[i];
-            continue;
-        }
+    while (left < count && !is_stale_for(waiter, &jobs[left]))
+        left++;
+    for (uint32_t i = left; i < count; i++) {
         struct topic *topic = topic_cache_find(&consumers->topic_cache, jobs[i].topic);
         consumers->options.give_back(consumers->options.owner, &jobs[i]);
         if (topic)

@@ -193,6 +193,8 @@ struct bytes script_code(struct bytes line)
             quote = *at == quote ? '\0' : quote;
         } else if (*at == '\'' || *at == '"') {
             quote = *at;
+        } else if (*at == '[' && at + 1 < end) {
+            CHECK(at[1] != '[' && at[1] != '='); /* a string that has other quotes */
         } else if (*at == '-' && at + 1 < end && at[1] == '-') {
             CHECK(end - at == 2 || at[2] != '['); /* it would go on in the next line */
             break;

@@ -39,7 +39,7 @@ static enum err read_options(const struct journal_options *options, struct link_
     (void)snprintf(link.ca, sizeof(link.ca), "%s", options->ca);
     if (!err)
         *out_link = link;
-    return err ? ERR_INVALID : OK;
+    return err;
 }
 
 static enum err check(const struct journal_options *options, struct journal_error *out_error)

@@ -16,6 +16,7 @@ enum {
     BACKOFF_MOST_US = 10 * 1000 * 1000,
     IDLE_US = 5 * 1000 * 1000, /* then the connection is asked whether it lives */
     SAY_US = 60 * 1000 * 1000, /* the same error is told of again after this */
+    JOIN_US = 1000 * 1000,     /* after the grace; then what the thread waits in is broken */
 };
 
 static struct writer *self(struct journal *journal)
@@ -656,12 +657,7 @@ static void journal_stop(struct journal *journal, const char *why)
 
 static void join(struct writer *writer, int64_t grace_us)
 {
-    struct timespec until;
-    if (!writer->started)
-        return;
-    (void)clock_gettime(CLOCK_REALTIME, &until); /* cannot fail on Linux */
-    until.tv_sec += 1 + grace_us / 1000000;
-    if (pthread_timedjoin_np(writer->thread, NULL, &until) == 0)
+    if (!writer->started || thread_join_within(writer->thread, grace_us + JOIN_US))
         return;
     link_interrupt(&writer->link);
     (void)pthread_join(writer->thread, NULL);

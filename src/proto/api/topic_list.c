@@ -2,7 +2,10 @@
 
 #include "base/hash.h"
 
-enum { COMPARED_MAX = 32 }; /* names that are compared with each other: quicker than to hash them */
+enum {
+    COMPARED_MAX = 32, /* names that are compared with each other: quicker than to hash them */
+    SLOTS_FIRST = 128,
+};
 
 void topic_list_init(struct topic_list *list, struct arena *scratch, uint32_t most)
 {
@@ -20,11 +23,10 @@ static uint32_t *slot_of(const struct topic_list *list, struct bytes name)
     return &list->slots[slot];
 }
 
+/* Larger ones than before, and never half full: their size goes by what is named, not by `most`. */
 static void make_slots(struct topic_list *list)
 {
-    list->slot_count = 2 * COMPARED_MAX;
-    while (list->slot_count < 2 * list->most)
-        list->slot_count *= 2;
+    list->slot_count = list->slots ? 2 * list->slot_count : SLOTS_FIRST;
     list->slots = arena_alloc(list->scratch, list->slot_count * sizeof(*list->slots));
     memset(list->slots, 0, list->slot_count * sizeof(*list->slots));
     for (uint32_t i = 0; i < list->count; i++)
@@ -44,7 +46,7 @@ static bool is_listed(const struct topic_list *list, struct bytes name)
 
 bool topic_list_add(struct topic_list *list, struct bytes name)
 {
-    if (list->count == COMPARED_MAX && !list->slots)
+    if (list->slots ? list->count >= list->slot_count / 2 : list->count == COMPARED_MAX)
         make_slots(list);
     if (is_listed(list, name))
         return true;

@@ -20,7 +20,7 @@ struct topic_list {
 void topic_list_init(struct topic_list *list, struct arena *scratch, uint32_t most);
 
 /* Adds the name, unless it is there; its bytes are borrowed as long as the list is used. False:
-   `most` others are there. O(1) */
+   `most` others are there. O(1), on average */
 bool topic_list_add(struct topic_list *list, struct bytes name);
 
 #endif

@@ -14,7 +14,6 @@
 #include <amqp_framing.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
-#include <time.h>
 
 #include "base/check.h"
 #include "base/list.h"
@@ -507,12 +506,10 @@ static bool intake_stopped(struct intake *intake)
 static void close_intake(struct intake *intake)
 {
     struct consumer *consumer = self(intake);
-    struct timespec until;
     if (!atomic_load(&consumer->closing))
         stop_intake(intake);
-    (void)clock_gettime(CLOCK_REALTIME, &until); /* cannot fail on Linux */
-    until.tv_sec += INTERRUPT_US / 1000000;
-    if (!consumer->joined && pthread_timedjoin_np(consumer->thread, NULL, &until) != 0) {
+    if (!consumer->joined &&
+        !thread_join_within(consumer->thread, consumer->interrupt_us - broker_now_us())) {
         rabbit_link_interrupt(&consumer->link);
         (void)pthread_join(consumer->thread, NULL);
     }

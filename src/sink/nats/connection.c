@@ -8,6 +8,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "sink/broker_url.h"
@@ -176,6 +177,17 @@ static natsOptions *make_options(const struct broker_options *ours, const struct
     return NULL;
 }
 
+/* Is one of the files that it is given not there, or not yet? */
+static bool lacks_file(const struct broker_options *options)
+{
+    const char *const files[] = {options->ca, options->certificate, options->key};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        if (files[i][0] && access(files[i], R_OK))
+            return true;
+    }
+    return false;
+}
+
 enum err jetstream_check(const struct broker_options *options, struct broker_error *out_error)
 {
     struct broker_url url;
@@ -190,7 +202,7 @@ enum err jetstream_check(const struct broker_options *options, struct broker_err
         (void)snprintf(out_error->text, sizeof(out_error->text),
                        "its options are not taken (ca, certificate, key?): %.100s",
                        natsStatus_GetText(status));
-        return ERR_INVALID;
+        return url.tls && lacks_file(options) ? ERR_NOT_FOUND : ERR_INVALID;
     }
     natsOptions_Destroy(made);
     return OK;

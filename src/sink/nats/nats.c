@@ -131,7 +131,7 @@ static enum err nats_open(const struct broker_options *options, struct sink **ou
                           struct broker_error *out_error)
 {
     enum err err = jetstream_check(options, out_error);
-    if (err)
+    if (err && err != ERR_NOT_FOUND) /* then it is away until the file is there */
         return err;
     struct nats *nats = new_nats(options);
     struct sink *sink = nats->event_fd < 0 ? NULL

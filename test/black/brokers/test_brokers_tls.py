@@ -15,7 +15,7 @@ import pytest
 
 from front import certificates
 from nats import Nats
-from process import ROOT
+from process import LATERD, ROOT
 from test_targets import laterd_to, needs_nats, push, set_target  # noqa: F401
 from wire import eventually
 
@@ -437,3 +437,13 @@ def test_a_server_whose_certificate_is_anothers_is_told_nothing(laterd_to, certs
         assert impostor.requests == 0
     finally:
         impostor.close()
+
+
+@pytest.mark.parametrize("kind, url", [("amqp", "amqps://127.0.0.1"), ("nats", "nats+tls://127.0.0.1")])
+def test_a_file_of_authorities_that_is_not_there_yet_is_no_reason_not_to_start(tmp_path, kind, url):
+    if not os.path.exists(os.path.join(ROOT, "build", f"laterd-{kind}.so")):
+        pytest.skip("its library is not installed")
+    path = tmp_path / "laterd.conf"
+    path.write_text(f"[broker.it]\ntype = {kind}\nurl = {url}\nca = /nowhere/ca.crt\n", encoding="utf-8")
+    done = subprocess.run([LATERD, "-c", str(path), "--check-config"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "laterd.conf:1: warning: [broker.it] " in done.stderr, done.stderr

@@ -656,8 +656,6 @@ def checked(tmp_path, text):
     ("url = mysql://u@h:0/d", "the port is not a number"),
     ("url = mysql://u@h/d?tls=maybe", "tls must be off, on or verify"),
     ("url = mysql://u@h/d?x=y", "there are tls="),
-    ("url = $NO_SUCH_VARIABLE", "NO_SUCH_VARIABLE"),
-    ("url = mysql://u@h/d\npassword = file:/no/such/file", "password: "),
     ("mode = sometimes", "mode = sometimes: must be one of: after before"),
     ("on_lag = ignore", "must be one of: refuse detach"),
     ("time_zone = Asia/Shanghai", "must be an offset such as +00:00"),
@@ -668,6 +666,23 @@ def checked(tmp_path, text):
 def test_what_is_wrong_with_it_is_said_without_passwords(tmp_path, keys, says):
     code, said = checked(tmp_path, f"[journal]\n{keys}\n")
     assert code == 2 and says in said and "secret" not in said, said
+
+
+@pytest.mark.parametrize("keys, says", [
+    ("url = $NO_SUCH_VARIABLE", "NO_SUCH_VARIABLE"),
+    ("url = file:/no/such/file", "url: /no/such/file: No such file"),
+    ("url = mysql://u@h/d\npassword = file:/no/such/file", "password: /no/such/file: No such file"),
+    ("url = mysql://u@h/d?tls=verify\nca = /no/such/file", "ca: it cannot be read"),
+])
+def test_what_cannot_be_read_may_be_there_at_the_next_start(tmp_path, keys, says):
+    code, said = checked(tmp_path, f"[journal]\n{keys}\n")
+    assert code == 1 and says in said, said
+
+
+def test_wrong_text_in_a_file_is_wrong_configuration(tmp_path):
+    (tmp_path / "url").write_text("mysql://u@h\n", encoding="utf-8")
+    code, said = checked(tmp_path, f"[journal]\nurl = file:{tmp_path}/url\n")
+    assert code == 2 and "the database is missing" in said, said
 
 
 def test_the_password_may_be_in_a_file(laterd, maria, base, tmp_path):

@@ -16,6 +16,7 @@ from coordination import RedisService, until
 from patience import soon
 from ports import free_port
 from process import LATER, LATERD, ROOT, DidNotStart, Laterd
+from push import preloaded
 from wire import Client, Closed
 
 TIMEOUT_S = 2
@@ -348,7 +349,6 @@ def test_who_cannot_open_its_store_lets_others_try(member, tmp_path):
     ("zookeeper://u:secret@h/ns", "not supported"),
     ("redis://h:x", "url"),
     ("alone!", "nothing comes behind"),
-    ("$NO_SUCH_VARIABLE", "NO_SUCH_VARIABLE"),
 ])
 def test_a_wrong_url_is_refused_by_its_line_and_without_the_password(tmp_path, url, words):
     path = tmp_path / "laterd.conf"
@@ -357,6 +357,16 @@ def test_a_wrong_url_is_refused_by_its_line_and_without_the_password(tmp_path, u
                           check=False)
     assert done.returncode == 2 and words in done.stderr and "laterd.conf:2" in done.stderr
     assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize("url, words", [
+    ("$NO_SUCH_VARIABLE", "NO_SUCH_VARIABLE"), ("file:/no/such/file", "/no/such/file: No such file")])
+def test_a_url_that_cannot_be_read_may_be_there_at_the_next_start(tmp_path, url, words):
+    path = tmp_path / "laterd.conf"
+    path.write_text(f"[member]\nurl = {url}\n", encoding="utf-8")
+    done = subprocess.run([LATERD, "-c", str(path), "--check-config"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 1 and words in done.stderr and "laterd.conf:2" in done.stderr, done.stderr
 
 
 def test_a_url_in_a_file_that_is_too_long_is_not_cut(tmp_path):
@@ -385,7 +395,7 @@ def test_a_member_ca_of_mysql_that_cannot_be_read_is_told(tmp_path):
         path.write_text(f"[member]\nurl = mysql://u@h/db{query}\nca = /nowhere\n", encoding="utf-8")
         done = subprocess.run([LATERD, "-c", str(path), "--check-config"], capture_output=True, text=True,
                               check=False)
-        assert done.returncode == (2 if refused else 0), done.stderr
+        assert done.returncode == (1 if refused else 0), done.stderr
         assert ("member.ca: it cannot be read" in done.stderr) == refused
         assert ("member.ca has no effect" in done.stderr) != refused
 
@@ -548,6 +558,49 @@ def test_who_no_longer_leads_answers_while_a_broker_hangs(service, member):
     soon(slowest, 0.3)
     until(lambda: serves(laterd), 5 * TIMEOUT_S)  # and leads again
     broker.close()
+
+
+@pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(LATERD), "laterd-amqp.so")),
+                    reason="librabbitmq was not there when it was built")
+def test_many_intakes_of_a_broker_that_hangs_are_waited_for_together(member):
+    broker = SilentBroker()
+    intakes = {f"amqp_in.in{i}": {"broker": "rabbit", "queue": "q", "target": "e", "topic": "in"} for i in range(4)}
+    url = f"amqp://127.0.0.1:{broker.port}/%2f"
+    laterd = member({"broker.rabbit": {"type": "amqp", "url": url, "timeout": "30s"}, **intakes})
+    laterd.start()
+    until(lambda: serves(laterd), 3 * TIMEOUT_S)
+    until(lambda: len(broker.connections) == 5, 10)  # all wait for its first word
+    begun = time.monotonic()
+    laterd.signal(signal.SIGTERM)
+    assert laterd.wait() == 0
+    soon(time.monotonic() - begun, 3)  # each alone takes 2 s
+    broker.close()
+
+
+def test_who_cannot_end_its_webhooks_says_so_and_gives_the_lead_back(service, member, tmp_path):
+    """No other laterd is there: it is elected again while the thread still hangs."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        laterd = member({"push": {"allow": "127.0.0.1"}}, environment=preloaded("slow_join", str(tmp_path)))
+        laterd.start()
+        until(lambda: serves(laterd), 3 * TIMEOUT_S)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        with Client(laterd.port) as client:
+            assert client.request("PUT", "/v1/topics/t", {"target": {"type": "http", "url": url}}).status < 300
+            assert client.push("t", body="x").status == 201
+            until(lambda: client.get("/v1/topics/t").json()["reserved"] == 1, 5)
+        service.freeze()
+        try:
+            assert laterd.wait_log("leads_no_longer")
+        finally:
+            service.thaw()
+        until(lambda: laterd.events("leaving_long"), 8)
+        assert 'waits_for="webhooks"' in facts(laterd, "leaving_long")
+        until(lambda: cluster(laterd).get("role") == "waiting", 2)  # resigned: it leads in vain no longer
+        assert not laterd.events("leader_closed")
+        assert ask(laterd, "/healthz").status == 200
+        until(lambda: laterd.events("leader_closed"), 10)
+        until(lambda: serves(laterd), 15)  # and takes part again
+        assert len(laterd.events("leaving_long")) == 1
 
 
 def test_later_cluster_asks_again_when_a_takeover_drops_its_connection():

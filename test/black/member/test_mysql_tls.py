@@ -126,12 +126,13 @@ def test_who_does_not_verify_is_encrypted_all_the_same(laterd_on, secure, kind):
 @pytest.mark.parametrize("section, key", [
     ("[member]\nurl = mysql://u@127.0.0.1/d?tls=verify\n", "member.ca"),
     ("[journal]\nurl = mysql://u@127.0.0.1/d?tls=verify\n", "[journal] ca"),
-    ("[broker.rabbit]\ntype = amqp\nurl = amqps://127.0.0.1\n", "[broker.rabbit] ca")])
+    ("[broker.rabbit]\ntype = amqp\nurl = amqps://127.0.0.1\n", "warning: [broker.rabbit] ca")])
 def test_a_system_without_a_file_of_authorities_is_told_at_the_start(tmp_path, section, key):
     path = tmp_path / "laterd.conf"
     path.write_text(section, encoding="utf-8")
     for file, refused in (("/nowhere", True), (path, False)):
         done = subprocess.run([LATERD, "-c", str(path), "--check-config"], capture_output=True, text=True, check=False,
                               env={**os.environ, "SSL_CERT_FILE": str(file)})
-        assert (done.returncode != 0) == refused, done.stderr
+        ends = 1 if refused and "warning" not in key else 0  # a broker is away until it has one
+        assert done.returncode == ends, done.stderr
         assert (f"{key}: the file that SSL_CERT_FILE names cannot be read" in done.stderr) == refused, done.stderr

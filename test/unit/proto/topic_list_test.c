@@ -54,11 +54,29 @@ static void many_are_kept_once_in_their_order(void **state)
     add_all(1000, 999, 3000);
 }
 
+static void memory_goes_by_what_is_named_not_by_the_limit(void **state)
+{
+    enum { LIMIT = 1000 * 1000, NAMED = 40 };
+    static char names[NAMED][16];
+    struct arena arena = {0};
+    struct topic_list list;
+    (void)state;
+    topic_list_init(&list, &arena, LIMIT);
+    size_t held = arena.held;
+    for (unsigned i = 0; i < NAMED; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "%u", i);
+        assert_true(topic_list_add(&list, bytes_str(names[i])));
+    }
+    assert_in_range(arena.held - held, 0, 2 * 1024 * 1024); /* a block of the arena */
+    arena_fini(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_few_are_kept_once_in_their_order),
         cmocka_unit_test(many_are_kept_once_in_their_order),
+        cmocka_unit_test(memory_goes_by_what_is_named_not_by_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -494,6 +494,60 @@ static void what_is_in_the_connection_is_bounded_however_much_is_sent(void **sta
     close_bed(&bed);
 }
 
+/* As a leader does that has lost its lease: others may send the same jobs by now. */
+static void nothing_is_sent_after_it_was_stopped(void **state)
+{
+    enum { COUNT = 1000 };
+    static struct sent sent[COUNT + 1];
+    struct bed bed;
+    (void)state;
+    open_bed(&bed, "redis://10.0.0.1");
+    tell_fake(&bed.fakes[0], "+1-1\r\n");
+    tell_fake(&bed.fakes[0], "-TRYAGAIN\r\n");
+    send(&bed, &sent[0], &stream);
+    run_for(&bed, SECOND_US / 20);
+    assert_int_equal(sent[0].kind, OUTCOME_DELIVERED);
+    unsigned before = bed.fakes[0].commands;
+    send(&bed, &sent[1], &stream);
+    run_for(&bed, SECOND_US / 200); /* it is put off */
+    assert_int_equal(bed.fakes[0].commands, before + 1);
+    assert_int_equal(sent[1].done, 0);
+    for (int i = 2; i < COUNT; i++)
+        send(&bed, &sent[i], &stream);
+    bed.sink->verbs->stop(bed.sink, 0);
+    assert_false(bed.sink->verbs->ready(bed.sink, NULL));
+    assert_false(bed.sink->verbs->stopped(bed.sink));
+    send(&bed, &sent[COUNT], &stream);
+    run_for(&bed, 6 * SECOND_US);
+    assert_true(bed.sink->verbs->stopped(bed.sink));
+    assert_int_equal(bed.fakes[0].commands, before + 1);
+    for (int i = 1; i <= COUNT; i++) {
+        assert_int_equal(sent[i].done, 1);
+        assert_int_equal(sent[i].kind, OUTCOME_UNSENT);
+        assert_string_equal(sent[i].reason, "laterd is ending");
+    }
+    close_bed(&bed);
+}
+
+static void what_is_under_way_when_it_is_stopped_is_unsent(void **state)
+{
+    struct bed bed;
+    struct sent sent;
+    (void)state;
+    open_bed(&bed, "redis://10.0.0.1");
+    tell_fake(&bed.fakes[0], "+1-1\r\n");
+    sim_host_reach(&bed.fakes[0].host, SIM_SILENT);
+    send(&bed, &sent, &stream);
+    run_for(&bed, SECOND_US / 20);
+    bed.sink->verbs->stop(bed.sink, 0);
+    assert_int_equal(sent.done, 0);
+    run_for(&bed, SECOND_US / 20);
+    assert_int_equal(sent.done, 1);
+    assert_int_equal(sent.kind, OUTCOME_UNSENT);
+    assert_true(bed.sink->verbs->stopped(bed.sink));
+    close_bed(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -507,6 +561,8 @@ int main(void)
         cmocka_unit_test(a_cluster_s_redirections_are_followed),
         cmocka_unit_test(what_waits_for_the_server_of_its_slot_is_looked_at_now_and_then),
         cmocka_unit_test(what_is_in_the_connection_is_bounded_however_much_is_sent),
+        cmocka_unit_test(nothing_is_sent_after_it_was_stopped),
+        cmocka_unit_test(what_is_under_way_when_it_is_stopped_is_unsent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
