@@ -155,12 +155,14 @@ static enum err add_signature(struct request *request, const struct delivery *de
     return OK;
 }
 
-/* W3C Trace Context: the trace is the message's, the span the attempt's. */
-static void add_trace(struct request *request, const struct delivery *delivery)
+/* W3C Trace Context: the trace is the message's, the span the attempt's. A job that is replayed has
+ * attempts of the same numbers, at another time. */
+static void add_trace(struct request *request, const struct delivery *delivery, int64_t now_s)
 {
     struct bytes id = delivery->message_id;
     uint64_t high = hash_seeded(id.at, id.len, 1), low = hash_seeded(id.at, id.len, 2);
-    uint64_t span = hash_seeded(id.at, id.len, 3 + (uint64_t)delivery->attempt);
+    uint64_t of_attempt = 3 + ((uint64_t)now_s << 32 | delivery->attempt);
+    uint64_t span = hash_seeded(id.at, id.len, of_attempt);
     buf_addf(begin(request, "traceparent"), "00-%016llx%016llx-%016llx-01",
              (unsigned long long)high, (unsigned long long)(low ? low : 1),
              (unsigned long long)(span ? span : 1));
@@ -258,7 +260,7 @@ static bool is_given(const struct delivery *delivery, struct bytes name)
            among(delivery->target->headers, delivery->target->header_count, name);
 }
 
-static void add_defaults(struct request *request, const struct delivery *delivery)
+static void add_defaults(struct request *request, const struct delivery *delivery, int64_t now_s)
 {
     if (!is_given(delivery, BYTES("content-type"))) {
         struct target_header type = {BYTES("content-type"), sink_content_type(delivery)};
@@ -269,7 +271,7 @@ static void add_defaults(struct request *request, const struct delivery *deliver
     if (!is_given(delivery, BYTES("user-agent")))
         add(request, "user-agent", BYTES("laterd/" LATERD_VERSION));
     if (!is_given(delivery, BYTES("traceparent")))
-        add_trace(request, delivery);
+        add_trace(request, delivery, now_s);
 }
 
 /* The text does not move any more. */
@@ -294,7 +296,7 @@ enum err request_make(struct request *request, const struct delivery *delivery, 
         return err;
     if (target->http.encoding == ENCODING_CLOUDEVENTS)
         add_event(request, delivery);
-    add_defaults(request, delivery);
+    add_defaults(request, delivery, now_s);
     for (unsigned i = 0; i < target->header_count; i++) {
         if (!among(delivery->headers, delivery->header_count, target->headers[i].name))
             add_free(request, delivery, &target->headers[i]);

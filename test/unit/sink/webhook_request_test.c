@@ -48,9 +48,11 @@ static int tear_down(void **state)
     return 0;
 }
 
+static int64_t now_s = 1614265330;
+
 static enum err make(void)
 {
-    return request_make(&request, &delivery, 1614265330, &secrets, &problem);
+    return request_make(&request, &delivery, now_s, &secrets, &problem);
 }
 
 /* The value of a header; NULL: there is none. It must not be there twice. */
@@ -96,6 +98,12 @@ static void the_trace_is_the_messages_and_the_span_the_attempts(void **state)
     assert_int_equal(make(), OK);
     assert_memory_equal(first, header("traceparent"), 35);
     assert_string_not_equal(first, header("traceparent"));
+    (void)snprintf(first, sizeof(first), "%s", header("traceparent"));
+    now_s++; /* replayed */
+    assert_int_equal(make(), OK);
+    assert_memory_equal(first, header("traceparent"), 35);
+    assert_string_not_equal(first, header("traceparent"));
+    now_s--;
     struct target_header own = {BYTES("Traceparent"), BYTES("00-1-2-00")};
     delivery.headers = &own;
     delivery.header_count = 1;
