@@ -137,7 +137,7 @@ static const char *held_text(const char *why)
         const char *why;
         const char *text;
     } held[] = {
-        {"paused", "paused: its settings say so, or the server ends"},
+        {"paused", "it is paused, as said above, or the server ends"},
         {"sink",
          "nothing sends to it now: its [broker.NAME] is not configured, or away (see the log)"},
         {"breaker", "its receiver fails, or asked to wait, and is tried again within minutes"},
