@@ -52,6 +52,7 @@ struct store_options {
                              memory there is; 0 = 4 MiB */
     uint32_t slices_few;  /* above so many slices no small ones are made; 0 = 64 */
     uint64_t image_jobs;  /* with so many far jobs a close in order leaves an image; 0 = 65,536 */
+    int64_t image_us;     /* its writing may take so long; 0 = 20 seconds */
     /* New segments are not filled with zeros while a sync has so much to write; 0 = 48 KiB. */
     uint64_t bulk_bytes;
     /* A small commit into one that is not writes so many zeros behind itself; a multiple of
