@@ -190,9 +190,9 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
                   text);
     if (is_long_duration(text))
         cli_usage(cli, "%s '%s' is too long", option, text);
-    cli_usage(cli,
-              "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 2d (us, ms, s, m, h, d, w)",
-              option, text);
+    cli_usage(
+        cli, "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)",
+        option, text);
 }
 
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max)

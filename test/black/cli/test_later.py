@@ -60,7 +60,7 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["import", "beanstalkd"], "later import: DIR is missing"),
     (["verify", "a", "b"], "later verify: one word too many: 'b'"),
     (["due", "soon"],
-     "later due: DURATION 'soon' is not a duration such as 250ms, 30s, 1h30m or 2d (us, ms, s, m, h, d, w)"),
+     "later due: DURATION 'soon' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)"),
     (["due", "99999999999999999d"], "later due: DURATION '99999999999999999d' is too long"),
     (["stats", "much"],
      "later stats: one word too many: 'much'; a topic's figures: later topics much"),
