@@ -48,24 +48,35 @@ static unsigned distance(const char *a, const char *b)
     return row[len];
 }
 
-/* Of those that are as near, one of the section that it stands in. */
-static const struct config_key *nearest(const char *section, const char *name)
-{
-    const struct config_key *best = &config_keys[0];
-    for (size_t i = 1; i < config_key_count; i++) {
-        size_t here = distance(name, config_keys[i].name), there = distance(name, best->name);
-        bool at_home =
-            strcmp(config_keys[i].section, section) == 0 && strcmp(best->section, section) != 0;
-        if (here < there || (here == there && at_home))
-            best = &config_keys[i];
-    }
-    return best;
-}
-
 /* Is it a slip of the pen, rather than another word? */
 static bool is_near(const char *name, const char *other)
 {
     return distance(name, other) <= 1 + strlen(name) / 3;
+}
+
+/* Of the section's keys, or (NULL) of all; NULL: the section has none. */
+static const struct config_key *nearest_of(const char *section, const char *name)
+{
+    const struct config_key *best = NULL;
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        if (section && strcmp(key->section, section) != 0)
+            continue;
+        if (!best || distance(name, key->name) < distance(name, best->name))
+            best = key;
+    }
+    return best;
+}
+
+/*
+ * The key that was probably meant. A key of just that name stands in the wrong section; else one of
+ * the section that it stands in, before a nearer one of another section.
+ */
+static const struct config_key *nearest(const char *section, const char *name)
+{
+    const struct config_key *home = nearest_of(section, name), *any = nearest_of(NULL, name);
+    bool exact = strcmp(any->name, name) == 0;
+    return home && !exact && is_near(name, home->name) ? home : any;
 }
 
 /* ---- errors ---- */
@@ -133,9 +144,18 @@ static void complain_unknown(struct reading *reading, const char *section, const
         (void)snprintf(what, sizeof(what),
                        "unknown key \"%.60s\" in section [%.60s]; --print-config shows them all",
                        name, section);
+    else if (strcmp(section, near_key->section) == 0)
+        (void)snprintf(what, sizeof(what),
+                       "unknown key \"%.60s\" in section [%.60s]; the nearest is \"%s\"", name,
+                       section, near_key->name);
+    else if (strcmp(name, near_key->name) == 0)
+        (void)snprintf(what, sizeof(what),
+                       "unknown key \"%.60s\" in section [%.60s]; it goes below a line [%s]", name,
+                       section, near_key->section);
     else
         (void)snprintf(what, sizeof(what),
-                       "unknown key \"%.60s\" in section [%.60s]; the nearest is \"%s\" in [%s]",
+                       "unknown key \"%.60s\" in section [%.60s], which has none like it; there is "
+                       "\"%s\" in another section, [%s]",
                        name, section, near_key->name, near_key->section);
     complain(reading, what);
 }

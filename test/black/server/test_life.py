@@ -116,7 +116,12 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
     ("[redis]\npassword = x\n", 'unknown key "password" in section [redis]; it is a part of "url"'),
     ("[redis]\nretry_policy = x\n", "--print-config shows them all"),
     ("[server]\nhttp 127.0.0.1:9277\n", 'unknown key "http 127.0.0.1" in section [server]; is an = missing?'),
-    ("[redis]\nwait-replicas = 1\n", 'the nearest is "wait_replicas" in [redis]'),
+    ("[redis]\nwait-replicas = 1\n", 'the nearest is "wait_replicas"'),
+    ("[push]\nidle_seconds = 5\n", 'it goes below a line [limits]'),
+    ("[sdmq]\nhostes = x\n", 'the nearest is "host"\n'),  # "hosts" is nearer, but in [server]
+    ("[redis]\nidle_second = 5\n", 'which has none like it; there is "idle_seconds" in another section, [limits]'),
+    ("[limits]\nidle_secs = 10y\n", 'the nearest is "idle_seconds"'),
+    ("[limits]\nidle_seconds = 10y\n", "such as 250ms, 1h30m or 365d (units: us ms s m h d w)"),
     ("jobs = 1\n", 'the key "jobs" stands before any section; "jobs" goes below a line [limits]')])
 def test_a_bad_configuration_is_told_what_would_be_good(tmp_path, text, says):
     code, said = checked(tmp_path, text)
