@@ -45,6 +45,8 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["push", "t", "b", "--json=1"], "later push: --json takes no value"),
     (["push", "t", "b", "--delay", "30"],
      "later push: --delay 30 of what? write 30s, 30m, 30h or 30ms"),
+    (["get", "j", "-t", "0"], "later get: --timeout 0 leaves no time for an answer: write a duration such as 10s"),
+    (["push", "t", "b", "--delay", "10y"], "later push: --delay '10y' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)"),
     (["pop"], "later pop: TOPIC is missing"),
     (["push", "t"], "later push: BODY, @FILE or - is missing"),
     (["push", "t", "", "-J"], "later push: the body is empty, which is not JSON"),
@@ -184,6 +186,57 @@ def test_options_count_for_each_line_whatever_its_body_is(client, later, topic):
     assert pushed.returncode == DONE, pushed
     listed = client.get(f"/v1/topics/{topic}/jobs?state=delayed").json()["jobs"]
     assert sorted(job["priority"] for job in listed) == [3, 7, 7]
+
+
+def test_pop_shows_why_a_job_failed_last(later, topic):
+    assert later("push", topic, "x", "--id", topic).returncode == DONE
+    assert "\nfailed " not in later("pop", topic).stdout
+    assert later("release", topic, "--reason", "no connection", "--code", "7").returncode == DONE
+    popped = later("pop", topic)
+    assert re.search(r"^failed .* code 7: no connection$", popped.stdout, re.MULTILINE), popped
+    assert later("release", topic).returncode == DONE
+    assert '"reason"' not in later("pop", topic, "--json").stdout  # as the server sent it
+
+
+def test_a_listing_of_nothing_says_which_state_has_jobs(later, topic):
+    assert later("push", topic, "x", "--id", topic).returncode == DONE
+    assert later("pop", topic).returncode == DONE
+    assert later("bury", topic).returncode == DONE
+    answer = later("list", topic)
+    assert (answer.returncode, answer.stdout) == (NOTHING, "")
+    assert answer.stderr == (f"later list: {topic}: no job is delayed; 1 buried: "
+                             f"later list --state buried {topic}\n")
+    assert later("list", topic, "--json").stderr == ""
+    assert later("list", topic, "--state", "buried").returncode == DONE
+    assert later("rm", topic).returncode == DONE
+    assert later("list", topic, "--state", "ready").stderr == f"later list: {topic}: no job is ready\n"
+
+
+def test_a_job_in_the_wrong_state_is_explained_in_words_of_the_command_line(later, topic):
+    for number in "12":
+        assert later("push", topic, "x", "--delay", "1h", "--id", f"{topic}-{number}").returncode == DONE
+    said = ("the job is delayed: only a job that `later pop` gave can be finished; `later rm` deletes it in "
+            "whatever state (wrong_state)\n")
+    one, both = later("finish", f"{topic}-1"), later("finish", f"{topic}-1", f"{topic}-2")
+    assert one.returncode == both.returncode == CONFLICT
+    assert one.stderr == f"later finish: {topic}-1: {said}"
+    assert both.stderr == "".join(f"later finish: {topic}-{number}: {said}" for number in "12")
+    for command, done in (("release", "released"), ("touch", "touched"), ("bury", "buried")):
+        assert f"only a job that `later pop` gave can be {done} (wrong_state)" in later(command, f"{topic}-1").stderr
+    assert later("run", f"{topic}-1").returncode == DONE
+    assert "the job is ready: only a delayed job can be rescheduled" in \
+        later("reschedule", f"{topic}-1", "--delay", "1h").stderr
+
+
+def test_a_replay_that_finds_none_says_where_codes_are_seen(later, topic):
+    """9xx: consumers have codes of their own."""
+    assert later("push", topic, "x", "--id", topic).returncode == DONE
+    assert later("pop", topic).returncode == DONE
+    assert later("bury", topic, "--code", "950").returncode == DONE
+    answer = later("replay", topic, "--code", "5xx")
+    assert answer.returncode == NOTHING and f"`later list {topic} --state buried`" in answer.stderr
+    assert later("replay", topic, "--code", "0xx").returncode == REFUSED
+    assert later("replay", topic, "--code", "9xx").stdout == "kicked 1 of 1 buried job\n"
 
 
 def test_a_bench_of_no_jobs_is_refused(later):
