@@ -1,5 +1,6 @@
 """The program later as its users and their scripts meet it: words, exit codes, pipes."""
 
+import json
 import os
 import re
 import subprocess
@@ -287,3 +288,26 @@ def test_verify_tells_no_store_from_a_locked_and_a_sound_one(later, laterd, tmp_
     assert answer.returncode == CONFLICT and "stop it" in answer.stderr
     server.stop()
     assert later("verify", server.data).returncode == DONE
+
+
+@pytest.mark.embedded("there is no store to verify")
+@pytest.mark.parametrize("number, says, hit", [
+    (1, "; no job that lives is hit\n", 0), (4, "; jobs that live, or may, and are hit: up to 1\n", 1)])
+def test_verify_says_whether_a_job_that_lives_is_hit(later, laterd, number, says, hit):
+    server = laterd()
+    url = f"http://127.0.0.1:{server.port}"
+    for n in range(1, 6):
+        assert later("push", "t", f"body-{n}" * 100, "--id", f"j{n}", "--delay", "1h", server=url).returncode == DONE
+    assert later("rm", "j1", "j2", server=url).returncode == DONE
+    server.stop()
+    path = os.path.join(server.data, "wal-00000001")
+    with open(path, "r+b") as file:
+        place = file.read().index(f"body-{number}".encode())
+        file.seek(place)
+        file.write(b"B")
+    answer = later("verify", server.data)
+    assert answer.returncode == WRONG and f": 1 damaged place{says}" in answer.stderr, answer
+    assert ("nothing that lives was there" in answer.stderr) == (hit == 0)
+    assert (f'(id "j{number}", topic "t"' in answer.stderr) == (hit == 1)
+    told = json.loads(later("verify", server.data, "--json").stdout)
+    assert (told["ok"], told["bad"], told["hit_jobs"], told["unknown_places"]) == (False, 1, hit, 0)
