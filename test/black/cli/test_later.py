@@ -46,6 +46,8 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["push", "t", "b", "--json=1"], "later push: --json takes no value"),
     (["push", "t", "b", "--delay", "30"],
      "later push: --delay 30 of what? write 30s, 30m, 30h or 30ms"),
+    (["topic", "mail"], "later topic: set, show, unset, test or delete 'mail'?"),
+    (["topic", "show"], "later topic: TOPIC is missing"),
     (["get", "j", "-t", "0"], "later get: --timeout 0 leaves no time for an answer: write a duration such as 10s"),
     (["push", "t", "b", "--delay", "10y"], "later push: --delay '10y' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)"),
     (["pop"], "later pop: TOPIC is missing"),
