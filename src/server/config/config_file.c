@@ -112,28 +112,55 @@ static bool key_is_of_url(const char *name)
     return false;
 }
 
-/* There is no such key in that section: is it the section that is wrong, or the key? */
-static void complain_unknown(struct reading *reading, const char *section, const char *name)
+static void add_sections(struct buf *out)
 {
-    char what[CONFIG_TEXT_MAX];
-    const struct config_key *near_key = nearest(section, name),
-                            *taken_for_section = key_called(section);
+    const char *section = "";
+    buf_add_str(out, "there are");
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (strcmp(section, config_keys[i].section) != 0)
+            buf_addf(out, " [%s]", config_keys[i].section);
+        section = config_keys[i].section;
+    }
+    buf_add_str(out, " [broker.NAME] [amqp_in.NAME]");
+}
+
+/* There is no such section: is it a key, or a section's name that is misspelt? */
+static void complain_section(struct reading *reading, const char *section)
+{
+    const struct config_key *taken_for_section = key_called(section);
     const char *near_section = config_keys[0].section;
+    struct buf what = {0};
+    buf_addf(&what, "unknown section [%.60s]; ", section);
     for (size_t i = 1; i < config_key_count; i++) {
         if (distance(section, config_keys[i].section) < distance(section, near_section))
             near_section = config_keys[i].section;
     }
-    if (section[0] == '\0')
+    if (taken_for_section)
+        buf_addf(&what, "\"%s\" is a key, below a line [%s]", taken_for_section->name,
+                 taken_for_section->section);
+    else if (is_near(section, near_section))
+        buf_addf(&what, "the nearest is [%s]", near_section);
+    else
+        add_sections(&what);
+    buf_add_char(&what, '\0');
+    complain(reading, what.at);
+    buf_fini(&what);
+}
+
+/* There is no such key in that section: is it the section that is wrong, or the key? */
+static void complain_unknown(struct reading *reading, const char *section, const char *name)
+{
+    char what[CONFIG_TEXT_MAX];
+    const struct config_key *near_key = nearest(section, name);
+    if (section[0] == '\0' && !is_near(name, near_key->name))
+        (void)snprintf(what, sizeof(what),
+                       "the key \"%.60s\" stands before any section, such as [server]; "
+                       "--print-config shows them all",
+                       name);
+    else if (section[0] == '\0')
         (void)snprintf(what, sizeof(what),
                        "the key \"%.60s\" stands before any section; \"%s\" goes below a line [%s]",
                        name, near_key->name, near_key->section);
-    else if (!config_is_section(bytes_str(section)) && taken_for_section)
-        (void)snprintf(what, sizeof(what),
-                       "unknown section [%.60s]; \"%s\" is a key, below a line [%s]", section,
-                       taken_for_section->name, taken_for_section->section);
-    else if (!config_is_section(bytes_str(section)))
-        (void)snprintf(what, sizeof(what), "unknown section [%.60s]; the nearest is [%s]", section,
-                       near_section);
     else if (strcmp(section, "redis") == 0 && key_is_of_url(name))
         (void)snprintf(what, sizeof(what),
                        "unknown key \"%.60s\" in section [redis]; it is a part of \"url\"", name);
@@ -262,7 +289,10 @@ static int take_key(void *ctx, const char *section, const char *name, const char
     if (reading->section)
         return take_named_key(reading, name, value);
     if (!key) {
-        complain_unknown(reading, section, name);
+        if (section[0] && !config_is_section(bytes_str(section)))
+            complain_section(reading, section);
+        else
+            complain_unknown(reading, section, name);
         return 0;
     }
     unsigned *first_line = &reading->lines[key - config_keys];
