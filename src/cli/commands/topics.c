@@ -421,6 +421,8 @@ static int pause_run(struct cli *cli, int argc, char **argv)
         else if (c == CREATE)
             json_object_set_new(body, "create", json_true());
     }
+    if (json_object_get(body, "for") && show_count(body, "for") == 0) /* the server resumes then */
+        cli_usage(cli, "--for is at least 1ms; `later resume` ends a pause");
     cli_words(cli, argc, argv, 1, 1);
     cli->expects = "not_found";
     int code = topic_verb(cli, argv[optind], "/pause", body, "paused");

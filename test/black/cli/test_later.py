@@ -46,6 +46,7 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["push", "t", "b", "--json=1"], "later push: --json takes no value"),
     (["push", "t", "b", "--delay", "30"],
      "later push: --delay 30 of what? write 30s, 30m, 30h or 30ms"),
+    (["pause", "mail", "--for", "0"], "later pause: --for is at least 1ms; `later resume` ends a pause"),
     (["topic", "mail"], "later topic: set, show, unset, test or delete 'mail'?"),
     (["topic", "show"], "later topic: TOPIC is missing"),
     (["get", "j", "-t", "0"], "later get: --timeout 0 leaves no time for an answer: write a duration such as 10s"),
