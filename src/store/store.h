@@ -568,12 +568,17 @@ void store_valid(const struct store *store);
 /*
  * `later verify`: reads every byte of a store that nobody has open. Calls `say` with one line per
  * finding. OK: all could be read; out_counts->bad says how many places are damaged. Else the
- * store's root is damaged (ERR_CORRUPT), not ours, or not there.
+ * store's root is damaged (ERR_CORRUPT), not ours, or not there. Damage in the log makes it read
+ * the log up to three times more, to tell what was there.
  */
 struct store_counts {
     uint64_t segments, batches, records, jobs, live_jobs, bytes, bad;
     uint64_t slices, slice_jobs; /* files of far jobs, and jobs in them, ended ones too */
     uint64_t history_files, history_entries;
+    /* What is damaged concerns up to `hit_jobs` jobs that live, or may (one whose end is damaged),
+       as far as can be told; of `unknown` places it cannot. Both 0: no job that lives is concerned.
+     */
+    uint64_t hit_jobs, unknown;
 };
 struct store_watcher {
     void (*print_line)(void *ctx, const char *line);
