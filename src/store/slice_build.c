@@ -28,21 +28,32 @@ static bool topic_eq(const void *ctx, uint32_t number, const void *key)
 
 void slice_build_begin(struct slice_build *build, const struct store_id *id, uint32_t number)
 {
+    char *image = build->image;
+    size_t cap = build->cap;
+    CHECK(build->head.number == 0);
     *build = (struct slice_build){
         .head = {.version = FORMAT_VERSION, .id = *id, .number = number, .state = JOB_DELAYED},
         .tag = store_tag(id),
+        .image = image ? image : mem_alloc(IMAGE_FIRST),
         .len = BLOCK,
-        .cap = IMAGE_FIRST,
+        .cap = image ? cap : IMAGE_FIRST,
         .last = {.offset = BLOCK},
     };
-    build->image = mem_alloc(build->cap);
     map_init(&build->topics_map, topic_eq, build);
+}
+
+void slice_build_reset(struct slice_build *build)
+{
+    char *image = build->image;
+    size_t cap = build->cap;
+    build->image = NULL;
+    slice_build_fini(build);
+    build->image = image;
+    build->cap = cap;
 }
 
 void slice_build_fini(struct slice_build *build)
 {
-    if (!build->image)
-        return;
     mem_free(build->image);
     buf_fini(&build->fences);
     buf_fini(&build->topics);
