@@ -17,7 +17,7 @@ enum {
     IDLE_PAUSE_US = 500 * 1000,    /* at least, between segments that only time speaks for … */
     IDLE_TIMES = 9,           /* … and so many times what cleaning one took: 10 % of a core */
     JOB_NS = 700,             /* for each job that a step goes through */
-    PHASES = 3,               /* a job that leaves is walked over, sorted, and departs */
+    PHASES = 2,               /* a job that leaves is walked over, and departs */
     TURN_JOBS = 2048,         /* gone through in one turn when it must be: some 1.5 ms … */
     STEP_JOBS = 128,          /* … where a step counts as so many at least; … */
     TURN_COPIES = 512 * 1024, /* … and bytes copied: no step begins above, … */
@@ -253,7 +253,7 @@ static void relocate_record(struct cleaner *cleaner)
         return; /* CLEAN_UNREAD sees to it */
     struct stored place = {.where = where, .bytes = (uint32_t)record->len};
     if (!lost && !cleaner->spilled && record->event.kind == EVENT_JOB &&
-        spill_offer(cleaner->spill, &record->event, place))
+        spill_offer(cleaner->spill, record, place))
         return;
     log_relocating(cleaner->log, lost ? RELOCATING_BODY_LOST : RELOCATING);
     cleaner->store->callbacks->relocate(cleaner->store->callbacks, &record->event, where);
@@ -597,7 +597,11 @@ void cleaner_turn(struct cleaner *cleaner)
         return;
     count_behind(cleaner);
     switch (cleaner->step) {
-    case CLEAN_IDLE: start(cleaner); break;
+    case CLEAN_IDLE:
+        start(cleaner);
+        if (cleaner->step == CLEAN_IDLE)
+            spill_rest(cleaner->spill);
+        break;
     case CLEAN_WALK:
     case CLEAN_SPILL:
     case CLEAN_UNREAD:
@@ -624,8 +628,10 @@ void cleaner_turn(struct cleaner *cleaner)
 
 int64_t cleaner_next_us(const struct cleaner *cleaner)
 {
-    if (cleaner->step == CLEAN_IDLE)
-        return cleaner_idle_next_us(cleaner);
+    if (cleaner->step == CLEAN_IDLE) {
+        int64_t next_us = cleaner_idle_next_us(cleaner), rest_us = spill_rest_us(cleaner->spill);
+        return next_us < rest_us ? next_us : rest_us;
+    }
     bool works = cleaner->step > CLEAN_IDLE && cleaner->step < CLEAN_DURABLE;
     if (!works || cleaner->reading || cleaner->store->failed ||
         log_backlog_bytes(cleaner->log) > AHEAD_BYTES)
