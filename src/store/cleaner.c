@@ -21,7 +21,9 @@ enum {
     TURN_JOBS = 2048,         /* gone through in one turn when it must be: some 1.5 ms … */
     STEP_JOBS = 128,          /* … where a step counts as so many at least; … */
     TURN_COPIES = 512 * 1024, /* … and bytes copied: no step begins above, … */
-    TURN_US = 2000,           /* … nor when steps have taken so long */
+    TURN_US = 2000,           /* … nor when steps have taken so long, … */
+    STEP_US = 250,            /* … or as long as what is pending should take: a step, and … */
+    BYTES_A_US = 400,         /* … so many bytes gone through in each µs */
 };
 
 /* ---- reading ---- */
@@ -573,7 +575,7 @@ static int64_t clock_us(const struct cleaner *cleaner)
 /* Where memory is slow, or the processor is shared, steps take several times the estimate. */
 static void work_some(struct cleaner *cleaner)
 {
-    int64_t until_us = clock_us(cleaner) + TURN_US;
+    int64_t until_us = clock_us(cleaner) + cleaner->allowed_us;
     struct clean_work *turn = &cleaner->turn;
     uint64_t jobs = 0;
     *turn = (struct clean_work){0};
@@ -591,11 +593,8 @@ static void work_some(struct cleaner *cleaner)
              clock_us(cleaner) < until_us);
 }
 
-void cleaner_turn(struct cleaner *cleaner)
+static void take_turn(struct cleaner *cleaner)
 {
-    if (cleaner->store->failed || cleaner->store->closing)
-        return;
-    count_behind(cleaner);
     switch (cleaner->step) {
     case CLEAN_IDLE:
         start(cleaner);
@@ -624,6 +623,29 @@ void cleaner_turn(struct cleaner *cleaner)
         break;
     case CLEAN_REMOVE: break;
     }
+}
+
+/* The others have less of the next turn, so it is known now. */
+static int64_t next_allowed_us(const struct cleaner *cleaner)
+{
+    if (!goes_on(cleaner))
+        return 0;
+    uint64_t wanted_us = STEP_US + cleaner->behind_bytes / BYTES_A_US;
+    return wanted_us < TURN_US ? (int64_t)wanted_us : TURN_US;
+}
+
+int64_t cleaner_allowed_us(const struct cleaner *cleaner)
+{
+    return cleaner->allowed_us;
+}
+
+void cleaner_turn(struct cleaner *cleaner)
+{
+    if (cleaner->store->failed || cleaner->store->closing)
+        return;
+    count_behind(cleaner);
+    take_turn(cleaner);
+    cleaner->allowed_us = next_allowed_us(cleaner);
 }
 
 int64_t cleaner_next_us(const struct cleaner *cleaner)

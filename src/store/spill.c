@@ -194,7 +194,10 @@ void spill_rest(struct spill *spill)
 {
     struct store_callbacks *callbacks = spill->store->callbacks;
     CHECK(spill->step == SPILL_IDLE);
-    bool scarce = callbacks->memory_left && callbacks->memory_left(callbacks) < kept_bytes(spill);
+    uint64_t kept = kept_bytes(spill);
+    if (kept == 0)
+        return;
+    bool scarce = callbacks->memory_left && callbacks->memory_left(callbacks) < kept;
     if (scarce || spill->store->now_us >= spill->keep_until_us)
         give_back(spill);
 }

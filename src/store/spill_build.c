@@ -38,6 +38,7 @@ static void build_one(struct spill_build *build, const struct spilled *job)
 void spill_build_run(struct spill_build *build)
 {
     struct spill_gather *gather = build->gather;
+    CHECK(build->slice.head.jobs == 0); /* it is built once */
     if (gather->taken == 0)
         gather_sort(gather);
     for (size_t i = 0; i < AHEAD; i++)

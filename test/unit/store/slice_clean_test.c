@@ -235,7 +235,10 @@ static unsigned looks_of_cleaning(int64_t each_us)
         for (unsigned i = 0; i < AT_ONCE; i++)
             assert_int_equal(model_push(&model), OK);
         looks = 0;
+        int64_t allowed_us = store_cleaning_us(model.store);
         store_turn(model.store, ++model.now_us);
+        assert_in_range(allowed_us, 0, 2000);
+        assert_true(looks <= 2 || allowed_us > 0); /* it has been announced */
         most = looks > most ? looks : most;
         model_disk_works(&model);
         store_poll(model.store);
