@@ -12,7 +12,7 @@
  */
 enum { BLOCK_LEAST = SLICE_BLOCK_BYTES - BLOCK };
 
-enum { IMAGE_FIRST = 256 * 1024 };
+enum { IMAGE_FIRST = 256 * 1024, IMAGE_LESS = 1024 * 1024 };
 
 static struct bytes topic_at(const struct slice_build *build, uint32_t number)
 {
@@ -61,6 +61,17 @@ void slice_build_fini(struct slice_build *build)
     buf_fini(&build->index);
     map_fini(&build->topics_map);
     *build = (struct slice_build){0};
+}
+
+void slice_build_less(struct slice_build *build)
+{
+    CHECK(build->head.number == 0);
+    if (build->cap <= IMAGE_LESS) {
+        slice_build_fini(build);
+        return;
+    }
+    build->cap -= IMAGE_LESS;
+    build->image = mem_realloc(build->image, build->cap);
 }
 
 bool slice_build_room(const struct slice_build *build, size_t record_bytes)

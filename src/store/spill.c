@@ -184,12 +184,6 @@ static uint64_t kept_bytes(const struct spill *spill)
     return gather_room_bytes(&spill->room) + spill->build.slice.cap;
 }
 
-static void give_back(struct spill *spill)
-{
-    gather_room_fini(&spill->room);
-    slice_build_fini(&spill->build.slice);
-}
-
 void spill_rest(struct spill *spill)
 {
     struct store_callbacks *callbacks = spill->store->callbacks;
@@ -198,8 +192,8 @@ void spill_rest(struct spill *spill)
     if (kept == 0)
         return;
     bool scarce = callbacks->memory_left && callbacks->memory_left(callbacks) < kept;
-    if (scarce || spill->store->now_us >= spill->keep_until_us)
-        give_back(spill);
+    if ((scarce || spill->store->now_us >= spill->keep_until_us) && !gather_room_less(&spill->room))
+        slice_build_less(&spill->build.slice);
 }
 
 int64_t spill_rest_us(const struct spill *spill)
@@ -521,6 +515,7 @@ void spill_free(struct spill *spill)
         spill->slice->making = false;
     reset(spill);
     drop_all(spill);
-    give_back(spill);
+    gather_room_fini(&spill->room);
+    slice_build_fini(&spill->build.slice);
     mem_free(spill);
 }

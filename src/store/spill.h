@@ -54,7 +54,7 @@ bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *o
 /* When spill_turn() has something to do; INT64_MAX: the disk is at it. */
 int64_t spill_next_us(const struct spill *spill);
 /* Between runs: gives memory back that was kept for the next one, if that has not come for long, or
-   memory is short. */
+   memory is short: a MiB at a time, for the system takes 0.1 ms and more for that. */
 void spill_rest(struct spill *spill);
 int64_t spill_rest_us(const struct spill *spill);         /* wants that then; or INT64_MAX */
 bool spill_busy(const struct spill *spill);               /* the disk writes for it */

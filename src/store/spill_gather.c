@@ -32,10 +32,20 @@ uint64_t gather_room_bytes(const struct gather_room *room)
     return (uint64_t)chunk_count(&room->chunks) * CHUNK_BYTES;
 }
 
+bool gather_room_less(struct gather_room *room)
+{
+    size_t count = chunk_count(&room->chunks);
+    if (count == 0)
+        return false;
+    mem_free(chunk_at(&room->chunks, count - 1));
+    room->chunks.len -= sizeof(char *);
+    return true;
+}
+
 void gather_room_fini(struct gather_room *room)
 {
-    for (size_t i = 0; i < chunk_count(&room->chunks); i++)
-        mem_free(chunk_at(&room->chunks, i));
+    while (gather_room_less(room))
+        continue;
     buf_fini(&room->chunks);
 }
 

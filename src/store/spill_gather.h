@@ -31,6 +31,8 @@ struct gather_room {
 };
 
 uint64_t gather_room_bytes(const struct gather_room *room);
+/* Gives one chunk back. False: there is none. */
+bool gather_room_less(struct gather_room *room);
 void gather_room_fini(struct gather_room *room); /* it is empty after that */
 
 /* Zeroed is empty. */
