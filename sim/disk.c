@@ -151,6 +151,8 @@ static int make_file(struct sim_disk *disk, struct disk_op *op)
 static int replace_file(struct sim_disk *disk, const struct disk_op *op)
 {
     char name[DISK_NAME_MAX];
+    if (disk->starved)
+        return EMFILE;
     (void)snprintf(name, sizeof(name), "%.50s.tmp", op->name); /* names are short */
     struct node *node = node_new(disk);
     int failed = do_name(disk, name, node);

@@ -39,6 +39,7 @@ struct budget {
     int64_t left_ns;
     int64_t look_ns;            /* the clock is looked at when so much is left */
     struct budget_meter *meter; /* NULL: the estimates are believed */
+    int64_t beside_ns; /* of the next turn so much at most is taken by work that was left out */
 };
 
 /* So much may be spent from here on. Reads no clock: the first BUDGET_LOOK_NS go by the estimate,
@@ -53,9 +54,11 @@ static inline void budget_begin(struct budget *budget, int64_t ns)
 
 void budget_look(struct budget *budget);
 
-/* What was done since the last look has a bound of its own: it is not spent from this budget. */
-static inline void budget_leave_out(struct budget *budget)
+/* What was done since the last look has a bound of its own: it is not spent from this budget. In
+ * the next turn it takes `next_ns` at most, whatever is planned for that. */
+static inline void budget_leave_out(struct budget *budget, int64_t next_ns)
 {
+    budget->beside_ns = next_ns;
     if (budget->meter)
         budget->meter->looked_us = 0;
 }

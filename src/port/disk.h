@@ -77,7 +77,8 @@ struct disk_op {
      * multiple of DISK_ALIGN, DISK_ZEROS_MAX at most.
      */
     size_t zeros;
-    /* Called first, by the thread that does the operation; may change the bytes of `data`. */
+    /* Called first, by the thread that does the operation; may change the bytes of `data`, and of
+       DISK_REPLACE `data` and `len`. What it needs is its own meanwhile. */
     void (*prepare)(struct disk_op *op); /* or NULL */
     /* Called last, by that thread, if err is OK: may look at the bytes of `into`. */
     void (*inspect)(struct disk_op *op); /* or NULL */

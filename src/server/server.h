@@ -112,6 +112,7 @@ struct server {
     struct list requeues; // requeue::place: what clients that have gone left behind
     struct arena scratch; /* of the request being decoded */
     struct budget budget; /* of the turn's present stage */
+    int64_t plan_ns;      /* of this turn, of which stages have shares */
     struct budget_meter meter;
     int64_t visit_ns; /* the connection being served stops when so much budget is left */
     int64_t started_us;
@@ -146,6 +147,9 @@ int64_t server_turn(struct server *server);
 void server_sleep(struct server *server, int64_t until_us);
 /* The upper bound of a bucket of server_counts::turn_us, in microseconds; INT64_MAX: the last. */
 int64_t turn_bound_us(unsigned bucket);
+/* What is planned for a turn, of which the stages have shares, when `beside_ns` of it are taken by
+   work with a bound of its own. Both together stay below what all shares of `turn_ns` are. */
+int64_t turn_plan_ns(int64_t turn_ns, int64_t beside_ns);
 
 /*
  * May what only a leader does go on? False once the deadline of led_epoch has passed: then a turn

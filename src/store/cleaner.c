@@ -17,11 +17,13 @@ enum {
     IDLE_PAUSE_US = 500 * 1000,    /* at least, between segments that only time speaks for … */
     IDLE_TIMES = 9,           /* … and so many times what cleaning one took: 10 % of a core */
     JOB_NS = 700,             /* for each job that a step goes through */
-    PHASES = 3,               /* a job that leaves is walked over, sorted, and departs */
+    PHASES = 2,               /* a job that leaves is walked over, and departs */
     TURN_JOBS = 2048,         /* gone through in one turn when it must be: some 1.5 ms … */
     STEP_JOBS = 128,          /* … where a step counts as so many at least; … */
     TURN_COPIES = 512 * 1024, /* … and bytes copied: no step begins above, … */
-    TURN_US = 2000,           /* … nor when steps have taken so long */
+    TURN_US = 2000,           /* … nor when steps have taken so long, … */
+    STEP_US = 250,            /* … or as long as what is pending should take: a step, and … */
+    BYTES_A_US = 400,         /* … so many bytes gone through in each µs */
 };
 
 /* ---- reading ---- */
@@ -253,7 +255,7 @@ static void relocate_record(struct cleaner *cleaner)
         return; /* CLEAN_UNREAD sees to it */
     struct stored place = {.where = where, .bytes = (uint32_t)record->len};
     if (!lost && !cleaner->spilled && record->event.kind == EVENT_JOB &&
-        spill_offer(cleaner->spill, &record->event, place))
+        spill_offer(cleaner->spill, record, place))
         return;
     log_relocating(cleaner->log, lost ? RELOCATING_BODY_LOST : RELOCATING);
     cleaner->store->callbacks->relocate(cleaner->store->callbacks, &record->event, where);
@@ -573,7 +575,7 @@ static int64_t clock_us(const struct cleaner *cleaner)
 /* Where memory is slow, or the processor is shared, steps take several times the estimate. */
 static void work_some(struct cleaner *cleaner)
 {
-    int64_t until_us = clock_us(cleaner) + TURN_US;
+    int64_t until_us = clock_us(cleaner) + cleaner->allowed_us;
     struct clean_work *turn = &cleaner->turn;
     uint64_t jobs = 0;
     *turn = (struct clean_work){0};
@@ -591,13 +593,14 @@ static void work_some(struct cleaner *cleaner)
              clock_us(cleaner) < until_us);
 }
 
-void cleaner_turn(struct cleaner *cleaner)
+static void take_turn(struct cleaner *cleaner)
 {
-    if (cleaner->store->failed || cleaner->store->closing)
-        return;
-    count_behind(cleaner);
     switch (cleaner->step) {
-    case CLEAN_IDLE: start(cleaner); break;
+    case CLEAN_IDLE:
+        start(cleaner);
+        if (cleaner->step == CLEAN_IDLE)
+            spill_rest(cleaner->spill);
+        break;
     case CLEAN_WALK:
     case CLEAN_SPILL:
     case CLEAN_UNREAD:
@@ -622,10 +625,35 @@ void cleaner_turn(struct cleaner *cleaner)
     }
 }
 
+/* The others have less of the next turn, so it is known now. */
+static int64_t next_allowed_us(const struct cleaner *cleaner)
+{
+    if (!goes_on(cleaner))
+        return 0;
+    uint64_t wanted_us = STEP_US + cleaner->behind_bytes / BYTES_A_US;
+    return wanted_us < TURN_US ? (int64_t)wanted_us : TURN_US;
+}
+
+int64_t cleaner_allowed_us(const struct cleaner *cleaner)
+{
+    return cleaner->allowed_us;
+}
+
+void cleaner_turn(struct cleaner *cleaner)
+{
+    if (cleaner->store->failed || cleaner->store->closing)
+        return;
+    count_behind(cleaner);
+    take_turn(cleaner);
+    cleaner->allowed_us = next_allowed_us(cleaner);
+}
+
 int64_t cleaner_next_us(const struct cleaner *cleaner)
 {
-    if (cleaner->step == CLEAN_IDLE)
-        return cleaner_idle_next_us(cleaner);
+    if (cleaner->step == CLEAN_IDLE) {
+        int64_t next_us = cleaner_idle_next_us(cleaner), rest_us = spill_rest_us(cleaner->spill);
+        return next_us < rest_us ? next_us : rest_us;
+    }
     bool works = cleaner->step > CLEAN_IDLE && cleaner->step < CLEAN_DURABLE;
     if (!works || cleaner->reading || cleaner->store->failed ||
         log_backlog_bytes(cleaner->log) > AHEAD_BYTES)

@@ -29,7 +29,9 @@ struct store_stats;
 struct cleaner *cleaner_new(struct store *store); /* log and segments are there already */
 void cleaner_free(struct cleaner *cleaner);       /* NULL does nothing; not while busy */
 
-void cleaner_turn(struct cleaner *cleaner);             /* a bounded slice of its work */
+void cleaner_turn(struct cleaner *cleaner); /* a bounded slice of its work */
+/* The next turn goes on for so long at most, and one step besides. */
+int64_t cleaner_allowed_us(const struct cleaner *cleaner);
 int64_t cleaner_next_us(const struct cleaner *cleaner); /* wants a turn then; or INT64_MAX */
 bool cleaner_idle(const struct cleaner *cleaner);       /* no segment is being cleaned */
 /*

@@ -66,6 +66,7 @@ struct cleaner {
     uint64_t appended;   /* cleaner_bytes_appended() of the last turn … */
     uint64_t
         behind_bytes; /* … and what has come since the log was too large, in bytes gone through */
+    int64_t allowed_us;     /* no step but the first of the next turn begins later than this */
     struct clean_work work; /* of a step, … */
     struct clean_work turn; /* … of all steps of the last turn that had one, … */
     uint64_t segment_jobs;  /* … and of all steps of this segment */

@@ -121,10 +121,17 @@ static size_t whole_bytes(size_t head, const struct event *job)
     return len < FAR_RECORD_MIN ? FAR_RECORD_MIN : len;
 }
 
+void far_record_begin(const struct event *job, struct far_draft *out_draft)
+{
+    out_draft->head_len = encode_head(job, out_draft->head);
+    out_draft->len = whole_bytes(out_draft->head_len, job);
+}
+
 size_t far_record_bytes(const struct event *job)
 {
-    char room[FAR_HEAD_MAX];
-    return whole_bytes(encode_head(job, room), job);
+    struct far_draft draft;
+    far_record_begin(job, &draft);
+    return draft.len;
 }
 
 /* Of all but the content: what is in front of this sum, behind it, and behind the content. */
@@ -142,28 +149,42 @@ static char *put_bytes(char *at, struct bytes bytes)
     return at + bytes.len;
 }
 
-void far_record_encode(const struct event *job, size_t len, void *record)
+static char *put_content(const struct event *job, char *at)
 {
-    char *at = record;
-    char head[FAR_HEAD_MAX];
-    size_t head_len = encode_head(job, head);
-    CHECK(far_record_fits(job) && len == whole_bytes(head_len, job));
-    memcpy(at + 4, head + 4, 4);
-    put_u32(at, (uint32_t)len);
-    memcpy(at + NUMBERS_AT, head + NUMBERS_AT, head_len - NUMBERS_AT);
-    char *content = at + head_len;
-    char *end = put_bytes(put_bytes(content, job->content_type), job->body);
+    char *end = put_bytes(put_bytes(at, job->content_type), job->body);
     if (job->properties.len) {
         put_u16(end, (uint16_t)job->properties.len);
         end = put_bytes(end + PROPERTIES_HEAD, job->properties);
     }
-    put_u64(at + CONTENT_SUM_AT, hash_seeded(content, (size_t)(end - content), job->job.seq));
+    return end;
+}
+
+void far_record_end(const struct event *job, const struct far_draft *draft, uint64_t content_sum,
+                    void *record)
+{
+    char *at = record;
+    CHECK(far_record_fits(job));
+    memcpy(at + 4, draft->head + 4, 4);
+    put_u32(at, (uint32_t)draft->len);
+    put_u64(at + CONTENT_SUM_AT, content_sum);
+    memcpy(at + NUMBERS_AT, draft->head + NUMBERS_AT, draft->head_len - NUMBERS_AT);
+    char *end = put_content(job, at + draft->head_len);
     char *tail = end;
     for (unsigned i = 0; i < job->retry_count; i++, end += sizeof(int64_t))
         put_u64(end, (uint64_t)job->retry_us[i]);
     end = put_bytes(put_bytes(end, job->id), job->topic);
-    put_u32(at + SUM_AT, head_sum(at, head_len, tail, (size_t)(end - tail)));
-    memset(end, 0, (size_t)(at + len - end));
+    put_u32(at + SUM_AT, head_sum(at, draft->head_len, tail, (size_t)(end - tail)));
+    memset(end, 0, (size_t)(at + draft->len - end));
+}
+
+void far_record_encode(const struct event *job, size_t len, void *record)
+{
+    struct far_draft draft;
+    far_record_begin(job, &draft);
+    CHECK(len == draft.len);
+    char *content = (char *)record + draft.head_len;
+    size_t content_len = (size_t)(put_content(job, content) - content);
+    far_record_end(job, &draft, hash_seeded(content, content_len, job->job.seq), record);
 }
 
 /* ---- decode ---- */

@@ -22,6 +22,19 @@ bool far_record_fits(const struct event *job);
 size_t far_record_bytes(const struct event *job);
 /* Writes it; `len` is far_record_bytes(job), and far_record_fits(job). */
 void far_record_encode(const struct event *job, size_t len, void *record);
+
+/* The same in two steps, for who knows the content's sum: first what is in front of the content. */
+struct far_draft {
+    char head[FAR_HEAD_MAX];
+    size_t head_len;
+    size_t len; /* of the record: far_record_bytes(job) */
+};
+void far_record_begin(const struct event *job, struct far_draft *out_draft);
+/* Then all of it, draft->len bytes. `content_sum` is that of the job's record in the log:
+   record::body_sum, if record_body_good(). */
+void far_record_end(const struct event *job, const struct far_draft *draft, uint64_t content_sum,
+                    void *record);
+
 /* Reads `len` bytes, which the record says it has, into record->event and what belongs to it;
    record->event.kind is EVENT_JOB. False: it is none. */
 bool far_record_decode(const char *at, size_t len, struct record *record);

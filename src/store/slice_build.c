@@ -12,7 +12,7 @@
  */
 enum { BLOCK_LEAST = SLICE_BLOCK_BYTES - BLOCK };
 
-enum { IMAGE_FIRST = 256 * 1024 };
+enum { IMAGE_FIRST = 256 * 1024, IMAGE_LESS = 1024 * 1024 };
 
 static struct bytes topic_at(const struct slice_build *build, uint32_t number)
 {
@@ -28,21 +28,32 @@ static bool topic_eq(const void *ctx, uint32_t number, const void *key)
 
 void slice_build_begin(struct slice_build *build, const struct store_id *id, uint32_t number)
 {
+    char *image = build->image;
+    size_t cap = build->cap;
+    CHECK(build->head.number == 0);
     *build = (struct slice_build){
         .head = {.version = FORMAT_VERSION, .id = *id, .number = number, .state = JOB_DELAYED},
         .tag = store_tag(id),
+        .image = image ? image : mem_alloc(IMAGE_FIRST),
         .len = BLOCK,
-        .cap = IMAGE_FIRST,
+        .cap = image ? cap : IMAGE_FIRST,
         .last = {.offset = BLOCK},
     };
-    build->image = mem_alloc(build->cap);
     map_init(&build->topics_map, topic_eq, build);
+}
+
+void slice_build_reset(struct slice_build *build)
+{
+    char *image = build->image;
+    size_t cap = build->cap;
+    build->image = NULL;
+    slice_build_fini(build);
+    build->image = image;
+    build->cap = cap;
 }
 
 void slice_build_fini(struct slice_build *build)
 {
-    if (!build->image)
-        return;
     mem_free(build->image);
     buf_fini(&build->fences);
     buf_fini(&build->topics);
@@ -50,6 +61,17 @@ void slice_build_fini(struct slice_build *build)
     buf_fini(&build->index);
     map_fini(&build->topics_map);
     *build = (struct slice_build){0};
+}
+
+void slice_build_less(struct slice_build *build)
+{
+    CHECK(build->head.number == 0);
+    if (build->cap <= IMAGE_LESS) {
+        slice_build_fini(build);
+        return;
+    }
+    build->cap -= IMAGE_LESS;
+    build->image = mem_realloc(build->image, build->cap);
 }
 
 bool slice_build_room(const struct slice_build *build, size_t record_bytes)

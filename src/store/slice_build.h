@@ -21,7 +21,12 @@ struct slice_build {
     struct slice_index last; /* the last entry */
 };
 
+/* Of a zeroed one, or after slice_build_reset(). `number` is not 0. */
 void slice_build_begin(struct slice_build *build, const struct store_id *id, uint32_t number);
+/* Forgets the slice, and keeps the memory of the image for the next one. */
+void slice_build_reset(struct slice_build *build);
+/* Gives 1 MiB of that back, or what there is. */
+void slice_build_less(struct slice_build *build);
 void slice_build_fini(struct slice_build *build); /* does nothing to a zeroed one */
 
 /* Is there room for a record of so many bytes? There is for one of any size in an empty slice. */

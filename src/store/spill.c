@@ -1,25 +1,23 @@
 #include "store/spill.h"
 
 #include "base/check.h"
-#include "base/far_hash.h"
 #include "base/mem.h"
 #include "store/far_record.h"
 #include "store/internal.h"
-#include "store/slice_build.h"
 #include "store/slices.h"
+#include "store/spill_build.h"
 #include "store/spill_gather.h"
 #include "store/varint.h"
 
 enum {
     GATHER_BYTES = 4 * 1024 * 1024, /* of a run, at least: records and what is known of them */
-    TURN_JOBS = 512,                /* sorted and built in one turn, about */
-    TURN_BYTES = 256 * 1024,        /* the same */
     AGAIN_US = 100 * 1000,          /* no descriptor was free */
     VISITED_US = 1000,  /* somebody goes through the jobs of a topic that are to depart */
     SLICES_MAX = 60000, /* alive: the core's index has 16 bits for them */
     ROOM_SEGMENTS = 4,  /* so much the disk must have besides */
     SLICES_FEW = 64,    /* above so many, small slices are not made: nothing merges them … */
     SEGMENT_SHARE = 64, /* … small: less than so much of a segment */
+    KEEP_US = 1000000,  /* memory is kept for the next run */
 };
 
 /* Slices have jobs of one kind. */
@@ -34,19 +32,22 @@ struct spill {
     enum spill_step step;
     uint32_t segment; /* that they leave */
     struct spill_gather gathered[SPILL_KINDS];
+    struct gather_room room;
     bool leaves[SPILL_KINDS]; /* in this run; others wait for the next one */
     bool began[SPILL_KINDS];  /* to leave the segment, in an earlier run or in this one */
     enum spill_kind kind;     /* that is being built; SPILL_KINDS: all are */
-    struct buf built;         /* uint32_t: those of the slice being made, in its order */
-    size_t departing;         /* of `built`: the next to be asked */
-    struct slice_build build;
+    struct spill_build
+        build;           /* the disk's thread's while `writing`, and so is what it is made of */
+    bool built;          /* it is made, though perhaps not written */
+    size_t departing;    /* of build.leaving: the next to be asked */
     struct slice *slice; /* SPILL_DEPART */
     uint32_t block;      /* of its blocks of records: the next part */
     bool writing, written;
     struct disk_op op;
     int64_t retry_at_us;
-    bool held_up;  /* SPILL_DEPART: by a visitor */
-    bool given_up; /* no room: the rest is relocated */
+    bool held_up;          /* SPILL_DEPART: by a visitor */
+    bool given_up;         /* no room: the rest is relocated */
+    int64_t keep_until_us; /* memory that is not used now */
     uint64_t departed_bytes, departed_jobs;
 };
 
@@ -84,7 +85,7 @@ static bool any_is_enough(const struct spill *spill)
 static void drop_all(struct spill *spill)
 {
     for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
-        gather_fini(&spill->gathered[kind]);
+        gather_fini(&spill->gathered[kind], &spill->room);
 }
 
 bool spill_begin(struct spill *spill, const struct segment *segment)
@@ -138,109 +139,94 @@ static enum spill_kind kind_of(enum job_state state)
     return (enum spill_kind)kind;
 }
 
-bool spill_offer(struct spill *spill, const struct event *event, struct stored record)
+bool spill_offer(struct spill *spill, const struct record *record, struct stored place)
 {
     struct store *store = spill->store;
     struct event job;
+    struct far_draft draft;
     int64_t after_us;
-    if (spill->step != SPILL_GATHER || record.bytes > GATHER_RECORD_MAX ||
+    if (spill->step != SPILL_GATHER || place.bytes > GATHER_RECORD_MAX ||
         __builtin_add_overflow(store->now_us, store->options.horizon_us, &after_us) ||
-        !store->callbacks->spill(store->callbacks, event, record.where, after_us, &job))
+        !store->callbacks->spill(store->callbacks, &record->event, place.where, after_us, &job) ||
+        !far_record_fits(&job))
         return false;
-    size_t len = far_record_fits(&job) ? far_record_bytes(&job) : SIZE_MAX;
-    if (len > GATHER_RECORD_MAX)
+    far_record_begin(&job, &draft);
+    if (draft.len > GATHER_RECORD_MAX)
         return false;
-    gather_add(&spill->gathered[kind_of(job.job.state)], &job, record, len);
+    gather_add(&spill->gathered[kind_of(job.job.state)], &spill->room, &job, &draft,
+               record->body_sum, place.bytes);
     return true;
 }
 
 /* ---- the end ---- */
 
+/* The slice is over, or will not be. */
+static void end_slice(struct spill *spill)
+{
+    slice_build_reset(&spill->build.slice);
+    buf_fini(&spill->build.leaving);
+    spill->build.gather = NULL;
+    spill->built = false;
+    spill->slice = NULL;
+}
+
 /* What waits for the next run stays. */
 static void reset(struct spill *spill)
 {
-    buf_fini(&spill->built);
-    slice_build_fini(&spill->build);
-    spill->slice = NULL;
+    end_slice(spill);
     spill->held_up = false;
+    spill->keep_until_us = spill->store->now_us + KEEP_US;
     spill->step = SPILL_IDLE;
 }
 
-/* ---- building ---- */
-
-static struct spill_gather *gathered_now(struct spill *spill)
+static uint64_t kept_bytes(const struct spill *spill)
 {
-    CHECK(spill->kind < SPILL_KINDS);
-    return &spill->gathered[spill->kind];
+    return gather_room_bytes(&spill->room) + spill->build.slice.cap;
 }
 
-/* Moves the job, which was the first of those gathered, into the slice. */
-static void build_one(struct spill *spill, uint32_t number)
+void spill_rest(struct spill *spill)
 {
-    struct spilled *job = gather_job(gathered_now(spill), number);
-    struct record record;
-    enum err err = record_decode(job->record, job->len, &record);
-    CHECK(!err && record.is_far); /* we wrote it a moment ago */
-    struct bytes id = record.event.id;
-    uint64_t id_hash = far_hash_id(store_far_key(spill->store), id);
-    uint64_t offset = slice_build_add(&spill->build, &record.event, id_hash, job->record, job->len);
-    job->where = where_of(spill->build.head.number, offset);
-    buf_add(&spill->built, &number, sizeof(number));
+    struct store_callbacks *callbacks = spill->store->callbacks;
+    CHECK(spill->step == SPILL_IDLE);
+    uint64_t kept = kept_bytes(spill);
+    if (kept == 0)
+        return;
+    bool scarce = callbacks->memory_left && callbacks->memory_left(callbacks) < kept;
+    if ((scarce || spill->store->now_us >= spill->keep_until_us) && !gather_room_less(&spill->room))
+        slice_build_less(&spill->build.slice);
 }
 
-/*
- * Those of the next jobs that the slice and the turn have room for; the others wait for the next
- * slice, or the next turn. True: the slice is full.
- */
-static bool build_next(struct spill *spill, struct clean_work *work)
+int64_t spill_rest_us(const struct spill *spill)
 {
-    struct spill_gather *gather = gathered_now(spill);
-    struct turn_of next[GATHER_AHEAD];
-    uint32_t count = gather_take(gather, next), i = 0;
-    bool full = false;
-    for (; i < count && work->bytes < TURN_BYTES; i++) {
-        uint32_t len = gather_job(gather, next[i].job)->len;
-        full = !slice_build_room(&spill->build, len);
-        if (full)
-            break;
-        build_one(spill, next[i].job);
-        work->jobs++;
-        work->bytes += len;
-    }
-    for (; i < count; i++)
-        gather_put_back(gather, next[i]);
-    return full;
+    return kept_bytes(spill) ? spill->keep_until_us : INT64_MAX;
 }
 
-/* True: the slice is full, or has all. */
-static bool build_some(struct spill *spill, struct clean_work *work)
+/* ---- building and writing: by the disk's thread ---- */
+
+static void begin_slice(struct spill *spill)
 {
-    struct clean_work done = {0};
-    const struct spill_gather *gather = gathered_now(spill);
-    bool full = false;
-    if (!spill->build.image) {
-        slice_build_begin(&spill->build, &spill->store->id,
-                          segments_take_number(spill->store->segments));
-        spill->build.head.state = kind_state[spill->kind];
-    }
-    while (!full && done.jobs < TURN_JOBS && done.bytes < TURN_BYTES && gather_left(gather))
-        full = build_next(spill, &done);
-    work->jobs += done.jobs;
-    work->bytes += done.bytes;
-    work->copied += done.bytes;
-    full = full || !gather_left(gather);
-    if (full)
-        slice_build_end(&spill->build);
-    return full;
+    struct store *store = spill->store;
+    slice_build_begin(&spill->build.slice, &store->id, segments_take_number(store->segments));
+    spill->build.slice.head.state = kind_state[spill->kind];
+    spill->build.gather = &spill->gathered[spill->kind];
+    spill->build.far_key = store_far_key(store);
+    spill->step = SPILL_WRITE;
 }
 
-/* ---- writing ---- */
+static void prepare(struct disk_op *op)
+{
+    struct spill_build *build = &((struct spill *)op->owner)->build;
+    spill_build_run(build);
+    op->data = build->slice.image;
+    op->len = build->slice.len;
+}
 
 static void written(struct disk_op *op)
 {
     struct spill *spill = op->owner;
     CHECK(spill->writing);
     spill->writing = false;
+    spill->built = true;
     if (op->err == ERR_AGAIN)
         spill->retry_at_us = spill->store->now_us + AGAIN_US;
     else if (op->err == ERR_DISK_FULL)
@@ -262,12 +248,13 @@ static void write_slice(struct spill *spill)
     spill->op = (struct disk_op){
         .verb = DISK_REPLACE,
         .lane = LANE_BACKGROUND,
-        .data = spill->build.image,
-        .len = spill->build.len,
+        .prepare = spill->built ? NULL : prepare,
+        .data = spill->build.slice.image,
+        .len = spill->build.slice.len,
         .done = written,
         .owner = spill,
     };
-    slice_name(spill->build.head.number, spill->op.name);
+    slice_name(spill->build.slice.head.number, spill->op.name);
     spill->writing = true;
     store->disk->verbs->submit(store->disk, &spill->op);
 }
@@ -286,7 +273,7 @@ static void remove_slice(struct spill *spill)
     struct disk *disk = spill->store->disk;
     spill->op = (struct disk_op){
         .verb = DISK_REMOVE, .lane = LANE_BACKGROUND, .done = removed, .owner = spill};
-    slice_name(spill->build.head.number, spill->op.name);
+    slice_name(spill->build.slice.head.number, spill->op.name);
     spill->writing = true;
     spill->step = SPILL_REMOVE;
     disk->verbs->submit(disk, &spill->op);
@@ -296,35 +283,33 @@ static void remove_slice(struct spill *spill)
 
 static void note_topics(struct spill *spill)
 {
-    const struct slice_head *head = &spill->build.head;
-    const char *section = spill->build.image + slice_topics_at(head);
+    const struct slice_head *head = &spill->build.slice.head;
+    const char *section = spill->build.slice.image + slice_topics_at(head);
     struct slice_topics topics = {section, section + head->topics_bytes};
     struct bytes name;
     while (slice_topics_next(&topics, &name) == OK)
         slice_note_topic(spill->slice, name);
 }
 
-static const struct spilled *built_at(struct spill *spill, size_t number)
+static const struct leaving *leaving_at(const struct spill *spill, size_t number)
 {
-    uint32_t job;
-    memcpy(&job, spill->built.at + number * sizeof(job), sizeof(job));
-    return gather_job(gathered_now(spill), job);
+    return (const struct leaving *)(const void *)spill->build.leaving.at + number;
 }
 
 static void begin_departing(struct spill *spill)
 {
-    const struct slice_head *head = &spill->build.head;
+    const struct slice_head *head = &spill->build.slice.head;
     size_t size = head->blocks * sizeof(struct slice_fence);
     struct slice_fence *fences = mem_alloc(size);
-    enum err err = slice_fences_decode(head, spill->build.image + head->data_end, fences);
+    enum err err = slice_fences_decode(head, spill->build.slice.image + head->data_end, fences);
     CHECK(!err); /* we wrote them a moment ago */
     spill->slice = slices_add(spill->store->slices, head, fences);
     spill->slice->making = true;
     spill->slice->order_known = true;
     uint32_t first = 0;
     for (uint32_t i = 0; i < head->blocks; first += fences[i++].jobs)
-        fences[i].seq = built_at(spill, first)->seq;
-    spill->slice->seq_last = built_at(spill, head->jobs - 1)->seq;
+        fences[i].seq = leaving_at(spill, first)->seq;
+    spill->slice->seq_last = leaving_at(spill, head->jobs - 1)->seq;
     note_topics(spill);
     spill->block = 0;
     spill->departing = 0;
@@ -338,7 +323,7 @@ static void announce_soon(struct spill *spill, uint32_t left)
     uint64_t seqs[FAR_SOON_MAX];
     uint32_t count = left < FAR_SOON_MAX ? left : FAR_SOON_MAX;
     for (uint32_t i = 0; i < count; i++)
-        seqs[i] = built_at(spill, spill->departing + i)->seq;
+        seqs[i] = leaving_at(spill, spill->departing + i)->seq;
     if (callbacks->soon)
         callbacks->soon(callbacks, seqs, count, true);
 }
@@ -360,13 +345,13 @@ static void depart_block(struct spill *spill, struct clean_work *work)
     };
     uint32_t unit = slice_unit((uint64_t)fence->offset * BLOCK);
     for (uint32_t i = 0; i < fence->jobs; i++, spill->departing++) {
-        const struct spilled *job = built_at(spill, spill->departing);
+        const struct leaving *job = leaving_at(spill, spill->departing);
         if (i % FAR_SOON_MAX == 0)
             announce_soon(spill, fence->jobs - i);
         struct stored record = {.where = job->where, .bytes = job->len};
         if (store->callbacks->depart(store->callbacks, job->seq, record)) {
             part.jobs++;
-            part.left_bytes += job->old.bytes;
+            part.left_bytes += job->old_bytes;
             live_bytes += job->len;
             continue;
         }
@@ -410,9 +395,7 @@ static void depart_some(struct spill *spill, struct clean_work *work)
     if (spill->block < spill->slice->head.blocks)
         return;
     slices_made(spill->store->slices, spill->slice);
-    spill->slice = NULL;
-    slice_build_fini(&spill->build);
-    buf_fini(&spill->built);
+    end_slice(spill);
     spill->step = SPILL_BUILD;
 }
 
@@ -431,30 +414,25 @@ static void begin_building(struct spill *spill, bool last)
         spill->began[kind] |= spill->leaves[kind];
         any |= spill->leaves[kind];
         if (last && !spill->leaves[kind])
-            gather_fini(&spill->gathered[kind]);
+            gather_fini(&spill->gathered[kind], &spill->room);
     }
     spill->kind = SPILL_DELAYED;
     spill->step = any ? SPILL_BUILD : SPILL_IDLE;
 }
 
-/* Of the kind there is more to be built. */
-static bool goes_on_with(const struct spill *spill, enum spill_kind kind)
+/* The next slice, of the next kind if of this one there are no more. */
+static void build(struct spill *spill)
 {
-    return spill->leaves[kind] && (spill->build.image || gather_left(&spill->gathered[kind]));
-}
-
-/* The next slice, of the next kind if of this one there are no more. True: it is to be written. */
-static bool build(struct spill *spill, struct clean_work *work)
-{
-    while (spill->kind < SPILL_KINDS && !goes_on_with(spill, spill->kind)) {
+    while (spill->kind < SPILL_KINDS &&
+           !(spill->leaves[spill->kind] && gather_left(&spill->gathered[spill->kind]))) {
         if (spill->leaves[spill->kind])
-            gather_fini(&spill->gathered[spill->kind]); /* all have been asked */
+            gather_fini(&spill->gathered[spill->kind], &spill->room); /* all have been asked */
         spill->kind++;
     }
     if (spill->kind < SPILL_KINDS)
-        return build_some(spill, work);
-    spill->step = SPILL_IDLE;
-    return false;
+        begin_slice(spill);
+    else
+        spill->step = SPILL_IDLE;
 }
 
 bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *out_left)
@@ -465,10 +443,7 @@ bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *o
     switch (spill->step) {
     case SPILL_IDLE: return true;
     case SPILL_GATHER: begin_building(spill, last); break;
-    case SPILL_BUILD:
-        if (build(spill, work))
-            spill->step = SPILL_WRITE;
-        break;
+    case SPILL_BUILD: build(spill); break;
     case SPILL_WRITE:
         if (spill->written) {
             begin_departing(spill);
@@ -540,5 +515,7 @@ void spill_free(struct spill *spill)
         spill->slice->making = false;
     reset(spill);
     drop_all(spill);
+    gather_room_fini(&spill->room);
+    slice_build_fini(&spill->build.slice);
     mem_free(spill);
 }

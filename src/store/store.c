@@ -336,6 +336,11 @@ void store_turn(struct store *store, int64_t now_us)
     far_pages_turn(store->far_pages);
 }
 
+int64_t store_cleaning_us(const struct store *store)
+{
+    return cleaner_allowed_us(store->cleaner);
+}
+
 int64_t store_next_us(const struct store *store)
 {
     int64_t read_us = body_reads_next_us(store->body_reads);

@@ -292,7 +292,9 @@ void store_turn(struct store *store, int64_t now_us);
  */
 void store_latency_first(struct store *store, bool latency_first);
 int64_t store_next_us(
-    const struct store *store);       /* when store_turn wants to be called; or INT64_MAX */
+    const struct store *store); /* when store_turn wants to be called; or INT64_MAX */
+/* The next store_turn() cleans the log for so long at most, and one step besides: 2 ms, or less. */
+int64_t store_cleaning_us(const struct store *store);
 void store_poll(struct store *store); /* handles operations that have ended: disk->poll */
 
 /* A job's record: what the core knows of it; lengths in bytes. */

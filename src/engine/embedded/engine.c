@@ -380,7 +380,8 @@ static int64_t engine_end(struct engine *engine)
         store_latency_first(embedded->store, core_is_awaited(embedded->core));
         note_marks(embedded);
         store_turn(embedded->store, embedded->loop->now_us);
-        budget_leave_out(embedded->budget); /* the cleaner ends its own turn */
+        /* The cleaner ends its own turn. */
+        budget_leave_out(embedded->budget, store_cleaning_us(embedded->store) * 1000);
         core_far_waits(embedded->core, store_far_waits(embedded->store));
         journal_feed_turn(embedded);
         commit_release(embedded);

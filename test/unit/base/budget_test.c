@@ -129,7 +129,7 @@ static void what_has_a_bound_of_its_own_is_left_out(void **state)
     for (int i = 0; i < BUDGET_LOOK_NS / STEP_NS; i++)
         budget_spend(&fixture.budget, STEP_NS);
     fixture.cpu_us += SHARE_NS;
-    budget_leave_out(&fixture.budget);
+    budget_leave_out(&fixture.budget, 0);
     for (int i = 0; i < 2 * BUDGET_LOOK_NS / STEP_NS; i++)
         budget_spend(&fixture.budget, STEP_NS);
     assert_int_equal(fixture.budget.left_ns, SHARE_NS - 3 * BUDGET_LOOK_NS);

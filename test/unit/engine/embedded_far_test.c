@@ -29,6 +29,25 @@ static void a_far_job_is_shown_whole_and_stays_far(void **state)
     assert_int_equal(totals().far, JOBS);
 }
 
+/* So that the other stages of a turn leave it the time. */
+static void what_the_cleaner_will_take_of_a_turn_is_known_before(void **state)
+{
+    (void)state;
+    struct budget budget = {.left_ns = BUDGET_UNLIMITED, .look_ns = INT64_MIN};
+    int64_t most_ns = 0;
+    bed.engine->verbs->use_budget(bed.engine, &budget);
+    for (unsigned number = JOBS; number < 3 * JOBS; number++) {
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+        rest(1);
+        most_ns = budget.beside_ns > most_ns ? budget.beside_ns : most_ns;
+    }
+    assert_in_range(most_ns, 1, 2000000);
+    grow_log();
+    rest(50);
+    assert_int_equal(budget.beside_ns, 0); /* there is nothing to clean */
+    bed.engine->verbs->use_budget(bed.engine, NULL);
+}
+
 static void a_far_job_keeps_its_waits(void **state)
 {
     (void)state;
@@ -493,6 +512,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_far_job_is_shown_whole_and_stays_far),
+        COLD(what_the_cleaner_will_take_of_a_turn_is_known_before),
         TEST(a_far_job_keeps_its_waits),
         TEST(p5_a_far_job_that_was_deleted_stays_away_after_a_restart_too),
         TEST(what_is_not_allowed_on_a_delayed_job_is_refused_and_leaves_it_far),

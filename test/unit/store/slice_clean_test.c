@@ -78,7 +78,7 @@ static void far_jobs_that_come_fast_leave_the_log_as_fast(void **state)
 static void a_turn_copies_little_of_large_far_jobs(void **state)
 {
     enum { ROUNDS = 200, AT_ONCE = 12, SEGMENT = 4 * 1024 * 1024, LARGE = 28 * 1024 };
-    enum { STEP_MAX = 256 * 1024 + 2 * LARGE, TURN_MAX = 512 * 1024 + 2 * STEP_MAX };
+    enum { STEP_MAX = 2 * (256 * 1024 + LARGE), TURN_MAX = 512 * 1024 + STEP_MAX };
     (void)state;
     struct model model;
     struct store_stats stats;
@@ -96,8 +96,7 @@ static void a_turn_copies_little_of_large_far_jobs(void **state)
         model_disk_works(&model);
         store_poll(model.store);
         const struct cleaner *cleaner = model.store->cleaner;
-        if (cleaner->step == CLEAN_SPILL && cleaner->work.copied > step)
-            step = cleaner->work.copied;
+        step = cleaner->work.copied > step ? cleaner->work.copied : step;
         turn = cleaner->turn.copied > turn ? cleaner->turn.copied : turn;
     }
     store_stats(model.store, &stats);
@@ -108,6 +107,113 @@ static void a_turn_copies_little_of_large_far_jobs(void **state)
     assert_true(step > 128 * 1024 && step <= STEP_MAX);
     assert_true(turn > step && turn <= TURN_MAX);
     model_fini(&model);
+}
+
+enum { A_SEGMENT = 256 * 1024 };
+
+/* Far jobs that were gathered, until the disk's thread has something to do with them. */
+static void begin_slice(struct model *model, size_t body_bytes, uint64_t segment_bytes)
+{
+    enum { JOBS = 12000 };
+    far_model(model, 5);
+    model->delay_us = INT64_C(1000) * MODEL_DELAY_US;
+    model->body_bytes = body_bytes;
+    model->options.segment_bytes = segment_bytes;
+    assert_int_equal(model_open(model), OK);
+    for (unsigned i = 0; i < JOBS && !spill_busy(model->store->cleaner->spill); i++) {
+        assert_int_equal(model_push(model), OK);
+        store_turn(model->store, ++model->now_us);
+        if (spill_busy(model->store->cleaner->spill))
+            break;
+        model_disk_works(model);
+        store_poll(model->store);
+    }
+    assert_true(spill_busy(model->store->cleaner->spill));
+}
+
+/* Jobs end and change while their slice is made, and the store is closed before it is there. */
+static void p1_a_store_closes_while_a_slice_is_made(void **state)
+{
+    (void)state;
+    for (int changes = 0; changes < 2; changes++) {
+        struct model model;
+        struct store_stats stats;
+        begin_slice(&model, 300, A_SEGMENT);
+        uint64_t bytes = spill_gathered_bytes(model.store->cleaner->spill);
+        assert_true(bytes > 0);
+        for (size_t i = 0; changes && i < model.job_count; i += 3)
+            model_end(&model, &model.jobs[i]);
+        for (int turn = 0; turn < 3; turn++) /* what is at the disk is nobody else's */
+            store_turn(model.store, ++model.now_us);
+        assert_int_equal(spill_gathered_bytes(model.store->cleaner->spill), bytes);
+        store_stats(model.store, &stats);
+        assert_int_equal(stats.slices, 0);
+        model_close(&model);
+        assert_int_equal(model_open(&model), OK);
+        model_check(&model);
+        model_fini(&model);
+    }
+}
+
+/* No descriptor was free: the slice that was made is written later, as it is. */
+static void a_slice_is_made_once_though_it_is_written_later(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    begin_slice(&model, 300, A_SEGMENT);
+    sim_disk_starve(model.disk, true);
+    model_disk_works(&model);
+    store_poll(model.store);
+    sim_disk_starve(model.disk, false);
+    assert_false(spill_busy(model.store->cleaner->spill));
+    assert_false(store_failed(model.store));
+    model_settle(&model);
+    store_stats(model.store, &stats);
+    assert_true(stats.slices > 0 && stats.spilled_jobs > 0);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+}
+
+/* Memory is kept from one run to the next: for a second, or until it is short. What is left of it
+   so much later: it is given back a MiB in each turn. */
+static size_t memory_after_a_run(int64_t later_us,
+                                 uint64_t (*memory_left)(struct store_callbacks *callbacks))
+{
+    enum { TURN_MAX = 1024 * 1024 + 64 * 1024 };
+    struct model model;
+    begin_slice(&model, 2000, 16 * A_SEGMENT);
+    model.callbacks.memory_left = memory_left;
+    do {
+        model_disk_works(&model);
+        store_poll(model.store);
+        store_turn(model.store, ++model.now_us);
+    } while (!cleaner_idle(model.store->cleaner));
+    model.now_us += later_us;
+    size_t before = mem_used(), used = before;
+    bool wakes = store_next_us(model.store) <= model.now_us;
+    assert_true(wakes || later_us < 1000000);
+    do {
+        before = used;
+        store_turn(model.store, model.now_us);
+        used = mem_used();
+        assert_true(before <= used + TURN_MAX);
+    } while (used < before);
+    assert_true(cleaner_idle(model.store->cleaner));
+    model_fini(&model);
+    return used;
+}
+
+static void p8_memory_of_runs_is_given_back(void **state)
+{
+    enum { SECOND_US = 1000000, RECORDS = 3 * 1024 * 1024, IMAGE = RECORDS };
+    (void)state;
+    size_t kept = memory_after_a_run(0, NULL);
+    assert_true(memory_after_a_run(SECOND_US / 2, NULL) > kept - RECORDS / 2);
+    assert_true(memory_after_a_run(SECOND_US, NULL) <= kept - RECORDS - IMAGE);
+    assert_true(memory_after_a_run(0, no_memory_left) <= kept - RECORDS - IMAGE);
 }
 
 /* A clock that somebody looks at: each time so much later. */
@@ -139,7 +245,10 @@ static unsigned looks_of_cleaning(int64_t each_us)
         for (unsigned i = 0; i < AT_ONCE; i++)
             assert_int_equal(model_push(&model), OK);
         looks = 0;
+        int64_t allowed_us = store_cleaning_us(model.store);
         store_turn(model.store, ++model.now_us);
+        assert_in_range(allowed_us, 0, 2000);
+        assert_true(looks <= 2 || allowed_us > 0); /* it has been announced */
         most = looks > most ? looks : most;
         model_disk_works(&model);
         store_poll(model.store);
@@ -621,6 +730,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(far_jobs_that_come_fast_leave_the_log_as_fast),
         cmocka_unit_test(a_turn_copies_little_of_large_far_jobs),
+        cmocka_unit_test(p1_a_store_closes_while_a_slice_is_made),
+        cmocka_unit_test(a_slice_is_made_once_though_it_is_written_later),
+        cmocka_unit_test(p8_memory_of_runs_is_given_back),
         cmocka_unit_test(cleaning_ends_for_a_turn_when_its_steps_take_long),
         cmocka_unit_test(the_cleaner_rests_when_changes_of_far_jobs_fill_segments),
         cmocka_unit_test(a_log_below_the_checkpoint_keeps_its_far_jobs),

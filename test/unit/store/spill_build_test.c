@@ -1,0 +1,138 @@
+/*
+ * Jobs that were gathered become slices: each once, in the order in which they are due, whatever
+ * order they came in, and memory is taken once for many runs.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "store/far_record.h"
+#include "store/spill_build.h"
+#include "store/spill_gather.h"
+
+static const struct store_id id = {.bytes = "0123456789abcde"};
+
+/* Xorshift (G. Marsaglia, "Xorshift RNGs"). */
+static uint64_t random_next(uint64_t *random)
+{
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    return *random;
+}
+
+static void add(struct spill_gather *gather, struct gather_room *room, uint64_t seq, int64_t due_us,
+                struct bytes body)
+{
+    struct far_draft draft;
+    struct event job = {
+        .kind = EVENT_JOB,
+        .job = {.seq = seq, .due_us = due_us, .state = JOB_DELAYED},
+        .ttr_us = 1000000,
+        .id = BYTES("an id of a client's"),
+        .topic = seq % 3 ? BYTES("one") : BYTES("another"),
+        .body = body,
+    };
+    far_record_begin(&job, &draft);
+    gather_add(gather, room, &job, &draft, hash_seeded(body.at, body.len, seq), (uint32_t)seq);
+}
+
+/* Makes all slices of what was gathered. Returns how many; none is out of order. */
+static unsigned build_all(struct spill_build *build, uint64_t *out_jobs)
+{
+    int64_t last_us = INT64_MIN;
+    uint64_t last_seq = 0;
+    unsigned slices = 0;
+    *out_jobs = 0;
+    for (; gather_left(build->gather); slices++) {
+        slice_build_begin(&build->slice, &id, 7 + slices);
+        spill_build_run(build);
+        const struct leaving *leaving = (const struct leaving *)(const void *)build->leaving.at;
+        size_t count = build->leaving.len / sizeof(*leaving);
+        assert_int_equal(count, build->slice.head.jobs);
+        for (size_t i = 0; i < count; i++) {
+            struct record record;
+            const char *at = build->slice.image + (leaving[i].where & UINT32_MAX) * 8;
+            assert_int_equal(leaving[i].where >> 32, 7 + slices);
+            assert_int_equal(record_decode(at, leaving[i].len, &record), OK);
+            assert_true(record.is_far && record.len == leaving[i].len && record_body_good(&record));
+            assert_int_equal(record.event.job.seq, leaving[i].seq);
+            assert_int_equal((uint32_t)leaving[i].seq, leaving[i].old_bytes);
+            bool after = record.event.job.due_us > last_us ||
+                         (record.event.job.due_us == last_us && leaving[i].seq > last_seq);
+            assert_true(after || (i == 0 && slices == 0));
+            last_us = record.event.job.due_us;
+            last_seq = leaving[i].seq;
+        }
+        *out_jobs += count;
+        slice_build_reset(&build->slice);
+        buf_fini(&build->leaving);
+    }
+    return slices;
+}
+
+static void jobs_come_in_order_of_due_time_and_number(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct spill_gather gather = {.taken = 0};
+        struct gather_room room = {.chunks = {.len = 0}};
+        struct spill_build build = {.gather = &gather, .far_key = 9};
+        uint64_t random = seed * UINT64_C(0x9e3779b97f4a7c15), jobs, count = 1 + seed * seed;
+        for (uint64_t i = 0; i < count; i++) {
+            uint64_t seq = seed % 2 ? i + 1 : (count - i) << seed; /* or against their order */
+            int64_t due_us = (int64_t)random_next(&random);
+            if (seed % 4 == 1 || seed % 4 == 2)
+                due_us %= 5; /* many at one instant, some before 1970 */
+            add(&gather, &room, seq, due_us, BYTES("body"));
+        }
+        assert_int_equal(build_all(&build, &jobs), 1);
+        assert_int_equal(jobs, count);
+        gather_fini(&gather, &room);
+        gather_room_fini(&room);
+        slice_build_fini(&build.slice);
+    }
+}
+
+static void p8_memory_of_a_run_is_counted_and_used_again(void **state)
+{
+    enum { BODY = 64 * 1024, JOBS = 400 };
+    (void)state;
+    struct spill_gather gather = {.taken = 0};
+    struct gather_room room = {.chunks = {.len = 0}};
+    struct spill_build build = {.gather = &gather, .far_key = 9};
+    char *body = mem_zalloc(BODY);
+    size_t before = mem_used();
+    uint64_t jobs, kept = 0;
+    for (int run = 0; run < 3; run++) {
+        for (uint64_t i = 1; i <= JOBS; i++)
+            add(&gather, &room, i, (int64_t)(i * 7 % JOBS), bytes_of(body, BODY));
+        assert_int_equal(gather_bytes(&gather) / BODY, JOBS);
+        assert_true(mem_used() >= before + gather_bytes(&gather));
+        assert_int_equal(build_all(&build, &jobs), 2); /* 16 MiB are full */
+        assert_int_equal(jobs, JOBS);
+        gather_fini(&gather, &room);
+        assert_true(gather_room_bytes(&room) >= (uint64_t)BODY * JOBS);
+        assert_true(run == 0 || gather_room_bytes(&room) == kept);
+        kept = gather_room_bytes(&room);
+    }
+    assert_true(mem_used() >= before + kept + build.slice.cap);
+    gather_room_fini(&room);
+    slice_build_fini(&build.slice);
+    assert_int_equal(mem_used(), before);
+    mem_free(body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_come_in_order_of_due_time_and_number),
+        cmocka_unit_test(p8_memory_of_a_run_is_counted_and_used_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
