@@ -134,7 +134,7 @@ static void answers_left(struct pipeline *pipeline)
     if (kind_of(pipeline)->progressed)
         kind_of(pipeline)->progressed(pipeline);
     pipeline_read_on(pipeline);
-    session_touch(session);
+    session_mark_dirty(session);
 }
 
 static void deliver(struct pending *pending)
@@ -248,7 +248,7 @@ void pipeline_stop(struct pipeline *pipeline)
     session_state_move(&pipeline->session.state, SESSION_STOPS);
     if (list_empty(&pipeline->pending))
         session_state_move(&pipeline->session.state, SESSION_ANSWERED);
-    session_touch(&pipeline->session);
+    session_mark_dirty(&pipeline->session);
 }
 
 /*

@@ -29,7 +29,7 @@ static struct session *of_stream(const struct stream *stream)
     return stream->user;
 }
 
-void session_touch(struct session *session)
+void session_mark_dirty(struct session *session)
 {
     buffers_changed(session);
     if (list_empty(&session->dirty))
@@ -243,7 +243,7 @@ static void handle_drained(struct stream *stream)
     buffers_changed(session);
     session->kind->drained(session);
     if (is_closing(session))
-        session_touch(session);
+        session_mark_dirty(session);
 }
 
 static const struct stream_handler stream_handler = {

@@ -80,7 +80,7 @@ static inline bool session_may_go_on(const struct session *session)
 }
 
 /* There is something in `out`, or the session is to be closed: look at it at the turn's end. */
-void session_touch(struct session *session);
+void session_mark_dirty(struct session *session);
 
 /*
  * Sends what is in `out`, and ends the session if it is closing and the network has taken all:

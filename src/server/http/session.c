@@ -222,7 +222,7 @@ static void send_continue(struct http_session *http)
         return;
     http->continue_pending = false;
     buf_add_str(&pipeline->session.out, "HTTP/1.1 100 Continue\r\n\r\n");
-    session_touch(&pipeline->session);
+    session_mark_dirty(&pipeline->session);
 }
 
 /* What came is no request, or over a limit, whose value is named. */
