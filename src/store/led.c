@@ -2,7 +2,7 @@
 #include "store/directory.h"
 #include "store/store.h"
 
-enum err store_led(struct disk *disk, uint64_t *out_epoch)
+enum err store_last_epoch(struct disk *disk, uint64_t *out_epoch)
 {
     struct directory directory;
     struct store_error error = {.text = ""};

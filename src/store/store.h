@@ -231,7 +231,7 @@ enum err store_open(const struct store_options *options, struct store_callbacks 
  * The epoch in which the store in the disk's directory was opened last; 0: never with one, or there
  * is no store. Takes no lock, changes nothing. Errors as store_open().
  */
-enum err store_led(struct disk *disk, uint64_t *out_epoch) MUST_USE;
+enum err store_last_epoch(struct disk *disk, uint64_t *out_epoch) MUST_USE;
 
 /*
  * How many descriptors a store may have open at most, its directory and lock included: whoever
