@@ -73,7 +73,7 @@ bool store_drain(struct store *store);
  * callbacks for each MiB, which is looked at in some milliseconds. `counts`: they are of those in
  * store_opening::all_bytes; the same bytes are looked at twice now and then.
  */
-enum err store_opening_goes_on(struct store *store, uint64_t bytes, bool counts) MUST_USE;
+enum err store_opening_progress(struct store *store, uint64_t bytes, bool counts) MUST_USE;
 
 /* recover.c: finds where the log ends, replays it, makes its end durable, and begins all parts. */
 enum err recover(struct store *store, struct store_error *out_error) MUST_USE;

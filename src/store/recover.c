@@ -285,7 +285,7 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
     return OK;
 }
 
-enum err store_opening_goes_on(struct store *store, uint64_t bytes, bool counts)
+enum err store_opening_progress(struct store *store, uint64_t bytes, bool counts)
 {
     struct store_opening *opening = &store->opening;
     if (counts && bytes <= opening->all_bytes - opening->done_bytes)
@@ -439,7 +439,7 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment,
         uint64_t bytes = walker->bytes;
         walker_pass(walker);
         recovery->batch_next = walker->expected;
-        err = store_opening_goes_on(recovery->store, bytes, true);
+        err = store_opening_progress(recovery->store, bytes, true);
         if (err)
             return err;
     }
@@ -475,7 +475,7 @@ static enum err survey_tail(struct recovery *recovery, const struct segment *seg
     recovery->dirty_first = recovery->dirty_end = segment->end;
     walker_go(walker, segment->end, recovery->batch_next);
     for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
-        enum err err = store_opening_goes_on(recovery->store, walker->bytes, true);
+        enum err err = store_opening_progress(recovery->store, walker->bytes, true);
         if (err)
             return err;
         if (kind == PLACE_BLANK)
@@ -497,7 +497,7 @@ static enum err find_unproven(struct recovery *recovery, const struct segment *s
 {
     walker_go(walker, BLOCK, segment->batch_first);
     while (walker->offset < segment->end && walker->expected <= recovery->proven) {
-        enum err err = store_opening_goes_on(recovery->store, walker->bytes, false);
+        enum err err = store_opening_progress(recovery->store, walker->bytes, false);
         if (err)
             return err;
         const struct region *region =
