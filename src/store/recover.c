@@ -175,7 +175,7 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
     if (event_has_place(event)) {
         event->record.where = where_of(segment->number, offset);
         event->record.bytes = (uint32_t)recovery->walk.record.len;
-        segments_live(store->segments, segment, event->record);
+        segments_record_lives(store->segments, segment, event->record);
         if (is_distant(store, event))
             store->distant_bytes += event->record.bytes;
     }
@@ -184,7 +184,7 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
         recovery->seq_mark = event->job.seq + 1;
     bool counted =
         died.where && !(recovery->surveyed && damage_covers(&recovery->damage, died.where));
-    if (counted && !segments_dies(store->segments, died))
+    if (counted && !segments_record_died(store->segments, died))
         return ERR_CORRUPT;
     store->recovered_events++;
     return store->callbacks->replay(store->callbacks, event);
@@ -367,7 +367,7 @@ static enum err replay_region(struct recovery *recovery, const struct region *re
         struct event gone = {.kind = EVENT_GONE, .job = {.seq = suspect->died_seq}};
         if (!suspect->proven || damage_covers(&recovery->damage, suspect->died.where))
             continue;
-        if (!segments_dies(store->segments, suspect->died))
+        if (!segments_record_died(store->segments, suspect->died))
             return ERR_CORRUPT;
         err = store->callbacks->replay(store->callbacks, &gone);
     }

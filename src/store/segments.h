@@ -197,10 +197,11 @@ enum err segments_read_cached(struct segments *segments, struct segment *segment
 void segments_damaged(struct segments *segments, struct segment *segment, uint64_t offset,
                       const char *text);
 /* A job's newest record is there now. */
-void segments_live(struct segments *segments, struct segment *segment, struct stored stored);
+void segments_record_lives(struct segments *segments, struct segment *segment,
+                           struct stored stored);
 /* A record died. False: no such record can be (a bug, or a false record in the log while
  * replaying). */
-bool segments_dies(struct segments *segments, struct stored stored);
+bool segments_record_died(struct segments *segments, struct stored stored);
 
 /* So many jobs of the segment of that number, if it is still there, live in a slice from now on.
    False: it never had so many. */

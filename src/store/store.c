@@ -229,7 +229,7 @@ struct stored store_append(struct store *store, const struct event *event)
 
 void store_died(struct store *store, struct stored record)
 {
-    bool lived = segments_dies(store->segments, record);
+    bool lived = segments_record_died(store->segments, record);
     CHECK(lived); /* it never was, or died before */
 }
 
