@@ -138,7 +138,7 @@ void segments_note_history(struct segments *segments, uint64_t bytes);
 /* Are commits so large that zeros written ahead cost more than they spare? */
 bool segments_in_bulk(struct segments *segments);
 /* Makes spares and tries stalled ones again. */
-void segments_provide(struct segments *segments);
+void segments_make_spares(struct segments *segments);
 /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT: new segments are refused. */
 enum err segments_full(const struct segments *segments);
 int64_t segments_next_us(const struct segments *segments); /* wants a turn then; or INT64_MAX */
