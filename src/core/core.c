@@ -149,7 +149,7 @@ static bool promote_due(struct core *core, uint32_t *budget)
         struct job *job = core_job(core, number);
         CHECK(job->due_us <= core->now_us); /* P3: never before its due time */
         core->unlogged_us = core->now_us;
-        core_popped(core, job);
+        core_unlink_popped(core, job);
         if (core_depart_due(core, number))
             continue;
         job->leaving = false; /* what is ready leaves for other slices */

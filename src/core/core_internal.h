@@ -206,7 +206,7 @@ static inline void count_up(uint16_t *count) /* stops at its largest value */
 /* Takes the job off what it hangs on, so that its fields may change. core_link() must follow. */
 struct job *core_unlink(struct core *core, uint32_t number);
 /* The job was popped off its wheel: does what is left to do of core_unlink(). */
-void core_popped(struct core *core, const struct job *job);
+void core_unlink_popped(struct core *core, const struct job *job);
 /* Moves the unlinked (or new) job to the state and links it there. */
 void core_link(struct core *core, uint32_t number, enum job_state state);
 /* The job gets another due time. */

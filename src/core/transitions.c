@@ -156,7 +156,7 @@ static void count_urgent(struct core *core, struct topic *topic, const struct jo
     core->totals.urgent += (uint64_t)change;
 }
 
-void core_popped(struct core *core, const struct job *job)
+void core_unlink_popped(struct core *core, const struct job *job)
 {
     struct topic *topic = topics_at(&core->topics, job->topic);
     CHECK(topic->jobs[job->state] > 0);
@@ -169,7 +169,7 @@ struct job *core_unlink(struct core *core, uint32_t number)
 {
     struct job *job = core_job(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
-    core_popped(core, job);
+    core_unlink_popped(core, job);
     job->leaving = false;
     switch ((enum job_state)job->state) {
     case JOB_DELAYED: wheel_remove(&core->delays, number); break;
