@@ -89,7 +89,7 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
     uint64_t old_seq = 0;
     if (exists) {
         old_seq = core_job(core, old)->seq;
-        replaced = core_displace(core, old);
+        replaced = core_retire_unlogged(core, old);
         core_forget(core, old);
     }
     uint32_t number;

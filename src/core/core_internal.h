@@ -252,7 +252,7 @@ void core_retire(struct core *core, uint32_t number, enum event_end end);
 void core_retire_apart(struct core *core, uint32_t number, enum event_end end);
 /* As core_retire(), but emits nothing: the next event must say that the record returned here dies.
  */
-struct stored core_displace(struct core *core, uint32_t number);
+struct stored core_retire_unlogged(struct core *core, uint32_t number);
 void core_forget(struct core *core, uint32_t number);
 
 void core_view(const struct core *core, const struct job *job, struct job_view *out_view);

@@ -301,7 +301,7 @@ void core_kick(struct core *core, uint32_t number)
     core_happened(core, job, HAPPENED_KICKED, NULL);
 }
 
-struct stored core_displace(struct core *core, uint32_t number)
+struct stored core_retire_unlogged(struct core *core, uint32_t number)
 {
     struct job *job = core_unlink(core, number);
     index_remove(&core->index, number);
@@ -318,7 +318,7 @@ static void emit_end(struct core *core, const struct job *job, enum event_end en
 
 void core_retire(struct core *core, uint32_t number, enum event_end end)
 {
-    (void)core_displace(core, number); /* the event names the record */
+    (void)core_retire_unlogged(core, number); /* the event names the record */
     emit_end(core, core_job(core, number), end);
 }
 
