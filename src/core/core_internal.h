@@ -340,8 +340,8 @@ enum err core_replay_note(struct core *core, const struct event *event) MUST_USE
 void core_replayed_notes(struct core *core); /* drops those without a job */
 bool core_relocate_note(struct core *core, const struct event *event, uint64_t where);
 /* As core_relocate_unread(): notes whose texts cannot be read are lost. */
-bool core_lose_notes(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
-                     uint32_t budget);
+bool core_drop_unread_notes(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
+                            uint32_t budget);
 
 /* ---- replay.c ---- */
 

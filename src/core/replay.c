@@ -325,7 +325,7 @@ bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint3
     };
     if (*cursor >= NOTES_FROM) {
         uint32_t place = *cursor - NOTES_FROM;
-        bool more = core_lose_notes(core, first, end, &place, budget);
+        bool more = core_drop_unread_notes(core, first, end, &place, budget);
         *cursor = NOTES_FROM + place;
         return more;
     }
