@@ -25,7 +25,7 @@ static enum err check_push(const struct cmd_push *push)
 static enum err check_room(const struct core *core, bool replaces)
 {
     if (!replaces &&
-        (core->jobs.count + core->far.count >= core->limits.jobs || !core_has_number(core)))
+        (core->jobs.count + core->far.count >= core->limits.jobs || !core_has_free_number(core)))
         return ERR_JOBS_LIMIT;
     return core->far.waits || !core_has_memory(core) ? ERR_MEMORY_LIMIT : OK;
 }

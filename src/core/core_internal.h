@@ -190,7 +190,7 @@ static inline uint32_t seconds_until(int64_t now_us, int64_t then_us)
  * Does the wheel have a number for one more job? A new chunk may be needed for a job of one size
  * while chunks of all others have room.
  */
-static inline bool core_has_number(const struct core *core)
+static inline bool core_has_free_number(const struct core *core)
 {
     return core->jobs.count < CORE_JOBS_MAX && pool_fits(&core->jobs, WHEEL_ITEMS_MAX);
 }

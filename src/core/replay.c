@@ -111,7 +111,7 @@ static enum err replay_job(struct core *core, const struct event *event)
         if (number != POOL_NONE)
             core_drop_job(core, number);
     }
-    if (!core_has_number(core))
+    if (!core_has_free_number(core))
         return ERR_JOBS_LIMIT;
     (void)core_restore_job(core, event, topic);
     return OK;
