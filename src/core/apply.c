@@ -205,7 +205,7 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
     }
     struct job_note why = {.code = cmd->note_code, .text = cmd->note};
     enum happening_kind what = cmd->why == RELEASE_ASKED ? HAPPENED_RELEASED : HAPPENED_UNDELIVERED;
-    count_up(&job_past(&core->extras, job)->releases);
+    count_up(&job_rare_counts(&core->extras, job)->releases);
     topics_at(&core->topics, job->topic)->released++;
     core->totals.released++;
     if (!cmd->has_delay) {

@@ -166,7 +166,7 @@ static bool end_leases(struct core *core, uint32_t *budget)
             return *budget == 0;
         wheel_add(&core->leases, number); /* core_fail() lifts it off */
         struct job *job = core_job(core, number);
-        count_up(&job_past(&core->extras, job)->timeouts);
+        count_up(&job_rare_counts(&core->extras, job)->timeouts);
         topics_at(&core->topics, job->topic)->timeouts++;
         core->totals.timeouts++;
         core_fail(core, number, false);

@@ -29,7 +29,7 @@ static inline __attribute__((always_inline)) void write_now(const struct core *c
         out_now->until_us = extra->until_us;
         out_now->lease = extra->lease;
     }
-    job_add_past(&core->extras, job, &out_now->counts);
+    job_add_rare_counts(&core->extras, job, &out_now->counts);
 }
 
 struct job_now core_job_now(const struct core *core, const struct job *job)
@@ -256,7 +256,7 @@ void core_end_lease(struct core *core, struct job *job)
 void core_bury(struct core *core, uint32_t number, bool promised)
 {
     struct job *job = core_unlink(core, number);
-    count_up(&job_past(&core->extras, job)->buries);
+    count_up(&job_rare_counts(&core->extras, job)->buries);
     core_end_lease(core, job);
     topics_at(&core->topics, job->topic)->buried++;
     core->totals.buried++;
@@ -291,7 +291,7 @@ void core_make_ready(struct core *core, uint32_t number)
 void core_kick(struct core *core, uint32_t number)
 {
     struct job *job = core_job(core, number);
-    count_up(&job_past(&core->extras, job)->kicks);
+    count_up(&job_rare_counts(&core->extras, job)->kicks);
     topics_at(&core->topics, job->topic)->kicked++;
     core->totals.kicked++;
     if (job->state == JOB_BURIED)
@@ -369,7 +369,7 @@ void core_view(const struct core *core, const struct job *job, struct job_view *
         const struct job_extra *extra = job_extra(&core->extras, job);
         out_view->until_us = extra->until_us;
         out_view->lease = extra->lease;
-        job_add_past(&core->extras, job, &out_view->counts);
+        job_add_rare_counts(&core->extras, job, &out_view->counts);
     }
     if (job->has_notes)
         core_view_notes(core, job, out_view);
