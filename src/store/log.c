@@ -360,7 +360,7 @@ void log_latency_first(struct log *log, bool latency_first)
     log->latency_first = latency_first;
 }
 
-void log_cut(struct log *log)
+void log_seal_open(struct log *log)
 {
     if (log->open)
         log_seal(log);

@@ -77,7 +77,7 @@ void log_want_sync(struct log *log);
 void log_latency_first(struct log *log, bool latency_first);
 
 /* What is appended from now on goes into a new batch. */
-void log_cut(struct log *log);
+void log_seal_open(struct log *log);
 /* Has the open batch, if there is one, written as soon as can be. */
 void log_want_open(struct log *log);
 uint64_t log_seq_next(const struct log *log);
