@@ -123,7 +123,7 @@ void stream_unready(struct os_stream *stream);
 /* Tells epoll what there is to wait for now. */
 void stream_update(struct os_stream *stream);
 /* Closes the socket; the memory goes when gather() is over. */
-void stream_bury(struct os_stream *stream);
+void stream_discard(struct os_stream *stream);
 /* The next gather tells the handler that it is no more, and why. `error` stays as long as it. */
 void stream_break(struct os_stream *stream, const char *error);
 /* Its other side has ended its sending, or more: tells the handler, if nobody did. */

@@ -141,7 +141,7 @@ void stream_unready(struct os_stream *stream)
     stream->loop->ready_count--;
 }
 
-void stream_bury(struct os_stream *stream)
+void stream_discard(struct os_stream *stream)
 {
     if (stream->dead)
         return;
@@ -238,7 +238,7 @@ static void stream_writable(struct os_stream *stream)
         discard_buf(&stream->loop->discard, &stream->out);
         stream->out_at = 0;
         if (stream->closing && stream->ended) {
-            stream_bury(stream);
+            stream_discard(stream);
             return;
         }
         if (stream->closing)
@@ -286,14 +286,14 @@ static void stream_lost(struct os_stream *stream)
             stream->stream.error = STREAM_CLOSED;
         stream->stream.handler->gone(&stream->stream, false);
     }
-    stream_bury(stream);
+    stream_discard(stream);
 }
 
 static void stream_ended(struct os_stream *stream)
 {
     stream->ended = true;
     if (stream->closing && stream_kept(stream) == 0) {
-        stream_bury(stream);
+        stream_discard(stream);
         return;
     }
     stream_update(stream);
@@ -423,7 +423,7 @@ void streams_end_lingering(struct os_loop *loop)
         struct os_stream *stream = LIST_ENTRY(loop->lingering.next, struct os_stream, place);
         if (stream->linger_until_us > now_us)
             return;
-        stream_bury(stream);
+        stream_discard(stream);
     }
 }
 
@@ -464,7 +464,7 @@ static void verb_close(struct stream *base, enum stream_close how)
     if (how == STREAM_RESET)
         drop_unsent(stream);
     if (how != STREAM_LINGER || stream->broken || stream->opening) {
-        stream_bury(stream);
+        stream_discard(stream);
         return;
     }
     stream->closing = true;
@@ -478,7 +478,7 @@ static void verb_close(struct stream *base, enum stream_close how)
     if (stream_kept(stream) == 0)
         end_sending(stream);
     if (stream->ended && stream_kept(stream) == 0)
-        stream_bury(stream);
+        stream_discard(stream);
     else
         stream_update(stream);
 }
