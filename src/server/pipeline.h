@@ -132,7 +132,7 @@ void pipeline_read_on(struct pipeline *pipeline);
  * To be called when the newest request has become parked outside of input(): if the client has
  * ended its sending meanwhile, its wait ends, and so may the connection.
  */
-void pipeline_see_end(struct pipeline *pipeline);
+void pipeline_check_client_end(struct pipeline *pipeline);
 
 /* For session_kind: */
 size_t pipeline_input(struct session *session, struct bytes bytes);

@@ -183,7 +183,8 @@ void http_session_decoded(struct request *request, struct call *call, struct byt
     server_begin_visit(server);
     request->pending.state = PENDING_OPEN;
     submit(request, call, host);
-    pipeline_see_end(&http->pipeline); /* it may have ended meanwhile: it waits for no job (P6) */
+    pipeline_check_client_end(
+        &http->pipeline); /* it may have ended meanwhile: it waits for no job (P6) */
     pipeline_read_on(&http->pipeline);
 }
 
