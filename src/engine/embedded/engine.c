@@ -29,7 +29,7 @@ static struct stored sink_emit(struct event_sink *sink, const struct event *even
     if (event->kind == EVENT_GONE && embedded->feed.journal && embedded->feed.journal->wants_ends)
         journal_feed_ended(embedded, event);
     if (embedded->feed.resyncing)
-        journal_resync_saw(embedded, event);
+        journal_resync_note_event(embedded, event);
     return store_append(embedded->store, event);
 }
 

@@ -339,7 +339,7 @@ int64_t journal_resync_next_us(const struct embedded *embedded);
 /* The database says that one was not ended. */
 void journal_resync_resume(struct embedded *embedded);
 /* An event, while a resync goes on. */
-void journal_resync_saw(struct embedded *embedded, const struct event *event);
+void journal_resync_note_event(struct embedded *embedded, const struct event *event);
 /* journal_control_verbs */
 enum err journal_resync_begin(struct embedded *embedded, const char **out_why);
 void journal_resync_status(const struct embedded *embedded, struct resync_status *out_status);
