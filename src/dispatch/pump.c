@@ -151,7 +151,7 @@ static bool recheck_step(struct pump *pump)
         budget_spend(pump->options.budget, SWEEP_NS);
         if (!lane->name || !lane->kept)
             continue;
-        lane_look_whose(lane);
+        lane_update_owner(lane);
         if (lane->state == LANE_ASKED || lane->why == HELD_SINK)
             lane_visit(lane);
     }
