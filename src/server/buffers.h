@@ -33,8 +33,8 @@ struct buffers {
     struct list changed;              // session::changed: to be counted again
     struct list sizes[BUFFERS_SIZES]; // session::of_size
     uint64_t occupied;                /* bit i: sizes[i] is not empty */
-    int64_t said_us;                  /* when the log last told of a closed connection */
-    uint64_t unsaid;                  /* closed since */
+    int64_t logged_us;                /* when closed connections were logged last */
+    uint64_t unlogged;                /* connections closed since then */
 };
 
 void buffers_init(struct buffers *buffers, uint64_t max_bytes);

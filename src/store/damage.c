@@ -107,11 +107,11 @@ static const char *take_batch(struct damage *damage, uint32_t number, const char
     if (!end)
         return NULL;
     uint64_t payload = (uint64_t)(end - records);
-    uint32_t said_payload = get_u32(at + 48);
-    uint32_t said_count = get_u32(at + 52);
+    uint32_t head_payload = get_u32(at + 48);
+    uint32_t head_count = get_u32(at + 52);
     const char *next = at + batch_bytes(payload);
-    if (next > room || (plausible && said_count != count) ||
-        (!plausible && (!count || (said_payload != payload && said_count != count))))
+    if (next > room || (plausible && head_count != count) ||
+        (!plausible && (!count || (head_payload != payload && head_count != count))))
         return NULL;
     bool padded = bytes_all_zero(end, (size_t)(next - end));
     if (!padded && !plausible)

@@ -60,7 +60,7 @@ struct store {
     uint64_t cold_reads, recovered_events, dropped_tail_bytes;
     int64_t recovery_us;
     struct store_opening opening; /* while it is being opened */
-    uint64_t unsaid_bytes;        /* looked at since the callbacks were told of that last */
+    uint64_t unreported_bytes;    /* read since callbacks->progress was called last */
 };
 
 /* Nothing will become durable any more (S5): tells the callbacks, once. */

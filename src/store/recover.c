@@ -290,10 +290,10 @@ enum err store_opening_progress(struct store *store, uint64_t bytes, bool counts
     struct store_opening *opening = &store->opening;
     if (counts && bytes <= opening->all_bytes - opening->done_bytes)
         opening->done_bytes += bytes;
-    store->unsaid_bytes += bytes;
-    if (store->unsaid_bytes < PROGRESS_BYTES)
+    store->unreported_bytes += bytes;
+    if (store->unreported_bytes < PROGRESS_BYTES)
         return OK;
-    store->unsaid_bytes = 0;
+    store->unreported_bytes = 0;
     return store->callbacks->progress(store->callbacks, opening);
 }
 

@@ -70,20 +70,20 @@ static int64_t report_full(struct embedded *embedded)
 {
     int64_t now_us = embedded->loop->now_us;
     bool full = store_full(embedded->store);
-    if (full && !embedded->said_full)
+    if (full && !embedded->full_logged)
         log_event(
             LOG_WARN, "store_full",
             "hint=\"pushes are refused; make room on the disk, raise store.max_bytes if it is "
             "set, or finish jobs\"");
-    embedded->said_full = embedded->said_full || full;
+    embedded->full_logged = embedded->full_logged || full;
     if (full)
         embedded->full_us = now_us;
-    if (!embedded->said_full)
+    if (!embedded->full_logged)
         return INT64_MAX;
     int64_t over_us = embedded->full_us + ROOM_LASTS_US;
     if (full || now_us < over_us)
         return over_us;
-    embedded->said_full = false;
+    embedded->full_logged = false;
     log_event(LOG_INFO, "store_has_room", "hint=\"pushes are taken again\"");
     return INT64_MAX;
 }

@@ -149,8 +149,8 @@ struct embedded {
     const struct loop *loop;       /* its time is ours */
     enum err (*opening)(void *owner, const struct store_opening *opening); /* or NULL */
     void *opening_owner;
-    int64_t said_us; /* how far the opening is was logged then; at first: when it began; or 0 */
-    bool busy;       /* the last slice of work left some over */
+    int64_t opening_logged_us; /* when its progress was logged last, or it began; 0: it has not */
+    bool busy;                 /* the last slice of work left some over */
     bool draining;
     bool left;                     /* the store is closed: nothing but freeing is to be done */
     uint64_t durable, synced;      /* batches up to these are, as the store has told */
@@ -170,8 +170,8 @@ struct embedded {
     struct settings_observer *observers[OBSERVERS_MAX];
     unsigned observer_count;
     struct journal_feed feed;
-    bool said_full;  /* that the store has no room, and not yet that it has some again */
-    int64_t full_us; /* when it was seen to have none */
+    bool full_logged; /* store_full was logged, and store_has_room was not since then */
+    int64_t full_us;  /* when the store was last found full */
 };
 
 /* ---- commit_waiters.c ---- */
