@@ -55,16 +55,16 @@ struct session {
     struct principal principal; /* who sends its commands */
     char *peer;                 /* its name; NULL: nobody keeps the history of jobs */
     struct buf out;
-    uint64_t passed;      /* bytes ever passed from `out` to the network */
-    int64_t begun_us;     /* when the request under way began; 0 = none */
-    uint64_t begun_bytes; /* of it that have come */
-    int64_t window_us;    /* since then the client is to take what waits for it; 0 = nothing does */
-    uint64_t window_sent; /* session_sent() then */
-    size_t footprint;     /* as buffers.c has counted it; 0 = it is small */
-    struct list changed;  // buffers::changed
-    struct list of_size;  // buffers::sizes
-    struct list dirty;    // server::dirty
-    struct list all;      // server::all
+    uint64_t passed;          /* bytes ever passed from `out` to the network */
+    int64_t request_begun_us; /* when the first byte of the incomplete request came; 0 = none */
+    uint64_t request_bytes;   /* of it that have come */
+    int64_t window_us;        /* since when bytes wait for the client to take them; 0 = none do */
+    uint64_t window_sent;     /* session_sent() then */
+    size_t footprint;         /* as buffers.c has counted it; 0 = it is small */
+    struct list changed;      // buffers::changed
+    struct list of_size;      // buffers::sizes
+    struct list dirty;        // server::dirty
+    struct list all;          // server::all
 };
 
 /* A connection is served from here on; it has a share of the stage's budget. */
@@ -92,12 +92,18 @@ bool session_flush(struct session *session);
 void session_arm(struct session *session);
 
 /*
- * A request must be whole within limits.request_seconds of its first byte, and a second more for
- * each 64 KiB of it that has come. session_fed() tells of bytes that have come, and whether the
- * request they belong to is still not whole.
+ * The time limit of a request: it must be complete within limits.request_seconds of its first byte,
+ * plus one second for each 64 KiB that has come. These bytes belong to a request that is not
+ * complete yet.
  */
-void session_fed(struct session *session, size_t bytes, bool midway);
-int64_t session_request_deadline_us(const struct session *session); /* INT64_MAX: none is midway */
+void session_request_grew(struct session *session, size_t bytes);
+/* The request is complete, or was refused; its time limit ends. */
+static inline void session_request_over(struct session *session)
+{
+    session->request_begun_us = 0;
+}
+/* INT64_MAX: no request is incomplete. */
+int64_t session_request_deadline_us(const struct session *session);
 /*
  * The client must take what waits for it, or at least 64 KiB of it, within each
  * limits.request_seconds. INT64_MAX: nothing waits.

@@ -251,9 +251,14 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
     *used += step;
     budget_spend(&session->server->budget, (int64_t)step / READ_BYTES_PER_NS);
     switch (progress) {
-    case HTTP_MORE: session_fed(session, step, http1_midway(&http->http)); return false;
+    case HTTP_MORE:
+        if (http1_midway(&http->http))
+            session_request_grew(session, step);
+        else
+            session_request_over(session);
+        return false;
     case HTTP_CONTINUE:
-        session_fed(session, step, true);
+        session_request_grew(session, step);
         http->continue_pending = true;
         send_continue(http);
         return true;
@@ -261,12 +266,12 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
         http->continue_pending = false; /* its body has come without */
         take_request(http);
         http1_next(&http->http);
-        session_fed(session, 0, false);
+        session_request_over(session);
         return true;
     case HTTP_BAD: break;
     }
     http->continue_pending = false;
-    session_fed(session, 0, false);
+    session_request_over(session);
     if (http->http.beanstalk)
         misdirected_note(session->server, MISDIRECTED_BEANSTALK, bytes);
     refuse_bytes(http);
@@ -360,7 +365,7 @@ static void expired(struct session *session)
     session->server->counts.timed_out++;
     bool answers_wait =
         session->window_us || http->pipeline.count > 0 || session->state == SESSION_CLOSING;
-    if (session->begun_us && !answers_wait) {
+    if (session->request_begun_us && !answers_wait) {
         char detail[DETAIL_BYTES], room[DURATION_ROOM];
         (void)snprintf(
             detail, sizeof(detail),
@@ -375,7 +380,7 @@ static void expired(struct session *session)
 static void drain(struct session *session)
 {
     struct pipeline *pipeline = &of(session)->pipeline;
-    if (session->begun_us)
+    if (session->request_begun_us)
         return; /* submit() makes it the last one */
     if (pipeline->count > 0)
         request_of(pipeline_newest(pipeline))->format.close = true;
@@ -413,7 +418,7 @@ static bool evict(struct session *session)
     if (parked)
         pipeline_abandon(parked);
     http1_fini(&http->http);
-    session->begun_us = 0;
+    session_request_over(session);
     refuse_with(http, ERR_MEMORY_LIMIT, 503,
                 "limits.buffer_bytes is reached: too many requests are not whole, or too "
                 "many answers not taken; try again later");
