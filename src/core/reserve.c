@@ -18,7 +18,7 @@ enum {
     ENDS_MIN = 16,      /* waits that end in a tick even if the budget is spent */
     HUNGRY_TURN = 256,  /* topics whose waiters get what is in memory, when it is short */
     FAR_WAIT_US = 1000, /* after a wait's end: has a far job come? Asked so often … */
-    FAR_PATIENCE_US = 1000 * 1000, /* … and no longer */
+    FAR_WAIT_MAX_US = 1000 * 1000, /* … and no longer */
 };
 
 static struct waiter *waiter_at(const struct core *core, uint32_t number)
@@ -310,13 +310,14 @@ static bool is_behind(const struct core *core, const struct waiter *waiter)
     return false;
 }
 
-/* Does it go on waiting for a far job, which the disk reads? Not for long: a disk that hangs must
-   not hold up who wants to go. */
-static bool is_patient(const struct core *core, struct waiter *waiter)
+/* May the waiter, whose wait is over, wait longer for a far job that the disk is reading? Up to
+   FAR_WAIT_MAX_US from the first call: a disk that hangs must not hold up clients that asked for a
+   short wait. */
+static bool extend_wait(const struct core *core, struct waiter *waiter)
 {
     if (waiter->over_us == 0)
         waiter->over_us = core->now_us;
-    return core->now_us - waiter->over_us < FAR_PATIENCE_US;
+    return core->now_us - waiter->over_us < FAR_WAIT_MAX_US;
 }
 
 static void wait_again(struct core *core, uint32_t number, int64_t us)
@@ -337,7 +338,7 @@ static void end_wait(struct core *core, uint32_t number)
     }
     if (!held && serve(core, number, UINT32_MAX, &far))
         return;
-    if ((held || far) && is_patient(core, waiter)) {
+    if ((held || far) && extend_wait(core, waiter)) {
         wait_again(core, number, FAR_WAIT_US);
         return;
     }
