@@ -162,7 +162,15 @@ void server_drain(struct server *server);
 /* Has everybody been answered and gone? */
 bool server_drained(const struct server *server);
 
-/* Gives the memory of sessions and requests that are gone back, some of it. True: there is more. */
+/*
+ * One turn of commands that take many turns: takes each item off the list and calls `step` for it,
+ * until the budget is spent, but for one item at least. Items that `step` adds wait for the next
+ * turn. `step` returns true if its item must go on next turn, because the budget is spent: the item
+ * goes back to the list, and no other one is stepped. True: there is more to do.
+ */
+bool server_step_each(struct server *server, struct list *items, bool (*step)(struct list *item));
+
+/* Frees some memory of sessions and requests that are gone. True: there is more. */
 bool server_trim(struct server *server);
 
 unsigned server_sessions(const struct server *server);
