@@ -169,7 +169,7 @@ static bool end_leases(struct core *core, uint32_t *budget)
         count_up(&job_rare_counts(&core->extras, job)->timeouts);
         topics_at(&core->topics, job->topic)->timeouts++;
         core->totals.timeouts++;
-        core_fail(core, number, false);
+        core_fail(core, number, NOT_PROMISED);
         core_happened(core, job, HAPPENED_TIMED_OUT, NULL);
     }
 }

@@ -226,6 +226,9 @@ struct job_content {
     struct bytes content_type, body, properties;
 };
 
+/* event::promised of the events that a function emits: does an answer wait for them? */
+enum { NOT_PROMISED = false, PROMISED = true };
+
 /* The job's state as it is written to the log. */
 struct job_now core_job_now(const struct core *core, const struct job *job);
 /* Emits a whole job. The sink returns its new place; the old record dies. */

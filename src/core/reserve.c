@@ -410,7 +410,7 @@ void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq, uint64_t
     uint32_t number = find_leased(core, now_us, seq, lease);
     if (number == POOL_NONE)
         return;
-    core_bury(core, number, false);
+    core_bury(core, number, NOT_PROMISED);
     core_happened(core, core_job(core, number), HAPPENED_BURIED, NULL);
 }
 
@@ -425,7 +425,7 @@ bool core_restart_lease(struct core *core, int64_t now_us, uint64_t seq, uint64_
     job_extra(&core->extras, job)->until_us = until_us;
     core_link(core, number, JOB_RESERVED);
     if (!job->bound)
-        core_emit_move(core, job, false);
+        core_emit_move(core, job, NOT_PROMISED);
     *out_until_us = until_us;
     return true;
 }

@@ -242,7 +242,7 @@ void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us, 
     job->bound = bound;
     core_link(core, number, JOB_RESERVED);
     if (!bound)
-        core_emit_move(core, job, false);
+        core_emit_move(core, job, NOT_PROMISED);
     CHECK(by.len <= HAPPENING_BY_MAX);
     core_happened(core, job, HAPPENED_RESERVED, &(struct job_note){.text = by});
 }
@@ -285,7 +285,7 @@ void core_make_ready(struct core *core, uint32_t number)
     struct job *job = core_unlink(core, number);
     core_set_due(job, core->now_us);
     core_link(core, number, JOB_READY);
-    core_emit_move(core, job, true);
+    core_emit_move(core, job, PROMISED);
 }
 
 void core_kick(struct core *core, uint32_t number)
