@@ -44,7 +44,7 @@ static void finish(struct clear_all *clear_all)
               (unsigned long long)clear_all->done, (long long)(took_us / 1000));
     struct pipeline_text text = request_begin(request);
     api_cleared(&request->format, took_us, clear_all->done, server_date(server), text.out);
-    request_done(request, text, true); /* frees the request, and this with it */
+    request_done(request, text); /* frees the request, and this with it */
 }
 
 static void keep_page(struct clear_all *clear_all, const struct reply *reply)

@@ -73,7 +73,7 @@ static void answer(struct replay *replay, enum err err)
     struct pipeline_text text = request_begin(request);
     api_replay_reply(&request->format, &replay->counts, server_date(http_server(request->http)),
                      text.out);
-    request_done(request, text, true);
+    request_done(request, text);
 }
 
 /* ---- a page ---- */

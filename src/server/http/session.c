@@ -53,7 +53,7 @@ static void answer_page(struct request *request, enum call_kind page)
 {
     struct pipeline_text text = request_begin(request);
     page_write(http_server(request->http), page, &request->format, NULL, text.out);
-    request_done(request, text, false); /* page_write() counts */
+    request_done_uncounted(request, text);
 }
 
 /* A push without an id may want one of sdmq's form, which only the server can make. */
