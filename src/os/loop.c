@@ -290,9 +290,12 @@ static void note_events(struct os_loop *loop)
             struct os_stream *stream = LIST_ENTRY(source, struct os_stream, source);
             bool over = what & ((uint32_t)EPOLLRDHUP | EPOLLERR | EPOLLHUP);
             stream->events |= what;
-            stream_make_ready(stream, over);
-            if (over)
+            if (over) {
+                stream_make_ready_first(stream);
                 stream_notify_end(stream);
+            } else {
+                stream_make_ready(stream);
+            }
             break;
         }
         case SOURCE_LISTENER: ((struct listener *)source)->waiting = true; break;

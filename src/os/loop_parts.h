@@ -118,7 +118,10 @@ extern const struct stream_verbs os_stream_verbs;
 
 /* Not in epoll yet. `fd` -1: none yet. */
 struct os_stream *stream_new(struct os_loop *loop, int fd);
-void stream_make_ready(struct os_stream *stream, bool first);
+/* Puts it on the list of those that gather() serves next, at the end or in front; does nothing if
+   it is on the list. */
+void stream_make_ready(struct os_stream *stream);
+void stream_make_ready_first(struct os_stream *stream);
 void stream_unready(struct os_stream *stream);
 /* Tells epoll what there is to wait for now. */
 void stream_update(struct os_stream *stream);

@@ -122,14 +122,19 @@ void stream_update(struct os_stream *stream)
     stream->interest = interest;
 }
 
-void stream_make_ready(struct os_stream *stream, bool first)
+void stream_make_ready(struct os_stream *stream)
 {
     if (stream->dead || !list_empty(&stream->ready))
         return;
-    if (first)
-        list_add_head(&stream->loop->ready, &stream->ready);
-    else
-        list_add_tail(&stream->loop->ready, &stream->ready);
+    list_add_tail(&stream->loop->ready, &stream->ready);
+    stream->loop->ready_count++;
+}
+
+void stream_make_ready_first(struct os_stream *stream)
+{
+    if (stream->dead || !list_empty(&stream->ready))
+        return;
+    list_add_head(&stream->loop->ready, &stream->ready);
     stream->loop->ready_count++;
 }
 
@@ -175,7 +180,7 @@ void stream_break(struct os_stream *stream, const char *error)
 {
     stream->broken = true;
     stream->stream.error = error;
-    stream_make_ready(stream, true);
+    stream_make_ready_first(stream);
 }
 
 /* ---- sending ---- */
@@ -375,7 +380,7 @@ static void serve_tls(struct os_stream *stream)
     if (stream->dead || stream->in.len || stream->ended || !tls_holds(stream->tls))
         return;
     stream->events |= EPOLLIN;
-    stream_make_ready(stream, false);
+    stream_make_ready(stream);
 }
 
 void stream_serve(struct os_stream *stream)
@@ -409,7 +414,7 @@ void stream_serve(struct os_stream *stream)
     if (resumed && !stream->dead && stream->in.len && !stream->closing)
         stream_show(stream);
     if (stream->resumed && !stream->dead && stream->in.len && !stream->closing)
-        stream_make_ready(stream, false);
+        stream_make_ready(stream);
     if (stream->tls)
         serve_tls(stream);
 }
@@ -445,7 +450,7 @@ static void verb_resume(struct stream *base)
     struct os_stream *stream = self(base);
     stream->resumed = true; /* from within input(): stream_serve() looks at it afterwards */
     if (stream->in.len && !stream->broken)
-        stream_make_ready(stream, false);
+        stream_make_ready(stream);
 }
 
 /* What has not left the machine is not to reach the other side behind what is asked elsewhere. */

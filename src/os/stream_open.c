@@ -165,7 +165,7 @@ static void open_now(struct os_stream *stream)
     stream_update(stream);
     if (stream->tls && tls_holds(stream->tls)) { /* it came with the end of the handshake */
         stream->events |= EPOLLIN;
-        stream_make_ready(stream, false);
+        stream_make_ready(stream);
     }
 }
 
