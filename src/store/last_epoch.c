@@ -1,4 +1,4 @@
-/* In which epoch a store was led last, without opening it. */
+/* The epoch of a store's latest opening, read without opening it. */
 #include "store/directory.h"
 #include "store/store.h"
 
