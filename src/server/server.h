@@ -130,17 +130,15 @@ struct server {
 };
 
 struct server *server_new(const struct server_options *options);
-void server_free(struct server *server); /* connections that are left are dropped */
+void server_free(struct server *server); /* drops the connections that are left */
 /*
- * It no longer leads, and is soon freed: its connections are dropped, and it sends nothing more. It
- * has no turns any more, and stays for the deliveries that sinks still have; meanwhile another
- * server may have the loop.
+ * This server has lost the lead and will be freed soon: drops its connections and sends nothing
+ * more. It has no turns any more, and stays only for deliveries that sinks still have; meanwhile
+ * another server may use the loop.
  */
 void server_leave(struct server *server);
 
-/*
- * One turn; returns when the next one is wanted, for server_sleep. See turn.c.
- */
+/* Runs one turn; returns when the next one should begin, for server_sleep(). See turn.c. */
 int64_t server_turn(struct server *server);
 
 void server_sleep(struct server *server, int64_t until_us);
@@ -148,18 +146,19 @@ void server_sleep(struct server *server, int64_t until_us);
 int64_t turn_bound_us(unsigned bucket);
 
 /*
- * May what only a leader does go on? False once the deadline of led_epoch has passed: then a turn
- * does nothing, and sends nothing that is not sent yet. The server is to be freed, and what it had
- * to send goes with it. O(1).
+ * May this server still do what only a leader may? False once the deadline of led_epoch has passed:
+ * then a turn does nothing, and nothing more is sent. The server must then be freed, and what it
+ * had to send is lost. O(1).
  */
 bool server_leads(const struct server *server);
 
-/* Takes no pushes any more and does all else (SIGUSR1, as beanstalkd's drain mode). */
+/* Refuses pushes from now on, and does everything else (SIGUSR1, like beanstalkd's drain mode). */
 void server_refuse_pushes(struct server *server);
 
-/* Begins to end: not ready, no new connections, parked polls are answered, idle ones closed. */
+/* Begins to shut down: not ready, no new connections, parked polls are answered, idle connections
+   closed. */
 void server_drain(struct server *server);
-/* Has everybody been answered and gone? */
+/* Are all clients answered and their connections closed? */
 bool server_drained(const struct server *server);
 
 /*
