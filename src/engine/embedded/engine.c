@@ -70,20 +70,20 @@ static int64_t report_full(struct embedded *embedded)
 {
     int64_t now_us = embedded->loop->now_us;
     bool full = store_full(embedded->store);
-    if (full && !embedded->full_logged)
+    if (full && !embedded->full.logged)
         log_event(
             LOG_WARN, "store_full",
             "hint=\"pushes are refused; make room on the disk, raise store.max_bytes if it is "
             "set, or finish jobs\"");
-    embedded->full_logged = embedded->full_logged || full;
+    embedded->full.logged = embedded->full.logged || full;
     if (full)
-        embedded->full_us = now_us;
-    if (!embedded->full_logged)
+        embedded->full.seen_us = now_us;
+    if (!embedded->full.logged)
         return INT64_MAX;
-    int64_t over_us = embedded->full_us + ROOM_LASTS_US;
+    int64_t over_us = embedded->full.seen_us + ROOM_LASTS_US;
     if (full || now_us < over_us)
         return over_us;
-    embedded->full_logged = false;
+    embedded->full.logged = false;
     log_event(LOG_INFO, "store_has_room", "hint=\"pushes are taken again\"");
     return INT64_MAX;
 }
@@ -490,8 +490,8 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->asked = options->durability;
     embedded->loop = options->loop;
     embedded->directory = options->directory;
-    embedded->opening = options->opening;
-    embedded->opening_owner = options->opening_owner;
+    embedded->opening =
+        (struct opening_report){.report = options->opening, .owner = options->opening_owner};
     bodies_init(&embedded->bodies);
     reschedulings_init(&embedded->reschedulings);
     far_commands_init(&embedded->far_commands);
