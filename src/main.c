@@ -65,25 +65,44 @@ static int make_loop(struct program *program)
     return 0;
 }
 
+static void log_start(const struct command_line *line)
+{
+    log_event(LOG_INFO, "starting", "version=%s pid=%d", LATERD_VERSION, (int)getpid());
+    if (line->file_data_dir[0])
+        log_event(LOG_WARN, "data_dir_overridden", "dir=%s by=--data-dir store.data_dir=%s",
+                  line->config.data_dir, line->file_data_dir);
+    if (line->config.engine == ENGINE_REDIS && line->sets_data_dir)
+        log_event(
+            LOG_WARN, "data_dir_unused", "dir=%s hint=\"%s\"", line->config.data_dir,
+            "with engine = redis all is kept in Redis: take store.data_dir, or --data-dir, out");
+}
+
+/*
+ * What is refused at once is said alone, before anything is logged: a port that is taken is what
+ * goes wrong most. The listeners are opened before a recovery, which may be long.
+ */
+static int listen_as_user(struct program *program)
+{
+    int status = engine_refuse_binlog(&program->line);
+    if (!status)
+        status = listeners_open(&program->line, &program->listeners);
+    return status ? status : process_become_user(&program->line);
+}
+
 /* 0, or the exit status; then finish() ends what was begun. */
 static int start(struct program *program)
 {
-    const struct command_line *line = &program->line;
-    prepare(program);
-    program->platform.brokers = &line->brokers.table;
+    program->service = (struct service){
+        .line = &program->line, .platform = &program->platform, .listeners = &program->listeners};
     program->signal_fd = signals_catch();
-    int status = engine_refuse_binlog(line);
-    if (!status)
-        status =
-            listeners_open(line, &program->listeners); /* before a recovery, which may be long */
-    if (!status)
-        status = process_become_user(line);
-    if (!status)
-        status = make_loop(program);
-    program->service = (struct service){.line = &program->line,
-                                        .platform = &program->platform,
-                                        .loop = program->loop,
-                                        .listeners = &program->listeners};
+    int status = listen_as_user(program);
+    if (status)
+        return status;
+    log_start(&program->line);
+    prepare(program);
+    program->platform.brokers = &program->line.brokers.table;
+    status = make_loop(program);
+    program->service.loop = program->loop;
     if (!status)
         status = service_begin(&program->service);
     if (status)
@@ -172,14 +191,6 @@ int main(int argc, char **argv)
     if (!command_line_read(argc, argv, &program.line, &status))
         return status;
     log_level_set(line->config.log_level);
-    log_event(LOG_INFO, "starting", "version=%s pid=%d", LATERD_VERSION, (int)getpid());
-    if (line->file_data_dir[0])
-        log_event(LOG_WARN, "data_dir_overridden", "dir=%s by=--data-dir store.data_dir=%s",
-                  line->config.data_dir, line->file_data_dir);
-    if (line->config.engine == ENGINE_REDIS && line->sets_data_dir)
-        log_event(
-            LOG_WARN, "data_dir_unused", "dir=%s hint=\"%s\"", line->config.data_dir,
-            "with engine = redis all is kept in Redis: take store.data_dir, or --data-dir, out");
     status = start(&program);
     if (status) {
         finish(&program);

@@ -267,14 +267,15 @@ bool duration_read(struct bytes text, int64_t *out_us)
         return false;
     while (text.len) {
         size_t digits = 0, unit_len = 0;
-        int64_t count, part_us;
+        uint64_t count;
+        int64_t part_us;
         while (digits < text.len && text.at[digits] >= '0' && text.at[digits] <= '9')
             digits++;
-        if (digits > 18 || !read_digits(text, 0, digits, &count))
+        if (!bytes_to_u64(bytes_of(text.at, digits), &count) || count > INT64_MAX)
             return false;
         text = bytes_of(text.at + digits, text.len - digits);
         int64_t unit = unit_us(text, &unit_len);
-        if (unit == 0 || __builtin_mul_overflow(count, unit, &part_us) ||
+        if (unit == 0 || __builtin_mul_overflow((int64_t)count, unit, &part_us) ||
             __builtin_add_overflow(sum_us, part_us, &sum_us))
             return false;
         text = bytes_of(text.at + unit_len, text.len - unit_len);

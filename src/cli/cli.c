@@ -61,6 +61,14 @@ _Noreturn static void bad_option(const struct cli *cli, char **argv, const struc
     cli_usage(cli, "there is no option %.*s", (int)len, word);
 }
 
+static void take_timeout(struct cli *cli, const char *text)
+{
+    cli->timeout_us = cli_duration_us(cli, "--timeout", text);
+    if (cli->timeout_us == 0)
+        cli_usage(cli, "--timeout %s leaves no time for an answer: write a duration such as 10s",
+                  text);
+}
+
 int cli_option(struct cli *cli, int argc, char **argv, const struct option *options)
 {
     /* '+': options for all commands end at the command; ':': we say what is wrong, not getopt. */
@@ -86,7 +94,7 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
         switch (option) {
         case 's': cli->access.client.url = optarg; break;
         case 'j': cli->json = true; break;
-        case 't': cli->timeout_us = cli_duration_us(cli, "--timeout", optarg); break;
+        case 't': take_timeout(cli, optarg); break;
         case 'h':
             if (!cli->command)
                 return option; /* main knows all commands */
@@ -190,9 +198,9 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
                   text);
     if (is_long_duration(text))
         cli_usage(cli, "%s '%s' is too long", option, text);
-    cli_usage(cli,
-              "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 2d (us, ms, s, m, h, d, w)",
-              option, text);
+    cli_usage(
+        cli, "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)",
+        option, text);
 }
 
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max)
@@ -247,6 +255,19 @@ static void add_fault(const struct cli *cli, const char *field, struct buf *line
     buf_add_str(line, *field ? ": " : "");
 }
 
+/* "the job is delayed: ", from the server, and what this command can do about it: the server's own
+ * words are of HTTP. */
+static void add_state(const struct cli *cli, const char *detail, struct buf *line)
+{
+    static const char before[] = "the job is ";
+    const char *colon = strchr(detail, ':');
+    if (colon && strncmp(detail, before, strlen(before)) == 0) {
+        text_add_safe(line, bytes_of(detail, (size_t)(colon - detail)), false);
+        buf_add_str(line, ": ");
+    }
+    buf_add_str(line, cli->state_hint);
+}
+
 int cli_refusal(struct cli *cli, int status, const json_t *problem)
 {
     struct buf line = {0}, limit = {0};
@@ -257,7 +278,10 @@ int cli_refusal(struct cli *cli, int status, const json_t *problem)
         (cli->may_halve && over_limit) || (cli->expects && strcmp(code, cli->expects) == 0);
     if (!cli->quiet && !expected) {
         add_fault(cli, text_of(problem, "field"), &line);
-        text_add_safe(&line, bytes_str(*detail ? detail : text_of(problem, "title")), false);
+        if (cli->state_hint && strcmp(code, "wrong_state") == 0)
+            add_state(cli, detail, &line);
+        else
+            text_add_safe(&line, bytes_str(*detail ? detail : text_of(problem, "title")), false);
         if (line.len == 0)
             buf_addf(&line, "the server answered %d", status);
         limits_add_named(cli, detail, &limit);

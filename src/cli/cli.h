@@ -55,8 +55,10 @@ struct cli {
     int refused_status;  /* of the last refusal */
     const char *header;  /* sent with the next calls, a whole line; NULL: none */
     const char *expects; /* the code of a refusal that is not said either; NULL: none */
-    int64_t timeout_us;  /* to connect, and for an answer */
-    int64_t wait_us;     /* that the server may take on top, because it was asked to wait */
+    const char *state_hint; /* said in place of the server's words, if a job is in another state
+                               than the call needs; NULL: those */
+    int64_t timeout_us;     /* to connect, and for an answer */
+    int64_t wait_us;        /* that the server may take on top, because it was asked to wait */
     const struct option *options;  /* of the command */
     const char *given[GIVEN_ROOM]; /* by an option's letter: the value that it was given */
     json_t *limits;                /* what limits.h knows of the server */

@@ -61,6 +61,8 @@ int finish_jobs(struct cli *cli, const struct finish_job *jobs, size_t count,
 {
     int first = EXIT_DONE;
     bool batches = count > 1;
+    cli->state_hint = "only a job that `later pop` gave can be finished; `later rm` deletes it in "
+                      "whatever state";
     for (uint64_t at = 0, some; at < count; at += some) {
         json_t *answer = NULL;
         int code;
@@ -89,5 +91,6 @@ int finish_jobs(struct cli *cli, const struct finish_job *jobs, size_t count,
         if (code == EXIT_UNREACHABLE)
             break;
     }
+    cli->state_hint = NULL;
     return first;
 }

@@ -4,57 +4,15 @@
 #include <wchar.h>
 
 #include "base/check.h"
-
-static const struct {
-    const char *name;
-    int64_t us;
-} units[] = {
-    {"us", 1},
-    {"ms", 1000},
-    {"s", 1000000},
-    {"m", INT64_C(60) * 1000000},
-    {"h", INT64_C(3600) * 1000000},
-    {"d", INT64_C(86400) * 1000000},
-    {"w", INT64_C(604800) * 1000000},
-};
-
-/* The unit at the start of `text`, 0 if there is none; its length into *out_len. */
-static int64_t unit_of(const char *text, size_t *out_len)
-{
-    size_t len = 0;
-    while (text[len] >= 'a' && text[len] <= 'z')
-        len++;
-    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-        if (len == strlen(units[i].name) && memcmp(units[i].name, text, len) == 0) {
-            *out_len = len;
-            return units[i].us;
-        }
-    }
-    return 0;
-}
+#include "base/rfc3339.h"
 
 enum err duration_parse(const char *text, int64_t *out_us)
 {
-    int64_t sum_us = 0;
     if (strcmp(text, "0") == 0) {
         *out_us = 0;
         return OK;
     }
-    if (text[0] == '\0')
-        return ERR_INVALID;
-    while (text[0] != '\0') {
-        size_t digits = strspn(text, "0123456789"), letters;
-        uint64_t number;
-        if (!bytes_to_u64(bytes_of(text, digits), &number) || number > INT64_MAX)
-            return ERR_INVALID;
-        int64_t unit_us = unit_of(text + digits, &letters), part_us;
-        if (unit_us == 0 || __builtin_mul_overflow((int64_t)number, unit_us, &part_us) ||
-            __builtin_add_overflow(sum_us, part_us, &sum_us))
-            return ERR_INVALID;
-        text += digits + letters;
-    }
-    *out_us = sum_us;
-    return OK;
+    return duration_read(bytes_str(text), out_us) ? OK : ERR_INVALID;
 }
 
 const char *duration_text(int64_t us, char *room)

@@ -37,12 +37,15 @@ static enum err read_url(const struct broker_options *options, struct redis_url 
 {
     struct buf text = {0};
     struct redis_error error = {.text = ""};
-    enum err err = reference_read(options->url, &text, out_error->text, sizeof(out_error->text));
-    if (!err) {
+    static const char named[] = "redis.url";
+    enum err err = reference_read(options->url, &text, error.text, sizeof(error.text));
+    if (!err)
         err = redis_url_read(bytes_str(text.at), out_url, &error);
-        (void)snprintf(out_error->text, sizeof(out_error->text), "url: %.220s", error.text);
-    }
     buf_fini(&text);
+    const char *why = error.text;
+    why += strncmp(why, named, strlen(named)) == 0 ? strlen(named) : 0; /* its url is another key */
+    why += strspn(why, ": ");
+    (void)snprintf(out_error->text, sizeof(out_error->text), "url: %.220s", why);
     return err;
 }
 

@@ -92,20 +92,15 @@ static void warn_of(const struct config_broker *broker, const struct broker_erro
              place_of(broker), broker->named.name, error->text);
 }
 
-static int complain_of(const struct config_broker *broker, const struct broker_error *error)
-{
-    complain("%s[broker.%s] %s", place_of(broker), broker->named.name, error->text);
-    return EXIT_FAILURE;
-}
-
-/* The configuration is wrong, says the plugin; of a url the line is known. */
-static int complain_of_option(const struct config_broker *broker, const struct broker_error *error)
+/* What the plugin says; of a url the line is known. ERR_INVALID: the configuration is wrong. */
+static int complain_of(const struct config_broker *broker, enum err err,
+                       const struct broker_error *error)
 {
     struct config_broker named = *broker;
     if (strncmp(error->text, "url: ", 5) == 0 && broker->url_line)
         named.named.place.line = broker->url_line;
-    (void)complain_of(&named, error);
-    return EXIT_WRONG_CONFIG;
+    complain("%s[broker.%s] %s", place_of(&named), broker->named.name, error->text);
+    return err == ERR_INVALID ? EXIT_WRONG_CONFIG : EXIT_FAILURE;
 }
 
 static int check(const struct plugin *plugin, const struct config_broker *broker)
@@ -115,7 +110,7 @@ static int check(const struct plugin *plugin, const struct config_broker *broker
     enum err err = plugin->check(&options, &error);
     if (err == ERR_NOT_FOUND)
         warn_of(broker, &error);
-    return err && err != ERR_NOT_FOUND ? complain_of_option(broker, &error) : 0;
+    return err && err != ERR_NOT_FOUND ? complain_of(broker, err, &error) : 0;
 }
 
 int brokers_load(const struct config *config, struct brokers *out_brokers)
@@ -144,8 +139,9 @@ int brokers_open(struct brokers *brokers, const struct config *config, struct lo
         struct broker_error error = {.text = ""};
         struct sink_entry *entry = &brokers->entries[i];
         *entry = (struct sink_entry){.name = bytes_str(broker->named.name), .type = broker->type};
-        if (plugin->open(&options, &entry->sink, &error))
-            return complain_of(broker, &error);
+        enum err err = plugin->open(&options, &entry->sink, &error);
+        if (err)
+            return complain_of(broker, err, &error);
         brokers->table.count++;
         log_event(LOG_INFO, "broker_opened", "name=%s type=%s library=\"%s\"", broker->named.name,
                   config_broker_type(broker->type), plugin->library);

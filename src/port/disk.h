@@ -38,7 +38,8 @@ enum disk_lane { LANE_COMMIT, LANE_BACKGROUND, LANE_READ, LANE_COUNT };
 
 enum disk_verb {
     DISK_WRITE_SYNC, /* write `len` bytes at `offset` of `file`, durable when done */
-    DISK_WRITE,      /* the same, not durable until DISK_SYNC; survives kill -9 but no power cut */
+    DISK_WRITE,      /* the same, not durable until DISK_SYNC; survives kill -9 but no power cut.
+                        Need not be aligned. Beyond its end the file grows, with it. */
     DISK_SYNC,       /* make durable all that was written to `file`; with `name`: its name too */
     DISK_MAKE,       /* make file `name` of `len` zero bytes, durable with its name; sets `file`.
                         Its room is taken: no write to it ends with ERR_DISK_FULL, unless the

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LINE_BYTES = 4096 };
+enum { LINE_MAX_BYTES = 4095 };
 
 static enum err read_variable(const char *name, struct buf *out, char *why, size_t why_bytes)
 {
@@ -19,7 +19,7 @@ static enum err read_variable(const char *name, struct buf *out, char *why, size
 
 static enum err read_file(const char *path, struct buf *out, char *why, size_t why_bytes)
 {
-    char line[LINE_BYTES] = "";
+    char line[LINE_MAX_BYTES + 2] = ""; /* its end, and a NUL */
     FILE *file = fopen(path, "re");
     if (!file) {
         (void)snprintf(why, why_bytes, "%.100s: %s", path, strerror(errno));
@@ -27,7 +27,13 @@ static enum err read_file(const char *path, struct buf *out, char *why, size_t w
     }
     const char *got = fgets(line, sizeof(line), file);
     (void)fclose(file); /* only read from */
-    line[strcspn(line, "\r\n")] = '\0';
+    size_t len = strcspn(line, "\r\n");
+    line[len] = '\0';
+    if (len > LINE_MAX_BYTES) {
+        (void)snprintf(why, why_bytes, "%.100s: its first line is longer than %d bytes", path,
+                       LINE_MAX_BYTES);
+        return ERR_INVALID;
+    }
     if (!got || !line[0]) {
         (void)snprintf(why, why_bytes, "%.100s: its first line is empty", path);
         return ERR_NOT_FOUND;

@@ -28,9 +28,13 @@ enum {
 
 #define MAGIC "\1LTDFARI"
 
-/* Of a file at most: it is made in memory, and a stop waits until it is on disk. Some 30 million
-   jobs; a third of that if they are ready. */
-#define IMAGE_BYTES_MAX (UINT64_C(512) * 1024 * 1024)
+/* A stop waits until the image is on the disk, so it is given up when its writes and syncs have
+   taken so long: a third of what the unit of systemd allows a stop. */
+#define IMAGE_US_MAX (INT64_C(20) * 1000 * 1000)
+
+/* Synced after so many: the kernel would take any number, and then the last sync would write all.
+ */
+#define SYNC_BYTES (UINT64_C(64) * 1024 * 1024)
 
 _Static_assert(AT_TABLE + FAR_PARTS * PART_BYTES <= AT_SUM, "the table fits");
 
@@ -89,71 +93,145 @@ static bool worth_it(const struct store *store)
     uint64_t least = store->options.image_jobs ? store->options.image_jobs : IMAGE_JOBS;
     uint64_t bytes = image_bytes(store), max = store->options.max_bytes;
     uint64_t used = segments_bytes(store->segments) + segments_slice_bytes(store->segments);
-    return store->callbacks->far_image && slices->live_jobs >= least && bytes <= IMAGE_BYTES_MAX &&
-           !log_has_far_jobs(slices) && (max == 0 || used + bytes + bytes / 8 <= max) &&
+    return store->callbacks->far_image && slices->live_jobs >= least && !log_has_far_jobs(slices) &&
+           (max == 0 || used + bytes + bytes / 8 <= max) &&
            store->disk->verbs->room(store->disk) / 2 > bytes;
 }
 
-static void write_slices(const struct slices *slices, uint32_t count, struct buf *image)
+struct image_writer {
+    struct store *store;
+    struct disk_file *file;
+    char head[BLOCK];
+    uint64_t offset;   /* where the next bytes go */
+    uint64_t unsynced; /* bytes */
+    int64_t took_us;
+};
+
+/* False: it failed, or all has taken too long. */
+static bool run(struct image_writer *writer, struct disk_op *op)
 {
-    buf_reserve(image, (size_t)count * SLICE_BYTES);
-    for (const struct list *link = slices->all.next; link != &slices->all; link = link->next) {
-        const struct slice *slice = LIST_ENTRY(link, const struct slice, link);
-        if (slice->live_jobs == 0)
-            continue;
-        slice_encode(slice, image->at + image->len);
-        image->len += SLICE_BYTES;
-    }
-    CHECK(image->len == BLOCK + (size_t)count * SLICE_BYTES);
+    struct disk *disk = writer->store->disk;
+    int64_t max_us =
+        writer->store->options.image_us ? writer->store->options.image_us : IMAGE_US_MAX;
+    op->lane = LANE_BACKGROUND;
+    op->file = writer->file;
+    disk->verbs->run(disk, op);
+    writer->file = op->file;
+    writer->took_us += op->took_us;
+    return !op->err && writer->took_us <= max_us;
 }
 
-/* False: the callbacks cannot tell of all now, or it is too large. */
-static bool make_image(struct store *store, struct buf *image)
+static bool sync_image(struct image_writer *writer)
 {
-    struct slices *slices = store->slices;
-    uint32_t count = living_slices(slices);
-    uint64_t parts = image_bytes(store);
-    buf_reserve(image, BLOCK + (size_t)count * SLICE_BYTES + parts + parts / 16 + 65536);
-    CHECK(image->at && image->len == 0);
-    memset(image->at, 0, BLOCK);
-    image->len = BLOCK;
-    write_slices(slices, count, image);
-    memcpy(image->at, MAGIC, sizeof(MAGIC) - 1);
-    put_u32(image->at + AT_VERSION, IMAGE_VERSION);
-    put_u32(image->at + AT_SLICES, count);
-    memcpy(image->at + AT_ID, store->id.bytes, sizeof(store->id.bytes));
-    put_u64(image->at + AT_BOOT, store->boot);
-    put_u64(image->at + AT_BATCH, log_synced(store->log));
-    put_u64(image->at + AT_SLICES_SUM, hash_of(image->at + BLOCK, image->len - BLOCK));
-    put_u32(image->at + AT_PARTS, FAR_PARTS);
-    for (uint32_t part = 0; part < FAR_PARTS; part++) {
-        size_t from = image->len, at = AT_TABLE + (size_t)part * PART_BYTES;
-        if (!store->callbacks->far_image(store->callbacks, part, image))
-            return false;
-        put_u64(image->at + at, image->len - from);
-        put_u64(image->at + at + 8, hash_of(image->at + from, image->len - from));
+    struct disk_op op = {.verb = DISK_SYNC};
+    writer->unsynced = 0;
+    return run(writer, &op);
+}
+
+static bool write_at(struct image_writer *writer, uint64_t offset, const char *at, size_t len)
+{
+    struct disk_op op = {.verb = DISK_WRITE, .data = at, .len = len, .offset = offset};
+    CHECK(writer->file && offset <= writer->offset);
+    if (len == 0)
+        return true;
+    writer->unsynced += len;
+    return run(writer, &op) && (writer->unsynced < SYNC_BYTES || sync_image(writer));
+}
+
+/* The next bytes of the file. */
+static bool write_next(struct image_writer *writer, const struct buf *part)
+{
+    uint64_t offset = writer->offset;
+    CHECK(offset >= BLOCK); /* the head comes last */
+    writer->offset += part->len;
+    return write_at(writer, offset, part->at, part->len);
+}
+
+static bool write_slices(struct image_writer *writer)
+{
+    const struct slices *slices = writer->store->slices;
+    struct buf part = {0};
+    uint32_t count = 0;
+    for (const struct list *link = slices->all.next; link != &slices->all; link = link->next) {
+        const struct slice *slice = LIST_ENTRY(link, const struct slice, link);
+        char room[SLICE_BYTES];
+        if (slice->live_jobs == 0)
+            continue;
+        slice_encode(slice, room);
+        buf_add(&part, room, sizeof(room));
+        count++;
     }
-    put_u64(image->at + AT_SUM, hash_of(image->at, AT_SUM));
-    return image->len <= IMAGE_BYTES_MAX;
+    CHECK(count == living_slices(slices));
+    put_u32(writer->head + AT_SLICES, count);
+    put_u64(writer->head + AT_SLICES_SUM, hash_of(part.at, part.len));
+    bool good = write_next(writer, &part);
+    buf_fini(&part);
+    return good;
+}
+
+/*
+ * One after the other: a part of a hundred million jobs has 25 MB. The callbacks want to be asked
+ * for all of them, so once a write has failed the rest is dropped.
+ */
+static bool write_parts(struct image_writer *writer)
+{
+    struct store_callbacks *callbacks = writer->store->callbacks;
+    struct buf part = {0};
+    bool told = true, good = true;
+    for (uint32_t number = 0; told && number < FAR_PARTS; number++) {
+        char *at = writer->head + AT_TABLE + (size_t)number * PART_BYTES;
+        part.len = 0;
+        told = callbacks->far_image(callbacks, number, &part);
+        put_u64(at, part.len);
+        put_u64(at + 8, hash_of(part.at, part.len));
+        good = good && told && write_next(writer, &part);
+    }
+    buf_fini(&part);
+    return good;
+}
+
+static void begin_head(struct image_writer *writer)
+{
+    const struct store *store = writer->store;
+    char *head = writer->head;
+    memcpy(head, MAGIC, sizeof(MAGIC) - 1);
+    put_u32(head + AT_VERSION, IMAGE_VERSION);
+    memcpy(head + AT_ID, store->id.bytes, sizeof(store->id.bytes));
+    put_u64(head + AT_BOOT, store->boot);
+    put_u64(head + AT_BATCH, log_synced(store->log));
+    put_u32(head + AT_PARTS, FAR_PARTS);
+}
+
+/* What is told of slices and parts first: the head says what it is. */
+static bool write_image(struct image_writer *writer)
+{
+    struct disk_op make = {.verb = DISK_MAKE, .name = FAR_IMAGE_TMP_NAME, .len = BLOCK};
+    CHECK(!writer->file && writer->took_us == 0);
+    begin_head(writer);
+    writer->offset = BLOCK;
+    if (!run(writer, &make) || !write_slices(writer) || !write_parts(writer))
+        return false;
+    put_u64(writer->head + AT_SUM, hash_of(writer->head, AT_SUM));
+    return write_at(writer, 0, writer->head, BLOCK) && sync_image(writer);
 }
 
 void far_image_write(struct store *store)
 {
-    struct buf image = {0};
+    struct disk *disk = store->disk;
+    struct image_writer writer = {.store = store};
     if (!worth_it(store))
         return;
-    if (make_image(store, &image)) {
-        struct disk_op op = {
-            .verb = DISK_REPLACE,
-            .lane = LANE_BACKGROUND,
-            .name = FAR_IMAGE_NAME,
-            .data = image.at,
-            .len = image.len,
-        };
-        store->disk->verbs->run(store->disk, &op);
-        (void)op.err; /* then there is none, or an older one, which does not fit */
-    }
-    buf_fini(&image);
+    bool good = write_image(&writer);
+    if (writer.file)
+        disk->verbs->close(disk, writer.file);
+    struct disk_op op = {
+        .verb = good ? DISK_RENAME : DISK_REMOVE,
+        .lane = LANE_BACKGROUND,
+        .name = FAR_IMAGE_TMP_NAME,
+        .data = FAR_IMAGE_NAME,
+    };
+    disk->verbs->run(disk, &op);
+    (void)op.err; /* then there is none, or an older one, which does not fit */
 }
 
 /* ---- reading ---- */
@@ -166,14 +244,33 @@ struct image_reader {
     char *at;   /* what was read last … */
     size_t cap;
     uint64_t offset; /* … and where the next bytes are */
+    uint64_t size;   /* of the file */
 };
+
+static enum err reader_open(struct image_reader *reader)
+{
+    struct disk *disk = reader->disk;
+    enum err err = disk->verbs->open(disk, FAR_IMAGE_NAME, false, &reader->file);
+    if (err)
+        return err;
+    reader->head = mem_aligned(BLOCK, BLOCK);
+    return disk->verbs->size(disk, reader->file, &reader->size);
+}
+
+static void reader_close(struct image_reader *reader)
+{
+    if (reader->file)
+        reader->disk->verbs->close(reader->disk, reader->file);
+    mem_free(reader->head);
+    mem_free(reader->at);
+}
 
 /* The next `len` bytes, with that sum, into reader->at. */
 static bool read_next(struct image_reader *reader, uint64_t len, uint64_t sum)
 {
     struct disk *disk = reader->disk;
     size_t got = 0;
-    if (len > IMAGE_BYTES_MAX)
+    if (len > reader->size || reader->offset > reader->size - len)
         return false;
     if (len > reader->cap) {
         mem_free(reader->at);
@@ -279,14 +376,10 @@ enum err far_image_read(struct store *store, const struct manifest *clean)
     struct slices *slices = store->slices;
     struct image_reader reader = {.store = store, .disk = store->disk};
     if (!clean || !slices->directory->image_there || !store->callbacks->far_image_take ||
-        slices->live_jobs == 0 || log_has_far_jobs(slices) ||
-        store->disk->verbs->open(store->disk, FAR_IMAGE_NAME, false, &reader.file))
+        slices->live_jobs == 0 || log_has_far_jobs(slices))
         return ERR_NOT_FOUND;
-    reader.head = mem_aligned(BLOCK, BLOCK);
-    enum err err = read_image(&reader, clean);
-    store->disk->verbs->close(store->disk, reader.file);
-    mem_free(reader.head);
-    mem_free(reader.at);
+    enum err err = reader_open(&reader) ? ERR_NOT_FOUND : read_image(&reader, clean);
+    reader_close(&reader);
     return err;
 }
 
@@ -319,14 +412,9 @@ const char *far_image_check(struct disk *disk, const struct manifest *clean, uin
     struct image_reader reader = {.disk = disk};
     CHECK(clean->clean);
     *out_bytes = 0;
-    if (disk->verbs->open(disk, FAR_IMAGE_NAME, false, &reader.file))
-        return "it cannot be opened";
-    reader.head = mem_aligned(BLOCK, BLOCK);
-    const char *wrong = check_image(&reader, clean);
+    const char *wrong = reader_open(&reader) ? "it cannot be opened" : check_image(&reader, clean);
     CHECK(wrong || reader.offset == 0 || reader.offset >= BLOCK);
     *out_bytes = reader.offset;
-    disk->verbs->close(disk, reader.file);
-    mem_free(reader.head);
-    mem_free(reader.at);
+    reader_close(&reader);
     return wrong;
 }

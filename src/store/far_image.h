@@ -20,7 +20,8 @@ struct store;
 /*
  * Writes it, if there are store_options::image_jobs far ones or more, room on the disk, and no job
  * that the log has as well as a slice. The log is durable, and nothing more is appended. An error
- * of the disk is no error: there is no image then. O(far jobs and jobs in memory).
+ * of the disk is no error: there is no image then; nor is one left if its writing took longer than
+ * store_options::image_us. O(far jobs and jobs in memory), and memory for one part of the image.
  */
 void far_image_write(struct store *store);
 

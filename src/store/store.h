@@ -55,6 +55,7 @@ struct store_options {
     uint32_t slices_few;  /* with more slices than this no small ones are made; 0 = 64 */
     uint64_t image_jobs;  /* a clean close with this many far jobs or more leaves an image of their
                              index; 0 = 65,536 */
+    int64_t image_us;     /* writing it may take this long; 0 = 20 seconds */
     /* New segments are not filled with zeros while a sync writes this many bytes or more; 0 = 48
        KiB. */
     uint64_t bulk_bytes;
@@ -577,12 +578,17 @@ void store_valid(const struct store *store);
 /*
  * `later verify`: reads every byte of a store that nobody has open. Calls `say` with one line per
  * finding. OK: all could be read; out_counts->bad says how many places are damaged. Else the
- * store's root is damaged (ERR_CORRUPT), not ours, or not there.
+ * store's root is damaged (ERR_CORRUPT), not ours, or not there. Damage in the log makes it read
+ * the log up to three times more, to tell what was there.
  */
 struct store_counts {
     uint64_t segments, batches, records, jobs, live_jobs, bytes, bad;
     uint64_t slices, slice_jobs; /* files of far jobs, and jobs in them, ended ones too */
     uint64_t history_files, history_entries;
+    /* What is damaged concerns up to `hit_jobs` jobs that live, or may (one whose end is damaged),
+       as far as can be told; of `unknown` places it cannot. Both 0: no job that lives is concerned.
+     */
+    uint64_t hit_jobs, unknown;
 };
 struct store_watcher {
     void (*print_line)(void *ctx, const char *line);

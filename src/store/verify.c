@@ -5,6 +5,7 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/map.h"
 #include "base/mem.h"
@@ -35,6 +36,8 @@ struct verify {
     struct live_set live;
     struct slice_fates fates;
     uint64_t departed; /* jobs that the log has, and a slice instead */
+    bool log_damaged;  /* batches are: what was in them is looked at when all has been read */
+    struct buf hurt;   /* places of jobs' records with a damaged body, uint64_t */
     struct batch_walk walk;
 };
 
@@ -108,6 +111,7 @@ static void verify_job(struct verify *verify, const char *name, uint64_t offset,
     report(verify, "%s: offset %llu: the body of job %llu is damaged", name,
            (unsigned long long)offset, (unsigned long long)record->event.job.seq);
     verify->counts.bad++;
+    buf_add(&verify->hurt, &where, sizeof(where));
 }
 
 /* Is the segment of that number in the log? Its jobs that left for a slice are there still. */
@@ -165,6 +169,7 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
         report(verify, "%s: offset %llu: a record of batch %llu cannot be", name,
                (unsigned long long)(offset + walk->at), (unsigned long long)head->number);
         verify->counts.bad++;
+        verify->counts.unknown++;
         return;
     }
     size_t end = walk->end;
@@ -178,6 +183,7 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
                name, (unsigned long long)offset, (unsigned long long)head->number, count,
                head->record_count);
         verify->counts.bad++;
+        verify->counts.unknown += count != head->record_count;
     }
 }
 
@@ -208,6 +214,7 @@ static void judge_end(struct verify *verify, const char *name, uint64_t offset, 
                (unsigned long long)offset, (unsigned long long)verify->batch_next,
                (unsigned long long)(batch_end - 1));
         verify->counts.bad++;
+        verify->log_damaged = true;
         verify->batch_next = batch_end;
     } else if (last && verify->batch_next <= verify->proven) {
         report(verify,
@@ -216,6 +223,7 @@ static void judge_end(struct verify *verify, const char *name, uint64_t offset, 
                name, (unsigned long long)offset, (unsigned long long)verify->batch_next,
                (unsigned long long)verify->proven);
         verify->counts.bad++;
+        verify->log_damaged = true;
     } else if (dirty && last) {
         report(verify, "%s: offset %llu: %llu bytes of a torn tail, never acknowledged", name,
                (unsigned long long)offset, (unsigned long long)dirty);
@@ -243,6 +251,7 @@ static bool skip_damage(struct verify *verify, const char *name, struct walker *
            damage_batches(verify->batch_next, number - 1, batches),
            verify->batch_next == number - 1 ? "is" : "are");
     verify->counts.bad++;
+    verify->log_damaged = true;
     verify->batch_next = number;
     return true;
 }
@@ -304,6 +313,7 @@ static enum err verify_segment(struct verify *verify, const struct found *found,
     if (err) {
         report(verify, "%s: the disk cannot read it", name);
         verify->counts.bad++;
+        verify->log_damaged = true;
     }
     walker_close(&walker);
     return OK; /* the other segments are worth reading, too */
@@ -348,14 +358,15 @@ static void slice_lost(void *ctx, uint64_t seq, uint64_t where)
     report(verify, SLICE_NAME ": offset %llu: the record of job @%llu is damaged",
            where_segment(where), (unsigned long long)where_offset(where), (unsigned long long)seq);
     verify->counts.bad++;
+    verify->counts.hit_jobs++;
 }
 
 static void slice_fault(void *ctx, const char *name, uint64_t offset, const char *text, bool whole)
 {
     struct verify *verify = ctx;
-    (void)whole;
     report(verify, "%s: offset %llu: %s", name, (unsigned long long)offset, text);
     verify->counts.bad++;
+    verify->counts.unknown += !whole;
 }
 
 /* The log has been read: which slices there must be is known. */
@@ -373,6 +384,7 @@ static void verify_slices(struct verify *verify)
         if (slice_survey(verify->disk, &directory->manifest.id, number, &reader, &bytes)) {
             report(verify, SLICE_NAME ": the disk cannot read it", number);
             verify->counts.bad++;
+            verify->counts.unknown++;
         }
         verify->counts.bytes += bytes;
     }
@@ -383,6 +395,7 @@ static void verify_slices(struct verify *verify)
         report(verify, SLICE_NAME ": it is missing; %llu jobs that live were in it", fate->number,
                (unsigned long long)fate->live);
         verify->counts.bad++;
+        verify->counts.hit_jobs += fate->live;
     }
 }
 
@@ -437,6 +450,86 @@ static void report_followers(struct verify *verify)
     }
 }
 
+/* ---- what the damage concerns ---- */
+
+static int compare_seqs(const void *a, const void *b)
+{
+    uint64_t left, right;
+    memcpy(&left, a, sizeof(left));
+    memcpy(&right, b, sizeof(right));
+    return left < right ? -1 : left > right;
+}
+
+static bool is_of_job(enum event_kind kind)
+{
+    return kind == EVENT_JOB || kind == EVENT_GONE || kind == EVENT_MOVE;
+}
+
+/* What was in it; the numbers of jobs that it concerns are added. */
+static void judge_region(struct verify *verify, const struct damage *damage,
+                         const struct region *region, struct buf *seqs)
+{
+    char line[400], batches[DAMAGE_BATCHES_ROOM];
+    bool missing = region->start == region->end, unknown = region->opaque || missing;
+    report(verify, SEGMENT_NAME ": offset %llu, %s: %s", region->number,
+           (unsigned long long)region->start,
+           damage_batches(region->batch_first, region->batch_last, batches),
+           region->harmless ? "nothing that lives was there"
+           : unknown        ? "not all that was there can be told"
+                            : "what lives, or may, was there");
+    verify->counts.unknown += unknown;
+    for (size_t i = region->first_suspect; i < region->suspect_end && !region->harmless; i++) {
+        const struct suspect *suspect = &damage->suspects[i];
+        if (suspect->harmless)
+            continue; /* even one that looks dead, or repeated later, may be of another job */
+        damage_describe(suspect, line, sizeof(line));
+        report(verify, "%s", line);
+        if (is_of_job(suspect->kind))
+            buf_add(seqs, &suspect->seq, sizeof(suspect->seq));
+    }
+}
+
+/* Each job once. */
+static uint64_t count_seqs(struct buf *seqs)
+{
+    uint64_t count = 0;
+    size_t size = sizeof(uint64_t);
+    if (seqs->len > 0)
+        qsort(seqs->at, seqs->len / size, size, compare_seqs);
+    for (size_t at = 0; at < seqs->len; at += size)
+        count += at == 0 || memcmp(seqs->at + at - size, seqs->at + at, size) != 0;
+    return count;
+}
+
+/* All has been read: whom does the damage in the log concern? */
+static void verify_damage(struct verify *verify)
+{
+    const struct directory *directory = &verify->directory;
+    struct damage damage;
+    struct buf seqs = {0};
+    size_t first = 0;
+    for (size_t at = 0; at < verify->hurt.len; at += sizeof(uint64_t)) {
+        uint64_t where;
+        memcpy(&where, verify->hurt.at + at, sizeof(where));
+        verify->counts.hit_jobs +=
+            map_find(&verify->live.map, place_hash(where), &where) != MAP_NONE;
+    }
+    while (first < directory->used &&
+           directory->found[first].head.batch_first < directory->manifest.batch_first)
+        first++;
+    if (!verify->log_damaged)
+        return;
+    if (damage_survey(verify->disk, directory, first, &damage)) {
+        verify->counts.unknown++; /* read in two ways, now good, now bad */
+        return;
+    }
+    for (size_t i = 0; i < damage.region_count; i++)
+        judge_region(verify, &damage, &damage.regions[i], &seqs);
+    verify->counts.hit_jobs += count_seqs(&seqs);
+    buf_fini(&seqs);
+    damage_fini(&damage);
+}
+
 static enum err verify_directory(struct verify *verify)
 {
     const struct directory *directory = &verify->directory;
@@ -464,6 +557,7 @@ static enum err verify_directory(struct verify *verify)
                    damage_batches(verify->batch_next, last_missing, batches),
                    verify->batch_next == last_missing ? "is" : "are");
             verify->counts.bad++;
+            verify->counts.unknown++;
             verify->batch_next = found->head.batch_first;
         }
         bool last = i + 1 == directory->used;
@@ -473,6 +567,7 @@ static enum err verify_directory(struct verify *verify)
     if (!err && directory->used == 0 && verify->batch_next <= verify->proven) {
         report(verify, "all segments are missing");
         verify->counts.bad++;
+        verify->counts.unknown++;
     }
     verify_slices(verify);
     verify_image(verify);
@@ -484,6 +579,7 @@ static enum err verify_directory(struct verify *verify)
                directory->set_aside);
     for (size_t i = directory->used; i < directory->count && !err; i++)
         err = verify_unused(verify, &directory->found[i]);
+    verify_damage(verify);
     return err;
 }
 
@@ -516,6 +612,7 @@ enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
     directory_fini(&verify->directory);
     slice_fates_fini(&verify->fates);
     map_fini(&verify->live.map);
+    buf_fini(&verify->hurt);
     mem_free(verify->live.places);
     mem_free(verify->live.idle);
     mem_free(verify);

@@ -117,15 +117,19 @@ static int replay_run(struct cli *cli, int argc, char **argv)
     mem_free(target);
     if (code != EXIT_DONE)
         return code;
-    uint64_t kicked = show_count(answer, "kicked");
+    uint64_t kicked = show_count(answer, "kicked"), looked_at = show_count(answer, "looked_at");
     char looked_room[TEXT_ROOM], kicked_room[TEXT_ROOM];
     if (cli->json)
         cli_print_json(answer);
     else
         (void)printf("kicked %s of %s buried job%s%s\n", count_text(kicked, kicked_room),
-                     count_text(show_count(answer, "looked_at"), looked_room),
-                     plural(show_count(answer, "looked_at")),
+                     count_text(looked_at, looked_room), plural(looked_at),
                      json_is_true(json_object_get(answer, "more")) ? "; there may be more" : "");
+    if (kicked == 0 && looked_at > 0 && !cli->json)
+        cli_message(cli,
+                    "none failed so: `later list %s --state buried` shows when, and with which "
+                    "code",
+                    argv[optind]);
     json_decref(answer);
     return kicked ? EXIT_DONE : EXIT_NOTHING;
 }
@@ -134,7 +138,8 @@ const struct command command_replay = {
     .name = "replay",
     .synopsis = "[options] TOPIC",
     .summary = "Make buried jobs ready again that failed in some way",
-    .help = "      --code CODE    of the last failure: 503, or 5xx\n"
+    .help = "      --code CODE    of the last failure: 503, or 5xx; consumers have codes of their\n"
+            "                     own, up to 65535; 0: a failure without one, such as a time-out\n"
             "      --since D      it was within the last D: 1h\n"
             "      --from TIME    it was then or later: 2026-12-24T18:00:00Z\n"
             "      --to TIME      it was before then\n"

@@ -14,19 +14,17 @@ struct job_call {
     const char *after; /* of the path, behind the id */
     json_t *body;      /* NULL: none */
     const char *done;  /* what has happened, for people; NULL: show the job */
-    const char *hint;  /* said if the job is in another state than the call needs; NULL: none */
+    const char *hint;  /* if the job is in another state than the call needs: cli::state_hint */
 };
 
 static int one(struct cli *cli, const struct job_call *call, const char *id)
 {
     json_t *answer = NULL;
     char *target = cli_target("/v1/jobs/", id, call->after);
-    cli->expects = call->hint ? "wrong_state" : NULL;
+    cli->state_hint = call->hint;
     int code = cli_call(cli, call->method, target, json_incref(call->body), &answer);
     mem_free(target);
-    cli->expects = NULL;
-    if (code == EXIT_CONFLICT && call->hint)
-        cli_message(cli, "%s", call->hint);
+    cli->state_hint = NULL;
     if (code == EXIT_DONE && cli->json && answer) {
         cli_print_json(answer);
     } else if (code == EXIT_DONE && !cli->json) {
@@ -224,6 +222,7 @@ static int run_release(struct cli *cli, int argc, char **argv)
                                             OPTIONS_WHY,
                                             CLI_OPTIONS};
     struct job_call call = {.method = "POST", .after = "/release", .done = "released"};
+    call.hint = "only a job that `later pop` gave can be released";
     call.body = body_of(cli, argc, argv, options);
     return all(cli, argc, argv, &call);
 }
@@ -244,6 +243,7 @@ static int run_touch(struct cli *cli, int argc, char **argv)
     static const struct option options[] = {
         OPTION_LEASE, {"ttr", required_argument, NULL, 'T'}, CLI_OPTIONS};
     struct job_call call = {.method = "POST", .after = "/touch", .done = "touched"};
+    call.hint = "only a job that `later pop` gave can be touched";
     call.body = body_of(cli, argc, argv, options);
     return all(cli, argc, argv, &call);
 }
@@ -263,6 +263,7 @@ static int run_bury(struct cli *cli, int argc, char **argv)
     static const struct option options[] = {
         OPTION_LEASE, {"priority", required_argument, NULL, 'p'}, OPTIONS_WHY, CLI_OPTIONS};
     struct job_call call = {.method = "POST", .after = "/bury", .done = "buried"};
+    call.hint = "only a job that `later pop` gave can be buried";
     call.body = body_of(cli, argc, argv, options);
     return all(cli, argc, argv, &call);
 }
@@ -368,9 +369,8 @@ static int run_reschedule(struct cli *cli, int argc, char **argv)
                                             {"body", required_argument, NULL, 'b'},
                                             CLI_OPTIONS};
     struct job_call call = {.method = "PATCH", .after = "", .done = "rescheduled"};
-    call.hint =
-        "only a delayed job can be rescheduled (wrong_state); `later push TOPIC BODY --id ID "
-        "--if-exists replace` puts a new one in its place";
+    call.hint = "only a delayed job can be rescheduled; `later push TOPIC BODY --id ID "
+                "--if-exists replace` puts a new one in its place";
     call.body = body_of(cli, argc, argv, options);
     if (!call.body)
         cli_usage(cli, "what should change? --delay, --due, --priority or --body");

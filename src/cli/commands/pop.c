@@ -44,6 +44,25 @@ static int finish(struct pop *pop, const json_t *jobs)
     return code;
 }
 
+/*
+ * A reserve says when a job failed last and with which code; why it did lies on the server's disk,
+ * so that it is asked for, for people: one request for each job that has failed.
+ */
+static void add_reason(struct pop *pop, const json_t *job)
+{
+    struct cli *cli = pop->cli;
+    json_t *failure = json_object_get(job, "last_failure"), *answer = NULL;
+    if (!failure || json_object_get(failure, "reason"))
+        return;
+    char *target = cli_target("/v1/jobs/", show_string(job, "id"), "");
+    cli->quiet = true;
+    if (cli_call(cli, "GET", target, NULL, &answer) == EXIT_DONE)
+        (void)json_object_update_missing(failure, json_object_get(answer, "last_failure"));
+    cli->quiet = false;
+    json_decref(answer);
+    mem_free(target);
+}
+
 static void show(struct pop *pop, const json_t *jobs)
 {
     struct buf out = {0};
@@ -59,6 +78,7 @@ static void show(struct pop *pop, const json_t *jobs)
         } else {
             if (pop->shown > 0)
                 buf_add_char(&out, '\n');
+            add_reason(pop, job);
             show_job(job, &out);
         }
         cli_flush(&out);

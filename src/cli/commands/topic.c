@@ -417,11 +417,23 @@ static void check_options(const struct topic *topic)
         cli_usage(topic->cli, "--if-version is for set and unset, not for %s", topic->verb);
 }
 
+static bool is_verb(const char *word)
+{
+    static const char *const verbs[] = {"set", "show", "unset", "test", "delete"};
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+        if (strcmp(word, verbs[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 static int run(struct cli *cli, int argc, char **argv)
 {
     struct topic topic = {.cli = cli, .changes = json_object(), .target = json_object()};
     int code = EXIT_USAGE;
     options_of(&topic, argc, argv);
+    if (argc - optind == 1 && !is_verb(argv[optind]))
+        cli_usage(cli, "set, show, unset, test or delete '%s'?", argv[optind]);
     cli_words(cli, argc, argv, 2, 3);
     topic.verb = argv[optind];
     topic.name = argv[optind + 1];

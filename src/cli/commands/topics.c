@@ -271,6 +271,34 @@ static void list_labels_row(struct table *table, const json_t *job)
     cell(table, job, "tags");
 }
 
+/* It has no job of that state: in which others it has some. */
+static void report_other_states(struct cli *cli, const char *topic, const char *state)
+{
+    static const char *const states[] = {"delayed", "ready", "reserved", "buried"};
+    const char *other = NULL;
+    char *target = cli_target("/v1/topics/", topic, "");
+    json_t *answer = NULL;
+    struct buf line = {0};
+    char room[TEXT_ROOM];
+    cli->quiet = true;
+    int code = cli_call(cli, "GET", target, NULL, &answer);
+    cli->quiet = false;
+    for (size_t i = 0; code == EXIT_DONE && i < sizeof(states) / sizeof(states[0]); i++) {
+        uint64_t jobs = show_count(answer, states[i]);
+        if (jobs == 0 || strcmp(states[i], state) == 0)
+            continue;
+        buf_addf(&line, "%s%s %s", other ? ", " : "; ", count_text(jobs, room), states[i]);
+        other = states[i];
+    }
+    if (other)
+        buf_addf(&line, ": later list --state %s", other);
+    cli_message(cli, "no job is %s%.*s%s%s", state, (int)line.len, line.at ? line.at : "",
+                other ? " " : "", other ? topic : "");
+    buf_fini(&line);
+    mem_free(target);
+    json_decref(answer);
+}
+
 static int list_run(struct cli *cli, int argc, char **argv)
 {
     enum { ORDER = 256 };
@@ -328,6 +356,8 @@ static int list_run(struct cli *cli, int argc, char **argv)
     listing.path = path;
     cli->subject = argv[optind];
     int code = listing_run(&listing);
+    if (code == EXIT_NOTHING && cli->refused_status == 0 && !cli->json)
+        report_other_states(cli, argv[optind], state);
     cli->subject = NULL;
     mem_free(path);
     buf_fini(&query);
@@ -391,6 +421,8 @@ static int pause_run(struct cli *cli, int argc, char **argv)
         else if (c == CREATE)
             json_object_set_new(body, "create", json_true());
     }
+    if (json_object_get(body, "for") && show_count(body, "for") == 0) /* the server resumes then */
+        cli_usage(cli, "--for is at least 1ms; `later resume` ends a pause");
     cli_words(cli, argc, argv, 1, 1);
     cli->expects = "not_found";
     int code = topic_verb(cli, argv[optind], "/pause", body, "paused");

@@ -101,11 +101,14 @@ static const struct route *find_route(struct call *call, enum http_method method
             return &routes[i];
     }
     const char *allow = allowed_methods(parts, count);
-    if (allow)
-        api_refuse_call(call, 405, "method_not_allowed", "this path does not know the method");
-    else
+    if (allow) {
+        api_refuse_call(call, 405, "method_not_allowed",
+                        "this path does not know the method, but ");
+        api_problem_add(&call->problem, allow);
+    } else {
         api_refuse_call(call, 404, "no_such_path",
                         "there is no such call; GET /v1/openapi.json lists all there are");
+    }
     call->problem.allow = allow;
     return NULL;
 }

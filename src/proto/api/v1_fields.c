@@ -6,6 +6,7 @@
 #include "proto/settings/attempt_note.h"
 #include "proto/settings/header_codec.h"
 #include "proto/settings/schedule.h"
+#include "proto/settings/settings_reader.h"
 #include "proto/settings/target_codec.h"
 #include "proto/settings/target_url.h"
 
@@ -56,20 +57,10 @@ static bool read_string(const struct reader *reader, struct bytes *out_text)
     return true;
 }
 
-/* A duration string, or a number of milliseconds. */
-static bool value_duration(const struct json_value *value, struct arena *scratch, int64_t *out_us)
-{
-    int64_t ms;
-    if (value->kind == JSON_KIND_STRING)
-        return duration_read(json_text(value, scratch), out_us);
-    return json_int(value, &ms) && ms >= 0 && !__builtin_mul_overflow(ms, MILLISECOND_US, out_us);
-}
-
 static bool read_duration(const struct reader *reader, int64_t *out_us)
 {
-    return value_duration(reader->value, reader->input->scratch, out_us) ||
-           bad(reader, "this must be a duration such as \"1h30m\" or \"250ms\", or a whole number "
-                       "of milliseconds");
+    return settings_duration_value(reader->value, reader->input->scratch, out_us) ||
+           bad(reader, SETTINGS_DURATION_WANTED);
 }
 
 static bool read_count(const struct reader *reader, int64_t least, int64_t most, uint32_t *out)

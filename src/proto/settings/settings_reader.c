@@ -244,8 +244,7 @@ bool settings_duration(struct settings_reader *reader, int64_t least_us, int64_t
     char least[DURATION_ROOM], most[DURATION_ROOM];
     int64_t us;
     if (!settings_duration_value(&reader->value, reader->scratch, &us))
-        return settings_bad(reader, "this must be a duration such as \"1h30m\" or \"250ms\", or a "
-                                    "whole number of milliseconds");
+        return settings_bad(reader, "%s", SETTINGS_DURATION_WANTED);
     if (us < least_us || us > most_us)
         return settings_bad(reader, "this duration must be %s … %s",
                             duration_print(least_us, least), duration_print(most_us, most));

@@ -68,6 +68,10 @@ bool settings_text(struct settings_reader *reader, size_t bytes_max, struct byte
 bool settings_number(struct settings_reader *reader, int64_t least, int64_t most,
                      int64_t *out_number);
 bool settings_bool(struct settings_reader *reader, bool *out_is);
+/* What a text that is no duration is refused with. "10y" is tried: years are said as days. */
+#define SETTINGS_DURATION_WANTED                                                                   \
+    "this must be a duration such as \"250ms\", \"1h30m\" or \"3650d\", or a whole number of "     \
+    "milliseconds"
 /* A duration such as "1h30m", or whole milliseconds; without a refusal. */
 bool settings_duration_value(const struct json_value *value, struct arena *scratch,
                              int64_t *out_us);

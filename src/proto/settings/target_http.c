@@ -218,7 +218,10 @@ static void add_success(const struct target_http *http, struct buf *out)
     buf_add_char(out, '{');
     if (any) {
         settings_add_key(out, "status");
-        buf_addf(out, "\"%u-%u\"", http->success_first, http->success_last);
+        if (http->success_first == http->success_last)
+            buf_addf(out, "\"%u\"", http->success_first);
+        else
+            buf_addf(out, "\"%u-%u\"", http->success_first, http->success_last);
     }
     target_add_given(out, "body", http->success_body);
     buf_add_char(out, '}');

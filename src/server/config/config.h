@@ -203,8 +203,9 @@ struct schedule config_default_retry(const struct config *config);
 /* A commented sample with every key and its default. */
 void config_print(struct buf *out);
 
-/* "90", "90s", "1h30m", "250ms" → microseconds; a bare number counts in `unit_us`. False: it is no
-   duration, or beyond 2^63 - 1 microseconds; nothing is written. */
+/* "90", "90s", "1h30m", "250ms" → microseconds, in the units of duration_read(); a bare number
+   counts in `unit_us`. False: it is no duration, or beyond 2^63 - 1 microseconds; nothing is
+   written. */
 bool config_duration(struct bytes text, int64_t unit_us, int64_t *out_us);
 /* "1048576", "64K", "32M", "2G", "1T" (powers of 1024; "64KB" and "64KiB" are the same). False: it
    is no size, or beyond 2^63 - 1 bytes; nothing is written. */

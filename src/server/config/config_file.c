@@ -48,24 +48,35 @@ static unsigned distance(const char *a, const char *b)
     return row[len];
 }
 
-/* Of those that are as near, one of the section that it stands in. */
-static const struct config_key *nearest(const char *section, const char *name)
-{
-    const struct config_key *best = &config_keys[0];
-    for (size_t i = 1; i < config_key_count; i++) {
-        size_t here = distance(name, config_keys[i].name), there = distance(name, best->name);
-        bool at_home =
-            strcmp(config_keys[i].section, section) == 0 && strcmp(best->section, section) != 0;
-        if (here < there || (here == there && at_home))
-            best = &config_keys[i];
-    }
-    return best;
-}
-
 /* Is it a slip of the pen, rather than another word? */
 static bool is_near(const char *name, const char *other)
 {
     return distance(name, other) <= 1 + strlen(name) / 3;
+}
+
+/* Of the section's keys, or (NULL) of all; NULL: the section has none. */
+static const struct config_key *nearest_of(const char *section, const char *name)
+{
+    const struct config_key *best = NULL;
+    for (size_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        if (section && strcmp(key->section, section) != 0)
+            continue;
+        if (!best || distance(name, key->name) < distance(name, best->name))
+            best = key;
+    }
+    return best;
+}
+
+/*
+ * The key that was probably meant. A key of just that name stands in the wrong section; else one of
+ * the section that it stands in, before a nearer one of another section.
+ */
+static const struct config_key *nearest(const char *section, const char *name)
+{
+    const struct config_key *home = nearest_of(section, name), *any = nearest_of(NULL, name);
+    bool exact = strcmp(any->name, name) == 0;
+    return home && !exact && is_near(name, home->name) ? home : any;
 }
 
 /* ---- errors ---- */
@@ -101,28 +112,55 @@ static bool key_is_of_url(const char *name)
     return false;
 }
 
-/* There is no such key in that section: is it the section that is wrong, or the key? */
-static void complain_unknown(struct reading *reading, const char *section, const char *name)
+static void add_sections(struct buf *out)
 {
-    char what[CONFIG_TEXT_MAX];
-    const struct config_key *near_key = nearest(section, name),
-                            *taken_for_section = key_called(section);
+    const char *section = "";
+    buf_add_str(out, "there are");
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (strcmp(section, config_keys[i].section) != 0)
+            buf_addf(out, " [%s]", config_keys[i].section);
+        section = config_keys[i].section;
+    }
+    buf_add_str(out, " [broker.NAME] [amqp_in.NAME]");
+}
+
+/* There is no such section: is it a key, or a section's name that is misspelt? */
+static void complain_section(struct reading *reading, const char *section)
+{
+    const struct config_key *taken_for_section = key_called(section);
     const char *near_section = config_keys[0].section;
+    struct buf what = {0};
+    buf_addf(&what, "unknown section [%.60s]; ", section);
     for (size_t i = 1; i < config_key_count; i++) {
         if (distance(section, config_keys[i].section) < distance(section, near_section))
             near_section = config_keys[i].section;
     }
-    if (section[0] == '\0')
+    if (taken_for_section)
+        buf_addf(&what, "\"%s\" is a key, below a line [%s]", taken_for_section->name,
+                 taken_for_section->section);
+    else if (is_near(section, near_section))
+        buf_addf(&what, "the nearest is [%s]", near_section);
+    else
+        add_sections(&what);
+    buf_add_char(&what, '\0');
+    complain(reading, what.at);
+    buf_fini(&what);
+}
+
+/* There is no such key in that section: is it the section that is wrong, or the key? */
+static void complain_unknown(struct reading *reading, const char *section, const char *name)
+{
+    char what[CONFIG_TEXT_MAX];
+    const struct config_key *near_key = nearest(section, name);
+    if (section[0] == '\0' && !is_near(name, near_key->name))
+        (void)snprintf(what, sizeof(what),
+                       "the key \"%.60s\" stands before any section, such as [server]; "
+                       "--print-config shows them all",
+                       name);
+    else if (section[0] == '\0')
         (void)snprintf(what, sizeof(what),
                        "the key \"%.60s\" stands before any section; \"%s\" goes below a line [%s]",
                        name, near_key->name, near_key->section);
-    else if (!config_is_section(bytes_str(section)) && taken_for_section)
-        (void)snprintf(what, sizeof(what),
-                       "unknown section [%.60s]; \"%s\" is a key, below a line [%s]", section,
-                       taken_for_section->name, taken_for_section->section);
-    else if (!config_is_section(bytes_str(section)))
-        (void)snprintf(what, sizeof(what), "unknown section [%.60s]; the nearest is [%s]", section,
-                       near_section);
     else if (strcmp(section, "redis") == 0 && key_is_of_url(name))
         (void)snprintf(what, sizeof(what),
                        "unknown key \"%.60s\" in section [redis]; it is a part of \"url\"", name);
@@ -133,9 +171,18 @@ static void complain_unknown(struct reading *reading, const char *section, const
         (void)snprintf(what, sizeof(what),
                        "unknown key \"%.60s\" in section [%.60s]; --print-config shows them all",
                        name, section);
+    else if (strcmp(section, near_key->section) == 0)
+        (void)snprintf(what, sizeof(what),
+                       "unknown key \"%.60s\" in section [%.60s]; the nearest is \"%s\"", name,
+                       section, near_key->name);
+    else if (strcmp(name, near_key->name) == 0)
+        (void)snprintf(what, sizeof(what),
+                       "unknown key \"%.60s\" in section [%.60s]; it goes below a line [%s]", name,
+                       section, near_key->section);
     else
         (void)snprintf(what, sizeof(what),
-                       "unknown key \"%.60s\" in section [%.60s]; the nearest is \"%s\" in [%s]",
+                       "unknown key \"%.60s\" in section [%.60s], which has none like it; there is "
+                       "\"%s\" in another section, [%s]",
                        name, section, near_key->name, near_key->section);
     complain(reading, what);
 }
@@ -242,7 +289,10 @@ static int take_key(void *ctx, const char *section, const char *name, const char
     if (reading->section)
         return take_named_key(reading, name, value);
     if (!key) {
-        complain_unknown(reading, section, name);
+        if (section[0] && !config_is_section(bytes_str(section)))
+            complain_section(reading, section);
+        else
+            complain_unknown(reading, section, name);
         return 0;
     }
     unsigned *first_line = &reading->lines[key - config_keys];

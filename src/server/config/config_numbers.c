@@ -1,38 +1,8 @@
 /*
  * Durations and sizes as people write them, 1h30m and 64K, both ways.
  */
+#include "base/rfc3339.h"
 #include "server/config/config_parts.h"
-
-static const struct {
-    const char *name;
-    int64_t us;
-} units[] = {{"us", 1},       {"ms", 1000},      {"s", 1000000},
-             {"m", 60000000}, {"h", 3600000000}, {"d", 86400000000}};
-
-/* Takes a number and, if there is one, its unit off the front. */
-static bool take_part(struct bytes *text, int64_t unit_us, int64_t *out_us)
-{
-    size_t digits = 0, letters;
-    uint64_t number;
-    while (digits < text->len && text->at[digits] >= '0' && text->at[digits] <= '9')
-        digits++;
-    if (!bytes_to_u64(bytes_of(text->at, digits), &number) || number > INT64_MAX)
-        return false;
-    for (letters = digits; letters < text->len; letters++) {
-        if (text->at[letters] >= '0' && text->at[letters] <= '9')
-            break;
-    }
-    struct bytes unit = bytes_of(text->at + digits, letters - digits);
-    bool known = unit.len == 0 && letters == text->len;
-    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]) && unit.len; i++) {
-        if (bytes_eq(unit, bytes_str(units[i].name))) {
-            unit_us = units[i].us;
-            known = true;
-        }
-    }
-    *text = bytes_of(text->at + letters, text->len - letters);
-    return known && !__builtin_mul_overflow((int64_t)number, unit_us, out_us);
-}
 
 bool config_time_is_bare(struct bytes text)
 {
@@ -45,18 +15,14 @@ bool config_time_is_bare(struct bytes text)
 
 bool config_duration(struct bytes text, int64_t unit_us, int64_t *out_us)
 {
-    int64_t total_us = 0, part_us;
-    bool bare = config_time_is_bare(text);
-    if (text.len == 0)
+    uint64_t number;
+    int64_t us;
+    if (!config_time_is_bare(text))
+        return duration_read(text, out_us);
+    if (!bytes_to_u64(text, &number) || number > INT64_MAX ||
+        __builtin_mul_overflow((int64_t)number, unit_us, &us))
         return false;
-    while (text.len) {
-        if (!bare && text.at[text.len - 1] >= '0' && text.at[text.len - 1] <= '9')
-            return false; /* "1h30": of what? */
-        if (!take_part(&text, unit_us, &part_us) ||
-            __builtin_add_overflow(total_us, part_us, &total_us))
-            return false;
-    }
-    *out_us = total_us;
+    *out_us = us;
     return true;
 }
 
@@ -94,8 +60,14 @@ static void add_bytes(struct buf *out, int64_t bytes)
         buf_add_char(out, suffixes[i]);
 }
 
+/* In the largest unit that gives a whole number; weeks are read, days are what is written. */
 static void add_duration(struct buf *out, int64_t us)
 {
+    static const struct {
+        const char *name;
+        int64_t us;
+    } units[] = {{"us", 1},       {"ms", 1000},      {"s", 1000000},
+                 {"m", 60000000}, {"h", 3600000000}, {"d", 86400000000}};
     size_t i = sizeof(units) / sizeof(units[0]) - 1;
     while (i > 0 && us % units[i].us)
         i--;

@@ -26,9 +26,9 @@ void config_add_range(struct buf *out, const struct config_key *key)
         break;
     case KIND_SECONDS:
     case KIND_LONG_TIME:
-        buf_add_str(
-            out,
-            "seconds, or a duration such as 250ms, 1h30m or 2d (days are the longest unit), from ");
+        buf_add_str(out,
+                    "seconds, or a duration such as 250ms, 1h30m or 365d (units: us ms s m h d "
+                    "w), from ");
         config_add_number(out, KIND_SECONDS, key->least);
         buf_add_str(out, " to ");
         config_add_number(out, KIND_SECONDS, key->most);

@@ -1,5 +1,6 @@
 """The program later as its users and their scripts meet it: words, exit codes, pipes."""
 
+import json
 import os
 import re
 import subprocess
@@ -45,6 +46,11 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["push", "t", "b", "--json=1"], "later push: --json takes no value"),
     (["push", "t", "b", "--delay", "30"],
      "later push: --delay 30 of what? write 30s, 30m, 30h or 30ms"),
+    (["pause", "mail", "--for", "0"], "later pause: --for is at least 1ms; `later resume` ends a pause"),
+    (["topic", "mail"], "later topic: set, show, unset, test or delete 'mail'?"),
+    (["topic", "show"], "later topic: TOPIC is missing"),
+    (["get", "j", "-t", "0"], "later get: --timeout 0 leaves no time for an answer: write a duration such as 10s"),
+    (["push", "t", "b", "--delay", "10y"], "later push: --delay '10y' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)"),
     (["pop"], "later pop: TOPIC is missing"),
     (["push", "t"], "later push: BODY, @FILE or - is missing"),
     (["push", "t", "", "-J"], "later push: the body is empty, which is not JSON"),
@@ -60,7 +66,7 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["import", "beanstalkd"], "later import: DIR is missing"),
     (["verify", "a", "b"], "later verify: one word too many: 'b'"),
     (["due", "soon"],
-     "later due: DURATION 'soon' is not a duration such as 250ms, 30s, 1h30m or 2d (us, ms, s, m, h, d, w)"),
+     "later due: DURATION 'soon' is not a duration such as 250ms, 30s, 1h30m or 3650d (us, ms, s, m, h, d, w)"),
     (["due", "99999999999999999d"], "later due: DURATION '99999999999999999d' is too long"),
     (["stats", "much"],
      "later stats: one word too many: 'much'; a topic's figures: later topics much"),
@@ -186,6 +192,57 @@ def test_options_count_for_each_line_whatever_its_body_is(client, later, topic):
     assert sorted(job["priority"] for job in listed) == [3, 7, 7]
 
 
+def test_pop_shows_why_a_job_failed_last(later, topic):
+    assert later("push", topic, "x", "--id", topic).returncode == DONE
+    assert "\nfailed " not in later("pop", topic).stdout
+    assert later("release", topic, "--reason", "no connection", "--code", "7").returncode == DONE
+    popped = later("pop", topic)
+    assert re.search(r"^failed .* code 7: no connection$", popped.stdout, re.MULTILINE), popped
+    assert later("release", topic).returncode == DONE
+    assert '"reason"' not in later("pop", topic, "--json").stdout  # as the server sent it
+
+
+def test_a_listing_of_nothing_says_which_state_has_jobs(later, topic):
+    assert later("push", topic, "x", "--id", topic).returncode == DONE
+    assert later("pop", topic).returncode == DONE
+    assert later("bury", topic).returncode == DONE
+    answer = later("list", topic)
+    assert (answer.returncode, answer.stdout) == (NOTHING, "")
+    assert answer.stderr == (f"later list: {topic}: no job is delayed; 1 buried: "
+                             f"later list --state buried {topic}\n")
+    assert later("list", topic, "--json").stderr == ""
+    assert later("list", topic, "--state", "buried").returncode == DONE
+    assert later("rm", topic).returncode == DONE
+    assert later("list", topic, "--state", "ready").stderr == f"later list: {topic}: no job is ready\n"
+
+
+def test_a_job_in_the_wrong_state_is_explained_in_words_of_the_command_line(later, topic):
+    for number in "12":
+        assert later("push", topic, "x", "--delay", "1h", "--id", f"{topic}-{number}").returncode == DONE
+    said = ("the job is delayed: only a job that `later pop` gave can be finished; `later rm` deletes it in "
+            "whatever state (wrong_state)\n")
+    one, both = later("finish", f"{topic}-1"), later("finish", f"{topic}-1", f"{topic}-2")
+    assert one.returncode == both.returncode == CONFLICT
+    assert one.stderr == f"later finish: {topic}-1: {said}"
+    assert both.stderr == "".join(f"later finish: {topic}-{number}: {said}" for number in "12")
+    for command, done in (("release", "released"), ("touch", "touched"), ("bury", "buried")):
+        assert f"only a job that `later pop` gave can be {done} (wrong_state)" in later(command, f"{topic}-1").stderr
+    assert later("run", f"{topic}-1").returncode == DONE
+    assert "the job is ready: only a delayed job can be rescheduled" in \
+        later("reschedule", f"{topic}-1", "--delay", "1h").stderr
+
+
+def test_a_replay_that_finds_none_says_where_codes_are_seen(later, topic):
+    """9xx: consumers have codes of their own."""
+    assert later("push", topic, "x", "--id", topic).returncode == DONE
+    assert later("pop", topic).returncode == DONE
+    assert later("bury", topic, "--code", "950").returncode == DONE
+    answer = later("replay", topic, "--code", "5xx")
+    assert answer.returncode == NOTHING and f"`later list {topic} --state buried`" in answer.stderr
+    assert later("replay", topic, "--code", "0xx").returncode == REFUSED
+    assert later("replay", topic, "--code", "9xx").stdout == "kicked 1 of 1 buried job\n"
+
+
 def test_a_bench_of_no_jobs_is_refused(later):
     refused = later("bench", "put", "--jobs", "0")
     assert refused.returncode == USAGE and "--jobs is at least 1" in refused.stderr, refused
@@ -234,3 +291,26 @@ def test_verify_tells_no_store_from_a_locked_and_a_sound_one(later, laterd, tmp_
     assert answer.returncode == CONFLICT and "stop it" in answer.stderr
     server.stop()
     assert later("verify", server.data).returncode == DONE
+
+
+@pytest.mark.embedded("there is no store to verify")
+@pytest.mark.parametrize("number, says, hit", [
+    (1, "; no job that lives is hit\n", 0), (4, "; jobs that live, or may, and are hit: up to 1\n", 1)])
+def test_verify_says_whether_a_job_that_lives_is_hit(later, laterd, number, says, hit):
+    server = laterd()
+    url = f"http://127.0.0.1:{server.port}"
+    for n in range(1, 6):
+        assert later("push", "t", f"body-{n}" * 100, "--id", f"j{n}", "--delay", "1h", server=url).returncode == DONE
+    assert later("rm", "j1", "j2", server=url).returncode == DONE
+    server.stop()
+    path = os.path.join(server.data, "wal-00000001")
+    with open(path, "r+b") as file:
+        place = file.read().index(f"body-{number}".encode())
+        file.seek(place)
+        file.write(b"B")
+    answer = later("verify", server.data)
+    assert answer.returncode == WRONG and f": 1 damaged place{says}" in answer.stderr, answer
+    assert ("nothing that lives was there" in answer.stderr) == (hit == 0)
+    assert (f'(id "j{number}", topic "t"' in answer.stderr) == (hit == 1)
+    told = json.loads(later("verify", server.data, "--json").stdout)
+    assert (told["ok"], told["bad"], told["hit_jobs"], told["unknown_places"]) == (False, 1, hit, 0)

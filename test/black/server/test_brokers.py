@@ -49,6 +49,21 @@ def test_no_error_shows_the_url_of_a_broker(tmp_path):
     assert code == 2 and "secret" not in said
 
 
+@pytest.mark.parametrize("url, code, says", [
+    ("$NOT_THERE", 1, "conf:4: [broker.a] url: the environment has no variable NOT_THERE\n"),
+    ("$WRONG", 2, "conf:4: [broker.a] url: must begin with redis://"),
+    ("redis://:port", 2, "conf:4: [broker.a] url: no host, too many of them, or a port that is none\n")])
+def test_a_redis_broker_whose_url_is_wrong_ends_laterd_with_2_and_one_that_is_missing_with_1(
+        tmp_path, url, code, says):
+    """Behind a reference it is read at the start: no --check-config then."""
+    path = tmp_path / "laterd.conf"
+    path.write_text(f"[broker.a]\ntype = redis\n\nurl = {url}\n", encoding="utf-8")
+    ended = subprocess.run([LATERD, "-c", path, "--no-persist", "--http", "127.0.0.1:0", "--beanstalk", "none"],
+                           env=dict(os.environ, WRONG="kafka://x"), capture_output=True, text=True, timeout=20,
+                           check=False)
+    assert ended.returncode == code and says in ended.stderr, ended
+
+
 # Plugins
 
 def alone(tmp_path):

@@ -514,6 +514,9 @@ def test_a_paused_topic_takes_pushes_and_hands_out_nothing(client, topic):
     assert client.post(f"/v1/topics/{topic}/pause", {"for": "100ms"}).status == 204
     client.push_id(topic, body=2)
     assert client.reserve(topic, wait="9s")[0]["body"] == 2
+    for body, paused in (({}, True), ({"for": 0}, False)):
+        assert client.post(f"/v1/topics/{topic}/pause", body).status == 204
+        assert client.get(f"/v1/topics/{topic}").json()["paused"] == paused
 
 
 # Limits

@@ -5,11 +5,14 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 
 import pytest
 
+from ports import free_port
 from process import LATER, LATERD, ROOT
+from wire import eventually
 
 pytestmark = pytest.mark.embedded("the examples show the embedded engine")
 
@@ -276,6 +279,30 @@ def test_the_client_of_beanstalkd_that_a_reader_copies_works(laterd, name):
     assert "127.0.0.1:11300" in program and "delay: 5" in program
     real = program.replace(":11300", f":{server.beanstalk_port}").replace("delay: 5", "delay: 1")
     assert said_by("ruby", "-e", real) == "close invoice 1004\n"
+
+
+def connects(port):
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_receiver_of_webhooks_that_a_reader_copies_works(laterd):
+    """Only its port is another."""
+    code = re.search(r"^python3 -c '$(.*?)'$", text_of("docs", "webhooks.md"), re.MULTILINE | re.DOTALL).group(1)
+    server = laterd({"push": {"allow": "127.0.0.1"}})
+    port = free_port()
+    environment = dict(os.environ, LATER_SERVER=f"http://127.0.0.1:{server.port}")
+    with subprocess.Popen(["/usr/bin/python3", "-c", code.replace("8000", str(port))], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True) as receiver:
+        try:
+            assert eventually(lambda: connects(port))
+            for words in (["topic", "set", "try", "--url", f"http://127.0.0.1:{port}/", "--retry", "1s,10s"],
+                          ["topic", "test", "try", "hello"], ["push", "try", "--id", "one", "hello"]):
+                subprocess.run([LATER, *words], env=environment, check=True, capture_output=True, timeout=30)
+            assert receiver.stdout.readline().endswith(" b'hello'\n")
+            assert receiver.stdout.readline() == "one b'hello'\n"
+        finally:
+            receiver.kill()
 
 
 def calls_told_in(document):

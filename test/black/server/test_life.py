@@ -112,11 +112,19 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
     ("[store]\nsegment_bytes = 1\n", "from 256K to 1G"),
     ("[limits]\nidle_seconds = soon\n", "from 1ms to 7d"),
     ("[limts]\njobs = 1\n", "unknown section [limts]; the nearest is [limits]"),
+    ("[webhook]\ntimeout = 1\n", "unknown section [webhook]; there are [server] [store] "),
+    ("frobnicate = 1\n", 'the key "frobnicate" stands before any section, such as [server]; --print-config'),
     ("[http]\nport = 1\n", 'unknown section [http]; "http" is a key, below a line [server]'),
     ("[redis]\npassword = x\n", 'unknown key "password" in section [redis]; it is a part of "url"'),
     ("[redis]\nretry_policy = x\n", "--print-config shows them all"),
     ("[server]\nhttp 127.0.0.1:9277\n", 'unknown key "http 127.0.0.1" in section [server]; is an = missing?'),
-    ("[redis]\nwait-replicas = 1\n", 'the nearest is "wait_replicas" in [redis]'),
+    ("[redis]\nwait-replicas = 1\n", 'the nearest is "wait_replicas"'),
+    ("[push]\nidle_seconds = 5\n", 'it goes below a line [limits]'),
+    ("[limits]\nheaders = 4\n", "headers = 4: must be a whole number from 16 to 1000"),
+    ("[sdmq]\nhostes = x\n", 'the nearest is "host"\n'),  # "hosts" is nearer, but in [server]
+    ("[redis]\nidle_second = 5\n", 'which has none like it; there is "idle_seconds" in another section, [limits]'),
+    ("[limits]\nidle_secs = 10y\n", 'the nearest is "idle_seconds"'),
+    ("[limits]\nidle_seconds = 10y\n", "such as 250ms, 1h30m or 365d (units: us ms s m h d w)"),
     ("jobs = 1\n", 'the key "jobs" stands before any section; "jobs" goes below a line [limits]')])
 def test_a_bad_configuration_is_told_what_would_be_good(tmp_path, text, says):
     code, said = checked(tmp_path, text)
@@ -133,8 +141,18 @@ def test_a_bad_value_is_refused_with_its_line(tmp_path, text):
     assert code == 2 and re.search(r"laterd\.conf:\d+:", said), said
 
 
+def test_a_port_that_is_taken_is_said_alone(tmp_path):
+    with Laterd(tmp_path) as server:
+        ended = subprocess.run([LATERD, "--no-persist", "--http", f"127.0.0.1:{server.port}", "--beanstalk", "none"],
+                               capture_output=True, text=True, timeout=20, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"laterd: cannot listen on 127.0.0.1:{server.port} for HTTP clients: ")
+    assert " info " not in ended.stdout + ended.stderr
+
+
 def test_an_address_that_others_can_reach_is_warned_about(tmp_path):
     with Laterd(tmp_path, listeners=["127.0.0.1:0", "0.0.0.0:0"]) as server:
+        assert server.wait_log("listening_open")
         (level, facts), = server.events("listening_open")
         assert level == "warn" and facts.startswith("addr=0.0.0.0:")
 

@@ -186,6 +186,8 @@ static void durations_are_read(void **state)
         {"1y", -1},
         {"1h30", -1},
         {"999999999999999999w", -1},
+        {"9223372036854775807us", INT64_MAX},
+        {"9223372036854775808us", -1},
         {"9999999999999999999s", -1},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -508,6 +508,27 @@ static void assert_same(const struct topic_settings *a, const struct topic_setti
     assert_true(bytes_eq(a->paused_why, b->paused_why));
 }
 
+static void one_status_of_a_success_is_written_as_one(void **state)
+{
+    static const struct {
+        const char *given, *written;
+    } cases[] = {{"202", "\"status\":\"202\""}, {"\"200-204\"", "\"status\":\"200-204\""}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[96];
+        struct buf written = {0};
+        (void)snprintf(text, sizeof(text),
+                       "{\"target\":{\"type\":\"http\",\"url\":\"http://a/\","
+                       "\"success\":{\"status\":%s}}}",
+                       cases[i].given);
+        struct topic_settings settings = settings_of(text);
+        topic_settings_write(&settings, &written);
+        buf_add_char(&written, '\0');
+        assert_non_null(strstr(written.at, cases[i].written));
+        buf_fini(&written);
+    }
+}
+
 static void settings_that_were_written_are_read_as_they_were(void **state)
 {
     (void)state;
@@ -724,6 +745,7 @@ int main(void)
         cmocka_unit_test(a_schedule_of_more_than_64_steps_is_refused_by_its_step),
         cmocka_unit_test(a_secret_in_the_place_of_a_reference_is_not_repeated),
         cmocka_unit_test(urls_are_http_without_user_and_with_a_host),
+        cmocka_unit_test(one_status_of_a_success_is_written_as_one),
         cmocka_unit_test(settings_that_were_written_are_read_as_they_were),
         cmocka_unit_test(properties_come_back_and_none_are_nothing),
         cmocka_unit_test(labels_come_back),

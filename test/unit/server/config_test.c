@@ -214,7 +214,7 @@ static void bare_numbers_are_seconds_and_warned_of_where_hours_or_days_are_usual
                     ":2: warning: push.disable_after = 5 is 5 seconds: write 5s, or 5m, 5h, 5d if "
                     "you mean those\n");
     expect_warnings("[store]\nhistory = 0\nhorizon = 90s\n[push]\ndisable_after = 0\ntimeout = 15\n"
-                    "[limits]\nidle_seconds = 60\n[journal]\nurl = $U\nmax_lag_time = 1d\n"
+                    "[limits]\nidle_seconds = 60\n[journal]\nurl = $U\nmax_lag_time = 1w\n"
                     "[defaults]\nttr = 30\n",
                     NULL);
     expect_warnings("", NULL);

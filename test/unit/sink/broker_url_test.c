@@ -3,10 +3,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "sink/broker_url.h"
+#include "sink/reference.h"
 
 static const struct broker_url_kind kind = {.plain = "kafka", .tls = "kafkas", .port = 9092};
 
@@ -68,11 +72,48 @@ static void what_is_wrong_is_refused_and_never_shown(void **state)
     }
 }
 
+/* A line of so many letters, with or without an end, behind file: */
+static enum err read_line_of(size_t letters, const char *end, struct buf *out, char why[160])
+{
+    char name[] = "/tmp/reference-XXXXXX", reference[64];
+    int fd = mkstemp(name);
+    FILE *file = fdopen(fd, "w");
+    assert_non_null(file);
+    for (size_t i = 0; i < letters; i++)
+        (void)fputc('a', file);
+    (void)fputs(end, file);
+    assert_int_equal(fclose(file), 0);
+    (void)snprintf(reference, sizeof(reference), "file:%s", name);
+    out->len = 0;
+    enum err err = reference_read(reference, out, why, 160);
+    assert_int_equal(unlink(name), 0);
+    return err;
+}
+
+static void a_line_that_is_too_long_to_be_referred_to_is_not_cut(void **state)
+{
+    struct buf out = {0};
+    char why[160] = "";
+    (void)state;
+    assert_int_equal(read_line_of(4095, "", &out, why), OK);
+    assert_int_equal(out.len, 4096); /* with its NUL */
+    assert_int_equal(read_line_of(4095, "\nmore", &out, why), OK);
+    assert_int_equal(read_line_of(4095, "\r\n", &out, why), OK);
+    assert_int_equal(read_line_of(4096, "", &out, why), ERR_INVALID);
+    assert_int_equal(read_line_of(4094, "\nmore", &out, why), OK);
+    assert_int_equal(read_line_of(4096, "\n", &out, why), ERR_INVALID);
+    assert_int_equal(out.len, 0);
+    assert_non_null(strstr(why, ": its first line is longer than 4095 bytes"));
+    assert_int_equal(read_line_of(0, "\nmore", &out, why), ERR_NOT_FOUND);
+    buf_fini(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_ports_and_a_user_are_read),
         cmocka_unit_test(what_is_wrong_is_refused_and_never_shown),
+        cmocka_unit_test(a_line_that_is_too_long_to_be_referred_to_is_not_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

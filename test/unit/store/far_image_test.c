@@ -151,6 +151,24 @@ static void few_far_jobs_are_worth_no_image(void **state)
     model_fini(&model);
 }
 
+/* In the simulator each operation takes a microsecond, and an image has some hundred. */
+static void p1_an_image_that_takes_too_long_is_given_up(void **state)
+{
+    (void)state;
+    struct model model;
+    build(&model);
+    model.options.image_us = 50;
+    opens(&model, true);
+    model_close(&model);
+    assert_false(has_image(&model));
+    assert_null(sim_disk_file(model.disk, FAR_IMAGE_TMP_NAME, &(uint64_t){0}));
+    model.options.image_us = 0;
+    opens(&model, false);
+    model_close(&model);
+    opens(&model, true);
+    model_fini(&model);
+}
+
 static void p1_no_flipped_bit_of_an_image_changes_a_far_job(void **state)
 {
     (void)state;
@@ -271,7 +289,7 @@ static void p1_p7_no_stop_that_fails_loses_a_far_job(void **state)
     struct model whole;
     unsigned taken = 0, made = 0;
     build(&whole);
-    for (uint64_t at = 0; at < 120; at += sim_every()) {
+    for (uint64_t at = 0; at < 400; at += sim_every()) {
         struct model model;
         copy_model(&model, &whole);
         opens(&model, true);
@@ -304,6 +322,7 @@ int main(void)
         cmocka_unit_test(p1_an_opening_takes_the_image_of_the_stop_before),
         cmocka_unit_test(p1_a_stop_while_the_log_is_cleaned_is_as_good_as_any),
         cmocka_unit_test(few_far_jobs_are_worth_no_image),
+        cmocka_unit_test(p1_an_image_that_takes_too_long_is_given_up),
         cmocka_unit_test(p1_no_flipped_bit_of_an_image_changes_a_far_job),
         cmocka_unit_test(p1_an_image_that_was_cut_or_grown_is_not_taken),
         cmocka_unit_test(p1_an_image_of_another_run_is_not_taken),

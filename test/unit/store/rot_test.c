@@ -97,6 +97,7 @@ static void flip_and_open(const struct model *whole, const struct file_list *lis
     if (err) {
         assert_true(model.error.text[0] && model.error.file[0]);
         assert_int_equal(model.store, NULL);
+        assert_true(verified || counts.hit_jobs + counts.unknown > 0); /* it is told why */
         tally->refused++;
     } else {
         model_check(&model); /* nothing is lost */
@@ -205,6 +206,15 @@ static void flip_record(struct model *model, uint64_t where, uint64_t behind)
     assert_true(sim_disk_flip(model->disk, "wal-00000001", at * 8));
 }
 
+static struct store_counts verified_counts(struct model *model)
+{
+    struct store_counts counts = {0};
+    unsigned lines = 0;
+    struct store_watcher watcher = {.print_line = quiet, .ctx = &lines};
+    assert_int_equal(store_verify(model->options.disk, &watcher, &counts), OK);
+    return counts;
+}
+
 static void p2_a_flipped_byte_in_a_dead_record_stops_no_start(void **state)
 {
     (void)state;
@@ -213,6 +223,7 @@ static void p2_a_flipped_byte_in_a_dead_record_stops_no_start(void **state)
         struct store_stats stats;
         build_mixed(&model);
         flip_record(&model, model.dead.stored.where, behind);
+        struct store_counts counts = verified_counts(&model);
         enum err err = model_open(&model);
         if (behind == 0 || err) { /* the length: where it ends is not sure */
             assert_int_equal(err, ERR_CORRUPT);
@@ -221,6 +232,7 @@ static void p2_a_flipped_byte_in_a_dead_record_stops_no_start(void **state)
             continue;
         }
         assert_non_null(strstr(model.error.text, "notice"));
+        assert_true(counts.bad == 1 && counts.hit_jobs == 0 && counts.unknown == 0);
         model_check(&model);
         store_stats(model.store, &stats);
         assert_int_equal(stats.damaged_segments, 1);
@@ -312,6 +324,8 @@ static void damage_of_a_live_job_is_refused_with_its_name(void **state)
     build_mixed(&model);
     struct model_job job = model.jobs[7];
     flip_record(&model, job.stored.where, 110); /* in its body */
+    struct store_counts counts = verified_counts(&model);
+    assert_true(counts.bad == 1 && counts.hit_jobs == 1 && counts.unknown == 0);
     assert_int_equal(model_open(&model), ERR_CORRUPT);
     (void)snprintf(wanted, sizeof(wanted), "job @%llu (id", (unsigned long long)job.seq);
     assert_non_null(strstr(model.findings, wanted));
