@@ -173,7 +173,7 @@ static void serve_open(struct sim_peer *peer)
 
 /* ---- opening ---- */
 
-static void wait_anew(struct sim_peer *peer)
+static void restart_timeout(struct sim_peer *peer)
 {
     loop_arm(&peer->loop->loop, &peer->timer, peer->loop->loop.now_us + peer->timeout_us);
 }
@@ -182,7 +182,7 @@ static void begin_connecting(struct sim_peer *peer)
 {
     peer->state = CONNECTING;
     peer->state_at_us = sim_now_us(peer->network) + sim_delay_us(peer->network);
-    wait_anew(peer);
+    restart_timeout(peer);
 }
 
 static void serve_opening(struct sim_peer *peer)
@@ -380,7 +380,7 @@ static struct stream *loop_verb_connect(struct loop *base, const struct stream_o
     peer->state = LOOKING_UP;
     peer->state_at_us =
         name->after_us == INT64_MAX ? INT64_MAX : sim_now_us(network) + name->after_us;
-    wait_anew(peer);
+    restart_timeout(peer);
     return &peer->stream;
 }
 

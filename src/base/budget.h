@@ -1,17 +1,17 @@
 /*
- * The work that may still be done before other connections must be served, in nanoseconds of
+ * How much more work may be done before other connections must be served, in nanoseconds of
  * processor time.
  *
- * What work costs is estimated beforehand, at the loop that does it: the core reads no clock, and a
- * simulated life must be the same twice. A loop whose length a client decides spends for each step,
- * stops when the budget is spent, and leaves the rest to the next turn. One step may overdraw it;
- * so a step must be small. A loop that comes behind others of its stage does one step though they
- * have spent all: else it would get nothing for as long as they have work.
+ * The cost of work is estimated in advance, at the loop that does it: the core reads no clock, and
+ * a simulated life must be the same each time. A loop whose length a client decides charges each
+ * step, stops when the budget is spent, and leaves the rest to the next turn. One step may overdraw
+ * the budget, so steps must be small. A loop that comes after others in its stage does one step
+ * even if they have spent everything, so that it makes progress.
  *
- * Where memory is slow, work takes several times the estimate. So a budget can have a meter: the
- * clock is looked at each BUDGET_LOOK_NS of estimated work. If more time has gone by than
- * estimated, the thread's processor time is looked at from then on, and what the work takes of it
- * beyond the estimate is spent, too.
+ * On a machine with slow memory, work takes several times the estimate. So a budget can have a
+ * meter, which reads the clock after each BUDGET_LOOK_NS of estimated work. If more time has passed
+ * than was estimated, it also reads the thread's processor time from then on, and charges what the
+ * work took beyond the estimate.
  */
 #ifndef LATERD_BASE_BUDGET_H
 #define LATERD_BASE_BUDGET_H
@@ -23,27 +23,27 @@
 
 enum {
     BUDGET_LOOK_NS = 50 * 1000,
-    BUDGET_SLOW_LOOKS = 100, /* as estimated, before work counts as fast again */
+    BUDGET_SLOW_LOOKS = 100, /* looks without excess before work counts as fast again */
 };
 
 struct budget_meter {
     int64_t (*now_us)(
         struct budget_meter *meter); /* any clock that costs next to nothing to read */
     int64_t (*cpu_us)(struct budget_meter *meter); /* the thread's processor time: a system call */
-    int64_t looked_us; /* by the clock that is looked at; 0: not yet since budget_begin() */
-    int64_t left_ns;   /* of the budget at that time */
-    unsigned slow;     /* work took longer than estimated: looks for which `cpu_us` is looked at */
+    int64_t looked_us; /* the last reading of the clock in use; 0: none since budget_begin() */
+    int64_t left_ns;   /* of the budget, at that reading */
+    unsigned slow; /* how many more looks read `cpu_us`, because work took longer than estimated */
 };
 
 struct budget {
     int64_t left_ns;
-    int64_t look_ns;            /* the clock is looked at when so much is left */
-    struct budget_meter *meter; /* NULL: the estimates are believed */
-    int64_t beside_ns; /* of the next turn so much at most is taken by work that was left out */
+    int64_t look_ns;            /* the next reading is due when this much is left */
+    struct budget_meter *meter; /* NULL: only estimates count */
+    int64_t beside_ns;          /* of the next turn, at most, for work that was left out */
 };
 
-/* So much may be spent from here on. Reads no clock: the first BUDGET_LOOK_NS go by the estimate,
- * so that each stage does some work, whatever those before it took. */
+/* Starts a budget of `ns`. Reads no clock: the first BUDGET_LOOK_NS are charged as estimated, so
+   that each stage does some work, however long those before it took. */
 static inline void budget_begin(struct budget *budget, int64_t ns)
 {
     budget->left_ns = ns;
@@ -54,8 +54,8 @@ static inline void budget_begin(struct budget *budget, int64_t ns)
 
 void budget_look(struct budget *budget);
 
-/* What was done since the last look has a bound of its own: it is not spent from this budget. In
- * the next turn it takes `next_ns` at most, whatever is planned for that. */
+/* Leaves the time since the last reading out: that work has a limit of its own, and will take
+   `next_ns` of the next turn at most. */
 static inline void budget_leave_out(struct budget *budget, int64_t next_ns)
 {
     budget->beside_ns = next_ns;

@@ -1,16 +1,16 @@
 /*
- * Memory that nobody needs any more and that is given back a piece at a time: to free many MiB at
- * once takes the system milliseconds, in which nothing else would be done. Zeroed is empty and
- * valid. Until it is given back mem_used() counts it.
+ * Frees large memory blocks a piece at a time: freeing many MiB at once takes milliseconds, for
+ * which a turn has no time. A zeroed struct is empty and valid. Until memory is freed mem_used()
+ * counts it.
  *
- * One thread. Pure.
+ * Single-threaded. Pure.
  */
 #ifndef LATERD_BASE_DISCARD_H
 #define LATERD_BASE_DISCARD_H
 
 #include "base/bytes.h"
 
-enum { DISCARD_PIECE_BYTES = 1024 * 1024 }; /* given back in a step; smaller buffers at once */
+enum { DISCARD_PIECE_BYTES = 1024 * 1024 }; /* freed in a step; smaller buffers are freed at once */
 
 struct discarded;
 
@@ -18,9 +18,9 @@ struct discard {
     struct discarded *first;
 };
 
-/* Takes the buffer's memory; it is empty then. O(1). */
+/* Takes over the buffer's memory and leaves it empty. O(1). */
 void discard_buf(struct discard *discard, struct buf *buf);
-/* Gives back a piece. True: there is more. */
+/* Frees a piece. True: there is more. */
 bool discard_step(struct discard *discard);
 void discard_fini(struct discard *discard); /* gives back all */
 

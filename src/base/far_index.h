@@ -66,53 +66,53 @@ struct far_index {
 void far_index_init(struct far_index *index);
 void far_index_fini(struct far_index *index);
 
-/* False: the pair is there, or the place cannot be told in an entry (offset, number of files);
-   nothing has changed. O(1), but O(entries / 4096) where a shard grows. */
+/* False, and nothing has changed: the pair is already there, or the place cannot be stored (offset
+   too large, too many files). O(1), but O(entries / 4096) when a shard grows. */
 bool far_index_add(struct far_index *index, uint64_t hash, uint64_t where)
     __attribute__((warn_unused_result));
 /* False: the pair was not there. */
 bool far_index_remove(struct far_index *index, uint64_t hash, uint64_t where);
 bool far_index_has(const struct far_index *index, uint64_t hash, uint64_t where);
-/* The places of entries that may be of this hash, `max` at most. Returns how many. */
+/* The places of entries that may belong to this hash, at most `max`. Returns how many. */
 uint32_t far_index_find(const struct far_index *index, uint64_t hash, uint64_t *out_where,
                         uint32_t max);
-/* It will be looked for soon: asks the processor to fetch it. */
+/* Prefetches the entries that may belong to this hash. */
 void far_index_expect(const struct far_index *index, uint64_t hash);
 
 /*
- * The index has no entry yet: from now on until far_index_gather_end() entries are gathered, and no
- * other function of the index is called but far_index_fini(). About so many will be: it is made
- * large enough for them at once, if their hashes are spread evenly; more are no fault. Takes 1 MiB
- * for the time being.
+ * For an empty index: begins to gather entries, until far_index_gather_end(); meanwhile only
+ * far_index_gather_add() and far_index_fini() may be called. `entries` is an estimate: the index is
+ * made large enough for that many at once if their hashes are spread evenly. Takes 1 MiB until the
+ * end.
  */
 void far_index_gather(struct far_index *index, uint64_t entries);
 /*
- * As far_index_add() of each pair, but that one which is there already is noticed at the end only.
- * False: a place cannot be told; some of the others are gathered, and far_index_fini() is due. Some
- * ten pairs and more at once take half the time that they take one by one.
+ * far_index_add() for each pair, except that a duplicate is found only at the end. False: a place
+ * cannot be stored; some of the others were gathered, and far_index_fini() must be called. More
+ * than ten pairs in one call take half the time of single calls.
  */
 bool far_index_gather_add(struct far_index *index, const struct far_pair *pairs, uint32_t count)
     __attribute__((warn_unused_result));
 /*
- * A 512th of the work that puts all that were gathered into it, of O(entries). `*out_more`: there
- * is more of it. False: some pairs came twice, and are there once.
+ * Adds what was gathered to the index, a 512th of the work per call; O(entries) in all.
+ * `*out_more`: call again. False: some pairs came twice; the index has them once.
  */
 bool far_index_gather_end(struct far_index *index, bool *out_more);
 
 /*
- * An image of it, on disk: docs/disk-format.md. FAR_IMAGE_PARTS parts, of a 64th of all shards
- * each, after a table of the files. Appends to `out`. O(entries / 64).
+ * The index as bytes for the disk (docs/disk-format.md): a table of the files, then FAR_IMAGE_PARTS
+ * parts with a 64th of all shards each. Appends to `out`. O(entries / 64).
  */
 enum { FAR_IMAGE_PARTS = 64 };
 void far_index_image_files(const struct far_index *index, struct buf *out);
 void far_index_image_part(const struct far_index *index, uint32_t part, struct buf *out);
-/* Back into an index without entries: the table first, then each part once. False: it is no such
-   image; far_index_fini() is due. */
+/* Reads an image into an empty index: the table first, then each part once. False: not a valid
+   image; far_index_fini() must be called. */
 bool far_index_take_files(struct far_index *index, struct bytes image)
     __attribute__((warn_unused_result));
 bool far_index_take_part(struct far_index *index, uint32_t part, struct bytes image)
     __attribute__((warn_unused_result));
-/* Have all entries come that the table tells of? O(files) */
+/* Have all entries come that the table announced? O(files) */
 bool far_index_taken(const struct far_index *index);
 
 void far_index_valid(const struct far_index *index); /* CHECKs every invariant. O(entries) */

@@ -1,7 +1,7 @@
 /*
- * The one way to the heap. Never returns NULL: when the system has no memory left the process logs
- * that and aborts, which loses nothing that was acknowledged. The limit that operators set
- * (limits.memory_bytes) is checked against mem_used() long before that.
+ * All heap memory comes from here. Never returns NULL: when the system has no memory left, the
+ * process logs that and aborts, which loses nothing that was acknowledged. The limit set by
+ * operators (limits.memory_bytes) is checked against mem_used() long before that.
  */
 #ifndef LATERD_BASE_MEM_H
 #define LATERD_BASE_MEM_H
@@ -15,8 +15,8 @@ void *mem_aligned(size_t align, size_t size_bytes); /* align: power of two; free
 void mem_free(void *at);                            /* NULL does nothing */
 
 /*
- * Whole pages, which go back to the system when they are freed, wherever other memory lies; zeroed.
- * Takes and frees in some microseconds, and some more for each page that was used.
+ * Whole pages, zeroed, which go back to the system when they are freed, even if other memory stays.
+ * Each call takes some microseconds, plus some for each page that was used.
  */
 void *mem_pages(size_t size_bytes);
 void mem_pages_free(void *at, size_t size_bytes); /* NULL does nothing; the size as it was asked */

@@ -13,9 +13,10 @@
 #include "base/wheel.h"
 
 struct timer {
-    /* It expires: it is not armed any more, and may be armed again, cancelled or freed in here. */
+    /* Called when it expires: it is not armed any more. This may arm it again, cancel or free it.
+     */
     void (*expired)(struct timer *timer);
-    int64_t at_us;   /* when; of one that is not armed, when it was the last time */
+    int64_t at_us;   /* when it expires; not armed: when it was armed for last */
     uint32_t number; /* in timers::pool */
     bool armed;      /* false in a zeroed one */
 };
@@ -25,16 +26,16 @@ struct timers {
     struct wheel wheel;
 };
 
-/* Does not move while timers are armed. */
+/* Must not move while timers are armed. */
 void timers_init(struct timers *timers, int64_t now_us);
 void timers_fini(struct timers *timers); /* what is armed is forgotten */
 
-/* Expires at `at_us`; a past time: at the next timers_expire(). Takes the place of an earlier call.
- * INT64_MAX: never, the same as cancelling. */
+/* Arms the timer for `at_us`, or again if it is armed. A past time: it expires in the next
+   timers_expire(). INT64_MAX: the same as cancelling. */
 void timer_arm(struct timers *timers, struct timer *timer, int64_t at_us);
 void timer_cancel(struct timers *timers, struct timer *timer); /* if it is armed */
 
-/* Arms it unless it is armed for this time or an earlier one. */
+/* Arms the timer, unless it is armed for this time or an earlier one. */
 void timer_arm_by(struct timers *timers, struct timer *timer, int64_t at_us);
 
 static inline bool timer_is_armed(const struct timer *timer)
@@ -43,17 +44,17 @@ static inline bool timer_is_armed(const struct timer *timer)
 }
 
 /*
- * Takes the next timer whose time is at or before `now_us` off the wheel and calls its `expired`.
- * False: none was due, or `*budget` steps of work were not enough to find one (then it is 0, and
- * another call is wanted). Lowers `*budget` by what it took, as wheel_pop does.
+ * Takes the next timer that is due at `now_us` off the wheel and calls its `expired`. False: none
+ * was due, or `*budget` steps of work were not enough to find one (`*budget` is 0 then, and this
+ * should be called again). Lowers `*budget` by the steps taken, as wheel_pop does.
  */
 bool timers_expire(struct timers *timers, int64_t now_us, uint32_t *budget);
 
-/* When timers_expire() is wanted next; may be earlier than the first timer, never later.
- * INT64_MAX: no timer is armed. O(1). */
+/* When timers_expire() should be called next; may be earlier than the first timer, never later.
+   INT64_MAX: no timer is armed. O(1). */
 int64_t timers_next_us(const struct timers *timers);
 
-/* Gives memory of timers that are not armed any more back, a chunk. True: there is more. */
+/* Frees a chunk of memory of timers that are no longer armed. True: there is more. */
 static inline bool timers_trim(struct timers *timers)
 {
     return pool_trim(&timers->pool);

@@ -47,7 +47,7 @@ struct wheel {
     uint32_t crowded_count;                 /* bits set in `crowded` */
     uint32_t levels;                        /* bit l: level l holds items */
     uint32_t emptying;                      /* bit l: level l's slot under the hand holds items */
-    uint32_t steps;                         /* counts steps; see next_level() */
+    uint32_t steps;                         /* counts steps: next_level() */
     uint64_t occupied[WHEEL_LEVELS + 1][2]; /* one bit a slot */
     uint64_t crowded[WHEEL_LEVELS][2];      /* the same: slots to be moved down ahead of time */
     /* The last level has one slot: items that were due when they were added. */
@@ -63,7 +63,7 @@ void wheel_init(struct wheel *wheel, const struct pool *pool, size_t link_at, wh
                 const void *ctx, int64_t now_us);
 void wheel_add(struct wheel *wheel, uint32_t item);
 void wheel_remove(struct wheel *wheel, uint32_t item);
-/* It will be removed soon: asks the processor to fetch its neighbours. */
+/* Prefetches the item's neighbours, because it will be removed soon. */
 void wheel_expect(const struct wheel *wheel, uint32_t item);
 
 /*
@@ -90,10 +90,10 @@ uint32_t wheel_pop(struct wheel *wheel, int64_t now_us, uint32_t *budget);
 int64_t wheel_next_us(const struct wheel *wheel);
 
 /*
- * How many items have a time at or before the limit. O(levels * 64): slots know how many they
- * hold. A slot that straddles the limit (one of a level, and of two levels at most unless the hand
- * is late) is looked at item by item if it has no more than `looks`; more are taken to be spread
- * evenly over its time.
+ * How many items have a time at or before the limit. O(levels * 64), because slots count their
+ * items. A slot that contains the limit (one per level, and on two levels at most unless the hand
+ * is late) is read item by item if it has no more than `looks` items; with more, they are assumed
+ * to be spread evenly over its time.
  */
 uint64_t wheel_count_until(const struct wheel *wheel, int64_t limit_us, uint32_t looks);
 

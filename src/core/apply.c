@@ -25,7 +25,7 @@ static enum err check_push(const struct cmd_push *push)
 static enum err check_room(const struct core *core, bool replaces)
 {
     if (!replaces &&
-        (core->jobs.count + core->far.count >= core->limits.jobs || !core_has_number(core)))
+        (core->jobs.count + core->far.count >= core->limits.jobs || !core_has_free_number(core)))
         return ERR_JOBS_LIMIT;
     return core->far.waits || !core_has_memory(core) ? ERR_MEMORY_LIMIT : OK;
 }
@@ -89,7 +89,7 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
     uint64_t old_seq = 0;
     if (exists) {
         old_seq = core_job(core, old)->seq;
-        replaced = core_displace(core, old);
+        replaced = core_retire_unlogged(core, old);
         core_forget(core, old);
     }
     uint32_t number;
@@ -103,7 +103,8 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
     core->totals.pushed++;
     core_link(core, number, push->buried ? JOB_BURIED : core_waiting_state(core, job));
     core_emit_job(core, job,
-                  &(struct job_content){push->content_type, push->body, push->properties}, true);
+                  &(struct job_content){push->content_type, push->body, push->properties},
+                  PROMISED);
     if (exists && core->sink->happened)
         core_emit_replaced(core, old_seq, job);
     core_happened(core, job, HAPPENED_PUSHED, NULL);
@@ -183,7 +184,7 @@ static void put_back(struct core *core, uint32_t number)
     core_end_lease(core, job);
     uncount_reserve(job);
     core_link(core, number, core_waiting_state(core, job));
-    core_emit_move(core, job, true);
+    core_emit_move(core, job, PROMISED);
 }
 
 static void release(struct core *core, uint32_t number, const struct cmd_job *cmd)
@@ -199,18 +200,18 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
         return;
     }
     if (cmd->why == RELEASE_ABANDONED) {
-        core_fail(core, number, true);
+        core_fail(core, number, PROMISED);
         core_happened(core, job, HAPPENED_ABANDONED, NULL);
         return;
     }
     struct job_note why = {.code = cmd->note_code, .text = cmd->note};
     enum happening_kind what = cmd->why == RELEASE_ASKED ? HAPPENED_RELEASED : HAPPENED_UNDELIVERED;
-    count_up(&job_past(&core->extras, job)->releases);
+    count_up(&job_rare_counts(&core->extras, job)->releases);
     topics_at(&core->topics, job->topic)->released++;
     core->totals.released++;
     if (!cmd->has_delay) {
         job->delay_s = 0;
-        core_fail(core, number, true);
+        core_fail(core, number, PROMISED);
         core_happened(core, job, what, &why);
         return;
     }
@@ -225,7 +226,7 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
         core_set_due(job, cmd->due_us > core->now_us ? cmd->due_us : core->now_us);
     job->delay_s = seconds_until(core->now_us, job->due_us);
     core_link(core, number, core_waiting_state(core, job));
-    core_emit_move(core, job, true);
+    core_emit_move(core, job, PROMISED);
     core_happened(core, job, what, &why);
 }
 
@@ -235,7 +236,7 @@ static void touch(struct core *core, uint32_t number, const struct cmd_job *cmd)
     job_extra(&core->extras, job)->until_us =
         time_add(core->now_us, cmd->has_ttr ? cmd->ttr_us : job->ttr_us);
     core_link(core, number, JOB_RESERVED);
-    core_emit_move(core, job, true);
+    core_emit_move(core, job, PROMISED);
 }
 
 static void reschedule(struct core *core, uint32_t number, const struct cmd_job *cmd)
@@ -247,7 +248,7 @@ static void reschedule(struct core *core, uint32_t number, const struct cmd_job 
         job->priority = cmd->priority;
     core_link(core, number, core_waiting_state(core, job));
     if (!cmd->has_body) {
-        core_emit_move(core, job, true);
+        core_emit_move(core, job, PROMISED);
         return;
     }
     job->body_kind = cmd->body_kind;
@@ -255,7 +256,7 @@ static void reschedule(struct core *core, uint32_t number, const struct cmd_job 
     job->body_len = (uint32_t)cmd->body.len;
     CHECK(job->has_properties == (cmd->properties.len > 0)); /* the engine gives the job's own */
     core_emit_job(core, job, &(struct job_content){cmd->content_type, cmd->body, cmd->properties},
-                  true);
+                  PROMISED);
 }
 
 static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
@@ -295,7 +296,7 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
         core_note(core, core_job(core, number), cmd->job.note, cmd->job.note_code);
         if (cmd->job.has_priority)
             core_job(core, number)->priority = cmd->job.priority;
-        core_bury(core, number, true);
+        core_bury(core, number, PROMISED);
         core_happened(core, job, HAPPENED_BURIED, &why);
     }
     core_reply_job(core, cmd->kind, ctx, core_job(core, number));

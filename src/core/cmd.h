@@ -16,7 +16,7 @@
 enum cmd_kind {
     CMD_PUSH,
     CMD_RESERVE,     /* takes ready jobs; waits for one if there is none */
-    CMD_RESERVE_JOB, /* takes one job by name, even if it is not due yet, or buried */
+    CMD_RESERVE_JOB, /* takes one job by name, even one that is delayed or buried */
     CMD_FINISH,      /* a reserved job is done */
     CMD_RELEASE,     /* a reserved job goes back */
     CMD_TOUCH,       /* a reserved job starts its ttr again */
@@ -31,8 +31,8 @@ enum cmd_kind {
     CMD_CLEAR_TOPIC, /* up to `max` jobs of a topic in `state` are deleted */
     CMD_PAUSE,
     CMD_RESUME,
-    CMD_REMOVE_TOPIC,    /* ends its pause and takes away its settings; if nothing is left there,
-                            the topic is forgotten */
+    CMD_REMOVE_TOPIC,    /* ends its pause and removes its settings; if it holds nothing else, the
+                            topic is removed */
     CMD_TOPICS,          /* one page of topics, by name */
     CMD_TOPIC,           /* one topic's counts */
     CMD_LIST,            /* one page of a topic's jobs in one state; delayed ones by due time,
@@ -56,13 +56,13 @@ enum cmd_subject {
 struct cmd_traits {
     const char *name; /* "push" … */
     enum cmd_subject subject;
-    bool changes;    /* what must survive a crash. RESERVE does not count: see decision 3 */
+    bool changes;    /* its effect must survive a crash. RESERVE's need not: decision 3 */
     bool takes_jobs; /* reserves jobs for the client: if the answer cannot be delivered they go back
                       */
     bool shows_bodies; /* its reply has jobs with their bodies */
     bool takes_lease;  /* cmd_job::lease, if given, must be that of the present reservation */
-    bool waits;        /* is parked until there is a job, or its time is up */
-    uint8_t states;    /* CMD_ON_JOB: bits of enum job_state that it may be done in */
+    bool waits;        /* is parked until a job is there or its wait ends */
+    uint8_t states;    /* CMD_ON_JOB: bits of enum job_state: the states that it is allowed in */
 };
 
 extern const struct cmd_traits cmd_table[CMD_KINDS];
@@ -75,7 +75,7 @@ static inline const struct cmd_traits *cmd_traits(enum cmd_kind kind)
 /* What a push does when a live job has the id. */
 enum if_exists {
     IF_EXISTS_REJECT,
-    IF_EXISTS_REPLACE, /* the old job is gone, in whatever state; its lease is stale */
+    IF_EXISTS_REPLACE, /* the old job ends, whatever its state; its lease is stale */
     IF_EXISTS_KEEP,    /* nothing changes, and that is a success */
 };
 
@@ -88,22 +88,25 @@ struct cmd_push {
     int64_t due_us; /* a past time is now */
     int64_t ttr_us; /* at least 1 */
     uint32_t priority;
-    bool buried; /* set aside from the start: a dead letter from elsewhere */
-    bool brief;  /* of the job its reply needs to show .ref.seq and .state alone */
+    bool buried; /* it is buried from the start: a dead letter from another server */
+    bool brief;  /* the reply needs only the job's .ref.seq and .state */
     enum if_exists if_exists;
     enum ready_order order;
     enum durability durability;
-    /* Of a job that is moved here from another queue: */
-    int64_t created_us; /* when it was made there, not after now; 0: it is new, and made now */
+    /* For a job that is moved here from another queue: */
+    int64_t created_us; /* when it was made there, not in the future; 0: it is new */
     uint16_t reserves;  /* attempts it had there, … */
     uint16_t failures;  /* … and those that count against its schedule */
-    /* Not 0: it is brought by this restore of a shared engine, which leaves it out, with
-       ERR_NOT_FOUND, if a job of that id has ended since the restore began; ERR_STALE_LEASE: the
-       restore has ended, and nobody knows. */
+    /*
+     * Not 0: pushed by this restore of a shared engine. ERR_NOT_FOUND: a job of that id has ended
+     * since the restore began, so the push is left out. ERR_STALE_LEASE: the restore has ended, so
+     * that is not known.
+     */
     uint64_t restore;
-    bool
-        written; /* with `restore`: the journal's row says all of this already, so it is not told */
-    /* Not 0: it is brought back, and had this number when it had no id: kept if that one lives. */
+    bool written; /* with `restore`: the journal's row already says all of this, so the push is not
+                     written to it */
+    /* Not 0: a restored job that had this number and no id. If the job of this
+       number lives, the push changes nothing, as with IF_EXISTS_KEEP. */
     uint64_t number;
     enum body_kind body_kind;
     struct bytes content_type; /* may be empty */
@@ -113,13 +116,13 @@ struct cmd_push {
     struct bytes properties;
     const int64_t *retry_us; /* each at least 0 */
     uint8_t retry_count;     /* 0 = no schedule: again at once, without a limit */
-    /* For the door (server/door.h), which fills in what a topic's settings say; not for engines: */
-    bool retry_given;    /* its client has given a schedule, perhaps an empty one */
-    bool ttr_is_default; /* its client has not said how long */
+    /* For server/door.h, which fills in what the topic's settings say. Engines ignore these: */
+    bool retry_given;    /* its client gave a schedule, maybe an empty one */
+    bool ttr_is_default; /* its client gave no ttr */
     bool own_target;     /* its properties name a URL to send this job to */
 };
 
-/* A reserve takes no more jobs once their bodies come to so much: a turn must be able to do it. */
+/* A reserve stops taking jobs once their bodies reach this size, which a turn can still handle. */
 enum { RESERVE_BODY_BYTES = 512 * 1024 };
 
 struct cmd_reserve {
@@ -127,22 +130,23 @@ struct cmd_reserve {
     uint32_t topic_count;       /* at least 1 */
     uint32_t max;               /* jobs at most; at least 1; fewer if their bodies are large */
     int64_t wait_us;            /* 0 = do not wait */
-    int64_t ttr_us;    /* above 0: of these reservations, in place of the jobs' own; a TOUCH
-                          without one of its own begins the job's */
+    int64_t ttr_us;    /* above 0: the ttr of these reservations, instead of the jobs' own. A TOUCH
+                          without a ttr starts the job's own again */
     bool listed_order; /* take from the first listed topic that has one; else the best of all */
-    bool bound;        /* the leases are a connection's: void after a restart, and not logged */
-    /* Who takes them, for the jobs' history: up to HAPPENING_BY_MAX. It must stay where it is while
-       the reserve waits. Empty: nobody wants to know. */
+    bool bound;        /* the leases belong to a connection: void after a restart, and not logged */
+    /* Who reserves, for the jobs' history: up to HAPPENING_BY_MAX bytes, which must stay in place
+       while the reserve waits. Empty: not recorded. */
     struct bytes by;
 };
 
 enum release_why {
     RELEASE_ASKED,       /* by its consumer */
-    RELEASE_UNDELIVERED, /* the client never got it: the attempt does not count, whenever due */
-    RELEASE_ABANDONED,   /* its consumer has gone: a failed attempt, as if its ttr had run out */
+    RELEASE_UNDELIVERED, /* the client never received it: the attempt does not count, whenever it is
+                            due */
+    RELEASE_ABANDONED,   /* its consumer has gone: a failed attempt, as when its ttr runs out */
 };
 
-enum { DUE_SAME_US = 10000 }; /* a shared engine's clock is not quite ours */
+enum { DUE_SAME_US = 10000 }; /* the clock of a shared engine differs a little from ours */
 
 struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GET DELETE */
     struct job_ref ref;
@@ -150,29 +154,32 @@ struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GE
     bool is_done;    /* DELETE: its work is done, count it as finished */
     bool bound;      /* RESERVE_JOB: as in cmd_reserve; … */
     struct bytes by; /* … so is this, but that it is borrowed like all else */
-    bool history; /* GET: what happened to the jobs that had this id; of the last one too if it has
-                     ended. NOT_FOUND: nothing is known */
-    bool if_free; /* DELETE, no lease: not a job that somebody has reserved */
+    bool history; /* GET: the history of all jobs that had this id, also if the last one has ended.
+                     NOT_FOUND: no history is known */
+    bool if_free; /* DELETE without a lease: fails if the job is reserved */
     bool brief;   /* but for RESERVE_JOB and GET: its reply needs .ref.seq and .state alone */
     enum release_why why; /* RELEASE */
-    /* RELEASE_ASKED, BURY: what became of this attempt, kept with the last JOB_NOTES_MAX of them
-       until the job ends or is replaced. Opaque to engines but for its code and the time, which is
-       now. Up to JOB_NOTE_MAX; empty, or if nobody tried to the end (`why`): nothing is kept. */
+    /*
+     * RELEASE_ASKED, BURY: a note about this attempt. The last JOB_NOTES_MAX of a job are kept
+     * until it ends or is replaced. Engines only look at its code and add the present time. Up to
+     * JOB_NOTE_MAX; nothing is kept if it is empty, or if the attempt was not completed (`why`).
+     */
     struct bytes note;
     uint16_t note_code; /* of an HTTP answer, or 0 */
     bool has_delay;     /* RELEASE: due_us is given (else the retry schedule decides) */
     bool has_priority;  /* RELEASE, BURY, RESCHEDULE */
-    bool has_due;       /* RESCHEDULE; RUN: only if its due time is due_us, to DUE_SAME_US, so that
-                           one that somebody has moved meanwhile does not come early */
-    bool has_body;      /* RESCHEDULE */
-    bool has_ttr;       /* TOUCH: run for ttr_us from now */
+    bool has_due;  /* RESCHEDULE. RUN: only if the job's due time equals due_us (to DUE_SAME_US), so
+                      that a job that somebody has rescheduled meanwhile does not run early */
+    bool has_body; /* RESCHEDULE */
+    bool has_ttr;  /* TOUCH: run for ttr_us from now */
     uint32_t priority;
     int64_t due_us;
     int64_t ttr_us;
     enum body_kind body_kind;
     struct bytes content_type;
     struct bytes body;
-    /* RESCHEDULE with a body: the job's own, which are kept. The engine puts them here. */
+    /* RESCHEDULE with a body: the job's present properties, which it keeps. Filled in by the
+       engine. */
     struct bytes properties;
 };
 
@@ -213,7 +220,7 @@ struct cmd {
     };
 };
 
-/* Does it leave a note with its job, if it brings one? */
+/* Does the command carry a note that the engine keeps with the job? */
 static inline bool cmd_keeps_note(const struct cmd *cmd)
 {
     return cmd->kind == CMD_BURY || (cmd->kind == CMD_RELEASE && cmd->job.why == RELEASE_ASKED);
@@ -286,9 +293,9 @@ struct engine_stats;
 struct happening;
 
 /*
- * The memory that a reply borrows, if it need not be copied to be kept. Whoever sets `taken` while
- * the reply is given keeps `jobs` and all that they point to, until `release` is called: once, by
- * any thread.
+ * Shares ownership of the memory that a reply borrows, so that a large reply can be kept without a
+ * copy. A receiver that sets `taken` during the callback keeps `jobs` and everything they point to,
+ * until it calls `release`: once, on any thread.
  */
 struct reply_hold {
     bool taken;
@@ -324,7 +331,7 @@ struct reply {
     const uint64_t *due;
     uint64_t version; /* CONFIGURE_TOPIC: of the settings that there are now; 0: none. The same
                          with ERR_VERSION */
-    /* RESERVE with jobs: what it asked for, .wait_us being what is left of its wait. */
+    /* RESERVE that got jobs: the command; .wait_us is the rest of its wait. */
     const struct cmd_reserve *asked;
     struct reply_hold *hold; /* of large bodies; or NULL */
 };

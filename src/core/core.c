@@ -149,7 +149,7 @@ static bool promote_due(struct core *core, uint32_t *budget)
         struct job *job = core_job(core, number);
         CHECK(job->due_us <= core->now_us); /* P3: never before its due time */
         core->unlogged_us = core->now_us;
-        core_popped(core, job);
+        core_unlink_popped(core, job);
         if (core_depart_due(core, number))
             continue;
         job->leaving = false; /* what is ready leaves for other slices */
@@ -166,10 +166,10 @@ static bool end_leases(struct core *core, uint32_t *budget)
             return *budget == 0;
         wheel_add(&core->leases, number); /* core_fail() lifts it off */
         struct job *job = core_job(core, number);
-        count_up(&job_past(&core->extras, job)->timeouts);
+        count_up(&job_rare_counts(&core->extras, job)->timeouts);
         topics_at(&core->topics, job->topic)->timeouts++;
         core->totals.timeouts++;
-        core_fail(core, number, false);
+        core_fail(core, number, NOT_PROMISED);
         core_happened(core, job, HAPPENED_TIMED_OUT, NULL);
     }
 }

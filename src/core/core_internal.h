@@ -37,7 +37,7 @@
 #include "core/top_k.h"
 #include "core/topic.h"
 
-/* A parked reserve hangs on each of its topics by one of these. */
+/* Links a parked reserve to one of its topics. */
 struct wait_link {
     struct list of_topic; // topic::waiting
     uint32_t topic;
@@ -57,9 +57,8 @@ struct waiter {
     uint32_t prev, next; /* on the wheel of waits */
     uint32_t generation; /* half of the handle; 0 = free */
     struct wanted wanted;
-    int64_t
-        until_us; /* when it was to be answered at the latest, or soon after: see core_end_waits */
-    int64_t over_us; /* since then it waits for a far job alone; 0: it does not */
+    int64_t until_us; /* its wait ends then, or soon after: see core_end_waits */
+    int64_t over_us;  /* when its wait was over, if since then it waits for a far job; else 0 */
     void *ctx;
     uint32_t link_count;
     struct wait_link *links; /* in the order listed; `one`, or mem_alloc'd */
@@ -72,7 +71,7 @@ enum scan_step {
     SCAN_PAGE,  /* changes the jobs that were found */
 };
 
-/* A command that looks at all jobs, or changes many: a slice at a time. */
+/* A command that looks at all jobs or changes many, a slice at a time. */
 struct scan {
     struct list of_core; // core::scans
     uint32_t number;     /* of core::scan_pool, once it is parked … */
@@ -90,7 +89,8 @@ struct scan {
     struct top_k page;
 };
 
-/* An entry that stands in no topic's heap until it is tried again. */
+/* A ready far job whose record could not be read: it is in no topic's heap until
+   core_front_retry(). */
 struct far_unread {
     struct far_ready_entry entry;
     uint32_t topic;
@@ -129,7 +129,7 @@ struct core {
     uint64_t seq_next;
     uint64_t lease_next;
     bool replaying;
-    bool replay_untimed;     /* what is replayed now was logged without the time */
+    bool replay_untimed;     /* the events being replayed were logged without the time */
     int64_t replay_clock_us; /* the log's clock so far; INT64_MIN = not known */
     struct pool jobs;
     struct pool extras; /* of jobs, what only some have */
@@ -144,14 +144,15 @@ struct core {
     struct wheel pauses; /* topics by pause_until_us */
     struct pool waiters;
     struct pool scan_pool;
-    struct list scans;             // scan::of_core
-    bool held;                     /* all that core_match() could give waits for far jobs */
-    uint32_t generation;           /* of the last parked command */
-    uint64_t mark;                 /* see topic::mark */
+    struct list scans;   // scan::of_core
+    bool held;           /* every job that core_match() could hand out has to wait for far jobs */
+    uint32_t generation; /* of the last parked command */
+    uint64_t mark;       /* see topic::mark */
     struct topic **candidates;     /* scratch of reserve … */
     struct bytes *candidate_names; /* … and of what it tells of who waited */
     uint32_t candidates_cap;
-    struct job_view brief_view; /* of replies to brief commands: the rest of it stays zero */
+    struct job_view brief_view; /* the view in replies to brief commands; the fields that they do
+                                   not show stay zero */
     struct job_view *views;     /* scratch of other replies */
     uint32_t views_cap;
     struct core_totals totals; /* all but topics, waiters and the next numbers */
@@ -187,10 +188,10 @@ static inline uint32_t seconds_until(int64_t now_us, int64_t then_us)
 }
 
 /*
- * Does the wheel have a number for one more job? A new chunk may be needed for a job of one size
- * while chunks of all others have room.
+ * Has the timing wheel room for the number of one more job? Asked before a job is taken: a job of
+ * one size may need a new chunk while chunks of all other sizes have room.
  */
-static inline bool core_has_number(const struct core *core)
+static inline bool core_has_free_number(const struct core *core)
 {
     return core->jobs.count < CORE_JOBS_MAX && pool_fits(&core->jobs, WHEEL_ITEMS_MAX);
 }
@@ -203,10 +204,11 @@ static inline void count_up(uint16_t *count) /* stops at its largest value */
 
 /* ---- transitions.c ---- */
 
-/* Takes the job off what it hangs on, so that its fields may change. core_link() must follow. */
+/* Takes the job off its wheel, heap or list, so that its fields may change. core_link() must
+   follow. */
 struct job *core_unlink(struct core *core, uint32_t number);
-/* The job was popped off its wheel: does what is left to do of core_unlink(). */
-void core_popped(struct core *core, const struct job *job);
+/* The rest of core_unlink() for a job that wheel_pop() has already taken off its wheel. */
+void core_unlink_popped(struct core *core, const struct job *job);
 /* Moves the unlinked (or new) job to the state and links it there. */
 void core_link(struct core *core, uint32_t number, enum job_state state);
 /* The job gets another due time. */
@@ -219,14 +221,17 @@ static inline void core_set_due(struct job *job, int64_t due_us)
 /* DELAYED, or READY if the job is or was due already. */
 enum job_state core_waiting_state(const struct core *core, const struct job *job);
 
-/* What of a job lies in its record alone. */
+/* The parts of a job that only its record has. */
 struct job_content {
     struct bytes content_type, body, properties;
 };
 
-/* The job's state as the log is to have it. */
+/* event::promised of the events that a function emits: does an answer wait for them? */
+enum { NOT_PROMISED = false, PROMISED = true };
+
+/* The job's state as it is written to the log. */
 struct job_now core_job_now(const struct core *core, const struct job *job);
-/* Emits a whole job; the sink's answer becomes its place, the old record dies. */
+/* Emits a whole job. The sink returns its new place; the old record dies. */
 void core_emit_job(struct core *core, struct job *job, const struct job_content *content,
                    bool promised);
 void core_emit_move(struct core *core, const struct job *job, bool promised);
@@ -235,9 +240,10 @@ void core_emit_pause(struct core *core, const struct topic *topic);
 /* Reserves a job: a ready one, or by name a delayed or buried one. ttr_us 0: its own. `by`:
    cmd_reserve::by. */
 void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us, struct bytes by);
-/* An unlinked job has no lease any more. */
+/* Ends the lease of an unlinked job. */
 void core_end_lease(struct core *core, struct job *job);
-/* A reserved job's attempt failed: again by its schedule, or buried when that is used up. */
+/* A reserved job's attempt failed: it is delayed by its retry schedule, or buried when that is used
+   up. */
 void core_fail(struct core *core, uint32_t number, bool promised);
 void core_bury(struct core *core, uint32_t number, bool promised);
 void core_make_ready(struct core *core, uint32_t number); /* runs it now */
@@ -248,11 +254,11 @@ void core_kick(struct core *core, uint32_t number);       /* BURIED or DELAYED *
  * queue and emits that; core_forget() frees its memory.
  */
 void core_retire(struct core *core, uint32_t number, enum event_end end);
-/* The same of a job that is in no index and linked nowhere, since core_restore_apart(). */
+/* The same for a job that is in no index and not linked (core_restore_apart()). */
 void core_retire_apart(struct core *core, uint32_t number, enum event_end end);
-/* As core_retire(), but emits nothing: the next event must say that the record returned here dies.
- */
-struct stored core_displace(struct core *core, uint32_t number);
+/* core_retire() without an event. The next event that the caller emits must name the record
+   returned here as dead. */
+struct stored core_retire_unlogged(struct core *core, uint32_t number);
 void core_forget(struct core *core, uint32_t number);
 
 void core_view(const struct core *core, const struct job *job, struct job_view *out_view);
@@ -275,18 +281,18 @@ static inline struct job_view *core_view_for(struct core *core, const struct job
 
 /* ---- history.c ---- */
 
-/* Tells of what has just happened to the job, after its event. See core_happened(). */
+/* Reports what has just happened to the job, after its event. See core_happened(). */
 void core_emit_happening(struct core *core, const struct job *job, enum happening_kind what,
                          const struct job_note *why);
-/* The same, if somebody keeps the history of jobs: nothing but this branch if nobody does. `why`
-   NULL: nobody said. */
+/* The same, if a history of jobs is kept; costs only this branch if none is. `why` NULL: no reason
+   was given. */
 static inline void core_happened(struct core *core, const struct job *job, enum happening_kind what,
                                  const struct job_note *why)
 {
     if (core->sink->happened)
         core_emit_happening(core, job, what, why);
 }
-/* A push took the id of the job of that number, which is no more. */
+/* A push replaced the job of that number, which no longer exists. */
 void core_emit_replaced(struct core *core, uint64_t old_seq, const struct job *job);
 
 /* ---- reserve.c ---- */
@@ -340,19 +346,20 @@ enum err core_replay_note(struct core *core, const struct event *event) MUST_USE
 void core_replayed_notes(struct core *core); /* drops those without a job */
 bool core_relocate_note(struct core *core, const struct event *event, uint64_t where);
 /* As core_relocate_unread(): notes whose texts cannot be read are lost. */
-bool core_lose_notes(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
-                     uint32_t budget);
+bool core_drop_unread_notes(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
+                            uint32_t budget);
 
 /* ---- replay.c ---- */
 
-/* Is it a job that this program could have emitted? */
+/* OK if this program could have emitted the event; else ERR_CORRUPT. */
 enum err core_check_job_event(const struct event *event) MUST_USE;
-/* A new job as the event tells of it, in the index, linked nowhere. Returns its number. */
+/* Makes a job as the event describes it and adds it to the index; it is not linked yet. Returns its
+   number. */
 uint32_t core_restore_job(struct core *core, const struct event *event, const struct topic *topic);
-/* The same, but it is in no index either. */
+/* The same, but the job is not added to the index. */
 uint32_t core_restore_apart(struct core *core, const struct event *event,
                             const struct topic *topic);
-/* A job that is linked nowhere ends, and nothing is emitted. */
+/* Ends a job that is not linked, without an event. */
 void core_drop_job(struct core *core, uint32_t number);
 
 /* ---- far.c ---- */
@@ -379,13 +386,13 @@ bool core_has_far(const struct core *core, uint64_t seq, struct bytes id);
 void core_front_settle(struct core *core, struct topic *topic);
 /* All stale entries of the topic go. O(entries · log entries). */
 void core_front_purge(const struct core *core, struct topic *topic);
-/* May far jobs come into memory to be handed out? */
+/* May far jobs be brought to memory to be handed out? */
 bool core_front_room(const struct core *core);
 
 /* ---- settings.c ---- */
 
 void core_configure(struct core *core, const struct cmd_topic *cmd, void *ctx);
-/* The topic has no settings any more; emits that, if it had any. */
+/* Removes the topic's settings; emits that if it had any. */
 void core_unset_settings(struct core *core, struct topic *topic);
 enum err core_replay_settings(struct core *core, const struct event *event) MUST_USE;
 /* Emits them again, if their record is at a place from `first` up to (not with) `end`. */

@@ -1,7 +1,7 @@
 /*
- * What the core gives the engine to store. Events state how things are, not how they changed:
- * replaying one twice, or a job's newer image over its older one, gives the same state. That is
- * what lets the store move records about.
+ * What the core hands to the engine to store. An event states how things are now, not how they
+ * changed, so replaying one twice, or a newer image of a job over an older one, gives the same
+ * state. That allows the store to move records.
  */
 #ifndef LATERD_CORE_EVENT_H
 #define LATERD_CORE_EVENT_H
@@ -21,7 +21,7 @@ enum event_kind {
 
 /* Why a job has gone. */
 enum event_end {
-    END_UNKNOWN = 0, /* an earlier version wrote it, or nobody was to read it */
+    END_UNKNOWN = 0, /* written by an earlier version, or without a reader who needs it */
     END_FINISHED,
     END_DELETED,
 };
@@ -48,15 +48,16 @@ struct note_head {
 struct event {
     enum event_kind kind;
     /*
-     * True: an answer waits for this, write it at the next chance. False: no answer waits for it (a
-     * reservation, a ttr that ran out); it may be written with the next batch.
+     * True: an answer waits for this event, so write it as soon as possible. False: none does (a
+     * reservation, a ttr that ran out); it may go with the next batch.
      */
     bool promised;
-    /* JOB, MOVE; of GONE and NOTE only .seq; of SETTINGS .seq is their version. */
+    /* JOB, MOVE. GONE, NOTE: only .seq. SETTINGS: .seq is their version. */
     struct job_now job;
     struct note_head note; /* NOTE only */
     enum event_end end;    /* GONE only */
-    /* Empty: server-made. Of MOVE and GONE a log keeps it only once it has had a follower. */
+    /* Empty: the id is server-made. A log keeps the id of a MOVE or GONE only once it has had a
+       follower. */
     struct bytes id;
     /* JOB only. All bytes, the id's too, are borrowed until emit() returns. */
     struct bytes topic; /* also of TOPIC and SETTINGS */
@@ -73,16 +74,17 @@ struct event {
     /* TOPIC only: paused until then; 0 = not paused, INT64_MAX = until resumed. */
     int64_t pause_until_us;
     /*
-     * JOB over an older image, or in place of another job with its id, and GONE: where the record
-     * that now dies is. `where` 0 = none. In replay the store passes here where the record is, if
-     * event_has_place(). MOVE: where the job's record is, because the log must say so of a far one.
+     * JOB that replaces an older image of the job, or another job with its id, and GONE: the place
+     * of the record that dies with this event; `where` 0 = none. MOVE of a far job: the place of
+     * the job's record, which the log must state. In replay the store passes the place of the
+     * record itself here, if event_has_place().
      */
     struct stored record;
 };
 
 /*
- * A far job: its record lies in a slice of the store, sorted by due time, until it draws near, or,
- * if it is ready or buried, until it is asked for. This is what an index needs to find it. Bytes
+ * What the index needs to know of a far job. Its record stays in a slice of the store, sorted by
+ * due time, until that is near, or, if the job is ready or buried, until somebody needs it. Bytes
  * are borrowed.
  */
 struct far_job {
@@ -95,14 +97,14 @@ struct far_job {
     int64_t rank_us;      /* … and job_rank_us() */
 };
 
-/* Does something live at the event's record, until it dies? */
+/* Is there data that lives at the place of the event's record, until it dies? */
 static inline bool event_has_place(const struct event *event)
 {
     return event->kind == EVENT_JOB || event->kind == EVENT_NOTE ||
            (event->kind == EVENT_SETTINGS && event->body.len > 0);
 }
 
-/* Of a JOB, what job_rank_us() is of the job. */
+/* The job_rank_us() of the job of a JOB event. */
 static inline int64_t event_rank_us(const struct event *event)
 {
     return event->order == ORDER_ARRIVAL ? event->created_us : event->job.due_us;
@@ -112,10 +114,10 @@ static inline int64_t event_rank_us(const struct event *event)
 struct event_sink {
     /* Returns where the record is, if event_has_place(). */
     struct stored (*emit)(struct event_sink *sink, const struct event *event);
-    /* The record of settings or of a note at this place died: no record says so. In replay, too.
-       May be NULL. */
+    /* The record of settings or of a note at this place died; no event says so. Also called in
+       replay. May be NULL. */
     void (*died)(struct event_sink *sink, struct stored record);
-    /* After the event that makes it so was emitted. NULL: nobody keeps the history of jobs. */
+    /* Called after the event that made it so. NULL: no history of jobs is kept. */
     void (*happened)(struct event_sink *sink, const struct happening *happening);
 };
 

@@ -41,7 +41,7 @@ bool far_ready_append(struct far_ready *heap, const struct far_ready_entry *entr
 void far_ready_remove(struct far_ready *heap, uint32_t place);
 /* Does entry a come before entry b? */
 bool far_ready_precedes(const struct far_ready_entry *a, const struct far_ready_entry *b);
-/* Does it come before the job, which is in memory? Not if it is the job's own. */
+/* Does the entry come before this job in memory? False for the job's own entry. */
 bool far_ready_before(const struct far_ready_entry *entry, const struct job *job);
 
 enum { FAR_READY_NEXT_MAX = 32 };

@@ -1,10 +1,10 @@
 /*
- * Tells who keeps it what happens to jobs. Only what an event has made so is told, and after that
- * event: what is told of a crash may be missing, but is never untrue.
+ * Reports what happens to jobs to whoever keeps their history, always after the event that made it
+ * so: after a crash a report may be missing, but none is untrue.
  */
 #include "core/core_internal.h"
 
-/* Does somebody's answer wait for it? Not for what the clock brings, nor for reservations. */
+/* Does an answer wait for it? Not for what the clock causes, nor for reservations. */
 static bool is_promised(enum happening_kind what)
 {
     return what != HAPPENED_RESERVED && what != HAPPENED_TIMED_OUT;

@@ -19,10 +19,11 @@ struct index {
 void index_init(struct index *index, const struct pool *jobs, uint64_t hash_key);
 void index_fini(struct index *index);
 uint32_t index_find(const struct index *index, const struct job_ref *ref); /* or POOL_NONE */
-/* They will be looked for or added soon: prefetches. */
+/* Prefetch for a look-up or an addition. */
 void index_expect(const struct index *index, uint64_t seq);
 void index_expect_id(const struct index *index, struct bytes id);
-/* The job of this number, or almost surely so, or POOL_NONE: good to fetch what is of it. */
+/* The job that index_find() would look at first for this number, or POOL_NONE: most likely the
+   right one, so good for prefetching. */
 uint32_t index_guess(const struct index *index, uint64_t seq);
 void index_add(struct index *index, uint32_t number); /* id and seq must be set and unused */
 void index_remove(struct index *index, uint32_t number);

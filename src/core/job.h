@@ -45,7 +45,7 @@ enum {
     TOPIC_SETTINGS_MAX = 16 * 1024, /* bytes of a topic's settings */
 };
 
-/* What the body's bytes are, so that /v1 hands a body back in the form it came in. */
+/* What the body is, so that /v1 returns it in the form in which it came. */
 enum body_kind {
     BODY_BYTES = 0, /* bytes or text */
     BODY_JSON = 1,  /* the text of a JSON value */
@@ -59,13 +59,13 @@ enum ready_order {
 
 enum { PRIORITY_URGENT = 1024 }; /* priorities below count as urgent in statistics */
 
-/* Where the engine keeps a job's record; the core only stores it. */
+/* Where the engine keeps a job's record; opaque to the core. */
 struct stored {
     uint64_t where; /* the engine's word for a place; 0 is nowhere */
     uint32_t bytes; /* disk bytes that die with the job */
 };
 
-/* How often what happened to a job; each stops at its largest value. */
+/* How often each of these happened to a job. A count stops at its largest value. */
 struct job_counts {
     uint16_t reserves;
     uint16_t timeouts;
@@ -74,13 +74,13 @@ struct job_counts {
     uint16_t kicks;
 };
 
-/* Words of 8 bytes that lie at multiples of four: the jobs' pool has sizes in steps of four. */
+/* 64-bit words aligned to 4 bytes: objects of the jobs' pool have sizes in steps of four bytes. */
 typedef int64_t job_time_us __attribute__((aligned(4)));
 typedef uint64_t job_word __attribute__((aligned(4)));
 
 /*
- * The client's id lies right behind this, and a job's size in the pool is that of both, rounded up
- * to four bytes. The first part is all that timers, queues and leases need.
+ * The client's id follows right behind this struct; a job's size in the pool is that of both,
+ * rounded up to four bytes. The first fields are all that timers, queues and leases need.
  */
 struct job {
     job_word seq;       /* server-made number, never used again; also the order of arrival */
@@ -93,11 +93,11 @@ struct job {
     enum body_kind body_kind : 1;
     enum ready_order order : 1;
     bool leaving : 1;        /* unchanged since core_spill() or core_arrive(): see far.c */
-    bool in_slice : 1;       /* its record lies in a slice, from which it has arrived */
-    bool has_properties : 1; /* its record has them, and so is read whole */
+    bool in_slice : 1;       /* its record lies in a slice, from which the job has come back */
+    bool has_properties : 1; /* its record has some, so the whole record must be read */
     bool has_notes : 1;      /* core::notes has some of it */
-    bool bound : 1;   /* RESERVED: the lease is a connection's, and the log does not know of it */
-    bool was_due : 1; /* its due time has come, even if the clock was set back since */
+    bool bound : 1;          /* RESERVED: the lease belongs to a connection and is not in the log */
+    bool was_due : 1;        /* its due time has come, even if the clock was set back since */
     uint8_t content_type_len;
     uint8_t id_len;    /* 0: the id is the server-made number */
     uint16_t failures; /* failed attempts counted against the retry schedule */
@@ -112,13 +112,13 @@ struct job {
     uint32_t body_len;     /* bytes */
 };
 
-/* A pool of jobs: of each length of ids, in steps of four bytes. */
+/* Makes it a pool of jobs, with ids of any length, in steps of four bytes. */
 void job_pool_init(struct pool *jobs);
-/* A new job with room for an id of this length (up to JOB_ID_MAX) and none yet, and nothing else
- * set. Its number. O(1). */
+/* Takes a new job with room for an id of this length (up to JOB_ID_MAX); no field and no id is set.
+   Returns its number. O(1). */
 uint32_t job_take(struct pool *jobs, size_t id_len);
 
-/* May a job go from one state to the other? The whole table of allowed moves. */
+/* Is this move allowed? The whole state machine. */
 bool job_may_move(enum job_state from, enum job_state to);
 
 /* Among ready jobs of one priority the one with the lower rank goes first. */
@@ -127,7 +127,8 @@ int64_t job_rank_us(const struct job *job);
 /* Writes the state; CHECKs that the move is allowed. */
 void job_move(struct job *job, enum job_state to);
 
-/* The same for replay alone: the log says what the state was, not how it came to be. */
+/* Writes the state in replay, where any move is allowed: the log has the state, not the way to it.
+ */
 void job_restore(struct job *job, enum job_state state);
 
 /* The client's id; empty when the id is server-made. Good while the job lives. */

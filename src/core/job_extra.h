@@ -1,11 +1,12 @@
 /*
- * What only some jobs have, beside their 84 bytes and their ids: a reservation (16 bytes), or that
- * and counts of what seldom happens (24). A job has at most one such record, named by job::extra:
+ * Fields that only some jobs need, kept outside of struct job: a reservation (16 bytes), or a
+ * reservation and the rare counts (24 bytes). A job has at most one such record; job::extra is its
+ * number in the pool.
  *
- *   - RESERVED: it has one;
- *   - timed out, released, buried or kicked once: it has one with counts from then on, to its end.
+ *   - A RESERVED job has one.
+ *   - A job that was timed out, released, buried or kicked once has one with counts until it ends.
  *
- * All calls are O(1). A job's record is written by these functions alone.
+ * All calls are O(1). Only these functions write a job's record.
  */
 #ifndef LATERD_CORE_JOB_EXTRA_H
 #define LATERD_CORE_JOB_EXTRA_H
@@ -13,8 +14,8 @@
 #include "base/pool.h"
 #include "core/job.h"
 
-/* The counts of struct job_counts that most jobs have not; the job itself has its reserves. */
-struct job_past {
+/* The counts of struct job_counts that are 0 for most jobs; `reserves` is in struct job. */
+struct job_rare_counts {
     uint16_t timeouts;
     uint16_t releases;
     uint16_t buries;
@@ -22,12 +23,12 @@ struct job_past {
 };
 
 struct job_extra {
-    int64_t until_us;     /* RESERVED: when the ttr runs out; else 0 */
-    uint64_t lease;       /* RESERVED: token of the one live reservation; else 0 */
-    struct job_past past; /* there in the larger records alone */
+    int64_t until_us;            /* RESERVED: when the ttr runs out; else 0 */
+    uint64_t lease;              /* RESERVED: token of the one live reservation; else 0 */
+    struct job_rare_counts rare; /* only in records of the larger size */
 };
 
-/* A pool of struct job_extra, of two sizes: without `past` and with it. */
+/* A pool of struct job_extra, of two sizes: without `rare` and with it. */
 void job_extras_init(struct pool *extras);
 
 /* The job's record, or NULL. */
@@ -48,26 +49,27 @@ static inline uint64_t job_lease(const struct pool *extras, const struct job *jo
     return extra ? extra->lease : 0;
 }
 
-/* The counts but for reserves, which job_counts() knows. */
-void job_add_past(const struct pool *extras, const struct job *job, struct job_counts *counts);
+/* Sets all counts but `reserves`. */
+void job_add_rare_counts(const struct pool *extras, const struct job *job,
+                         struct job_counts *counts);
 
 static inline struct job_counts job_counts(const struct pool *extras, const struct job *job)
 {
     struct job_counts counts = {.reserves = job->reserves};
-    if (job->extra) /* of most jobs that wait this is all */
-        job_add_past(extras, job, &counts);
+    if (job->extra) /* most waiting jobs have none */
+        job_add_rare_counts(extras, job, &counts);
     return counts;
 }
 
-/* The job gets this reservation. */
+/* Sets the reservation. */
 void job_set_lease(struct pool *extras, struct job *job, uint64_t lease, int64_t until_us);
-/* It has none any more. */
+/* Ends the reservation. */
 void job_drop_lease(struct pool *extras, struct job *job);
-/* Its seldom counts, to count one up: makes room for them. Good until the next of these calls. */
-struct job_past *job_past(struct pool *extras, struct job *job);
-/* All its counts are these. */
+/* The rare counts, to increment one; makes room for them. Valid until the next call. */
+struct job_rare_counts *job_rare_counts(struct pool *extras, struct job *job);
+/* Replaces all counts. */
 void job_set_counts(struct pool *extras, struct job *job, const struct job_counts *counts);
-/* The job ends. */
+/* Frees the record: the job has ended. */
 void job_drop_extra(struct pool *extras, struct job *job);
 
 #endif

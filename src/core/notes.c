@@ -206,8 +206,8 @@ bool core_relocate_note(struct core *core, const struct event *event, uint64_t w
     return true;
 }
 
-bool core_lose_notes(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
-                     uint32_t budget)
+bool core_drop_unread_notes(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
+                            uint32_t budget)
 {
     for (uint32_t steps = 0; steps < budget; steps++, ++*cursor) {
         *cursor = notes_next(&core->notes, *cursor);

@@ -111,7 +111,7 @@ static enum err replay_job(struct core *core, const struct event *event)
         if (number != POOL_NONE)
             core_drop_job(core, number);
     }
-    if (!core_has_number(core))
+    if (!core_has_free_number(core))
         return ERR_JOBS_LIMIT;
     (void)core_restore_job(core, event, topic);
     return OK;
@@ -242,7 +242,7 @@ static void place_jobs(struct core *core, int64_t back_us)
         job_restore(job, resting_state(core, job));
         core_link(core, i, (enum job_state)job->state);
         if (moved)
-            core_emit_move(core, job, false);
+            core_emit_move(core, job, NOT_PROMISED);
     }
 }
 
@@ -291,7 +291,7 @@ static bool relocate_move(struct core *core, const struct event *event, uint64_t
     const struct job *job = core_job(core, number);
     if (job->where != where)
         return false;
-    core_emit_move(core, job, false);
+    core_emit_move(core, job, NOT_PROMISED);
     return true;
 }
 
@@ -312,7 +312,7 @@ bool core_relocate(struct core *core, const struct event *event, uint64_t where)
         return false;
     core_emit_job(core, core_job(core, number),
                   &(struct job_content){event->content_type, event->body, event->properties},
-                  false);
+                  NOT_PROMISED);
     return true;
 }
 
@@ -325,7 +325,7 @@ bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint3
     };
     if (*cursor >= NOTES_FROM) {
         uint32_t place = *cursor - NOTES_FROM;
-        bool more = core_lose_notes(core, first, end, &place, budget);
+        bool more = core_drop_unread_notes(core, first, end, &place, budget);
         *cursor = NOTES_FROM + place;
         return more;
     }
@@ -341,7 +341,7 @@ bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint3
         job->content_type_len = 0;
         job->body_len = 0;
         job->has_properties = false;
-        core_emit_job(core, job, &(struct job_content){0}, false);
+        core_emit_job(core, job, &(struct job_content){0}, NOT_PROMISED);
         steps += EMIT_STEPS;
     }
     return true;
@@ -356,7 +356,7 @@ bool core_relocate_moves(struct core *core, bool (*unread)(void *ctx, uint64_t w
             return false;
         const struct job *job = core_job(core, *cursor);
         if (job->state != JOB_GONE && unread(ctx, job->where))
-            core_emit_move(core, job, false);
+            core_emit_move(core, job, NOT_PROMISED);
     }
     return true;
 }

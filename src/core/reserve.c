@@ -10,15 +10,15 @@
 #include "core/core_internal.h"
 
 enum {
-    TAKE_MIN = 250,     /* jobs that one reserve takes even if the budget is spent */
+    TAKE_MIN = 250,     /* a reserve takes this many jobs even if the budget is spent */
     TAKE_NS = 1500,     /* work for one job taken, and for its way into the reply */
     TOPIC_NS = 50,      /* for finding a topic, or taking a waiter off one */
     LINK_NS = 500,      /* for waiting on a topic, which may have to be made */
     CANDIDATE_NS = 4,   /* for comparing one topic's first job */
     ENDS_MIN = 16,      /* waits that end in a tick even if the budget is spent */
-    HUNGRY_TURN = 256,  /* topics whose waiters get what is in memory, when it is short */
-    FAR_WAIT_US = 1000, /* after a wait's end: has a far job come? Asked so often … */
-    FAR_PATIENCE_US = 1000 * 1000, /* … and no longer */
+    HUNGRY_TURN = 256,  /* hungry topics that are served in a turn while memory is short */
+    FAR_WAIT_US = 1000, /* after its wait a waiter looks this often for its far job … */
+    FAR_WAIT_MAX_US = 1000 * 1000, /* … and no longer */
 };
 
 static struct waiter *waiter_at(const struct core *core, uint32_t number)
@@ -39,8 +39,8 @@ static void candidate_add(struct core *core, uint32_t place, struct topic *topic
 }
 
 /*
- * The job in memory to hand out next from the first `count` candidates, or POOL_NONE: there is
- * none, or (*out_far is set) a far job comes before it, which is on its way.
+ * The best job in memory of the first `count` candidates. POOL_NONE: there is none, or (*out_far is
+ * set) a far job comes before it, which is being read.
  */
 static uint32_t choose(const struct core *core, uint32_t count, bool listed_order, bool *out_far)
 {
@@ -69,8 +69,8 @@ static uint32_t choose(const struct core *core, uint32_t count, bool listed_orde
     return waits ? POOL_NONE : best;
 }
 
-/* Leases what is wanted from the first `count` candidates into the scratch of views. *out_far:
-   there would be more, or some, if a far job had come. */
+/* Leases the jobs that `wanted` asks for, from the first `count` candidates, into the scratch of
+   views. *out_far: it would have been more jobs if a far job had been in memory. */
 static uint32_t take(struct core *core, uint32_t count, const struct wanted *wanted, bool *out_far)
 {
     uint32_t taken = 0;
@@ -207,7 +207,7 @@ uint64_t core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ct
     return parked;
 }
 
-/* What the waiter, whose topics are the candidates, asks for as of now. */
+/* The rest of the waiter's command, as of now. Its topics are the candidates. */
 static struct cmd_reserve asked_now(struct core *core, const struct waiter *waiter)
 {
     for (uint32_t i = 0; i < waiter->link_count; i++)
@@ -224,8 +224,8 @@ static struct cmd_reserve asked_now(struct core *core, const struct waiter *wait
     };
 }
 
-/* Gives the waiter what its topics have, up to `max`, and answers it. Returns how many; 0: none,
-   perhaps because a far job is to come first. */
+/* Gives the waiter the jobs that its topics have, up to `max`, and answers it. Returns how many; 0:
+   none, maybe because a far job has to come first (*out_far). */
 static uint32_t serve(struct core *core, uint32_t number, uint32_t max, bool *out_far)
 {
     struct waiter *waiter = waiter_at(core, number);
@@ -244,9 +244,9 @@ static uint32_t serve(struct core *core, uint32_t number, uint32_t max, bool *ou
 }
 
 /*
- * There is no memory for far jobs: who waits for one gets what is in memory, though it comes behind
- * in the order, as who asks now does. Some topics a turn, the others the next ones. Was anybody
- * served? Then others may be as well, in the next turn.
+ * There is no memory for far jobs, so waiters of hungry topics get jobs in memory that come later
+ * in the order, as new reserves do. HUNGRY_TURN topics a turn, in rotation. True: somebody was
+ * served, so the next turn may serve others.
  */
 static bool match_hungry(struct core *core, uint32_t jobs)
 {
@@ -274,8 +274,9 @@ bool core_match(struct core *core, int64_t now_us, uint32_t jobs)
     if (now_us > core->now_us)
         core->now_us = now_us;
     struct list *servable = &core->topics.servable;
-    const struct topic *held = NULL; /* the first of those whose waiters get nothing: for each, a
-                                        far job of another of its topics comes first */
+    /* The first topic whose first waiter got nothing, because a far job of another of its topics
+       comes first. When it comes round again, no waiter gets anything. */
+    const struct topic *held = NULL;
     core->held = false;
     while (jobs > 0 && !budget_spent(core->budget) && !list_empty(servable)) {
         struct topic *topic = LIST_ENTRY(servable->next, struct topic, place);
@@ -310,13 +311,14 @@ static bool is_behind(const struct core *core, const struct waiter *waiter)
     return false;
 }
 
-/* Does it go on waiting for a far job, which the disk reads? Not for long: a disk that hangs must
-   not hold up who wants to go. */
-static bool is_patient(const struct core *core, struct waiter *waiter)
+/* May the waiter, whose wait is over, wait longer for a far job that the disk is reading? Up to
+   FAR_WAIT_MAX_US from the first call: a disk that hangs must not hold up clients that asked for a
+   short wait. */
+static bool extend_wait(const struct core *core, struct waiter *waiter)
 {
     if (waiter->over_us == 0)
         waiter->over_us = core->now_us;
-    return core->now_us - waiter->over_us < FAR_PATIENCE_US;
+    return core->now_us - waiter->over_us < FAR_WAIT_MAX_US;
 }
 
 static void wait_again(struct core *core, uint32_t number, int64_t us)
@@ -326,7 +328,7 @@ static void wait_again(struct core *core, uint32_t number, int64_t us)
     wheel_add(&core->waits, number);
 }
 
-/* The wait is over: the waiter is served, waits a little longer, or there is nothing for it. */
+/* The wait is over: serves the waiter, lets it wait a little longer, or answers ERR_EMPTY. */
 static void end_wait(struct core *core, uint32_t number)
 {
     struct waiter *waiter = waiter_at(core, number);
@@ -337,7 +339,7 @@ static void end_wait(struct core *core, uint32_t number)
     }
     if (!held && serve(core, number, UINT32_MAX, &far))
         return;
-    if ((held || far) && is_patient(core, waiter)) {
+    if ((held || far) && extend_wait(core, waiter)) {
         wait_again(core, number, FAR_WAIT_US);
         return;
     }
@@ -347,9 +349,10 @@ static void end_wait(struct core *core, uint32_t number)
 }
 
 /*
- * Waits that are over. A job that came just in time is still handed out, but not to a waiter that
- * core_match has not reached yet: that one is checked again a microsecond later, when those before
- * it have been served. So is one for whom a far job is on its way, a millisecond later.
+ * Ends the waits that are over. A job that came just in time is still handed out, but not to a
+ * waiter that core_match has not reached yet: that waiter is checked again a microsecond later,
+ * when those before it have been served. A waiter whose far job is being read is checked again a
+ * millisecond later.
  */
 bool core_end_waits(struct core *core, uint32_t steps)
 {
@@ -407,7 +410,7 @@ void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq, uint64_t
     uint32_t number = find_leased(core, now_us, seq, lease);
     if (number == POOL_NONE)
         return;
-    core_bury(core, number, false);
+    core_bury(core, number, NOT_PROMISED);
     core_happened(core, core_job(core, number), HAPPENED_BURIED, NULL);
 }
 
@@ -422,7 +425,7 @@ bool core_restart_lease(struct core *core, int64_t now_us, uint64_t seq, uint64_
     job_extra(&core->extras, job)->until_us = until_us;
     core_link(core, number, JOB_RESERVED);
     if (!job->bound)
-        core_emit_move(core, job, false);
+        core_emit_move(core, job, NOT_PROMISED);
     *out_until_us = until_us;
     return true;
 }

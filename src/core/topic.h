@@ -28,21 +28,21 @@ struct topic {
     uint64_t name_hash;
     uint32_t number; /* its own, in the pool */
     struct ready_heap ready;
-    struct far_ready far_ready;         /* the order of ready jobs that are not in memory */
+    struct far_ready far_ready;         /* the order of the ready jobs that are far */
     uint32_t buried_first, buried_last; /* list through job::prev, next; first is kicked first */
     struct list waiting;                // wait_link::of_topic, first come first served
     struct list place;                  // hangs on topics::idle, servable or hungry, or nowhere
     bool servable;                      /* hangs on topics::servable */
     bool idle;                          /* hangs on topics::idle */
     bool hungry;                        /* hangs on topics::hungry */
-    uint32_t pins;                      /* scans under way that need the topic to stay */
-    uint32_t kicker; /* the generation of the parked KICK_TOPIC whose turn it is; 0: nobody's */
-    uint64_t mark;   /* the last parking reserve that named it: finds duplicates */
+    uint32_t pins;                      /* scans in progress that need the topic to stay */
+    uint32_t kicker; /* generation of the parked KICK_TOPIC whose turn it is; 0: none */
+    uint64_t mark;   /* the last reserve that parked on it: finds topics named twice */
     uint32_t timer_prev, timer_next; /* on the wheel of pauses */
     int64_t pause_until_us;          /* 0 = not paused */
-    int64_t pause_us;                /* how long that pause is altogether */
+    int64_t pause_us;                /* the whole length of that pause */
     uint64_t jobs[JOB_STATES];
-    uint64_t far[JOB_STATES]; /* of them, those that are not in memory: core/far.c */
+    uint64_t far[JOB_STATES]; /* of `jobs`, those that are not in memory: core/far.c */
     uint64_t urgent;          /* ready ones with a priority below PRIORITY_URGENT */
     uint64_t waiters;
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked, pauses;
@@ -56,10 +56,10 @@ struct topics {
     struct map by_name;
     struct name_order order; /* the same, sorted */
     struct topic
-        *recent; /* the last that topics_get_or_create() returned: probably the next one, too */
+        *recent; /* the last result of topics_get_or_create(): the next one is likely the same */
     struct list idle;        // topic::place, longest idle first
     struct list servable;    // topic::place: has ready jobs and waiters and is not paused
-    struct list hungry;      // topic::place: the same, but its first ready job is not in memory
+    struct list hungry;      // topic::place: the same, but its first ready job is far
     const struct pool *jobs; /* borrowed */
     uint32_t max;
     uint64_t key;
@@ -69,10 +69,10 @@ struct topics {
 void topics_init(struct topics *topics, const struct pool *jobs, uint32_t max, uint64_t hash_key);
 void topics_fini(struct topics *topics);
 struct topic *topics_find(const struct topics *topics, struct bytes name); /* or NULL */
-/* Finds or makes. ERR_TOPICS_LIMIT when full and none is idle. */
+/* Finds the topic, or creates it. ERR_TOPICS_LIMIT: there are `max`, and none is idle. */
 enum err topics_get_or_create(struct topics *topics, struct bytes name,
                               struct topic **out_topic) MUST_USE;
-/* Forgets one that is idle, its counters too. */
+/* Removes an idle topic and its counters. */
 void topics_forget(struct topics *topics, struct topic *topic);
 static inline struct topic *topics_at(const struct topics *topics, uint32_t number)
 {
@@ -80,12 +80,12 @@ static inline struct topic *topics_at(const struct topics *topics, uint32_t numb
 }
 /* The number of the next topic at or after `number`, or POOL_NONE: goes through all in O(pool). */
 uint32_t topics_next(const struct topics *topics, uint32_t number);
-/* How many of its jobs in this state are in memory. */
+/* How many of the topic's jobs in this state are in memory. */
 static inline uint64_t topic_in_memory(const struct topic *topic, enum job_state state)
 {
     return topic->jobs[state] - topic->far[state];
 }
-/* The ready job that is handed out first, if that is in memory; or POOL_NONE. O(1). */
+/* The first ready job in order, if it is in memory; else POOL_NONE. O(1). */
 static inline uint32_t topic_first_ready(const struct topic *topic, const struct pool *jobs)
 {
     uint32_t first = ready_heap_first(&topic->ready);
@@ -93,15 +93,15 @@ static inline uint32_t topic_first_ready(const struct topic *topic, const struct
                far_ready_before(&topic->far_ready.entries[0], pool_at(jobs, first));
     return far ? POOL_NONE : first;
 }
-/* The entry of the ready job that is handed out first, if that is not in memory; or NULL. O(1). */
+/* The entry of the first ready job in order, if it is far; else NULL. O(1). */
 static inline const struct far_ready_entry *topic_first_far(const struct topic *topic,
                                                             const struct pool *jobs)
 {
     bool far = topic->far_ready.count > 0 && topic_first_ready(topic, jobs) == POOL_NONE;
     return far ? topic->far_ready.entries : NULL;
 }
-/* Call after any change to a topic's jobs, waiters or pause: files it as idle, servable or hungry.
- */
+/* Call after any change to a topic's jobs, waiters or pause: moves the topic to the list where it
+   belongs now (idle, servable, hungry, or none). */
 void topics_relist(struct topics *topics, struct topic *topic);
 void topics_valid(const struct topics *topics);
 

@@ -29,7 +29,7 @@ static inline __attribute__((always_inline)) void write_now(const struct core *c
         out_now->until_us = extra->until_us;
         out_now->lease = extra->lease;
     }
-    job_add_past(&core->extras, job, &out_now->counts);
+    job_add_rare_counts(&core->extras, job, &out_now->counts);
 }
 
 struct job_now core_job_now(const struct core *core, const struct job *job)
@@ -156,7 +156,7 @@ static void count_urgent(struct core *core, struct topic *topic, const struct jo
     core->totals.urgent += (uint64_t)change;
 }
 
-void core_popped(struct core *core, const struct job *job)
+void core_unlink_popped(struct core *core, const struct job *job)
 {
     struct topic *topic = topics_at(&core->topics, job->topic);
     CHECK(topic->jobs[job->state] > 0);
@@ -169,7 +169,7 @@ struct job *core_unlink(struct core *core, uint32_t number)
 {
     struct job *job = core_job(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
-    core_popped(core, job);
+    core_unlink_popped(core, job);
     job->leaving = false;
     switch ((enum job_state)job->state) {
     case JOB_DELAYED: wheel_remove(&core->delays, number); break;
@@ -242,7 +242,7 @@ void core_lease(struct core *core, uint32_t number, bool bound, int64_t ttr_us, 
     job->bound = bound;
     core_link(core, number, JOB_RESERVED);
     if (!bound)
-        core_emit_move(core, job, false);
+        core_emit_move(core, job, NOT_PROMISED);
     CHECK(by.len <= HAPPENING_BY_MAX);
     core_happened(core, job, HAPPENED_RESERVED, &(struct job_note){.text = by});
 }
@@ -256,7 +256,7 @@ void core_end_lease(struct core *core, struct job *job)
 void core_bury(struct core *core, uint32_t number, bool promised)
 {
     struct job *job = core_unlink(core, number);
-    count_up(&job_past(&core->extras, job)->buries);
+    count_up(&job_rare_counts(&core->extras, job)->buries);
     core_end_lease(core, job);
     topics_at(&core->topics, job->topic)->buried++;
     core->totals.buried++;
@@ -285,13 +285,13 @@ void core_make_ready(struct core *core, uint32_t number)
     struct job *job = core_unlink(core, number);
     core_set_due(job, core->now_us);
     core_link(core, number, JOB_READY);
-    core_emit_move(core, job, true);
+    core_emit_move(core, job, PROMISED);
 }
 
 void core_kick(struct core *core, uint32_t number)
 {
     struct job *job = core_job(core, number);
-    count_up(&job_past(&core->extras, job)->kicks);
+    count_up(&job_rare_counts(&core->extras, job)->kicks);
     topics_at(&core->topics, job->topic)->kicked++;
     core->totals.kicked++;
     if (job->state == JOB_BURIED)
@@ -301,7 +301,7 @@ void core_kick(struct core *core, uint32_t number)
     core_happened(core, job, HAPPENED_KICKED, NULL);
 }
 
-struct stored core_displace(struct core *core, uint32_t number)
+struct stored core_retire_unlogged(struct core *core, uint32_t number)
 {
     struct job *job = core_unlink(core, number);
     index_remove(&core->index, number);
@@ -318,7 +318,7 @@ static void emit_end(struct core *core, const struct job *job, enum event_end en
 
 void core_retire(struct core *core, uint32_t number, enum event_end end)
 {
-    (void)core_displace(core, number); /* the event names the record */
+    (void)core_retire_unlogged(core, number); /* the event names the record */
     emit_end(core, core_job(core, number), end);
 }
 
@@ -369,7 +369,7 @@ void core_view(const struct core *core, const struct job *job, struct job_view *
         const struct job_extra *extra = job_extra(&core->extras, job);
         out_view->until_us = extra->until_us;
         out_view->lease = extra->lease;
-        job_add_past(&core->extras, job, &out_view->counts);
+        job_add_rare_counts(&core->extras, job, &out_view->counts);
     }
     if (job->has_notes)
         core_view_notes(core, job, out_view);

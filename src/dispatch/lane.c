@@ -429,11 +429,11 @@ void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept 
         lane->ours = 0;
     }
     queue_lane(lane);
-    lane_look_whose(lane);
+    lane_update_owner(lane);
     pump_wake(pump);
 }
 
-void lane_look_whose(struct lane *lane)
+void lane_update_owner(struct lane *lane)
 {
     uint64_t ours = lane->kept->settings.order == ORDER_BY_KEY ? keeps_order(lane) : 0;
     if (ours == lane->ours)

@@ -5,7 +5,7 @@
 #include "dispatch/key_order.h"
 #include "dispatch/pump_parts.h"
 
-enum { ASK_NS = 1500, SWEEP_NS = 60, TOLD_MAX = 256 };
+enum { ASK_NS = 1500, SWEEP_NS = 60, METRICS_MAX = 256 };
 
 static void settings_changed(struct registry_listener *listener, struct bytes topic,
                              struct settings_kept *kept)
@@ -86,54 +86,54 @@ void pump_add_sink(struct pump *pump, enum target_type type, struct bytes broker
     sink->user = pump;
 }
 
-/* What sinks tell: by name and broker, for what has one name must be told together. */
-struct told {
+/* Metrics of all sinks, collected: those of one name must be written one after the other. */
+struct collected_metrics {
     struct metric_sink sink; /* first */
-    const char *broker;      /* whose turn it is; NULL: none */
-    struct metric at[TOLD_MAX];
+    const char *broker;      /* of the sink being asked; NULL: none */
+    struct metric at[METRICS_MAX];
     unsigned count;
 };
 
 static void add_metric(struct metric_sink *sink, const struct metric *metric)
 {
-    struct told *told = (struct told *)(void *)sink;
-    for (unsigned i = 0; i < told->count; i++) {
-        if (strcmp(told->at[i].name, metric->name) == 0 && told->at[i].broker == told->broker) {
-            told->at[i].value += metric->value;
+    struct collected_metrics *all = (struct collected_metrics *)(void *)sink;
+    for (unsigned i = 0; i < all->count; i++) {
+        if (strcmp(all->at[i].name, metric->name) == 0 && all->at[i].broker == all->broker) {
+            all->at[i].value += metric->value;
             return;
         }
     }
-    if (told->count == TOLD_MAX || metric->type == METRIC_HISTOGRAM)
+    if (all->count == METRICS_MAX || metric->type == METRIC_HISTOGRAM)
         return;
-    told->at[told->count] = *metric; /* their names and help are literals */
-    told->at[told->count++].broker = told->broker;
+    all->at[all->count] = *metric; /* their names and help are literals */
+    all->at[all->count++].broker = all->broker;
 }
 
-static void write_family(struct told *told, unsigned first, struct metric_sink *metrics)
+static void write_family(struct collected_metrics *all, unsigned first, struct metric_sink *metrics)
 {
-    const char *name = told->at[first].name;
-    for (unsigned i = first; i < told->count; i++) {
-        if (!told->at[i].name || strcmp(told->at[i].name, name) != 0)
+    const char *name = all->at[first].name;
+    for (unsigned i = first; i < all->count; i++) {
+        if (!all->at[i].name || strcmp(all->at[i].name, name) != 0)
             continue;
-        told->at[i].more = i > first;
-        metrics->metric(metrics, &told->at[i]);
+        all->at[i].more = i > first;
+        metrics->metric(metrics, &all->at[i]);
         if (i > first)
-            told->at[i].name = NULL; /* it is told */
+            all->at[i].name = NULL; /* written */
     }
 }
 
 void pump_describe_sinks(const struct pump *pump, struct metric_sink *metrics)
 {
-    struct told told = {.sink.metric = add_metric};
+    struct collected_metrics all = {.sink.metric = add_metric};
     for (unsigned i = 0; i < pump->sink_count; i++) {
         const struct push_sink *added = &pump->sinks[i];
-        told.broker = added->broker_len ? added->broker : NULL;
+        all.broker = added->broker_len ? added->broker : NULL;
         if (added->sink->verbs->describe)
-            added->sink->verbs->describe(added->sink, &told.sink);
+            added->sink->verbs->describe(added->sink, &all.sink);
     }
-    for (unsigned i = 0; metrics->metric && i < told.count; i++) {
-        if (told.at[i].name)
-            write_family(&told, i, metrics);
+    for (unsigned i = 0; metrics->metric && i < all.count; i++) {
+        if (all.at[i].name)
+            write_family(&all, i, metrics);
     }
 }
 
@@ -151,7 +151,7 @@ static bool recheck_step(struct pump *pump)
         budget_spend(pump->options.budget, SWEEP_NS);
         if (!lane->name || !lane->kept)
             continue;
-        lane_look_whose(lane);
+        lane_update_owner(lane);
         if (lane->state == LANE_ASKED || lane->why == HELD_SINK)
             lane_visit(lane);
     }

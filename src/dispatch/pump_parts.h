@@ -139,7 +139,7 @@ void lane_ask(struct lane *lane);
 /* Its target takes nothing any more, until its settings change. */
 void lane_pause(struct lane *lane, const char *why);
 /* With order by key: begins to send it, or stops, if keeps_order says so. */
-void lane_look_whose(struct lane *lane);
+void lane_update_owner(struct lane *lane);
 /* With order by key: another daemon may send its jobs, so we may not. */
 bool lane_is_others(const struct lane *lane);
 void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept *kept);

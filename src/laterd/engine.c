@@ -147,7 +147,7 @@ static int open_embedded(const struct command_line *line, struct platform *platf
     if (engine->member && line->persist) {
         engine->fence = fence_new(platform->disk, engine->member, platform->epoch);
         platform->disk = fence_port(engine->fence);
-        enum err led = store_led(platform->disk, &engine->led_epoch);
+        enum err led = store_last_epoch(platform->disk, &engine->led_epoch);
         if (!led && engine->led_epoch >= platform->epoch) {
             engine->opening = OPENING_LOWER_EPOCH;
             return EXIT_FAILURE;

@@ -128,7 +128,7 @@ static void take_row(struct claim *claim, const struct claim_row *row, int64_t n
         claim->seen_us = now_us;
     claim->row = *row;
     claim->known = true;
-    tenure_saw(&claim->tenure, row->epoch);
+    tenure_note_epoch(&claim->tenure, row->epoch);
 }
 
 /* The row is ours, since sent_us at the latest. */
@@ -148,7 +148,7 @@ static void look_at_row_while_leading(struct claim *claim, int64_t now_us)
         claim->tenure.epoch = claim->tenure.led = claim->row.epoch;
     } else {
         tenure_end(&claim->tenure, claim->row.there ? LOSS_TAKEN : LOSS_DELETED, now_us);
-        tenure_saw(&claim->tenure, claim->row.epoch);
+        tenure_note_epoch(&claim->tenure, claim->row.epoch);
     }
     claim->next_us = ours ? now_us : now_us + POLL_US;
 }

@@ -15,7 +15,7 @@ static int64_t deadline_of(const struct tenure *tenure, int64_t sent_us)
 bool tenure_begin(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_t now_us)
 {
     CHECK(!tenure->leading && sent_us <= now_us);
-    tenure_saw(tenure, epoch);
+    tenure_note_epoch(tenure, epoch);
     if (deadline_of(tenure, sent_us) <= now_us || epoch <= tenure->led)
         return false;
     tenure->leading = true;
@@ -67,7 +67,7 @@ bool tenure_expire_asked(struct tenure *tenure, int64_t now_us)
     return expire(tenure, TENURE_LATE_ASKED_US, now_us);
 }
 
-void tenure_saw(struct tenure *tenure, uint64_t epoch)
+void tenure_note_epoch(struct tenure *tenure, uint64_t epoch)
 {
     if (epoch > tenure->epoch && !tenure->leading)
         tenure->epoch = epoch;

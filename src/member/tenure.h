@@ -49,7 +49,7 @@ bool tenure_expire(struct tenure *tenure, int64_t now_us);
 /* The same, when an answer has come or was lost: until now it may have been waited for. */
 bool tenure_expire_asked(struct tenure *tenure, int64_t now_us);
 /* Somebody leads, or led, with this one. */
-void tenure_saw(struct tenure *tenure, uint64_t epoch);
+void tenure_note_epoch(struct tenure *tenure, uint64_t epoch);
 
 static inline bool tenure_holds(const struct tenure *tenure, int64_t now_us)
 {

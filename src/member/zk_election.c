@@ -279,7 +279,7 @@ static void shown(struct zk_election *election, const struct zk_answer *answer, 
     election->leader[0] = '\0';
     if (bytes_to_u64(bytes_of(answer->data.at, digits), &epoch) && len < sizeof(election->leader)) {
         (void)snprintf(election->leader, sizeof(election->leader), "%.*s", (int)len, space + 1);
-        tenure_saw(&election->tenure, epoch);
+        tenure_note_epoch(&election->tenure, epoch);
     }
     /* Who leads may change without the node before ours: look again now and then. */
     int64_t wait_us = election->leader[0] ? election->tenure.timeout_us : SHOW_AGAIN_US;

@@ -116,7 +116,7 @@ static void end_unaccepted(struct os_loop *loop)
         struct os_stream *stream = LIST_ENTRY(at, struct os_stream, place);
         next = at->next;
         if (stream->client && stream->opening)
-            stream_bury(stream);
+            stream_discard(stream);
     }
 }
 
@@ -290,9 +290,12 @@ static void note_events(struct os_loop *loop)
             struct os_stream *stream = LIST_ENTRY(source, struct os_stream, source);
             bool over = what & ((uint32_t)EPOLLRDHUP | EPOLLERR | EPOLLHUP);
             stream->events |= what;
-            stream_make_ready(stream, over);
-            if (over)
+            if (over) {
+                stream_make_ready_first(stream);
                 stream_notify_end(stream);
+            } else {
+                stream_make_ready(stream);
+            }
             break;
         }
         case SOURCE_LISTENER: ((struct listener *)source)->waiting = true; break;
@@ -403,7 +406,7 @@ void os_loop_free(struct os_loop *loop)
     struct list *const all[] = {&loop->open, &loop->lingering};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         while (!list_empty(all[i]))
-            stream_bury(LIST_ENTRY(all[i]->next, struct os_stream, place));
+            stream_discard(LIST_ENTRY(all[i]->next, struct os_stream, place));
     }
     streams_free_dead(loop);
     discard_fini(&loop->discard);

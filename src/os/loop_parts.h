@@ -118,12 +118,15 @@ extern const struct stream_verbs os_stream_verbs;
 
 /* Not in epoll yet. `fd` -1: none yet. */
 struct os_stream *stream_new(struct os_loop *loop, int fd);
-void stream_make_ready(struct os_stream *stream, bool first);
+/* Puts it on the list of those that gather() serves next, at the end or in front; does nothing if
+   it is on the list. */
+void stream_make_ready(struct os_stream *stream);
+void stream_make_ready_first(struct os_stream *stream);
 void stream_unready(struct os_stream *stream);
 /* Tells epoll what there is to wait for now. */
 void stream_update(struct os_stream *stream);
 /* Closes the socket; the memory goes when gather() is over. */
-void stream_bury(struct os_stream *stream);
+void stream_discard(struct os_stream *stream);
 /* The next gather tells the handler that it is no more, and why. `error` stays as long as it. */
 void stream_break(struct os_stream *stream, const char *error);
 /* Its other side has ended its sending, or more: tells the handler, if nobody did. */

@@ -122,14 +122,19 @@ void stream_update(struct os_stream *stream)
     stream->interest = interest;
 }
 
-void stream_make_ready(struct os_stream *stream, bool first)
+void stream_make_ready(struct os_stream *stream)
 {
     if (stream->dead || !list_empty(&stream->ready))
         return;
-    if (first)
-        list_add_head(&stream->loop->ready, &stream->ready);
-    else
-        list_add_tail(&stream->loop->ready, &stream->ready);
+    list_add_tail(&stream->loop->ready, &stream->ready);
+    stream->loop->ready_count++;
+}
+
+void stream_make_ready_first(struct os_stream *stream)
+{
+    if (stream->dead || !list_empty(&stream->ready))
+        return;
+    list_add_head(&stream->loop->ready, &stream->ready);
     stream->loop->ready_count++;
 }
 
@@ -141,7 +146,7 @@ void stream_unready(struct os_stream *stream)
     stream->loop->ready_count--;
 }
 
-void stream_bury(struct os_stream *stream)
+void stream_discard(struct os_stream *stream)
 {
     if (stream->dead)
         return;
@@ -175,7 +180,7 @@ void stream_break(struct os_stream *stream, const char *error)
 {
     stream->broken = true;
     stream->stream.error = error;
-    stream_make_ready(stream, true);
+    stream_make_ready_first(stream);
 }
 
 /* ---- sending ---- */
@@ -238,7 +243,7 @@ static void stream_writable(struct os_stream *stream)
         discard_buf(&stream->loop->discard, &stream->out);
         stream->out_at = 0;
         if (stream->closing && stream->ended) {
-            stream_bury(stream);
+            stream_discard(stream);
             return;
         }
         if (stream->closing)
@@ -286,14 +291,14 @@ static void stream_lost(struct os_stream *stream)
             stream->stream.error = STREAM_CLOSED;
         stream->stream.handler->gone(&stream->stream, false);
     }
-    stream_bury(stream);
+    stream_discard(stream);
 }
 
 static void stream_ended(struct os_stream *stream)
 {
     stream->ended = true;
     if (stream->closing && stream_kept(stream) == 0) {
-        stream_bury(stream);
+        stream_discard(stream);
         return;
     }
     stream_update(stream);
@@ -375,7 +380,7 @@ static void serve_tls(struct os_stream *stream)
     if (stream->dead || stream->in.len || stream->ended || !tls_holds(stream->tls))
         return;
     stream->events |= EPOLLIN;
-    stream_make_ready(stream, false);
+    stream_make_ready(stream);
 }
 
 void stream_serve(struct os_stream *stream)
@@ -409,7 +414,7 @@ void stream_serve(struct os_stream *stream)
     if (resumed && !stream->dead && stream->in.len && !stream->closing)
         stream_show(stream);
     if (stream->resumed && !stream->dead && stream->in.len && !stream->closing)
-        stream_make_ready(stream, false);
+        stream_make_ready(stream);
     if (stream->tls)
         serve_tls(stream);
 }
@@ -423,7 +428,7 @@ void streams_end_lingering(struct os_loop *loop)
         struct os_stream *stream = LIST_ENTRY(loop->lingering.next, struct os_stream, place);
         if (stream->linger_until_us > now_us)
             return;
-        stream_bury(stream);
+        stream_discard(stream);
     }
 }
 
@@ -445,7 +450,7 @@ static void verb_resume(struct stream *base)
     struct os_stream *stream = self(base);
     stream->resumed = true; /* from within input(): stream_serve() looks at it afterwards */
     if (stream->in.len && !stream->broken)
-        stream_make_ready(stream, false);
+        stream_make_ready(stream);
 }
 
 /* What has not left the machine is not to reach the other side behind what is asked elsewhere. */
@@ -464,7 +469,7 @@ static void verb_close(struct stream *base, enum stream_close how)
     if (how == STREAM_RESET)
         drop_unsent(stream);
     if (how != STREAM_LINGER || stream->broken || stream->opening) {
-        stream_bury(stream);
+        stream_discard(stream);
         return;
     }
     stream->closing = true;
@@ -478,7 +483,7 @@ static void verb_close(struct stream *base, enum stream_close how)
     if (stream_kept(stream) == 0)
         end_sending(stream);
     if (stream->ended && stream_kept(stream) == 0)
-        stream_bury(stream);
+        stream_discard(stream);
     else
         stream_update(stream);
 }

@@ -38,7 +38,8 @@ struct opening {
     char host[RESOLVER_NAME_MAX];
 };
 
-static void wait_anew(struct opening *connector)
+/* Starts the time-out of the step that begins now. */
+static void restart_timeout(struct opening *connector)
 {
     struct loop *loop = &connector->stream->loop->loop;
     loop_arm(loop, &connector->timer, loop->clock->now_us(loop->clock) + connector->timeout_us);
@@ -67,7 +68,7 @@ static void connect_to(struct opening *connector, const struct sockaddr *address
     struct os_stream *stream = connector->stream;
     int on = 1;
     connector->state = CONNECTING;
-    wait_anew(connector);
+    restart_timeout(connector);
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     stream->source.fd = fd;
     if (fd < 0) {
@@ -117,7 +118,7 @@ static void look_up(struct opening *connector)
         return;
     }
     connector->query.answered = name_answered;
-    wait_anew(connector);
+    restart_timeout(connector);
     resolver_ask(&connector->stream->loop->resolver, &connector->query, connector->host);
 }
 
@@ -164,7 +165,7 @@ static void open_now(struct os_stream *stream)
     stream_update(stream);
     if (stream->tls && tls_holds(stream->tls)) { /* it came with the end of the handshake */
         stream->events |= EPOLLIN;
-        stream_make_ready(stream, false);
+        stream_make_ready(stream);
     }
 }
 
@@ -230,7 +231,7 @@ void stream_agree_with_client(struct os_stream *stream, const struct listener *l
     connector->timer.expired = too_slow;
     connector->timeout_us = listener->timeout_us;
     connector->listener = listener->number;
-    wait_anew(connector);
+    restart_timeout(connector);
     stream->tls = tls_begin(listener->tls, stream->source.fd, NULL);
     if (!stream->tls)
         stream_break(stream, "TLS cannot be begun");

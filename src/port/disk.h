@@ -64,17 +64,19 @@ struct disk_op {
     size_t len;
     size_t got; /* out, DISK_READ */
     /*
-     * DISK_MAKE: the room is reserved and no zeros are written where the file system can do that:
-     * reads see zeros all the same. The first write to each place takes about half as long again.
+     * DISK_MAKE: reserves the room without writing zeros, where the file system supports that;
+     * reads see zeros all the same. The first write to each place then takes about half as long
+     * again.
      */
     bool reserve;
     bool fresh; /* DISK_READ that opens: past the page cache, as for open() */
-    bool alone; /* DISK_READ: what lies around it will not be wanted next: not read ahead */
+    bool alone; /* DISK_READ: the bytes around these will not be wanted next, so nothing is read
+                   ahead */
     uint64_t offset;
     /*
-     * DISK_WRITE_SYNC: so many bytes behind `data` are zeros in the file, and may be written once
-     * more with it: then the next writes to that place are not the first ones (see `reserve`). A
-     * multiple of DISK_ALIGN, DISK_ZEROS_MAX at most.
+     * DISK_WRITE_SYNC: this many bytes behind `data` are zeros in the file, and may be written once
+     * more together with it, so that later writes there are not the first ones (see `reserve`). A
+     * multiple of DISK_ALIGN, at most DISK_ZEROS_MAX.
      */
     size_t zeros;
     /* Called first, by the thread that does the operation; may change the bytes of `data`, and of
@@ -100,9 +102,9 @@ struct disk {
 
 struct disk_verbs {
     /*
-     * Takes the directory's lock for this process. To read only, on a file system that cannot be
-     * written to or in somebody else's directory, a shared lock is enough; and none, where there
-     * is no file to lock and none can be made. ERR_LOCKED.
+     * Takes the directory's lock for this process. For reading only, on a read-only file system or
+     * in a directory of another user, a shared lock is enough; none is taken if there is no lock
+     * file and none can be made. ERR_LOCKED.
      */
     enum err (*lock)(struct disk *disk, enum disk_access access);
     void (*unlock)(struct disk *disk);
@@ -124,12 +126,12 @@ struct disk_verbs {
      */
     enum err (*read_cached)(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
                             size_t len, size_t *out_len);
-    /* Bytes that new files may still take, as far as can be told; UINT64_MAX: nobody knows. */
+    /* How many bytes new files may still take, as far as known; UINT64_MAX: not known. */
     uint64_t (*room)(struct disk *disk);
-    /* Does the operation now and calls `done` before it returns; for start and shutdown. */
+    /* Does the operation at once, and calls `done` before it returns; for start and shutdown. */
     void (*run)(struct disk *disk, struct disk_op *op);
     void (*submit)(struct disk *disk, struct disk_op *op);
-    /* Calls `done` of every operation that has ended. Returns how many. */
+    /* Calls `done` for every operation that has ended. Returns how many. */
     unsigned (*poll)(struct disk *disk);
     /* Sleeps until a submitted operation has ended; returns at once if none is under way. */
     void (*wait)(struct disk *disk);

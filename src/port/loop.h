@@ -1,13 +1,13 @@
 /*
- * What everything that talks to the world needs: the sleep of the one thread, its time, timers,
- * streams, descriptors of libraries that have sockets of their own, and messages from other
- * threads. Implemented by os/loop (epoll) and sim/loop (in memory, on the simulated clock).
+ * The event loop: the one thread's sleep, its time, timers, streams, file descriptors of libraries
+ * that have sockets of their own, and messages from other threads. Implemented by os/loop (epoll)
+ * and sim/loop (in memory, on the simulated clock).
  *
- * A turn is: sleep, look at the clock, gather (what came), expire (timers that are due). The
- * server's turn (server/turn.c) does these among its other stages; whoever must wait before there
- * is a server calls loop_turn().
+ * A turn is: sleep, read the clock, gather (input), expire (timers that are due). The server's turn
+ * (server/turn.c) has these among its other stages; code that has to wait before there is a server
+ * calls loop_turn().
  *
- * One thread, but for post().
+ * Single-threaded, except post().
  */
 #ifndef LATERD_PORT_LOOP_H
 #define LATERD_PORT_LOOP_H
@@ -20,33 +20,33 @@
 
 struct loop;
 
-/* How much a gather may do. NULL in its place: all that there is. */
+/* Limits what one gather may do. NULL instead of this: no limit. */
 struct loop_share {
-    /* Has it done enough for one turn? Asked before each stream, and before each timer. */
+    /* True: stop for this turn. Asked before each stream and before each timer. */
     bool (*spent)(const struct loop_share *share);
-    /* So many bytes were sent or dropped for a stream, in one step: to be counted. */
+    /* Charges one step that sent or dropped this many bytes for a stream. */
     void (*moved)(struct loop_share *share, size_t bytes);
-    /* So much else was done, of the processor's time: a handshake of TLS. */
+    /* Charges other work, in nanoseconds of processor time, such as a TLS handshake. */
     void (*worked)(struct loop_share *share, int64_t ns);
 };
 
-/* Who is given the streams of clients that connect to us. */
+/* Receives the streams of clients that connect to us. */
 struct acceptor {
-    /* Somebody connected to listener number `listener`: sets the stream's handler and user. */
+    /* A client connected to listener number `listener`. Sets the stream's handler and user. */
     void (*accepted)(struct acceptor *acceptor, struct stream *stream, unsigned listener);
 };
 
-/* From another thread. Owned by whoever posts it, until `arrived`. */
+/* A message from another thread. Owned by the sender until `arrived` is called. */
 struct message {
     struct queue_node place;
-    void (*arrived)(struct message *message); /* on the loop's thread, from gather() */
+    void (*arrived)(struct message *message); /* called on the loop's thread, by gather() */
 };
 
 enum { LOOP_READ = 1, LOOP_WRITE = 2 };
 
-/* A descriptor that others own. Does not move while it is watched. */
+/* A file descriptor that somebody else owns. Must not move while it is watched. */
 struct watch {
-    /* It can be read from, or written to, or is broken (then both are set). Level-triggered. */
+    /* The descriptor is readable or writable; if it is broken, both. Level-triggered. */
     void (*ready)(struct watch *watch, unsigned what);
     int fd;
     void *source; /* the loop's; NULL: it is not watched */
@@ -58,20 +58,23 @@ struct loop_verbs {
     void (*sleep)(struct loop *loop, int64_t until_us);
     /*
      * Calls the handlers for what has happened, one stream after the other, each at most once,
-     * until all are served or share->spent(). Those that are left come first in the next gather,
-     * which then follows without sleep: true.
+     * until all are served or share->spent(). True: some were left; they come first in the next
+     * gather, which should follow without a sleep.
      */
     bool (*gather)(struct loop *loop, struct loop_share *share);
     /*
-     * Begins to open a stream; never fails at once: what goes wrong is told by `gone`. The handler
-     * is not called before this returns.
+     * Begins to open a stream. Never fails directly: an error is reported by `gone`. No handler
+     * function is called before this returns.
      */
     struct stream *(*connect)(struct loop *loop, const struct stream_options *options);
-    /* Takes no new clients any more: the acceptor is not called again. The listening sockets are
-       closed, and so are clients who are not accepted yet. */
+    /* Accepts no further clients: the acceptor is not called again, and the listening sockets and
+       clients not accepted yet are closed. */
     void (*stop_listening)(struct loop *loop);
-    /* LOOP_READ and LOOP_WRITE; 0: nothing, which the descriptor's owner says before it closes it.
-       ERR_IO: the system will not watch it, errno says why; it is not watched then. */
+    /*
+     * Sets what is watched: LOOP_READ, LOOP_WRITE, both, or 0 for nothing, which must be set before
+     * the descriptor is closed. ERR_IO: the system refuses to watch it (errno says why), and it is
+     * not watched.
+     */
     enum err (*watch)(struct loop *loop, struct watch *watch, unsigned what);
     void (*post)(struct loop *loop, struct message *message); /* from any thread */
 };
@@ -109,7 +112,7 @@ static inline void loop_cancel(struct loop *loop, struct timer *timer)
 
 enum { LOOP_EXPIRE_STEPS = 1000 }; /* of the wheel, in a turn */
 
-/* Calls the timers that are due, a bounded number. True: there are more. */
+/* Calls the timers that are due, a limited number. True: more are due. */
 static inline bool loop_expire(struct loop *loop, const struct loop_share *share)
 {
     uint32_t steps = LOOP_EXPIRE_STEPS;
@@ -122,14 +125,14 @@ static inline bool loop_expire(struct loop *loop, const struct loop_share *share
 
 /* ---- turns ---- */
 
-/* Sleeps until then, or until the next timer, whichever comes first. */
+/* Sleeps until this time or the next timer, whichever comes first. */
 static inline void loop_sleep(struct loop *loop, int64_t until_us)
 {
     int64_t timer_us = timers_next_us(&loop->timers);
     loop->verbs->sleep(loop, timer_us < until_us ? timer_us : until_us);
 }
 
-/* Sleeps until something happens, at the longest until then, and does it. */
+/* Sleeps until something happens, no longer than `until_us`, and handles it. */
 static inline void loop_turn(struct loop *loop, int64_t until_us)
 {
     loop_sleep(loop, until_us);

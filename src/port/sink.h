@@ -1,7 +1,7 @@
 /*
- * What dispatch/ needs of whoever sends jobs away: an HTTP client (sink/webhook), a broker's client
- * (sink/amqp …), a simulated receiver (sim/). A sink works on a thread of its own; all calls of it,
- * and all calls that it makes, are on the loop's thread (it comes back by loop_verbs::post).
+ * Sends jobs away for dispatch/: an HTTP client (sink/webhook), a client of a broker (sink/amqp …),
+ * or a simulated receiver (sim/). A sink works on a thread of its own; all calls to it, and all its
+ * callbacks, are on the loop's thread (it uses loop_verbs::post).
  */
 #ifndef LATERD_PORT_SINK_H
 #define LATERD_PORT_SINK_H
@@ -46,8 +46,8 @@ enum delivery_label {
 };
 
 /*
- * A job on its way. Whoever sends it fills it in, keeps it and all that it points to until `done`,
- * which is called exactly once, never from inside send().
+ * A job being sent. The caller of send() fills it in, and keeps it and everything that it points to
+ * until `done` is called: exactly once, never within send().
  */
 struct delivery {
     void (*done)(struct delivery *delivery, const struct outcome *outcome);
@@ -77,10 +77,10 @@ struct sink {
 };
 
 struct sink_verbs {
-    /* Never refuses. The caller minds how many are under way. */
+    /* Begins a delivery; never refuses. The caller limits how many are in progress. */
     void (*send)(struct sink *sink, struct delivery *delivery);
-    /* Should jobs be reserved for it now? False while its broker is away; *out_why, if not NULL,
-       gets a clause that says so, good until the next call. */
+    /* Should jobs be reserved for it now? False while its broker is unreachable; then *out_why, if
+       not NULL, is a clause that says why, valid until the next call. */
     bool (*ready)(const struct sink *sink, const char **out_why);
     void (*describe)(const struct sink *sink, struct metric_sink *metrics);
     /* These two may be NULL, if nothing is sent but by send() itself, and close() never waits: who
@@ -91,8 +91,8 @@ struct sink_verbs {
        thread waits in longer than it should. */
     void (*stop)(struct sink *sink, int64_t grace_us);
     bool (*stopped)(struct sink *sink);
-    /* Ends its thread; what is under way is `done` as UNSENT, at once. May take `grace_us` to let
-       what is on the wire end. */
+    /* Ends its thread. Deliveries in progress are `done` as UNSENT; first it may wait up to
+       `grace_us` for those already on the wire. */
     void (*close)(struct sink *sink, int64_t grace_us);
 };
 

@@ -24,30 +24,31 @@ struct tls; /* what connections by TLS have in common: os/tls.h */
 
 enum { STREAM_PEER_MAX = 64 }; /* an address as text, with its port and a zero */
 
-/* What happens to streams of one kind. Constant. */
+/* The functions that handle streams of one kind. Constant. */
 struct stream_handler {
-    /* One that we opened is connected, and TLS is agreed upon. Not called of accepted ones. */
+    /* A stream that we opened is connected, and its TLS handshake is done. Not called for accepted
+       streams. */
     void (*opened)(struct stream *stream);
     /*
-     * Bytes came. They are borrowed; returns how many were used. The rest is kept, and until it is
-     * used no more is read from the other side: the handler calls resume() when it can go on.
+     * Input came. The bytes are borrowed; returns how many were used. The rest is kept, and no more
+     * is read from the peer until it is used: call resume() when the handler can go on.
      */
     size_t (*input)(struct stream *stream, struct bytes bytes);
     /*
-     * The other side has ended its sending: it may have gone, and is to be handed nothing that it
+     * The peer has ended its sending. It may have gone, so it must not be given anything that it
      * would wait for (P6). Bytes that were not shown yet, and then `gone`, follow as the handler
-     * takes them. Called once at most, and in the first gather after the end had come, before that
-     * gather tells anybody of anything else: what others are answered goes to nobody who has gone.
-     * NULL: no matter.
+     * takes them. Called at most once, in the first gather after the end came and before that
+     * gather calls any other handler function, so that nothing in that gather is answered to a
+     * client that has gone. May be NULL.
      */
     void (*leaving)(struct stream *stream);
     /*
-     * `half`: the other side has only ended its sending and may still read; all its bytes were
-     * shown; the stream stays until close(). Else the stream is no more: stream->error says why,
-     * until this returns. One that could not be opened ends so, too.
+     * `half`: the peer has ended its sending but may still read; all its bytes were shown, and the
+     * stream stays until close(). Otherwise the stream ends when this returns; stream->error says
+     * why. Also called so for a stream that could not be opened.
      */
     void (*gone)(struct stream *stream, bool half);
-    /* All that send() had kept is sent; NULL: no matter. */
+    /* Everything that send() had kept is sent. May be NULL. */
     void (*drained)(struct stream *stream);
 };
 
@@ -59,33 +60,33 @@ struct stream {
 };
 
 enum stream_close {
-    STREAM_DROP,   /* what is kept is lost; what the system took is still sent */
+    STREAM_DROP,   /* drops what send() keeps; what the system has taken is still sent */
     STREAM_LINGER, /* what is kept is sent first, and what the other side still sends is read and
                       dropped for a while, so that our last bytes are not lost to a reset (RFC 9112,
                       9.6) */
-    STREAM_RESET,  /* nothing that has not left the machine reaches the other side any more */
+    STREAM_RESET,  /* nothing more reaches the peer, except what has already left this machine */
 };
 
 struct stream_verbs {
     /*
-     * Sends what it can now, keeps the rest, and sends that as the other side reads. Of a stream
-     * that is being opened all is kept until it is open. Empties `data`, or takes its memory over.
+     * Sends what it can now and keeps the rest, which is sent as the peer reads. While the stream
+     * is being opened everything is kept. Empties `data`, or takes over its memory.
      */
     void (*send)(struct stream *stream, struct buf *data);
-    /* Bytes kept. A broken stream keeps them forever; `gone` follows in the next gather. */
+    /* Bytes that send() keeps. Those of a broken stream stay; `gone` follows in the next gather. */
     size_t (*unsent)(const struct stream *stream);
-    /* Memory that its buffers take, in both directions, in bytes. O(1). */
+    /* Memory of its buffers in both directions, in bytes. O(1). */
     size_t (*held)(const struct stream *stream);
     /*
-     * Shows kept input to the handler again at the next gather, which comes without sleep. From
-     * within input() it means the bytes that this call leaves.
+     * Shows the kept input to the handler again in the next gather, which comes without a sleep.
+     * Called within input(): the bytes that this call leaves unused.
      */
     void (*resume)(struct stream *stream);
-    /* Ends the stream: no handler call follows. May be called from within its handler. */
+    /* Ends the stream: no handler function is called any more. May be called by its handler. */
     void (*close)(struct stream *stream, enum stream_close how);
     /*
-     * Who is at the other side of one that a client opened, for people: "192.0.2.7:5123",
-     * "[2001:db8::7]:5123", "unix"; "unknown" if it has gone already. Ends with a zero. O(1).
+     * The address of the client that opened the stream, for logs: "192.0.2.7:5123",
+     * "[2001:db8::7]:5123", "unix"; "unknown" if it has gone already. Zero-terminated. O(1).
      */
     void (*peer)(const struct stream *stream, char out_text[STREAM_PEER_MAX]);
 };
@@ -95,8 +96,8 @@ struct stream_options {
     const char *host; /* a name, an address in digits, or the path of a Unix socket: with a slash at
                          its beginning */
     uint16_t port;    /* of a Unix socket: no matter */
-    unsigned attempt; /* of a name's addresses the one at this number, modulo how many it has: so
-                         that each gets its turn */
+    unsigned attempt; /* which address to use if the name has several, modulo their number, so that
+                         callers can try each in turn */
     struct tls *tls;  /* NULL: none. The server must prove that it is `host`. Not with Unix sockets.
                          Borrowed for the stream's life. */
     int64_t timeout_us; /* for the look-up of the name, and again for the rest */

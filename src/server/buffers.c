@@ -6,12 +6,12 @@
 
 enum {
     COUNT_NS = 100, /* work for counting one connection */
-    SAY_EVERY_US = 10 * 1000 * 1000,
+    LOG_EVERY_US = 10 * 1000 * 1000,
 };
 
 void buffers_init(struct buffers *buffers, uint64_t max_bytes)
 {
-    *buffers = (struct buffers){.max_bytes = max_bytes, .said_us = INT64_MIN};
+    *buffers = (struct buffers){.max_bytes = max_bytes, .logged_us = INT64_MIN};
     list_init(&buffers->changed);
     for (unsigned i = 0; i < BUFFERS_SIZES; i++)
         list_init(&buffers->sizes[i]);
@@ -74,17 +74,17 @@ void buffers_forget(struct session *session)
 static void report_closed(struct server *server, size_t footprint)
 {
     struct buffers *buffers = &server->buffers;
-    buffers->unsaid++;
-    if (buffers->said_us != INT64_MIN && server->loop->now_us - buffers->said_us < SAY_EVERY_US)
+    buffers->unlogged++;
+    if (buffers->logged_us != INT64_MIN && server->loop->now_us - buffers->logged_us < LOG_EVERY_US)
         return;
     log_event(LOG_WARN, "connections_evicted",
               "count=%llu footprint_bytes=%zu all_bytes=%llu limit_bytes=%llu "
               "hint=\"clients send requests that they do not finish, or take no answers; "
               "limits.buffer_bytes\"",
-              (unsigned long long)buffers->unsaid, footprint, (unsigned long long)buffers->bytes,
+              (unsigned long long)buffers->unlogged, footprint, (unsigned long long)buffers->bytes,
               (unsigned long long)buffers->max_bytes);
-    buffers->said_us = server->loop->now_us;
-    buffers->unsaid = 0;
+    buffers->logged_us = server->loop->now_us;
+    buffers->unlogged = 0;
 }
 
 /* The largest, and of those of about its size the one that has done nothing for longest. */

@@ -44,7 +44,7 @@ static void finish(struct clear_all *clear_all)
               (unsigned long long)clear_all->done, (long long)(took_us / 1000));
     struct pipeline_text text = request_begin(request);
     api_cleared(&request->format, took_us, clear_all->done, server_date(server), text.out);
-    request_done(request, text, true); /* frees the request, and this with it */
+    request_done(request, text); /* frees the request, and this with it */
 }
 
 static void keep_page(struct clear_all *clear_all, const struct reply *reply)
@@ -125,15 +125,13 @@ void clear_all_begin(struct request *request)
     step(clear_all);
 }
 
+static bool step_item(struct list *item)
+{
+    step(LIST_ENTRY(item, struct clear_all, place));
+    return false;
+}
+
 bool clear_alls_go_on(struct server *server)
 {
-    struct list *last = server->clear_alls.prev; /* what a step adds waits for the next turn */
-    bool left = !list_empty(&server->clear_alls);
-    for (unsigned steps = 0; left && (steps == 0 || !budget_spent(&server->budget)); steps++) {
-        struct list *first = server->clear_alls.next;
-        left = first != last;
-        list_remove(first);
-        step(LIST_ENTRY(first, struct clear_all, place));
-    }
-    return left;
+    return server_step_each(server, &server->clear_alls, step_item);
 }

@@ -1,8 +1,8 @@
 /*
- * Deletes all jobs of all topics (/clearAll of the sdmq dialect): page after page of topics, and in
- * each one slice after another of the jobs of each state, the next one in the turn after the answer
- * to the last. The request is answered when all has been gone through once: what is pushed
- * meanwhile may stay. Should its client leave, it stops.
+ * Deletes all jobs of all topics (/clearAll of the sdmq dialect): lists the topics page by page,
+ * and deletes the jobs of each topic and state in slices, the next slice in the turn after an
+ * answer. The request is answered when every topic was visited once; jobs that are pushed meanwhile
+ * may stay. It stops if its client leaves.
  */
 #ifndef LATERD_SERVER_CLEAR_ALL_H
 #define LATERD_SERVER_CLEAR_ALL_H

@@ -174,15 +174,13 @@ void clearing_begin(struct request *request, const struct cmd *cmd)
     step(clearing);
 }
 
+static bool step_item(struct list *item)
+{
+    step(LIST_ENTRY(item, struct clearing, place));
+    return false;
+}
+
 bool clearings_go_on(struct server *server)
 {
-    struct list *last = server->clearings.prev; /* what a step adds waits for the next turn */
-    bool left = !list_empty(&server->clearings);
-    for (unsigned steps = 0; left && (steps == 0 || !budget_spent(&server->budget)); steps++) {
-        struct list *first = server->clearings.next;
-        left = first != last;
-        list_remove(first);
-        step(LIST_ENTRY(first, struct clearing, place));
-    }
-    return left;
+    return server_step_each(server, &server->clearings, step_item);
 }

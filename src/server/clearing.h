@@ -1,7 +1,7 @@
 /*
- * Clears a topic of its jobs in all states, and may remove it: one command of the engine after
- * another, each of a bounded size, the next one in the turn after its answer. The request is
- * answered when there is nothing left to ask. Should its client leave, it stops.
+ * Deletes the jobs of a topic in all states, and may remove the topic: one command of the engine
+ * after another, each of a limited size; the next one follows in the turn after an answer. The
+ * request is answered when nothing is left to do. It stops if its client leaves.
  */
 #ifndef LATERD_SERVER_CLEARING_H
 #define LATERD_SERVER_CLEARING_H
@@ -9,10 +9,10 @@
 #include "server/http/request.h"
 
 /*
- * `cmd` is CLEAR_TOPIC, of which `state` is not looked at: up to `max` jobs are deleted; or
- * REMOVE_TOPIC: its settings go first, so that nothing is sent away meanwhile, then all jobs, then
- * the topic; with `if_version` only if the settings have that version, with `if_empty` only if
- * there are no jobs. Answers the request, now or later.
+ * `cmd` is CLEAR_TOPIC: deletes up to `max` jobs; its `state` is ignored. Or it is REMOVE_TOPIC:
+ * first removes the topic's settings, so that nothing is sent away meanwhile, then deletes all
+ * jobs, then removes the topic. With `if_version`: only if the settings have that version; with
+ * `if_empty`: only if there are no jobs. Answers the request, now or later.
  */
 void clearing_begin(struct request *request, const struct cmd *cmd);
 void clearing_free(struct clearing *clearing); /* whether it is under way or over; or NULL */

@@ -1,16 +1,16 @@
 /*
- * A reply with large bodies is written as HTTP and JSON by the worker: a megabyte with escapes
- * takes milliseconds. Meanwhile its request stands unanswered in its session's list.
+ * Has the worker write replies with large bodies as HTTP and JSON (a megabyte with escapes takes
+ * milliseconds). Meanwhile the request stays pending in its session.
  */
 #ifndef LATERD_SERVER_ENCODE_H
 #define LATERD_SERVER_ENCODE_H
 
 #include "server/http/request.h"
 
-/* Is the reply to be written by the worker? */
+/* Must the reply be written by the worker? */
 bool encode_is_long(const struct server *server, const struct reply *reply);
 
-/* Keeps the reply, or a copy of it; request_encoded() follows in a later turn. */
+/* Keeps the reply, or a copy of it; request_encoded() is called in a later turn. */
 void encode_begin(struct request *request, const struct reply *reply);
 
 /* An answer that is no engine's reply. */
@@ -27,10 +27,10 @@ struct encode_source {
 void encode_begin_source(struct request *request, const struct encode_source *source,
                          struct arena *arena);
 
-/* Its request is answered, or nobody waits for it any more. NULL does nothing. */
+/* Called when the request is answered or abandoned. NULL does nothing. */
 void encode_free(struct encoding *encoding);
 
-/* So many bytes are held by it, about. */
+/* About how many bytes of memory it holds. */
 size_t encode_bytes(const struct encoding *encoding);
 
 #endif

@@ -72,7 +72,7 @@ static void finish(struct listing *listing)
     api_list_reply(&request->format, buf_bytes(&jobs), listing->cursor, server_date(server),
                    text.out);
     buf_fini(&jobs);
-    request_done(request, text, true); /* frees the request, and this with it */
+    request_done(request, text); /* frees the request, and this with it */
 }
 
 static void go_on_later(struct listing *listing)

@@ -1,7 +1,7 @@
 /*
- * A listing of jobs with their properties (url, key, headers, labels), which lie beside their
- * bodies and so are not in an engine's answer to LIST: one LIST, then a GET of each of its jobs, in
- * slices. A job that has gone meanwhile is left out; one that has changed is shown as it is now.
+ * Lists jobs with their properties (url, key, headers, labels). Those lie beside the bodies, so an
+ * engine's answer to LIST does not have them: this does one LIST, then a GET for each of its jobs,
+ * in slices. A job that has gone meanwhile is left out; one that has changed is shown as it is now.
  */
 #ifndef LATERD_SERVER_LISTING_H
 #define LATERD_SERVER_LISTING_H
@@ -13,7 +13,7 @@ void listing_begin(struct request *request, const struct cmd *cmd);
 void listing_cancel(struct listing *listing); /* nobody waits for what the engine was asked */
 void listing_free(struct listing *listing);   /* whether it is under way or over; or NULL */
 
-/* For turn.c: asks for more jobs, as far as the budget goes. True: there is more. */
+/* For turn.c: submits more GETs, as far as the budget goes. True: there is more to do. */
 bool listings_go_on(struct server *server);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Work of a request that is done by the worker (decode.h, encode.h), within the memory that all
- * such work may take: what does not fit waits its turn, the oldest first.
+ * Gives work of requests to the worker (decode.h, encode.h), within the memory that all such work
+ * may take. What does not fit waits, the oldest first.
  */
 #ifndef LATERD_SERVER_OFFLOAD_H
 #define LATERD_SERVER_OFFLOAD_H
@@ -13,7 +13,7 @@ struct server;
 struct offload {
     struct work work;
     struct server *server;
-    size_t bytes;        /* of memory that it takes until it is done */
+    size_t bytes;        /* of memory that the work takes until it is done */
     struct list waiting; // server::offloads, or nowhere
 };
 
@@ -21,7 +21,7 @@ struct offload {
  */
 void offload_submit(struct offload *offload, struct server *server, size_t bytes,
                     void (*run)(struct work *work), void (*done)(struct work *work));
-/* True: it was still waiting, and will neither be run nor done. */
+/* True: it was still waiting; neither `run` nor `done` will be called. */
 bool offload_withdraw(struct offload *offload);
 void offload_done(struct offload *offload);
 

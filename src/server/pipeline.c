@@ -134,7 +134,7 @@ static void answers_left(struct pipeline *pipeline)
     if (kind_of(pipeline)->progressed)
         kind_of(pipeline)->progressed(pipeline);
     pipeline_read_on(pipeline);
-    session_touch(session);
+    session_mark_dirty(session);
 }
 
 static void deliver(struct pending *pending)
@@ -248,7 +248,7 @@ void pipeline_stop(struct pipeline *pipeline)
     session_state_move(&pipeline->session.state, SESSION_STOPS);
     if (list_empty(&pipeline->pending))
         session_state_move(&pipeline->session.state, SESSION_ANSWERED);
-    session_touch(&pipeline->session);
+    session_mark_dirty(&pipeline->session);
 }
 
 /*
@@ -257,7 +257,7 @@ void pipeline_stop(struct pipeline *pipeline)
  * were handed a job, nobody would work on it (P6). So the wait ends at once, before jobs are
  * matched.
  */
-void pipeline_see_end(struct pipeline *pipeline)
+void pipeline_check_client_end(struct pipeline *pipeline)
 {
     const struct session *session = &pipeline->session;
     struct pending *parked = session_state_left(session->state) ? pipeline_parked(pipeline) : NULL;
@@ -277,7 +277,7 @@ size_t pipeline_input(struct session *session, struct bytes bytes)
             break;
     }
     pipeline->unread = used < bytes.len;
-    pipeline_see_end(pipeline);
+    pipeline_check_client_end(pipeline);
     if (!session_state_takes(session->state))
         used = bytes.len; /* what a client sends after its last request is not looked at */
     return used;
@@ -286,13 +286,13 @@ size_t pipeline_input(struct session *session, struct bytes bytes)
 void pipeline_leaving(struct session *session)
 {
     session_state_move(&session->state, SESSION_LEAVES);
-    pipeline_see_end(of(session));
+    pipeline_check_client_end(of(session));
 }
 
 void pipeline_ended(struct session *session)
 {
     session_state_move(&session->state, SESSION_ENDS);
-    pipeline_see_end(of(session));
+    pipeline_check_client_end(of(session));
 }
 
 void pipeline_drained(struct session *session)

@@ -1,15 +1,15 @@
 /*
- * The pipeline of a connection: a client may send many requests before it reads an answer, they
- * are begun as they come, and their answers leave in the order of the requests. Every protocol
- * here is one: see http/session.h and beanstalk/session.h.
+ * The pipeline of a connection: a client may send many requests before it reads an answer. They are
+ * executed as they come, and their answers are sent in the order of the requests. Every protocol
+ * here is a pipeline: see http/session.h and beanstalk/session.h.
  *
- * Each request that is not answered yet, or whose answer cannot leave yet, is a `struct pending`.
- * The answer to the oldest is written straight to session::out; a later one waits in `buffered`
- * until all before it have left. A pipeline reads on only while few requests are pending, few bytes
- * wait for the client, and nothing pending is to be done alone.
+ * Each request that is not answered yet, or whose answer cannot be sent yet, is a `struct pending`.
+ * The answer to the oldest one is written directly to session::out; a later one waits in `buffered`
+ * until all before it have been sent. A pipeline reads on only while few requests are pending, few
+ * bytes wait for the client, and no pending request has to be executed alone.
  *
  * Invariants: `pending` has every request without a delivered answer, oldest first, and `count` is
- * how many; the oldest is never BUFFERED; only the newest is EXCLUSIVE or PARKED.
+ * their number; the oldest is never BUFFERED; only the newest is EXCLUSIVE or PARKED.
  * pipeline_valid() checks them.
  */
 #ifndef LATERD_SERVER_PIPELINE_H
@@ -25,15 +25,16 @@ enum {
 struct pipeline;
 
 enum pending_state {
-    PENDING_OPEN,      /* under way; what comes behind it may be begun */
-    PENDING_EXCLUSIVE, /* under way; nothing behind it is looked at before it is answered */
-    PENDING_PARKED,    /* the same, and the engine may keep it for long: it waits, or searches */
+    PENDING_OPEN,      /* in progress; requests behind it may begin */
+    PENDING_EXCLUSIVE, /* in progress; requests behind it begin only when it is answered */
+    PENDING_PARKED,    /* the same, and the engine may keep it for long: it waits for a job, or
+                          searches */
     PENDING_BUFFERED,  /* answered; its answer waits for older ones */
 };
 
-/* A request. The protocol's own struct has it as its first member. */
+/* A request; the first member of the protocol's own struct. */
 struct pending {
-    struct ticket ticket; /* the engine is asked by it, if by one command */
+    struct ticket ticket; /* of its command, if it is a single one */
     struct pipeline *pipeline;
     struct list place; // pipeline::pending
     enum pending_state state;
@@ -53,28 +54,29 @@ struct pipeline {
     uint32_t buffered_count; /* answers in `buffered` */
     struct buf buffered;     /* emptied when the last of them has left */
     size_t working_bytes; /* memory of long answers, and what the protocol adds: texts under way */
-    bool unread;          /* not all that the network has shown is taken yet */
+    bool unread;          /* some input of the network has not been taken yet */
 };
 
 /* A protocol. Its functions get what is pending on its own connections only. */
 struct pipeline_kind {
     struct session_kind session; /* first: session::kind points to it */
     /*
-     * Reads one request, or a part, and begins it. Adds to *used how many bytes it took; false: no
-     * more can be done with these bytes.
+     * Reads one request, or a part of one, and begins it. Adds the number of bytes taken to *used.
+     * False: nothing more can be done with these bytes now.
      */
     bool (*feed)(struct pipeline *pipeline, struct bytes bytes, size_t *used);
-    /* A new pending for an answer that is known at once. Calls pipeline_add(). */
+    /* Makes a pending for an answer that is known at once. Calls pipeline_add(). */
     struct pending *(*add)(struct pipeline *pipeline);
-    /* Its answer is at the end of session::out. May be NULL. */
+    /* Its answer is now at the end of session::out. May be NULL. */
     void (*delivered)(struct pending *pending);
-    /* Answers have left, there is room. May be NULL. */
+    /* Answers were sent, so there is room. May be NULL. */
     void (*progressed)(struct pipeline *pipeline);
-    /* The client has ended its sending, so its parked request for a job ends (P6), if it is one. */
+    /* The client has ended its sending: ends this parked request, if it waits for a job (P6). */
     void (*end_wait)(struct pending *pending);
-    /* Nobody waits for it any more: cancels what is under way, gives back what it had reserved. */
+    /* The client will not get the answer: cancels what is in progress, and gives back what it
+       reserved. */
     void (*abandon)(struct pending *pending);
-    /* Gives its memory back; it is in no list any more. */
+    /* Frees it; it is in no list any more. */
     void (*free)(struct pending *pending);
 };
 
@@ -85,9 +87,11 @@ void pipeline_fini(struct pipeline *pipeline); /* abandons all that is pending *
 
 /* A request has come: the newest. The rest of `pending` is the caller's to fill in. */
 void pipeline_add(struct pipeline *pipeline, struct pending *pending);
-/* By its ticket, whose `answered` is set; may be answered and freed when this returns. */
+/* Submits a command with the request's ticket, whose `answered` is set. The request may be answered
+   and freed when this returns. */
 void pipeline_submit(struct pending *pending, const struct cmd *cmd);
-/* Abandons it and frees it. What waited behind it is not looked at: it is the newest, or all go. */
+/* Abandons the request and frees it. Requests behind it are not resumed: it is the newest, or all
+   are abandoned. */
 void pipeline_abandon(struct pending *pending);
 
 /* There must be one. */
@@ -105,7 +109,7 @@ static inline struct pending *pipeline_parked(const struct pipeline *pipeline)
 /* ---- answers ---- */
 
 /*
- * Where an answer is being written. Between begin and end nothing else may be written for this
+ * Where an answer is written. Between begin and end nothing else may be written for this
  * connection.
  */
 struct pipeline_text {
@@ -114,9 +118,10 @@ struct pipeline_text {
 };
 
 struct pipeline_text pipeline_begin(struct pending *pending);
-/* The answer is whole. Frees `pending`, now or when it leaves, and sends on what waited for it. */
+/* The answer is complete. Frees `pending`, now or when its answer is sent, and sends buffered
+   answers that waited for it. */
 void pipeline_end(struct pending *pending, struct pipeline_text text);
-/* The same for an answer that is in `text` already, whose memory may be taken over. */
+/* pipeline_end() for an answer that is complete in `text`, whose memory may be taken over. */
 void pipeline_end_long(struct pending *pending, struct buf *text);
 /* For an answer that is known as soon as the request is read. */
 struct pipeline_text pipeline_begin_now(struct pipeline *pipeline);
@@ -124,24 +129,24 @@ void pipeline_end_now(struct pipeline *pipeline, struct pipeline_text text);
 
 /* ---- the life of the connection ---- */
 
-/* No request is taken any more: the connection ends when all are answered. */
+/* Takes no further requests: the connection closes when all are answered. */
 void pipeline_stop(struct pipeline *pipeline);
-/* There may be room again to read on what the client has sent. */
+/* Resumes reading, if there is room again. */
 void pipeline_read_on(struct pipeline *pipeline);
 /*
- * To be called when the newest request has become parked outside of input(): if the client has
- * ended its sending meanwhile, its wait ends, and so may the connection.
+ * If the client has ended its sending, ends its wait, and maybe the connection. Call it when a
+ * request became parked other than in input().
  */
-void pipeline_see_end(struct pipeline *pipeline);
+void pipeline_check_client_end(struct pipeline *pipeline);
 
 /* For session_kind: */
 size_t pipeline_input(struct session *session, struct bytes bytes);
 void pipeline_leaving(struct session *session);
 void pipeline_ended(struct session *session);
 void pipeline_drained(struct session *session);
-/* Bytes of answers that the network has not taken, whether it was given them or not. */
+/* Bytes of answers that the network has not taken, including those in session::out. */
 size_t pipeline_unsent(const struct pipeline *pipeline);
-/* Memory of answers that wait, and of texts under way. O(1). */
+/* Memory of answers that wait and of `working_bytes`. O(1). */
 size_t pipeline_footprint(const struct pipeline *pipeline);
 
 void pipeline_valid(const struct pipeline *pipeline); /* CHECKs the invariants. O(pending) */

@@ -73,7 +73,7 @@ static void answer(struct replay *replay, enum err err)
     struct pipeline_text text = request_begin(request);
     api_replay_reply(&request->format, &replay->counts, server_date(http_server(request->http)),
                      text.out);
-    request_done(request, text, true);
+    request_done(request, text);
 }
 
 /* ---- a page ---- */
@@ -158,13 +158,14 @@ static void kick_next(struct replay *replay)
     (void)server_submit(session->server, &session->principal, &cmd, &kick->ticket);
 }
 
-/* What there is to do. True: it must go on next turn. */
-static bool step(struct replay *replay)
+/* Does what can be done now. True: the budget is spent, it must go on next turn. */
+static bool step(struct list *item)
 {
+    struct replay *replay = LIST_ENTRY(item, struct replay, place);
     struct server *server = http_server(replay->request->http);
     for (unsigned steps = 0; replay->submitted < replay->matches && !replay->err; steps++) {
         if (steps > 0 && budget_spent(&server->budget)) {
-            list_remove(&replay->place); /* see below */
+            list_remove(&replay->place); /* as below; server_step_each() puts it back */
             return true;
         }
         kick_next(replay);
@@ -202,17 +203,5 @@ void replay_begin(struct request *request, const struct api_replay *asked)
 
 bool replays_go_on(struct server *server)
 {
-    struct list *last = server->replays.prev; /* what a step adds waits for the next turn */
-    bool left = !list_empty(&server->replays);
-    for (unsigned steps = 0; left && (steps == 0 || !budget_spent(&server->budget)); steps++) {
-        struct list *first = server->replays.next;
-        struct replay *replay = LIST_ENTRY(first, struct replay, place);
-        left = first != last;
-        list_remove(first);
-        if (step(replay)) {
-            list_add_tail(&server->replays, &replay->place);
-            return true;
-        }
-    }
-    return left;
+    return server_step_each(server, &server->replays, step);
 }

@@ -1,8 +1,8 @@
 /*
- * Kicks the buried jobs of a topic that match: page after page of them, in the order of the
- * engine's list, each page's matches at once, the next page in the turn after the last answer. The
- * request is answered when `max` were kicked or the list has ended. Should its client leave, it
- * stops; what was kicked stays so.
+ * Kicks the buried jobs of a topic that match a filter: page by page, in the order of the engine's
+ * list. All matches of a page are kicked together; the next page follows in the turn after the last
+ * answer. The request is answered when `max` jobs were kicked or the list has ended. It stops if
+ * its client leaves; jobs kicked so far stay so.
  */
 #ifndef LATERD_SERVER_REPLAY_H
 #define LATERD_SERVER_REPLAY_H
@@ -17,8 +17,8 @@ void replay_begin(struct request *request, const struct api_replay *asked);
 void replay_cancel(struct replay *replay);
 void replay_free(struct replay *replay); /* whether it is under way or over; or NULL */
 
-/* For turn.c: the next page of those whose last one is done, as far as the budget goes. True: there
-   is more to do. */
+/* For turn.c: goes on with the replays whose commands are answered, as far as the budget goes.
+   True: there is more to do. */
 bool replays_go_on(struct server *server);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * Reservations whose client has gone are given back here, in slices: one client may have held a
- * million jobs.
+ * Gives back reservations whose client has gone, in slices: one client may have held a million
+ * jobs.
  */
 #ifndef LATERD_SERVER_REQUEUE_H
 #define LATERD_SERVER_REQUEUE_H
 
 #include "server/session.h"
 
-/* A reservation on its way to an HTTP client. */
+/* A reservation whose answer is being sent to an HTTP client. */
 struct unsent_job {
     uint64_t seq;
     uint64_t lease;
@@ -15,22 +15,22 @@ struct unsent_job {
 };
 
 /*
- * An HTTP client has gone: gives back what stands in answers that end behind `sent` (see
- * session_sent). Takes over the bytes of `deliveries` (struct unsent_job), which is empty
- * afterwards.
+ * An HTTP client has gone: gives back the reservations in answers that end behind `sent` (see
+ * session_sent). Takes over the bytes of `deliveries` (struct unsent_job) and leaves it empty.
  */
 void requeue_deliveries(struct server *server, struct buf *deliveries, uint64_t sent);
 
 /*
- * A beanstalkd client has gone: gives back all that it held. Takes over `held` (may be NULL);
- * `sent` and `end` tell what it may not have received: for that the attempt does not count (P6).
+ * A beanstalkd client has gone: gives back all that it had reserved. Takes over `held` (may be
+ * NULL). `sent` and `end` say which answers it may not have received: for those the attempt does
+ * not count (P6).
  */
 void requeue_reserved(struct server *server, struct beanstalk_holder *held, uint64_t sent,
                       enum session_end end);
 
 /* For turn.c: goes on as far as the budget goes. True: there is more to do. */
 bool requeue_step(struct server *server);
-/* Gives back all that is left: the end. */
+/* Gives back everything that is left, at shutdown. */
 void requeue_all(struct server *server);
 
 #endif

@@ -125,7 +125,7 @@ static void answer(struct restoring *restoring)
                                         .single = restoring->single};
         struct pipeline_text text = request_begin(request);
         api_restored(&request->format, &restored, server_date(server), text.out);
-        request_done(request, text, true);
+        request_done(request, text);
     }
 }
 
@@ -420,7 +420,7 @@ void resync_begin(struct request *request)
     else {
         struct pipeline_text text = request_begin(request);
         page_write(server, CALL_JOURNAL, &request->format, NULL, text.out);
-        request_done(request, text, false); /* page_write() counts */
+        request_done_uncounted(request, text);
     }
 }
 

@@ -1,8 +1,8 @@
 /*
- * Restores jobs from a journal (port/restore.h): pushes what it reads, with if_exists keep, a
- * bounded number at a time. One restore of all jobs at a time; it goes on though its client leaves.
- * Also looks single jobs up there: to restore one, and to say of a delete that its job had
- * finished.
+ * Restores jobs from a journal (port/restore.h): pushes the jobs that it reads, with if_exists
+ * keep, a limited number at a time. Only one restore of all jobs runs at a time; it goes on if its
+ * client leaves. Also looks up single jobs in the journal: to restore one, and to answer a delete
+ * whose job had finished.
  */
 #ifndef LATERD_SERVER_RESTORE_H
 #define LATERD_SERVER_RESTORE_H
@@ -11,20 +11,22 @@
 
 struct restoring;
 
-/* Answers the request, now or when it is done. Without a journal: that there is none. */
+/* Begins a restore. Answers the request, now or when it is done; at once if there is no journal. */
 void restore_begin(struct request *request, const struct api_restore *query);
 
-/* Begins to bring the journal to what the queue holds; answers that it has begun, or why not. */
+/* Begins a resync, which makes the journal match the queue; answers whether it has begun, or why
+   not. */
 void resync_begin(struct request *request);
 
-/* DELETE of the sdmq dialect: as any delete, but if the job is not there and there is a journal it
-   is asked whether the job has finished, which is an error there. */
+/* DELETE of the sdmq dialect. If the job does not exist and there is a journal, the journal is
+   asked whether the job has finished, which that dialect answers as an error. */
 void restore_delete(struct request *request, const struct cmd *cmd);
 
-/* The request is freed: nobody waits any more. */
+/* The request is being freed: its result is no longer needed. */
 void restore_forget(struct request *request);
 
-/* For turn.c: more of the rows that have come, as far as the budget goes. True: there is more. */
+/* For turn.c: pushes more of the rows that have come, as far as the budget goes. True: there is
+   more to do. */
 bool restores_go_on(struct server *server);
 
 void restores_free(struct server *server); /* ends those that are under way */

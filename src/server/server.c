@@ -145,6 +145,22 @@ bool server_drained(const struct server *server)
            pump_idle(server->push.pump);
 }
 
+bool server_step_each(struct server *server, struct list *items, bool (*step)(struct list *item))
+{
+    struct list *last = items->prev;
+    bool left = !list_empty(items);
+    for (unsigned steps = 0; left && (steps == 0 || !budget_spent(&server->budget)); steps++) {
+        struct list *first = items->next;
+        left = first != last;
+        list_remove(first);
+        if (step(first)) {
+            list_add_tail(items, first);
+            return true;
+        }
+    }
+    return left;
+}
+
 bool server_trim(struct server *server)
 {
     bool more = pool_trim(&server->sessions);

@@ -131,17 +131,15 @@ struct server {
 };
 
 struct server *server_new(const struct server_options *options);
-void server_free(struct server *server); /* connections that are left are dropped */
+void server_free(struct server *server); /* drops the connections that are left */
 /*
- * It no longer leads, and is soon freed: its connections are dropped, and it sends nothing more. It
- * has no turns any more, and stays for the deliveries that sinks still have; meanwhile another
- * server may have the loop.
+ * This server has lost the lead and will be freed soon: drops its connections and sends nothing
+ * more. It has no turns any more, and stays only for deliveries that sinks still have; meanwhile
+ * another server may use the loop.
  */
 void server_leave(struct server *server);
 
-/*
- * One turn; returns when the next one is wanted, for server_sleep. See turn.c.
- */
+/* Runs one turn; returns when the next one should begin, for server_sleep(). See turn.c. */
 int64_t server_turn(struct server *server);
 
 void server_sleep(struct server *server, int64_t until_us);
@@ -152,21 +150,30 @@ int64_t turn_bound_us(unsigned bucket);
 int64_t turn_plan_ns(int64_t turn_ns, int64_t beside_ns);
 
 /*
- * May what only a leader does go on? False once the deadline of led_epoch has passed: then a turn
- * does nothing, and sends nothing that is not sent yet. The server is to be freed, and what it had
- * to send goes with it. O(1).
+ * May this server still do what only a leader may? False once the deadline of led_epoch has passed:
+ * then a turn does nothing, and nothing more is sent. The server must then be freed, and what it
+ * had to send is lost. O(1).
  */
 bool server_leads(const struct server *server);
 
-/* Takes no pushes any more and does all else (SIGUSR1, as beanstalkd's drain mode). */
+/* Refuses pushes from now on, and does everything else (SIGUSR1, like beanstalkd's drain mode). */
 void server_refuse_pushes(struct server *server);
 
-/* Begins to end: not ready, no new connections, parked polls are answered, idle ones closed. */
+/* Begins to shut down: not ready, no new connections, parked polls are answered, idle connections
+   closed. */
 void server_drain(struct server *server);
-/* Has everybody been answered and gone? */
+/* Are all clients answered and their connections closed? */
 bool server_drained(const struct server *server);
 
-/* Gives the memory of sessions and requests that are gone back, some of it. True: there is more. */
+/*
+ * One turn of commands that take many turns: takes each item off the list and calls `step` for it,
+ * until the budget is spent, but for one item at least. Items that `step` adds wait for the next
+ * turn. `step` returns true if its item must go on next turn, because the budget is spent: the item
+ * goes back to the list, and no other one is stepped. True: there is more to do.
+ */
+bool server_step_each(struct server *server, struct list *items, bool (*step)(struct list *item));
+
+/* Frees some memory of sessions and requests that are gone. True: there is more. */
 bool server_trim(struct server *server);
 
 unsigned server_sessions(const struct server *server);

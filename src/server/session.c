@@ -29,7 +29,7 @@ static struct session *of_stream(const struct stream *stream)
     return stream->user;
 }
 
-void session_touch(struct session *session)
+void session_mark_dirty(struct session *session)
 {
     buffers_changed(session);
     if (list_empty(&session->dirty))
@@ -66,26 +66,23 @@ uint64_t session_sent(const struct session *session)
 
 /* ---- time limits of a client ---- */
 
-void session_fed(struct session *session, size_t bytes, bool midway)
+void session_request_grew(struct session *session, size_t bytes)
 {
-    if (!midway) {
-        session->begun_us = 0;
-        return;
-    }
-    if (session->begun_us == 0) {
-        session->begun_us = session->server->loop->now_us;
-        session->begun_bytes = 0;
+    if (session->request_begun_us == 0) {
+        session->request_begun_us = session->server->loop->now_us;
+        session->request_bytes = 0;
         session_arm(session);
     }
-    session->begun_bytes += bytes;
+    session->request_bytes += bytes;
 }
 
 int64_t session_request_deadline_us(const struct session *session)
 {
-    if (session->begun_us == 0)
+    if (session->request_begun_us == 0)
         return INT64_MAX;
-    int64_t for_bytes_us = (int64_t)(session->begun_bytes * 1000000 / REQUEST_BYTES_PER_S);
-    return time_add(session->begun_us, session->server->options.config->request_us + for_bytes_us);
+    int64_t for_bytes_us = (int64_t)(session->request_bytes * 1000000 / REQUEST_BYTES_PER_S);
+    return time_add(session->request_begun_us,
+                    session->server->options.config->request_us + for_bytes_us);
 }
 
 static void open_window(struct session *session)
@@ -243,7 +240,7 @@ static void handle_drained(struct stream *stream)
     buffers_changed(session);
     session->kind->drained(session);
     if (is_closing(session))
-        session_touch(session);
+        session_mark_dirty(session);
 }
 
 static const struct stream_handler stream_handler = {

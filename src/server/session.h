@@ -14,7 +14,7 @@
 /* How a connection ends. */
 enum session_end {
     SESSION_ORDERLY, /* by us, when all is sent */
-    SESSION_DROPPED, /* by us, and what is unsent is lost */
+    SESSION_DROPPED, /* by us; what is unsent is lost */
     SESSION_RESET,   /* by the client or the network: what was sent last may be lost, too */
 };
 
@@ -23,24 +23,27 @@ enum { RESET_SOON_US = 1000 * 1000 };
 
 struct session_kind {
     void (*init)(struct session *session); /* the rest of it is zeroed */
-    /* There are too many connections: says so, if the protocol has a word for it, and closes. */
+    /* Called instead of serving the connection when there are too many: says so, if the protocol
+       has a word for it, and closes. */
     void (*refuse)(struct session *session);
     size_t (*input)(struct session *session, struct bytes bytes); /* as stream_handler::input */
     void (*leaving)(struct session *session);                     /* as stream_handler::leaving */
     void (*ended)(struct session *session);   /* the client sends no more; it may still read */
     void (*drained)(struct session *session); /* the client has taken all that was sent */
-    /* The session ends: cancels what is under way, gives back what did not reach the client. */
+    /* The session ends: cancels commands in progress, and gives back reservations that did not
+       reach the client. */
     void (*fini)(struct session *session, enum session_end end);
-    /* When to give up on the client if nothing happens; INT64_MAX = do not. */
+    /* When to close the connection if nothing happens until then; INT64_MAX = never. */
     int64_t (*deadline_us)(const struct session *session);
     void (*expired)(struct session *session); /* that time has come */
-    void (*drain)(struct session *session);   /* the server is ending: close when all is answered */
-    /* Memory that it takes, in bytes, but for `out` and what the network keeps. O(1). */
+    void (*drain)(struct session *
+                      session); /* the server is shutting down: close once everything is answered */
+    /* Memory of the session, in bytes, without `out` and what the network keeps. O(1). */
     size_t (*footprint)(const struct session *session);
     /*
-     * It takes too much memory. If nothing of an answer is on its way, and what it asked has surely
-     * not been done: gives the memory back, says why, and closes when that is sent; true. Else
-     * false: the caller drops it.
+     * It takes too much memory. If no part of an answer has been sent and its request has certainly
+     * not been executed: frees its memory, tells the client why, closes once that is sent, and
+     * returns true. Else returns false, and the caller drops it.
      */
     bool (*evict)(struct session *session);
 };
@@ -55,10 +58,10 @@ struct session {
     struct principal principal; /* who sends its commands */
     char *peer;                 /* its name; NULL: nobody keeps the history of jobs */
     struct buf out;
-    uint64_t passed;      /* bytes ever passed from `out` to the network */
-    int64_t begun_us;     /* when the request under way began; 0 = none */
-    uint64_t begun_bytes; /* of it that have come */
-    int64_t window_us;    /* since then the client is to take what waits for it; 0 = nothing does */
+    uint64_t passed;          /* bytes ever passed from `out` to the network */
+    int64_t request_begun_us; /* when the first byte of the incomplete request came; 0 = none */
+    uint64_t request_bytes;   /* of it that have come */
+    int64_t window_us;    /* when bytes began to wait for the client to take them; 0 = none wait */
     uint64_t window_sent; /* session_sent() then */
     size_t footprint;     /* as buffers.c has counted it; 0 = it is small */
     struct list changed;  // buffers::changed
@@ -67,53 +70,60 @@ struct session {
     struct list all;      // server::all
 };
 
-/* A connection is served from here on; it has a share of the stage's budget. */
+/* Begins to serve a connection, with a share of the stage's budget. */
 void server_begin_visit(struct server *server);
 
 /*
- * May the connection that is being served do one more thing in this turn? Each gets a share of the
- * budget, so that one that sends a thousand requests at once does not hold up the others.
+ * May the connection being served do one more thing in this turn? Each has a share of the budget,
+ * so that one that sends a thousand requests at once does not delay the others.
  */
 static inline bool session_may_go_on(const struct session *session)
 {
     return session->server->budget.left_ns > session->server->visit_ns;
 }
 
-/* There is something in `out`, or the session is to be closed: look at it at the turn's end. */
-void session_touch(struct session *session);
+/* Puts the session on the list of those that are flushed at the turn's end: it has bytes in `out`,
+   or is to be closed. */
+void session_mark_dirty(struct session *session);
 
 /*
- * Sends what is in `out`, and ends the session if it is closing and the network has taken all:
- * true.
+ * Sends what is in `out`. True: the session was closing, the network has taken everything, and the
+ * session has ended.
  */
 bool session_flush(struct session *session);
 
-/* Sees to it that deadline_us() is looked at in time. Call when a deadline comes nearer. */
+/* Arms the timer for deadline_us(). Call when a deadline comes nearer. */
 void session_arm(struct session *session);
 
 /*
- * A request must be whole within limits.request_seconds of its first byte, and a second more for
- * each 64 KiB of it that has come. session_fed() tells of bytes that have come, and whether the
- * request they belong to is still not whole.
+ * The time limit of a request: it must be complete within limits.request_seconds of its first byte,
+ * plus one second for each 64 KiB that has come. These bytes belong to a request that is not
+ * complete yet.
  */
-void session_fed(struct session *session, size_t bytes, bool midway);
-int64_t session_request_deadline_us(const struct session *session); /* INT64_MAX: none is midway */
+void session_request_grew(struct session *session, size_t bytes);
+/* The request is complete, or was refused; its time limit ends. */
+static inline void session_request_over(struct session *session)
+{
+    session->request_begun_us = 0;
+}
+/* INT64_MAX: no request is incomplete. */
+int64_t session_request_deadline_us(const struct session *session);
 /*
- * The client must take what waits for it, or at least 64 KiB of it, within each
- * limits.request_seconds. INT64_MAX: nothing waits.
+ * When the client must have taken what waits for it: it has limits.request_seconds for all of it or
+ * for each 64 KiB. INT64_MAX: nothing waits.
  */
 int64_t session_answer_deadline_us(const struct session *session);
 
 /*
- * Places in the stream of all bytes for this client: where `out` ends now, and up to where the
- * system has taken them (whether they arrive, nobody can know).
+ * Positions in the stream of all bytes for this client: the end of `out`, and how far the system
+ * has taken them (whether those arrive cannot be known).
  */
 uint64_t session_end(const struct session *session);
 uint64_t session_sent(const struct session *session);
 
 /*
- * For turn.c: the handler functions of streams, and the sending at a turn's end.
- * True: the budget was spent, and there is more to do.
+ * For turn.c: sets the handler functions of streams, and sends at a turn's end. True: the budget is
+ * spent, and there is more to send.
  */
 void sessions_init(struct server *server);
 bool sessions_flush(struct server *server);

@@ -40,7 +40,7 @@ static void done(struct pump_test *pump_test, const struct outcome *outcome)
     test->pending = false;
     struct pipeline_text text = request_begin(request);
     api_test_reply(&request->format, &result, server_date(server), text.out);
-    request_done(request, text, true); /* which frees the test */
+    request_done(request, text); /* which frees the test */
     server->turn_again = true;
 }
 

@@ -1,6 +1,6 @@
 /*
- * POST /v1/topics/{t}/test: one delivery to the topic's target now, without a job, and what came
- * back as the answer. Should its client leave, the delivery goes on and nobody is told.
+ * POST /v1/topics/{t}/test: one delivery to the topic's target now, without a job; its result is
+ * the answer. If the client leaves, the delivery goes on and its result is dropped.
  */
 #ifndef LATERD_SERVER_TARGET_TEST_H
 #define LATERD_SERVER_TARGET_TEST_H

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/codec.h"
 #include "base/hash.h"
 #include "base/mem.h"
 
@@ -107,11 +106,11 @@ static const char *take_batch(struct damage *damage, uint32_t number, const char
     if (!end)
         return NULL;
     uint64_t payload = (uint64_t)(end - records);
-    uint32_t said_payload = get_u32(at + 48);
-    uint32_t said_count = get_u32(at + 52);
+    uint32_t head_payload, head_count;
+    batch_head_counts(at, &head_payload, &head_count);
     const char *next = at + batch_bytes(payload);
-    if (next > room || (plausible && said_count != count) ||
-        (!plausible && (!count || (said_payload != payload && said_count != count))))
+    if (next > room || (plausible && head_count != count) ||
+        (!plausible && (!count || (head_payload != payload && head_count != count))))
         return NULL;
     bool padded = bytes_all_zero(end, (size_t)(next - end));
     if (!padded && !plausible)

@@ -288,7 +288,7 @@ enum err follower_read(struct follower *follower, struct follower_callbacks *cal
 static void begin_at_end(struct follower *follower)
 {
     struct log *log = follower->all->store->log;
-    log_cut(log);
+    log_seal_open(log);
     follower->state = FOLLOWER_READS;
     follower->cursor = follower->read = log_batch(log);
     follower->number = 0;

@@ -40,36 +40,40 @@ enum follower_state {
     FOLLOWER_DROPPED, /* what is behind its cursor is gone, or will be */
 };
 
-/* They must not append to the store: what they are shown lies in memory that this may move. */
+/* Must not append to the store, which could move the memory that they are shown. */
 struct follower_callbacks {
-    /* Before a batch's events, also if there are none. */
+    /* Called before the events of each batch, also if it has none. */
     void (*batch)(struct follower_callbacks *callbacks, uint64_t batch, uint64_t epoch,
                   int64_t clock_us);
-    /* Its bytes are borrowed until it returns; event->record says nothing. */
+    /* The bytes are borrowed until this returns. event->record is not set. */
     void (*event)(struct follower_callbacks *callbacks, uint64_t batch, const struct event *event);
     /*
-     * If set, in place of both: the batch as it is in the log, header and records (what
-     * batch_walk_init() takes), borrowed until it returns. For a follower that decodes on another
-     * thread; copies are its own to step over.
+     * If set, called instead of both: the batch as it is in the log, header and records (for
+     * batch_walk_init()), borrowed until this returns. For a follower that decodes on another
+     * thread; it has to skip copies itself.
      */
     void (*whole)(struct follower_callbacks *callbacks, const struct batch_head *head,
                   const char *batch);
 };
 
 /*
- * The follower of that name (1 to FOLLOWER_NAME_MAX bytes, no zero); a new one begins behind all
- * that was appended so far. Making one waits for the disk: it is for the start, not for a turn.
- * ERR_INVALID: no such name can be. ERR_JOBS_LIMIT: there are FOLLOWERS_MAX. ERR_STORE_FAILED,
+ * Opens the follower of that name (1 to FOLLOWER_NAME_MAX bytes, no zero). A new one begins behind
+ * everything appended so far. Creating one waits for the disk, so do it at start and not in a turn.
+ * ERR_INVALID: not a valid name. ERR_JOBS_LIMIT: there are FOLLOWERS_MAX. ERR_STORE_FAILED,
  * ERR_DISK_FULL: what was appended cannot be written.
  */
 enum err follower_open(struct store *store, struct bytes name,
                        struct follower **out_follower) MUST_USE;
-/* It is dropped, or of no use any more: it starts over, behind all that was appended so far. */
+/* Starts over, behind everything appended so far: for a follower that was dropped or cannot go on.
+ */
 void follower_restart(struct follower *follower);
-/* It is dropped, and goes on behind this batch, which it had read. False: what is behind that is
-   not in the log any more, or not for sure: it may be in the segment that is being cleaned. */
+/*
+ * Continues a dropped follower behind this batch, which it had read. False: the batches behind it
+ * are not in the log any more, or might be removed (they may be in the segment that is being
+ * cleaned).
+ */
 bool follower_resume(struct follower *follower, uint64_t batch);
-/* It ends; the pointer is not valid any more. */
+/* Removes the follower and frees it. */
 void follower_remove(struct follower *follower);
 
 enum follower_state follower_state(const struct follower *follower);
@@ -77,16 +81,19 @@ uint64_t follower_cursor(
     const struct follower *follower); /* it has acknowledged up to this batch */
 
 /*
- * Tells of the next durable batches, until `budget_bytes` of the log were looked at (one batch at
- * least), and never waits for the disk. OK: `*out_more` says whether there is more at once.
- * ERR_AGAIN: the disk is reading, or no descriptor is free; ask again after store_poll().
- * ERR_WRONG_STATE: it was dropped. ERR_IO: the disk cannot read; asking again tries again.
+ * Calls the callbacks for the next durable batches, until `budget_bytes` of the log were read, but
+ * for one batch at least. Never waits for the disk. OK: `*out_more` says whether more can be read
+ * at once. ERR_AGAIN: the disk is reading, or no descriptor is free; call again after store_poll().
+ * ERR_WRONG_STATE: the follower was dropped. ERR_IO: the disk cannot read; a later call tries
+ * again.
  */
 enum err follower_read(struct follower *follower, struct follower_callbacks *callbacks,
                        size_t budget_bytes, bool *out_more) MUST_USE;
-/* It will never ask again for batches up to this one, which must be durable. */
+/* Acknowledges batches up to this one, which must be durable: the follower will never need them
+   again. */
 void follower_ack(struct follower *follower, uint64_t batch);
-/* Bytes of the log behind its cursor, by segments; 0: it has all that is durable. O(segments). */
+/* Bytes of the log behind its cursor, in whole segments; 0: it has everything that is durable.
+   O(segments). */
 uint64_t follower_lag_bytes(const struct follower *follower);
 
 /* ---- for the store's parts ---- */
@@ -97,7 +104,7 @@ void followers_free(struct followers *all); /* NULL does nothing; not while one 
 void followers_begin(struct followers *all, const struct manifest *manifest);
 /* Their cursors, into the manifest that is about to be written. */
 void followers_fill(const struct followers *all, struct manifest *manifest);
-/* Has one of them not read all batches up to this one? */
+/* Has any follower not acknowledged all batches up to this one? */
 bool followers_need(const struct followers *all, uint64_t batch);
 /* Drops those. */
 void followers_drop(struct followers *all, uint64_t batch);

@@ -195,6 +195,13 @@ enum format_verdict batch_head_decode(const void *batch, uint64_t room, struct b
     return FORMAT_GOOD;
 }
 
+void batch_head_counts(const void *batch, uint32_t *out_payload_bytes, uint32_t *out_record_count)
+{
+    const char *at = batch;
+    *out_payload_bytes = get_u32(at + 48);
+    *out_record_count = get_u32(at + 52);
+}
+
 bool batch_whole(const struct batch_head *head, const void *batch)
 {
     const char *at = batch;

@@ -145,6 +145,9 @@ void batch_sign(void *batch, size_t len);
 enum format_verdict batch_head_decode(const void *batch, uint64_t room,
                                       struct batch_head *out_head);
 
+/* The two counts in a header of which other fields may be damaged. `batch` is BATCH_HEAD bytes. */
+void batch_head_counts(const void *batch, uint32_t *out_payload_bytes, uint32_t *out_record_count);
+
 /* Is the whole batch (batch_bytes() of it in memory) as it was written? */
 bool batch_whole(const struct batch_head *head, const void *batch);
 

@@ -213,7 +213,7 @@ static void freeze(struct history *history)
         history->wanted = false;
         return;
     }
-    log_cut(log);
+    log_seal_open(log);
     history->frozen = history->table;
     history->frozen_last = log_batch(log);
     history->table = (struct history_table){0};

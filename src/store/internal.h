@@ -43,8 +43,8 @@ struct store {
     uint32_t tag;  /* of the id */
     uint64_t boot; /* openings, this one included */
     int64_t now_us;
-    bool failed;  /* S5; set by store_fail() and when opening or closing gives up */
-    bool closing; /* nothing is begun any more */
+    bool failed;  /* S5; set by store_fail(), and when opening or closing fails */
+    bool closing; /* no new work is started */
     struct manifest_writer *manifest;
     struct segments *segments;
     struct log *log;
@@ -60,20 +60,20 @@ struct store {
     uint64_t cold_reads, recovered_events, dropped_tail_bytes;
     int64_t recovery_us;
     struct store_opening opening; /* while it is being opened */
-    uint64_t unsaid_bytes;        /* looked at since the callbacks were told of that last */
+    uint64_t unreported_bytes;    /* read since callbacks->progress was called last */
 };
 
-/* Nothing will become durable any more (S5): tells the callbacks, once. */
+/* After this nothing becomes durable any more (S5). Calls callbacks->failed once. */
 void store_fail(struct store *store, int sys_errno);
-/* Writes all that is gathered. False: there is no room for it, or the disk failed. */
+/* Writes everything that was appended. False: there is no room for it, or the disk failed. */
 bool store_drain(struct store *store);
 
 /*
- * recover.c, while it is being opened: so many bytes more of files have been looked at. Tells the
- * callbacks for each MiB, which is looked at in some milliseconds. `counts`: they are of those in
- * store_opening::all_bytes; the same bytes are looked at twice now and then.
+ * recover.c, during opening: counts bytes of files that were read. Calls callbacks->progress for
+ * each MiB, which takes some milliseconds. `counts`: the bytes are part of store_opening::all_bytes
+ * (some bytes are read twice).
  */
-enum err store_opening_goes_on(struct store *store, uint64_t bytes, bool counts) MUST_USE;
+enum err store_opening_progress(struct store *store, uint64_t bytes, bool counts) MUST_USE;
 
 /* recover.c: finds where the log ends, replays it, makes its end durable, and begins all parts. */
 enum err recover(struct store *store, struct store_error *out_error) MUST_USE;

@@ -193,10 +193,10 @@ static struct stored append(struct log *log, const struct event *event)
     if (has_place) {
         stored.where = where_of(batch->segment->number, offset);
         stored.bytes = (uint32_t)len;
-        segments_live(log->segments, batch->segment, stored);
+        segments_record_lives(log->segments, batch->segment, stored);
     }
     if ((event->kind == EVENT_JOB || event->kind == EVENT_GONE) && event->record.where) {
-        bool lived = segments_dies(log->segments, event->record);
+        bool lived = segments_record_died(log->segments, event->record);
         CHECK(lived); /* the core has told of a record that never was, or died before */
     }
     return stored;
@@ -360,7 +360,7 @@ void log_latency_first(struct log *log, bool latency_first)
     log->latency_first = latency_first;
 }
 
-void log_cut(struct log *log)
+void log_seal_open(struct log *log)
 {
     if (log->open)
         log_seal(log);

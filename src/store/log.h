@@ -42,18 +42,19 @@ struct log_begin {
     uint64_t seq_next;
 };
 void log_begin(struct log *log, const struct log_begin *begin);
-/* Numbers below the mark are reserved on disk: by the manifest that opening has written. */
+/* Server-made numbers below the mark may be given: the manifest that this opening wrote reserves
+   them. */
 void log_begin_marks(struct log *log, uint64_t seq_mark);
 
 /* See store_append(). */
 struct stored log_append(struct log *log, const struct event *event);
 
-/* Appends what is said of a slice; returns the number of its batch. */
+/* Appends a record about a slice; returns the number of its batch. */
 uint64_t log_append_slice(struct log *log, const struct slice_record *record);
 
 /* Appends what happened to a job. `promised` as event::promised. */
 void log_append_history(struct log *log, struct bytes entry, bool promised);
-/* Is there a batch that what is appended now goes into? */
+/* Is a batch open, which what is appended now will join? */
 bool log_is_open(const struct log *log);
 
 /* What is appended now is … */
@@ -76,25 +77,25 @@ uint64_t log_synced(const struct log *log);
 void log_want_sync(struct log *log);
 void log_latency_first(struct log *log, bool latency_first);
 
-/* What is appended from now on goes into a new batch. */
-void log_cut(struct log *log);
-/* Has the open batch, if there is one, written as soon as can be. */
+/* Seals the open batch, if there is one: what is appended from now on goes into a new batch. */
+void log_seal_open(struct log *log);
+/* Has the open batch, if there is one, written as soon as possible. */
 void log_want_open(struct log *log);
 uint64_t log_seq_next(const struct log *log);
-/* Must pushes wait: does much wait for the disk, or are so few reserved numbers left that a batch
- * with a new mark must come first? */
+/* Must pushes wait? True if many bytes wait for the disk, or so few reserved numbers are left that
+   a batch with a new mark must be written first. */
 bool log_is_behind(const struct log *log);
 uint64_t log_records(const struct log *log);       /* appended since opening */
 uint64_t log_bodies_lost(const struct log *log);   /* jobs appended without their bodies */
 uint64_t log_backlog_bytes(const struct log *log); /* sealed and not written yet */
 uint64_t log_bytes_written(const struct log *log); /* since opening */
-/* What one sync makes durable, in bytes: the moving mean of the last ones. 0: none yet. */
+/* The moving mean of the bytes that recent syncs made durable. 0: no sync yet. */
 uint64_t log_commit_bytes(const struct log *log);
-/* Since opening, of records that are not the cleaner's. */
+/* Bytes of records appended since opening, without the cleaner's copies. */
 uint64_t log_new_bytes(const struct log *log);
 /* Bytes that the open batch takes in this segment; 0: it is in another, or there is none. */
 uint64_t log_open_bytes(const struct log *log, const struct segment *segment);
-/* The segment, which is not made yet, has become smaller: the open batch does not outgrow it. */
+/* The segment, whose file is not made yet, will be smaller: keeps the open batch within it. */
 void log_segment_shrunk(struct log *log, const struct segment *segment);
 /* Is a commit under way that writes to this file? */
 bool log_writes_to(const struct log *log, const struct disk_file *file);
@@ -111,8 +112,8 @@ void log_write_clock(struct log *log);
 /* The record at `where` from memory; NULL: not there. At most *out_len bytes are readable. */
 const char *log_recent(const struct log *log, uint64_t where, size_t *out_len);
 
-/* Bytes of the segment before this are in its file and will not change; those behind are not
-   written yet. O(batches that wait for the disk). */
+/* The offset in the segment before which its bytes are in the file and will not change; those
+   behind are not written yet. O(batches that wait for the disk). */
 uint64_t log_settled_end(const struct log *log, const struct segment *segment);
 
 void log_stats(const struct log *log, struct store_stats *out_stats); /* its part of them */

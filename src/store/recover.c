@@ -175,7 +175,7 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
     if (event_has_place(event)) {
         event->record.where = where_of(segment->number, offset);
         event->record.bytes = (uint32_t)recovery->walk.record.len;
-        segments_live(store->segments, segment, event->record);
+        segments_record_lives(store->segments, segment, event->record);
         if (is_distant(store, event))
             store->distant_bytes += event->record.bytes;
     }
@@ -184,7 +184,7 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
         recovery->seq_mark = event->job.seq + 1;
     bool counted =
         died.where && !(recovery->surveyed && damage_covers(&recovery->damage, died.where));
-    if (counted && !segments_dies(store->segments, died))
+    if (counted && !segments_record_died(store->segments, died))
         return ERR_CORRUPT;
     store->recovered_events++;
     return store->callbacks->replay(store->callbacks, event);
@@ -285,15 +285,15 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
     return OK;
 }
 
-enum err store_opening_goes_on(struct store *store, uint64_t bytes, bool counts)
+enum err store_opening_progress(struct store *store, uint64_t bytes, bool counts)
 {
     struct store_opening *opening = &store->opening;
     if (counts && bytes <= opening->all_bytes - opening->done_bytes)
         opening->done_bytes += bytes;
-    store->unsaid_bytes += bytes;
-    if (store->unsaid_bytes < PROGRESS_BYTES)
+    store->unreported_bytes += bytes;
+    if (store->unreported_bytes < PROGRESS_BYTES)
         return OK;
-    store->unsaid_bytes = 0;
+    store->unreported_bytes = 0;
     return store->callbacks->progress(store->callbacks, opening);
 }
 
@@ -367,7 +367,7 @@ static enum err replay_region(struct recovery *recovery, const struct region *re
         struct event gone = {.kind = EVENT_GONE, .job = {.seq = suspect->died_seq}};
         if (!suspect->proven || damage_covers(&recovery->damage, suspect->died.where))
             continue;
-        if (!segments_dies(store->segments, suspect->died))
+        if (!segments_record_died(store->segments, suspect->died))
             return ERR_CORRUPT;
         err = store->callbacks->replay(store->callbacks, &gone);
     }
@@ -439,7 +439,7 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment,
         uint64_t bytes = walker->bytes;
         walker_pass(walker);
         recovery->batch_next = walker->expected;
-        err = store_opening_goes_on(recovery->store, bytes, true);
+        err = store_opening_progress(recovery->store, bytes, true);
         if (err)
             return err;
     }
@@ -475,7 +475,7 @@ static enum err survey_tail(struct recovery *recovery, const struct segment *seg
     recovery->dirty_first = recovery->dirty_end = segment->end;
     walker_go(walker, segment->end, recovery->batch_next);
     for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
-        enum err err = store_opening_goes_on(recovery->store, walker->bytes, true);
+        enum err err = store_opening_progress(recovery->store, walker->bytes, true);
         if (err)
             return err;
         if (kind == PLACE_BLANK)
@@ -497,7 +497,7 @@ static enum err find_unproven(struct recovery *recovery, const struct segment *s
 {
     walker_go(walker, BLOCK, segment->batch_first);
     while (walker->offset < segment->end && walker->expected <= recovery->proven) {
-        enum err err = store_opening_goes_on(recovery->store, walker->bytes, false);
+        enum err err = store_opening_progress(recovery->store, walker->bytes, false);
         if (err)
             return err;
         const struct region *region =

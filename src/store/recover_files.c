@@ -25,7 +25,7 @@ static enum err look_into(struct recovery *recovery, struct walker *walker, bool
     *out_blank = true;
     walker_go(walker, 0, 0);
     for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
-        enum err err = store_opening_goes_on(recovery->store, walker->bytes, false);
+        enum err err = store_opening_progress(recovery->store, walker->bytes, false);
         if (err)
             return err;
         *out_blank = *out_blank && kind == PLACE_BLANK;

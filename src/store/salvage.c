@@ -44,7 +44,7 @@ struct salvage {
     uint64_t seq_mark;
     uint64_t lease_max; /* of the intact batches */
     int64_t clock_max_us;
-    uint64_t done_bytes, all_bytes, said_bytes;
+    uint64_t done_bytes, all_bytes, reported_bytes;
     struct disk_file *file; /* of the last body that was read, … */
     uint32_t file_number;   /* … and its segment; 0: none */
     bool aside_loaded;
@@ -248,8 +248,8 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
     salvage->counts.batches++;
     salvage->done_bytes += batch_bytes(batch->head->payload_bytes);
     if (salvage->callbacks->progress &&
-        salvage->done_bytes - salvage->said_bytes >= PROGRESS_BYTES) {
-        salvage->said_bytes = salvage->done_bytes;
+        salvage->done_bytes - salvage->reported_bytes >= PROGRESS_BYTES) {
+        salvage->reported_bytes = salvage->done_bytes;
         salvage->callbacks->progress(salvage->callbacks, salvage->done_bytes, salvage->all_bytes);
     }
     return err;

@@ -331,7 +331,7 @@ void segments_damaged(struct segments *segments, struct segment *segment, uint64
 
 /* ---- what lives ---- */
 
-void segments_live(struct segments *segments, struct segment *segment, struct stored stored)
+void segments_record_lives(struct segments *segments, struct segment *segment, struct stored stored)
 {
     segment->live_bytes += stored.bytes;
     segment->live_jobs++;
@@ -341,13 +341,13 @@ void segments_live(struct segments *segments, struct segment *segment, struct st
     segments->live_jobs++;
 }
 
-bool segments_dies(struct segments *segments, struct stored stored)
+bool segments_record_died(struct segments *segments, struct stored stored)
 {
     struct segment *segment = segments_find(segments, where_segment(stored.where));
     if (!segment)
         return true; /* its segment was cleaned and has gone before it */
     if (segment->slice)
-        return slices_dies(segments->store->slices, segment->slice, stored);
+        return slices_record_died(segments->store->slices, segment->slice, stored);
     if (segment->live_jobs == 0 || segment->live_bytes < stored.bytes)
         return false;
     segment->live_bytes -= stored.bytes;

@@ -92,7 +92,7 @@ static void made(struct disk_op *op)
     }
     segment->state = SEGMENT_STALLED;
     segments->disk_bytes -= segment->size_bytes;
-    if (op->err == ERR_AGAIN) { /* segments_provide tries again */
+    if (op->err == ERR_AGAIN) { /* segments_make_spares tries again */
         segments->starved = true;
         segments->retry_at_us = segments->store->now_us + REOPEN_US;
         return;
@@ -226,7 +226,7 @@ static void watch(struct segments *segments)
     segments->retry_at_us = segments->store->now_us;
 }
 
-void segments_provide(struct segments *segments)
+void segments_make_spares(struct segments *segments)
 {
     if (segments->store->failed || segments->store->closing)
         return;
@@ -264,7 +264,7 @@ bool segments_making(const struct segments *segments)
 
 enum err segments_make_first(struct segments *segments)
 {
-    segments_provide(segments);
+    segments_make_spares(segments);
     if (!list_empty(&segments->log))
         return OK;
     CHECK(!list_empty(&segments->spares));
@@ -322,7 +322,7 @@ struct segment *segments_next(struct segments *segments, uint64_t bytes, uint64_
     segments->log_count++;
     best->batch_first = batch_first;
     best->least_bytes = bytes + BLOCK;
-    segments_provide(segments);
+    segments_make_spares(segments);
     return best;
 }
 

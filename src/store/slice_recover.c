@@ -380,7 +380,7 @@ static enum err settle_all(struct slices *slices, struct store_error *out_error)
     for (struct list *link = slices->all.next; link != &slices->all && !err;) {
         struct slice *slice = slice_of(link);
         link = link->next;
-        err = store_opening_goes_on(slices->store, index_bytes(slice), true);
+        err = store_opening_progress(slices->store, index_bytes(slice), true);
         if (!err)
             err = settle(slices, slice, &room, out_error);
         if (!err && (slice->live_jobs == 0 || !slice->told))
@@ -402,7 +402,7 @@ static enum err read_indexes(struct slices *slices, struct store_error *out_erro
     while (!err && more) {
         err = callbacks->far_end(callbacks, &more);
         if (!err)
-            err = store_opening_goes_on(slices->store, slices->live_jobs / JOBS_BY_BYTE, false);
+            err = store_opening_progress(slices->store, slices->live_jobs / JOBS_BY_BYTE, false);
     }
     return err;
 }

@@ -213,7 +213,7 @@ static void note_dead(struct slices *slices, struct slice *slice)
         list_add_tail(&slices->dead, &slice->dead_link);
 }
 
-bool slices_dies(struct slices *slices, struct slice *slice, struct stored record)
+bool slices_record_died(struct slices *slices, struct slice *slice, struct stored record)
 {
     uint64_t offset = where_offset(record.where);
     uint64_t bytes = record.bytes < slice->live_bytes ? record.bytes : slice->live_bytes;

@@ -101,7 +101,7 @@ enum err slices_remove_leftovers(struct slices *slices) MUST_USE;
 /* ---- what lives ---- */
 
 /* The record at this place died. False: no such record can be. */
-bool slices_dies(struct slices *slices, struct slice *slice, struct stored record);
+bool slices_record_died(struct slices *slices, struct slice *slice, struct stored record);
 /* A MOVE of so many bytes, of the job whose record is at this place, is in that segment: the job's
    last one. Nothing if no such job lives. */
 void slices_moved(struct slices *slices, uint64_t where, uint32_t segment, size_t bytes);

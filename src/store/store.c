@@ -229,7 +229,7 @@ struct stored store_append(struct store *store, const struct event *event)
 
 void store_died(struct store *store, struct stored record)
 {
-    bool lived = segments_dies(store->segments, record);
+    bool lived = segments_record_died(store->segments, record);
     CHECK(lived); /* it never was, or died before */
 }
 
@@ -326,7 +326,7 @@ enum err store_admit(const struct store *store, size_t payload_bytes)
 void store_turn(struct store *store, int64_t now_us)
 {
     store->now_us = now_us;
-    segments_provide(store->segments);
+    segments_make_spares(store->segments);
     history_turn(store->history);
     cleaner_turn(store->cleaner);
     slices_turn(store->slices);

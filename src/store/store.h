@@ -26,39 +26,43 @@ struct store;
 
 struct store_options {
     struct disk *disk;
-    uint64_t segment_bytes;  /* of one segment: 256 KiB … 1 GiB, a multiple of DISK_ALIGN */
-    uint64_t max_bytes;      /* all files together; 0 = as much as the file system has */
-    uint64_t recent_bytes;   /* memory for recently written batches: bodies read without the disk */
-    bool buffered;           /* write now, sync later: durability interval or os */
-    int64_t interval_us;     /* buffered: sync this often; 0 = leave it to the system */
-    int64_t inline_us;       /* commits are made in the turn while they take less, those of 32 KiB
-                                and more while they take less than half of it; 0 = never */
-    uint64_t follower_bytes; /* of the log, that may be kept for followers; 0 = 1 GiB */
+    uint64_t segment_bytes; /* of one segment: 256 KiB … 1 GiB, a multiple of DISK_ALIGN */
+    uint64_t max_bytes;     /* all files together; 0 = as much as the file system has */
+    uint64_t recent_bytes; /* memory for recently written batches, whose bodies are read without the
+                              disk */
+    bool buffered;         /* write now, sync later: durability interval or os */
+    int64_t interval_us;   /* buffered: sync this often; 0 = leave it to the system */
+    int64_t inline_us; /* a commit is made in the turn while commits take less than this; one of 32
+                          KiB and more while they take less than half; 0 = never */
+    uint64_t follower_bytes; /* bytes of log that may be kept for followers; 0 = 1 GiB */
     uint32_t files_max;      /* segments' files kept open, at least 4; 0 = 64 */
-    uint32_t body_max;       /* bytes of the largest body that can come */
+    uint32_t body_max;       /* bytes of the largest body that clients may send */
     int64_t now_us;
-    uint64_t id_seed;    /* for the simulator: makes the id of a new store; 0 = random */
-    uint64_t epoch;      /* who leads: rises with each election; 0 = there are none */
-    uint64_t boot_first; /* a new store: as if it had been opened so often, for salvage */
+    uint64_t id_seed; /* for the simulator: seed of a new store's id; 0 = random */
+    uint64_t epoch;   /* the epoch of the leader, which rises with each election; 0 = there are no
+                         elections */
+    uint64_t boot_first; /* for salvage: a new store begins as if it had been opened this often */
     /*
-     * Jobs that are due later than this from now may leave the log for slices when it is cleaned;
-     * 0 = none. Those of a slice come back half of it before they are due. And above so many bytes
-     * of log it is cleaned for their sake; 0 = 256 MiB.
+     * Jobs that are due further ahead than this may leave the log for slices when it is cleaned; 0
+     * = none may. They come back to memory when they are due in half of this time. A log larger
+     * than `checkpoint_bytes` is cleaned in order to move such jobs; 0 = 256 MiB.
      */
     int64_t horizon_us;
     uint64_t checkpoint_bytes;
-    int64_t history_us;   /* what happened to jobs is kept for so long; 0 = not at all */
-    uint64_t spill_bytes; /* a run of jobs that leave the log may gather so much, however little
-                             memory there is; 0 = 4 MiB */
-    uint32_t slices_few;  /* above so many slices no small ones are made; 0 = 64 */
-    uint64_t image_jobs;  /* with so many far jobs a close in order leaves an image; 0 = 65,536 */
-    int64_t image_us;     /* its writing may take so long; 0 = 20 seconds */
-    /* New segments are not filled with zeros while a sync has so much to write; 0 = 48 KiB. */
+    int64_t history_us;   /* the history of jobs is kept this long; 0 = not at all */
+    uint64_t spill_bytes; /* a run of jobs that leave the log may gather this much, even if memory
+                             is short; 0 = 4 MiB */
+    uint32_t slices_few;  /* with more slices than this no small ones are made; 0 = 64 */
+    uint64_t image_jobs;  /* a clean close with this many far jobs or more leaves an image of their
+                             index; 0 = 65,536 */
+    int64_t image_us;     /* writing it may take this long; 0 = 20 seconds */
+    /* New segments are not filled with zeros while a sync writes this many bytes or more; 0 = 48
+       KiB. */
     uint64_t bulk_bytes;
-    /* A small commit into one that is not writes so many zeros behind itself; a multiple of
-       DISK_ALIGN, DISK_ZEROS_MAX at most; 0 = that. */
+    /* A small commit into a segment without zeros writes this many zeros behind itself; a multiple
+       of DISK_ALIGN, at most DISK_ZEROS_MAX; 0 = DISK_ZEROS_MAX. */
     uint64_t zeros_bytes;
-    bool never_cleans; /* no segment is freed, whatever dies: for who cannot relocate */
+    bool never_cleans; /* never free a segment: for callers that cannot relocate */
 };
 
 /* Why a store could not be opened, for people. After OK the text is a notice, or empty. */
@@ -68,41 +72,45 @@ struct store_error {
     char text[256]; /* what is wrong, what is lost, what to do */
 };
 
-/* What the cleaner tells of a segment that it cannot read, for the log. */
+/* Notices of the store, for the log. */
 enum store_notice {
-    STORE_UNREAD,    /* a read failed: it is tried again */
-    STORE_DAMAGED,   /* once for each segment: reading does not help; cleaning goes round it */
-    STORE_SET_ASIDE, /* it is out of the log, and kept under another name; jobs lost their bodies */
-    STORE_FAR_WAITS, /* no memory for far jobs that draw near; said once a minute while that is so
-                      */
-    STORE_FOLLOWER_DROPPED, /* the log is not kept for it any more; `text` has its name */
+    STORE_UNREAD,  /* a read of the cleaner failed; it will be tried again */
+    STORE_DAMAGED, /* once for each segment: retrying does not help; cleaning skips the damaged part
+                    */
+    STORE_SET_ASIDE, /* the segment left the log and is kept under another name; jobs lost their
+                        bodies */
+    STORE_FAR_WAITS, /* no memory for far jobs whose due time is near; once a minute while that
+                        lasts */
+    STORE_FOLLOWER_DROPPED, /* the log is no longer kept for this follower; `text` is its name */
 };
 
 enum { FAR_SOON_MAX = 16, FAR_PARTS = 98 };
 
-/* How far the opening of a store is. */
+/* Progress of store_open(). */
 struct store_opening {
-    bool indexes; /* the log has been replayed, and the indexes of slices are being read */
-    uint64_t done_bytes, all_bytes; /* of the one or the other */
+    bool indexes; /* false: the log is being replayed; true: that is done, and the indexes of slices
+                     are being read */
+    uint64_t done_bytes, all_bytes; /* of the log, or of the indexes */
 };
 
 struct store_callbacks {
-    /* Set by store_open() before the first call of any: for store_died() while replaying. */
+    /* Set by store_open() before it calls any callback, so that they can call store_died() during
+       replay. */
     struct store *store;
-    /* Recovery: one event after another, in log order. An error ends the opening with it. */
+    /* Recovery: called for each event, in log order. An error ends store_open() with it. */
     enum err (*replay)(struct store_callbacks *callbacks, const struct event *event);
     /*
-     * Recovery: an event of the job with this number, and id if there is one, will come soon; for
-     * prefetching. Not told for all, and of an event that then does not come. May be NULL.
+     * Recovery, a prefetch hint: an event of the job with this number, and id if there is one, will
+     * come soon. Some events come without a hint, some hints without an event. May be NULL.
      */
     void (*expect)(struct store_callbacks *callbacks, const struct job_ref *ref);
     /*
-     * Recovery, before the events of a batch, and not for all: what the clock showed when they were
-     * written; 0: not known. May be NULL.
+     * Recovery, before the events of some batches: the clock when they were written; 0: not known.
+     * May be NULL.
      */
     void (*clock)(struct store_callbacks *callbacks, int64_t clock_us);
-    /* Recovery, some times in each tenth of a second unless the disk is slow. An error ends the
-       opening with it: what is on disk then is what a kill -9 would have left. */
+    /* Recovery: called several times in each tenth of a second, unless the disk is slow. An error
+       ends store_open() with it; the disk is then as a kill -9 would have left it. */
     enum err (*progress)(struct store_callbacks *callbacks, const struct store_opening *opening);
     /* Recovery: one line for each thing that is damaged, before store_open is ERR_CORRUPT. */
     void (*finding)(struct store_callbacks *callbacks, const char *line);
@@ -113,25 +121,25 @@ struct store_callbacks {
     /* A write or sync failed (S5); every answer that waits must be a failure now. */
     void (*failed)(struct store_callbacks *callbacks, int sys_errno);
     /*
-     * Checkpoint: the record of this event, at `where`, is in a segment that is to be deleted. If
-     * it is still the newest of what it tells of, append that again (core_relocate).
+     * Checkpoint: the segment with this event's record, at `where`, will be deleted. If it is still
+     * the newest record of what it describes, append it again (core_relocate).
      */
     void (*relocate)(struct store_callbacks *callbacks, const struct event *event, uint64_t where);
     /*
-     * Checkpoint: the records at places from `first` up to (not with) `end` cannot be read. Appends
-     * again, without their bodies, the jobs that live there (core_relocate_unread): a slice of the
-     * work, from *cursor on, which is 0 at first. True: there is more.
+     * Checkpoint: the records at places from `first` up to (not including) `end` cannot be read.
+     * Append the jobs that live there again, without their bodies (core_relocate_unread), in
+     * slices, from *cursor on, which is 0 at first. True: there is more.
      */
     bool (*relocate_unread)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
                             uint32_t *cursor);
     /*
-     * Checkpoint: changes (EVENT_MOVE) of jobs whose records lie in slices cannot be read. Appends
-     * such an event again for each job whose record is where store_move_unread() says so
-     * (core_relocate_moves): a slice of the work, as above. NULL: there are no such jobs.
+     * Checkpoint: EVENT_MOVEs of jobs whose records lie in slices cannot be read. Append such an
+     * event again for each job whose record is at a place for which store_move_unread() is true
+     * (core_relocate_moves), in slices as above. NULL: there are no such jobs.
      */
     bool (*relocate_moves)(struct store_callbacks *callbacks, uint32_t *cursor);
-    /* Checkpoint: the same with all that has no place of its own, and with what else lives at those
-       places and need not be read (core_relocate_topics). */
+    /* Checkpoint: append again whatever has no place of its own, and what else lives at those
+       places and need not be read (core_relocate_topics), in slices as above. */
     bool (*relocate_rest)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
                           uint32_t *cursor);
     /*
@@ -152,61 +160,64 @@ struct store_callbacks {
      * and is far from now on. False: it has; what is at `record` is of no use. Emits nothing.
      */
     bool (*depart)(struct store_callbacks *callbacks, uint64_t seq, struct stored record);
-    /* So many jobs, FAR_SOON_MAX at most, will be asked for at once, by depart() or (`departs`
-       false) by spill() or relocate(): there is time to fetch them. May be NULL. */
+    /* Prefetch hint: depart() (`departs`), or spill() or relocate(), will be called for all of
+       these jobs, FAR_SOON_MAX at most. May be NULL. */
     void (*soon)(struct store_callbacks *callbacks, const uint64_t *seqs, uint32_t count,
                  bool departs);
     /*
-     * Is somebody going through a topic's far jobs, who has read some of them? Until he is done
-     * jobs of that topic do not depart: he would see them neither here nor there. May be NULL.
+     * The topic whose far jobs a command is going through, after it has read some. Jobs of that
+     * topic do not depart until it is done, because the command would find them neither in memory
+     * nor among the far ones. False: none. May be NULL.
      */
     bool (*far_visited)(struct store_callbacks *callbacks, struct bytes *out_topic);
     /*
-     * A far job's slice is emptied: its record is `event`, and event->record says where. The core
-     * has it in memory from now on, its record stays where it is. False: it is not far at that
-     * place (any more). Called again after a restart.
+     * Brings a far job back to memory, because its slice is being emptied: `event` is its record,
+     * which stays where it is, at event->record. False: no job is far at that place (any more).
+     * Called again after a restart.
      */
     bool (*arrive)(struct store_callbacks *callbacks, const struct event *event);
     /*
-     * The same of a delayed job that draws near. If it is due, the core may leave it far, as a
-     * ready one: far_page finds it there when all of its block has been told of. NULL: arrive().
+     * arrive() for a delayed job whose due time is near. If it is due, the core may leave it far,
+     * as a ready job, which far_page finds once its whole block has been passed to this. NULL:
+     * arrive().
      */
     bool (*near)(struct store_callbacks *callbacks, const struct event *event);
-    /* May far jobs come now, as far as memory is concerned? NULL: always. False: asked again. */
+    /* Is there memory to bring far jobs back now? False: will be asked again. NULL: always. */
     bool (*far_room)(struct store_callbacks *callbacks);
-    /* How much memory there is beyond what is used now, in bytes. May be NULL: enough. */
+    /* How many bytes of memory are left below the limit. NULL: enough. */
     uint64_t (*memory_left)(struct store_callbacks *callbacks);
     /*
-     * The clock in microseconds, only to see how long work takes in a turn; it never goes back, and
-     * stands still in a simulated life. May be NULL: what work is estimated to take is believed.
+     * The clock in microseconds, used only to measure how long work in a turn takes. It never goes
+     * back, and stands still in the simulator. NULL: estimates are used instead.
      */
     int64_t (*clock_us)(struct store_callbacks *callbacks);
-    /* Recovery, after all events: about so many far jobs come now. May be NULL. */
+    /* Recovery, after all events: about `jobs` far jobs follow. May be NULL. */
     void (*far_begin)(struct store_callbacks *callbacks, uint64_t jobs);
     /*
-     * These jobs are far, but for those that the core has in memory, and their records there. If it
-     * has an older record of one in memory, that is dropped, and not told of. An error ends the
-     * opening with it.
+     * Recovery: these jobs are far, with their records there, except those that the core has in
+     * memory. If the core has an older record of a job in memory, it drops that without reporting
+     * it. An error ends store_open() with it.
      */
     enum err (*replay_far)(struct store_callbacks *callbacks, const struct far_job *jobs,
                            uint32_t count);
-    /* No more come, if far_begin() was called; again, until nothing more (`*out_more`) is to be
-       done for those that came. ERR_CORRUPT: one came twice. May be NULL. */
+    /* Recovery, after far_begin(): no more far jobs follow. Called again while *out_more is true:
+       work remains for those that came. ERR_CORRUPT: a job came twice. May be NULL. */
     enum err (*far_end)(struct store_callbacks *callbacks, bool *out_more);
     /*
-     * Closing in order: appends a part of an image of all that is known of jobs whose records lie
-     * in slices (store_slice_state()) to `out`; all FAR_PARTS in order, and no other call between
-     * them. False: there can be none now, and no part more is asked for. May be NULL.
+     * Clean close: appends one part of an image of everything that is known of jobs whose records
+     * lie in slices (store_slice_state()) to `out`. Called for all FAR_PARTS in order, with no
+     * other call between. False: no image can be made now; no more parts are asked for. May be
+     * NULL.
      */
     bool (*far_image)(struct store_callbacks *callbacks, uint32_t part, struct buf *out);
     /*
-     * Recovery, after all events, instead of far_begin() to far_end(): these parts are what
-     * far_image() gave, of just this store. ERR_CORRUPT: they are not, and nothing was taken of
-     * any; far_begin() comes next. NULL if far_image() is.
+     * Recovery, after all events, instead of far_begin() to far_end(): takes the parts that
+     * far_image() made of exactly this store. ERR_CORRUPT: not a valid image; nothing of it was
+     * kept, and far_begin() follows. NULL if far_image() is.
      */
     enum err (*far_image_take)(struct store_callbacks *callbacks, uint32_t part,
                                struct bytes image);
-    /* No more parts come: nothing is to be kept of those that came. */
+    /* Discards the parts that far_image_take() was given. */
     void (*far_image_drop)(struct store_callbacks *callbacks);
     /* A segment is damaged. */
     void (*notice)(struct store_callbacks *callbacks, enum store_notice notice,
@@ -214,30 +225,30 @@ struct store_callbacks {
 };
 
 /*
- * Callbacks that do nothing, for who wants few of them: copy it, and set those. Nothing may die in
- * such a store, because nothing is relocated.
+ * Callbacks that do nothing, for callers that need only a few: copy this and set those. Nothing may
+ * die in such a store, because nothing is relocated.
  */
 extern const struct store_callbacks store_idle_callbacks;
 
 /*
- * Opens or makes the store in the disk's directory: takes the lock, replays every event, makes the
- * tail durable. ERR_LOCKED, ERR_IO, ERR_DISK_FULL, ERR_UNSUPPORTED (a newer version wrote it),
- * ERR_AGAIN (no descriptor is free), ERR_CORRUPT (acknowledged data is damaged: never cut silently;
- * damage that touches nothing that lives is a notice).
+ * Opens the store in the disk's directory, or creates it: takes the lock, replays every event,
+ * makes the tail durable. ERR_LOCKED, ERR_IO, ERR_DISK_FULL, ERR_UNSUPPORTED (written by a newer
+ * version), ERR_AGAIN (no descriptor is free), ERR_CORRUPT (acknowledged data is damaged; it is
+ * never dropped silently). Damage that affects nothing that lives is only a notice in out_error.
  */
 enum err store_open(const struct store_options *options, struct store_callbacks *callbacks,
                     struct store **out_store, struct store_error *out_error) MUST_USE;
 
 /*
- * The epoch in which the store in the disk's directory was opened last; 0: never with one, or there
- * is no store. Takes no lock, changes nothing. Errors as store_open().
+ * The epoch of the latest opening of the store in the disk's directory; 0: it had none, or there is
+ * no store. Takes no lock and changes nothing. Errors as store_open().
  */
-enum err store_led(struct disk *disk, uint64_t *out_epoch) MUST_USE;
+enum err store_last_epoch(struct disk *disk, uint64_t *out_epoch) MUST_USE;
 
 /*
- * How many descriptors a store may have open at most, its directory and lock included: whoever
- * takes connections leaves it so many. Should they be missing all the same, nothing fails: what
- * needs one waits, and is tried again.
+ * How many descriptors a store opens at most, including its directory and lock; whoever accepts
+ * connections must leave it that many. If they are missing all the same nothing fails: what needs
+ * one waits and is tried again.
  */
 unsigned store_descriptors(uint32_t files_max);
 
@@ -251,8 +262,8 @@ uint64_t store_lease_first(const struct store *store);
 const uint8_t *store_identity(const struct store *store);
 
 /*
- * Could a job with so many bytes (id, content type, body, properties) be kept now, and later be
- * ended? ERR_STORE_FAILED, ERR_DISK_FULL, ERR_DISK_LIMIT, ERR_AGAIN (the disk is far behind).
+ * Is there room to keep a job with this many bytes (id, content type, body, properties), and to end
+ * it later? ERR_STORE_FAILED, ERR_DISK_FULL, ERR_DISK_LIMIT, ERR_AGAIN (the disk is far behind).
  */
 enum err store_admit(const struct store *store, size_t payload_bytes) MUST_USE;
 
@@ -261,13 +272,13 @@ enum err store_admit(const struct store *store, size_t payload_bytes) MUST_USE;
  * the high-water mark. Only after store_admit for pushes; other events always have room.
  */
 struct stored store_append(struct store *store, const struct event *event);
-/* What lived at this place died, and no event will say so: event_sink::died. */
+/* The data at this place died, and no event will say so: event_sink::died. */
 void store_died(struct store *store, struct stored record);
 void store_seq_note(struct store *store, uint64_t seq_next);
 /*
- * Something that no event tells happened at this time (a job fell due): before long there will be a
- * batch of this time or later, an empty one if nothing else is to be written. Within 0.1 s, but one
- * such batch a second at most; none while the disk is full.
+ * Something happened at this time that no event records (a job became due): within 0.1 s a batch of
+ * this time or later will be written, an empty one if need be, but at most one such batch a second,
+ * and none while the disk is full.
  */
 void store_clock_note(struct store *store, int64_t at_us);
 /* The core's next lease: once a turn, and before store_close. */
@@ -275,12 +286,11 @@ void store_lease_note(struct store *store, uint64_t lease_next);
 
 /* The batch of the last event appended. */
 uint64_t store_batch(const struct store *store);
-/* The batch that an answer must wait for so that all promised so far is durable. */
+/* The batch that an answer must wait for if everything promised so far has to be durable. */
 uint64_t store_promised(const struct store *store);
 uint64_t store_durable(const struct store *store);
 uint64_t store_synced(const struct store *store);
-/* Buffered: have all appended so far synced as soon as can be, and callbacks->synced() told of it.
- */
+/* Buffered: sync everything appended so far as soon as possible, then call callbacks->synced(). */
 void store_want_sync(struct store *store);
 
 /*
@@ -288,8 +298,8 @@ void store_want_sync(struct store *store);
  * enough, or large) and none is under way; does a bounded slice of checkpoint work.
  */
 void store_turn(struct store *store, int64_t now_us);
-/* From now on: do consumers wait for jobs that fall due? Then a turn waits for small commits only.
- */
+/* Consumers now wait (or no longer wait) for jobs that become due. While they do, the turn makes
+   only small commits itself. */
 void store_latency_first(struct store *store, bool latency_first);
 int64_t store_next_us(
     const struct store *store); /* when store_turn wants to be called; or INT64_MAX */
@@ -344,10 +354,10 @@ struct body_fetch {
 };
 
 /*
- * Asks for a body for which store_read() was ERR_AGAIN. The reads begin in store_turn(), in the
- * order of the fetches, several at a time; neighbours in a segment are read together. Any number of
- * fetches may be asked for: those that have not ended take no memory beyond struct body_fetch. The
- * record need not stay where it is: its segment is kept until it has been read. O(1).
+ * Reads a body for which store_read() returned ERR_AGAIN. Reads start in store_turn(), in the order
+ * of the fetches, several at a time; neighbours in a segment are read together. There is no limit
+ * on fetches: one that has not ended takes no memory beyond struct body_fetch. The record need not
+ * stay in its segment; the segment is kept until it has been read. O(1).
  */
 void store_fetch(struct store *store, struct body_fetch *fetch);
 /*
@@ -359,39 +369,39 @@ char *store_fetch_take(struct store *store, struct body_fetch *fetch) MUST_USE;
 void store_fetch_end(struct store *store, struct body_fetch *fetch);
 
 /*
- * These bodies are likely to be wanted next: brings them to memory, unless there is more urgent
- * work. A hint; `places` in the order in which they will be wanted. O(count * reads under way).
+ * A hint: these bodies will likely be wanted next, in this order. Reads them ahead unless there is
+ * more urgent work. O(count * reads under way).
  */
 void store_read_ahead(struct store *store, const struct body_place *places, uint32_t count);
-/* Was something asked for since the last call that a read ahead had brought, or should have? */
+/* Since the last call, was a body asked for that a read ahead had brought, or should have? */
 bool store_wants_read_ahead(struct store *store);
 
-/* How many bodies had to be fetched so far. O(1). */
+/* How many bodies had to be read from the disk so far. O(1). */
 uint64_t store_cold_reads(const struct store *store);
 /* Bytes of memory that reads hold: under way, kept, and in fetches not ended. O(1). */
 size_t store_read_bytes(const struct store *store);
 
 /* ---- far jobs ---- */
 
-/* Jobs wait to depart until nobody visits their topic: no visit should begin before they have. */
+/* Some jobs cannot depart until no command goes through their topic's far jobs; no such command
+   should begin before they have. */
 bool store_far_departs(const struct store *store);
-/* Far jobs draw near, and callbacks->far_room() says that they must wait: until all of them are
-   there, nothing else should take the memory that becomes free. O(1). */
+/* Far jobs whose due time is near wait because callbacks->far_room() returned false; until all of
+   them are in memory, nothing else should take memory that becomes free. O(1). */
 bool store_far_waits(const struct store *store);
 
-/* callbacks->relocate_moves: is the last change of the job whose record lies there one that cannot
-   be read? O(log slices). */
+/* For callbacks->relocate_moves: is the last MOVE of the job whose record lies there unreadable?
+   O(log slices). */
 bool store_move_unread(const struct store *store, uint64_t where);
 
-/* The state of the jobs in the slice that the place is in; JOB_GONE: it is in none. O(log slices).
- */
+/* The state of the jobs in the slice at this place; JOB_GONE: no slice is there. O(log slices). */
 enum job_state store_slice_state(const struct store *store, uint64_t where);
 
 /* In callbacks->far_begin: may a job whose record is at this place be told of as a far one, too,
    because that is in a slice, or in a segment that jobs have left for one? O(log slices). */
 bool store_may_be_far(const struct store *store, uint64_t where);
 
-/* Seeds the hashes of clients' ids in slices' indexes: fixed for the life of the store. O(1). */
+/* The seed for hashes of clients' ids in slices' indexes; fixed for the life of the store. O(1). */
 uint64_t store_far_key(const struct store *store);
 
 /*
@@ -471,9 +481,9 @@ void store_far_page(struct store *store, struct far_page *page);
 void store_far_page_end(struct store *store, struct far_page *page);
 
 /*
- * About how many far jobs are due by then. Of few slices they are counted; of many it is what a
- * survey has found, within the last ten seconds, for the nearest of these times: now, in 1 min, in
- * 5 min, in 1 h, in 1 d, ever. O(16 slices' blocks).
+ * About how many far jobs are due by then. With few slices they are counted. With many this is the
+ * result of a survey of the last ten seconds, for the nearest of these times: now, in 1 min, 5 min,
+ * 1 h, 1 d, ever. O(16 slices' blocks).
  */
 uint64_t store_far_due_until(const struct store *store, int64_t limit_us);
 
@@ -497,7 +507,8 @@ bool store_far_due(struct store *store, struct far_due *due, uint32_t most);
 
 /* ---- history: what happened to jobs ---- */
 
-/* Keeps it, if options.history_us says so, with the events of the same command. O(1). */
+/* Records it, if options.history_us is not 0, together with the events of the same command. O(1).
+ */
 void store_history_add(struct store *store, const struct happening *happening);
 
 /*
@@ -510,12 +521,11 @@ struct history_find {
     /* It has ended: `err`, and on OK all below it, good until store_history_find_end(). Called
        once, from store_turn(); may call store_history_find_end() alone. */
     void (*done)(struct history_find *find);
-    void *owner;                        /* for done */
-    enum err err;                       /* out: OK, ERR_IO */
-    uint32_t count;                     /* out */
-    bool more;                          /* out: there may be older ones */
-    bool damaged;                       /* out: a place that may have had some cannot be read, or is
-                                           missing */
+    void *owner;    /* for done */
+    enum err err;   /* out: OK, ERR_IO */
+    uint32_t count; /* out */
+    bool more;      /* out: there may be older ones */
+    bool damaged;   /* out: true: some may be missing, because a file cannot be read or is gone */
     const struct happening *happenings; /* out: the oldest first */
     struct history_search *search;      /* the store's */
 };
@@ -543,7 +553,7 @@ struct store_stats {
     uint64_t damaged_segments; /* in the log, or set aside under another name */
     uint64_t recovered_events, dropped_tail_bytes;
     uint64_t followers, followers_dropped; /* dropped: since opening */
-    /* Of the one furthest behind: what it has not acknowledged, by segments. */
+    /* Of the follower that is furthest behind: what it has not acknowledged, in whole segments. */
     uint64_t follower_lag_batches, follower_lag_bytes;
     int64_t recovery_us;                /* how long store_open took */
     uint64_t slices, slice_bytes;       /* files of far jobs */

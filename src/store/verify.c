@@ -27,7 +27,7 @@ struct live_set {
 struct verify {
     struct disk *disk;
     const struct store_watcher *watcher;
-    uint64_t said_bytes, all_bytes; /* of progress */
+    uint64_t reported_bytes, all_bytes; /* of progress */
     struct store_counts counts;
     struct directory directory;
     uint32_t tag;
@@ -56,9 +56,9 @@ static void report(struct verify *verify, const char *format, ...)
 
 static void report_progress(struct verify *verify, uint64_t done_bytes)
 {
-    if (!verify->watcher->progress || done_bytes < verify->said_bytes + PROGRESS_BYTES)
+    if (!verify->watcher->progress || done_bytes < verify->reported_bytes + PROGRESS_BYTES)
         return;
-    verify->said_bytes = done_bytes;
+    verify->reported_bytes = done_bytes;
     verify->watcher->progress(verify->watcher->ctx, done_bytes, verify->all_bytes);
 }
 

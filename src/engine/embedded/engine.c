@@ -29,7 +29,7 @@ static struct stored sink_emit(struct event_sink *sink, const struct event *even
     if (event->kind == EVENT_GONE && embedded->feed.journal && embedded->feed.journal->wants_ends)
         journal_feed_ended(embedded, event);
     if (embedded->feed.resyncing)
-        journal_resync_saw(embedded, event);
+        journal_resync_note_event(embedded, event);
     return store_append(embedded->store, event);
 }
 
@@ -70,20 +70,20 @@ static int64_t report_full(struct embedded *embedded)
 {
     int64_t now_us = embedded->loop->now_us;
     bool full = store_full(embedded->store);
-    if (full && !embedded->said_full)
+    if (full && !embedded->full.logged)
         log_event(
             LOG_WARN, "store_full",
             "hint=\"pushes are refused; make room on the disk, raise store.max_bytes if it is "
             "set, or finish jobs\"");
-    embedded->said_full = embedded->said_full || full;
+    embedded->full.logged = embedded->full.logged || full;
     if (full)
-        embedded->full_us = now_us;
-    if (!embedded->said_full)
+        embedded->full.seen_us = now_us;
+    if (!embedded->full.logged)
         return INT64_MAX;
-    int64_t over_us = embedded->full_us + ROOM_LASTS_US;
+    int64_t over_us = embedded->full.seen_us + ROOM_LASTS_US;
     if (full || now_us < over_us)
         return over_us;
-    embedded->said_full = false;
+    embedded->full.logged = false;
     log_event(LOG_INFO, "store_has_room", "hint=\"pushes are taken again\"");
     return INT64_MAX;
 }
@@ -491,8 +491,8 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->asked = options->durability;
     embedded->loop = options->loop;
     embedded->directory = options->directory;
-    embedded->opening = options->opening;
-    embedded->opening_owner = options->opening_owner;
+    embedded->opening =
+        (struct opening_report){.report = options->opening, .owner = options->opening_owner};
     bodies_init(&embedded->bodies);
     reschedulings_init(&embedded->reschedulings);
     far_commands_init(&embedded->far_commands);

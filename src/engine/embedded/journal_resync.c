@@ -312,7 +312,7 @@ static void get_wanted(struct journal_resync *all)
         all->embedded->busy = true;
 }
 
-void journal_resync_saw(struct embedded *embedded, const struct event *event)
+void journal_resync_note_event(struct embedded *embedded, const struct event *event)
 {
     struct journal_resync *all = embedded->feed.resync;
     if (event->kind != EVENT_JOB && event->kind != EVENT_MOVE && event->kind != EVENT_GONE)

@@ -21,22 +21,23 @@
 #include "port/journal_control.h"
 #include "store/follower.h"
 
-/* Which struct it is that begins with a struct waiting_reply. */
+/* Which struct begins with this struct waiting_reply. */
 enum waits_for {
     WAITS_FOR_COMMIT,     /* struct commit_waiter */
     WAITS_FOR_BODIES,     /* struct body_waiter */
-    WAITS_FOR_PROPERTIES, /* struct rescheduling: a command that is not done yet */
+    WAITS_FOR_PROPERTIES, /* struct rescheduling: a command that has not been executed yet */
     WAITS_FOR_FAR,        /* struct far_command: the same */
     WAITS_FOR_VISIT,      /* struct far_visit: the same */
     WAITS_FOR_HISTORY,    /* struct history_question */
     WAITS_FOR_DUE,        /* struct due_count */
 };
 
-/* What ticket::held points to: the reply's ticket, NULL when it was cancelled. */
+/* What ticket::held points to. `ticket` is NULL once it was cancelled. */
 struct waiting_reply {
     struct ticket *ticket;
     enum waits_for why;
-    bool may_park; /* a RESERVE that waits again if its jobs are gone when their bodies come */
+    bool may_park; /* a RESERVE, which waits again if its jobs are gone when their bodies have been
+                      read */
 };
 
 struct commit_waiter_list {
@@ -46,8 +47,9 @@ struct commit_waiter_list {
 };
 
 /*
- * Replies that wait for one kind of durability, in the order of their batches. New ones gather
- * while older ones wait, so that an arena falls empty however steady the stream is.
+ * Replies that wait for one kind of durability, in the order of their batches. New ones gather in a
+ * second list while older ones wait, so that an arena becomes empty now and then even under a
+ * steady load.
  */
 struct commit_waiters {
     struct commit_waiter_list waiting;
@@ -56,13 +58,13 @@ struct commit_waiters {
 
 enum { AHEAD_TOPICS = 4 };
 
-/* Replies that wait for bodies, and jobs that were reserved and do not reach who asked. */
+/* Replies that wait for bodies, and jobs that were reserved but will not reach the client. */
 struct bodies {
     struct list reading;  // body_waiter::link: some body is still to be read
     struct list whole;    // body_waiter::link: can be answered
     struct list given_up; // body_waiter::link: cancelled; the jobs are to go back
-    size_t held_bytes;    /* of memory of theirs, without what the store holds for them */
-    int64_t renew_at_us;  /* before then no lease of a waiting reply's jobs runs out */
+    size_t held_bytes;    /* of their own memory, without what the store holds for them */
+    int64_t renew_at_us;  /* until then no lease of the jobs in waiting replies runs out */
     struct buf unread;    /* struct unread: jobs reserved and not handed out … */
     size_t settled_bytes; /* … of which so much has been settled */
     struct arena scratch; /* bodies of the reply being given */
@@ -75,7 +77,7 @@ struct bodies {
     } ahead[AHEAD_TOPICS];
 };
 
-/* Commands that wait until what they keep of a job has been read. */
+/* Commands that wait until the parts of a job that they keep have been read. */
 struct reschedulings {
     struct list reading; // rescheduling::link
     struct list whole;   // rescheduling::link: it has come
@@ -92,8 +94,8 @@ struct fronts {
     struct list reading; // front_read::link
     struct list whole;   // front_read::link: it has come
     uint32_t count;      /* of both */
-    int64_t retry_at_us; /* what could not be read is tried again; INT64_MAX: nothing */
-    int64_t report_us;   /* not told of before then */
+    int64_t retry_at_us; /* when to read again what could not be read; INT64_MAX: nothing */
+    int64_t report_us;   /* when such a failure may be logged again */
 };
 
 /* Commands on topics some of whose jobs are far. */
@@ -107,30 +109,43 @@ struct far_visits {
 
 enum { OBSERVERS_MAX = 4 };
 
-/* What is between the log and the journal. Zeroed: there is none. */
+/* Feeds the journal from the log. Zeroed: there is no journal. */
 struct journal_feed {
     struct embedded_journal options;
     struct journal_control control;
     struct journal *journal; /* NULL: there is none */
     struct follower *follower;
     struct follower_callbacks callbacks;
-    struct journal_status status;  /* as it was told last */
-    size_t held_bytes;             /* that the journal has: as told, and what was given since */
-    uint64_t done;                 /* batches up to this one are committed in the database */
-    uint64_t given;                /* up to this one the journal was given them */
+    struct journal_status status; /* as it was told last */
+    size_t held_bytes; /* that the journal holds: by its last status, and what it was given since */
+    uint64_t done;     /* batches up to this one are committed in the database */
+    uint64_t given;    /* batches up to this one were given to the journal */
     struct journal_resync *resync; /* NULL: there is no journal */
     bool resyncing;                /* one is under way: it sees events */
     enum journal_state state;      /* since state_us; 0: it was not looked at yet */
     int64_t state_us;
-    bool joined;                /* the database's cursor is known, and was compared */
-    bool begins;                /* … and is being moved to where the log can be followed from */
-    bool broken;                /* … and does not fit, or it was too late */
-    bool down;                  /* nothing is being written now */
-    bool refuses;               /* pushes: the lag is above its limit */
-    bool unread;                /* the disk could not read the log the last time */
-    int64_t lacking_us;         /* since when it lacks something, as long as its cursor is not
-                                   known; 0: it does not */
-    int64_t look_us, report_us; /* when the lag is looked at, and told of again */
+    bool joined;        /* the database's cursor is known, and was compared */
+    bool begins;        /* … and is being moved to where the log can be followed from */
+    bool broken;        /* … and does not fit, or it was too late */
+    bool down;          /* nothing is being written now */
+    bool refuses;       /* pushes: the lag is above its limit */
+    bool unread;        /* the disk could not read the log the last time */
+    int64_t lacking_us; /* since when it lacks something while its cursor is not known; 0: it does
+                           not */
+    int64_t look_us, report_us; /* when to look at the lag next, and when to log it again */
+};
+
+/* Reports how far the opening of the store is. */
+struct opening_report {
+    enum err (*report)(void *owner, const struct store_opening *opening); /* or NULL */
+    void *owner;
+    int64_t logged_us; /* when the progress was logged last, or the opening began; 0: it has not */
+};
+
+/* Reports that the store has no room, and once that is over for a while. */
+struct full_report {
+    bool logged;     /* store_full was logged, and store_has_room was not since then */
+    int64_t seen_us; /* when the store was last found full */
 };
 
 struct embedded {
@@ -147,18 +162,16 @@ struct embedded {
     enum durability asked; /* by the command being applied; between commands the server's own */
     const struct cmd_topic *stats; /* the CMD_TOPICS with `stats` that is being applied; or NULL */
     const struct loop *loop;       /* its time is ours */
-    enum err (*opening)(void *owner, const struct store_opening *opening); /* or NULL */
-    void *opening_owner;
-    int64_t said_us; /* how far the opening is was logged then; at first: when it began; or 0 */
-    bool busy;       /* the last slice of work left some over */
+    bool busy;                     /* the last slice of work left some over */
     bool draining;
-    bool left;                     /* the store is closed: nothing but freeing is to be done */
-    uint64_t durable, synced;      /* batches up to these are, as the store has told */
+    bool left;                     /* the store is closed; only embedded_close() may follow */
+    uint64_t durable, synced;      /* the last batches that are durable, and synced */
     uint64_t read_waiter_count;    /* of all that waits for bodies, records, slices or history */
     uint64_t commit_waiter_count;  /* of both: */
     struct commit_waiters writing; /* for the server's durability */
     struct commit_waiters syncing; /* pushes that want more than that */
-    struct job_view brief_view;    /* of brief replies that have waited: the rest stays zero */
+    struct job_view brief_view;    /* the view in brief replies that waited; the fields that they do
+                                      not show stay zero */
     struct bodies bodies;
     struct reschedulings reschedulings;
     struct far_commands far_commands;
@@ -170,33 +183,33 @@ struct embedded {
     struct settings_observer *observers[OBSERVERS_MAX];
     unsigned observer_count;
     struct journal_feed feed;
-    bool said_full;  /* that the store has no room, and not yet that it has some again */
-    int64_t full_us; /* when it was seen to have none */
+    struct opening_report opening;
+    struct full_report full;
 };
 
 /* ---- commit_waiters.c ---- */
 
 void commit_waiters_init(struct commit_waiters *waiters);
 void commit_waiters_fini(struct commit_waiters *waiters);
-/* Keeps the reply until all that was promised so far is as durable as the command being applied
-   asks for. False: it is. */
+/* Keeps the reply until everything promised so far is as durable as the command being executed asks
+   for. False: it already is. */
 bool commit_wait(struct embedded *embedded, struct ticket *ticket, const struct reply *reply);
-/* Answers what is durable and, once the store has failed, all the rest with ERR_STORE_FAILED; as
-   far as the budget goes: the rest in the next turn, without sleep. */
+/* Sends the replies whose batches are durable and, once the store has failed, all others as
+   ERR_STORE_FAILED, as far as the budget goes; the rest in the next turn, without a sleep. */
 void commit_release(struct embedded *embedded);
-/* The same of all of them, now; what is not durable has failed. For the end. */
+/* At the end: sends all replies now; what is not durable has failed. */
 void commit_release_all(struct embedded *embedded);
-/* The end of a turn: what has gathered waits from now on, if nothing older does. */
+/* The end of a turn: the gathered replies become the waiting ones, if no older ones wait. */
 void commit_advance(struct embedded *embedded);
 
 /* ---- bodies.c ---- */
 
 void bodies_init(struct bodies *bodies);
 void bodies_fini(struct bodies *bodies);
-/* No disk: the event's body is kept in memory, and what it takes the place of is forgotten. */
+/* Without a disk: keeps the event's body in memory, and frees the one that it replaces. */
 struct stored bodies_keep_in_memory(struct bodies *bodies, const struct event *event);
 void bodies_forget_in_memory(struct bodies *bodies, uint64_t where);
-/* Fills in the bodies and answers: at once, if they are in memory, else when they have come. */
+/* Fills in the bodies and answers: at once if they are in memory, else when they have been read. */
 void bodies_reply(struct embedded *embedded, struct ticket *ticket, const struct reply *reply);
 /* Where the job's record is, for the store. */
 struct body_place bodies_place(const struct job_view *job);
@@ -207,12 +220,12 @@ enum err bodies_read(struct embedded *embedded, struct job_view *job) MUST_USE;
 void bodies_cancel(struct embedded *embedded, struct waiting_reply *reply);
 /* The beginning of a turn: leases of jobs that wait for their bodies do not run out. */
 void bodies_renew_leases(struct embedded *embedded);
-/* Answers whose bodies have come, and gives back what is not handed out, as far as the budget goes:
-   the rest in the next turn, without sleep. */
+/* Sends replies whose bodies have been read, and gives back jobs that are not handed out, as far as
+   the budget goes; the rest in the next turn, without a sleep. */
 void bodies_turn(struct embedded *embedded);
 /* Tells the store what will be wanted next. */
 void bodies_read_ahead(struct embedded *embedded);
-/* The end: nothing waits any more. Jobs that were not handed out go back. */
+/* At the end: answers what still waits. Jobs that were not handed out go back. */
 void bodies_give_up_all(struct embedded *embedded);
 
 /* ---- reschedule.c ---- */
@@ -238,11 +251,12 @@ bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *
                enum submitted *out_submitted);
 /* May the far job of this record come to stay, and be written to the log again? */
 enum err far_may_stay(const struct embedded *embedded, const struct event *event) MUST_USE;
-/* It has arrived and is to change: writes its record to the log again. */
+/* The far job has arrived and will change: writes its record to the log again. */
 void far_write_again(struct embedded *embedded, const struct event *event);
 /* Does those whose records have come, as far as the budget goes. */
 void far_turn(struct embedded *embedded);
-/* Who asked has gone: what has not been done never is. Later, others may have changed the job. */
+/* The client has gone: a command that was not executed yet never will be, since others may have
+   changed the job by then. */
 void far_cancel(struct waiting_reply *reply);
 /* The end: those that wait have failed. */
 void far_give_up_all(struct embedded *embedded);
@@ -325,7 +339,7 @@ uint64_t journal_feed_gate(const struct embedded *embedded, uint64_t batch);
 void journal_feed_describe(const struct embedded *embedded, struct metric_sink *sink);
 /* A job ends while the journal reads rows back. */
 void journal_feed_ended(struct embedded *embedded, const struct event *event);
-/* The journal is nobody's any more. */
+/* Closes the journal's side of the feed; the journal itself is not used any more. */
 void journal_feed_end(struct embedded *embedded);
 
 /* ---- journal_resync.c ---- */
@@ -339,7 +353,7 @@ int64_t journal_resync_next_us(const struct embedded *embedded);
 /* The database says that one was not ended. */
 void journal_resync_resume(struct embedded *embedded);
 /* An event, while a resync goes on. */
-void journal_resync_saw(struct embedded *embedded, const struct event *event);
+void journal_resync_note_event(struct embedded *embedded, const struct event *event);
 /* journal_control_verbs */
 enum err journal_resync_begin(struct embedded *embedded, const char **out_why);
 void journal_resync_status(const struct embedded *embedded, struct resync_status *out_status);

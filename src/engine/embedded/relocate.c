@@ -26,18 +26,19 @@ static void replay_clock(struct store_callbacks *callbacks, int64_t clock_us)
     core_replay_clock(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, clock_us);
 }
 
-/* By time: by bytes it would be silent for long on a slow disk. Within the first second, nothing.
- */
+/* Logs the progress every LOG_AGE_US, not every so many bytes, which may take long on a slow disk.
+   Nothing is logged in the first LOG_AGE_US. */
 static void log_opening(struct embedded *embedded, const struct store_opening *opening,
                         int64_t now_us)
 {
-    if (embedded->said_us && now_us >= embedded->said_us && now_us - embedded->said_us < LOG_AGE_US)
+    if (embedded->opening.logged_us && now_us >= embedded->opening.logged_us &&
+        now_us - embedded->opening.logged_us < LOG_AGE_US)
         return;
-    if (embedded->said_us)
+    if (embedded->opening.logged_us)
         log_event(LOG_INFO, "recovering", "part=%s done_bytes=%llu of_bytes=%llu",
                   opening->indexes ? "indexes" : "log", (unsigned long long)opening->done_bytes,
                   (unsigned long long)opening->all_bytes);
-    embedded->said_us = now_us;
+    embedded->opening.logged_us = now_us;
 }
 
 static enum err replay_progress(struct store_callbacks *callbacks,
@@ -45,7 +46,8 @@ static enum err replay_progress(struct store_callbacks *callbacks,
 {
     struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, store_callbacks);
     log_opening(embedded, opening, callbacks->clock_us(callbacks));
-    return embedded->opening ? embedded->opening(embedded->opening_owner, opening) : OK;
+    const struct opening_report *to = &embedded->opening;
+    return to->report ? to->report(to->owner, opening) : OK;
 }
 
 static void replay_finding(struct store_callbacks *callbacks, const char *line)

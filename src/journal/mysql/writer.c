@@ -14,9 +14,9 @@
 enum {
     BACKOFF_FIRST_US = 100 * 1000,
     BACKOFF_MOST_US = 10 * 1000 * 1000,
-    IDLE_US = 5 * 1000 * 1000, /* then the connection is asked whether it lives */
-    SAY_US = 60 * 1000 * 1000, /* the same error is told of again after this */
-    JOIN_US = 1000 * 1000,     /* after the grace; then what the thread waits in is broken */
+    IDLE_US = 5 * 1000 * 1000,       /* then the connection is asked whether it lives */
+    LOG_AGAIN_US = 60 * 1000 * 1000, /* an error that stays the same is logged this often */
+    JOIN_US = 1000 * 1000,           /* after the grace; then what the thread waits in is broken */
 };
 
 static struct writer *self(struct journal *journal)
@@ -310,7 +310,7 @@ static void report_writes(struct writer *writer)
     set_phase(writer, JOURNAL_WRITES, "", "");
     log_event(LOG_INFO, "journal_writes", "server=\"%s\" database=%s",
               mysql_get_server_info(&writer->link.mysql), writer->link_options.url.database);
-    writer->said_us = 0;
+    writer->logged_us = 0;
 }
 
 /* The cursor is known. What is held is the best probe: its commit will tell, see committed(). */
@@ -463,12 +463,12 @@ static void report_error(struct writer *writer, enum link_result result,
     else
         (void)snprintf(advice, sizeof(advice), "%s", link_hint(link->errnum));
     set_phase(writer, refused ? JOURNAL_REFUSES : JOURNAL_AWAY, text, advice);
-    if (writer->said_us && now_us - writer->said_us < SAY_US &&
-        writer->said_errnum == link->errnum && strcmp(writer->said_why, refusal->why) == 0)
+    if (writer->logged_us && now_us - writer->logged_us < LOG_AGAIN_US &&
+        writer->logged_errnum == link->errnum && strcmp(writer->logged_why, refusal->why) == 0)
         return;
-    writer->said_us = now_us;
-    writer->said_errnum = link->errnum;
-    memcpy(writer->said_why, refusal->why, sizeof(refusal->why));
+    writer->logged_us = now_us;
+    writer->logged_errnum = link->errnum;
+    memcpy(writer->logged_why, refusal->why, sizeof(refusal->why));
     if (refusal->event)
         log_event(LOG_ERROR, refusal->event, "%.*s", (int)refusal->facts.len, refusal->facts.at);
     else
@@ -577,7 +577,7 @@ static void forget_all(struct writer *writer)
     writer->inbox_records = 0;
     writer->started = writer->stopping = writer->over = false;
     writer->taken = writer->writes = false;
-    writer->said_us = 0;
+    writer->logged_us = 0;
     struct journal_status *status = &writer->status;
     status->phase = JOURNAL_AWAY;
     status->known = status->made = status->resyncing = false;

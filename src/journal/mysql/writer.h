@@ -59,9 +59,9 @@ struct writer {
     unsigned *picked; /* indices of the jobs that it is for */
     unsigned picked_cap;
     uint64_t job_rows, log_rows, rejected; /* of the transaction under way */
-    int64_t said_us; /* when an error was logged; 0: none since the last connection */
-    unsigned said_errnum;
-    char said_why[JOURNAL_WHY_MAX];
+    int64_t logged_us; /* when an error was logged; 0: none since the last connection */
+    unsigned logged_errnum;
+    char logged_why[JOURNAL_WHY_MAX];
     /* Both sides', under the mutex. */
     pthread_mutex_t mutex;
     pthread_cond_t given;

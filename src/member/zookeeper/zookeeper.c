@@ -188,9 +188,9 @@ static void listed(int code, const struct String_vector *names, const void *data
     end_answer(data, happening);
 }
 
-static void be_silent(const char *message)
+static void drop_log_line(const char *message)
 {
-    (void)message; /* what matters is told by codes; laterd's log has a form of its own */
+    (void)message; /* errors come as codes, and laterd writes its own log */
 }
 
 /* ---- our thread ---- */
@@ -209,7 +209,7 @@ static void open_handle(struct zookeeper *zookeeper)
     (void)pthread_mutex_unlock(&zookeeper->mutex);
     zookeeper->handle =
         zookeeper_init2(zookeeper->url.hosts, watched, (int)(options->timeout_us / 1000), NULL,
-                        context, 0, be_silent);
+                        context, 0, drop_log_line);
     char text[MEMBER_WHY_MAX];
     if (zookeeper->handle) {
         (void)snprintf(text, sizeof(text), "ZooKeeper at %.160s has not answered yet",

@@ -176,14 +176,18 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
     *used += step;
     budget_spend(&session->server->budget, COMMAND_NS + (int64_t)step / BYTES_PER_NS);
     switch (progress) {
-    case BEANSTALK_MORE: session_fed(session, step, beanstalk_midway(codec)); return false;
+    case BEANSTALK_MORE:
+        if (beanstalk_midway(codec))
+            session_request_grew(session, step);
+        else
+            session_request_over(session);
+        return false;
     case BEANSTALK_READY: beanstalk_do(beanstalk, &codec->request); break;
     case BEANSTALK_BAD: refuse_command(beanstalk); break;
     case BEANSTALK_HTTP: refuse_http(beanstalk, bytes); break;
     }
     beanstalk_next(codec);
-    if (session->begun_us)
-        session_fed(session, 0, false);
+    session_request_over(session);
     if (session->server->draining)
         pipeline_stop(pipeline); /* one that began before the drain is still done */
     return true;
@@ -274,7 +278,7 @@ static bool evict(struct session *session)
     if (parked)
         pipeline_abandon(parked);
     beanstalk_fini(&beanstalk->codec);
-    session->begun_us = 0;
+    session_request_over(session);
     refuse(session);
     return true;
 }

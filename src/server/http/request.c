@@ -122,14 +122,22 @@ struct pipeline_text request_begin(struct request *request)
     return pipeline_begin(&request->pending);
 }
 
-void request_done(struct request *request, struct pipeline_text text, bool counted)
+static struct bytes written(struct pipeline_text text)
 {
-    struct server *server = http_server(request->http);
-    struct bytes answer = bytes_of(text.out->at + text.at, text.out->len - text.at);
-    budget_spend(&server->budget, (int64_t)answer.len / WRITTEN_BYTES_PER_NS);
-    if (counted)
-        count_status(server, answer);
+    return bytes_of(text.out->at + text.at, text.out->len - text.at);
+}
+
+void request_done_uncounted(struct request *request, struct pipeline_text text)
+{
+    budget_spend(&http_server(request->http)->budget,
+                 (int64_t)written(text).len / WRITTEN_BYTES_PER_NS);
     pipeline_end(&request->pending, text);
+}
+
+void request_done(struct request *request, struct pipeline_text text)
+{
+    count_status(http_server(request->http), written(text));
+    request_done_uncounted(request, text);
 }
 
 /* The engine's view of one topic, with its settings, and why they do not let its jobs be sent. */
@@ -178,7 +186,7 @@ void request_answer(struct request *request, const struct reply *reply)
     }
     struct pipeline_text text = request_begin(request);
     api_reply(&request->format, &shown, server->loop->now_us, server_date(server), text.out);
-    request_done(request, text, true);
+    request_done(request, text);
 }
 
 void request_encoded(struct request *request, struct buf *answer)
@@ -201,14 +209,14 @@ static void answered_page(struct ticket *ticket, const struct reply *reply)
     struct request *request = of_ticket(ticket);
     struct pipeline_text text = request_begin(request);
     page_write(http_server(request->http), request->page, &request->format, reply, text.out);
-    request_done(request, text, false); /* page_write() counts */
+    request_done_uncounted(request, text);
 }
 
 void request_refuse(struct request *request, const struct problem *problem)
 {
     struct pipeline_text text = request_begin(request);
     api_problem(&request->format, problem, server_date(http_server(request->http)), text.out);
-    request_done(request, text, true);
+    request_done(request, text);
 }
 
 void request_page(struct request *request, enum call_kind page)
@@ -224,5 +232,5 @@ void request_answer_batch(struct request *request, struct bytes results, uint32_
     struct pipeline_text text = request_begin(request);
     api_batch_reply(&request->format, results, failed, server_date(http_server(request->http)),
                     text.out);
-    request_done(request, text, true);
+    request_done(request, text);
 }

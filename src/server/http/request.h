@@ -43,11 +43,13 @@ void request_abandon(struct pending *pending);
 void request_free(struct pending *pending);
 
 /*
- * Writes an answer: request_done() when it is in place, which frees the request, and counts the
- * status if it is to be counted.
+ * Writes an answer: request_begin(), then the bytes, then request_done(), which counts the status,
+ * frees the request, and sends the answer when it is its turn.
  */
 struct pipeline_text request_begin(struct request *request);
-void request_done(struct request *request, struct pipeline_text text, bool counted);
+void request_done(struct request *request, struct pipeline_text text);
+/* The same for an answer whose status is counted already, by page_write(). */
+void request_done_uncounted(struct request *request, struct pipeline_text text);
 
 /* Answers with a problem. */
 void request_refuse(struct request *request, const struct problem *problem);

@@ -53,7 +53,7 @@ static void answer_page(struct request *request, enum call_kind page)
 {
     struct pipeline_text text = request_begin(request);
     page_write(http_server(request->http), page, &request->format, NULL, text.out);
-    request_done(request, text, false); /* page_write() counts */
+    request_done_uncounted(request, text);
 }
 
 /* A push without an id may want one of sdmq's form, which only the server can make. */
@@ -183,7 +183,8 @@ void http_session_decoded(struct request *request, struct call *call, struct byt
     server_begin_visit(server);
     request->pending.state = PENDING_OPEN;
     submit(request, call, host);
-    pipeline_see_end(&http->pipeline); /* it may have ended meanwhile: it waits for no job (P6) */
+    pipeline_check_client_end(
+        &http->pipeline); /* it may have ended meanwhile: it waits for no job (P6) */
     pipeline_read_on(&http->pipeline);
 }
 
@@ -222,7 +223,7 @@ static void send_continue(struct http_session *http)
         return;
     http->continue_pending = false;
     buf_add_str(&pipeline->session.out, "HTTP/1.1 100 Continue\r\n\r\n");
-    session_touch(&pipeline->session);
+    session_mark_dirty(&pipeline->session);
 }
 
 /* What came is no request, or over a limit, whose value is named. */
@@ -250,9 +251,14 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
     *used += step;
     budget_spend(&session->server->budget, (int64_t)step / READ_BYTES_PER_NS);
     switch (progress) {
-    case HTTP_MORE: session_fed(session, step, http1_midway(&http->http)); return false;
+    case HTTP_MORE:
+        if (http1_midway(&http->http))
+            session_request_grew(session, step);
+        else
+            session_request_over(session);
+        return false;
     case HTTP_CONTINUE:
-        session_fed(session, step, true);
+        session_request_grew(session, step);
         http->continue_pending = true;
         send_continue(http);
         return true;
@@ -260,12 +266,12 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
         http->continue_pending = false; /* its body has come without */
         take_request(http);
         http1_next(&http->http);
-        session_fed(session, 0, false);
+        session_request_over(session);
         return true;
     case HTTP_BAD: break;
     }
     http->continue_pending = false;
-    session_fed(session, 0, false);
+    session_request_over(session);
     if (http->http.beanstalk)
         misdirected_note(session->server, MISDIRECTED_BEANSTALK, bytes);
     refuse_bytes(http);
@@ -359,7 +365,7 @@ static void expired(struct session *session)
     session->server->counts.timed_out++;
     bool answers_wait =
         session->window_us || http->pipeline.count > 0 || session->state == SESSION_CLOSING;
-    if (session->begun_us && !answers_wait) {
+    if (session->request_begun_us && !answers_wait) {
         char detail[DETAIL_BYTES], room[DURATION_ROOM];
         (void)snprintf(
             detail, sizeof(detail),
@@ -374,7 +380,7 @@ static void expired(struct session *session)
 static void drain(struct session *session)
 {
     struct pipeline *pipeline = &of(session)->pipeline;
-    if (session->begun_us)
+    if (session->request_begun_us)
         return; /* submit() makes it the last one */
     if (pipeline->count > 0)
         request_of(pipeline_newest(pipeline))->format.close = true;
@@ -412,7 +418,7 @@ static bool evict(struct session *session)
     if (parked)
         pipeline_abandon(parked);
     http1_fini(&http->http);
-    session->begun_us = 0;
+    session_request_over(session);
     refuse_with(http, ERR_MEMORY_LIMIT, 503,
                 "limits.buffer_bytes is reached: too many requests are not whole, or too "
                 "many answers not taken; try again later");

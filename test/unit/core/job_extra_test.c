@@ -67,8 +67,8 @@ static void change(struct pool *extras, uint32_t number, uint64_t *random)
     case 5:
         as->counts.releases++;
         as->counts.kicks += 2;
-        job_past(extras, job)->releases++;
-        job_past(extras, job)->kicks += 2;
+        job_rare_counts(extras, job)->releases++;
+        job_rare_counts(extras, job)->kicks += 2;
         break;
     case 6:
         as->counts = (struct job_counts){.reserves = (uint16_t)below(random, 9),
@@ -115,7 +115,7 @@ static void a_reservation_alone_takes_sixteen_bytes_and_ends_with_the_lease(void
     job_drop_lease(&extras, &job);
     assert_int_equal(extras.count, 0);
     job_set_lease(&extras, &job, 8, 200);
-    job_past(&extras, &job)->buries++; /* the reservation goes along */
+    job_rare_counts(&extras, &job)->buries++; /* the reservation goes along */
     assert_int_equal(pool_bytes_of(&extras, job.extra - 1), 24);
     assert_int_equal(job_lease(&extras, &job), 8);
     assert_int_equal(job_until_us(&extras, &job), 200);

@@ -1,8 +1,8 @@
-/* In which epoch a store was led last, without opening it. */
+/* The epoch of a store's latest opening, read without opening it. */
 #include "store/directory.h"
 #include "store/store.h"
 
-enum err store_led(struct disk *disk, uint64_t *out_epoch)
+enum err store_last_epoch(struct disk *disk, uint64_t *out_epoch)
 {
     struct directory directory;
     struct store_error error = {.text = ""};
