@@ -10,7 +10,10 @@
 
 #include "base/bytes.h"
 
-enum { DISCARD_PIECE_BYTES = 1024 * 1024 }; /* given back in a step; smaller buffers at once */
+enum {
+    DISCARD_PIECE_BYTES = 1024 * 1024, /* given back in a step … */
+    DISCARD_SMALL_BYTES = 256 * 1024,  /* … and less than that at once */
+};
 
 struct discarded;
 
@@ -18,6 +21,8 @@ struct discard {
     struct discarded *first;
 };
 
+/* Takes memory of mem_alloc() or mem_realloc(), of so many bytes; NULL does nothing. O(1). */
+void discard_memory(struct discard *discard, void *at, size_t bytes);
 /* Takes the buffer's memory; it is empty then. O(1). */
 void discard_buf(struct discard *discard, struct buf *buf);
 /* Gives back a piece. True: there is more. */

@@ -35,8 +35,9 @@ bool decode_is_long(const struct http_session *http)
 
 static void free_it(struct decoding *decoding)
 {
-    arena_fini(&decoding->arena);
-    buf_fini(&decoding->body);
+    struct discard *discard = &decoding->offload.server->discard;
+    arena_fini_slowly(&decoding->arena, discard);
+    discard_buf(discard, &decoding->body);
     mem_free(decoding);
 }
 

@@ -158,6 +158,7 @@ struct embedded {
     uint64_t commit_waiter_count;  /* of both: */
     struct commit_waiters writing; /* for the server's durability */
     struct commit_waiters syncing; /* pushes that want more than that */
+    struct discard discard;        /* what they had, a piece a turn */
     struct job_view brief_view;    /* of brief replies that have waited: the rest stays zero */
     struct bodies bodies;
     struct reschedulings reschedulings;
