@@ -18,6 +18,7 @@ from patience import soon
 from ports import free_port
 from process import LATER, LATERD, ROOT, DidNotStart, Laterd
 from push import preloaded
+from silent import SilentBroker
 from wire import Client, Closed
 
 TIMEOUT_S = 2
@@ -509,29 +510,6 @@ def test_the_haproxy_of_the_documentation_finds_the_leader(member, tmp_path):
     done = subprocess.run([program("haproxy"), "-c", "-f", str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "[WARNING]" not in done.stderr, done.stderr
     finds_who_leads([program("haproxy"), "-db", "-f", str(path)], port, leader)
-
-
-class SilentBroker:
-    """Takes connections and never answers: a RabbitMQ that hangs."""
-
-    def __init__(self):
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.connections = []
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-
-    def run(self):
-        while True:
-            try:
-                self.connections.append(self.listener.accept()[0])
-            except OSError:
-                return
-
-    def close(self):
-        self.listener.close()
-        for connection in self.connections:
-            connection.close()
 
 
 @pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(LATERD), "laterd-amqp.so")),
