@@ -16,7 +16,7 @@ struct topic_list {
     uint32_t slot_count;
 };
 
-/* For up to `most` names (1 … 1,000,000). What it needs for those that are added lives in
+/* For up to `most` names (at least 1). What it needs for those that are added lives in
    `scratch`, some 100 bytes for each at most. O(1) */
 void topic_list_init(struct topic_list *list, struct arena *scratch, uint32_t most);
 
