@@ -125,6 +125,19 @@ def test_listing_whole_pages_of_topics(many_topics):
         many_topics.port, ask * 20, 20, b"HTTP/1.1 200"))
 
 
+def test_a_page_of_jobs_with_large_properties(server):
+    """Two megabytes: the worker joins them."""
+    jobs = [{"body": "x", "delay": "1h", "headers": {"A": "a" * 1000, "B": "b" * 1000}}] * 1000
+    with Client(server.port) as client:
+        assert client.post("/v1/topics/props/jobs", jobs).json()["failed"] == 0
+
+        def play():
+            for _ in range(20):
+                page = client.get("/v1/topics/props/jobs?state=delayed&limit=1000&properties=true").json()["jobs"]
+                assert [job["headers"] for job in page] == [jobs[0]["headers"]] * 1000
+        turns_stay_short(server, play)
+
+
 def test_list_tubes_and_stats(many_topics):
     turns_stay_short(many_topics, lambda: send_and_count(
         many_topics.beanstalk_port, b"list-tubes\r\nstats\r\n" * 3, 6, b"OK "))
