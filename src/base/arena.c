@@ -10,33 +10,57 @@ struct arena_block {
     _Alignas(16) char room[];
 };
 
-void arena_fini(struct arena *arena)
+/* Gives back the block and all older ones: at once, or by `discard`. */
+static void free_blocks(struct arena_block *block, struct discard *discard)
 {
-    while (arena->block) {
-        struct arena_block *older = arena->block->older;
-        mem_free(arena->block);
-        arena->block = older;
+    while (block) {
+        struct arena_block *older = block->older;
+        if (discard)
+            discard_memory(discard, block, sizeof(*block) + block->cap);
+        else
+            mem_free(block);
+        block = older;
     }
-    arena->next = NULL;
-    arena->left = 0;
-    arena->held = 0;
 }
 
-void arena_reset(struct arena *arena)
+static void fini(struct arena *arena, struct discard *discard)
+{
+    free_blocks(arena->block, discard);
+    *arena = (struct arena){0};
+}
+
+void arena_fini(struct arena *arena)
+{
+    fini(arena, NULL);
+}
+
+void arena_fini_slowly(struct arena *arena, struct discard *discard)
+{
+    fini(arena, discard);
+}
+
+static void reset(struct arena *arena, struct discard *discard)
 {
     if (arena->left == arena->held)
         return; /* nothing was taken, or there is no block */
     if (arena->block->cap > KEEP_BYTES) {
-        arena_fini(arena);
+        fini(arena, discard);
         return;
     }
-    while (arena->block->older) { /* the newest is the largest */
-        struct arena_block *dead = arena->block->older;
-        arena->block->older = dead->older;
-        mem_free(dead);
-    }
+    free_blocks(arena->block->older, discard); /* the newest is the largest */
+    arena->block->older = NULL;
     arena->held = arena->left = arena->block->cap;
     arena->next = arena->block->room;
+}
+
+void arena_reset(struct arena *arena)
+{
+    reset(arena, NULL);
+}
+
+void arena_reset_slowly(struct arena *arena, struct discard *discard)
+{
+    reset(arena, discard);
 }
 
 void *arena_grow(struct arena *arena, size_t size_bytes)

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "base/bytes.h"
+#include "base/discard.h"
 
 struct arena_block;
 
@@ -20,6 +21,9 @@ struct arena {
 
 void arena_fini(struct arena *arena);
 void arena_reset(struct arena *arena); /* keeps one block of up to 1 MiB for next time */
+/* The same for one that may be many MiB: what goes is given back by `discard`. O(blocks) */
+void arena_fini_slowly(struct arena *arena, struct discard *discard);
+void arena_reset_slowly(struct arena *arena, struct discard *discard);
 void *arena_grow(struct arena *arena, size_t size_bytes); /* arena_alloc() from a new block */
 
 /* Aligned to 16, not zeroed; good until the arena is reset or released. O(1) but for a block. */

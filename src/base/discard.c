@@ -8,15 +8,23 @@ struct discarded {
     size_t bytes;
 };
 
-void discard_buf(struct discard *discard, struct buf *buf)
+enum { WITH_IT_BYTES = 4096 }; /* so few behind a piece go with it: the head of an arena's block */
+
+/* Of many that are no larger than a piece the next ones wait, too: together they may be much. */
+void discard_memory(struct discard *discard, void *at, size_t bytes)
 {
-    if (buf->cap <= DISCARD_PIECE_BYTES) {
-        buf_fini(buf);
+    if (bytes < DISCARD_SMALL_BYTES) {
+        mem_free(at);
         return;
     }
-    struct discarded *discarded = (void *)buf->at;
-    *discarded = (struct discarded){.next = discard->first, .bytes = buf->cap};
+    struct discarded *discarded = at;
+    *discarded = (struct discarded){.next = discard->first, .bytes = bytes};
     discard->first = discarded;
+}
+
+void discard_buf(struct discard *discard, struct buf *buf)
+{
+    discard_memory(discard, buf->at, buf->cap);
     *buf = (struct buf){0};
 }
 
@@ -25,7 +33,7 @@ bool discard_step(struct discard *discard)
     struct discarded *first = discard->first;
     if (!first)
         return false;
-    if (first->bytes > DISCARD_PIECE_BYTES) {
+    if (first->bytes > DISCARD_PIECE_BYTES + WITH_IT_BYTES) {
         first->bytes -= DISCARD_PIECE_BYTES;
         if (first->bytes < sizeof(*first))
             first->bytes = sizeof(*first);

@@ -10,7 +10,10 @@
 
 #include "base/bytes.h"
 
-enum { DISCARD_PIECE_BYTES = 1024 * 1024 }; /* freed in a step; smaller buffers are freed at once */
+enum {
+    DISCARD_PIECE_BYTES = 1024 * 1024, /* freed in a step … */
+    DISCARD_SMALL_BYTES = 256 * 1024,  /* … and less than that at once */
+};
 
 struct discarded;
 
@@ -18,6 +21,8 @@ struct discard {
     struct discarded *first;
 };
 
+/* Takes over `bytes` of memory from mem_alloc() or mem_realloc(); NULL does nothing. O(1). */
+void discard_memory(struct discard *discard, void *at, size_t bytes);
 /* Takes over the buffer's memory and leaves it empty. O(1). */
 void discard_buf(struct discard *discard, struct buf *buf);
 /* Frees a piece. True: there is more. */

@@ -182,22 +182,31 @@ static int open_all(struct service *service)
     return 0;
 }
 
+/* Tells the threads of all sinks to end. */
+static void stop_sinks(struct service *service)
+{
+    brokers_stop(&service->line->brokers);
+    service->left_webhook = service->platform->webhook;
+    service->platform->webhook = NULL;
+    if (service->left_webhook)
+        service->left_webhook->verbs->stop(service->left_webhook, 0);
+    service->leaving = true;
+    service->left_us = os_boot_us();
+    service->leaving_told_us = 0;
+}
+
 /* All but the server. What is under way is given back before, to the server. Waits for their
    threads: each has been told to end before the first is waited for. */
 static void close_sinks(struct service *service)
 {
-    struct sink *webhook =
-        service->left_webhook ? service->left_webhook : service->platform->webhook;
-    if (!service->left) {
-        brokers_stop(&service->line->brokers);
-        if (webhook)
-            webhook->verbs->stop(webhook, 0);
-    }
+    if (!service->leaving)
+        stop_sinks(service);
     brokers_close_intakes(&service->line->brokers);
-    if (webhook)
-        webhook->verbs->close(webhook, 0);
-    service->platform->webhook = service->left_webhook = NULL;
+    if (service->left_webhook)
+        service->left_webhook->verbs->close(service->left_webhook, 0);
+    service->left_webhook = NULL;
     brokers_close(&service->line->brokers, 0);
+    service->leaving = false;
 }
 
 /* After which another process may open the store. */
@@ -253,7 +262,8 @@ static void log_term_ended(struct service *service)
     service->member_news = true;
 }
 
-/* It could not be opened: why decides what comes next. */
+/* It could not be opened: why decides what comes next. Sinks that were opened have nothing of the
+   engine, and end in later turns: their threads may wait for a broker. */
 static void wait_on(struct service *service, struct member *member)
 {
     bool ended = !member->verbs->holds(member, service->epoch);
@@ -261,7 +271,7 @@ static void wait_on(struct service *service, struct member *member)
     waiting_recovers(&service->waiting, NULL);
     uint64_t led_epoch = service->engine.led_epoch;
     int64_t now_us = service->platform->loop->now_us;
-    close_sinks(service);
+    stop_sinks(service);
     close_engine(service);
     close_journal(service);
     if (opening == OPENING_TERM_ENDED)
@@ -320,13 +330,8 @@ static void stop_leading(struct service *service, struct member *member)
 {
     member_log_lost(&service->member_log, service->epoch);
     look_at_log(service, member);
-    brokers_stop(&service->line->brokers);
-    service->left_webhook = service->platform->webhook;
-    service->platform->webhook = NULL;
-    service->left_webhook->verbs->stop(service->left_webhook, 0);
+    stop_sinks(service);
     service->left = service->server;
-    service->left_us = os_boot_us();
-    service->leaving_told_us = 0;
     server_leave(service->left);
     wait_for_turn(service);
 }
@@ -336,6 +341,8 @@ static void finish_leaving(struct service *service)
 {
     int64_t took_us = os_boot_us() - service->left_us;
     close_sinks(service);
+    if (!service->left)
+        return; /* it could not be opened: wait_on() has closed the rest */
     server_free(service->left);
     service->left = NULL;
     close_engine(service);
@@ -348,7 +355,7 @@ static bool has_left(struct service *service, struct bytes *out_name)
 {
     struct sink *webhook = service->left_webhook;
     bool brokers = brokers_stopped(&service->line->brokers, out_name); /* asked in any case */
-    if (webhook->verbs->stopped(webhook))
+    if (!webhook || webhook->verbs->stopped(webhook))
         return brokers;
     *out_name = BYTES("webhooks");
     return false;
@@ -382,13 +389,13 @@ static int64_t look_at_role(struct service *service, struct member *member)
     if (service->epoch) {
         if (!member->verbs->holds(member, service->epoch))
             stop_leading(service, member);
-        return service->left ? service->platform->loop->now_us : INT64_MAX;
+        return service->leaving ? service->platform->loop->now_us : INT64_MAX;
     }
-    if (service->left && !has_left(service, &name)) {
+    if (service->leaving && !has_left(service, &name)) {
         stay_out(service, member, name);
         return service->platform->loop->now_us + LEAVING_US;
     }
-    if (service->left)
+    if (service->leaving)
         finish_leaving(service);
     if (service->open_at_us > service->platform->loop->now_us)
         return service->open_at_us;

@@ -29,8 +29,9 @@ struct service {
     struct laterd_engine engine;
     struct waiting_engine waiting;
     struct server *server; /* NULL: not yet */
-    struct server *left;   /* LEAVING: the one that led, until its sinks have ended; else NULL */
-    struct sink *left_webhook;    /* the same: its webhooks' */
+    bool leaving;          /* the sinks have been told to end, and have not been closed */
+    struct server *left;   /* LEAVING: the one that led, until they have ended; NULL: none led */
+    struct sink *left_webhook;    /* the same: the webhooks'; or NULL */
     int64_t left_us;              /* LEAVING: since then; os_boot_us() */
     int64_t leaving_told_us;      /* the same: when it was last told that it takes so long; or 0 */
     struct recovering recovering; /* of the store that is being opened */

@@ -24,8 +24,8 @@ struct batch_item {
     struct ticket ticket;
     struct request *request;
     struct batch_item *next; /* in the order sent */
-    bool answered;
-    struct bytes result; /* JSON, in the batch's arena */
+    struct list unanswered;  // batch::unanswered
+    struct bytes result;     /* JSON, in the batch's arena */
 };
 
 struct batch {
@@ -36,7 +36,8 @@ struct batch {
     struct arena arena;     /* of the items, their results, and the text that is left */
     struct batch_item *first;
     struct batch_item **last;
-    uint32_t waiting; /* items not answered yet */
+    struct list unanswered; // batch_item::unanswered: a few thousand of all at most
+    uint32_t waiting;       /* how many these are */
     uint32_t failed;
     size_t result_bytes;
     size_t counted_bytes; /* in pipeline::working_bytes */
@@ -50,16 +51,17 @@ void batch_free(struct batch *batch)
         return;
     batch->request->http->pipeline.working_bytes -= batch->counted_bytes;
     list_remove(&batch->place);
-    arena_fini(&batch->arena);
+    arena_fini_slowly(&batch->arena, &http_server(batch->request->http)->discard);
     mem_free(batch);
 }
 
 void batch_cancel(struct batch *batch)
 {
     struct server *server = http_server(batch->request->http);
-    for (struct batch_item *item = batch->first; item; item = item->next) {
-        if (!item->answered)
-            server_cancel(server, &item->ticket);
+    while (!list_empty(&batch->unanswered)) {
+        struct batch_item *item = LIST_ENTRY(batch->unanswered.next, struct batch_item, unanswered);
+        list_remove(&item->unanswered);
+        server_cancel(server, &item->ticket);
     }
 }
 
@@ -118,7 +120,7 @@ static void item_done(struct batch_item *item, const struct reply *reply,
     batch->failed += problem || !reply || reply->err != OK;
     batch->result_bytes += text.len;
     budget_spend(&http_server(batch->request->http)->budget, (int64_t)text.len / BYTES_PER_NS);
-    item->answered = true;
+    list_remove(&item->unanswered);
     batch->waiting--;
     buf_fini(&text);
 }
@@ -168,6 +170,7 @@ static struct batch_item *item_new(struct batch *batch)
     item->ticket.brief = batch->items.kind == CMD_FINISH;
     *batch->last = item;
     batch->last = &item->next;
+    list_add_tail(&batch->unanswered, &item->unanswered);
     batch->waiting++;
     return item;
 }
@@ -222,6 +225,7 @@ void batch_begin(struct request *request, const struct api_batch *items)
     batch->items = *items;
     batch->last = &batch->first;
     list_init(&batch->place);
+    list_init(&batch->unanswered);
     request->batch = batch;
     request->pending.state = PENDING_EXCLUSIVE; /* until all its commands are with the engine */
     if (go_on(batch))

@@ -13,8 +13,8 @@ enum {
 struct decoding {
     struct offload offload;
     struct request *request; /* NULL: nobody waits, it ends when it is not in use */
-    size_t bytes;            /* of the body, in pipeline::working_bytes */
-    bool in_use;             /* by the worker, or by the command that it became */
+    size_t bytes; /* of the body, then of what was read from it, too: in pipeline::working_bytes */
+    bool in_use;  /* by the worker, or by the command that it became */
     struct api_site site;
     struct api_limits limits;
     reference_probe *probe; /* or NULL */
@@ -35,8 +35,9 @@ bool decode_is_long(const struct http_session *http)
 
 static void free_it(struct decoding *decoding)
 {
-    arena_fini(&decoding->arena);
-    buf_fini(&decoding->body);
+    struct discard *discard = &decoding->offload.server->discard;
+    arena_fini_slowly(&decoding->arena, discard);
+    discard_buf(discard, &decoding->body);
     mem_free(decoding);
 }
 
@@ -49,12 +50,23 @@ static void run(struct work *work)
         settings_probe(decoding->probe, &decoding->arena, &decoding->call);
 }
 
+/* It may be with its request for long, as the topics of a reserve that waits are. */
+static void count_arena(struct decoding *decoding)
+{
+    struct pipeline *pipeline = &decoding->request->http->pipeline;
+    decoding->bytes += decoding->arena.held;
+    pipeline->working_bytes += decoding->arena.held;
+    buffers_changed(&pipeline->session);
+}
+
 static void done(struct work *work)
 {
     struct decoding *decoding = LIST_ENTRY(work, struct decoding, offload.work);
     offload_done(&decoding->offload);
-    if (decoding->request)
+    if (decoding->request) {
+        count_arena(decoding);
         http_session_decoded(decoding->request, &decoding->call, decoding->http.host);
+    }
     decoding->in_use = false;
     if (!decoding->request)
         free_it(decoding);

@@ -38,19 +38,19 @@ bool encode_is_long(const struct server *server, const struct reply *reply)
     return server->worker && !reply->err && body_bytes(reply) > LONG_BODIES;
 }
 
-/* What `reply` borrows. */
-static void free_reply(struct encoding *encoding)
+static void release_hold(struct encoding *encoding)
 {
     if (encoding->reply.hold)
         encoding->reply.hold->release(encoding->reply.hold);
     encoding->reply.hold = NULL;
-    arena_fini(&encoding->arena);
 }
 
 static void free_it(struct encoding *encoding)
 {
-    free_reply(encoding);
-    buf_fini(&encoding->out);
+    struct discard *discard = &encoding->offload.server->discard;
+    release_hold(encoding);
+    arena_fini_slowly(&encoding->arena, discard);
+    discard_buf(discard, &encoding->out);
     mem_free(encoding);
 }
 
@@ -63,7 +63,8 @@ static void run(struct work *work)
     else
         api_reply(&encoding->format, &encoding->reply, encoding->now_us, encoding->date,
                   &encoding->out);
-    free_reply(encoding); /* here: giving megabytes back takes its time */
+    release_hold(encoding); /* here: giving megabytes back takes its time */
+    arena_fini(&encoding->arena);
 }
 
 static void done(struct work *work)

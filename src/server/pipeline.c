@@ -55,7 +55,7 @@ static void unbuffer(struct pending *pending)
     struct pipeline *pipeline = pending->pipeline;
     if (pending->is_long) {
         pipeline->working_bytes -= pending->text.cap;
-        buf_fini(&pending->text);
+        discard_buf(&pipeline->session.server->discard, &pending->text);
     } else if (--pipeline->buffered_count == 0) {
         pipeline->buffered.len = 0;
         buf_shrink(&pipeline->buffered, SPARE_BYTES);
@@ -82,7 +82,7 @@ void pipeline_fini(struct pipeline *pipeline)
 {
     while (!list_empty(&pipeline->pending))
         pipeline_abandon(oldest(pipeline));
-    buf_fini(&pipeline->buffered);
+    discard_buf(&pipeline->session.server->discard, &pipeline->buffered);
 }
 
 void pipeline_submit(struct pending *pending, const struct cmd *cmd)

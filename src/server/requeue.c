@@ -102,12 +102,12 @@ static bool step(struct server *server, struct requeue *requeue)
     return true;
 }
 
-static void requeue_free(struct requeue *requeue)
+static void requeue_free(struct server *server, struct requeue *requeue)
 {
     list_remove(&requeue->place);
-    buf_fini(&requeue->deliveries);
+    discard_buf(&server->discard, &requeue->deliveries);
     if (requeue->held)
-        beanstalk_holder_fini(requeue->held);
+        beanstalk_holder_fini(requeue->held, &server->discard);
     mem_free(requeue->held);
     mem_free(requeue);
 }
@@ -120,7 +120,7 @@ bool requeue_step(struct server *server)
             if (budget_spent(&server->budget))
                 return true;
         }
-        requeue_free(requeue);
+        requeue_free(server, requeue);
     }
     return false;
 }

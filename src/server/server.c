@@ -110,6 +110,7 @@ void server_free(struct server *server)
     buf_fini(&server->beanstalk.yaml);
     buf_fini(&server->hosts);
     arena_fini(&server->scratch);
+    discard_fini(&server->discard);
     mem_free(server);
 }
 
@@ -168,6 +169,7 @@ bool server_trim(struct server *server)
     more |= pool_trim(&server->beanstalk.pending);
     more |= pool_trim(&server->beanstalk.reservations.pool);
     more |= pool_trim(&server->beanstalk.tubes.pool);
+    more |= discard_step(&server->discard);
     return more;
 }
 

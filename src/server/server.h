@@ -107,12 +107,13 @@ struct server {
     struct list clear_alls; // clear_all::place: the same
     struct list restores;   // restoring::place: all of them
     struct restore_counts restored;
-    struct list offloads; // offload::waiting: work that the worker cannot take yet
-    struct list batches;  // batch::place: those that are not submitted whole
-    struct list requeues; // requeue::place: what clients that have gone left behind
-    struct arena scratch; /* of the request being decoded */
-    struct budget budget; /* of the turn's present stage */
-    int64_t plan_ns;      /* of this turn, of which stages have shares */
+    struct list offloads;   // offload::waiting: work that the worker cannot take yet
+    struct list batches;    // batch::place: those that are not submitted whole
+    struct list requeues;   // requeue::place: what clients that have gone left behind
+    struct arena scratch;   /* of the request being decoded */
+    struct discard discard; /* what connections and requests had, a piece a turn */
+    struct budget budget;   /* of the turn's present stage */
+    int64_t plan_ns;        /* of this turn, of which stages have shares */
     struct budget_meter meter;
     int64_t visit_ns; /* the connection being served stops when so much budget is left */
     int64_t started_us;

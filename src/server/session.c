@@ -118,7 +118,7 @@ void session_free(struct session *session, enum session_end end)
     buffers_forget(session);
     list_remove(&session->dirty);
     list_remove(&session->all);
-    buf_fini(&session->out);
+    discard_buf(&server->discard, &session->out);
     mem_free(session->peer);
     pool_give(&server->sessions, session->number);
 }

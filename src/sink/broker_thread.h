@@ -39,8 +39,9 @@ struct broker_thread_options {
     uint32_t window;  /* items that are pending at most */
     void *user;
     void (*run)(struct broker_thread *thread, void *user);
-    /* May be NULL. It is to end, and the grace has been over for a second: breaks what it waits in.
-       On the loop's thread. */
+    /* It is to end, and the grace has been over for a second: breaks what it waits in. On the
+       loop's thread. NULL: nothing can break a call of the library, and none takes longer than a
+       few seconds, for which the end of laterd waits. */
     void (*interrupt)(void *user);
     /* May be NULL. More to tell than what all brokers do. On the loop's thread. */
     void (*describe)(void *user, struct metric_sink *metrics);

@@ -192,6 +192,7 @@ static void engine_begin(struct engine *engine)
     stop_serving(embedded);
     embedded->busy |= core_tick(embedded->core, embedded->loop->now_us, TICK_STEPS);
     embedded->busy |= blocks_trim(&embedded->bodies.memory);
+    embedded->busy |= discard_step(&embedded->discard);
 }
 
 /* May the command be done at all? Reading goes on whatever happens; consumers are not held up. */
@@ -568,6 +569,7 @@ void embedded_close(struct embedded *embedded)
     core_free(embedded->core);
     commit_waiters_fini(&embedded->writing);
     commit_waiters_fini(&embedded->syncing);
+    discard_fini(&embedded->discard);
     bodies_fini(&embedded->bodies);
     mem_free(embedded);
 }

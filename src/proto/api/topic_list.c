@@ -4,13 +4,11 @@
 
 enum {
     COMPARED_MAX = 32, /* names that are compared with each other: quicker than to hash them */
-    SLOTS_FIRST = 128,
 };
 
 void topic_list_init(struct topic_list *list, struct arena *scratch, uint32_t most)
 {
     *list = (struct topic_list){.scratch = scratch, .most = most};
-    list->at = arena_alloc(scratch, most * sizeof(*list->at));
 }
 
 /* Where the name is, or would be. */
@@ -23,14 +21,27 @@ static uint32_t *slot_of(const struct topic_list *list, struct bytes name)
     return &list->slots[slot];
 }
 
-/* Larger ones than before, and never half full: their size goes by what is named, not by `most`. */
+/* Larger ones than before, never more than half full. */
 static void make_slots(struct topic_list *list)
 {
-    list->slot_count = list->slots ? 2 * list->slot_count : SLOTS_FIRST;
+    list->slot_count = 2 * list->cap;
     list->slots = arena_alloc(list->scratch, list->slot_count * sizeof(*list->slots));
     memset(list->slots, 0, list->slot_count * sizeof(*list->slots));
     for (uint32_t i = 0; i < list->count; i++)
         *slot_of(list, list->at[i]) = i + 1;
+}
+
+/* Twice the room, with as much of the hash table as it needs: memory goes by what is named, not by
+   `most`. */
+static void grow(struct topic_list *list)
+{
+    const struct bytes *old = list->at;
+    list->cap = list->cap ? 2 * list->cap : COMPARED_MAX;
+    list->at = arena_alloc(list->scratch, list->cap * sizeof(*list->at));
+    if (!old)
+        return;
+    memcpy(list->at, old, list->count * sizeof(*list->at));
+    make_slots(list);
 }
 
 static bool is_listed(const struct topic_list *list, struct bytes name)
@@ -46,12 +57,12 @@ static bool is_listed(const struct topic_list *list, struct bytes name)
 
 bool topic_list_add(struct topic_list *list, struct bytes name)
 {
-    if (list->slots ? list->count >= list->slot_count / 2 : list->count == COMPARED_MAX)
-        make_slots(list);
     if (is_listed(list, name))
         return true;
     if (list->count == list->most)
         return false;
+    if (list->count == list->cap)
+        grow(list);
     if (list->slots)
         *slot_of(list, name) = list->count + 1;
     list->at[list->count++] = name;

@@ -10,13 +10,14 @@
 
 struct topic_list {
     struct bytes *at; /* `count` names, borrowed; in the arena */
-    uint32_t count, most;
+    uint32_t count, cap, most;
     struct arena *scratch;
     uint32_t *slots; /* hash table of numbers in `at`, from 1 on, 0 is free; NULL: not needed yet */
     uint32_t slot_count;
 };
 
-/* Room for `most` names (1 … 1,000,000), which lives in `scratch`, as the list does. O(1) */
+/* For up to `most` names (at least 1). What it needs for those that are added lives in
+   `scratch`, some 100 bytes for each at most. O(1) */
 void topic_list_init(struct topic_list *list, struct arena *scratch, uint32_t most);
 
 /* Adds the name, unless it is there; its bytes are borrowed as long as the list is used. False:

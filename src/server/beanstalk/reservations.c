@@ -144,15 +144,16 @@ void beanstalk_reservations_drop(struct beanstalk_reservations *reservations,
 struct beanstalk_reservation *beanstalk_reservations_soonest(
     struct beanstalk_reservations *reservations, struct beanstalk_holder *holder, int64_t now_us)
 {
-    while (holder && holder->count && holder->heap[0]->until_us <= now_us)
-        beanstalk_reservations_drop(reservations, holder->heap[0]);
+    struct beanstalk_reservation *ended;
+    while ((ended = beanstalk_reservations_ended(holder, now_us)))
+        beanstalk_reservations_drop(reservations, ended);
     return holder && holder->count ? holder->heap[0] : NULL;
 }
 
-void beanstalk_holder_fini(struct beanstalk_holder *holder)
+void beanstalk_holder_fini(struct beanstalk_holder *holder, struct discard *discard)
 {
     CHECK(holder->count == 0);
-    mem_free(holder->heap);
+    discard_memory(discard, holder->heap, holder->cap * sizeof(struct beanstalk_reservation *));
     *holder = (struct beanstalk_holder){0};
 }
 

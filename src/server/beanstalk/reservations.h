@@ -9,6 +9,7 @@
 #ifndef LATERD_SERVER_BEANSTALK_RESERVATIONS_H
 #define LATERD_SERVER_BEANSTALK_RESERVATIONS_H
 
+#include "base/discard.h"
 #include "base/map.h"
 #include "base/pool.h"
 #include "core/cmd.h"
@@ -56,12 +57,20 @@ void beanstalk_reservations_extend(struct beanstalk_reservation *reservation, in
 void beanstalk_reservations_drop(struct beanstalk_reservations *reservations,
                                  struct beanstalk_reservation *reservation);
 
+/* One of the holder's whose ttr has run out, or NULL. The same. O(1). */
+static inline struct beanstalk_reservation *beanstalk_reservations_ended(
+    const struct beanstalk_holder *holder, int64_t now_us)
+{
+    bool ended = holder && holder->count && holder->heap[0]->until_us <= now_us;
+    return ended ? holder->heap[0] : NULL;
+}
 /* The reservation that ends first, after those whose ttr has run out are dropped; or NULL. The
  * same. */
 struct beanstalk_reservation *beanstalk_reservations_soonest(
     struct beanstalk_reservations *reservations, struct beanstalk_holder *holder, int64_t now_us);
 
-void beanstalk_holder_fini(struct beanstalk_holder *holder); /* it must be empty */
+/* It must be empty. What it had is given back by `discard`. */
+void beanstalk_holder_fini(struct beanstalk_holder *holder, struct discard *discard);
 void beanstalk_holder_valid(const struct beanstalk_holder *holder);
 
 #endif

@@ -14,6 +14,7 @@ enum {
     COMMAND_NS = 300,        /* work for a command, besides what the engine does */
     PENDING_BYTES = 1024,    /* memory of a command, with a reply that the engine holds */
     PAGE_BYTES = 240 * 1000, /* memory of the jobs that a kick has found */
+    DROP_NS = 250,           /* work for forgetting a reservation */
     WAIT_BYTES = 32,         /* memory of a tube that a reserve waits for */
     BYTES_PER_NS = 2,        /* of a command, and of its answer */
 };
@@ -165,6 +166,22 @@ static void refuse_http(struct beanstalk_session *beanstalk, struct bytes bytes)
     pipeline_stop(&beanstalk->pipeline);
 }
 
+/* A reserve is answered by the reservation that ends first, and before it there may be a million
+ * that have ended: they go in slices. False: there are more. */
+static bool drop_ended(const struct beanstalk_session *beanstalk)
+{
+    const struct session *session = &beanstalk->pipeline.session;
+    struct server *server = session->server;
+    struct beanstalk_reservation *ended;
+    while ((ended = beanstalk_reservations_ended(beanstalk->held, server->loop->now_us))) {
+        if (!session_may_go_on(session))
+            return false;
+        beanstalk_reservations_drop(&server->beanstalk.reservations, ended);
+        budget_spend(&server->budget, DROP_NS);
+    }
+    return true;
+}
+
 /* Feeds the codec once; false: no more can be done with these bytes now. */
 static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
 {
@@ -172,6 +189,8 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
     struct session *session = &pipeline->session;
     struct beanstalk *codec = &beanstalk->codec;
     size_t step = 0;
+    if (!drop_ended(beanstalk))
+        return false;
     enum beanstalk_progress progress = beanstalk_feed(codec, bytes, &step);
     *used += step;
     budget_spend(&session->server->budget, COMMAND_NS + (int64_t)step / BYTES_PER_NS);
@@ -206,6 +225,13 @@ static void end_wait(struct pending *parked)
     beanstalk_answered(pending, &(struct reply){.err = ERR_EMPTY, .kind = CMD_RESERVE});
 }
 
+/* What has come of one that is not whole, which may be many MiB. */
+static void forget_command(struct beanstalk_session *beanstalk)
+{
+    discard_buf(&beanstalk->pipeline.session.server->discard, &beanstalk->codec.body);
+    beanstalk_fini(&beanstalk->codec);
+}
+
 static void fini(struct session *session, enum session_end end)
 {
     struct beanstalk_session *beanstalk = of(session);
@@ -216,7 +242,7 @@ static void fini(struct session *session, enum session_end end)
     shared->connections--;
     shared->producers -= beanstalk->producer;
     shared->workers -= beanstalk->worker;
-    beanstalk_fini(&beanstalk->codec);
+    forget_command(beanstalk);
 }
 
 /*
@@ -277,7 +303,7 @@ static bool evict(struct session *session)
         return false; /* what was asked may have been done */
     if (parked)
         pipeline_abandon(parked);
-    beanstalk_fini(&beanstalk->codec);
+    forget_command(beanstalk);
     session_request_over(session);
     refuse(session);
     return true;

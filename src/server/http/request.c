@@ -166,6 +166,8 @@ void request_answer_source(struct request *request, const struct encode_source *
     wait_for_encoding(request);
     batch_free(request->batch);
     request->batch = NULL;
+    listing_free(request->listing);
+    request->listing = NULL;
 }
 
 void request_answer(struct request *request, const struct reply *reply)

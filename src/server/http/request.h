@@ -62,7 +62,7 @@ void request_encoded(struct request *request, struct buf *answer);
 
 /* All commands of its batch are done: answers with their results. */
 void request_answer_batch(struct request *request, struct bytes results, uint32_t failed);
-/* The same by the worker: the batch is not needed any more. Takes `arena` over. */
+/* The same by the worker, of a batch or a listing, which is freed. Takes `arena` over. */
 void request_answer_source(struct request *request, const struct encode_source *source,
                            struct arena *arena);
 

@@ -337,12 +337,19 @@ static uint64_t arrived(const struct session *session, enum session_end end)
     return end == SESSION_ORDERLY ? session_end(session) : session_sent(session);
 }
 
+/* What has come of one that is not whole, which may be many MiB. */
+static void forget_request(struct http_session *http)
+{
+    discard_buf(&http_server(http)->discard, &http->http.body);
+    http1_fini(&http->http);
+}
+
 static void fini(struct session *session, enum session_end end)
 {
     struct http_session *http = of(session);
     requeue_deliveries(session->server, &http->deliveries, arrived(session, end));
     pipeline_fini(&http->pipeline);
-    http1_fini(&http->http);
+    forget_request(http);
 }
 
 static int64_t deadline_us(const struct session *session)
@@ -417,7 +424,7 @@ static bool evict(struct session *session)
         return false; /* what was asked may have been done */
     if (parked)
         pipeline_abandon(parked);
-    http1_fini(&http->http);
+    forget_request(http);
     session_request_over(session);
     refuse_with(http, ERR_MEMORY_LIMIT, 503,
                 "limits.buffer_bytes is reached: too many requests are not whole, or too "

@@ -625,7 +625,7 @@ static enum err kafka_open(const struct broker_options *options, struct sink **o
                                                   .name = options->name,
                                                   .window = options->window,
                                                   .user = kafka,
-                                                  .run = run,
+                                                  .run = run, /* waits PROBE_MS at most */
                                                   .ended = ended,
                                               });
     if (!sink) {

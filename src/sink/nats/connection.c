@@ -15,7 +15,9 @@
 #include "sink/nats/parts.h"
 
 enum {
-    CONNECT_MS = 2000, /* an address that does not answer */
+    CONNECT_MS = 2000,    /* all addresses, if none of them answers, … */
+    CONNECT_MIN_MS = 500, /* … each of many: nothing ends what libnats connects with, not even
+                             laterd's own end */
     RECONNECT_MS = 200,
     REST_MAX_MS = 5000,
 };
@@ -115,11 +117,14 @@ static natsStatus set_tls(natsOptions *options, const struct broker_options *our
     return status;
 }
 
-static natsStatus set_times(natsOptions *options, const struct broker_options *ours)
+static natsStatus set_times(natsOptions *options, const struct broker_options *ours,
+                            unsigned host_count)
 {
     int64_t timeout_ms = ours->timeout_us / 1000, heartbeat_ms = ours->heartbeat_us / 1000;
+    int64_t connect_ms = CONNECT_MS / host_count;
+    connect_ms = connect_ms < CONNECT_MIN_MS ? CONNECT_MIN_MS : connect_ms;
     natsStatus status =
-        natsOptions_SetTimeout(options, timeout_ms < CONNECT_MS ? timeout_ms : CONNECT_MS);
+        natsOptions_SetTimeout(options, timeout_ms < connect_ms ? timeout_ms : connect_ms);
     if (status == NATS_OK && heartbeat_ms > 0)
         status = natsOptions_SetPingInterval(options, heartbeat_ms);
     if (status == NATS_OK)
@@ -167,7 +172,7 @@ static natsOptions *make_options(const struct broker_options *ours, const struct
     if (status == NATS_OK)
         status = set_tls(options, ours, url);
     if (status == NATS_OK)
-        status = set_times(options, ours);
+        status = set_times(options, ours, url->host_count);
     if (status == NATS_OK && nats)
         status = set_callbacks(options, nats);
     *out_status = status;

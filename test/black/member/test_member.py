@@ -13,10 +13,12 @@ import time
 
 import pytest
 from coordination import RedisService, until
+from front import certificates
 from patience import soon
 from ports import free_port
 from process import LATER, LATERD, ROOT, DidNotStart, Laterd
 from push import preloaded
+from silent import SilentBroker
 from wire import Client, Closed
 
 TIMEOUT_S = 2
@@ -510,29 +512,6 @@ def test_the_haproxy_of_the_documentation_finds_the_leader(member, tmp_path):
     finds_who_leads([program("haproxy"), "-db", "-f", str(path)], port, leader)
 
 
-class SilentBroker:
-    """Takes connections and never answers: a RabbitMQ that hangs."""
-
-    def __init__(self):
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.connections = []
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-
-    def run(self):
-        while True:
-            try:
-                self.connections.append(self.listener.accept()[0])
-            except OSError:
-                return
-
-    def close(self):
-        self.listener.close()
-        for connection in self.connections:
-            connection.close()
-
-
 @pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(LATERD), "laterd-amqp.so")),
                     reason="librabbitmq was not there when it was built")
 def test_who_no_longer_leads_answers_while_a_broker_hangs(service, member):
@@ -557,6 +536,35 @@ def test_who_no_longer_leads_answers_while_a_broker_hangs(service, member):
     assert int(re.search(r"closed_ms=(\d+)", facts(laterd, "leader_closed")).group(1)) >= 900  # it was waited for
     soon(slowest, 0.3)
     until(lambda: serves(laterd), 5 * TIMEOUT_S)  # and leads again
+    broker.close()
+
+
+@pytest.mark.skipif(not all(os.path.exists(os.path.join(os.path.dirname(LATERD), f"laterd-{name}.so"))
+                            for name in ("amqp", "nats")),
+                    reason="librabbitmq or libnats was not there when it was built")
+def test_who_cannot_open_all_answers_while_a_broker_hangs(member, tmp_path):
+    """The first broker is connected to when the second one's options are not taken any more."""
+    broker = SilentBroker()
+    ca = certificates(tmp_path) / "ca.crt"
+    good = ca.read_text(encoding="ascii")
+    brokers = {"broker.rabbit": {"type": "amqp", "url": f"amqp://127.0.0.1:{broker.port}/%2f", "timeout": "10s"},
+               "broker.nats": {"type": "nats", "url": "nats+tls://127.0.0.1:1", "ca": str(ca)}}
+    leader, waits = member(), member(brokers)
+    leader.start()
+    until(lambda: serves(leader), 3 * TIMEOUT_S)
+    waits.start()
+    until(lambda: cluster(waits).get("role") == "waiting", 5)
+    ca.write_text("this is no certificate", encoding="ascii")
+    leader.kill()
+    slowest, begun = 0.0, time.monotonic()
+    while not waits.events("cannot_lead") and time.monotonic() < begun + 30:
+        asked = time.monotonic()
+        assert ask(waits, "/healthz").status == 200
+        slowest = max(slowest, time.monotonic() - asked)
+    assert waits.events("cannot_lead")
+    soon(slowest, 0.3)
+    ca.write_text(good, encoding="ascii")
+    until(lambda: serves(waits), 15)  # its rest is over, and the thread has ended
     broker.close()
 
 

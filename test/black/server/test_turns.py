@@ -13,6 +13,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import threading
 import time
 
@@ -124,6 +125,19 @@ def test_listing_whole_pages_of_topics(many_topics):
         many_topics.port, ask * 20, 20, b"HTTP/1.1 200"))
 
 
+def test_a_page_of_jobs_with_large_properties(server):
+    """Two megabytes: the worker joins them."""
+    jobs = [{"body": "x", "delay": "1h", "headers": {"A": "a" * 1000, "B": "b" * 1000}}] * 1000
+    with Client(server.port) as client:
+        assert client.post("/v1/topics/props/jobs", jobs).json()["failed"] == 0
+
+        def play():
+            for _ in range(20):
+                page = client.get("/v1/topics/props/jobs?state=delayed&limit=1000&properties=true").json()["jobs"]
+                assert [job["headers"] for job in page] == [jobs[0]["headers"]] * 1000
+        turns_stay_short(server, play)
+
+
 def test_list_tubes_and_stats(many_topics):
     turns_stay_short(many_topics, lambda: send_and_count(
         many_topics.beanstalk_port, b"list-tubes\r\nstats\r\n" * 3, 6, b"OK "))
@@ -229,6 +243,51 @@ def test_a_client_that_holds_300000_jobs_hangs_up(server):
     turns_stay_short(server, play)
 
 
+def test_reservations_of_which_300000_have_run_out(laterd):
+    """Their client asks for a job long after."""
+    count, ttr, tries = 300_000, 20, iter(range(100))
+    with laterd({"server": {"turn_cpu": 1}}, beanstalk=["127.0.0.1:0"]) as server, Client(server.port) as client:
+        def play():
+            tube = f"held{next(tries)}"
+            puts = b"use %s\r\n" % tube.encode() + put(b"x", ttr=ttr) * count
+            send_and_count(server.beanstalk_port, puts, count, b"INSERTED")
+            with reserve_all(server.beanstalk_port, tube, count) as holder:
+                assert client.counts(tube)["reserved"] == count
+                assert eventually(lambda: client.counts(tube)["ready"] == count, seconds=3 * ttr)
+                holder.sendall(b"reserve-with-timeout 0\r\n")
+                assert holder.recv(9) == b"RESERVED "
+        turns_stay_short(server, play)
+
+
+@pytest.mark.parametrize("protocol", ["http", "beanstalk"])
+def test_clients_that_leave_together_in_the_midst_of_large_requests(laterd, protocol):
+    """What had come of them is given back: 200 MB."""
+    clients, size = 25, 8_000_000
+    config = {"server": {"turn_cpu": 1}, "beanstalk": {"job_bytes": "8M"}, "limits": {"buffer_bytes": "1G"}}
+    request = {"http": request_bytes("POST", "/v1/topics/t/jobs", b"x" * size), "beanstalk": put(b"x" * size)}[protocol]
+    leaver = (f"import os, socket, sys\nfor _ in range({clients}):\n"
+              "    sock = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n    os.dup(sock.fileno())\n"
+              "    sock.sendall(open(sys.argv[2], 'rb').read())\nprint('sent', flush=True)\nsys.stdin.read()\n")
+    with laterd(config, beanstalk=["127.0.0.1:0"]) as server, Client(server.port) as client:
+        part = os.path.join(server.folder, "part")
+        with open(part, "wb") as file:
+            file.write(request[:-100])
+
+        def held():
+            return int(re.search(r"^laterd_buffer_bytes (\d+)", client.get("/metrics").text, re.M).group(1))
+
+        def play():
+            port = str(server.port if protocol == "http" else server.beanstalk_port)
+            process = subprocess.Popen([sys.executable, "-c", leaver, port, part],
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            assert process.stdout.readline() == b"sent\n"
+            assert eventually(lambda: held() > clients * size)
+            process.kill()
+            process.communicate()
+            assert eventually(lambda: held() == 0)
+        turns_stay_short(server, play)
+
+
 def fetch_large_escaped_bodies(server):
     """By 200 clients that do not read them."""
     with Client(server.port, seconds=60) as client:
@@ -298,6 +357,30 @@ def test_the_largest_batch_of_the_longest_ids(laterd):
             assert answer["failed"] == 0 and [result["job"]["id"] for result in answer["results"]] == ids
             assert client.post("/v1/topics/ids/jobs", jobs).json()["failed"] == 10_000
 
+    turns_stay_short(server, play)
+
+
+def test_batches_of_a_hundred_thousand(laterd):
+    """Pushes with long ids, those once more, GETs and finishes; and clients that do not wait for the end."""
+    count = 100_000
+    server = laterd({"limits": {"batch_jobs": count, "request_bytes": "64M"}, "server": {"turn_cpu": 1}})
+    tries = iter(range(100))
+
+    def play():
+        begins = next(tries)
+        named = [{"id": f"{begins}-{number:06}".ljust(255, "x")} for number in range(count)]
+        jobs = [{**job, "body": "x", "delay": 3600} for job in named]
+        with Client(server.port, seconds=60) as client:
+            for path, batch, failed in (("/v1/topics/ids/jobs", jobs, 0), ("/v1/topics/ids/jobs", jobs, count),
+                                        ("/v1/get", {"jobs": named}, None), ("/v1/finish", {"jobs": named}, count)):
+                answer = client.post(path, batch).json()
+                assert len(answer["results"]) == count and failed in (None, answer["failed"])
+        request = request_bytes("POST", "/v1/topics/ids/jobs", json.dumps(jobs).encode(),
+                                {"Content-Type": "application/json"})
+        for wait in (0.4, 0.6, 0.8, 1.0):
+            with socket.create_connection(("127.0.0.1", server.port)) as sock:
+                sock.sendall(request)
+                time.sleep(wait)
     turns_stay_short(server, play)
 
 

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/arena.h"
 #include "base/mem.h"
 
 enum { PIECE = DISCARD_PIECE_BYTES };
@@ -64,12 +65,38 @@ static void the_end_gives_back_all(void **state)
     assert_int_equal(mem_used(), before);
 }
 
+/* Blocks of an arena, of which many are no larger than a piece. */
+static void an_arena_goes_a_piece_a_step(void **state)
+{
+    (void)state;
+    struct discard discard = {0};
+    struct arena arena = {0};
+    size_t before = mem_used();
+    for (unsigned i = 0; i < 10 * 1000; i++)
+        (void)arena_alloc(&arena, 1000);
+    size_t used = mem_used();
+    arena_reset_slowly(&arena, &discard);
+    assert_true(arena.held > 0 && used - mem_used() <= (size_t)PIECE);
+    arena_fini_slowly(&arena, &discard);
+    assert_true(used - mem_used() <= (size_t)PIECE);
+    unsigned steps = 0;
+    used = mem_used();
+    for (bool more = true; more; steps++) {
+        more = discard_step(&discard);
+        assert_true(mem_used() < used && used - mem_used() <= (size_t)PIECE + 64 * 1024);
+        used = mem_used();
+    }
+    assert_int_equal(mem_used(), before);
+    assert_in_range(steps, 10, 13);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_small_buffer_goes_at_once),
         cmocka_unit_test(large_ones_go_a_piece_a_step),
         cmocka_unit_test(the_end_gives_back_all),
+        cmocka_unit_test(an_arena_goes_a_piece_a_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

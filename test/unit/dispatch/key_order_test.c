@@ -193,6 +193,39 @@ static void keys_are_forgotten_in_slices_and_found_again_in_their_order(void **s
     assert_order(bed, before, JOBS + KEYS);
 }
 
+/* Jobs of one key wait in memory behind one that is sent, or has failed, when the order is switched
+   off and on again. */
+static void assert_order_of_all_that_waited(struct bed *bed, bool fails)
+{
+    enum { JOBS = 250, SENT_US = 11 * SECOND_US / 2 }; /* fewer than wait in memory at most */
+    bed->answer = fails ? takes_2_ms : takes_a_second;
+    out = fails;
+    bed_settings(bed, "keyed", KEYED);
+    push_keyed(bed, JOBS, 1);
+    bed_pass(bed, SENT_US);
+    pause_topic(bed, CMD_PAUSE);
+    bed_settings(bed, "keyed", UNORDERED);
+    bed_pass(bed, SECOND_US / 10);
+    bed_settings(bed, "keyed", KEYED);
+    bed_pass(bed, SECOND_US / 10);
+    out = false;
+    pause_topic(bed, CMD_RESUME);
+    bed_pass(bed, 10 * (int64_t)JOBS * SECOND_US);
+    assert_int_equal(left(bed), 0);
+    for (unsigned i = 1; i < bed->seen_count; i++)
+        assert_true(bed->seen[i].seq >= bed->seen[i - 1].seq);
+}
+
+static void jobs_that_waited_in_memory_keep_their_order_when_it_is_off_for_a_while(void **state)
+{
+    assert_order_of_all_that_waited(*state, false);
+}
+
+static void so_they_do_behind_one_that_has_failed(void **state)
+{
+    assert_order_of_all_that_waited(*state, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +233,8 @@ int main(void)
         BED_TEST_OF(a_slow_key_with_many_jobs_costs_few_commands, &plain),
         BED_TEST_OF(to_put_a_job_off_costs_the_same_however_many_are_before_it, &plain),
         BED_TEST_OF(keys_are_forgotten_in_slices_and_found_again_in_their_order, &in_slices),
+        BED_TEST_OF(jobs_that_waited_in_memory_keep_their_order_when_it_is_off_for_a_while, &plain),
+        BED_TEST_OF(so_they_do_behind_one_that_has_failed, &plain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,10 +67,12 @@ static void reservations_are_what_a_plain_table_says(void **state)
         }
         beanstalk_holder_valid(&held[who]);
     }
+    struct discard discard = {0};
     for (int who = 0; who < MODEL_HOLDERS; who++) {
         assert_null(beanstalk_reservations_soonest(&reservations, &held[who], INT64_MAX));
-        beanstalk_holder_fini(&held[who]);
+        beanstalk_holder_fini(&held[who], &discard);
     }
+    discard_fini(&discard);
     beanstalk_reservations_fini(&reservations);
 }
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "beanstalk_peer.h"
+#include "server/server.h"
 #include "wire.h"
 
 enum { LONG_BYTES = 300 * 1000 };
@@ -179,6 +180,86 @@ static void no_100_continue_comes_behind_the_body(void **state)
     world_free(world);
 }
 
+/* ---- memory ---- */
+
+/* Its topics wait in what was read from the request, which is more than the request was. */
+static void a_long_reserve_that_waits_counts_all_that_was_read_from_it(void **state)
+{
+    enum { NAMES = 40 * 1000, BYTES_OF_NAME = 16 };
+    (void)state;
+    struct world *world =
+        begin(&(struct world_options){.seed = 6, .buffer_bytes = 100 * 1000 * 1000});
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct buf body = {0}, data = {0};
+    buf_add_str(&body, "{\"wait\":\"30s\",\"topics\":[\"u\"");
+    for (unsigned i = 0; i < NAMES; i++)
+        buf_add_str(&body, ",\"\\u0074\"");
+    buf_add_str(&body, "]}");
+    wire_request(&data, BYTES("POST"), BYTES("/v1/reserve"), "application/json", buf_bytes(&body));
+    send_buf(peer, &data);
+    pass(world, SECOND_US);
+    assert_true(world_server(world)->buffers.bytes >= body.len + NAMES * BYTES_OF_NAME);
+    add_push(&data, 1);
+    send_buf(sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE), &data);
+    pass(world, SECOND_US);
+    size_t len;
+    assert_int_equal(next_status(peer, &len), 200);
+    pass(world, SECOND_US);
+    assert_true(world_server(world)->buffers.bytes < BYTES_OF_NAME * NAMES);
+    buf_fini(&body);
+    world_free(world);
+}
+
+enum { BATCH_JOBS = 1000, BATCH_ID_BYTES = 250 };
+
+/* An array of as many objects with an id, and what follows it. */
+static void add_batch(struct buf *out, const char *rest)
+{
+    for (unsigned i = 0; i < BATCH_JOBS; i++)
+        buf_addf(out, "%c{\"id\":\"%0*u\"%s}", i ? ',' : '[', BATCH_ID_BYTES, i, rest);
+    buf_add_char(out, ']');
+}
+
+/* So does a batch with all its commands, until the worker has written what it is answered with. Of
+ * one that shows jobs no answer waits for the disk, so the worker has it between two turns. */
+static void a_long_batch_counts_all_of_it_while_its_answer_is_written(void **state)
+{
+    enum { BYTES_OF_COMMANDS = 128 * 1024 };
+    (void)state;
+    struct world *world =
+        begin(&(struct world_options){.seed = 7, .buffer_bytes = 100 * 1000 * 1000});
+    struct sim_peer *pusher = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct buf body = {0}, data = {0};
+    add_batch(&body, ",\"body\":\"x\"");
+    wire_request(&data, BYTES("POST"), BYTES("/v1/topics/t/jobs"), "application/json",
+                 buf_bytes(&body));
+    send_buf(pusher, &data);
+    pass(world, SECOND_US);
+    size_t len;
+    assert_int_equal(next_status(pusher, &len), 200);
+    sim_peer_reset(pusher);
+    settle(world);
+    assert_int_equal(world_server(world)->buffers.bytes, 0);
+    body.len = 0;
+    buf_add_str(&body, "{\"jobs\":");
+    add_batch(&body, "");
+    buf_add_char(&body, '}');
+    wire_request(&data, BYTES("POST"), BYTES("/v1/get"), "application/json", buf_bytes(&body));
+    send_buf(peer, &data);
+    uint64_t counted = 0; /* before the turn in which the answer came */
+    while (sim_peer_received(peer).len == 0) {
+        counted = world_server(world)->buffers.bytes;
+        (void)world_step(world, world_now_us(world) + SECOND_US);
+    }
+    pass(world, SECOND_US);
+    assert_int_equal(next_status(peer, &len), 200);
+    assert_true(len > 256 * 1024); /* else the worker has nothing to do with it */
+    assert_true(counted >= body.len + len + BYTES_OF_COMMANDS);
+    buf_fini(&body);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +268,8 @@ int main(void)
         cmocka_unit_test(a_long_answer_shows_why_the_job_was_buried),
         cmocka_unit_test(p6_a_long_answer_that_nobody_waits_for_gives_its_job_back),
         cmocka_unit_test(no_100_continue_comes_behind_the_body),
+        cmocka_unit_test(a_long_reserve_that_waits_counts_all_that_was_read_from_it),
+        cmocka_unit_test(a_long_batch_counts_all_of_it_while_its_answer_is_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,19 +114,17 @@ static void p6_who_leaves_gives_back_what_a_reserve_under_way_brings(void **stat
 
 /* ---- answers that come for another ---- */
 
-/* A job with a ttr of a second is reserved for one who waits 20 ms, and the answer does not come.
- * When that one has gone for so long, another asks; then the answer comes, late or as that to the
- * same again. */
-static struct client take_what_was_anothers(int64_t later_us, int64_t wait_us, bool lost)
+/* Up to two jobs are reserved for one who waits 20 ms, and the answer does not come. `later_us`
+ * after it asked, when it has gone, another asks; then the answer comes, late or, if it is lost, as
+ * that to the same again. The other one is given this job alone. */
+static struct client take_what_was_anothers(uint64_t seq, int64_t later_us, int64_t wait_us,
+                                            bool lost)
 {
-    struct cmd push = a_push(), take = a_reserve();
+    struct cmd take = a_reserve();
     static struct client gone, taker;
-    push.push.ttr_us = SECOND_US;
-    start_on_one_server();
-    uint64_t seq = ask(&push, false).seq;
     sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
     take.reserve.wait_us = 20 * MS;
-    take.reserve.max = 2; /* so it is known, too, that there are no more */
+    take.reserve.max = 2;
     begin(&take, &gone);
     turns(later_us);
     assert_int_equal(gone.answers, 1);
@@ -146,11 +144,20 @@ static struct client take_what_was_anothers(int64_t later_us, int64_t wait_us, b
     return taker;
 }
 
+/* The same of one job with a ttr of a second. */
+static struct client take_anothers_only_job(int64_t later_us, int64_t wait_us, bool lost)
+{
+    struct cmd push = a_push();
+    push.push.ttr_us = SECOND_US;
+    start_on_one_server();
+    return take_what_was_anothers(ask(&push, false).seq, later_us, wait_us, lost);
+}
+
 /* Its client counts the ttr from when it asked: before that is over, the job is nobody else's. */
 static void p4_who_asks_later_is_not_given_the_rest_of_anothers_reservation(void **state)
 {
     (void)state;
-    struct client taker = take_what_was_anothers(600 * MS, SECOND_US, true);
+    struct client taker = take_anothers_only_job(600 * MS, SECOND_US, true);
     assert_in_range(taker.until_us, SECOND_US, SECOND_US + 300 * MS);
 }
 
@@ -158,7 +165,7 @@ static void p4_who_asks_later_is_not_given_the_rest_of_anothers_reservation(void
 static void p4_who_asks_later_and_does_not_wait_is_given_all_of_a_reservation(void **state)
 {
     (void)state;
-    struct client taker = take_what_was_anothers(600 * MS, 0, false);
+    struct client taker = take_anothers_only_job(600 * MS, 0, false);
     assert_in_range(taker.until_us, SECOND_US, SECOND_US + 300 * MS);
 }
 
@@ -166,7 +173,7 @@ static void p4_who_asks_later_and_does_not_wait_is_given_all_of_a_reservation(vo
 static void who_asks_a_moment_later_is_given_what_another_did_not_wait_for(void **state)
 {
     (void)state;
-    struct client taker = take_what_was_anothers(100 * MS, SECOND_US, true);
+    struct client taker = take_anothers_only_job(100 * MS, SECOND_US, true);
     assert_in_range(taker.until_us, 850 * MS, SECOND_US - 50 * MS);
 }
 
@@ -175,27 +182,13 @@ static void who_asks_a_moment_later_is_given_what_another_did_not_wait_for(void 
 static void p5_a_job_that_goes_back_is_not_overtaken_by_those_behind_it(void **state)
 {
     struct cmd push = a_push(), take = a_reserve();
-    static struct client gone, taker;
     (void)state;
     start_on_one_server();
     push.push.ttr_us = SECOND_US;
     uint64_t first = ask(&push, false).seq;
     push.push.ttr_us = HOUR_US;
     uint64_t second = ask(&push, false).seq;
-    sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
-    take.reserve.wait_us = 20 * MS;
-    take.reserve.max = 2;
-    begin(&take, &gone);
-    turns(600 * MS);
-    assert_int_equal(gone.count, 0);
-    take.reserve.wait_us = SECOND_US;
-    take.reserve.max = 1;
-    begin(&take, &taker);
-    sim_network_cut(network, 0, 0, SIM_WHOLE);
-    turns(300 * MS);
-    assert_int_equal(taker.count, 1);
-    assert_int_equal(taker.seq, first);
-    take.reserve.wait_us = 0;
+    (void)take_what_was_anothers(first, 600 * MS, SECOND_US, false);
     assert_int_equal(ask(&take, false).seq, second);
 }
 
