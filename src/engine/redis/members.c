@@ -257,8 +257,15 @@ static int64_t next_of(const struct members *members, const struct member *membe
     return member->watched ? member->heard_us + SCRIPT_FRESH_US : INT64_MAX;
 }
 
-/* Drops the dead, looks if one that is watched is late, shares out again, and finds out when that
- * must be done next. */
+/* It is said to be silent, and for so long that it would be dead. But it may have come back, and we
+ * missed the notice: it is dead once Redis was asked after that time, and did not say otherwise. */
+static bool is_dead(const struct members *members, const struct member *member, int64_t dead_at_us)
+{
+    return member->silent && members->looked_us >= dead_at_us;
+}
+
+/* Drops the dead, looks if one that is watched is late or one may be dead, shares out again, and
+ * finds out when that must be done next. */
 static void look(struct timer *timer)
 {
     struct members *members = LIST_ENTRY(timer, struct members, look);
@@ -270,7 +277,7 @@ static void look(struct timer *timer)
         int64_t at_us = next_of(members, member);
         if (at_us > now_of(members)) {
             next_us = sooner(next_us, at_us);
-        } else if (member->silent) {
+        } else if (is_dead(members, member, at_us)) {
             drop_gone(members, member);
         } else {
             member->watched = false;
@@ -386,8 +393,10 @@ static void answered(void *owner, struct script_request *call, enum err err,
                                 .settings_changes = script_settings_mark(parts, count),
                                 .journal_behind = script_journal_behind(parts, count)};
     members->options.heartbeat_answered(members->options.owner, &told);
-    if (heard)
+    if (heard) {
         take_all(members, others, heard);
+        members->looked_us = members->heartbeat_sent_us;
+    }
     look_soon(members);
 }
 
