@@ -315,7 +315,13 @@ static void forgive(struct members *members)
     members_look(members);
 }
 
-static void have_contact(struct members *members, bool looked)
+/* A newer one may have been sent since. */
+static int64_t sent_us_of(const struct script_request *call)
+{
+    return call->deadline_us - call->calls->options.timeout_us;
+}
+
+static void have_contact(struct members *members, int64_t sent_us, bool looked)
 {
     bool first = !members->contact_us;
     if (first || now_of(members) - members->contact_us > IN_CONTACT_US) {
@@ -328,7 +334,7 @@ static void have_contact(struct members *members, bool looked)
         members->options.missed(members->options.owner, silent_us);
     stay_steady(members, members->heartbeat_sent_us);
     members->contact_us = now_of(members);
-    members->reached_us = members->heartbeat_sent_us;
+    members->reached_us = sent_us;
     members->heartbeats++;
 }
 
@@ -351,20 +357,21 @@ static void watch(struct members *members, const struct script_member *all, uint
     }
 }
 
-/* The answer to a look has all that there are. */
-static void take_all(struct members *members, const struct script_member *all, uint32_t count)
+/* The answer to a look that was sent then has all that there were. */
+static void take_all(struct members *members, int64_t sent_us, const struct script_member *all,
+                     uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        (void)add_heard(members, &all[i], members->heartbeat_sent_us - all[i].age_us,
-                        members->heartbeat_sent_us);
+        (void)add_heard(members, &all[i], sent_us - all[i].age_us, sent_us);
     for (uint32_t i = members->count; i-- > 0;) {
         struct member *member = &members->others[i];
         uint32_t at = 0;
         while (at < count && memcmp(all[at].name, member->name, SCRIPT_NAME) != 0)
             at++;
-        if (at == count && member->heard_us < members->heartbeat_sent_us)
+        if (at == count && member->heard_us < sent_us)
             drop_gone(members, member);
     }
+    members->looked_us = sent_us;
     watch(members, all, count);
 }
 
@@ -375,7 +382,7 @@ static void answered(void *owner, struct script_request *call, enum err err,
     struct script_member others[SCRIPT_MEMBERS_MAX];
     struct script_parts said = {.at = parts, .count = count};
     uint32_t heard = 0;
-    (void)call;
+    int64_t sent_us = sent_us_of(call);
     members->asked--;
     if (!err)
         err = script_read_members(&said, others, &heard);
@@ -387,16 +394,14 @@ static void answered(void *owner, struct script_request *call, enum err err,
         members->wants_look = true; /* perhaps it was one */
         return;
     }
-    have_contact(members, heard > 0);
+    have_contact(members, sent_us, heard > 0);
     clock_sync_heartbeat(members->options.calls, parts, count);
     struct members_told told = {.policy = count > 2 ? &parts[2] : NULL,
                                 .settings_changes = script_settings_mark(parts, count),
                                 .journal_behind = script_journal_behind(parts, count)};
     members->options.heartbeat_answered(members->options.owner, &told);
-    if (heard) {
-        take_all(members, others, heard);
-        members->looked_us = members->heartbeat_sent_us;
-    }
+    if (heard)
+        take_all(members, sent_us, others, heard);
     look_soon(members);
 }
 

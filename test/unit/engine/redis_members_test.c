@@ -439,6 +439,25 @@ static void one_that_may_be_dead_is_looked_for_before_it_is(void **state)
     }
 }
 
+/* It came while a look was under way, which could not find it, and before the next heartbeat. */
+static void one_that_came_since_a_look_was_sent_stays(void **state)
+{
+    static struct bed bed;
+    struct script_member newcomer = {.name = "daemon-1", .how = SCRIPT_SERVES};
+    (void)state;
+    make_bed(&bed);
+    at(loop.now_us);
+    at(loop.now_us + 100 * 1000);
+    members_heard(&bed.us, &newcomer, false);
+    at(loop.now_us + 100 * 1000);
+    members_heartbeat(&bed.us);
+    answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));
+    assert_int_equal(bed.us.count, 2);
+    assert_int_equal(bed.us.gone, 0);
+    answer_beat(&bed.calls);
+    end_bed(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -453,6 +472,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_was_never_in_contact_owns_nothing, set_up, tear_down),
         cmocka_unit_test(one_that_is_watched_and_late_is_looked_for),
         cmocka_unit_test(one_that_may_be_dead_is_looked_for_before_it_is),
+        cmocka_unit_test(one_that_came_since_a_look_was_sent_stays),
         cmocka_unit_test(whoever_was_not_heard_for_long_leaves_word_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
