@@ -4,9 +4,11 @@
  * and clearing ask some at a time, each for a share of `max`, so that no more than `max` jobs
  * change. If `max` is too small for a share of each partition, all are first asked at once how many
  * such jobs they have, and then only those that have some. For more than can be asked for at once
- * the calls that count would be too many: nothing is counted.
+ * the calls that count would be too many: nothing is counted. The next kick of that topic goes by
+ * what is left of these counts, as long as they are enough for it, and are true.
  */
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "engine/redis/fanout_parts.h"
 
@@ -103,6 +105,7 @@ static void ask_sweep(struct fanout *fanout, struct buf *out, const struct scrip
     if (fanout->counts)
         part->share = 0;
     fanout->shares += part->share;
+    part->touched = part->touched || !fanout->counts;
     script_begin(out, fanout->space, call, SCRIPT_SWEEP, 5);
     script_add(out, fanout->cmd.kind == CMD_KICK_TOPIC ? BYTES("k") : BYTES("c"));
     script_add_i64(out, fanout->state);
@@ -142,20 +145,62 @@ static bool has_part_left(const struct fanout *fanout)
 static void end_counting(struct fanout *fanout)
 {
     fanout->counts = false;
+    fanout->counted = true;
     for (uint32_t i = 0; i < fanout->space->partitions; i++)
         fanout->parts[i].state = fanout->parts[i].known ? PART_IDLE : PART_DONE;
 }
 
-/* There are no buried jobs, and any will do. */
-static void begin_delayed(struct fanout *fanout)
+/* All partitions are asked from the start, for jobs in this state. */
+static void begin(struct fanout *fanout, enum job_state state)
 {
-    fanout->state = JOB_DELAYED;
+    fanout->state = state;
     fanout->counts = counts_first(fanout);
+    fanout->counted = fanout->directed = false;
     for (uint32_t i = 0; i < fanout->space->partitions; i++) {
-        fanout->parts[i].state = PART_IDLE;
-        fanout->parts[i].from.len = 0;
-        fanout->parts[i].known = 0;
+        struct part *part = &fanout->parts[i];
+        part->state = PART_IDLE;
+        part->from.len = 0;
+        part->known = part->changed = 0;
     }
+}
+
+void fanout_direct(struct fanout *fanout, const struct fanout_counts *counts)
+{
+    struct bytes topic = fanout->cmd.topic.topic;
+    uint32_t partitions = fanout->space->partitions;
+    uint64_t sum = 0;
+    if (!fanout->counts || fanout->cmd.kind != CMD_KICK_TOPIC || counts->state != fanout->state ||
+        counts->topic != hash_of(topic.at, topic.len))
+        return;
+    for (uint32_t i = 0; i < partitions; i++)
+        sum += counts->jobs[i];
+    if (sum < fanout->cmd.topic.max)
+        return;
+    fanout->counts = false;
+    fanout->directed = true;
+    for (uint32_t i = 0; i < partitions; i++) {
+        fanout->parts[i].known = counts->jobs[i];
+        fanout->parts[i].state = counts->jobs[i] ? PART_IDLE : PART_DONE;
+    }
+}
+
+void fanout_keep_counts(const struct fanout *fanout, struct fanout_counts *counts)
+{
+    struct bytes topic = fanout->cmd.topic.topic;
+    if (fanout->cmd.kind != CMD_KICK_TOPIC || fanout->err || !(fanout->counted || fanout->directed))
+        return;
+    counts->topic = hash_of(topic.at, topic.len);
+    counts->state = fanout->state;
+    for (uint32_t i = 0; i < fanout->space->partitions; i++) {
+        const struct part *part = &fanout->parts[i];
+        bool left = part->state != PART_DONE && part->known > part->changed;
+        counts->jobs[i] = left ? part->known - part->changed : 0;
+    }
+}
+
+bool fanout_touched(const struct fanout *fanout, uint32_t partition)
+{
+    return fanout->parts[partition].touched;
 }
 
 static enum err take_sweep(struct fanout *fanout, struct part *part,
@@ -165,19 +210,24 @@ static enum err take_sweep(struct fanout *fanout, struct part *part,
     fanout->shares -= part->share;
     if (count < 2 || (answer->count > part->share && !fanout->counts))
         return ERR_CORRUPT;
-    if (fanout->counts)
+    if (fanout->counts) {
         part->known = answer->count;
-    else if (!answer->err)
+    } else if (!answer->err) {
         fanout->changed += answer->count;
+        part->changed += answer->count;
+    }
     part->from.len = 0;
     buf_add_bytes(&part->from, parts[1]);
     if (answer->more)
         part->state = PART_IDLE;
     if (fanout->counts && !has_part_left(fanout))
         end_counting(fanout);
+    bool too_few = fanout->changed < fanout->cmd.topic.max;
+    if (fanout->directed && too_few && !has_part_left(fanout)) /* others were sooner */
+        begin(fanout, fanout->state);
     bool any = fanout->cmd.kind == CMD_KICK_TOPIC && fanout->cmd.topic.state == JOB_GONE;
     if (any && fanout->changed == 0 && fanout->state == JOB_BURIED && !has_part_left(fanout))
-        begin_delayed(fanout);
+        begin(fanout, JOB_DELAYED); /* there are no buried ones, and any will do */
     return OK;
 }
 
@@ -258,7 +308,7 @@ void fanout_reply(struct fanout *fanout, struct reply *out_reply)
         out_reply->more = fanout->more;
     } else if (sweeps(fanout)) {
         out_reply->count = fanout->changed;
-        out_reply->more = has_part_left(fanout);
+        out_reply->more = fanout->directed || has_part_left(fanout); /* who was not asked may */
     } else if (fanout->jobs) {
         fanout_reply_jobs(fanout, out_reply);
     } else if (kind == CMD_TOPIC || kind == CMD_TOPICS) {

@@ -17,10 +17,12 @@ enum part_state { PART_IDLE, PART_ASKED, PART_DONE };
 
 struct part {
     enum part_state state;
-    bool absent;     /* it does not know the topic, or does not use it */
-    uint32_t share;  /* KICK_TOPIC, CLEAR_TOPIC: of `max`, of the call under way */
-    uint32_t known;  /* KICK_TOPIC, CLEAR_TOPIC: jobs that were counted; 0: none, or not counted */
-    struct buf from; /* where its slice goes on; empty: from the start */
+    bool absent;      /* it does not know the topic, or does not use it */
+    uint32_t share;   /* KICK_TOPIC, CLEAR_TOPIC: of `max`, of the call under way */
+    uint32_t known;   /* KICK_TOPIC, CLEAR_TOPIC: jobs that were counted; 0: none, or not counted */
+    uint32_t changed; /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
+    bool touched;     /* KICK_TOPIC, CLEAR_TOPIC: was asked to change some, and may have */
+    struct buf from;  /* where its slice goes on; empty: from the start */
 };
 
 /* A job on the page and what orders it there. */
@@ -40,11 +42,13 @@ struct fanout {
     bool in_all;          /* PAUSE: in every partition, for one has or uses the topic */
     enum job_state state; /* KICK_TOPIC: which ones; CLEAR_TOPIC LIST PEEK: as asked */
     uint32_t page_max;
-    uint32_t asked;      /* calls under way */
-    uint32_t changed;    /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
-    uint32_t shares;     /* KICK_TOPIC, CLEAR_TOPIC: of all calls under way */
-    bool counts;         /* KICK_TOPIC, CLEAR_TOPIC: jobs are counted, none is changed yet */
-    bool goes_on;        /* LIST: behind `after`, where the page before ended */
+    uint32_t asked;   /* calls under way */
+    uint32_t changed; /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
+    uint32_t shares;  /* KICK_TOPIC, CLEAR_TOPIC: of all calls under way */
+    bool counts;      /* KICK_TOPIC, CLEAR_TOPIC: jobs are counted, none is changed meanwhile */
+    bool counted;     /* … they were */
+    bool directed;    /* KICK_TOPIC: by earlier counts, only where these say that there are some */
+    bool goes_on;     /* LIST: behind `after`, where the page before ended */
     struct cursor after; /* see ordered_of() */
     struct ordered *jobs;
     uint32_t job_count;
