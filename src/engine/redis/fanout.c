@@ -170,8 +170,8 @@ void fanout_direct(struct fanout *fanout, const struct fanout_counts *counts)
     uint32_t partitions = fanout->space->partitions;
     uint64_t sum = 0;
     if (!fanout->counts || fanout->cmd.kind != CMD_KICK_TOPIC || counts->state != fanout->state ||
-        counts->topic != hash_of(topic.at, topic.len))
-        return;
+        counts->topic != hash_of(topic.at, topic.len) || fanout->cmd.topic.max == 0)
+        return; /* of none, too: is the topic there? */
     for (uint32_t i = 0; i < partitions; i++)
         sum += counts->jobs[i];
     if (sum < fanout->cmd.topic.max)

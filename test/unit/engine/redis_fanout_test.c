@@ -461,6 +461,7 @@ static void counts_of_another_topic_or_too_few_direct_no_kick(void **state)
         {.kind = CMD_KICK_TOPIC, .topic = {.topic = {"u", 1}, .state = JOB_GONE, .max = 1}},
         {.kind = CMD_KICK_TOPIC, .topic = {.topic = {"t", 1}, .state = JOB_DELAYED, .max = 1}},
         {.kind = CMD_KICK_TOPIC, .topic = {.topic = {"t", 1}, .state = JOB_GONE, .max = 4}},
+        {.kind = CMD_KICK_TOPIC, .topic = {.topic = {"t", 1}, .state = JOB_GONE, .max = 0}},
         {.kind = CMD_CLEAR_TOPIC, .topic = {.topic = {"t", 1}, .state = JOB_BURIED, .max = 1}},
     };
     uint32_t jobs[4] = {1, 0, 2, 0};
