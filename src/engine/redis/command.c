@@ -293,11 +293,15 @@ static void gathering_reply(struct gathering *gathering)
         add_view(redis, &reply.topics[i], gathering->cmd.topic.stats);
     if (reply.kind == CMD_TOPICS && gathering->cmd.topic.stats)
         add_stats(gathering, &reply);
-    bool frees =
-        reply.kind == CMD_KICK_TOPIC || reply.kind == CMD_RESUME || reply.kind == CMD_REMOVE_TOPIC;
+    bool kicks = reply.kind == CMD_KICK_TOPIC;
+    bool frees = kicks || reply.kind == CMD_RESUME || reply.kind == CMD_REMOVE_TOPIC;
+    if (!reply.err)
+        fanout_keep_counts(gathering->fanout, &redis->kicked);
     /* One that failed or was cancelled may have made some ready. */
-    for (uint32_t i = 0; i < redis->space.partitions && frees; i++)
-        consumers_ready(&redis->consumers, buf_bytes(&gathering->topic), i, TOLD_ALL);
+    for (uint32_t i = 0; i < redis->space.partitions && frees; i++) {
+        if (!kicks || fanout_touched(gathering->fanout, i))
+            consumers_ready(&redis->consumers, buf_bytes(&gathering->topic), i, TOLD_ALL);
+    }
     pending_answer(&gathering->pending, &reply);
 }
 
@@ -410,6 +414,7 @@ static struct gathering *gathering_new(struct redis_engine *redis, const struct 
     gathering->cmd = *cmd;
     gathering->cmd.topic.topic = buf_bytes(&gathering->topic);
     gathering->fanout = fanout_new(&redis->space, &gathering->cmd);
+    fanout_direct(gathering->fanout, &redis->kicked);
     return gathering;
 }
 

@@ -498,6 +498,7 @@ static void make_parts(struct redis_engine *redis)
 {
     const struct redis_options *options = &redis->options;
     make_client(redis);
+    redis->kicked.jobs = mem_zalloc(redis->space.partitions * sizeof(uint32_t));
     consumers_init(&redis->consumers,
                    &(struct consumers_options){.space = &redis->space,
                                                .calls = &redis->calls,
@@ -708,6 +709,7 @@ void redis_engine_free(struct redis_engine *redis)
     script_space_fini(&redis->space);
     arena_fini(&redis->scratch);
     command_forget_stats(redis);
+    mem_free(redis->kicked.jobs);
     rates_fini(&redis->rates);
     mem_free(redis);
 }

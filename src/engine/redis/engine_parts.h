@@ -39,6 +39,7 @@ struct redis_engine {
     bool journal_behind;     /* as the last heartbeat's answer says: pushes are refused somewhere */
     uint64_t restored_topic; /* of the last push that a restore has made, the hash, */
     int64_t restored_due_us; /* and its due time */
+    struct fanout_counts kicked;  /* what the last kick of few jobs has left */
     struct gathering *kept_stats; /* of command.c: the last ones that took many calls; NULL: none */
     struct gathering *renewed_stats; /* the next ones, which are being gathered; NULL: none */
     int64_t kept_stats_us, renew_stats_at_us;

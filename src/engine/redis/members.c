@@ -257,8 +257,15 @@ static int64_t next_of(const struct members *members, const struct member *membe
     return member->watched ? member->heard_us + SCRIPT_FRESH_US : INT64_MAX;
 }
 
-/* Drops the dead, looks if one that is watched is late, shares out again, and finds out when that
- * must be done next. */
+/* It is said to be silent, and for so long that it would be dead. But it may have come back, and we
+ * missed the notice: it is dead once Redis was asked after that time, and did not say otherwise. */
+static bool is_dead(const struct members *members, const struct member *member, int64_t dead_at_us)
+{
+    return member->silent && members->looked_us >= dead_at_us;
+}
+
+/* Drops the dead, looks if one that is watched is late or one may be dead, shares out again, and
+ * finds out when that must be done next. */
 static void look(struct timer *timer)
 {
     struct members *members = LIST_ENTRY(timer, struct members, look);
@@ -270,7 +277,7 @@ static void look(struct timer *timer)
         int64_t at_us = next_of(members, member);
         if (at_us > now_of(members)) {
             next_us = sooner(next_us, at_us);
-        } else if (member->silent) {
+        } else if (is_dead(members, member, at_us)) {
             drop_gone(members, member);
         } else {
             member->watched = false;
@@ -308,7 +315,13 @@ static void forgive(struct members *members)
     members_look(members);
 }
 
-static void have_contact(struct members *members, bool looked)
+/* A newer one may have been sent since. */
+static int64_t sent_us_of(const struct script_request *call)
+{
+    return call->deadline_us - call->calls->options.timeout_us;
+}
+
+static void have_contact(struct members *members, int64_t sent_us, bool looked)
 {
     bool first = !members->contact_us;
     if (first || now_of(members) - members->contact_us > IN_CONTACT_US) {
@@ -321,7 +334,7 @@ static void have_contact(struct members *members, bool looked)
         members->options.missed(members->options.owner, silent_us);
     stay_steady(members, members->heartbeat_sent_us);
     members->contact_us = now_of(members);
-    members->reached_us = members->heartbeat_sent_us;
+    members->reached_us = sent_us;
     members->heartbeats++;
 }
 
@@ -344,20 +357,21 @@ static void watch(struct members *members, const struct script_member *all, uint
     }
 }
 
-/* The answer to a look has all that there are. */
-static void take_all(struct members *members, const struct script_member *all, uint32_t count)
+/* The answer to a look that was sent then has all that there were. */
+static void take_all(struct members *members, int64_t sent_us, const struct script_member *all,
+                     uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        (void)add_heard(members, &all[i], members->heartbeat_sent_us - all[i].age_us,
-                        members->heartbeat_sent_us);
+        (void)add_heard(members, &all[i], sent_us - all[i].age_us, sent_us);
     for (uint32_t i = members->count; i-- > 0;) {
         struct member *member = &members->others[i];
         uint32_t at = 0;
         while (at < count && memcmp(all[at].name, member->name, SCRIPT_NAME) != 0)
             at++;
-        if (at == count && member->heard_us < members->heartbeat_sent_us)
+        if (at == count && member->heard_us < sent_us)
             drop_gone(members, member);
     }
+    members->looked_us = sent_us;
     watch(members, all, count);
 }
 
@@ -368,7 +382,7 @@ static void answered(void *owner, struct script_request *call, enum err err,
     struct script_member others[SCRIPT_MEMBERS_MAX];
     struct script_parts said = {.at = parts, .count = count};
     uint32_t heard = 0;
-    (void)call;
+    int64_t sent_us = sent_us_of(call);
     members->asked--;
     if (!err)
         err = script_read_members(&said, others, &heard);
@@ -380,14 +394,14 @@ static void answered(void *owner, struct script_request *call, enum err err,
         members->wants_look = true; /* perhaps it was one */
         return;
     }
-    have_contact(members, heard > 0);
+    have_contact(members, sent_us, heard > 0);
     clock_sync_heartbeat(members->options.calls, parts, count);
     struct members_told told = {.policy = count > 2 ? &parts[2] : NULL,
                                 .settings_changes = script_settings_mark(parts, count),
                                 .journal_behind = script_journal_behind(parts, count)};
     members->options.heartbeat_answered(members->options.owner, &told);
     if (heard)
-        take_all(members, others, heard);
+        take_all(members, sent_us, others, heard);
     look_soon(members);
 }
 

@@ -21,7 +21,8 @@
  *
  * A silent daemon's partitions are another's. One that was silent for alive_us is dead, and what it
  * held is given back; but only a daemon that was itself in contact so long without a pause may say
- * so: else a Redis that comes back would make all others look dead.
+ * so: else a Redis that comes back would make all others look dead. And only one that has looked
+ * after that time: the notice that the silent one is back may be lost.
  */
 #ifndef LATERD_ENGINE_REDIS_MEMBERS_H
 #define LATERD_ENGINE_REDIS_MEMBERS_H
@@ -72,7 +73,8 @@ struct members {
     bool *ours;     /* for each partition */
     uint32_t asked; /* heartbeats without an answer yet */
     bool started, leaving;
-    bool wants_look; /* with the next heartbeat */
+    bool wants_look;   /* with the next heartbeat */
+    int64_t looked_us; /* the last look that was answered was sent then; 0: none was */
     enum script_how how;
     int64_t heartbeat_sent_us;
     struct timer heartbeat; /* the next one; armed unless one is under way */

@@ -7,6 +7,8 @@
  *     command.c         commands and their answers
  *     describe.c        metrics, and why Redis does not serve us
  *     fanout.c          commands on topics: one answer out of all partitions
+ *     fanout_jobs.c     of the jobs that they show
+ *     fanout_topics.c   of what they say of topics
  *     consumers.c       parked reserves: who waits
  *     fetch.c           their requests for jobs
  *     topic_cache.c     what we know of ready jobs

@@ -496,8 +496,22 @@ uint32_t script_damaged(const struct script_space *space, const struct script_pa
  */
 struct fanout;
 
+/* How many jobs of one topic in one state each partition had, when that was counted last. */
+struct fanout_counts {
+    uint64_t topic; /* its name's hash */
+    enum job_state state;
+    uint32_t *jobs; /* by partition; they may be others by now */
+};
+
 struct fanout *fanout_new(const struct script_space *space, const struct cmd *cmd);
 void fanout_free(struct fanout *fanout);
+/* Before the first call: KICK_TOPIC asks only where the counts say that there are jobs, if they are
+ * of its topic, and enough. If they are no more, all are asked as without them. O(partitions) */
+void fanout_direct(struct fanout *fanout, const struct fanout_counts *counts);
+/* When it is done: what it has counted and left of them, if it has. O(partitions) */
+void fanout_keep_counts(const struct fanout *fanout, struct fanout_counts *counts);
+/* KICK_TOPIC: may jobs of the partition have been made ready? */
+bool fanout_touched(const struct fanout *fanout, uint32_t partition);
 /* Is a call to this partition to be sent now? False while one is under way. */
 bool fanout_wants(const struct fanout *fanout, uint32_t partition);
 void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call *call);

@@ -397,6 +397,84 @@ static void few_jobs_are_kicked_where_they_are_in_two_rounds(void **state)
     fanout_free(fanout);
 }
 
+/* A kick of one job after another: only the first has all counted, and the one that the counts are
+ * not enough for. */
+static void the_next_kick_of_few_jobs_goes_by_what_was_counted(void **state)
+{
+    struct cmd cmd = {.kind = CMD_KICK_TOPIC,
+                      .topic = {.topic = BYTES("t"), .state = JOB_GONE, .max = 1}};
+    uint32_t jobs[4] = {0};
+    struct fanout_counts counts = {.jobs = jobs};
+    (void)state;
+    for (uint32_t n = 0; n < 3; n++) {
+        struct fanout *fanout = fanout_new(&space, &cmd);
+        struct reply reply;
+        fanout_direct(fanout, &counts);
+        if (n == 0)
+            take_counts(fanout, (const uint32_t[]){0, 0, 3, 0});
+        assert_int_equal(ask_all(fanout), 1);
+        assert_int_equal(take_kicked(fanout, 2, n < 2, 1), OK);
+        assert_true(fanout_done(fanout));
+        for (uint32_t i = 0; i < 4; i++)
+            assert_int_equal(fanout_touched(fanout, i), i == 2);
+        fanout_reply(fanout, &reply);
+        assert_int_equal(reply.count, 1);
+        assert_true(n == 2 || reply.more);
+        fanout_keep_counts(fanout, &counts);
+        assert_int_equal(jobs[2], 2 - n);
+        fanout_free(fanout);
+    }
+    struct fanout *fanout = fanout_new(&space, &cmd);
+    fanout_direct(fanout, &counts);
+    assert_int_equal(ask_all(fanout), 4);
+    fanout_free(fanout);
+}
+
+/* They were kicked or deleted by another client: all are asked how many they have now. */
+static void a_kick_by_counts_that_are_not_true_any_more_counts_again(void **state)
+{
+    struct cmd cmd = {.kind = CMD_KICK_TOPIC,
+                      .topic = {.topic = BYTES("t"), .state = JOB_GONE, .max = 3}};
+    uint32_t jobs[4] = {1, 0, 2, 0};
+    struct fanout_counts counts = {.topic = hash_of("t", 1), .state = JOB_BURIED, .jobs = jobs};
+    struct fanout *fanout = fanout_new(&space, &cmd);
+    struct reply reply;
+    (void)state;
+    fanout_direct(fanout, &counts);
+    assert_int_equal(ask_all(fanout), 2);
+    assert_int_equal(take_kicked(fanout, 0, false, 1), OK);
+    assert_int_equal(take_kicked(fanout, 2, false, 0), OK);
+    take_counts(fanout, (const uint32_t[]){0, 5, 0, 0});
+    assert_int_equal(ask_all(fanout), 1);
+    assert_int_equal(take_kicked(fanout, 1, true, 2), OK);
+    assert_true(fanout_done(fanout));
+    fanout_reply(fanout, &reply);
+    assert_int_equal(reply.count, 3);
+    fanout_keep_counts(fanout, &counts);
+    assert_memory_equal(jobs, ((const uint32_t[]){0, 3, 0, 0}), sizeof(jobs));
+    fanout_free(fanout);
+}
+
+static void counts_of_another_topic_or_too_few_direct_no_kick(void **state)
+{
+    static const struct cmd cmds[] = {
+        {.kind = CMD_KICK_TOPIC, .topic = {.topic = {"u", 1}, .state = JOB_GONE, .max = 1}},
+        {.kind = CMD_KICK_TOPIC, .topic = {.topic = {"t", 1}, .state = JOB_DELAYED, .max = 1}},
+        {.kind = CMD_KICK_TOPIC, .topic = {.topic = {"t", 1}, .state = JOB_GONE, .max = 4}},
+        {.kind = CMD_KICK_TOPIC, .topic = {.topic = {"t", 1}, .state = JOB_GONE, .max = 0}},
+        {.kind = CMD_CLEAR_TOPIC, .topic = {.topic = {"t", 1}, .state = JOB_BURIED, .max = 1}},
+    };
+    uint32_t jobs[4] = {1, 0, 2, 0};
+    struct fanout_counts counts = {.topic = hash_of("t", 1), .state = JOB_BURIED, .jobs = jobs};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cmds) / sizeof(*cmds); i++) {
+        struct fanout *fanout = fanout_new(&space, &cmds[i]);
+        fanout_direct(fanout, &counts);
+        assert_int_equal(ask_all(fanout), 4);
+        fanout_free(fanout);
+    }
+}
+
 /* Another client was sooner: those in the next partition are kicked. */
 static void a_job_that_was_counted_and_has_gone_is_made_up_for(void **state)
 {
@@ -531,6 +609,9 @@ int main(void)
         cmocka_unit_test(partitions_are_not_counted_if_there_is_a_share_for_each),
         cmocka_unit_test(more_jobs_than_can_be_asked_for_at_once_are_not_counted),
         cmocka_unit_test(few_jobs_are_kicked_where_they_are_in_two_rounds),
+        cmocka_unit_test(the_next_kick_of_few_jobs_goes_by_what_was_counted),
+        cmocka_unit_test(a_kick_by_counts_that_are_not_true_any_more_counts_again),
+        cmocka_unit_test(counts_of_another_topic_or_too_few_direct_no_kick),
         cmocka_unit_test(a_job_that_was_counted_and_has_gone_is_made_up_for),
         cmocka_unit_test(delayed_jobs_are_kicked_if_no_partition_has_a_buried_one),
         cmocka_unit_test(a_partition_that_kicks_more_than_it_was_asked_for_is_corrupt),

@@ -15,7 +15,12 @@
 #include "base/mem.h"
 #include "engine/redis/script_parts.h"
 
-enum { PARTITIONS = 64, ALIVE_US = 5 * 1000 * 1000, SECOND_US = 1000 * 1000 };
+enum {
+    PARTITIONS = 64,
+    ALIVE_US = 5 * 1000 * 1000,
+    SECOND_US = 1000 * 1000,
+    REDIS_US = 20 * SECOND_US, /* by the clock of all answers it is that late */
+};
 
 static const struct script_space spaces[3] = {
     {.partitions = PARTITIONS, .daemon = "daemon-0"},
@@ -67,6 +72,7 @@ static int set_up(void **state)
         members[i].contact_us = loop.now_us;
         members[i].since_us = loop.now_us - ALIVE_US;
         members[i].how = SCRIPT_SERVES;
+        members[i].asked = 1; /* a heartbeat that nobody answers: no other is sent */
     }
     return 0;
 }
@@ -161,8 +167,13 @@ static void one_that_is_silent_for_long_is_dead(void **state)
     pass(ALIVE_US - SCRIPT_FRESH_US - 1);
     assert_int_equal(living(0), 3);
     assert_int_equal(timers_next_us(&loop.timers), loop.now_us + 1);
-    changes = 0;
     pass(1);
+    assert_int_equal(living(0), 3); /* it may be back */
+    assert_true(members[0].wants_look);
+    members[0].looked_us = loop.now_us;
+    changes = 0;
+    report(1, SCRIPT_SERVES);
+    pass(0);
     assert_true(changes >= 1);
     assert_int_equal(living(0), 2);
     assert_int_equal(members[0].gone, 1);
@@ -245,6 +256,7 @@ static void answer_beat_with(struct script_requests *calls, struct bytes records
     struct script_request *call =
         LIST_ENTRY(calls->partitions[0].calls.next, struct script_request, place);
     char first[SCRIPT_ANSWER_BYTES] = {0};
+    put_u64(first + 24, REDIS_US);
     struct bytes parts[2] = {bytes_of(first, sizeof(first)), records};
     void *owner = call->owner;
     call->owner = NULL;
@@ -337,7 +349,8 @@ static void put_record(char *record, const char *name, enum script_how how)
 {
     memcpy(record, name, SCRIPT_NAME);
     record[SCRIPT_NAME] = (char)how;
-    put_u64(record + SCRIPT_NAME + 1, 0); /* now: the answers' clock is 0, too */
+    int64_t ago_us = how == SCRIPT_SILENT ? SCRIPT_FRESH_US : 0;
+    put_u64(record + SCRIPT_NAME + 1, (uint64_t)(REDIS_US - ago_us));
 }
 
 /* The one that came before us: all others are watched by others. */
@@ -378,6 +391,73 @@ static void one_that_is_watched_and_late_is_looked_for(void **state)
     end_bed(&bed);
 }
 
+/* A heartbeat a second, whose answers say nothing, until then. */
+static void beat_until(struct bed *bed, int64_t until_us)
+{
+    while (loop.now_us < until_us) {
+        if (!none_under_way(&bed->calls))
+            answer_beat(&bed->calls);
+        int64_t next_us = timers_next_us(&loop.timers);
+        at(next_us < until_us ? next_us : until_us);
+    }
+}
+
+/* What Redis has noted: ours, and how the other one is. */
+static struct bytes records_of_two(enum script_how how)
+{
+    static char records[2 * SCRIPT_MEMBER_BYTES];
+    put_record(records, "daemon-2", how);
+    if (how == SCRIPT_SILENT)
+        put_u64(records + SCRIPT_NAME + 1, (uint64_t)(REDIS_US - ALIVE_US));
+    put_record(records + SCRIPT_MEMBER_BYTES, "daemon-0", SCRIPT_SERVES);
+    return bytes_of(records, sizeof(records));
+}
+
+/* It was said to be silent, and is said to be nothing more: it is back, or dead. */
+static void one_that_may_be_dead_is_looked_for_before_it_is(void **state)
+{
+    struct script_member silent = {.name = "daemon-2", .how = SCRIPT_SILENT};
+    (void)state;
+    for (int back = 1; back >= 0; back--) {
+        static struct bed bed;
+        make_bed(&bed);
+        at(loop.now_us);
+        answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));
+        at(loop.now_us);
+        members_heard(&bed.us, &silent, false);
+        at(loop.now_us);
+        beat_until(&bed, loop.now_us + ALIVE_US - SCRIPT_FRESH_US);
+        assert_int_equal(bed.us.count, 1);
+        if (none_under_way(&bed.calls) || !looks(&bed.calls))
+            beat_until(&bed, loop.now_us + SECOND_US);
+        assert_true(looks(&bed.calls));
+        answer_beat_with(&bed.calls, records_of_two(back ? SCRIPT_SERVES : SCRIPT_SILENT));
+        at(loop.now_us);
+        assert_int_equal(bed.us.count, back);
+        assert_int_equal(bed.us.gone, !back);
+        end_bed(&bed);
+    }
+}
+
+/* It came while a look was under way, which could not find it, and before the next heartbeat. */
+static void one_that_came_since_a_look_was_sent_stays(void **state)
+{
+    static struct bed bed;
+    struct script_member newcomer = {.name = "daemon-1", .how = SCRIPT_SERVES};
+    (void)state;
+    make_bed(&bed);
+    at(loop.now_us);
+    at(loop.now_us + 100 * 1000);
+    members_heard(&bed.us, &newcomer, false);
+    at(loop.now_us + 100 * 1000);
+    members_heartbeat(&bed.us);
+    answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));
+    assert_int_equal(bed.us.count, 2);
+    assert_int_equal(bed.us.gone, 0);
+    answer_beat(&bed.calls);
+    end_bed(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +471,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(who_was_never_in_contact_owns_nothing, set_up, tear_down),
         cmocka_unit_test(one_that_is_watched_and_late_is_looked_for),
+        cmocka_unit_test(one_that_may_be_dead_is_looked_for_before_it_is),
+        cmocka_unit_test(one_that_came_since_a_look_was_sent_stays),
         cmocka_unit_test(whoever_was_not_heard_for_long_leaves_word_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

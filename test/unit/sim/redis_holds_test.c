@@ -97,6 +97,42 @@ static void p4_a_daemon_that_froze_finds_its_holds_given_to_others(void **state)
     stop_pair();
 }
 
+/* The first daemon hears nothing any more, and cannot subscribe. */
+static void deafen_the_first(void)
+{
+    struct list *all = &servers[0]->conns;
+    sim_redis_settings(servers[0])->denied = " ssubscribe ";
+    for (struct list *at = all->next; at != all; at = at->next) {
+        struct sim_redis_conn *conn = LIST_ENTRY(at, struct sim_redis_conn, place);
+        if (conn->channel_count) {
+            conn->closed = true;
+            return;
+        }
+    }
+}
+
+/* The other one finds it silent, and is not told that it is back. */
+static void p4_a_daemon_that_was_silent_for_a_moment_keeps_its_jobs_though_no_notice_is_heard(
+    void **state)
+{
+    enum { SILENCES = 10 };
+    static struct client taker;
+    (void)state;
+    struct client held = begin_with_a_held_job();
+    park_other(&taker);
+    deafen_the_first();
+    for (int i = 0; i < SILENCES; i++) {
+        change_daemon();
+        turns(2200 * MS); /* of the other one alone */
+        change_daemon();
+        turns_of_both(6100 * MS);
+        assert_int_equal(taker.count, 0);
+    }
+    assert_int_equal(finish(&held).err, OK);
+    sim_redis_settings(servers[0])->denied = NULL;
+    stop_pair();
+}
+
 /* It leaves word in the partition whenever it comes back, later than it was last heard of: so it
  * looks like one that has just come when it is taken for dead. */
 static void p6_what_was_held_by_a_daemon_that_died_just_after_it_came_back_is_given_back(
@@ -147,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STARTED(p4_who_holds_a_job_keeps_it_while_redis_is_away_for_long),
         STARTED(p4_a_daemon_that_froze_finds_its_holds_given_to_others),
+        STARTED(p4_a_daemon_that_was_silent_for_a_moment_keeps_its_jobs_though_no_notice_is_heard),
         STARTED(p6_what_was_held_by_a_daemon_that_died_just_after_it_came_back_is_given_back),
         STARTED(a_daemon_with_one_who_waits_asks_once_a_second),
     };

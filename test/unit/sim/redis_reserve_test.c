@@ -193,17 +193,26 @@ static struct pushed job_told(enum cmd_kind kind, struct bytes asked)
     return told;
 }
 
-static struct pushed push_by_arrival(const char *topic)
+/* 0: it is made now. */
+static struct pushed push_made(const char *topic, enum ready_order order, int64_t made_us)
 {
     struct script_call call = next_call();
     struct cmd cmd = {
         .kind = CMD_PUSH,
-        .push = {.topic = bytes_str(topic), .ttr_us = 60 * SECOND_US, .order = ORDER_ARRIVAL},
+        .push = {.topic = bytes_str(topic),
+                 .ttr_us = 60 * SECOND_US,
+                 .order = order,
+                 .created_us = made_us},
     };
     script_ask(&request, &spaces[0], &call, &cmd);
     size_t len = request.len;
     (void)ask(0);
     return job_told(CMD_PUSH, bytes_of(request.at, len)); /* it is there until the next one */
+}
+
+static struct pushed push_by_arrival(const char *topic)
+{
+    return push_made(topic, ORDER_ARRIVAL, 0);
 }
 
 /* … and each was made when its push was told that it was. */
@@ -214,6 +223,19 @@ static void take_in_order(const char *topic, const struct pushed *pushed, unsign
         struct pushed taken = job_told(CMD_RESERVE, (struct bytes){0});
         assert_int_equal(taken.seq, pushed[i].seq);
         assert_int_equal(taken.created_us, pushed[i].created_us);
+    }
+}
+
+/* It is made when the queue that it comes from says, not when it came. */
+static void the_answer_to_a_push_of_a_moved_job_says_when_it_was_made(void **state)
+{
+    static const enum ready_order orders[] = {ORDER_DUE, ORDER_ARRIVAL};
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        int64_t made_us = now_us - (i + 1) * INT64_C(3600) * SECOND_US;
+        struct pushed pushed = push_made("t", orders[i], made_us);
+        assert_int_equal(pushed.created_us, made_us);
+        take_in_order("t", &pushed, 1);
     }
 }
 
@@ -257,6 +279,8 @@ int main(void)
             p5_order_of_arrival_is_kept_though_the_clock_goes_back_by_a_little, start, stop),
         cmocka_unit_test_setup_teardown(
             p5_order_of_arrival_is_kept_while_numbers_run_ahead_of_the_clock, start, stop),
+        cmocka_unit_test_setup_teardown(the_answer_to_a_push_of_a_moved_job_says_when_it_was_made,
+                                        start, stop),
         cmocka_unit_test(both_ways_to_reserve_answer_and_leave_the_same),
         cmocka_unit_test_setup_teardown(what_comes_late_costs_hardly_more_than_what_does_not, start,
                                         stop),

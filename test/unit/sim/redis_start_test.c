@@ -501,6 +501,41 @@ static void p9_a_kick_of_few_jobs_takes_two_calls_one_after_the_other(void **sta
     assert_int_equal(ask_for(&kick, MS).count, 0);
 }
 
+/* The first kick has asked all partitions what they have; who waits looks where one was kicked. */
+static void a_kick_of_one_job_after_another_takes_one_script_and_its_consumer_another(void **state)
+{
+    enum { JOBS = 20 };
+    static const struct bytes topic = {"t", 1};
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = topic, .buried = true, .ttr_us = 60 * INT64_C(1000000)}};
+    struct cmd kick = {.kind = CMD_KICK_TOPIC,
+                       .topic = {.topic = topic, .state = JOB_BURIED, .max = 1}};
+    struct cmd take = {
+        .kind = CMD_RESERVE,
+        .reserve = {
+            .topics = &topic, .topic_count = 1, .max = 1, .wait_us = 60 * INT64_C(1000000)}};
+    static struct client takers[JOBS];
+    (void)state;
+    options.partitions = 256;
+    options.waiters_max = JOBS;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    struct engine *port = redis_engine_port(engine);
+    for (int n = 0; n < JOBS; n++) {
+        (void)ask_for(&push, MS);
+        takers[n] = (struct client){.ticket.answered = client_answered};
+        (void)port->verbs->submit(port, &take, &takers[n].ticket); /* it waits */
+    }
+    turns(100 * MS);
+    for (int n = 0; n < JOBS; n++) {
+        uint64_t before = scripts_sent();
+        assert_int_equal(ask_for(&kick, MS).count, 1);
+        turns(10 * MS);
+        assert_int_equal(takers[n].count, 1);
+        assert_in_range(scripts_sent() - before, 2, n == 0 ? options.partitions + 3 : 4);
+    }
+}
+
 /*
  * Who asks for sums of very many topics is answered at once from those that are kept; they are
  * renewed in the background, slowly, and gathered at once when they are old.
@@ -607,6 +642,7 @@ int main(void)
         STARTED(a_listing_ends_with_its_asker),
         STARTED(a_clear_or_a_kick_ends_with_its_client),
         STARTED(p9_a_kick_of_few_jobs_takes_two_calls_one_after_the_other),
+        STARTED(a_kick_of_one_job_after_another_takes_one_script_and_its_consumer_another),
         STARTED(statistics_of_many_topics_are_renewed_while_they_are_asked_for),
         STARTED(more_commands_than_the_ring_has_places_are_all_done),
     };
