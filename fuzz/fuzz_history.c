@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "fuzz/exactly.h"
-#include "store/history_format.h"
+#include "store/history/history_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "store/far_record.h"
+#include "store/slices/far_record.h"
 #include "store/store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

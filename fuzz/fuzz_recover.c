@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "sim/disk.h"
 #include "store/format.h"
-#include "store/salvage.h"
+#include "store/recovery/salvage.h"
 
 enum { SEGMENT = 16 * 1024, EDIT = 8 };
 

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "fuzz/exactly.h"
-#include "store/slice_format.h"
+#include "store/slices/slice_format.h"
 
 enum { FIELDS = 56 };
 

@@ -11,8 +11,8 @@
 #include "os/tls.h"
 #include "server/config/beanstalkd_options.h"
 #include "store/format.h"
-#include "store/history_format.h"
-#include "store/slice_format.h"
+#include "store/history/history_format.h"
+#include "store/slices/slice_format.h"
 
 enum { INLINE_COMMIT_US = 2000 }; /* a disk that takes longer is left to its own thread */
 

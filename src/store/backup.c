@@ -5,10 +5,10 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "store/directory.h"
-#include "store/history_format.h"
-#include "store/slice_format.h"
-#include "store/walker.h"
+#include "store/history/history_format.h"
+#include "store/recovery/directory.h"
+#include "store/recovery/walker.h"
+#include "store/slices/slice_format.h"
 
 enum {
     ROUNDS_MAX = 1000, /* a round looks at what is new alone, and so is shorter than a segment */

@@ -17,17 +17,17 @@
 #define LATERD_STORE_INTERNAL_H
 
 #include "store/body_read.h"
-#include "store/cleaner.h"
-#include "store/directory.h"
-#include "store/far_page.h"
-#include "store/far_read.h"
 #include "store/follower.h"
 #include "store/format.h"
-#include "store/history.h"
-#include "store/log.h"
-#include "store/manifest.h"
-#include "store/segments.h"
-#include "store/slices.h"
+#include "store/history/history.h"
+#include "store/log/cleaner.h"
+#include "store/log/log.h"
+#include "store/log/manifest.h"
+#include "store/log/segments.h"
+#include "store/recovery/directory.h"
+#include "store/slices/far_page.h"
+#include "store/slices/far_read.h"
+#include "store/slices/slices.h"
 #include "store/store.h"
 
 enum {

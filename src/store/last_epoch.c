@@ -1,5 +1,5 @@
 /* The epoch of a store's latest opening, read without opening it. */
-#include "store/directory.h"
+#include "store/recovery/directory.h"
 #include "store/store.h"
 
 enum err store_last_epoch(struct disk *disk, uint64_t *out_epoch)

@@ -3,9 +3,9 @@
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/hash.h"
-#include "store/far_record.h"
 #include "store/format.h"
-#include "store/history_format.h"
+#include "store/history/history_format.h"
+#include "store/slices/far_record.h"
 #include "store/store.h"
 
 /* Bits of a JOB's byte 6. */

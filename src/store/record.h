@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "core/event.h"
-#include "store/slice_format.h"
+#include "store/slices/slice_format.h"
 
 enum {
     RECORD_JOB_HEAD = 104, /* bytes in front of content type and body */

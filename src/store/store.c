@@ -7,9 +7,9 @@
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/mem.h"
-#include "store/far_image.h"
 #include "store/internal.h"
 #include "store/record.h"
+#include "store/slices/far_image.h"
 
 enum {
     ENDING_BYTES = 64, /* kept back for ending a live job */

@@ -14,8 +14,8 @@
 #include "cli/text.h"
 #include "cli/verifying.h"
 #include "store/backup.h"
-#include "store/history_format.h"
-#include "store/slice_format.h"
+#include "store/history/history_format.h"
+#include "store/slices/slice_format.h"
 
 struct restoring {
     struct cli *cli;

@@ -19,7 +19,7 @@
 #include "cli/text.h"
 #include "core/core.h"
 #include "os/disk.h"
-#include "store/salvage.h"
+#include "store/recovery/salvage.h"
 
 enum {
     PROGRESS_JOBS = 20000,

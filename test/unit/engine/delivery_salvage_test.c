@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "delivery_ask.h"
-#include "store/salvage.h"
+#include "store/recovery/salvage.h"
 
 /* What the salvage of a log told. */
 static struct salvaged {

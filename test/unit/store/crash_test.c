@@ -2,7 +2,7 @@
  * The power goes at every single point of a store's life, and again at points inside the recovery
  * that follows. Tiny segments: rotation, cleaning and removal happen in every run.
  */
-#include "store/log_parts.h"
+#include "store/log/log_parts.h"
 #include "store_lives.h"
 
 #include <stdlib.h>

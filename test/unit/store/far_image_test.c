@@ -4,7 +4,7 @@
  * slice_test.c and slice_fault_test.c have images, too.)
  */
 #include "slice_bed.h"
-#include "store/far_image.h"
+#include "store/slices/far_image.h"
 #include "store_files.h"
 #include "test/unit/support/every.h"
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "store/far_merge.h"
+#include "store/slices/far_merge.h"
 
 enum { RUNS = 40, JOBS = 60, ALL = RUNS * JOBS, RECORD = 24, PAGE = 50 };
 

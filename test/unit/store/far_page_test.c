@@ -3,7 +3,7 @@
  * loaded, ends and departs around them.
  */
 #include "slice_bed.h"
-#include "store/slices_parts.h"
+#include "store/slices/slices_parts.h"
 
 enum { JOBS = 1200, PAGE = 37 };
 

@@ -3,8 +3,8 @@
  * happen, of each id in its order; of a damaged file all but what was in the damaged block.
  */
 #include "history_bed.h"
-#include "store/history_format.h"
-#include "store/salvage.h"
+#include "store/history/history_format.h"
+#include "store/recovery/salvage.h"
 #include "test/unit/support/every.h"
 
 struct rescued {

@@ -4,7 +4,7 @@
  * twice. Tiny segments: flushes happen with every cleaning, merges with every eighth.
  */
 #include "history_bed.h"
-#include "store/history_parts.h"
+#include "store/history/history_parts.h"
 #include "test/unit/support/every.h"
 
 enum { TURNS = 120 };

@@ -3,7 +3,7 @@
  * nothing; never be silent about acknowledged data.
  */
 #include "store/internal.h"
-#include "store/salvage.h"
+#include "store/recovery/salvage.h"
 #include "store_files.h"
 #include "store_model.h"
 #include "store_work.h"

@@ -3,8 +3,8 @@
  * goes, and jobs come back as there is memory for them.
  */
 #include "slice_bed.h"
-#include "store/cleaner_parts.h"
-#include "store/spill.h"
+#include "store/log/cleaner_parts.h"
+#include "store/slices/spill.h"
 
 /* ---- what the log must say of slices ---- */
 

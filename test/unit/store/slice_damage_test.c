@@ -3,7 +3,7 @@
  * intact.
  */
 #include "slice_bed.h"
-#include "store/salvage.h"
+#include "store/recovery/salvage.h"
 #include "store_files.h"
 #include "test/unit/support/every.h"
 

@@ -6,7 +6,7 @@
  * damage in slices: slice_damage_test.c.)
  */
 #include "slice_bed.h"
-#include "store/salvage.h"
+#include "store/recovery/salvage.h"
 #include "store_files.h"
 #include "store_lives.h"
 #include "test/unit/support/every.h"

@@ -13,8 +13,8 @@
 #include "base/codec.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "store/far_record.h"
-#include "store/slice_build.h"
+#include "store/slices/far_record.h"
+#include "store/slices/slice_build.h"
 #include "store/store.h"
 #include "store/varint.h"
 

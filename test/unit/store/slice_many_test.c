@@ -4,9 +4,9 @@
  * or a fixed portion where all must be looked at.
  */
 #include "base/far_hash.h"
-#include "store/far_record.h"
-#include "store/slice_build.h"
-#include "store/slices_parts.h"
+#include "store/slices/far_record.h"
+#include "store/slices/slice_build.h"
+#include "store/slices/slices_parts.h"
 #include "store_model.h"
 #include "store_work.h"
 

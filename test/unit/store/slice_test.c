@@ -3,7 +3,7 @@
  * way, wherever it is cut off. Tiny segments: each life writes, loads, empties and removes slices.
  */
 #include "slice_bed.h"
-#include "store/cleaner_parts.h"
+#include "store/log/cleaner_parts.h"
 #include "store_lives.h"
 #include "test/unit/support/every.h"
 

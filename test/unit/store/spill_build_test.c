@@ -11,9 +11,9 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "store/far_record.h"
-#include "store/spill_build.h"
-#include "store/spill_gather.h"
+#include "store/slices/far_record.h"
+#include "store/slices/spill_build.h"
+#include "store/slices/spill_gather.h"
 
 static const struct store_id id = {.bytes = "0123456789abcde"};
 

@@ -2,7 +2,7 @@
  * What one turn of the store may cost: bytes written by the main thread itself, files held open,
  * and what happens when no descriptor is left.
  */
-#include "store/log_parts.h"
+#include "store/log/log_parts.h"
 #include "store_model.h"
 #include "store_work.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "sim/disk.h"
-#include "store/walker.h"
+#include "store/recovery/walker.h"
 
 enum { FILE_BYTES = 4 << 20, BAD_FROM = 2 << 20, NUMBER = 1 };
 

@@ -1,0 +1,751 @@
+#include "store/log/cleaner.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/log/cleaner_parts.h"
+
+enum {
+    SLICE_RECORDS = 256,           /* looked at in one turn: up to 1 µs each */
+    READ_TRIES = 10,               /* of a read that fails: 51 s … */
+    READ_TRIES_FULL = 4,           /* … or 0.7 s while the disk is full */
+    CHECK_TRIES = 4,               /* of a batch that does not match its checksum */
+    TRY_AGAIN_US = 100 * 1000,     /* after the first failure; doubled after each */
+    AHEAD_BYTES = 4 * 1024 * 1024, /* sealed and not written yet: the disk is busy enough */
+    IDLE_PAUSE_US = 500 * 1000,    /* at least, between segments that only time speaks for … */
+    IDLE_TIMES = 9,           /* … and so many times what cleaning one took: 10 % of a core */
+    JOB_NS = 700,             /* for each job that a step goes through */
+    PHASES = 2,               /* a job that leaves is walked over, and departs */
+    TURN_JOBS = 2048,         /* gone through in one turn when it must be: some 1.5 ms … */
+    STEP_JOBS = 128,          /* … where a step counts as so many at least; … */
+    TURN_COPIES = 512 * 1024, /* … and bytes copied: no step begins above, … */
+    TURN_US = 2000,           /* … nor when steps have taken so long, … */
+    STEP_US = 250,            /* … or as long as what is pending should take: a step, and … */
+    BYTES_A_US = 400,         /* … so many bytes gone through in each µs */
+};
+
+/* ---- reading ---- */
+
+static void read_ended(struct disk_op *op)
+{
+    struct cleaner *cleaner = op->owner;
+    CHECK(cleaner->reading && cleaner->step == CLEAN_WALK);
+    cleaner->reading = false;
+    segments_read_end(cleaner->segments, cleaner->segment, op);
+    if (op->fresh)
+        cleaner->fresh = op->file;
+    cleaner->read_err = op->err;
+    if (!op->err)
+        scan_brought(&cleaner->scan, op->got);
+}
+
+/* At once what is in memory; else, and past the page cache, the disk's threads read. */
+static enum err bring(struct scan *scan, size_t want, size_t *out_len)
+{
+    struct cleaner *cleaner = scan->owner;
+    struct segment *segment = cleaner->segment;
+    enum err err = cleaner->read_err;
+    bool fresh = cleaner->tries > 0;
+    cleaner->read_err = OK;
+    if (err)
+        return err; /* of the read that has just ended */
+    err = fresh ? ERR_AGAIN
+                : segments_read_cached(cleaner->segments, segment, scan->start, scan->window, want,
+                                       out_len);
+    if (err != ERR_AGAIN)
+        return err;
+    cleaner->reading = true;
+    cleaner->read = (struct disk_op){
+        .file = cleaner->fresh,
+        .fresh = fresh,
+        .into = scan->window,
+        .len = want,
+        .offset = scan->start,
+        .done = read_ended,
+        .owner = cleaner,
+    };
+    segments_read(cleaner->segments, segment, &cleaner->read);
+    return ERR_AGAIN;
+}
+
+/* ---- beginning ---- */
+
+static void close_fresh(struct cleaner *cleaner)
+{
+    if (cleaner->fresh)
+        cleaner->disk->verbs->close(cleaner->disk, cleaner->fresh);
+    cleaner->fresh = NULL;
+}
+
+static void open_scan(struct cleaner *cleaner)
+{
+    const struct segment *oldest = cleaner->segment;
+    cleaner->batch = NULL;
+    cleaner->step = CLEAN_WALK;
+    scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, CLEANER_TURN_BYTES);
+    cleaner->scan.bring = bring;
+    cleaner->scan.owner = cleaner;
+    cleaner->scan.number = oldest->number;
+    cleaner->scan.tag = cleaner->store->tag;
+}
+
+static void close_scan(struct cleaner *cleaner)
+{
+    close_fresh(cleaner);
+    scan_fini(&cleaner->scan);
+    cleaner->batch = NULL;
+    cleaner->read_err = OK;
+}
+
+/* From the segment's beginning on. */
+static void begin_walk(struct cleaner *cleaner)
+{
+    const struct segment *oldest = cleaner->segment;
+    cleaner->offset = BLOCK;
+    cleaner->batch_next = oldest->batch_first;
+    cleaner->seeking = false;
+    cleaner->tries = 0;
+    cleaner->retry_at_us = INT64_MIN;
+    cleaner->lost_jobs = 0;
+    cleaner->cursor = 0;
+    cleaner->left = false;
+    open_scan(cleaner);
+}
+
+static void start(struct cleaner *cleaner)
+{
+    struct segment *oldest = segments_first(cleaner->segments);
+    struct segment *next = oldest ? segments_after(cleaner->segments, oldest) : NULL;
+    if (!next || next->state != SEGMENT_HEADED || !cleaner_worth_it(cleaner, oldest))
+        return;
+    if (cleaner->store->now_us >= cleaner->idle_us)
+        cleaner->idle_us = cleaner->store->now_us + IDLE_PAUSE_US;
+    cleaner->segment_jobs = 0;
+    if (!cleaner_let_go(cleaner, next->batch_first - 1) ||
+        !history_let_go(cleaner->store->history, next->batch_first - 1))
+        return;
+    cleaner->segment = oldest;
+    cleaner->spilled = !spill_begin(cleaner->spill, oldest);
+    cleaner->copied_from = oldest->live_bytes + oldest->told_bytes;
+    begin_walk(cleaner);
+}
+
+/* ---- what cannot be read ---- */
+
+/*
+ * Looks for a batch at `offset`. ERR_AGAIN while cleaner::reading: that is to be asked again when
+ * the disk has read it. After a failure it is read past the page cache: what the disk really has.
+ */
+static enum err look(struct cleaner *cleaner, enum format_verdict *out_verdict,
+                     struct batch_head *out_head, const char **out_batch)
+{
+    *out_verdict = FORMAT_BAD;
+    cleaner->scan.narrow = cleaner->tries > 0 || cleaner->seeking;
+    return scan_batch(&cleaner->scan, cleaner->offset, out_verdict, out_head, out_batch);
+}
+
+static void report_unread(struct cleaner *cleaner, enum err err)
+{
+    struct store_error error;
+    char name[DISK_NAME_MAX];
+    segment_name(cleaner->segment->number, name);
+    store_error_set(&error, name, cleaner->offset, "batch %" PRIu64 ": %s", cleaner->batch_next,
+                    err ? err_text(err) : "the checksum does not match");
+    cleaner->store->callbacks->notice(cleaner->store->callbacks, STORE_UNREAD, &error);
+}
+
+/* The batch at `offset` could not be read, or (OK) is not what it must be. */
+static void put_off(struct cleaner *cleaner, enum err err)
+{
+    unsigned tries_max = !err                               ? CHECK_TRIES
+                         : segments_full(cleaner->segments) ? READ_TRIES_FULL
+                                                            : READ_TRIES;
+    scan_forget(&cleaner->scan);
+    cleaner->batch = NULL;
+    if (err == ERR_AGAIN) { /* no descriptor: that says nothing about the segment */
+        cleaner->retry_at_us = cleaner->store->now_us + TRY_AGAIN_US;
+        return;
+    }
+    if (cleaner->tries == 0)
+        report_unread(cleaner, err);
+    if (++cleaner->tries < tries_max) {
+        cleaner->retry_at_us =
+            cleaner->store->now_us + ((int64_t)TRY_AGAIN_US << (cleaner->tries - 1));
+        return;
+    }
+    close_fresh(cleaner);
+    cleaner->tries = 0;
+    cleaner->seeking = true;
+    segments_damaged(cleaner->segments, cleaner->segment, cleaner->offset,
+                     err ? "a batch cannot be read" : "a batch does not match its checksum");
+    cleaner->offset += BLOCK;
+}
+
+/* Is there a good batch at `offset`? One block on each call. False: it is not known yet. */
+static bool seek_batch(struct cleaner *cleaner, uint64_t batch_end)
+{
+    enum format_verdict verdict;
+    struct batch_head head;
+    const char *batch;
+    if (cleaner->offset >= cleaner->segment->end) {
+        cleaner->batch_next = batch_end;
+        return true;
+    }
+    enum err err = look(cleaner, &verdict, &head, &batch);
+    if (cleaner->reading)
+        return false;
+    if (err == ERR_AGAIN) {
+        put_off(cleaner, err);
+        return false;
+    }
+    bool good = !err && verdict == FORMAT_GOOD && head.number > cleaner->batch_next &&
+                head.number < batch_end;
+    cleaner->seeking = !good;
+    if (good)
+        cleaner->batch_next = head.number;
+    else
+        cleaner->offset += BLOCK;
+    return true;
+}
+
+/* ---- relocating ---- */
+
+/* Brings the next batch into the window. False: it is put off, or being read. */
+static bool read_batch(struct cleaner *cleaner)
+{
+    enum format_verdict verdict;
+    struct batch_head head;
+    enum err err = look(cleaner, &verdict, &head, &cleaner->batch);
+    if (cleaner->reading)
+        return false;
+    if (err || verdict != FORMAT_GOOD || head.number != cleaner->batch_next) {
+        put_off(cleaner, err);
+        return false;
+    }
+    close_fresh(cleaner);
+    cleaner->tries = 0;
+    batch_walk_init(&cleaner->walk, cleaner->batch, head.payload_bytes);
+    return true;
+}
+
+/*
+ * A MOVE of a job whose record is in a slice: it says of the job what that does not. Only if no
+ * later one does: what is appended again for the first of a job is the last word for all.
+ */
+static void relocate_placed(struct cleaner *cleaner)
+{
+    const struct event *event = &cleaner->walk.record.event;
+    const struct slices *slices = cleaner->store->slices;
+    if (!slices_move_lives(slices, event->record.where, cleaner->segment->number))
+        return;
+    log_relocating(cleaner->log, RELOCATING);
+    cleaner->store->callbacks->relocate(cleaner->store->callbacks, event, event->record.where);
+    log_relocating(cleaner->log, RELOCATING_NOTHING);
+}
+
+static void relocate_record(struct cleaner *cleaner)
+{
+    const struct record *record = &cleaner->walk.record;
+    uint64_t where = where_of(cleaner->segment->number, cleaner->offset + cleaner->walk.record_at);
+    uint64_t records = log_records(cleaner->log);
+    bool lost = !record_body_good(record); /* it stays so, wherever it goes */
+    if (lost && record->event.kind == EVENT_NOTE)
+        return; /* CLEAN_UNREAD sees to it */
+    struct stored place = {.where = where, .bytes = (uint32_t)record->len};
+    if (!lost && !cleaner->spilled && record->event.kind == EVENT_JOB &&
+        spill_offer(cleaner->spill, record, place))
+        return;
+    log_relocating(cleaner->log, lost ? RELOCATING_BODY_LOST : RELOCATING);
+    cleaner->store->callbacks->relocate(cleaner->store->callbacks, &record->event, where);
+    log_relocating(cleaner->log, RELOCATING_NOTHING);
+    cleaner->relocated_jobs += log_records(cleaner->log) - records;
+}
+
+/* Tells of the jobs that the record just told of and those behind it are of. */
+static void announce_soon(const struct cleaner *cleaner)
+{
+    struct store_callbacks *callbacks = cleaner->store->callbacks;
+    const struct batch_walk *walk = &cleaner->walk;
+    uint64_t seqs[FAR_SOON_MAX];
+    uint32_t count = 0;
+    struct job_ref ref;
+    size_t at = walk->record_at, len;
+    while (callbacks->soon && count < FAR_SOON_MAX && at < walk->end &&
+           record_glance(walk->batch + at, walk->end - at, &len, &ref) == OK) {
+        at += len;
+        if (ref.seq)
+            seqs[count++] = ref.seq;
+    }
+    if (count > 0)
+        callbacks->soon(callbacks, seqs, count, false);
+}
+
+static void relocate_one(struct cleaner *cleaner)
+{
+    const struct event *event = &cleaner->walk.record.event;
+    cleaner->work.jobs++;
+    if (event_has_place(event))
+        relocate_record(cleaner);
+    else if (event->kind == EVENT_MOVE && event->record.where)
+        relocate_placed(cleaner);
+}
+
+/* Offers the next jobs of the batch to the callbacks. */
+static void relocate_some(struct cleaner *cleaner, unsigned *budget)
+{
+    struct batch_walk *walk = &cleaner->walk;
+    enum err err = OK;
+    for (unsigned i = 0; *budget > 0 && (err = batch_walk_next(walk)) == OK; --*budget, i++) {
+        if (i % FAR_SOON_MAX == 0)
+            announce_soon(cleaner);
+        relocate_one(cleaner);
+    }
+    if (err == OK)
+        return;
+    if (err == ERR_CORRUPT) /* whole, and not a batch of ours: a bug, or sabotage */
+        segments_damaged(cleaner->segments, cleaner->segment, cleaner->offset + walk->at,
+                         "a record is whole but cannot be");
+    cleaner->offset += batch_bytes(walk->end - BATCH_HEAD);
+    cleaner->work.bytes += batch_bytes(walk->end - BATCH_HEAD);
+    cleaner->work.copied += batch_bytes(walk->end - BATCH_HEAD);
+    cleaner->batch_next++;
+    cleaner->batch = NULL;
+}
+
+/* Have changes been left behind, in batches that cannot be read? */
+static enum clean_step after_unread(const struct cleaner *cleaner)
+{
+    bool moves = cleaner->segment->told_moves > 0 && cleaner->store->callbacks->relocate_moves;
+    return moves ? CLEAN_MOVES : CLEAN_SLICES;
+}
+
+static void relocate_unread(struct cleaner *cleaner)
+{
+    uint64_t first = (uint64_t)cleaner->segment->number << 32;
+    uint64_t lost = log_bodies_lost(cleaner->log);
+    log_relocating(cleaner->log, RELOCATING_BODY_LOST);
+    bool more = cleaner->store->callbacks->relocate_unread(
+        cleaner->store->callbacks, first, first + (UINT64_C(1) << 32), &cleaner->cursor);
+    log_relocating(cleaner->log, RELOCATING_NOTHING);
+    cleaner->lost_jobs += log_bodies_lost(cleaner->log) - lost;
+    if (more)
+        return;
+    cleaner->cursor = 0;
+    cleaner->step = after_unread(cleaner);
+}
+
+/* Nothing is lost by those: the job is in memory, and how it is now is appended. */
+static void relocate_moves(struct cleaner *cleaner)
+{
+    struct store_callbacks *callbacks = cleaner->store->callbacks;
+    log_relocating(cleaner->log, RELOCATING);
+    bool more = callbacks->relocate_moves(callbacks, &cleaner->cursor);
+    log_relocating(cleaner->log, RELOCATING_NOTHING);
+    if (more)
+        return;
+    cleaner->cursor = 0;
+    cleaner->step = CLEAN_SLICES;
+}
+
+bool cleaner_wants_move(const struct cleaner *cleaner, uint64_t where)
+{
+    return cleaner->step == CLEAN_MOVES &&
+           slices_move_lives(cleaner->store->slices, where, cleaner->segment->number);
+}
+
+static void relocate_rest(struct cleaner *cleaner);
+
+/* What batches of the segment told of slices must be in the log without it. */
+static void write_slices(struct cleaner *cleaner)
+{
+    uint64_t batch = segments_after(cleaner->segments, cleaner->segment)->batch_first;
+    if (slices_write_again(cleaner->store->slices, batch))
+        return;
+    cleaner->step = CLEAN_REST;
+    relocate_rest(cleaner);
+}
+
+/* All that can be read and is live has been relocated, or has gone to slices. */
+static void begin_rest(struct cleaner *cleaner)
+{
+    cleaner->step = cleaner->segment->live_jobs > 0 ? CLEAN_UNREAD : after_unread(cleaner);
+    if (cleaner->step == CLEAN_SLICES)
+        write_slices(cleaner); /* it is little, mostly: one batch takes all */
+}
+
+/* Far jobs go to slices. What has changed meanwhile is relocated: another walk finds it. */
+static void spill(struct cleaner *cleaner)
+{
+    bool left;
+    if (!spill_turn(cleaner->spill, !cleaner->walks_on, &cleaner->work, &left))
+        return;
+    if (cleaner->walks_on) {
+        cleaner->walks_on = false;
+        cleaner->left |= left;
+        cleaner->spilled = !spill_go_on(cleaner->spill, cleaner->segment);
+        open_scan(cleaner);
+        return;
+    }
+    if ((left || cleaner->left) && cleaner->segment->live_jobs > 0)
+        begin_walk(cleaner);
+    else
+        begin_rest(cleaner);
+}
+
+/* There is no memory for more of them: what was taken goes first. Between two batches. */
+static void spill_before_more(struct cleaner *cleaner)
+{
+    close_scan(cleaner);
+    cleaner->walks_on = true;
+    cleaner->step = CLEAN_SPILL;
+}
+
+/* An idle machine has time, but others may have it, too. */
+static int64_t idle_pause_us(const struct cleaner *cleaner)
+{
+    int64_t pause_us = (int64_t)cleaner->segment_jobs * JOB_NS / 1000 * IDLE_TIMES;
+    return pause_us > IDLE_PAUSE_US ? pause_us : IDLE_PAUSE_US;
+}
+
+static void relocate_rest(struct cleaner *cleaner)
+{
+    struct store_callbacks *callbacks = cleaner->store->callbacks;
+    uint64_t first = (uint64_t)cleaner->segment->number << 32;
+    log_relocating(cleaner->log, RELOCATING);
+    bool more =
+        callbacks->relocate_rest(callbacks, first, first + (UINT64_C(1) << 32), &cleaner->cursor);
+    log_relocating(cleaner->log, RELOCATING_NOTHING);
+    if (more)
+        return;
+    uint64_t departed = spill_departed_bytes(cleaner->spill);
+    uint64_t copied = cleaner->copied_from > departed ? cleaner->copied_from - departed : 0;
+    cleaner->wait_times = cleaner_wait_times(cleaner, copied, departed);
+    cleaner->checkpoint_from = cleaner_bytes_appended(cleaner) + copied * cleaner->wait_times;
+    cleaner->idle_us = cleaner->store->now_us + idle_pause_us(cleaner);
+    /* Even if nothing was relocated: that the dead have died must be durable before they go. */
+    cleaner->batch_last = log_batch(cleaner->log);
+    log_want_open(cleaner->log);
+    cleaner->step = CLEAN_DURABLE;
+}
+
+/*
+ * A slice of the walk: each step of the loop is one batch looked at, one block looked at, or some
+ * of a batch's records relocated. A batch of one huge record is read in one piece all the same.
+ */
+static void walk(struct cleaner *cleaner)
+{
+    CHECK(!cleaner->reading); /* into the window */
+    struct segment *oldest = cleaner->segment;
+    uint64_t batch_end = segments_after(cleaner->segments, oldest)->batch_first;
+    uint64_t limit = cleaner->offset + CLEANER_TURN_BYTES;
+    unsigned budget = SLICE_RECORDS;
+    while ((oldest->live_jobs > 0 || oldest->told_moves > 0) && cleaner->batch_next < batch_end) {
+        if (cleaner->offset >= limit || budget == 0)
+            return; /* go on in the next turn */
+        if (!cleaner->batch && !cleaner->seeking && !cleaner->spilled &&
+            spill_full(cleaner->spill)) {
+            spill_before_more(cleaner);
+            return;
+        }
+        if (cleaner->batch)
+            relocate_some(cleaner, &budget);
+        else if (cleaner->seeking ? !seek_batch(cleaner, batch_end) : !read_batch(cleaner))
+            return;
+    }
+    close_scan(cleaner);
+    bool offered = !cleaner->spilled;
+    cleaner->spilled = true;
+    if (offered) {
+        cleaner->step = CLEAN_SPILL;
+        spill(cleaner); /* there may be nothing to do */
+    } else if (cleaner->left && oldest->live_jobs > 0) {
+        begin_walk(cleaner);
+    } else {
+        begin_rest(cleaner);
+    }
+}
+
+/* ---- the end of the segment ---- */
+
+static bool keeps_file(const struct cleaner *cleaner)
+{
+    return cleaner->lost_jobs > 0 || cleaner->segment->live_jobs > 0;
+}
+
+static void report_set_aside(struct cleaner *cleaner)
+{
+    struct store_error error;
+    store_error_set(&error, cleaner->aside_name, 0,
+                    "%" PRIu64
+                    " jobs lost their bodies and will be buried, not delivered; the rest of "
+                    "the segment was relocated",
+                    cleaner->lost_jobs);
+    cleaner->store->callbacks->notice(cleaner->store->callbacks, STORE_SET_ASIDE, &error);
+}
+
+static void removed(struct disk_op *op)
+{
+    struct cleaner *cleaner = op->owner;
+    CHECK(cleaner->step == CLEAN_REMOVE && op == &cleaner->remove);
+    cleaner->step = CLEAN_IDLE;
+    if (op->err) {
+        cleaner->segment = NULL;
+        store_fail(cleaner->store, op->sys_errno);
+        return;
+    }
+    if (op->verb == DISK_RENAME) {
+        segments_set_aside(cleaner->segments, 1);
+        report_set_aside(cleaner);
+    }
+    segments_drop_first(cleaner->segments);
+    cleaner->segment = NULL;
+    cleaner->checkpoints++;
+}
+
+static void forget(struct cleaner *cleaner)
+{
+    manifest_forget(cleaner->store->manifest,
+                    segments_after(cleaner->segments, cleaner->segment)->batch_first);
+
+    cleaner->step = CLEAN_MANIFEST;
+}
+
+static void remove_segment(struct cleaner *cleaner)
+{
+    cleaner->remove = (struct disk_op){
+        .verb = DISK_REMOVE, .lane = LANE_BACKGROUND, .done = removed, .owner = cleaner};
+    segment_name(cleaner->segment->number, cleaner->remove.name);
+    if (keeps_file(cleaner)) {
+        aside_name(cleaner->segment->number, cleaner->aside_name);
+        cleaner->remove.verb = DISK_RENAME;
+        cleaner->remove.data = cleaner->aside_name;
+    }
+    cleaner->step = CLEAN_REMOVE;
+    cleaner->disk->verbs->submit(cleaner->disk, &cleaner->remove);
+}
+
+/* ---- the turn ---- */
+
+static void work(struct cleaner *cleaner)
+{
+    switch (cleaner->step) {
+    case CLEAN_WALK: walk(cleaner); return;
+    case CLEAN_SPILL: spill(cleaner); return;
+    case CLEAN_UNREAD: relocate_unread(cleaner); return;
+    case CLEAN_MOVES: relocate_moves(cleaner); return;
+    case CLEAN_SLICES: write_slices(cleaner); return;
+    case CLEAN_REST: relocate_rest(cleaner); return;
+    case CLEAN_IDLE:
+    case CLEAN_DURABLE:
+    case CLEAN_MANIFEST:
+    case CLEAN_REMOVE: return;
+    }
+}
+
+/*
+ * Far jobs that stay in the log are in memory, so it must not grow while they come fast: while it
+ * is too large, as much is cleaned as has come since then. What steps could not do while the disk
+ * wrote, and what is appended by cleaning, is owed, too.
+ */
+static void count_behind(struct cleaner *cleaner)
+{
+    uint64_t appended = cleaner_bytes_appended(cleaner), before = cleaner->appended;
+    cleaner->appended = appended;
+    if (!cleaner_is_behind(cleaner))
+        cleaner->behind_bytes = 0;
+    else if (appended > before)
+        cleaner->behind_bytes += PHASES * (appended - before);
+}
+
+static bool goes_on(const struct cleaner *cleaner)
+{
+    return cleaner->behind_bytes > 0 &&
+           (cleaner->step == CLEAN_WALK || cleaner->step == CLEAN_SPILL) &&
+           cleaner_next_us(cleaner) <= cleaner->store->now_us;
+}
+
+static int64_t clock_us(const struct cleaner *cleaner)
+{
+    struct store_callbacks *callbacks = cleaner->store->callbacks;
+    return callbacks->clock_us ? callbacks->clock_us(callbacks) : 0;
+}
+
+/* Where memory is slow, or the processor is shared, steps take several times the estimate. */
+static void work_some(struct cleaner *cleaner)
+{
+    int64_t until_us = clock_us(cleaner) + cleaner->allowed_us;
+    struct clean_work *turn = &cleaner->turn;
+    uint64_t jobs = 0;
+    *turn = (struct clean_work){0};
+    do {
+        cleaner->work = (struct clean_work){0};
+        work(cleaner);
+        jobs += cleaner->work.jobs > STEP_JOBS ? cleaner->work.jobs : STEP_JOBS;
+        turn->jobs += cleaner->work.jobs;
+        turn->bytes += cleaner->work.bytes;
+        turn->copied += cleaner->work.copied;
+        cleaner->segment_jobs += cleaner->work.jobs;
+        uint64_t done = cleaner->work.bytes;
+        cleaner->behind_bytes = done < cleaner->behind_bytes ? cleaner->behind_bytes - done : 0;
+    } while (jobs < TURN_JOBS && turn->copied < TURN_COPIES && goes_on(cleaner) &&
+             clock_us(cleaner) < until_us);
+}
+
+static void take_turn(struct cleaner *cleaner)
+{
+    switch (cleaner->step) {
+    case CLEAN_IDLE:
+        start(cleaner);
+        if (cleaner->step == CLEAN_IDLE)
+            spill_rest(cleaner->spill);
+        break;
+    case CLEAN_WALK:
+    case CLEAN_SPILL:
+    case CLEAN_UNREAD:
+    case CLEAN_MOVES:
+    case CLEAN_SLICES:
+    case CLEAN_REST:
+        if (cleaner_next_us(cleaner) <= cleaner->store->now_us)
+            work_some(cleaner);
+        break;
+    case CLEAN_DURABLE:
+        if (log_synced(cleaner->log) >= cleaner->batch_last)
+            forget(cleaner);
+        else
+            log_want_sync(cleaner->log); /* buffered mode: nobody else may ask for it */
+        break;
+    case CLEAN_MANIFEST:
+        if (manifest_forgotten(cleaner->store->manifest) &&
+            cleaner->segment->pins == 0) /* bodies that were asked for before they moved */
+            remove_segment(cleaner);
+        break;
+    case CLEAN_REMOVE: break;
+    }
+}
+
+/* The others have less of the next turn, so it is known now. */
+static int64_t next_allowed_us(const struct cleaner *cleaner)
+{
+    if (!goes_on(cleaner))
+        return 0;
+    uint64_t wanted_us = STEP_US + cleaner->behind_bytes / BYTES_A_US;
+    return wanted_us < TURN_US ? (int64_t)wanted_us : TURN_US;
+}
+
+int64_t cleaner_allowed_us(const struct cleaner *cleaner)
+{
+    return cleaner->allowed_us;
+}
+
+void cleaner_turn(struct cleaner *cleaner)
+{
+    if (cleaner->store->failed || cleaner->store->closing)
+        return;
+    count_behind(cleaner);
+    take_turn(cleaner);
+    cleaner->allowed_us = next_allowed_us(cleaner);
+}
+
+int64_t cleaner_next_us(const struct cleaner *cleaner)
+{
+    if (cleaner->step == CLEAN_IDLE) {
+        int64_t next_us = cleaner_idle_next_us(cleaner), rest_us = spill_rest_us(cleaner->spill);
+        return next_us < rest_us ? next_us : rest_us;
+    }
+    bool works = cleaner->step > CLEAN_IDLE && cleaner->step < CLEAN_DURABLE;
+    if (!works || cleaner->reading || cleaner->store->failed ||
+        log_backlog_bytes(cleaner->log) > AHEAD_BYTES)
+        return INT64_MAX; /* the disk is busy enough: its next end makes a turn */
+    if (cleaner->step == CLEAN_SPILL)
+        return spill_next_us(cleaner->spill);
+    return cleaner->retry_at_us > cleaner->store->now_us ? cleaner->retry_at_us
+                                                         : cleaner->store->now_us;
+}
+
+bool cleaner_idle(const struct cleaner *cleaner)
+{
+    return cleaner->step == CLEAN_IDLE;
+}
+
+bool cleaner_gives_room(const struct cleaner *cleaner, uint64_t batch)
+{
+    bool waits = cleaner->step == CLEAN_DURABLE && batch <= cleaner->batch_last;
+    return (cleaner->step != CLEAN_IDLE && !waits) || segments_making(cleaner->segments);
+}
+
+bool cleaner_held_up(const struct cleaner *cleaner)
+{
+    return spill_held_up(cleaner->spill);
+}
+
+bool cleaner_removing(const struct cleaner *cleaner)
+{
+    return cleaner->step == CLEAN_REMOVE;
+}
+
+bool cleaner_busy(const struct cleaner *cleaner)
+{
+    return cleaner->reading || cleaner->step == CLEAN_REMOVE || spill_busy(cleaner->spill);
+}
+
+/* ---- life ---- */
+
+struct cleaner *cleaner_new(struct store *store)
+{
+    struct cleaner *cleaner = mem_zalloc(sizeof(*cleaner));
+    cleaner->store = store;
+    cleaner->options = &store->options;
+    cleaner->disk = store->disk;
+    cleaner->segments = store->segments;
+    cleaner->log = store->log;
+    cleaner->spill = spill_new(store);
+    return cleaner;
+}
+
+void cleaner_free(struct cleaner *cleaner)
+{
+    if (!cleaner)
+        return;
+    CHECK(!cleaner_busy(cleaner));
+    close_fresh(cleaner);
+    scan_fini(&cleaner->scan);
+    spill_free(cleaner->spill);
+    mem_free(cleaner);
+}
+
+void cleaner_stats(const struct cleaner *cleaner, struct store_stats *out_stats)
+{
+    out_stats->checkpoints = cleaner->checkpoints;
+    out_stats->relocated_jobs = cleaner->relocated_jobs;
+    out_stats->spilled_jobs = spill_departed_jobs(cleaner->spill);
+}
+
+void cleaner_valid(const struct cleaner *cleaner)
+{
+    const struct segment *oldest = cleaner->segment;
+    bool walks = cleaner->step == CLEAN_WALK;
+    CHECK((cleaner->step == CLEAN_IDLE) == (oldest == NULL));
+    CHECK(!cleaner->batch || walks);
+    CHECK(!cleaner->fresh || (walks && cleaner->tries > 0));
+    CHECK(!cleaner->reading || (walks && !cleaner->batch && oldest->reading > 0));
+    CHECK(!cleaner->reading || cleaner->read.into == cleaner->scan.window);
+    CHECK(!cleaner->read_err || (walks && !cleaner->reading));
+    CHECK(walks == (cleaner->scan.window != NULL));
+    CHECK(!cleaner->round_over || cleaner->round_end > 0);
+    if (!oldest)
+        return;
+    const struct segment *next = segments_after(cleaner->segments, oldest);
+    CHECK(oldest == segments_first(cleaner->segments) && oldest->state == SEGMENT_HEADED);
+    CHECK(next && next->state == SEGMENT_HEADED); /* all of its batches are durable */
+    CHECK(cleaner->offset >= BLOCK && cleaner->offset % BLOCK == 0);
+    CHECK(cleaner->offset <= oldest->end);
+    CHECK(cleaner->batch_next >= oldest->batch_first && cleaner->batch_next <= next->batch_first);
+    CHECK(!cleaner->batch || cleaner->walk.batch == cleaner->batch);
+    /* S4: nothing of it lives, or it is kept under another name; all else is durable elsewhere. */
+    CHECK(cleaner->step < CLEAN_DURABLE || oldest->live_jobs == 0 || oldest->damaged);
+    CHECK(cleaner->step < CLEAN_DURABLE || oldest->told_moves == 0);
+    CHECK(cleaner->step < CLEAN_MANIFEST || log_synced(cleaner->log) >= cleaner->batch_last);
+    CHECK(cleaner->step != CLEAN_REMOVE || manifest_forgotten(cleaner->store->manifest));
+}

@@ -1,0 +1,381 @@
+/*
+ * A sealed batch's way to the disk: segments' headers, batches and syncs, one at a time, and when
+ * each is due.
+ */
+#include <errno.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/log/log_parts.h"
+
+enum {
+    OPEN_AGE_US = 100 * 1000,   /* unpromised events wait so long for company */
+    CLOCK_AGE_US = 1000 * 1000, /* one batch in so long at most is written for its time alone */
+    PROOF_AGE_US = 100 * 1000,  /* so long after the last batch an empty one proves it */
+    FULL_AGE_US = 10 * 1000,    /* on a full disk commits gather, not to be mostly padding */
+    CLEAN_AGE_US = 1000 * 1000, /* the same while room is about to come */
+    COMMITS_MEANT = 16,         /* log_commit_bytes() follows the load within so many commits */
+    LATENCY_RECORDS = 4,        /* latency first: a commit of more is left to the thread */
+    LARGE_BYTES = 32 * 1024,    /* so is one of so many bytes after one that took long */
+};
+
+/* ---- the commit lane ---- */
+
+/*
+ * While the disk is quick the commit is made here and now: clients whose requests come meanwhile
+ * wait in their sockets and share the next commit, and two thread switches and two wake-ups are
+ * saved (docs/decisions/0009-commit-in-the-turn-while-the-disk-is-quick.md). After a slow one
+ * the disk's thread does it, so that a disk that stalls holds up only those who need it. So does it
+ * where jobs are handed out so fast that they would have to wait for one another's commits, and
+ * with all that is more than a turn may take: a backlog would else be written in one turn.
+ *
+ * There are times, of some dozens of commits, in which the kernel takes ten times as much processor
+ * time for each page of one, a millisecond and more for 64 KiB: so large ones are the thread's when
+ * one took half as long already. If they always were, a put would take a sixth to three tenths
+ * more.
+ */
+static bool commit_here(struct log *log, const struct batch *batch)
+{
+    uint64_t bytes = batch_bytes(batch->payload_bytes);
+    bool busy = log->latency_first && batch->record_count > LATENCY_RECORDS;
+    int64_t most_us = log->options->inline_us;
+    if (bytes >= LARGE_BYTES)
+        most_us /= 2;
+    if (busy || bytes > log->inline_left || log->last_took_us >= most_us)
+        return false;
+    CHECK(log->inline_left >= bytes);
+    log->inline_left -= bytes;
+    return true;
+}
+
+/* On the thread that writes it: of a job of 64 MiB the checksum alone takes milliseconds. */
+static void sign_batch(struct disk_op *op)
+{
+    batch_sign((void *)(uintptr_t)op->data, op->len);
+}
+
+static void submit(struct log *log, enum commit_step step, bool here)
+{
+    CHECK(log->step == COMMIT_IDLE && step != COMMIT_IDLE);
+    log->step = step;
+    log->commit.lane = LANE_COMMIT;
+    log->commit.owner = log;
+    if (here)
+        log->disk->verbs->run(log->disk, &log->commit);
+    else
+        log->disk->verbs->submit(log->disk, &log->commit);
+}
+
+static void count_sync(struct log *log)
+{
+    int64_t took_us = log->commit.took_us;
+    unsigned bucket = 0;
+    while (bucket < SYNC_BUCKETS - 1 && took_us >= (int64_t)16 << bucket)
+        bucket++;
+    log->syncs++;
+    log->sync_us_sum += (uint64_t)took_us;
+    log->sync_us[bucket]++;
+    log->commit_sum -= log->commit_sum / COMMITS_MEANT;
+    log->commit_sum += log->bytes_written - log->bytes_synced;
+    log->bytes_synced = log->bytes_written;
+}
+
+uint64_t log_commit_bytes(const struct log *log)
+{
+    return log->commit_sum / COMMITS_MEANT;
+}
+
+/*
+ * The manifest proves that the log's last segment was in use: were its file lost, header and all,
+ * nothing else would tell of its batches.
+ */
+static void report_last_segment(struct log *log)
+{
+    uint64_t first = log->written_segment->batch_first;
+    if (log->synced >= first && manifest_durable(log->store->manifest) < first)
+        manifest_write(log->store->manifest);
+}
+
+static void batch_done(struct log *log)
+{
+    struct batch *batch = first_sealed(log);
+    list_remove(&batch->link);
+    uint64_t bytes = batch_bytes(batch->payload_bytes);
+    CHECK(batch->number > log->written && log->sealed_bytes >= bytes);
+    log->sealed_bytes -= bytes;
+    log->batches++;
+    log->bytes_written += bytes;
+    log->written = batch->number;
+    log->written_segment = batch->segment;
+    uint64_t filled = log->commit.offset + log->commit.len + log->commit.zeros;
+    if (filled > batch->segment->filled)
+        batch->segment->filled = filled;
+    if (!log->options->buffered) {
+        CHECK(batch->durable <= log->synced);
+        log->synced = batch->number;
+        log->proven = batch->durable;
+        log->seq_mark = batch->seq_mark;
+        count_sync(log);
+    }
+    log->written_mark = batch->seq_mark;
+    if (batch->record_count)
+        log->last_full = batch->number;
+    log->last_commit_us = log->store->now_us;
+    mem_free(batch);
+    write_buffers_trim(&log->buffers, log->options->recent_bytes, log->written);
+    report_last_segment(log);
+    log->store->callbacks->durable(log->store->callbacks, log->written);
+    log_start_next(log); /* last: it may fail the store, after which nothing becomes durable (S5) */
+}
+
+static void sync_done(struct log *log)
+{
+    CHECK(log->sync_number >= log->synced && log->sync_number <= log->written);
+    log->synced = log->sync_number;
+    if (log->sync_wanted <= log->synced)
+        log->sync_wanted = log->sync_wanted_last;
+    log->seq_mark = log->sync_mark;
+    log->last_sync_us = log->store->now_us;
+    count_sync(log);
+    report_last_segment(log);
+    log->store->callbacks->synced(log->store->callbacks, log->synced);
+    log_start_next(log);
+}
+
+static void committed(struct disk_op *op)
+{
+    struct log *log = op->owner;
+    enum commit_step step = log->step;
+    log->step = COMMIT_IDLE;
+    if (step == COMMIT_BATCH)
+        log->last_took_us = op->took_us;
+    if (op->err)
+        store_fail(log->store, op->sys_errno);
+    if (log->store->failed)
+        return; /* S5, even if this one has reached the disk: the other lane may have failed */
+    switch (step) {
+    case COMMIT_HEADER:
+        segments_headed(log->segments, first_sealed(log)->segment);
+        log_start_next(log);
+        return;
+    case COMMIT_BATCH: batch_done(log); return;
+    case COMMIT_SYNC: sync_done(log); return;
+    case COMMIT_IDLE: break;
+    }
+    CHECK(false); /* an operation ended that was not under way */
+}
+
+/* The file that a commit is to write. False: there is none now; it is tried again, or S5. */
+static bool commit_file(struct log *log, struct segment *segment, struct disk_file **out_file)
+{
+    enum err err = segments_file(log->segments, segment, out_file);
+    if (err == ERR_AGAIN)
+        log->reopen_at_us = log->store->now_us + LOG_REOPEN_US;
+    else if (err)
+        store_fail(log->store, EIO);
+    return err == OK;
+}
+
+static void start_sync(struct log *log)
+{
+    CHECK(log->written_segment && log->written > log->synced);
+    log->sync_number = log->written;
+    log->sync_mark = log->written_mark;
+    log->commit =
+        (struct disk_op){.verb = DISK_SYNC, .file = log->written_segment->file, .done = committed};
+    submit(log, COMMIT_SYNC, false);
+}
+
+static void start_header(struct log *log, struct segment *segment)
+{
+    struct disk_file *file;
+    if (!commit_file(log, segment, &file))
+        return;
+    CHECK(segment->state == SEGMENT_READY && segment->batch_first > 0);
+    struct segment_head head = {
+        .version = FORMAT_VERSION,
+        .id = log->store->id,
+        .number = segment->number,
+        .batch_first = segment->batch_first,
+        .seq_mark = log->seq_next + SEQ_AHEAD,
+        .number_next = segments_number_next(log->segments),
+        .size_bytes = segment->size_bytes,
+    };
+    segment_head_encode(&head, log->head_block);
+    log->commit = (struct disk_op){
+        .verb = DISK_WRITE_SYNC,
+        .file = file,
+        .data = log->head_block,
+        .len = BLOCK,
+        .done = committed,
+    };
+    submit(log, COMMIT_HEADER, false);
+}
+
+/*
+ * A small commit that is the first to write to its place writes zeros behind it, too: so it alone,
+ * and not each of those that follow, changes the file's extents. Not for the page cache, which
+ * gathers what it writes.
+ */
+static size_t zeros_behind(const struct log *log, const struct segment *segment, uint64_t end)
+{
+    uint64_t left = segment->size_bytes - end;
+    CHECK(end <= segment->size_bytes);
+    if (end <= segment->filled || log->options->buffered || segments_in_bulk(log->segments))
+        return 0;
+    uint64_t most = log->options->zeros_bytes ? log->options->zeros_bytes : DISK_ZEROS_MAX;
+    return (size_t)(left < most ? left : most);
+}
+
+static void start_batch(struct log *log, struct batch *batch)
+{
+    struct disk_file *file;
+    if (!manifest_has(log->store->manifest, batch->features) ||
+        !commit_file(log, batch->segment, &file))
+        return;
+    CHECK(batch->number > log->written && batch->segment->state == SEGMENT_HEADED);
+    CHECK(batch->offset % BLOCK == 0 && batch->offset >= BLOCK);
+    batch->durable = log->synced;
+    batch->seq_mark = log->seq_next + SEQ_AHEAD;
+    log->clock_us = log->store->now_us;
+    struct batch_head head = {
+        .number = batch->number,
+        .durable = batch->durable,
+        .seq_mark = batch->seq_mark,
+        .clock_us = log->store->now_us,
+        .segment = batch->segment->number,
+        .store_tag = log->store->tag,
+        .payload_bytes = batch->payload_bytes,
+        .record_count = batch->record_count + (log->options->epoch > 0),
+    };
+    log->commit = (struct disk_op){
+        .verb = log->options->buffered ? DISK_WRITE : DISK_WRITE_SYNC,
+        .file = file,
+        .data = batch->at,
+        .len = batch_head_encode(&head, batch->at),
+        .offset = batch->offset,
+        .prepare = sign_batch,
+        .done = committed,
+    };
+    log->commit.zeros = zeros_behind(log, batch->segment, batch->offset + log->commit.len);
+    submit(log, COMMIT_BATCH, log->commit.zeros == 0 && commit_here(log, batch));
+}
+
+static bool sync_due(const struct log *log)
+{
+    if (log->written <= log->synced)
+        return false;
+    int64_t interval_us = log->options->interval_us;
+    bool mark_near = log->seq_next + SEQ_AHEAD / 2 > log->seq_mark;
+    bool wanted = log->sync_wanted > log->synced && log->written >= log->sync_wanted;
+    return wanted || log->store->closing || mark_near ||
+           (interval_us > 0 && log->store->now_us - log->last_sync_us >= interval_us);
+}
+
+void log_start_next(struct log *log)
+{
+    bool waits = log->store->now_us < log->reopen_at_us && !log->store->closing;
+    if (log->store->failed || log->step != COMMIT_IDLE || waits)
+        return;
+    struct batch *batch = first_sealed(log);
+    struct segment *segment = batch ? batch->segment : NULL;
+    bool ready = segment && segment->state == SEGMENT_READY;
+    if (sync_due(log) || (ready && log->written > log->synced))
+        start_sync(log);
+    else if (ready)
+        start_header(log, segment);
+    else if (segment && segment->state == SEGMENT_HEADED)
+        start_batch(log, batch);
+}
+
+/* ---- the turn ---- */
+
+/* It is time to tell on disk that the last batch with records is durable. */
+static bool proof_due_at(const struct log *log, int64_t *out_at_us)
+{
+    bool busy = log->open || log->step != COMMIT_IDLE || !list_empty(&log->sealed);
+    if (busy || log->store->closing || log->options->buffered || log->last_full <= log->proven)
+        return false;
+    *out_at_us = log->last_commit_us + PROOF_AGE_US;
+    return true;
+}
+
+/* It is time to tell on disk what time it is: nothing else says what has fallen due. */
+static bool clock_due_at(const struct log *log, int64_t *out_at_us)
+{
+    bool busy = log->open || log->step != COMMIT_IDLE || !list_empty(&log->sealed);
+    if (busy || segments_full(log->segments) || log->clock_wanted_us <= log->clock_us)
+        return false;
+    *out_at_us = log->clock_asked_us + PROOF_AGE_US;
+    if (log->clock_us > INT64_MIN && *out_at_us < log->clock_us + CLOCK_AGE_US)
+        *out_at_us = log->clock_us + CLOCK_AGE_US;
+    return true;
+}
+
+static int64_t open_due_at(const struct log *log)
+{
+    const struct batch *open = log->open;
+    bool full = segments_full(log->segments) != OK;
+    bool waits = full && cleaner_gives_room(log->store->cleaner, open->number);
+    int64_t wanted_us = waits ? CLEAN_AGE_US : full ? FULL_AGE_US : 0;
+    int64_t age_us = open->wanted ? wanted_us : OPEN_AGE_US;
+    return open->opened_us + age_us;
+}
+
+/* By an empty batch. A full disk has no block for that: there the manifest tells. */
+static void prove(struct log *log)
+{
+    if (segments_full(log->segments) || segments_room(log->segments) < BLOCK) {
+        log->proven = log->last_full;
+        manifest_write(log->store->manifest);
+        return;
+    }
+    log_open_batch(log, 0);
+    log->open->wanted = true;
+}
+
+void log_write_clock(struct log *log)
+{
+    int64_t clock_us;
+    if (!log->store->failed && clock_due_at(log, &clock_us) &&
+        segments_room(log->segments) >= BLOCK) {
+        log_open_batch(log, 0);
+        log->open->wanted = true;
+    }
+}
+
+void log_turn(struct log *log)
+{
+    int64_t proof_us, clock_us;
+    if (log->store->failed)
+        return;
+    log->inline_left = LOG_INLINE_BYTES;
+    if (proof_due_at(log, &proof_us) && log->store->now_us >= proof_us)
+        prove(log);
+    if (clock_due_at(log, &clock_us) && log->store->now_us >= clock_us)
+        log_write_clock(log);
+    bool idle = log->step == COMMIT_IDLE && list_empty(&log->sealed);
+    if (log->open && idle && (log->store->closing || log->store->now_us >= open_due_at(log)))
+        log_seal(log);
+    log_start_next(log);
+}
+
+int64_t log_next_us(const struct log *log)
+{
+    int64_t at_us = INT64_MAX;
+    int64_t next_us = INT64_MAX;
+    if (log->store->failed || log->step != COMMIT_IDLE)
+        return INT64_MAX; /* the disk wakes us */
+    if (log->open && list_empty(&log->sealed))
+        next_us = open_due_at(log);
+    else if (!list_empty(&log->sealed) && log->reopen_at_us > log->store->now_us)
+        next_us = log->reopen_at_us;
+    if (proof_due_at(log, &at_us) && at_us < next_us)
+        next_us = at_us;
+    if (clock_due_at(log, &at_us) && at_us < next_us && segments_room(log->segments) >= BLOCK)
+        next_us = at_us;
+    if (log->options->interval_us > 0 && log->written > log->synced &&
+        log->last_sync_us + log->options->interval_us < next_us)
+        next_us = log->last_sync_us + log->options->interval_us;
+    return next_us;
+}

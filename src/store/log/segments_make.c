@@ -1,0 +1,363 @@
+/*
+ * Makes the segments' files ahead, and knows how much room there is. On a full disk, or at the
+ * limit, it makes smaller files, so that jobs can still be ended and the cleaner can work.
+ */
+#include "base/check.h"
+#include "store/log/segments_parts.h"
+
+enum {
+    SPARES = 2,             /* segments made ahead: one to write, one for the cleaner */
+    RETRY_US = 1000 * 1000, /* a full disk is asked again so often */
+    REOPEN_US = 100 * 1000, /* no descriptor was free: tried again so often */
+    BULK_BYTES = 48 * 1024, /* options.bulk_bytes, if they do not say */
+};
+
+/*
+ * Zeros written ahead spare each commit a change of the file's extents, which takes about 100 us
+ * whatever its size; they double what is written. So small commits, whose latency somebody waits
+ * for, get them, and large ones, which need the disk's bandwidth, do not
+ * (docs/decisions/0098-segments-are-filled-with-zeros-for-small-commits-only.md). Below two thirds
+ * commits are small again.
+ */
+bool segments_in_bulk(struct segments *segments)
+{
+    uint64_t bulk = segments->options->bulk_bytes ? segments->options->bulk_bytes : BULK_BYTES;
+    uint64_t commit = log_commit_bytes(segments->store->log);
+    segments->bulk = commit >= (segments->bulk ? bulk / 3 * 2 : bulk);
+    return segments->bulk;
+}
+
+/* The first segment of the log whose file is not there: batches wait for it. NULL: all are. */
+static struct segment *first_unmade(const struct segments *segments)
+{
+    struct segment *first = NULL;
+    for (struct list *link = segments->log.prev; link != &segments->log; link = link->prev) {
+        struct segment *segment = segment_of_link(link);
+        if (segment->state == SEGMENT_HEADED)
+            break; /* so are all before it */
+        if (segment->state != SEGMENT_READY)
+            first = segment;
+    }
+    return first;
+}
+
+/* A spare for which there is no room is made as small as the cleaner needs: it makes the room. */
+static bool shrink_spare(const struct segments *segments, struct segment *spare)
+{
+    if (segments->wanted_bytes && segments->wanted_bytes < spare->size_bytes) {
+        spare->size_bytes = segments->wanted_bytes;
+        return true;
+    }
+    spare->size_bytes = segments->options->segment_bytes; /* for the next try */
+    return false;
+}
+
+/*
+ * The last resort without room: the segment that batches wait for is made with half the size, down
+ * to what they need, because ends of jobs may be among them, and ends give the room back. Only the
+ * first such segment: a later one would take away what the first must have.
+ */
+static bool shrink(struct segments *segments, struct segment *segment)
+{
+    if (!segment->batch_first)
+        return shrink_spare(segments, segment);
+    uint64_t need = segment->end + log_open_bytes(segments->store->log, segment);
+    if (need < segment->least_bytes)
+        need = segment->least_bytes;
+    if (segments->store->failed || segment != first_unmade(segments) || segment->size_bytes <= need)
+        return false;
+    uint64_t half = segment->size_bytes / 2 / BLOCK * BLOCK;
+    segment->size_bytes = half > need ? half : need;
+    log_segment_shrunk(segments->store->log, segment);
+    return true;
+}
+
+static void make(struct segments *segments, struct segment *segment);
+
+static void made(struct disk_op *op)
+{
+    struct segment *segment = op->owner;
+    struct segments *segments = segment->segments;
+    segments->making--;
+    if (op->err == OK) {
+        segment->state = SEGMENT_READY;
+        segment->filled = op->reserve ? 0 : segment->size_bytes;
+        if (!segment->batch_first)
+            segments->spare_room += segment->size_bytes - BLOCK;
+        segments_opened(segments, segment, op->file);
+        segments->starved = false;
+        segments->retry_at_us = segments->store->now_us; /* is there room for the next? */
+        log_start_next(segments->store->log);
+        return;
+    }
+    segment->state = SEGMENT_STALLED;
+    segments->disk_bytes -= segment->size_bytes;
+    if (op->err == ERR_AGAIN) { /* segments_make_spares tries again */
+        segments->starved = true;
+        segments->retry_at_us = segments->store->now_us + REOPEN_US;
+        return;
+    }
+    if (op->err != ERR_DISK_FULL) {
+        store_fail(segments->store, op->sys_errno);
+        return;
+    }
+    segments->full = ERR_DISK_FULL;
+    segments->retry_at_us = segments->store->now_us + RETRY_US;
+    if (shrink(segments, segment))
+        make(segments, segment);
+}
+
+static bool above_limit(const struct segments *segments, const struct segment *segment)
+{
+    uint64_t max_bytes = segments->options->max_bytes;
+    uint64_t others =
+        segments->disk_bytes + segments->slice_bytes + segments->history_bytes + MANIFEST_BYTES;
+    return max_bytes && others + segment->size_bytes > max_bytes;
+}
+
+static void make(struct segments *segments, struct segment *segment)
+{
+    CHECK(segment->state == SEGMENT_STALLED);
+    while (above_limit(segments, segment)) {
+        segments->full = ERR_DISK_LIMIT;
+        segments->retry_at_us = segments->store->now_us + RETRY_US;
+        if (!shrink(segments, segment))
+            return;
+    }
+    segment->state = SEGMENT_MAKING;
+    segments->making++;
+    segments->disk_bytes += segment->size_bytes;
+    segment->make = (struct disk_op){
+        .verb = DISK_MAKE,
+        .lane = LANE_BACKGROUND,
+        .len = segment->size_bytes,
+        .reserve = segments_in_bulk(segments) && !segments->full,
+        .done = made,
+        .owner = segment,
+    };
+    segment_name(segment->number, segment->make.name);
+    segments->disk->verbs->submit(segments->disk, &segment->make);
+}
+
+static struct segment *add_spare(struct segments *segments, uint64_t size_bytes)
+{
+    struct segment *segment = segments_add(segments, segments->number_next, size_bytes);
+    list_add_tail(&segments->spares, &segment->link);
+    segments->spare_count++;
+    if (!segments->full || !first_unmade(segments)) /* what batches wait for comes first */
+        make(segments, segment);
+    return segment;
+}
+
+/* The file that is wanted most. Those in the log come first: batches wait for them. */
+static struct segment *most_wanted(const struct segments *segments)
+{
+    struct segment *unmade = first_unmade(segments);
+    for (struct list *link = segments->spares.next; link != &segments->spares && !unmade;
+         link = link->next)
+        if (segment_of_link(link)->state != SEGMENT_READY)
+            unmade = segment_of_link(link);
+    return unmade;
+}
+
+/* Those of less than the usual size do not count: they are last resorts. */
+static unsigned whole_spares(const struct segments *segments)
+{
+    unsigned count = 0;
+    for (struct list *link = segments->spares.next; link != &segments->spares; link = link->next)
+        count += segment_of_link(link)->size_bytes >= segments->options->segment_bytes;
+    return count;
+}
+
+static uint64_t kept_bytes(const struct segments *segments)
+{
+    return 2 * segments->options->segment_bytes;
+}
+
+/* Bytes of files that are being made, and bytes that are placed in files not made yet. */
+static uint64_t unmade_bytes(const struct segments *segments, uint64_t *out_pending)
+{
+    uint64_t making = 0;
+    *out_pending = 0;
+    for (struct list *link = segments->spares.next; link != &segments->spares; link = link->next)
+        if (segment_of_link(link)->state == SEGMENT_MAKING)
+            making += segment_of_link(link)->size_bytes;
+    for (struct list *link = segments->log.prev; link != &segments->log; link = link->prev) {
+        struct segment *segment = segment_of_link(link);
+        if (segment->state == SEGMENT_READY || segment->state == SEGMENT_HEADED)
+            break; /* so are all before it */
+        if (segment->state == SEGMENT_MAKING)
+            making += segment->size_bytes;
+        *out_pending += segment->end + log_open_bytes(segments->store->log, segment);
+    }
+    return making;
+}
+
+bool segments_scarce(const struct segments *segments)
+{
+    uint64_t room = segments_room(segments);
+    uint64_t max_bytes = segments->options->max_bytes;
+    uint64_t more = segments->free_bytes;
+    uint64_t pending;
+    if (room >= kept_bytes(segments))
+        return false;
+    uint64_t making = unmade_bytes(segments, &pending);
+    if (max_bytes) {
+        uint64_t used = segments->disk_bytes - making + segments->slice_bytes +
+                        segments->history_bytes + MANIFEST_BYTES;
+        uint64_t left = max_bytes > used ? max_bytes - used : 0;
+        more = left < more ? left : more;
+    }
+    return more < kept_bytes(segments) + pending - room;
+}
+
+/* The disk counts as full before it is: while it still has room enough to clean. It is asked only
+ * while spares are missing. */
+static void watch(struct segments *segments)
+{
+    bool ask = segments_room(segments) < kept_bytes(segments);
+    segments->free_bytes = ask ? segments->disk->verbs->room(segments->disk) : UINT64_MAX;
+    if (segments->full || !segments_scarce(segments))
+        return;
+    uint64_t free_bytes = segments->free_bytes;
+    segments->free_bytes = UINT64_MAX;
+    segments->full = segments_scarce(segments) ? ERR_DISK_LIMIT : ERR_DISK_FULL;
+    segments->free_bytes = free_bytes;
+    segments->retry_at_us = segments->store->now_us;
+}
+
+void segments_make_spares(struct segments *segments)
+{
+    if (segments->store->failed || segments->store->closing)
+        return;
+    watch(segments);
+    if ((segments->full || segments->starved) && segments->store->now_us < segments->retry_at_us)
+        return;
+    /* While one is being made there is nothing to do: made() says more, or the next try. */
+    segments->retry_at_us = segments->store->now_us + RETRY_US;
+    struct segment *unmade = most_wanted(segments);
+    bool enough = whole_spares(segments) >= SPARES;
+    if (unmade && unmade->state == SEGMENT_STALLED)
+        make(segments, unmade);
+    else if (segments->full && !unmade && enough && !segments_scarce(segments))
+        segments->full = OK; /* nothing is wanted that is not there */
+    else if (segments->full && !unmade && !enough)
+        (void)add_spare(segments, segments->options->segment_bytes); /* is there room again? */
+    while (!segments->full && whole_spares(segments) < SPARES)
+        (void)add_spare(segments, segments->options->segment_bytes);
+}
+
+enum err segments_full(const struct segments *segments)
+{
+    return segments->full;
+}
+
+int64_t segments_next_us(const struct segments *segments)
+{
+    return segments->full || segments->starved ? segments->retry_at_us : INT64_MAX;
+}
+
+bool segments_making(const struct segments *segments)
+{
+    return segments->making > 0;
+}
+
+enum err segments_make_first(struct segments *segments)
+{
+    segments_make_spares(segments);
+    if (!list_empty(&segments->log))
+        return OK;
+    CHECK(!list_empty(&segments->spares));
+    const struct segment *spare = segment_of_link(segments->spares.next);
+    while (spare->state == SEGMENT_MAKING) {
+        segments->disk->verbs->wait(segments->disk);
+        (void)segments->disk->verbs->poll(segments->disk);
+    }
+    if (spare->state == SEGMENT_READY)
+        return OK;
+    return segments->store->failed ? ERR_IO : segments->starved ? ERR_AGAIN : segments->full;
+}
+
+void segments_cleaner_wants(struct segments *segments, uint64_t bytes)
+{
+    if (bytes > segments->wanted_bytes && bytes <= segments->free_bytes)
+        segments->retry_at_us = segments->store->now_us; /* before ends of jobs take that room */
+    segments->wanted_bytes = bytes;
+}
+
+bool segments_want_spare(const struct segments *segments)
+{
+    return segments->spare_count < SPARES;
+}
+
+/* The better one for what needs little: there already, and as small as can be. */
+static bool better(const struct segment *spare, const struct segment *best)
+{
+    bool ready = spare->state == SEGMENT_READY;
+    if (ready != (best->state == SEGMENT_READY))
+        return ready;
+    return spare->size_bytes < best->size_bytes;
+}
+
+struct segment *segments_next(struct segments *segments, uint64_t bytes, uint64_t batch_first)
+{
+    struct segment *best = NULL;
+    for (struct list *link = segments->spares.next; link != &segments->spares; link = link->next) {
+        struct segment *spare = segment_of_link(link);
+        bool fits = spare->size_bytes >= bytes + BLOCK;
+        if (fits && (!best || better(spare, best)))
+            best = spare;
+    }
+    if (!best) {
+        uint64_t size_bytes = segments->options->segment_bytes;
+        if (size_bytes < bytes + BLOCK)
+            size_bytes = bytes + BLOCK; /* one record larger than a segment has its own */
+        best = add_spare(segments, size_bytes);
+    }
+    list_remove(&best->link);
+    segments->spare_count--;
+    if (best->state == SEGMENT_READY)
+        segments->spare_room -= best->size_bytes - BLOCK;
+    list_add_tail(&segments->log, &best->link);
+    segments->log_count++;
+    best->batch_first = batch_first;
+    best->least_bytes = bytes + BLOCK;
+    segments_make_spares(segments);
+    return best;
+}
+
+uint64_t segments_unused(const struct segments *segments)
+{
+    const struct segment *tail = segments_tail(segments);
+    uint64_t bytes = tail && tail->state != SEGMENT_STALLED ? tail->size_bytes : 0;
+    for (struct list *link = segments->spares.next; link != &segments->spares; link = link->next)
+        if (segment_of_link(link)->state != SEGMENT_STALLED)
+            bytes += segment_of_link(link)->size_bytes;
+    return bytes;
+}
+
+uint64_t segments_room(const struct segments *segments)
+{
+    const struct segment *tail = segments_tail(segments);
+    uint64_t room = segments->spare_room;
+    if (tail && (tail->state == SEGMENT_READY || tail->state == SEGMENT_HEADED))
+        room += tail->size_bytes - tail->end - log_open_bytes(segments->store->log, tail);
+    return room;
+}
+
+uint64_t segments_lack(const struct segments *segments, uint64_t bytes, uint64_t record_max)
+{
+    const struct segment *tail = segments_tail(segments);
+    uint64_t room = segments_room(segments), between = record_max + BLOCK;
+    uint64_t places = tail && (tail->state == SEGMENT_READY || tail->state == SEGMENT_HEADED);
+    for (struct list *link = segments->spares.next; link != &segments->spares; link = link->next) {
+        bool ready = segment_of_link(link)->state == SEGMENT_READY;
+        if (ready && segment_of_link(link)->size_bytes - BLOCK >= bytes)
+            return 0; /* one file takes them all */
+        places += ready;
+    }
+    uint64_t all = bytes + places * between, least = between + 3 * BLOCK;
+    bool fits = places > 0 && room >= all - between;
+    uint64_t lack = all > room + least ? all - room : least;
+    return fits ? 0 : (lack + 2 * BLOCK - 1) / BLOCK * BLOCK; /* with a header */
+}

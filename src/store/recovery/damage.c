@@ -1,0 +1,646 @@
+#include "store/recovery/damage.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+/* ---- reading a segment ---- */
+
+static enum err open_segment(const struct damage *damage, const struct found *found,
+                             struct walker *out_walker)
+{
+    enum err err =
+        walker_open(out_walker, damage->disk, found->number, found->size_bytes, damage->tag, true);
+    if (!err)
+        walker_go(out_walker, BLOCK, found->head.batch_first);
+    return err;
+}
+
+static uint64_t batch_end_of(const struct damage *damage, size_t index)
+{
+    bool last = index + 1 == damage->segment_count;
+    return last ? UINT64_MAX : damage->segments[index + 1].head.batch_first;
+}
+
+/*
+ * Behind a damaged batch the next good one of the log is below this: batches up to it were durable.
+ */
+static uint64_t below_of(const struct damage *damage, uint64_t batch_end)
+{
+    return batch_end == UINT64_MAX ? damage->proven + 2 : batch_end;
+}
+
+/* ---- taking a region apart ---- */
+
+static struct suspect *add_suspect(struct damage *damage, uint32_t region_number, const char *at,
+                                   const struct record *record)
+{
+    const struct region *region = &damage->regions[region_number];
+    if (damage->suspect_count == damage->suspect_cap) {
+        damage->suspect_cap = damage->suspect_cap ? damage->suspect_cap * 2 : 64;
+        damage->suspects =
+            mem_realloc(damage->suspects, damage->suspect_cap * sizeof(*damage->suspects));
+    }
+    struct suspect *suspect = &damage->suspects[damage->suspect_count++];
+    const struct event *event = &record->event;
+    *suspect = (struct suspect){
+        .region = region_number,
+        .kind = event->kind,
+        .seq = event->job.seq,
+        .where = where_of(region->number, region->start + (uint64_t)(at - region->bytes)),
+        .at = at,
+        .len = record->len,
+        .died = event->record,
+        .body_good = record->summed && record_body_good(record),
+        .body_hurt =
+            event->kind == EVENT_JOB && !record_body_good(record) && !record_spoiled(record),
+    };
+    return suspect;
+}
+
+/* Records one behind another, up to `end` or (0) to the first without a length. */
+static const char *take_records(struct damage *damage, uint32_t region, const char *at,
+                                const char *end, const char *room, uint32_t *out_count)
+{
+    struct record record;
+    *out_count = 0;
+    while (end ? at < end : room - at >= 16 && !bytes_all_zero(at, 4)) {
+        if (record_decode(at, (size_t)((end ? end : room) - at), &record))
+            return NULL;
+        if (!record.is_event && !record.epoch)
+            return NULL; /* one damaged bit may have made it look like one to step over */
+        if (record.is_event)
+            (void)add_suspect(damage, region, at, &record);
+        at += record.len;
+        ++*out_count;
+    }
+    return at;
+}
+
+/*
+ * One batch of the region. Returns where the next one begins, or NULL: it cannot be taken apart.
+ * If its header is damaged the records must fill it, and agree with what the header says of them.
+ */
+static const char *take_batch(struct damage *damage, uint32_t number, const char *at,
+                              uint64_t batch)
+{
+    struct region *region = &damage->regions[number];
+    const char *room = region->bytes + (region->end - region->start);
+    struct batch_head head = {0};
+    uint32_t count;
+    bool alone = region->batch_first == region->batch_last;
+    if (room - at < BLOCK)
+        return NULL;
+    bool plausible = batch_head_decode(at, (uint64_t)(room - at), &head) == FORMAT_GOOD &&
+                     head.number == batch && head.segment == region->number &&
+                     head.store_tag == damage->tag;
+    if (!plausible && !alone)
+        return NULL;
+    const char *records = at + BATCH_HEAD;
+    const char *end = take_records(damage, number, records,
+                                   plausible ? records + head.payload_bytes : NULL, room, &count);
+    if (!end)
+        return NULL;
+    uint64_t payload = (uint64_t)(end - records);
+    uint32_t head_payload, head_count;
+    batch_head_counts(at, &head_payload, &head_count);
+    const char *next = at + batch_bytes(payload);
+    if (next > room || (plausible && head_count != count) ||
+        (!plausible && (!count || (head_payload != payload && head_count != count))))
+        return NULL;
+    bool padded = bytes_all_zero(end, (size_t)(next - end));
+    if (!padded && !plausible)
+        return NULL;
+    region->located = region->located || !plausible || !padded;
+    return next;
+}
+
+/* Bodies have checksums of their own: whole jobs can be found without what is around them. */
+static void take_whole_jobs(struct damage *damage, uint32_t number)
+{
+    const struct region *region = &damage->regions[number];
+    const char *end = region->bytes + (region->end - region->start);
+    struct record record;
+    for (const char *at = region->bytes; end - at >= RECORD_JOB_HEAD;) {
+        bool whole = !record_decode(at, (size_t)(end - at), &record) &&
+                     record.event.kind == EVENT_JOB && record_body_good(&record);
+        if (whole)
+            (void)add_suspect(damage, number, at, &record);
+        at += whole ? record.len : 8;
+    }
+}
+
+static void take_apart(struct damage *damage, uint32_t number)
+{
+    struct region *region = &damage->regions[number];
+    const char *end = region->bytes + (region->end - region->start);
+    const char *at = region->bytes;
+    region->first_suspect = damage->suspect_count;
+    for (uint64_t batch = region->batch_first; at && batch <= region->batch_last; batch++)
+        at = take_batch(damage, number, at, batch);
+    if (!at || !bytes_all_zero(at, (size_t)(end - at)))
+        region->opaque = true;
+    if (region->opaque) {
+        damage->suspect_count = region->first_suspect;
+        take_whole_jobs(damage, number);
+    }
+    region->suspect_end = damage->suspect_count;
+}
+
+static void add_region(struct damage *damage, struct scan *scan, const struct region *found)
+{
+    uint32_t number = (uint32_t)damage->region_count++;
+    size_t size = damage->region_count * sizeof(*damage->regions);
+    damage->regions = mem_realloc(damage->regions, size);
+    struct region *region = &damage->regions[number];
+    *region = *found;
+    region->bytes = mem_zalloc((size_t)(region->end - region->start) + 1);
+    for (uint64_t at = region->start; at < region->end; at += BLOCK) {
+        const char *block;
+        size_t len = 0;
+        if (scan_bytes(scan, at, BLOCK, &block, &len))
+            region->opaque = true;
+        else
+            memcpy(region->bytes + (at - region->start), block, len);
+    }
+    if (region->start == region->end)
+        region->opaque = true;
+    take_apart(damage, number);
+}
+
+/* ---- finding regions ---- */
+
+static void survey_segment(struct damage *damage, size_t index, struct walker *walker)
+{
+    uint64_t batch_end = batch_end_of(damage, index);
+    while (walker->expected < batch_end) {
+        if (walker_look(walker) == PLACE_BATCH) {
+            walker_pass(walker);
+            continue;
+        }
+        uint64_t expected = walker->expected;
+        if (batch_end == UINT64_MAX && expected > damage->proven)
+            return; /* the log's end */
+        struct region region = {
+            .number = walker->scan.number, .start = walker->offset, .batch_first = expected};
+        walker_go(walker, region.start + BLOCK, expected);
+        bool found = walker_seek(walker, expected, below_of(damage, batch_end));
+        uint64_t next = walker->offset, number = walker->head.number;
+        walker_go(walker, region.start, expected);
+        region.end = found ? next : walker_blank_from(walker, &region.opaque);
+        /* opaque: good ones that cannot follow; what was between is lost */
+        region.batch_last = found                     ? number - 1
+                            : batch_end == UINT64_MAX ? damage->proven
+                                                      : batch_end - 1;
+        walker->scan.narrow = true; /* block by block, because some may be unreadable */
+        add_region(damage, &walker->scan, &region);
+        walker->scan.narrow = false;
+        if (!found)
+            return;
+        walker_go(walker, next, number);
+    }
+}
+
+/* The highest batch that anything calls durable: later ones may be torn. */
+static enum err find_proven(struct damage *damage, const struct manifest *manifest)
+{
+    struct walker walker;
+    damage->proven = manifest->durable;
+    if (damage->segment_count == 0)
+        return OK;
+    const struct found *last = &damage->segments[damage->segment_count - 1];
+    if (last->head.batch_first - 1 > damage->proven)
+        damage->proven = last->head.batch_first - 1;
+    enum err err = open_segment(damage, last, &walker);
+    if (err)
+        return err;
+    while (walker_seek(&walker, 0, UINT64_MAX)) {
+        if (walker.head.durable > damage->proven)
+            damage->proven = walker.head.durable;
+        walker_pass(&walker);
+    }
+    walker_close(&walker);
+    return OK;
+}
+
+static enum err find_regions(struct damage *damage)
+{
+    for (size_t i = 0; i < damage->segment_count; i++) {
+        struct walker walker;
+        enum err err = open_segment(damage, &damage->segments[i], &walker);
+        if (err)
+            return err;
+        survey_segment(damage, i, &walker);
+        walker_close(&walker);
+    }
+    return OK;
+}
+
+/* ---- indexes ---- */
+
+static int by_key(const void *left, const void *right)
+{
+    const struct suspect_key *a = left;
+    const struct suspect_key *b = right;
+    return a->key < b->key ? -1 : a->key > b->key;
+}
+
+static bool is_of_topic(enum event_kind kind)
+{
+    return kind == EVENT_TOPIC || kind == EVENT_SETTINGS;
+}
+
+static uint64_t name_key(struct bytes id, struct bytes topic)
+{
+    return id.len ? hash_seeded(id.at, id.len, 1) : hash_seeded(topic.at, topic.len, 2);
+}
+
+static void index_suspects(struct damage *damage)
+{
+    struct suspect_index *const all[] = {&damage->by_place, &damage->by_died, &damage->by_seq,
+                                         &damage->by_name};
+    size_t count = damage->suspect_count;
+    for (int i = 0; i < 4; i++) {
+        all[i]->at = mem_alloc((count + 1) * sizeof(*all[i]->at));
+        all[i]->count = count;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const struct suspect *suspect = &damage->suspects[i];
+        struct record record;
+        enum err err = record_decode(suspect->at, suspect->len, &record);
+        bool named = !err && (record.event.id.len || is_of_topic(suspect->kind));
+        damage->by_place.at[i] = (struct suspect_key){suspect->where, i};
+        damage->by_died.at[i] = (struct suspect_key){suspect->died.where, i};
+        damage->by_seq.at[i] = (struct suspect_key){suspect->seq, i};
+        damage->by_name.at[i] =
+            (struct suspect_key){named ? name_key(record.event.id, record.event.topic) : 0, i};
+    }
+    for (int i = 0; i < 4 && count; i++)
+        qsort(all[i]->at, count, sizeof(*all[i]->at), by_key);
+}
+
+/* The first with that key, or NULL. */
+static const struct suspect_key *first_with(const struct suspect_index *index, uint64_t key)
+{
+    size_t low = 0;
+    size_t high = index->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (index->at[middle].key < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < index->count && index->at[low].key == key ? &index->at[low] : NULL;
+}
+
+static const struct suspect_key *next_with(const struct suspect_index *index,
+                                           const struct suspect_key *found)
+{
+    const struct suspect_key *next = found + 1;
+    return next < index->at + index->count && next->key == found->key ? next : NULL;
+}
+
+/* ---- what good records say of suspects ---- */
+
+/* Is this job's record the one that the suspect says it ended, or took the place of? */
+static bool is_victim(const struct suspect *suspect, const struct event *victim, size_t len)
+{
+    struct record record;
+    if (suspect->died.bytes != len || record_decode(suspect->at, suspect->len, &record))
+        return false;
+    return suspect->seq == victim->job.seq ||
+           (victim->id.len && bytes_eq(record.event.id, victim->id));
+}
+
+/* A good record says that the one at `died` has ended, or was replaced. */
+static void weigh_death(struct damage *damage, struct stored died)
+{
+    const struct suspect_index *index = &damage->by_place;
+    const struct suspect_key *key = died.where ? first_with(index, died.where) : NULL;
+    for (; key; key = next_with(index, key)) {
+        struct suspect *suspect = &damage->suspects[key->suspect];
+        suspect->dead = suspect->dead || (suspect->kind == EVENT_JOB && suspect->len == died.bytes);
+    }
+}
+
+/* A good record of a job lies at `where`: is it what a suspect says it ended? */
+static void weigh_victim(struct damage *damage, uint64_t where, const struct record *record)
+{
+    const struct suspect_index *index = &damage->by_died;
+    for (const struct suspect_key *key = first_with(index, where); key;
+         key = next_with(index, key)) {
+        struct suspect *suspect = &damage->suspects[key->suspect];
+        if (!is_victim(suspect, &record->event, record->len))
+            continue;
+        suspect->proven = true;
+        suspect->died_seq = record->event.job.seq;
+    }
+}
+
+static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
+                         const struct record *record)
+{
+    const struct event *event = &record->event;
+    bool of_topic = is_of_topic(event->kind);
+    bool named = event->id.len || of_topic;
+    const struct suspect_index *seqs = &damage->by_seq;
+    const struct suspect_index *names = &damage->by_name;
+    weigh_death(damage, event->record);
+    if (event->kind == EVENT_JOB)
+        weigh_victim(damage, where, record);
+    bool of_job = !of_topic && event->kind != EVENT_NOTE; /* a note says nothing of its job */
+    const struct suspect_key *key = of_job ? first_with(seqs, event->job.seq) : NULL;
+    for (; key; key = next_with(seqs, key)) {
+        struct suspect *suspect = &damage->suspects[key->suspect];
+        bool later = batch > damage->regions[suspect->region].batch_last;
+        bool anew = suspect->kind != EVENT_JOB || event->kind != EVENT_MOVE; /* has no body */
+        suspect->superseded = suspect->superseded || (later && anew);
+        suspect->seq_known = suspect->seq_known || (!later && event->kind == EVENT_JOB);
+        suspect->known_before = suspect->known_before || suspect->seq_known;
+    }
+    key = named ? first_with(names, name_key(event->id, event->topic)) : NULL;
+    for (; key; key = next_with(names, key)) {
+        struct suspect *suspect = &damage->suspects[key->suspect];
+        bool later = batch > damage->regions[suspect->region].batch_last;
+        suspect->superseded =
+            suspect->superseded || (later && of_topic && suspect->kind == event->kind);
+        suspect->known_before = suspect->known_before || !later;
+    }
+}
+
+static enum err weigh_batch(void *ctx, const struct good_batch *batch)
+{
+    struct batch_walk walk;
+    batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
+    while (batch_walk_next(&walk) == OK) /* recovery will say what cannot be */
+        weigh_record(ctx, batch->head->number,
+                     where_of(batch->number, batch->offset + walk.record_at), &walk.record);
+    return OK;
+}
+
+static enum err pass_region(void *ctx, struct region *region)
+{
+    (void)ctx;
+    (void)region;
+    return OK;
+}
+
+/* Two suspects that agree with each other are as good as one that agrees with a good record. */
+static void weigh_suspects(struct damage *damage)
+{
+    for (size_t i = 0; i < damage->suspect_count; i++) {
+        struct suspect *suspect = &damage->suspects[i];
+        struct record record;
+        const struct suspect_index *index = &damage->by_place;
+        const struct suspect_key *key =
+            suspect->died.where ? first_with(index, suspect->died.where) : NULL;
+        for (; key; key = next_with(index, key)) {
+            struct suspect *victim = &damage->suspects[key->suspect];
+            if (victim->kind != EVENT_JOB || record_decode(victim->at, victim->len, &record) ||
+                !is_victim(suspect, &record.event, victim->len))
+                continue;
+            suspect->proven = victim->dead = true;
+            suspect->died_seq = victim->seq;
+        }
+    }
+}
+
+/* ---- the verdict ---- */
+
+static bool in_log(const struct damage *damage, uint32_t number)
+{
+    for (size_t i = 0; i < damage->segment_count; i++)
+        if (damage->segments[i].number == number)
+            return true;
+    return false;
+}
+
+/*
+ * Is there perhaps a job that it says something of? Of far jobs the log need not have a record: one
+ * damaged bit may have changed what would tell that it is of such a one.
+ */
+static bool may_matter(const struct damage *damage, const struct suspect *suspect)
+{
+    return suspect->known_before || damage->directory->slice_count > 0;
+}
+
+/* Without this record, would a job that it ended or replaced live on? */
+static bool ends_nothing_unproven(const struct damage *damage, const struct suspect *suspect)
+{
+    if (!suspect->died.where)
+        return suspect->kind == EVENT_JOB || !may_matter(damage, suspect);
+    return suspect->proven ||
+           (!may_matter(damage, suspect) && !in_log(damage, where_segment(suspect->died.where)));
+}
+
+static bool is_harmless(const struct damage *damage, const struct suspect *suspect, bool located)
+{
+    switch (suspect->kind) {
+    case EVENT_JOB: return suspect->dead && ends_nothing_unproven(damage, suspect);
+    case EVENT_GONE: return ends_nothing_unproven(damage, suspect);
+    case EVENT_MOVE: return located && (suspect->superseded || !may_matter(damage, suspect));
+    case EVENT_TOPIC: return located && suspect->superseded;
+    case EVENT_NOTE: return true; /* its loss is no loss of a job */
+    case EVENT_SETTINGS: return suspect->body_good && suspect->superseded;
+    }
+    return false;
+}
+
+static void judge(struct damage *damage, struct region *region)
+{
+    region->harmless = !region->opaque;
+    for (size_t i = region->first_suspect; i < region->suspect_end; i++) {
+        const struct suspect *suspect = &damage->suspects[i];
+        bool own_sum = suspect->kind == EVENT_NOTE || suspect->kind == EVENT_SETTINGS;
+        if ((suspect->dead && suspect->body_hurt) || (own_sum && !suspect->body_good))
+            region->located = true;
+    }
+    for (size_t i = region->first_suspect; i < region->suspect_end; i++) {
+        struct suspect *suspect = &damage->suspects[i];
+        suspect->harmless = is_harmless(damage, suspect, region->located);
+        region->harmless = region->harmless && suspect->harmless;
+    }
+}
+
+enum err damage_survey(struct disk *disk, const struct directory *directory, size_t first_segment,
+                       struct damage *out_damage)
+{
+    static const struct damage_reader weighing = {.batch = weigh_batch, .region = pass_region};
+    struct damage damage = {
+        .disk = disk,
+        .tag = store_tag(&directory->manifest.id),
+        .directory = directory,
+        .segments = directory->found + first_segment,
+        .segment_count = directory->used - first_segment,
+    };
+    struct damage_reader reader = weighing;
+    reader.ctx = &damage;
+    enum err err = find_proven(&damage, &directory->manifest);
+    if (!err)
+        err = find_regions(&damage);
+    if (!err) {
+        index_suspects(&damage);
+        err = damage_read(&damage, &reader);
+    }
+    if (err) {
+        damage_fini(&damage);
+        return err;
+    }
+    weigh_suspects(&damage);
+    for (size_t i = 0; i < damage.region_count; i++)
+        judge(&damage, &damage.regions[i]);
+    *out_damage = damage;
+    return OK;
+}
+
+void damage_fini(struct damage *damage)
+{
+    for (size_t i = 0; i < damage->region_count; i++)
+        mem_free(damage->regions[i].bytes);
+    mem_free(damage->regions);
+    mem_free(damage->suspects);
+    mem_free(damage->by_place.at);
+    mem_free(damage->by_died.at);
+    mem_free(damage->by_seq.at);
+    mem_free(damage->by_name.at);
+    *damage = (struct damage){0};
+}
+
+struct region *damage_region(const struct damage *damage, uint32_t number, uint64_t offset)
+{
+    for (size_t i = 0; i < damage->region_count; i++)
+        if (damage->regions[i].number == number && damage->regions[i].start == offset)
+            return &damage->regions[i];
+    return NULL;
+}
+
+bool damage_covers(const struct damage *damage, uint64_t where)
+{
+    uint64_t offset = where_offset(where);
+    for (size_t i = 0; i < damage->region_count; i++) {
+        const struct region *region = &damage->regions[i];
+        if (region->number == where_segment(where) && offset >= region->start &&
+            offset < region->end)
+            return true;
+    }
+    return false;
+}
+
+/* ---- reading it all ---- */
+
+static enum err read_segment(struct damage *damage, size_t index, struct walker *walker,
+                             const struct damage_reader *reader)
+{
+    uint64_t batch_end = batch_end_of(damage, index);
+    uint32_t number = walker->scan.number;
+    enum err err = OK;
+    while (walker->expected < batch_end && !err) {
+        struct region *region = damage_region(damage, number, walker->offset);
+        if (region && region->batch_first == walker->expected) { /* missing ones have no bytes */
+            err = reader->region(reader->ctx, region);
+            walker_go(walker, region->end, region->batch_last + 1);
+            continue;
+        }
+        if (walker_look(walker) != PLACE_BATCH)
+            return OK; /* the log's end */
+        err = reader->batch(reader->ctx, &(struct good_batch){number, walker->offset, &walker->head,
+                                                              walker->batch});
+        walker_pass(walker);
+    }
+    return err;
+}
+
+enum err damage_read(struct damage *damage, const struct damage_reader *reader)
+{
+    enum err err = OK;
+    for (size_t i = 0; i < damage->segment_count && !err; i++) {
+        struct walker walker;
+        err = open_segment(damage, &damage->segments[i], &walker);
+        if (err)
+            return err;
+        err = read_segment(damage, i, &walker, reader);
+        walker_close(&walker);
+    }
+    return err;
+}
+
+/* ---- for people ---- */
+
+/* Bytes that clients chose, so that they cannot pretend to be something else. */
+static void quote(struct bytes text, char *room, size_t size)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < text.len && used + 1 < size; i++) {
+        char c = text.at[i];
+        room[used++] = c >= ' ' && c <= '~' && c != '"' && c != '\\' ? c : '?';
+    }
+    room[used] = '\0';
+}
+
+static void time_text(int64_t us, char *room, size_t size)
+{
+    struct tm parts;
+    time_t seconds = (time_t)(us / 1000000);
+    if (us < 0 || !gmtime_r(&seconds, &parts) ||
+        strftime(room, size, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+        (void)snprintf(room, size, "%" PRId64 " us", us);
+}
+
+const char *damage_batches(uint64_t first, uint64_t last, char room[static DAMAGE_BATCHES_ROOM])
+{
+    if (first == last)
+        (void)snprintf(room, DAMAGE_BATCHES_ROOM, "batch %" PRIu64, first);
+    else
+        (void)snprintf(room, DAMAGE_BATCHES_ROOM, "batches %" PRIu64 " to %" PRIu64, first, last);
+    return room; /* both numbers fit */
+}
+
+void damage_describe(const struct suspect *suspect, char *out_line, size_t room)
+{
+    struct record record;
+    char id[80];
+    char topic[80];
+    char due[40];
+    if (record_decode(suspect->at, suspect->len, &record)) {
+        (void)snprintf(out_line, room, "a record that cannot be read");
+        return;
+    }
+    quote(record.event.id, id, sizeof(id));
+    quote(record.event.topic, topic, sizeof(topic));
+    time_text(record.event.job.due_us, due, sizeof(due));
+    switch (suspect->kind) {
+    case EVENT_JOB:
+        (void)snprintf(out_line, room,
+                       "job @%" PRIu64 " (id \"%s\", topic \"%s\", due %s) is in a damaged batch; "
+                       "its body is %s",
+                       suspect->seq, id, topic, due, suspect->body_good ? "intact" : "damaged");
+        break;
+    case EVENT_MOVE:
+        (void)snprintf(out_line, room,
+                       "job @%" PRIu64 " (due %s): a change of its state or due time is in a "
+                       "damaged batch",
+                       suspect->seq, due);
+        break;
+    case EVENT_GONE:
+        (void)snprintf(out_line, room,
+                       "job @%" PRIu64 ": that it was finished or deleted is in a damaged batch",
+                       suspect->seq);
+        break;
+    case EVENT_TOPIC:
+        (void)snprintf(out_line, room, "topic \"%s\": its pause is in a damaged batch", topic);
+        break;
+    case EVENT_NOTE:
+        (void)snprintf(out_line, room,
+                       "job @%" PRIu64 ": the note of an attempt is in a damaged batch, and is %s",
+                       suspect->seq, suspect->body_good ? "intact" : "lost");
+        break;
+    case EVENT_SETTINGS:
+        (void)snprintf(out_line, room, "topic \"%s\": its settings are in a damaged batch", topic);
+        break;
+    }
+}

@@ -1,0 +1,789 @@
+/*
+ * Opening a store: finds where the log ends, replays it, and makes the end durable.
+ *
+ * All batches before the last segment's first are durable (log_commit.c sees to it), so a bad one
+ * among them is rot. In the last segment the first bad batch, number n, is a torn tail unless
+ * something proves that n was durable: a later batch or the manifest says so. Not proven: nobody
+ * was told of n; the tail is zeroed and reported. Proven: damage.h says whether anything that lives
+ * depends on it. If so, ERR_CORRUPT with all that can be told of it; else the log is read on behind
+ * it, and what the damaged batch ended is ended. Neither changes a byte of it on disk.
+ *
+ * The tail is read past the page cache: after a failed sync the cache shows bytes that the disk
+ * does not have. Batches that nothing proves durable are written again, the same bytes in the
+ * same place, before they are served; a crash while doing so finds the same bytes again.
+ */
+#include <stdio.h>
+#include <sys/random.h>
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/recovery/recover_parts.h"
+
+enum {
+    WINDOW_BYTES = 1024 * 1024,
+    PROGRESS_BYTES = 1024 * 1024, /* replayed in some milliseconds */
+    FINDINGS_MAX = 100,           /* lines that tell of lost things, one by one */
+    LOOK_AHEAD = 12, /* records: what is fetched meanwhile takes as long as some 3 replays */
+};
+
+/* Where of a batch's records it has been told that they come. */
+struct look_ahead {
+    const char *batch;
+    size_t at, end; /* offsets in it */
+};
+
+/* ---- a new store ---- */
+
+static enum err create(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    struct manifest manifest = {
+        .version = FORMAT_VERSION,
+        .generation = 1,
+        .boot = store->options.boot_first,
+        .batch_first = 1,
+        .seq_mark = 1,
+        .number_next = 1,
+    };
+    uint64_t seed[2] = {store->options.id_seed, (uint64_t)store->now_us};
+    if (!seed[0] && getrandom(seed, sizeof(seed), 0) != sizeof(seed)) {
+        store_error_set(recovery->error, MANIFEST_NAME, 0, "the system gives no random numbers");
+        return ERR_IO;
+    }
+    XXH128_hash_t id = XXH3_128bits(seed, sizeof(seed));
+    memcpy(manifest.id.bytes, &id, sizeof(manifest.id.bytes));
+    enum err err = manifest_create(store->disk, &manifest);
+    if (err) {
+        store_error_set(recovery->error, MANIFEST_NAME, 0,
+                        err == ERR_DISK_FULL
+                            ? "no room for a new store: free some on the file system"
+                            : "the manifest of a new store cannot be written");
+        return err;
+    }
+    recovery->directory.manifest = manifest;
+    recovery->directory.manifest_there = true;
+    return OK;
+}
+
+/* ---- the table of segments ---- */
+
+static enum err number_segments(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    const struct directory *directory = &recovery->directory;
+    uint32_t next = directory->manifest.number_next;
+    for (size_t i = 0; i < directory->count; i++) {
+        const struct found *found = &directory->found[i];
+        if (found->number >= next)
+            next = found->number + 1;
+        if (i < directory->used && found->head.number_next > next)
+            next = found->head.number_next;
+    }
+    for (size_t i = 0; i < directory->slice_count; i++)
+        if (directory->slices[i].number >= next)
+            next = directory->slices[i].number + 1;
+    uint32_t base = next;
+    for (size_t i = 0; i < directory->count; i++)
+        if (directory->found[i].number < base)
+            base = directory->found[i].number;
+    if (next - base > SEGMENT_SPAN_MAX || next == 0) {
+        store_error_set(recovery->error, MANIFEST_NAME, 0, "segment numbers %u to %u cannot be",
+                        base, next);
+        return ERR_CORRUPT;
+    }
+    segments_begin(store->segments, base, next);
+    return OK;
+}
+
+static enum err missing(struct recovery *recovery, uint64_t first, uint64_t last)
+{
+    char batches[DAMAGE_BATCHES_ROOM];
+    store_error_set(
+        recovery->error, "wal-*", 0,
+        "%s %s missing with the segment: acknowledged changes are lost without it; put the "
+        "file back, or restore the directory from a backup",
+        damage_batches(first, last, batches), first == last ? "is" : "are");
+    return ERR_CORRUPT;
+}
+
+static enum err take_segments(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    const struct directory *directory = &recovery->directory;
+    const struct manifest *manifest = &directory->manifest;
+    size_t at = 0;
+    while (at < directory->used && directory->found[at].head.batch_first < manifest->batch_first)
+        at++;
+    recovery->leftovers = at;
+    segments_set_aside(store->segments, directory->set_aside);
+    recovery->clean = manifest->clean && !directory->slot_damaged;
+    recovery->batch_next = manifest->batch_first;
+    recovery->proven = manifest->durable;
+    recovery->seq_mark = manifest->seq_mark;
+    for (; at < directory->used; at++) {
+        const struct found *found = &directory->found[at];
+        (void)segments_take(store->segments, found->number, found->size_bytes,
+                            found->head.batch_first);
+        store->opening.all_bytes += found->size_bytes;
+        if (found->head.batch_first - 1 > recovery->proven)
+            recovery->proven = found->head.batch_first - 1;
+        if (!recovery->clean && found->head.seq_mark > recovery->seq_mark)
+            recovery->seq_mark = found->head.seq_mark;
+    }
+    const struct segment *first = segments_first(store->segments);
+    if (first && first->batch_first != manifest->batch_first)
+        return missing(recovery, manifest->batch_first, first->batch_first - 1);
+    return OK;
+}
+
+/* ---- replay ---- */
+
+/* It may leave the log when that is cleaned, unless it has changed since. */
+static bool is_distant(const struct store *store, const struct event *event)
+{
+    int64_t after_us;
+    return event->kind == EVENT_JOB && event->job.state == JOB_DELAYED &&
+           !__builtin_add_overflow(store->now_us, store->options.horizon_us, &after_us) &&
+           event->job.due_us > after_us;
+}
+
+/* A job that lies in a slice has changed: its record comes first. */
+static enum err replay_placed(struct recovery *recovery, struct segment *segment)
+{
+    const struct event *event = &recovery->walk.record.event;
+    struct slices *slices = recovery->store->slices;
+    uint64_t where = event->record.where;
+    if (!segments_note_number(recovery->store->segments, where_segment(where)))
+        return ERR_CORRUPT;
+    enum err err = slices_replay_placed(slices, event->job.seq, where, recovery->error);
+    if (!err)
+        slices_moved(slices, where, segment->number, recovery->walk.record.len);
+    return err;
+}
+
+static enum err replay_record(struct recovery *recovery, struct segment *segment, uint64_t offset)
+{
+    struct store *store = recovery->store;
+    struct event *event = &recovery->walk.record.event;
+    struct stored died = event->record;
+    event->record = (struct stored){0};
+    if (died.where && !segments_note_number(store->segments, where_segment(died.where)))
+        return ERR_CORRUPT;
+    if (event->kind == EVENT_MOVE)
+        died = (struct stored){0}; /* nothing has */
+    if (event_has_place(event)) {
+        event->record.where = where_of(segment->number, offset);
+        event->record.bytes = (uint32_t)recovery->walk.record.len;
+        segments_record_lives(store->segments, segment, event->record);
+        if (is_distant(store, event))
+            store->distant_bytes += event->record.bytes;
+    }
+    bool numbered = event->kind == EVENT_JOB || event->kind == EVENT_SETTINGS;
+    if (numbered && event->job.seq >= recovery->seq_mark)
+        recovery->seq_mark = event->job.seq + 1;
+    bool counted =
+        died.where && !(recovery->surveyed && damage_covers(&recovery->damage, died.where));
+    if (counted && !segments_record_died(store->segments, died))
+        return ERR_CORRUPT;
+    store->recovered_events++;
+    return store->callbacks->replay(store->callbacks, event);
+}
+
+/* Who led when a batch was written: never one before those of earlier batches. */
+static enum err note_epoch(struct recovery *recovery, uint64_t epoch)
+{
+    if (epoch < recovery->epoch)
+        return ERR_CORRUPT;
+    recovery->epoch = epoch;
+    return OK;
+}
+
+/* What has to do with slices: a record about one, or a change of a job in one. */
+static enum err replay_of_slices(struct recovery *recovery, struct segment *segment, uint64_t batch)
+{
+    const struct record *record = &recovery->walk.record;
+    if (record->is_slice)
+        return slices_replay(recovery->store->slices, &record->slice,
+                             (struct told_at){.batch = batch, .segment = segment->number},
+                             recovery->error);
+    if (record->is_far)
+        return ERR_CORRUPT; /* it is for slices only */
+    if (record->event.kind == EVENT_MOVE && record->event.record.where)
+        return replay_placed(recovery, segment);
+    return OK;
+}
+
+/* Glances at one record of the batch more. What is wrong with it the replay will find out. */
+static void look_ahead(struct recovery *recovery, struct look_ahead *ahead)
+{
+    struct store_callbacks *callbacks = recovery->store->callbacks;
+    struct job_ref ref;
+    size_t len;
+    if (ahead->at >= ahead->end ||
+        record_glance(ahead->batch + ahead->at, ahead->end - ahead->at, &len, &ref) != OK) {
+        ahead->at = ahead->end;
+        return;
+    }
+    ahead->at += len;
+    if (ref.seq)
+        callbacks->expect(callbacks, &ref);
+}
+
+/* From now on each record of the batch is told of some records before it is replayed. */
+static struct look_ahead begin_to_look_ahead(struct recovery *recovery,
+                                             const struct batch_walk *walk)
+{
+    struct look_ahead ahead = {.batch = walk->batch, .at = walk->at, .end = walk->end};
+    if (!recovery->store->callbacks->expect)
+        ahead.at = ahead.end;
+    for (int i = 0; i < LOOK_AHEAD; i++)
+        look_ahead(recovery, &ahead);
+    return ahead;
+}
+
+static enum err replay_batch(struct recovery *recovery, struct segment *segment, uint64_t offset,
+                             const struct batch_head *head, const char *batch)
+{
+    struct store_callbacks *callbacks = recovery->store->callbacks;
+    struct batch_walk *walk = &recovery->walk;
+    enum err err;
+    if (callbacks->clock)
+        callbacks->clock(callbacks, head->clock_us);
+    batch_walk_init(walk, batch, head->payload_bytes);
+    walk->shows_slices = walk->shows_history = true;
+    struct look_ahead ahead = begin_to_look_ahead(recovery, walk);
+    while ((err = batch_walk_next(walk)) == OK) {
+        look_ahead(recovery, &ahead);
+        if (walk->record.is_history) {
+            history_replay(recovery->store->history, walk->record.entry, head->number);
+            continue;
+        }
+        err = replay_of_slices(recovery, segment, head->number);
+        if (!err && !walk->record.is_slice)
+            err = replay_record(recovery, segment, offset + walk->record_at);
+        if (err)
+            break;
+    }
+    if (err == ERR_NOT_FOUND)
+        err = walk->count == head->record_count ? note_epoch(recovery, walk->epoch) : ERR_CORRUPT;
+    if (err && !recovery->error->text[0]) {
+        char name[DISK_NAME_MAX];
+        segment_name(segment->number, name);
+        store_error_set(
+            recovery->error, name, offset + walk->record_at,
+            "a record of batch %llu is whole but cannot be (%s): this is a bug, or another "
+            "program's work; please report it and restore from a backup",
+            (unsigned long long)head->number, err_text(err));
+    }
+    if (err)
+        return err == ERR_INVALID ? ERR_CORRUPT : err;
+    if (head->durable > recovery->proven)
+        recovery->proven = head->durable;
+    if (!recovery->clean && head->seq_mark > recovery->seq_mark)
+        recovery->seq_mark = head->seq_mark;
+    return OK;
+}
+
+enum err store_opening_progress(struct store *store, uint64_t bytes, bool counts)
+{
+    struct store_opening *opening = &store->opening;
+    if (counts && bytes <= opening->all_bytes - opening->done_bytes)
+        opening->done_bytes += bytes;
+    store->unreported_bytes += bytes;
+    if (store->unreported_bytes < PROGRESS_BYTES)
+        return OK;
+    store->unreported_bytes = 0;
+    return store->callbacks->progress(store->callbacks, opening);
+}
+
+/* ---- damage ---- */
+
+static enum err rot(struct recovery *recovery, const struct segment *segment, uint64_t first,
+                    uint64_t last)
+{
+    char name[DISK_NAME_MAX];
+    segment_name(segment->number, name);
+    store_error_set(
+        recovery->error, name, segment->end,
+        "batch %llu was durable and is damaged, up to batch %llu at least; what it held was "
+        "acknowledged. All that is intact can be recovered with: later salvage DIR NEW; or restore "
+        "the file from a backup. Nothing was changed",
+        (unsigned long long)first, (unsigned long long)last);
+    return ERR_CORRUPT;
+}
+
+static void report_region(struct recovery *recovery, const struct region *region, unsigned *left)
+{
+    const struct damage *damage = &recovery->damage;
+    struct store_callbacks *callbacks = recovery->store->callbacks;
+    char line[400], batches[DAMAGE_BATCHES_ROOM];
+    (void)snprintf(line, sizeof(line), SEGMENT_NAME ": bytes %llu to %llu, %s: %s", region->number,
+                   (unsigned long long)region->start, (unsigned long long)region->end,
+                   damage_batches(region->batch_first, region->batch_last, batches),
+                   region->harmless ? "damaged; nothing that lives was in it"
+                   : region->opaque ? "damaged; not all that was in it can be told"
+                                    : "damaged");
+    callbacks->finding(callbacks, line);
+    for (size_t i = region->first_suspect; i<region->suspect_end && * left> 0; i++) {
+        const struct suspect *suspect = &damage->suspects[i];
+        if (suspect->harmless || suspect->dead)
+            continue;
+        --*left;
+        damage_describe(suspect, line, sizeof(line));
+        callbacks->finding(callbacks, line);
+        if (*left == 0)
+            callbacks->finding(callbacks,
+                               "and more; `later verify` and `later salvage` tell of all");
+    }
+}
+
+/* Looks at all of the log, once, for what is damaged and what depends on it. */
+static enum err survey(struct recovery *recovery)
+{
+    bool harmless = true;
+    unsigned left = FINDINGS_MAX;
+    if (recovery->surveyed)
+        return OK;
+    enum err err = damage_survey(recovery->store->disk, &recovery->directory, recovery->leftovers,
+                                 &recovery->damage);
+    if (err)
+        return err;
+    recovery->surveyed = true;
+    for (size_t i = 0; i < recovery->damage.region_count; i++)
+        harmless = harmless && recovery->damage.regions[i].harmless;
+    for (size_t i = 0; i < recovery->damage.region_count && !harmless; i++)
+        report_region(recovery, &recovery->damage.regions[i], &left);
+    return OK;
+}
+
+/* What the region's batches ended is ended: that much is proven. */
+static enum err replay_region(struct recovery *recovery, const struct region *region)
+{
+    struct store *store = recovery->store;
+    enum err err = OK;
+    for (size_t i = region->first_suspect; i < region->suspect_end && !err; i++) {
+        const struct suspect *suspect = &recovery->damage.suspects[i];
+        struct event gone = {.kind = EVENT_GONE, .job = {.seq = suspect->died_seq}};
+        if (!suspect->proven || damage_covers(&recovery->damage, suspect->died.where))
+            continue;
+        if (!segments_record_died(store->segments, suspect->died))
+            return ERR_CORRUPT;
+        err = store->callbacks->replay(store->callbacks, &gone);
+    }
+    return err;
+}
+
+/*
+ * The batch at the segment's end so far, `batch_next`, should be there and is not. OK: it was
+ * nothing that lives, and the end is behind it.
+ */
+static enum err go_round(struct recovery *recovery, struct segment *segment)
+{
+    enum err err = survey(recovery);
+    if (err)
+        return err;
+    const struct region *region = damage_region(&recovery->damage, segment->number, segment->end);
+    if (!region) {
+        char name[DISK_NAME_MAX];
+        segment_name(segment->number, name);
+        store_error_set(
+            recovery->error, name, segment->end,
+            "this place was read in two ways, now good, now bad: start again, and do not "
+            "trust the disk or the memory");
+        return ERR_IO;
+    }
+    if (region->start == region->end)
+        return missing(recovery, region->batch_first, region->batch_last);
+    for (size_t i = 0; i < recovery->damage.region_count; i++)
+        if (!recovery->damage.regions[i].harmless)
+            return rot(recovery, segment, region->batch_first, region->batch_last);
+    err = replay_region(recovery, region);
+    if (err)
+        return err;
+    segments_grow(segment, region->end - segment->end);
+    segments_note_damage(recovery->store->segments, segment);
+    recovery->batch_next = region->batch_last + 1;
+    recovery->went_round++;
+    return OK;
+}
+
+/* ---- a segment ---- */
+
+/*
+ * Replays batches from the segment's end so far up to (not with) `batch_end`, or to the first that
+ * is not whole.
+ */
+static enum err replay_good(struct recovery *recovery, struct segment *segment,
+                            struct walker *walker, uint64_t batch_end)
+{
+    walker_go(walker, segment->end, recovery->batch_next);
+    while (walker->expected < batch_end) {
+        enum place_kind kind = walker_look(walker);
+        if (kind == PLACE_UNREAD) {
+            char name[DISK_NAME_MAX];
+            segment_name(segment->number, name);
+            store_error_set(
+                recovery->error, name, walker->offset,
+                "the disk cannot read this place; if that stays so, all else can be recovered "
+                "with: later salvage DIR NEW");
+            return walker->err;
+        }
+        if (kind != PLACE_BATCH)
+            return OK;
+        enum err err =
+            replay_batch(recovery, segment, walker->offset, &walker->head, walker->batch);
+        if (err)
+            return err;
+        segments_grow(segment, walker->bytes);
+        uint64_t bytes = walker->bytes;
+        walker_pass(walker);
+        recovery->batch_next = walker->expected;
+        err = store_opening_progress(recovery->store, bytes, true);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
+/* One that is not the last: all its batches were durable. */
+static enum err replay_segment(struct recovery *recovery, struct segment *segment,
+                               struct walker *walker, uint64_t batch_end)
+{
+    for (;;) {
+        enum err err = replay_good(recovery, segment, walker, batch_end);
+        if (err != OK && err != ERR_IO)
+            return err;
+        if (!err && recovery->batch_next == batch_end)
+            return OK;
+        uint64_t stopped = recovery->batch_next;
+        enum err round_err = go_round(recovery, segment);
+        if (round_err)
+            return err ? err : round_err;
+        CHECK(recovery->batch_next > stopped);
+        *recovery->error = (struct store_error){0};
+    }
+}
+
+/* ---- the end of the last segment ---- */
+
+/* Looks behind the end for what is not zero, and for proof that the bad batch was durable. */
+static enum err survey_tail(struct recovery *recovery, const struct segment *segment,
+                            struct walker *walker)
+{
+    enum place_kind kind;
+    recovery->dirty_first = recovery->dirty_end = segment->end;
+    walker_go(walker, segment->end, recovery->batch_next);
+    for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
+        enum err err = store_opening_progress(recovery->store, walker->bytes, true);
+        if (err)
+            return err;
+        if (kind == PLACE_BLANK)
+            continue;
+        if (kind == PLACE_UNREAD)
+            return walker->err;
+        if (recovery->dirty_end == segment->end)
+            recovery->dirty_first = walker->offset;
+        if (kind != PLACE_BAD && walker->head.durable > recovery->proven)
+            recovery->proven = walker->head.durable;
+        recovery->dirty_end = walker->offset + walker->bytes;
+    }
+    return OK;
+}
+
+/* Finds the first batch that nothing proves durable; they are the last ones of the segment. */
+static enum err find_unproven(struct recovery *recovery, const struct segment *segment,
+                              struct walker *walker)
+{
+    walker_go(walker, BLOCK, segment->batch_first);
+    while (walker->offset < segment->end && walker->expected <= recovery->proven) {
+        enum err err = store_opening_progress(recovery->store, walker->bytes, false);
+        if (err)
+            return err;
+        const struct region *region =
+            recovery->surveyed ? damage_region(&recovery->damage, segment->number, walker->offset)
+                               : NULL;
+        if (region)
+            walker_go(walker, region->end, region->batch_last + 1);
+        else if (walker_look(walker) == PLACE_BATCH)
+            walker_pass(walker);
+        else
+            return ERR_IO; /* it was whole a moment ago */
+    }
+    recovery->unproven_at = walker->offset;
+    return OK;
+}
+
+static enum err write_now(struct store *store, struct segment *segment, const void *data,
+                          size_t len, uint64_t offset)
+{
+    struct disk_op op = {
+        .verb = DISK_WRITE_SYNC,
+        .lane = LANE_COMMIT,
+        .file = segment->file,
+        .data = data,
+        .len = len,
+        .offset = offset,
+    };
+    store->disk->verbs->run(store->disk, &op);
+    return op.err == ERR_DISK_FULL ? ERR_IO : op.err; /* the file has its room already */
+}
+
+static enum err rewrite(struct recovery *recovery, struct segment *segment, struct scan *scan,
+                        uint64_t from, uint64_t end)
+{
+    while (from < end) {
+        const char *at;
+        size_t len;
+        size_t want = end - from < WINDOW_BYTES ? (size_t)(end - from) : WINDOW_BYTES;
+        enum err err = scan_bytes(scan, from, want, &at, &len);
+        if (err)
+            return err;
+        if (len < want || (uintptr_t)at % BLOCK)
+            return ERR_IO;
+        err = write_now(recovery->store, segment, at, len, from);
+        if (err)
+            return err;
+        from += len;
+    }
+    return OK;
+}
+
+static enum err zero(struct recovery *recovery, struct segment *segment)
+{
+    uint64_t at = recovery->dirty_first, bytes = recovery->dirty_end - at;
+    enum err err = OK;
+    if (recovery->dirty_end <= at)
+        return OK;
+    size_t room = bytes < WINDOW_BYTES ? (size_t)bytes : WINDOW_BYTES;
+    char *zeros = mem_aligned(BLOCK, room);
+    memset(zeros, 0, room);
+    while (at < recovery->dirty_end && !err) {
+        uint64_t left = recovery->dirty_end - at;
+        size_t len = left < room ? (size_t)left : room;
+        err = write_now(recovery->store, segment, zeros, len, at);
+        at += len;
+    }
+    mem_free(zeros);
+    return err;
+}
+
+static enum err settle_tail(struct recovery *recovery, struct segment *segment,
+                            struct walker *walker)
+{
+    struct store *store = recovery->store;
+    enum err err = find_unproven(recovery, segment, walker);
+    /* The header too: if the process was killed while writing it, only the cache may have it. */
+    if (!err && !recovery->clean)
+        err = rewrite(recovery, segment, &walker->scan, 0, BLOCK);
+    if (!err)
+        err = rewrite(recovery, segment, &walker->scan, recovery->unproven_at, segment->end);
+    if (!err)
+        err = zero(recovery, segment);
+    store->dropped_tail_bytes = recovery->dirty_end - recovery->dirty_first;
+    if (!err && store->dropped_tail_bytes) {
+        char name[DISK_NAME_MAX];
+        segment_name(segment->number, name);
+        store_error_set(recovery->error, name, recovery->dirty_first,
+                        "notice: %llu bytes of a torn tail were dropped; nothing in them was "
+                        "acknowledged",
+                        (unsigned long long)store->dropped_tail_bytes);
+    }
+    return err;
+}
+
+bool recovery_in_order(const struct recovery *recovery)
+{
+    return recovery->clean && !recovery->surveyed &&
+           recovery->batch_next == recovery->directory.manifest.durable + 1;
+}
+
+/*
+ * The last one: it ends where nothing proves that the batch which is not whole was durable. After a
+ * close in order there are zeros behind the end, which are not read: that would take longer than
+ * the replay of some 10,000 jobs. The first of them was, so a manifest that is older than the log
+ * is noticed.
+ */
+static enum err replay_last(struct recovery *recovery, struct segment *segment,
+                            struct walker *walker)
+{
+    for (;;) {
+        enum err err = replay_good(recovery, segment, walker, UINT64_MAX);
+        bool blank = walker->kind == PLACE_BLANK || walker->kind == PLACE_END;
+        if (!err && blank && recovery_in_order(recovery))
+            return OK;
+        if (!err)
+            err = survey_tail(recovery, segment, walker);
+        if (err)
+            return err;
+        if (recovery->batch_next > recovery->proven)
+            return settle_tail(recovery, segment, walker);
+        if (recovery->dirty_end == segment->end)
+            return missing(recovery, recovery->batch_next, recovery->proven);
+        err = go_round(recovery, segment);
+        if (err)
+            return err;
+    }
+}
+
+static enum err replay_log(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    enum err err = OK;
+    for (struct segment *segment = segments_first(store->segments); segment && !err;
+         segment = segments_after(store->segments, segment)) {
+        const struct segment *next = segments_after(store->segments, segment);
+        struct walker walker;
+        err = walker_open(&walker, store->disk, segment->number, segment->size_bytes, store->tag,
+                          next == NULL);
+        if (err)
+            return err;
+        if (!next) /* it stays open for writing */
+            segments_opened(store->segments, segment, walker.scan.file);
+        err = next ? replay_segment(recovery, segment, &walker, next->batch_first)
+                   : replay_last(recovery, segment, &walker);
+        if (err && !recovery->error->text[0]) {
+            char name[DISK_NAME_MAX];
+            segment_name(segment->number, name);
+            store_error_set(recovery->error, name, segment->end,
+                            "the log's end cannot be made safe");
+        }
+        if (next)
+            walker_close(&walker);
+        else
+            walker_fini(&walker);
+    }
+    if (!err && recovery->batch_next <= recovery->proven)
+        return missing(recovery, recovery->batch_next, recovery->proven);
+    return err;
+}
+
+/* ---- the whole ---- */
+
+/*
+ * A store without a mark of leases is new, or of a version whose leases were boot << 44 | count: it
+ * begins above those. A lost slot may have raised the mark, by LEASE_AHEAD at most.
+ */
+static uint64_t first_lease(const struct store *store, const struct directory *directory)
+{
+    if (directory->manifest.lease_mark == 0)
+        return store->boot << 44 | 1;
+    return directory->manifest.lease_mark + (directory->slot_damaged ? LEASE_AHEAD : 0);
+}
+
+/* The damaged slot may have been the newer one: it told of one boot more, and of numbers. */
+static bool marks_doubtful(const struct recovery *recovery)
+{
+    return recovery->directory.slot_damaged || recovery->went_round > 0;
+}
+
+/* One who led before must not write behind one who has led since. */
+static enum err check_epoch(struct recovery *recovery)
+{
+    uint64_t epoch = recovery->store->options.epoch;
+    if (recovery->directory.manifest.epoch > recovery->epoch)
+        recovery->epoch = recovery->directory.manifest.epoch;
+    if (epoch >= recovery->epoch)
+        return OK;
+    if (epoch == 0)
+        store_error_set(recovery->error, MANIFEST_NAME, 0,
+                        "this store was led in epoch %llu of an election, and [member] is not set: "
+                        "set its url as it was, or to 'alone', which leads without an election",
+                        (unsigned long long)recovery->epoch);
+    else
+        store_error_set(recovery->error, MANIFEST_NAME, 0,
+                        "this store was led in epoch %llu, and this laterd leads in epoch %llu: "
+                        "another laterd has led it since",
+                        (unsigned long long)recovery->epoch, (unsigned long long)epoch);
+    return ERR_UNSUPPORTED;
+}
+
+/* All that is known of the log goes to the parts. */
+static enum err begin_parts(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    struct directory *directory = &recovery->directory;
+    struct manifest *manifest = &directory->manifest;
+    bool doubtful = marks_doubtful(recovery);
+    store->boot = directory->manifest.boot + (doubtful ? 2 : 1);
+    store->seq_first = recovery->seq_mark + (doubtful ? 2 * SEQ_AHEAD : 0);
+    store->lease_first = first_lease(store, directory);
+    manifest->epoch = store->options.epoch;
+    if (manifest->epoch)
+        manifest->incompatible |= FEATURE_EPOCH;
+    log_begin(store->log, &(struct log_begin){.batch_next = recovery->batch_next,
+                                              .seq_next = store->seq_first});
+    followers_begin(store->followers, manifest);
+    return manifest_begin(store->manifest, &directory->manifest, store->lease_first);
+}
+
+static enum err write_manifest(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    enum err err = manifest_write_now(store->manifest, false);
+    log_begin_marks(store->log, manifest_seq_mark(store->manifest));
+    if (err)
+        store_error_set(recovery->error, MANIFEST_NAME, 0, "the manifest cannot be written");
+    else if (recovery->went_round)
+        store_error_set(
+            recovery->error, "wal-*", 0,
+            "notice: %u damaged places in the log held only what has ended since; nothing is "
+            "lost, and cleaning will remove them",
+            recovery->went_round);
+    else if (marks_doubtful(recovery) && !recovery->error->text[0])
+        store_error_set(recovery->error, MANIFEST_NAME, 0,
+                        "notice: one of the manifest's two copies was damaged; nothing is lost");
+    return err == ERR_DISK_FULL ? ERR_IO : err;
+}
+
+static enum err recover_all(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    enum err err = directory_read(store->disk, &recovery->directory, recovery->error);
+    if (!err && !recovery->directory.manifest_there)
+        err = create(recovery);
+    if (err)
+        return err;
+    store->id = recovery->directory.manifest.id;
+    store->tag = store_tag(&store->id);
+    err = number_segments(recovery);
+    if (!err)
+        err = take_segments(recovery);
+    slices_begin(store->slices, &recovery->directory);
+    if (!err)
+        err = history_begin(store->history, recovery->error);
+    if (!err)
+        err = replay_log(recovery);
+    if (!err)
+        err = slices_replayed(store->slices,
+                              recovery_in_order(recovery) ? &recovery->directory.manifest : NULL,
+                              recovery->error);
+    if (!err)
+        err = check_epoch(recovery);
+    if (!err)
+        err = begin_parts(recovery);
+    if (!err)
+        err = history_replayed(store->history, recovery->batch_next);
+    if (!err)
+        err = recover_unused(recovery);
+    if (!err)
+        err = write_manifest(recovery);
+    if (!err)
+        err = recover_leftovers(recovery);
+    return err ? err : slices_remove_leftovers(store->slices);
+}
+
+enum err recover(struct store *store, struct store_error *out_error)
+{
+    struct recovery *recovery = mem_zalloc(sizeof(*recovery));
+    recovery->store = store;
+    recovery->error = out_error;
+    enum err err = recover_all(recovery);
+    directory_fini(&recovery->directory);
+    damage_fini(&recovery->damage);
+    mem_free(recovery);
+    if (err && !out_error->text[0])
+        store_error_set(out_error, ".", 0, "the store's files cannot be read or written (%s)",
+                        err_text(err));
+    return err == ERR_NOT_FOUND ? ERR_IO : err;
+}

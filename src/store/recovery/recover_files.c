@@ -1,0 +1,157 @@
+/*
+ * Files that are not of the log: spares, files that a crash left half made, and segments that were
+ * cleaned already. They are told from segments whose header has rotted, which are of the log.
+ */
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/recovery/recover_parts.h"
+
+static enum err remove_now(struct store *store, uint32_t number)
+{
+    struct disk_op op = {.verb = DISK_REMOVE, .lane = LANE_BACKGROUND};
+    segment_name(number, op.name);
+    store->disk->verbs->run(store->disk, &op);
+    return op.err;
+}
+
+/*
+ * Is there nothing in the file but zeros? ERR_CORRUPT if there is a batch of the log: its header
+ * has rotted. A batch from before the log says that all of the segment is dead, because the log
+ * begins with a segment's first: a crash came before the removal, and rot after it.
+ */
+static enum err look_into(struct recovery *recovery, struct walker *walker, bool *out_blank)
+{
+    enum place_kind kind;
+    *out_blank = true;
+    walker_go(walker, 0, 0);
+    for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
+        enum err err = store_opening_progress(recovery->store, walker->bytes, false);
+        if (err)
+            return err;
+        *out_blank = *out_blank && kind == PLACE_BLANK;
+        if (kind == PLACE_UNREAD)
+            return walker->err;
+        if (kind == PLACE_BLANK || kind == PLACE_BAD)
+            continue;
+        if (walker->head.number < recovery->directory.manifest.batch_first)
+            return OK;
+        char name[DISK_NAME_MAX];
+        segment_name(walker->scan.number, name);
+        store_error_set(recovery->error, name, 0,
+                        "the segment's header is damaged, and there are batches behind it (number "
+                        "%llu …): restore the file from a backup; nothing was changed",
+                        (unsigned long long)walker->head.number);
+        return ERR_CORRUPT;
+    }
+    return OK;
+}
+
+static bool could_be_spare(const struct recovery *recovery, const struct found *found)
+{
+    return found->size_bytes == recovery->store->options.segment_bytes &&
+           segments_want_spare(recovery->store->segments);
+}
+
+/* It was made whole and synced, and is not read again: 16 MiB of zeros take 16 ms, or 100. */
+static enum err take_spare(struct store *store, const struct found *found)
+{
+    struct disk_file *file;
+    char name[DISK_NAME_MAX];
+    segment_name(found->number, name);
+    enum err err = store->disk->verbs->open(store->disk, name, true, &file);
+    if (!err)
+        segments_take_spare(store->segments, found->number, found->size_bytes, file);
+    return err;
+}
+
+/* A spare is taken as one; what a crash left half made is removed. */
+static enum err take_unused(struct recovery *recovery, struct found *found)
+{
+    struct store *store = recovery->store;
+    struct walker walker;
+    if (found->verdict == FORMAT_BLANK && could_be_spare(recovery, found) &&
+        recovery_in_order(recovery))
+        return take_spare(store, found);
+    bool blank = false;
+    char name[DISK_NAME_MAX];
+    segment_name(found->number, name);
+    enum err err =
+        walker_open(&walker, store->disk, found->number, found->size_bytes, store->tag, true);
+    if (err)
+        return err;
+    err = look_into(recovery, &walker, &blank);
+    struct disk_file *file = walker.scan.file;
+    walker_fini(&walker);
+    bool spare = !err && blank && could_be_spare(recovery, found);
+    if (!spare) {
+        store->disk->verbs->close(store->disk, file);
+        if (!err && !blank)
+            store_error_set(
+                recovery->error, name, 0,
+                "notice: a segment without a header held nothing of the log; it was removed, "
+                "nothing is lost");
+        return err ? err : remove_now(store, found->number);
+    }
+    segments_take_spare(store->segments, found->number, found->size_bytes, file);
+    struct disk_op op = {.verb = DISK_SYNC, .lane = LANE_BACKGROUND, .file = file};
+    memcpy(op.name, name, sizeof(op.name)); /* its name may be in memory only, after a kill */
+    store->disk->verbs->run(store->disk, &op);
+    return op.err;
+}
+
+enum err recover_unused(struct recovery *recovery)
+{
+    struct directory *directory = &recovery->directory;
+    enum err err = OK;
+    CHECK(directory->used <= directory->count);
+    for (size_t i = directory->used; i < directory->count && !err; i++)
+        err = take_unused(recovery, &directory->found[i]);
+    return err;
+}
+
+/* Are all batches of a segment before the log as they were written? */
+static enum err is_whole(struct recovery *recovery, size_t index, bool *out_whole)
+{
+    struct store *store = recovery->store;
+    const struct found *found = &recovery->directory.found[index];
+    uint64_t batch_end = index + 1 < recovery->directory.used
+                             ? found[1].head.batch_first
+                             : recovery->directory.manifest.batch_first;
+    struct walker walker;
+    enum err err =
+        walker_open(&walker, store->disk, found->number, found->size_bytes, store->tag, false);
+    if (err)
+        return err;
+    walker_go(&walker, BLOCK, found->head.batch_first);
+    while (walker.expected < batch_end && walker_look(&walker) == PLACE_BATCH)
+        walker_pass(&walker);
+    *out_whole = walker.expected == batch_end;
+    walker_close(&walker);
+    return OK;
+}
+
+/* A crash came before it was set aside: bodies that were lost may still be found in it some day. */
+static enum err set_aside_now(struct store *store, uint32_t number)
+{
+    char aside[DISK_NAME_MAX];
+    struct disk_op op = {.verb = DISK_RENAME, .lane = LANE_BACKGROUND, .data = aside};
+    segment_name(number, op.name);
+    aside_name(number, aside);
+    store->disk->verbs->run(store->disk, &op);
+    segments_set_aside(store->segments, op.err == OK);
+    return op.err;
+}
+
+enum err recover_leftovers(struct recovery *recovery)
+{
+    CHECK(recovery->leftovers <= recovery->directory.used);
+    enum err err = OK;
+    for (size_t i = 0; i < recovery->leftovers && !err; i++) {
+        bool whole = true;
+        err = is_whole(recovery, i, &whole);
+        if (!err)
+            err = whole ? remove_now(recovery->store, recovery->directory.found[i].number)
+                        : set_aside_now(recovery->store, recovery->directory.found[i].number);
+    }
+    return err;
+}

@@ -1,0 +1,42 @@
+/*
+ * What recover.c shares with recover_files.c. Nobody else includes this.
+ */
+#ifndef LATERD_STORE_RECOVER_PARTS_H
+#define LATERD_STORE_RECOVER_PARTS_H
+
+#include "store/internal.h"
+#include "store/recovery/damage.h"
+
+struct recovery {
+    struct store *store;
+    struct store_error *error;
+    struct directory directory;
+    bool clean;       /* closed in order, and both slots of the manifest are whole */
+    size_t leftovers; /* directory.found below this are behind the log's beginning: remove */
+    uint64_t seq_mark;
+    uint64_t batch_next; /* the number expected next */
+    uint64_t proven;     /* the highest batch that something says was durable */
+    unsigned went_round; /* so many damaged places, which held nothing that lives */
+    bool surveyed;       /* there is damage: */
+    struct damage damage;
+    /* Of the last segment: */
+    uint64_t unproven_at;            /* offset of the first batch above `proven`, or of the end */
+    uint64_t dirty_first, dirty_end; /* bytes behind the end that are not zero */
+    uint64_t epoch;                  /* of the last batch that has one */
+    struct batch_walk walk;
+};
+
+/*
+ * Was all that is in the log closed in order: does the manifest, which was written last, say so,
+ * and is the last batch the one that it names? Nothing was written behind it then, and spares are
+ * whole, because the files that were being made had been waited for. Once the log has been
+ * replayed.
+ */
+bool recovery_in_order(const struct recovery *recovery);
+
+/* Takes spares as such, and removes what a crash left half made. Last, when the log is known. */
+enum err recover_unused(struct recovery *recovery) MUST_USE;
+/* Removes segments that were cleaned before a crash; damaged ones are set aside. */
+enum err recover_leftovers(struct recovery *recovery) MUST_USE;
+
+#endif

@@ -1,0 +1,695 @@
+#include "store/recovery/salvage.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/codec.h"
+#include "base/mem.h"
+#include "store/recovery/damage.h"
+#include "store/recovery/history_rescue.h"
+#include "store/recovery/slice_survey.h"
+#include "store/slices/far_record.h"
+
+enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
+
+/*
+ * The manifest is lost: more openings than there were, and by the log's clock, in hours, so that
+ * salvaging twice does not give the same leases again. Leases of a new store are boot << 44 |
+ * count.
+ */
+#define BOOT_UNKNOWN  (UINT64_C(1) << 16)
+#define BOOT_EPOCH_US (INT64_C(1577836800) * 1000000) /* 2020 */
+#define BOOT_HOUR_US  (INT64_C(3600) * 1000000)
+#define BOOT_MAX      ((UINT64_C(1) << 20) - 4)
+
+/* A job with a good body, in a segment that was set aside. */
+struct aside_job {
+    uint64_t seq;
+    uint64_t batch; /* that it was in, as far as that can be told */
+    const char *at; /* its record, in salvage::aside_files */
+    size_t len;
+};
+
+struct salvage {
+    struct disk *disk;
+    bool locked;
+    struct salvage_callbacks *callbacks;
+    struct directory directory;
+    size_t first_segment; /* of directory.found: those before it are dead */
+    struct damage damage;
+    struct slice_fates fates; /* what the log's intact batches say of slices */
+    struct salvage_counts counts;
+    bool has_history; /* the log's intact batches have some */
+    uint64_t seq_mark;
+    uint64_t lease_max; /* of the intact batches */
+    int64_t clock_max_us;
+    uint64_t done_bytes, all_bytes, reported_bytes;
+    struct disk_file *file; /* of the last body that was read, … */
+    uint32_t file_number;   /* … and its segment; 0: none */
+    bool aside_loaded;
+    char **aside_files; /* whole contents */
+    size_t aside_file_count;
+    struct aside_job *aside_jobs; /* by number */
+    size_t aside_job_count, aside_job_cap;
+};
+
+static void print_line(struct salvage *salvage, const char *line)
+{
+    salvage->callbacks->print_line(salvage->callbacks, line);
+}
+
+/* ---- opening ---- */
+
+/* A file is not there, or not as it should be. */
+static void report_fault(struct salvage *salvage, const char *file, const char *fault)
+{
+    char line[DISK_NAME_MAX + 200];
+    (void)snprintf(line, sizeof(line), "%s: %s", file, fault);
+    print_line(salvage, line);
+    salvage->counts.bad_files++;
+}
+
+/* A segment whose header is lost is known by its batches; a spare has none, and is blank. */
+static void identify(struct salvage *salvage, struct found *found)
+{
+    struct walker walker;
+    char name[DISK_NAME_MAX];
+    segment_name(found->number, name);
+    if (!found->fault && walker_open(&walker, salvage->disk, found->number, found->size_bytes,
+                                     store_tag(&salvage->directory.manifest.id), true))
+        found->fault = "it cannot be opened; it is not read";
+    if (found->fault) {
+        report_fault(salvage, name, found->fault);
+        return;
+    }
+    if (walker_seek(&walker, 0, UINT64_MAX)) {
+        bool first = walker.offset == BLOCK || walker.head.number == 1;
+        found->head = (struct segment_head){.number = found->number,
+                                            .batch_first = walker.head.number - (first ? 0 : 1),
+                                            .size_bytes = found->size_bytes};
+        found->verdict = FORMAT_GOOD;
+        report_fault(salvage, name, "its header is damaged; its batches are read");
+    } else {
+        walker_go(&walker, 0, 0);
+        if (walker_blank_from(&walker, NULL) > 0)
+            report_fault(salvage, name, "its header is damaged, and no batch can be found in it");
+    }
+    walker_close(&walker);
+}
+
+static void judge_manifest(struct salvage *salvage)
+{
+    struct directory *directory = &salvage->directory;
+    if (!directory->manifest_there) {
+        report_fault(
+            salvage, MANIFEST_NAME,
+            "it is damaged or missing; all segments are taken, so jobs that ended long ago "
+            "may be among them, and segments may be missing at either end of the log");
+    } else if (directory->slot_damaged) {
+        report_fault(salvage, MANIFEST_NAME, "one of its two copies is damaged; the other is used");
+    }
+}
+
+/* What is missing between two segments, or behind the last one, is seen when batches are read. */
+static void judge_segments(struct salvage *salvage)
+{
+    const struct directory *directory = &salvage->directory;
+    const struct manifest *manifest = &directory->manifest;
+    char fault[160];
+    if (salvage->first_segment == directory->used && directory->manifest_there &&
+        manifest->durable >= manifest->batch_first) {
+        (void)snprintf(fault, sizeof(fault),
+                       "batches %" PRIu64 " to %" PRIu64 " are missing: no segment that had them "
+                       "is here",
+                       manifest->batch_first, manifest->durable);
+        report_fault(salvage, "wal-*", fault);
+    }
+    for (size_t i = salvage->first_segment; i < directory->used; i++) {
+        const struct found *found = &directory->found[i];
+        char name[DISK_NAME_MAX];
+        segment_name(found->number, name);
+        if (i == salvage->first_segment && directory->manifest_there &&
+            found->head.batch_first > manifest->batch_first) {
+            (void)snprintf(fault, sizeof(fault),
+                           "batches %" PRIu64 " to %" PRIu64 " are missing: this segment is the "
+                           "first that is here, and another one was",
+                           manifest->batch_first, found->head.batch_first - 1);
+            report_fault(salvage, name, fault);
+        }
+        if (found->head.size_bytes != found->size_bytes) {
+            (void)snprintf(fault, sizeof(fault),
+                           "it has %" PRIu64 " bytes and had %" PRIu64 ": it was cut, or has grown",
+                           found->size_bytes, found->head.size_bytes);
+            report_fault(salvage, name, fault);
+            salvage->counts.cut_files += found->size_bytes < found->head.size_bytes;
+        }
+    }
+}
+
+static void choose_segments(struct salvage *salvage)
+{
+    struct directory *directory = &salvage->directory;
+    judge_manifest(salvage);
+    for (size_t i = directory->used; i < directory->count; i++)
+        identify(salvage, &directory->found[i]);
+    directory_sort(directory);
+    while (salvage->first_segment < directory->used &&
+           directory->found[salvage->first_segment].head.batch_first <
+               directory->manifest.batch_first)
+        salvage->first_segment++;
+    salvage->seq_mark = directory->manifest.seq_mark;
+    for (size_t i = salvage->first_segment; i < directory->used; i++) {
+        const struct found *found = &directory->found[i];
+        salvage->all_bytes += found->size_bytes;
+        if (found->head.seq_mark > salvage->seq_mark)
+            salvage->seq_mark = found->head.seq_mark;
+    }
+    judge_segments(salvage);
+}
+
+enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,
+                      struct salvage **out_salvage, struct store_error *out_error)
+{
+    *out_error = (struct store_error){0};
+    enum err err = lock ? disk->verbs->lock(disk, DISK_TO_READ) : OK;
+    if (err)
+        return err;
+    struct salvage *salvage = mem_zalloc(sizeof(*salvage));
+    salvage->disk = disk;
+    salvage->locked = lock;
+    salvage->callbacks = callbacks;
+    err = directory_read_lenient(disk, &salvage->directory, out_error);
+    if (!err && !salvage->directory.manifest_there && salvage->directory.count == 0)
+        err = ERR_NOT_FOUND;
+    if (!err && !salvage->directory.manifest_there && salvage->directory.used == 0) {
+        store_error_set(out_error, MANIFEST_NAME, 0,
+                        "the manifest and the headers of all segments are damaged");
+        err = ERR_CORRUPT;
+    }
+    if (err) {
+        salvage_close(salvage);
+        return err;
+    }
+    choose_segments(salvage);
+    *out_salvage = salvage;
+    return OK;
+}
+
+void salvage_close(struct salvage *salvage)
+{
+    if (!salvage)
+        return;
+    if (salvage->file_number)
+        salvage->disk->verbs->close(salvage->disk, salvage->file);
+    if (salvage->locked)
+        salvage->disk->verbs->unlock(salvage->disk);
+    for (size_t i = 0; i < salvage->aside_file_count; i++)
+        mem_free(salvage->aside_files[i]);
+    mem_free(salvage->aside_files);
+    mem_free(salvage->aside_jobs);
+    damage_fini(&salvage->damage);
+    slice_fates_fini(&salvage->fates);
+    directory_fini(&salvage->directory);
+    mem_free(salvage);
+}
+
+/* ---- events ---- */
+
+static enum err replay_good(void *ctx, const struct good_batch *batch)
+{
+    struct salvage *salvage = ctx;
+    enum err err;
+    struct batch_walk walk;
+    struct event *event = &walk.record.event;
+    salvage->callbacks->clock(salvage->callbacks, batch->head->clock_us);
+    batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
+    walk.shows_history = true;
+    while ((err = batch_walk_next(&walk)) == OK) {
+        if (walk.record.is_history) {
+            salvage->has_history = true;
+            continue;
+        }
+        event->record = (struct stored){0};
+        if (event_has_place(event))
+            event->record.where = where_of(batch->number, batch->offset + walk.record_at);
+        if (event->job.lease != UINT64_MAX && event->job.lease > salvage->lease_max)
+            salvage->lease_max = event->job.lease;
+        err = salvage->callbacks->replay(salvage->callbacks, event, SALVAGE_INTACT);
+        if (err)
+            break;
+    }
+    if (err == ERR_NOT_FOUND)
+        err = OK; /* all were told */
+    if (batch->head->clock_us > salvage->clock_max_us)
+        salvage->clock_max_us = batch->head->clock_us;
+    if (batch->head->seq_mark > salvage->seq_mark)
+        salvage->seq_mark = batch->head->seq_mark;
+    salvage->counts.batches++;
+    salvage->done_bytes += batch_bytes(batch->head->payload_bytes);
+    if (salvage->callbacks->progress &&
+        salvage->done_bytes - salvage->reported_bytes >= PROGRESS_BYTES) {
+        salvage->reported_bytes = salvage->done_bytes;
+        salvage->callbacks->progress(salvage->callbacks, salvage->done_bytes, salvage->all_bytes);
+    }
+    return err;
+}
+
+/* The scan of an opaque region finds jobs within bodies, too: then a client has written them. */
+static enum err replay_stray(struct salvage *salvage, const struct suspect *suspect,
+                             const struct event *event)
+{
+    char line[120];
+    enum err err = suspect->seq_known
+                       ? ERR_CORRUPT
+                       : salvage->callbacks->replay(salvage->callbacks, event, SALVAGE_STRAY);
+    if (err != ERR_CORRUPT)
+        return err;
+    (void)snprintf(line, sizeof(line),
+                   "job @%" PRIu64 ": what the damaged batch says of it is not believed",
+                   suspect->seq);
+    print_line(salvage, line);
+    return OK;
+}
+
+static enum err replay_suspect(struct salvage *salvage, const struct suspect *suspect)
+{
+    bool stray = salvage->damage.regions[suspect->region].opaque && !suspect->proven;
+    struct record record;
+    char line[400];
+    struct event gone = {.kind = EVENT_GONE, .job = {.seq = suspect->died_seq}};
+    enum err err = suspect->proven
+                       ? salvage->callbacks->replay(salvage->callbacks, &gone, SALVAGE_INTACT)
+                       : OK;
+    bool is_note = suspect->kind == EVENT_NOTE; /* if one is good, it is worth keeping */
+    bool done = suspect->dead || suspect->harmless || suspect->superseded;
+    if (err || (done && !is_note) || record_decode(suspect->at, suspect->len, &record))
+        return err;
+    damage_describe(suspect, line, sizeof(line));
+    print_line(salvage, line);
+    if (suspect->kind == EVENT_GONE)
+        return OK; /* it cannot be proven: better a job twice than not at all */
+    bool summed = event_has_place(&record.event);
+    if (summed && !suspect->body_good) {
+        salvage->counts.lost_jobs += suspect->kind == EVENT_JOB;
+        return OK;
+    }
+    record.event.record = (struct stored){0};
+    if (summed)
+        record.event.record.where = suspect->where;
+    if (suspect->kind == EVENT_JOB && stray)
+        return replay_stray(salvage, suspect, &record.event);
+    err = salvage->callbacks->replay(salvage->callbacks, &record.event, SALVAGE_DOUBTFUL);
+    return err == ERR_CORRUPT ? OK : err; /* damage has made it something that cannot be */
+}
+
+static enum err replay_region(void *ctx, struct region *region)
+{
+    struct salvage *salvage = ctx;
+    char line[200], batches[DAMAGE_BATCHES_ROOM];
+    enum err err = OK;
+    bool missing = region->start == region->end, one = region->batch_first == region->batch_last;
+    (void)snprintf(line, sizeof(line),
+                   SEGMENT_NAME ": bytes %" PRIu64 " to %" PRIu64 ": %s %s %s%s", region->number,
+                   region->start, region->end,
+                   damage_batches(region->batch_first, region->batch_last, batches),
+                   one ? "is" : "are", missing ? "missing" : "damaged",
+                   region->harmless ? "; nothing that lives was there"
+                   : region->opaque ? "; not all that was there can be told"
+                                    : "");
+    print_line(salvage, line);
+    salvage->counts.damaged_batches += region->batch_last - region->batch_first + 1;
+    salvage->counts.opaque_regions += region->opaque;
+    salvage->callbacks->clock(salvage->callbacks, 0); /* a header that is damaged tells no time */
+    for (size_t i = region->first_suspect; i < region->suspect_end && !err; i++)
+        err = replay_suspect(salvage, &salvage->damage.suspects[i]);
+    return err;
+}
+
+/* ---- slices ---- */
+
+/* What a good batch says of slices. */
+static enum err gather_fates(void *ctx, const struct good_batch *batch)
+{
+    struct salvage *salvage = ctx;
+    struct batch_walk walk;
+    const struct record *record = &walk.record;
+    batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
+    walk.shows_slices = true;
+    while (batch_walk_next(&walk) == OK) {
+        if (record->is_slice)
+            slice_fates_told(&salvage->fates, &record->slice);
+        else if (record->event.record.where && record->event.kind != EVENT_MOVE)
+            slice_fates_died(&salvage->fates, record->event.record.where);
+    }
+    return OK;
+}
+
+static enum err skip_region(void *ctx, struct region *region)
+{
+    (void)ctx;
+    (void)region; /* what it said of slices is not known: better a job twice than not at all */
+    return OK;
+}
+
+static enum err replay_far(void *ctx, const struct record *record, uint64_t where)
+{
+    struct salvage *salvage = ctx;
+    struct event event = record->event;
+    if (!slice_fates_alive(&salvage->fates, where))
+        return OK;
+    event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
+    return salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_INTACT);
+}
+
+static void lose_far(void *ctx, uint64_t seq, uint64_t where)
+{
+    struct salvage *salvage = ctx;
+    char line[160];
+    if (!slice_fates_alive(&salvage->fates, where))
+        return;
+    (void)snprintf(line, sizeof(line),
+                   SLICE_NAME ": offset %" PRIu64 ": the record of job @%" PRIu64
+                              " is damaged; it is lost",
+                   where_segment(where), where_offset(where), seq);
+    print_line(salvage, line);
+    salvage->counts.lost_jobs++;
+}
+
+static void fault_far(void *ctx, const char *name, uint64_t offset, const char *text, bool whole)
+{
+    struct salvage *salvage = ctx;
+    char fault[200];
+    (void)snprintf(fault, sizeof(fault), "offset %" PRIu64 ": %s", offset, text);
+    report_fault(salvage, name, fault);
+    salvage->counts.opaque_regions += !whole;
+}
+
+/* Far jobs, before the log: what has become of them since is in the log. */
+static enum err replay_slices(struct salvage *salvage)
+{
+    const struct slice_reader reader = {
+        .ctx = salvage, .job = replay_far, .lost = lose_far, .fault = fault_far};
+    enum err err = OK;
+    salvage->callbacks->clock(salvage->callbacks, 0);
+    for (size_t i = 0; i < salvage->fates.count && !err; i++) {
+        const struct slice_fate *fate = &salvage->fates.at[i];
+        char name[DISK_NAME_MAX], fault[120];
+        uint64_t bytes;
+        if (fate->live == 0)
+            continue;
+        bool there = directory_has_slice(&salvage->directory, fate->number);
+        if (there)
+            err = slice_survey(salvage->disk, &salvage->directory.manifest.id, fate->number,
+                               &reader, &bytes);
+        if (there && err != ERR_IO && err != ERR_AGAIN && err != ERR_NOT_FOUND)
+            continue;
+        (void)snprintf(fault, sizeof(fault), "it %s; %" PRIu64 " jobs were in it",
+                       there ? "cannot be opened" : "is missing", fate->live);
+        slice_name(fate->number, name);
+        report_fault(salvage, name, fault);
+        salvage->counts.lost_jobs += fate->live;
+        err = OK;
+    }
+    return err;
+}
+
+/* Else the log need not be read once more. */
+static bool uses_slices(const struct salvage *salvage)
+{
+    const struct directory *directory = &salvage->directory;
+    return directory->slice_count > 0 || !directory->manifest_there ||
+           directory->manifest.incompatible & FEATURE_SLICES;
+}
+
+enum err salvage_replay(struct salvage *salvage)
+{
+    struct damage_reader fates = {.batch = gather_fates, .region = skip_region, .ctx = salvage};
+    struct damage_reader reader = {.batch = replay_good, .region = replay_region, .ctx = salvage};
+    enum err err =
+        damage_survey(salvage->disk, &salvage->directory, salvage->first_segment, &salvage->damage);
+    if (!err && uses_slices(salvage))
+        err = damage_read(&salvage->damage, &fates);
+    if (!err)
+        err = replay_slices(salvage);
+    return err ? err : damage_read(&salvage->damage, &reader);
+}
+
+/* ---- history ---- */
+
+struct history_reading {
+    struct salvage *salvage;
+    struct history_rescue *rescue;
+    bool notes; /* for the rescue; else they are told */
+};
+
+static void fault_history(void *ctx, const char *name, uint64_t offset, const char *text)
+{
+    struct salvage *salvage = ctx;
+    char fault[200];
+    (void)snprintf(fault, sizeof(fault), "offset %" PRIu64 ": %s", offset, text);
+    report_fault(salvage, name, fault);
+}
+
+static enum err notify_happening(void *ctx, const struct happening *happening)
+{
+    struct salvage *salvage = ctx;
+    salvage->counts.history++;
+    return salvage->callbacks->happened(salvage->callbacks, happening);
+}
+
+static enum err read_history(void *ctx, const struct good_batch *batch)
+{
+    struct history_reading *reading = ctx;
+    struct batch_walk walk;
+    struct happening happening;
+    size_t len;
+    enum err err = OK;
+    if (history_rescue_covers(reading->rescue, batch->head->number))
+        return OK;
+    batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
+    walk.shows_history = true;
+    while (!err && batch_walk_next(&walk) == OK) {
+        struct bytes entry = walk.record.entry;
+        if (!walk.record.is_history || history_entry_decode(entry.at, entry.len, &happening, &len))
+            continue;
+        if (reading->notes)
+            history_rescue_note(reading->rescue, entry);
+        else
+            err = notify_happening(reading->salvage, &happening);
+    }
+    return err;
+}
+
+enum err salvage_history(struct salvage *salvage)
+{
+    struct history_reading reading = {.salvage = salvage};
+    struct damage_reader reader = {.batch = read_history, .region = skip_region, .ctx = &reading};
+    enum err err =
+        history_rescue_new(&(struct history_rescue_options){.disk = salvage->disk,
+                                                            .id = &salvage->directory.manifest.id,
+                                                            .fault = fault_history,
+                                                            .ctx = salvage},
+                           &reading.rescue);
+    if (err)
+        return err;
+    reading.notes = true;
+    if (salvage->has_history && history_rescue_is_incomplete(reading.rescue))
+        err = damage_read(&salvage->damage, &reader);
+    reading.notes = false;
+    if (!err)
+        err = history_rescue_replay(reading.rescue, notify_happening, salvage);
+    if (!err && salvage->has_history)
+        err = damage_read(&salvage->damage, &reader);
+    history_rescue_free(reading.rescue);
+    return err;
+}
+
+static uint64_t boots_of(const struct salvage *salvage)
+{
+    uint64_t boot = salvage->directory.manifest.boot;
+    if (!salvage->directory.manifest_there) {
+        int64_t since_us = salvage->clock_max_us - BOOT_EPOCH_US;
+        boot = BOOT_UNKNOWN + (since_us > 0 ? (uint64_t)(since_us / BOOT_HOUR_US) : 0);
+    }
+    if (salvage->lease_max >> 44 > boot)
+        boot = salvage->lease_max >> 44;
+    return boot < BOOT_MAX ? boot : BOOT_MAX;
+}
+
+void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_counts)
+{
+    bool damaged = salvage->counts.bad_files > 0 || salvage->counts.damaged_batches > 0;
+    *out_counts = salvage->counts;
+    out_counts->segments = salvage->directory.used - salvage->first_segment;
+    out_counts->seq_first = salvage->seq_mark + (damaged ? 2 * SEQ_AHEAD : 0);
+    out_counts->boot = boots_of(salvage) + (damaged ? 2 : 1);
+}
+
+/* ---- segments that were set aside ---- */
+
+static void aside_found(void *ctx, const char *name)
+{
+    struct buf *numbers = ctx;
+    uint32_t number;
+    if (aside_name_parse(name, &number))
+        buf_add(numbers, &number, sizeof(number));
+}
+
+static int by_seq(const void *left, const void *right)
+{
+    const struct aside_job *a = left;
+    const struct aside_job *b = right;
+    if (a->seq != b->seq)
+        return a->seq < b->seq ? -1 : 1;
+    if (a->batch != b->batch)
+        return a->batch < b->batch ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at; /* side by side in one file */
+}
+
+static void take_aside_jobs(struct salvage *salvage, uint32_t number, const char *bytes, size_t len)
+{
+    struct record record;
+    uint32_t tag = store_tag(&salvage->directory.manifest.id);
+    uint64_t batch = 0;
+    for (size_t at = 0; len - at >= RECORD_JOB_HEAD;) {
+        struct batch_head head;
+        if (at % BLOCK == 0 && batch_head_decode(bytes + at, len - at, &head) == FORMAT_GOOD &&
+            head.segment == number && head.store_tag == tag)
+            batch = head.number;
+        bool whole = !record_decode(bytes + at, len - at, &record) &&
+                     record.event.kind == EVENT_JOB && record_body_good(&record);
+        if (whole && salvage->aside_job_count == salvage->aside_job_cap) {
+            salvage->aside_job_cap = salvage->aside_job_cap ? salvage->aside_job_cap * 2 : 64;
+            salvage->aside_jobs = mem_realloc(
+                salvage->aside_jobs, salvage->aside_job_cap * sizeof(*salvage->aside_jobs));
+        }
+        if (whole)
+            salvage->aside_jobs[salvage->aside_job_count++] = (struct aside_job){
+                .seq = record.event.job.seq,
+                .batch = batch,
+                .at = bytes + at,
+                .len = record.len,
+            };
+        at += whole ? record.len : 8;
+    }
+}
+
+static void read_aside(struct salvage *salvage, uint32_t number)
+{
+    struct disk_file *file;
+    uint64_t size_bytes = 0;
+    char name[DISK_NAME_MAX];
+    aside_name(number, name);
+    if (salvage->disk->verbs->open(salvage->disk, name, true, &file))
+        return;
+    if (salvage->disk->verbs->size(salvage->disk, file, &size_bytes))
+        size_bytes = 0;
+    size_t len = (size_t)size_bytes;
+    char *bytes = mem_aligned(BLOCK, len + BLOCK);
+    memset(bytes, 0, len + BLOCK);
+    for (size_t at = 0; at < len; at += BLOCK) {
+        size_t got; /* what cannot be read stays zeros */
+        (void)!salvage->disk->verbs->read(salvage->disk, file, at, bytes + at, BLOCK, &got);
+    }
+    salvage->disk->verbs->close(salvage->disk, file);
+    size_t count = salvage->aside_file_count + 1;
+    salvage->aside_files = mem_realloc(salvage->aside_files, count * sizeof(char *));
+    salvage->aside_files[salvage->aside_file_count++] = bytes;
+    take_aside_jobs(salvage, number, bytes, len);
+}
+
+/* A job's record from a segment that was set aside, or NULL. Of several the newest that is left. */
+static const struct aside_job *find_aside(struct salvage *salvage, uint64_t seq)
+{
+    if (!salvage->aside_loaded) {
+        struct buf numbers = {0};
+        salvage->aside_loaded = true;
+        if (salvage->disk->verbs->list(salvage->disk, aside_found, &numbers) == OK) {
+            for (size_t i = 0; i < numbers.len; i += sizeof(uint32_t)) {
+                uint32_t number;
+                memcpy(&number, numbers.at + i, sizeof(number));
+                read_aside(salvage, number);
+            }
+        }
+        buf_fini(&numbers);
+        if (salvage->aside_job_count)
+            qsort(salvage->aside_jobs, salvage->aside_job_count, sizeof(*salvage->aside_jobs),
+                  by_seq);
+    }
+    size_t low = 0; /* the first behind all with that number */
+    for (size_t high = salvage->aside_job_count; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        if (salvage->aside_jobs[middle].seq <= seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool found = low > 0 && salvage->aside_jobs[low - 1].seq == seq;
+    return found ? &salvage->aside_jobs[low - 1] : NULL;
+}
+
+/* ---- bodies ---- */
+
+static enum err open_segment(struct salvage *salvage, uint32_t number)
+{
+    char name[DISK_NAME_MAX];
+    if (salvage->file_number == number)
+        return OK;
+    if (salvage->file_number)
+        salvage->disk->verbs->close(salvage->disk, salvage->file);
+    salvage->file_number = 0;
+    segment_name(number, name);
+    if (directory_has_slice(&salvage->directory, number))
+        slice_name(number, name);
+    enum err err = salvage->disk->verbs->open(salvage->disk, name, false, &salvage->file);
+    if (!err)
+        salvage->file_number = number;
+    return err;
+}
+
+static enum err read_record(struct salvage *salvage, uint64_t where, enum event_kind kind,
+                            struct arena *arena, struct record *out_record)
+{
+    char front[8];
+    size_t got = 0;
+    uint64_t offset = where_offset(where);
+    enum err err = open_segment(salvage, where_segment(where));
+    if (!err)
+        err = salvage->disk->verbs->read(salvage->disk, salvage->file, offset, front, 8, &got);
+    size_t len = !err && got == 8 ? get_u32(front) : 0;
+    if (len < (kind == EVENT_JOB ? FAR_RECORD_MIN : RECORD_NOTE_HEAD))
+        return ERR_DAMAGED;
+    char *at = arena_alloc(arena, len);
+    err = salvage->disk->verbs->read(salvage->disk, salvage->file, offset, at, len, &got);
+    if (err || got != len || record_decode(at, len, out_record) || out_record->event.kind != kind ||
+        !record_body_good(out_record))
+        return ERR_DAMAGED;
+    return OK;
+}
+
+enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, struct arena *arena,
+                      struct salvage_body *out_body)
+{
+    struct record record;
+    enum err err = read_record(salvage, where, EVENT_JOB, arena, &record);
+    bool aside = err || record.event.job.seq != seq;
+    if (aside) {
+        const struct aside_job *job = find_aside(salvage, seq);
+        if (!job || record_decode(job->at, job->len, &record))
+            return ERR_DAMAGED;
+    }
+    *out_body = (struct salvage_body){record.event, aside};
+    return OK;
+}
+
+enum err salvage_read_note(struct salvage *salvage, uint64_t seq, uint64_t where,
+                           struct arena *arena, struct event *out_event)
+{
+    struct record record;
+    enum err err = read_record(salvage, where, EVENT_NOTE, arena, &record);
+    if (err || record.event.job.seq != seq)
+        return ERR_DAMAGED;
+    *out_event = record.event;
+    return OK;
+}

@@ -1,0 +1,308 @@
+#include "store/recovery/slice_survey.h"
+
+#include "base/check.h"
+#include "base/codec.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "store/log/segments.h"
+#include "store/varint.h"
+
+/* ---- what the log says ---- */
+
+static size_t fate_place(const struct slice_fates *fates, uint32_t number)
+{
+    size_t low = 0, high = fates->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (fates->at[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct slice_fate *find_fate(const struct slice_fates *fates, uint32_t number)
+{
+    size_t at = fate_place(fates, number);
+    return at < fates->count && fates->at[at].number == number ? &fates->at[at] : NULL;
+}
+
+static struct slice_fate *get_fate(struct slice_fates *fates, uint32_t number)
+{
+    size_t at = fate_place(fates, number);
+    if (at < fates->count && fates->at[at].number == number)
+        return &fates->at[at];
+    fates->at = mem_realloc(fates->at, (fates->count + 1) * sizeof(*fates->at));
+    memmove(fates->at + at + 1, fates->at + at, (fates->count - at) * sizeof(*fates->at));
+    CHECK(at <= fates->count);
+    fates->count++;
+    fates->at[at] = (struct slice_fate){.number = number};
+    return &fates->at[at];
+}
+
+void slice_fates_fini(struct slice_fates *fates)
+{
+    for (size_t i = 0; i < fates->count; i++)
+        mem_free(fates->at[i].dead);
+    mem_free(fates->at);
+    *fates = (struct slice_fates){0};
+}
+
+static bool is_dead(const struct slice_fate *fate, uint32_t unit)
+{
+    return unit / 64 < fate->dead_words && fate->dead[unit / 64] >> unit % 64 & 1;
+}
+
+static void set_dead(struct slice_fate *fate, uint32_t unit)
+{
+    size_t words = unit / 64 + 1;
+    if (words > fate->dead_words) {
+        words += words / 2;
+        fate->dead = mem_realloc(fate->dead, words * sizeof(*fate->dead));
+        memset(fate->dead + fate->dead_words, 0, (words - fate->dead_words) * sizeof(*fate->dead));
+        fate->dead_words = words;
+    }
+    CHECK(unit / 64 < fate->dead_words);
+    fate->dead[unit / 64] |= UINT64_C(1) << unit % 64;
+}
+
+void slice_fates_told(struct slice_fates *fates, const struct slice_record *record)
+{
+    struct slice_fate *fate = get_fate(fates, record->number);
+    struct varint_reader reader = {record->dead, record->dead + record->dead_bytes, true};
+    uint32_t unit = slice_unit((uint64_t)record->from * BLOCK);
+    if (record->from != 1 && (!fate->told || record->from != fate->named))
+        return; /* all of it is told again further on */
+    if (record->whole)
+        fate->live = 0;
+    fate->told = true;
+    fate->named = record->to;
+    fate->live += record->jobs;
+    while (reader.at < reader.end) {
+        unit += (uint32_t)varint_get(&reader); /* the decoder has looked at them */
+        set_dead(fate, unit);
+    }
+}
+
+void slice_fates_died(struct slice_fates *fates, uint64_t where)
+{
+    struct slice_fate *fate = find_fate(fates, where_segment(where));
+    uint32_t unit = slice_unit(where_offset(where));
+    if (!fate || !fate->told || is_dead(fate, unit))
+        return;
+    set_dead(fate, unit);
+    fate->live -= fate->live > 0;
+}
+
+bool slice_fates_alive(const struct slice_fates *fates, uint64_t where)
+{
+    const struct slice_fate *fate = find_fate(fates, where_segment(where));
+    return fate && fate->told && where_offset(where) < (uint64_t)fate->named * BLOCK &&
+           !is_dead(fate, slice_unit(where_offset(where)));
+}
+
+uint64_t slice_fates_live(const struct slice_fates *fates, uint32_t number)
+{
+    const struct slice_fate *fate = find_fate(fates, number);
+    return fate ? fate->live : 0;
+}
+
+/* ---- what the file says ---- */
+
+struct survey {
+    const struct slice_reader *reader;
+    const struct store_id *id;
+    uint32_t number;
+    char name[DISK_NAME_MAX];
+    char *bytes; /* of the file; what cannot be read is zeros */
+    uint64_t len;
+    struct slice_head head;
+    bool index_good;
+};
+
+static void fault(const struct survey *survey, uint64_t offset, const char *text, bool whole)
+{
+    survey->reader->fault(survey->reader->ctx, survey->name, offset, text, whole);
+}
+
+static enum err read_file(struct disk *disk, struct survey *survey)
+{
+    struct disk_file *file;
+    enum err err = disk->verbs->open(disk, survey->name, true, &file);
+    if (err)
+        return err;
+    err = disk->verbs->size(disk, file, &survey->len);
+    if (err)
+        survey->len = 0;
+    uint64_t room = (survey->len + BLOCK - 1) / BLOCK * BLOCK + BLOCK;
+    survey->bytes = mem_aligned(BLOCK, (size_t)room);
+    memset(survey->bytes, 0, (size_t)room);
+    bool unread = err != OK;
+    for (uint64_t at = 0; at < survey->len; at += BLOCK) {
+        size_t got;
+        unread |= disk->verbs->read(disk, file, at, survey->bytes + at, BLOCK, &got) != OK;
+    }
+    disk->verbs->close(disk, file);
+    if (unread)
+        fault(survey, 0, "the disk cannot read some of it", true);
+    return OK;
+}
+
+/* Is the head good, and do the sections lie within the file? */
+static bool look_at_head(struct survey *survey)
+{
+    const struct slice_head *head = &survey->head;
+    enum format_verdict verdict =
+        survey->len < BLOCK ? FORMAT_BAD : slice_head_decode(survey->bytes, &survey->head);
+    if (verdict != FORMAT_GOOD) {
+        fault(survey, 0, "the slice's header is damaged", false);
+        return false;
+    }
+    if (head->number != survey->number || !store_id_eq(&head->id, survey->id)) {
+        fault(survey, 0, "it is another slice, or another store's: it was renamed or moved here",
+              true);
+        return false;
+    }
+    if (head->size_bytes != survey->len)
+        fault(survey, survey->len, "it was cut, or has grown", true);
+    return head->size_bytes <= survey->len;
+}
+
+static void look_at_sections(struct survey *survey)
+{
+    const struct slice_head *head = &survey->head;
+    const char *topics_at = survey->bytes + slice_topics_at(head);
+    const char *index_at = survey->bytes + slice_index_at(head);
+    struct slice_fence *fences = mem_alloc(head->blocks * sizeof(*fences));
+    struct slice_topics topics = {topics_at, index_at};
+    struct slice_index index;
+    struct bytes name;
+    uint32_t topic_count = 0, jobs = 0;
+    enum err err;
+    if (slice_fences_decode(head, survey->bytes + head->data_end, fences))
+        fault(survey, head->data_end, "the slice's fences are damaged", true);
+    mem_free(fences);
+    while ((err = slice_topics_next(&topics, &name)) == OK)
+        topic_count++;
+    if (err != ERR_NOT_FOUND || topic_count != head->topics ||
+        hash_of(topics_at, (size_t)head->topics_bytes) != head->topics_sum)
+        fault(survey, slice_topics_at(head), "the slice's topics are damaged", true);
+    slice_index_init(&index, head, index_at);
+    while ((err = slice_index_next(&index)) == OK)
+        jobs++;
+    survey->index_good = err == ERR_NOT_FOUND && jobs == head->jobs &&
+                         hash_of(index_at, (size_t)head->index_bytes) == head->index_sum;
+    if (!survey->index_good)
+        fault(survey, slice_index_at(head), "the slice's index is damaged", false);
+    uint64_t end = slice_index_at(head) + head->index_bytes;
+    if (!bytes_all_zero(survey->bytes + end, (size_t)(survey->len - end)))
+        fault(survey, end, "what is behind the slice's index is not zero", true);
+}
+
+/* A job whose record lies there, if it is intact. */
+static bool decode_at(const struct survey *survey, uint64_t offset, uint64_t end,
+                      struct record *out_record)
+{
+    return offset < end &&
+           record_decode(survey->bytes + offset, (size_t)(end - offset), out_record) == OK &&
+           out_record->is_far && record_body_good(out_record);
+}
+
+/* Each record has sums of its own: where the index says it is, it is good or not. */
+static enum err report_by_index(const struct survey *survey)
+{
+    const struct slice_reader *reader = survey->reader;
+    struct slice_index index;
+    enum err err = OK;
+    slice_index_init(&index, &survey->head, survey->bytes + slice_index_at(&survey->head));
+    while (!err && slice_index_next(&index) == OK) {
+        struct record record;
+        uint64_t where = where_of(survey->number, index.offset);
+        bool good = decode_at(survey, index.offset, survey->head.data_end, &record) &&
+                    record.event.job.seq == index.seq;
+        if (good)
+            err = reader->job(reader->ctx, &record, where);
+        else
+            reader->lost(reader->ctx, index.seq, where);
+    }
+    return err;
+}
+
+static enum err report_block(const struct survey *survey, uint64_t offset,
+                             const struct batch_head *head)
+{
+    const struct slice_reader *reader = survey->reader;
+    struct batch_walk walk;
+    enum err err = OK;
+    batch_walk_init(&walk, survey->bytes + offset, head->payload_bytes);
+    while (!err && batch_walk_next(&walk) == OK)
+        if (walk.record.is_far && record_body_good(&walk.record))
+            err = reader->job(reader->ctx, &walk.record,
+                              where_of(survey->number, offset + walk.record_at));
+    return err;
+}
+
+/* Do its records fill it, and are they as many as it says? */
+static bool block_fits(const char *block, const struct batch_head *head)
+{
+    struct batch_walk walk;
+    enum err err;
+    batch_walk_init(&walk, block, head->payload_bytes);
+    while ((err = batch_walk_next(&walk)) == OK)
+        if (!walk.record.is_far)
+            return false;
+    return err == ERR_NOT_FOUND && walk.count == head->record_count;
+}
+
+static bool is_block(const struct survey *survey, uint64_t at, uint64_t data_end,
+                     struct batch_head *out_head)
+{
+    const char *block = survey->bytes + at;
+    return batch_head_decode(block, data_end - at, out_head) == FORMAT_GOOD &&
+           out_head->segment == survey->number && out_head->store_tag == store_tag(survey->id) &&
+           batch_whole(out_head, block) && block_fits(block, out_head);
+}
+
+/* Blocks one behind another; `tells`: of the jobs in good ones. */
+static enum err look_at_blocks(const struct survey *survey, uint64_t data_end, bool reports)
+{
+    enum err err = OK;
+    uint64_t number = 1;
+    struct batch_head head;
+    for (uint64_t at = BLOCK; at < data_end && !err;) {
+        if (is_block(survey, at, data_end, &head) && head.number == number) {
+            err = reports ? report_block(survey, at, &head) : OK;
+            at += batch_bytes(head.payload_bytes);
+            number++;
+            continue;
+        }
+        fault(survey, at, "a block of far jobs is damaged", survey->index_good);
+        do
+            at += BLOCK;
+        while (at < data_end && !is_block(survey, at, data_end, &head));
+        number = head.number;
+    }
+    return err;
+}
+
+enum err slice_survey(struct disk *disk, const struct store_id *id, uint32_t number,
+                      const struct slice_reader *reader, uint64_t *out_bytes)
+{
+    struct survey survey = {.reader = reader, .id = id, .number = number};
+    slice_name(number, survey.name);
+    enum err err = read_file(disk, &survey);
+    if (err)
+        return err;
+    *out_bytes = survey.len;
+    bool head_good = look_at_head(&survey);
+    if (head_good)
+        look_at_sections(&survey);
+    /* Without a header nobody knows where the blocks end: what is behind them counts as damaged. */
+    uint64_t data_end = head_good ? survey.head.data_end : survey.len / BLOCK * BLOCK;
+    err = look_at_blocks(&survey, data_end, !survey.index_good);
+    if (!err && survey.index_good)
+        err = report_by_index(&survey);
+    mem_free(survey.bytes);
+    return err;
+}

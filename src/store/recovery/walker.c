@@ -1,0 +1,117 @@
+#include "store/recovery/walker.h"
+
+#include "base/check.h"
+
+enum { WINDOW_BYTES = 1024 * 1024 };
+
+enum err walker_open(struct walker *walker, struct disk *disk, uint32_t number, uint64_t size_bytes,
+                     uint32_t tag, bool fresh)
+{
+    struct disk_file *file;
+    char name[DISK_NAME_MAX];
+    segment_name(number, name);
+    enum err err = disk->verbs->open(disk, name, fresh, &file);
+    if (err)
+        return err;
+    *walker = (struct walker){.offset = BLOCK};
+    scan_init(&walker->scan, disk, file, size_bytes, WINDOW_BYTES);
+    walker->scan.number = number;
+    walker->scan.tag = tag;
+    return OK;
+}
+
+void walker_fini(struct walker *walker)
+{
+    scan_fini(&walker->scan);
+}
+
+void walker_close(struct walker *walker)
+{
+    walker->scan.disk->verbs->close(walker->scan.disk, walker->scan.file);
+    walker_fini(walker);
+}
+
+void walker_go(struct walker *walker, uint64_t offset, uint64_t expected)
+{
+    CHECK(offset % BLOCK == 0);
+    walker->offset = offset;
+    walker->expected = expected;
+}
+
+static enum place_kind look(struct walker *walker)
+{
+    struct scan *scan = &walker->scan;
+    enum format_verdict verdict;
+    const char *at;
+    size_t len;
+    walker->err = scan_batch(scan, walker->offset, &verdict, &walker->head, &walker->batch);
+    if (!walker->err && verdict == FORMAT_GOOD) {
+        walker->bytes = batch_bytes(walker->head.payload_bytes);
+        return walker->head.number == walker->expected ? PLACE_BATCH : PLACE_OTHER;
+    }
+    if (!walker->err)
+        walker->err = scan_bytes(scan, walker->offset, BLOCK, &at, &len);
+    if (walker->err)
+        return PLACE_UNREAD;
+    return bytes_all_zero(at, len) ? PLACE_BLANK : PLACE_BAD;
+}
+
+enum place_kind walker_look(struct walker *walker)
+{
+    struct scan *scan = &walker->scan;
+    bool narrow = scan->narrow;
+    scan->narrow =
+        narrow || (walker->offset >= walker->narrow_from && walker->offset < walker->narrow_until);
+    walker->bytes = BLOCK;
+    walker->kind = PLACE_END;
+    if (walker->offset < scan->size_bytes)
+        walker->kind = look(walker);
+    if (walker->kind == PLACE_UNREAD && !scan->narrow) {
+        walker->narrow_from = walker->offset;
+        walker->narrow_until = walker->offset + scan->cap;
+        scan->narrow = true;
+        scan_forget(scan);
+        walker->kind = look(walker);
+    }
+    CHECK(walker->bytes > 0 && walker->bytes % BLOCK == 0);
+    CHECK(walker->kind == PLACE_END || walker->offset + walker->bytes <= scan->size_bytes ||
+          walker->bytes == BLOCK); /* a batch is whole in the file */
+    scan->narrow = narrow;
+    return walker->kind;
+}
+
+void walker_pass(struct walker *walker)
+{
+    CHECK(walker->kind != PLACE_END);
+    walker->expected += walker->kind == PLACE_BATCH;
+    walker->offset += walker->bytes;
+}
+
+bool walker_seek(struct walker *walker, uint64_t after, uint64_t below)
+{
+    for (;; walker_pass(walker)) {
+        enum place_kind kind = walker_look(walker);
+        if (kind == PLACE_END)
+            return false;
+        bool batch = kind == PLACE_BATCH || kind == PLACE_OTHER;
+        if (batch && walker->head.number > after && walker->head.number < below)
+            return true;
+    }
+}
+
+uint64_t walker_blank_from(struct walker *walker, bool *out_batches)
+{
+    uint64_t end = walker->offset;
+    bool batches = false;
+    for (;; walker_pass(walker)) {
+        enum place_kind kind = walker_look(walker);
+        if (kind == PLACE_END)
+            break;
+        batches = batches || kind == PLACE_BATCH || kind == PLACE_OTHER;
+        if (kind != PLACE_BLANK)
+            end = walker->offset + walker->bytes;
+    }
+    if (out_batches)
+        *out_batches = batches;
+    return end;
+}

@@ -1,0 +1,481 @@
+#include "store/slices/far_merge.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+
+enum {
+    SMALL_BYTES = 32 * 1024, /* a run with more is joined with no other one */
+    SAMPLE_MAX = 255,        /* runs whose middles tell where the later half begins */
+    NO_CLASS = -1,
+};
+
+/* What is kept of one block, or of several that have few jobs. The records lie in one piece of
+   memory, in the order of the jobs, so that the last ones can be given back. */
+struct far_run {
+    struct merge_job *jobs;
+    char *records;
+    uint32_t count;
+    uint32_t next; /* those before it were taken, or are gone */
+    uint32_t left; /* those that are not gone */
+    uint32_t at;   /* its place in the heap, while it has jobs that were not taken */
+    int class;     /* far_merge::small has it there; or NO_CLASS */
+    size_t bytes;  /* of all of it */
+};
+
+bool far_merge_before(const struct far_merge *merge, const struct job_place *a,
+                      const struct job_place *b)
+{
+    const struct job_place *first = merge->backwards ? b : a;
+    const struct job_place *second = merge->backwards ? a : b;
+    return first->due_us != second->due_us ? first->due_us < second->due_us
+                                           : first->seq < second->seq;
+}
+
+/* ---- runs ---- */
+
+/* A record begins as it did in its block: at a multiple of eight. */
+static size_t record_room(const struct merge_job *job)
+{
+    return (job->len + 7) & ~(size_t)7;
+}
+
+/* Of its first `count` jobs. */
+static size_t records_bytes(const struct far_run *run, uint32_t count)
+{
+    if (count == 0)
+        return 0;
+    const struct merge_job *last = &run->jobs[count - 1];
+    return (size_t)(last->record - run->records) + record_room(last);
+}
+
+static void point_to_records(struct far_run *run)
+{
+    const char *at = run->records;
+    for (uint32_t i = 0; i < run->count; i++) {
+        run->jobs[i].record = at;
+        at += record_room(&run->jobs[i]);
+    }
+}
+
+/* What it takes has changed. */
+static void run_count_bytes(struct far_merge *merge, struct far_run *run)
+{
+    CHECK(merge->bytes >= run->bytes);
+    merge->bytes -= run->bytes;
+    run->bytes = sizeof(*run) + run->count * sizeof(*run->jobs) + records_bytes(run, run->count);
+    merge->bytes += run->bytes;
+}
+
+/* It is joined with no other one. */
+static void forget_small(struct far_merge *merge, struct far_run *run)
+{
+    if (run->class != NO_CLASS)
+        merge->small[run->class] = NULL;
+    run->class = NO_CLASS;
+}
+
+static void run_free(struct far_merge *merge, struct far_run *run)
+{
+    CHECK(merge->bytes >= run->bytes);
+    forget_small(merge, run);
+    merge->bytes -= run->bytes;
+    mem_free(run->jobs);
+    mem_free(run->records);
+    mem_free(run);
+}
+
+/* One of its jobs is gone. Not while it is in the heap, unless others are left. False: so is it. */
+static bool run_release(struct far_merge *merge, struct far_run *run)
+{
+    CHECK(run->left > 0);
+    if (--run->left > 0)
+        return true;
+    run_free(merge, run);
+    return false;
+}
+
+/* The jobs behind so many go; they were not taken. False: there are none. */
+static bool run_shorten(struct far_merge *merge, struct far_run *run, uint32_t count)
+{
+    CHECK(count >= run->next && count <= run->count);
+    if (count == run->count)
+        return false;
+    run->left -= run->count - count;
+    run->count = count;
+    if (count > 0) {
+        size_t bytes = records_bytes(run, count);
+        uintptr_t before = (uintptr_t)run->records;
+        run->jobs = mem_realloc(run->jobs, count * sizeof(*run->jobs));
+        run->records = mem_realloc(run->records, bytes);
+        if ((uintptr_t)run->records != before)
+            point_to_records(run);
+    }
+    run_count_bytes(merge, run);
+    return true;
+}
+
+/* ---- the heap ---- */
+
+static bool runs_before(const struct far_merge *merge, const struct far_run *a,
+                        const struct far_run *b)
+{
+    return far_merge_before(merge, &a->jobs[a->next].place, &b->jobs[b->next].place);
+}
+
+static void heap_set(struct far_merge *merge, uint32_t at, struct far_run *run)
+{
+    merge->runs[at] = run;
+    run->at = at;
+}
+
+static void sink(struct far_merge *merge, uint32_t at)
+{
+    struct far_run *run = merge->runs[at];
+    for (uint32_t child; (child = 2 * at + 1) < merge->run_count; at = child) {
+        if (child + 1 < merge->run_count &&
+            runs_before(merge, merge->runs[child + 1], merge->runs[child]))
+            child++;
+        if (!runs_before(merge, merge->runs[child], run))
+            break;
+        heap_set(merge, at, merge->runs[child]);
+    }
+    heap_set(merge, at, run);
+}
+
+/* Puts it at the free place, or where it belongs above that. */
+static void rise(struct far_merge *merge, uint32_t at, struct far_run *run)
+{
+    for (; at > 0 && runs_before(merge, run, merge->runs[(at - 1) / 2]); at = (at - 1) / 2)
+        heap_set(merge, at, merge->runs[(at - 1) / 2]);
+    heap_set(merge, at, run);
+}
+
+static void heap_push(struct far_merge *merge, struct far_run *run)
+{
+    if (merge->run_count == merge->run_cap) {
+        merge->run_cap = merge->run_cap ? 2 * merge->run_cap : 16;
+        merge->runs = mem_realloc(merge->runs, merge->run_cap * sizeof(struct far_run *));
+    }
+    rise(merge, merge->run_count++, run);
+}
+
+static void heap_remove(struct far_merge *merge, const struct far_run *run)
+{
+    uint32_t at = run->at;
+    CHECK(at < merge->run_count && merge->runs[at] == run);
+    struct far_run *last = merge->runs[--merge->run_count];
+    if (last == run)
+        return;
+    rise(merge, at, last);
+    sink(merge, last->at);
+}
+
+/* The first run's next job is dealt with. */
+static void heap_step(struct far_merge *merge)
+{
+    struct far_run *run = merge->runs[0];
+    CHECK(run->next < run->count);
+    if (++run->next == run->count) {
+        forget_small(merge, run);
+        merge->runs[0] = merge->runs[--merge->run_count];
+    }
+    if (merge->run_count > 0)
+        sink(merge, 0);
+}
+
+/* ---- small runs ---- */
+
+/* The power of two that its jobs are at least; NO_CLASS: it is large. */
+static int class_of(const struct far_run *run)
+{
+    uint32_t count = run->count - run->next;
+    int class = 31 - __builtin_clz(count);
+    return class < FAR_MERGE_CLASSES && run->bytes < SMALL_BYTES ? class : NO_CLASS;
+}
+
+/* None of its jobs was taken and may be shown again: nobody points into it. */
+static bool is_whole(const struct far_run *run)
+{
+    return run->left == run->count - run->next;
+}
+
+/* Moves the next job of `from` to the end of `run`, which has room. */
+static void move_next(struct far_run *run, struct far_run *from, size_t *records_end)
+{
+    struct merge_job *job = &run->jobs[run->count++];
+    *job = from->jobs[from->next++];
+    memcpy(run->records + *records_end, job->record, job->len);
+    job->record = run->records + *records_end;
+    *records_end += record_room(job);
+}
+
+/* One run of two, which go. O(jobs and bytes of both). */
+static struct far_run *join(struct far_merge *merge, struct far_run *a, struct far_run *b)
+{
+    uint32_t count = a->count - a->next + b->count - b->next;
+    size_t end = 0;
+    struct far_run *run = mem_zalloc(sizeof(*run));
+    run->class = NO_CLASS;
+    run->left = count;
+    run->jobs = mem_alloc(count * sizeof(*run->jobs));
+    run->records = mem_alloc(records_bytes(a, a->count) + records_bytes(b, b->count));
+    heap_remove(merge, a);
+    heap_remove(merge, b);
+    while (a->next < a->count && b->next < b->count)
+        move_next(run, runs_before(merge, a, b) ? a : b, &end);
+    while (a->next < a->count)
+        move_next(run, a, &end);
+    while (b->next < b->count)
+        move_next(run, b, &end);
+    run_count_bytes(merge, run);
+    run_free(merge, a);
+    run_free(merge, b);
+    heap_push(merge, run);
+    return run;
+}
+
+/*
+ * Of a topic with few jobs in each of many blocks there would be as many runs: one that is small is
+ * joined with another one of its class, and what that makes likewise. So a job is copied a few
+ * times, and there are hardly more runs than large ones.
+ */
+static void join_small(struct far_merge *merge, struct far_run *run)
+{
+    int class;
+    forget_small(merge, run);
+    while ((class = class_of(run)) != NO_CLASS) {
+        struct far_run *other = merge->small[class];
+        if (!other || !is_whole(other)) {
+            if (other)
+                forget_small(merge, other); /* it comes back when it is whole again */
+            merge->small[class] = run;
+            run->class = class;
+            return;
+        }
+        run = join(merge, run, other);
+    }
+}
+
+/* ---- adding ---- */
+
+static bool job_before(const struct far_merge *merge, const struct merge_job *a,
+                       const struct merge_job *b)
+{
+    return far_merge_before(merge, &a->place, &b->place);
+}
+
+/* In order: they are already, or backwards, as their slice is sorted. */
+static void put_in_order(const struct far_merge *merge, struct far_run *run, struct merge_job job)
+{
+    uint32_t at = run->count++;
+    for (; at > 0 && job_before(merge, &job, &run->jobs[at - 1]); at--)
+        run->jobs[at] = run->jobs[at - 1];
+    run->jobs[at] = job;
+}
+
+void far_merge_add(struct far_merge *merge, const struct merge_job *jobs, uint32_t count)
+{
+    struct far_run *run = mem_zalloc(sizeof(*run));
+    size_t bytes = 0;
+    run->class = NO_CLASS;
+    run->jobs = mem_alloc((count + 1) * sizeof(*run->jobs));
+    for (uint32_t i = 0; i < count; i++) {
+        const struct merge_job *job = &jobs[merge->backwards ? count - 1 - i : i];
+        if (merge->cut && far_merge_before(merge, &merge->bound, &job->place))
+            continue;
+        put_in_order(merge, run, *job);
+        bytes += record_room(job);
+    }
+    char *at = run->records = mem_alloc(bytes + 1);
+    for (uint32_t i = 0; i < run->count; i++) {
+        memcpy(at, run->jobs[i].record, run->jobs[i].len);
+        at += record_room(&run->jobs[i]);
+    }
+    point_to_records(run);
+    run->left = run->count;
+    run_count_bytes(merge, run);
+    if (run->count == 0) {
+        run_free(merge, run);
+        return;
+    }
+    heap_push(merge, run);
+    join_small(merge, run);
+}
+
+/* ---- a page ---- */
+
+static const struct merge_job *taken_at(const struct far_merge *merge, uint32_t at)
+{
+    return &merge->taken[at].run->jobs[merge->taken[at].job];
+}
+
+bool far_merge_has(const struct far_merge *merge, const struct job_place *after)
+{
+    uint32_t kept = merge->kept;
+    const struct job_place *last = merge->served < merge->taken_count
+                                       ? &taken_at(merge, merge->taken_count - 1)->place
+                                   : kept > 0 ? &taken_at(merge, kept - 1)->place
+                                              : &merge->after;
+    return !far_merge_before(merge, after, &merge->after) && !far_merge_before(merge, last, after);
+}
+
+void far_merge_begin(struct far_merge *merge, struct job_place after)
+{
+    uint32_t count = merge->kept;
+    while (merge->served < merge->taken_count)
+        merge->taken[count++] = merge->taken[merge->served++];
+    uint32_t gone = 0;
+    while (gone < count && !far_merge_before(merge, &after, &taken_at(merge, gone)->place)) {
+        struct far_run *run = merge->taken[gone++].run;
+        if (run_release(merge, run) && is_whole(run) && run->class == NO_CLASS)
+            join_small(merge, run);
+    }
+    merge->taken_count = count - gone;
+    if (gone > 0 && merge->taken_count > 0)
+        memmove(merge->taken, merge->taken + gone, merge->taken_count * sizeof(*merge->taken));
+    merge->kept = merge->served = 0;
+    merge->after = after;
+    const struct merge_job *next;
+    while ((next = far_merge_next(merge)) && !far_merge_before(merge, &after, &next->place))
+        far_merge_drop(merge);
+}
+
+const struct merge_job *far_merge_next(const struct far_merge *merge)
+{
+    if (merge->served < merge->taken_count)
+        return taken_at(merge, merge->served);
+    return merge->run_count ? &merge->runs[0]->jobs[merge->runs[0]->next] : NULL;
+}
+
+void far_merge_take(struct far_merge *merge)
+{
+    if (merge->served < merge->taken_count) {
+        merge->taken[merge->kept++] = merge->taken[merge->served++];
+        return;
+    }
+    CHECK(merge->run_count > 0);
+    if (merge->kept == merge->taken_cap) {
+        merge->taken_cap = merge->taken_cap ? 2 * merge->taken_cap : 64;
+        merge->taken = mem_realloc(merge->taken, merge->taken_cap * sizeof(*merge->taken));
+    }
+    struct far_run *run = merge->runs[0];
+    merge->taken[merge->kept++] = (struct merge_taken){.run = run, .job = run->next};
+    merge->taken_count = merge->served = merge->kept;
+    heap_step(merge);
+}
+
+void far_merge_drop(struct far_merge *merge)
+{
+    if (merge->served < merge->taken_count) {
+        (void)run_release(merge, merge->taken[merge->served++].run);
+        return;
+    }
+    CHECK(merge->run_count > 0);
+    struct far_run *run = merge->runs[0];
+    heap_step(merge);
+    (void)run_release(merge, run);
+}
+
+/* ---- less memory ---- */
+
+/* How many of the run's jobs are not behind the bound, those that were taken among them. */
+static uint32_t count_up_to(const struct far_merge *merge, const struct far_run *run,
+                            const struct job_place *bound)
+{
+    uint32_t low = run->next, high = run->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (far_merge_before(merge, bound, &run->jobs[middle].place))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static bool cut(struct far_merge *merge, struct job_place bound)
+{
+    uint32_t count = merge->run_count;
+    bool some = false;
+    if (merge->cut && far_merge_before(merge, &merge->bound, &bound))
+        return false;
+    merge->cut = true;
+    merge->bound = bound;
+    merge->run_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct far_run *run = merge->runs[i];
+        some |= run_shorten(merge, run, count_up_to(merge, run, &bound));
+        if (run->next < run->count)
+            heap_push(merge, run); /* not behind where it was: no run is overwritten */
+        else if (run->left == 0)
+            run_free(merge, run);
+        else
+            forget_small(merge, run);
+    }
+    return some;
+}
+
+void far_merge_cut(struct far_merge *merge, struct job_place bound)
+{
+    (void)cut(merge, bound);
+}
+
+static const struct job_place *middle_of(const struct far_run *run)
+{
+    return &run->jobs[run->next + (run->count - run->next - 1) / 2].place;
+}
+
+/*
+ * The bound is the median of the runs' middle jobs, of some if there are many: about half of the
+ * runs keep half of theirs or more, and half lose that.
+ */
+bool far_merge_cut_half(struct far_merge *merge)
+{
+    struct job_place middles[SAMPLE_MAX];
+    uint32_t step = merge->run_count / SAMPLE_MAX + 1, count = 0;
+    for (uint32_t i = 0; i < merge->run_count; i += step, count++) {
+        struct job_place place = *middle_of(merge->runs[i]);
+        uint32_t at = count;
+        for (; at > 0 && far_merge_before(merge, &place, &middles[at - 1]); at--)
+            middles[at] = middles[at - 1];
+        middles[at] = place;
+    }
+    return count > 0 && cut(merge, middles[(count - 1) / 2]);
+}
+
+void far_merge_pass_bound(struct far_merge *merge)
+{
+    CHECK(merge->cut && !far_merge_next(merge) && merge->kept == 0);
+    merge->cut = false;
+}
+
+/* ---- life ---- */
+
+void far_merge_fini(struct far_merge *merge)
+{
+    for (uint32_t i = 0; i < merge->taken_count; i++)
+        if (i < merge->kept || i >= merge->served)
+            (void)run_release(merge, merge->taken[i].run);
+    for (uint32_t i = 0; i < merge->run_count; i++)
+        run_free(merge, merge->runs[i]); /* all at once, whatever is left of it */
+    CHECK(merge->bytes == 0);
+    mem_free(merge->runs);
+    mem_free(merge->taken);
+}
+
+void far_merge_valid(const struct far_merge *merge)
+{
+    CHECK(merge->kept <= merge->served && merge->served <= merge->taken_count);
+    for (uint32_t i = 0; i < merge->run_count; i++) {
+        const struct far_run *run = merge->runs[i];
+        CHECK(run->next < run->count && run->left >= run->count - run->next);
+        CHECK(i == 0 || !runs_before(merge, run, merge->runs[(i - 1) / 2]));
+        CHECK(run->at == i && (run->class == NO_CLASS || merge->small[run->class] == run));
+        CHECK(!merge->cut ||
+              !far_merge_before(merge, &merge->bound, &run->jobs[run->count - 1].place));
+        for (uint32_t k = 1; k < run->count; k++)
+            CHECK(!job_before(merge, &run->jobs[k], &run->jobs[k - 1]));
+    }
+}

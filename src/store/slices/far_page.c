@@ -1,0 +1,713 @@
+#include "store/slices/far_page.h"
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "store/internal.h"
+#include "store/record.h"
+#include "store/slices/far_blocks.h"
+#include "store/slices/far_merge.h"
+#include "store/slices/slices_parts.h"
+
+enum {
+    PAGE_BYTES_MAX = 4 * 1024 * 1024, /* of found records, unless one alone has more */
+    TURN_LOOKS = 256,                 /* slices that all pages look at in a turn: 1 µs each */
+    TURN_DROPS = 4096, /* jobs that have ended since they were read, likewise: 0.2 µs each */
+    WALK_IDLE_US = 10 * 1000 * 1000, /* nobody has gone on with it: it ends */
+};
+
+/* Goes through a topic's far jobs, page after page. */
+struct far_walk {
+    struct list link; /* far_pages::walks, or far_page_read::walk alone has it */
+    struct bytes topic;
+    struct far_merge merge;
+    struct far_blocks blocks; /* the order in which they are read */
+    bool stale;               /* it may have missed a block, or what is damaged in one */
+    int64_t until_us;         /* while nobody uses it: it ends then */
+};
+
+struct far_pages {
+    struct store *store;
+    struct list looking; /* far_page_read::link: what a turn may look at was not enough */
+    struct list all;     /* far_page_read::all_link */
+    struct list walks;   /* far_walk::link, of those that no page is read for: the oldest first */
+    uint32_t walk_count;
+    size_t walks_bytes;  /* what they may hold together */
+    uint32_t looks;      /* so many slices may still be looked at in this turn … */
+    uint32_t drops;      /* … and so many jobs left out */
+    uint32_t turn_drops; /* TURN_DROPS */
+    uint32_t reading;    /* blocks being read */
+    uint64_t read_bytes; /* of all of them */
+};
+
+struct far_page_read {
+    struct list link;     /* far_pages::looking, while it is to look at slices */
+    struct list all_link; /* far_pages::all */
+    struct store *store;
+    struct far_page *page; /* NULL: nobody waits for it any more */
+    struct far_walk *walk; /* NULL: it has been given back */
+    /* Copies: the disk's thread reads them, whatever becomes of the page: */
+    struct job_place after;
+    bool backwards;
+    struct bytes topic;
+    struct event **found; /* in order, each in one piece of memory with its bytes */
+    uint32_t count;
+    size_t found_bytes;
+    struct event *events;
+    struct slice *slice;    /* pinned while it is being read, … */
+    uint32_t number, block; /* … and which of its blocks that is */
+    bool reading;
+    bool good;                 /* the block is as it was written; set by the disk's thread, … */
+    struct merge_job *matches; /* … and records in it that belong to the topic */
+    uint32_t match_count, match_cap;
+    char *bytes;
+    size_t cap;
+    struct slice_head head; /* a copy, while the index of the slice is read, … */
+    uint64_t *firsts; /* … and, as far_blocks_learn() takes them, the numbers of the blocks' first
+                         jobs, and of the last job; before that the blocks' offsets */
+    struct disk_op op;
+};
+
+/* ---- walks ---- */
+
+static void walk_free(struct far_walk *walk)
+{
+    far_merge_fini(&walk->merge);
+    mem_free(walk);
+}
+
+/* Of those that no page is read for. */
+static void end_walk(struct far_pages *pages, struct far_walk *walk)
+{
+    CHECK(pages->walk_count > 0);
+    list_remove(&walk->link);
+    pages->walk_count--;
+    walk_free(walk);
+}
+
+static struct far_walk *oldest_walk(const struct far_pages *pages)
+{
+    return list_empty(&pages->walks) ? NULL : LIST_ENTRY(pages->walks.next, struct far_walk, link);
+}
+
+static struct far_walk *walk_new(struct far_pages *pages, const struct far_page *page)
+{
+    struct far_walk *walk = mem_zalloc(sizeof(*walk) + page->topic.len);
+    char *name = (char *)(walk + 1);
+    memcpy(name, page->topic.at, page->topic.len);
+    list_init(&walk->link);
+    walk->topic = bytes_of(name, page->topic.len);
+    walk->merge.backwards = page->backwards;
+    walk->blocks = (struct far_blocks){
+        .slices = pages->store->slices,
+        .topic = walk->topic,
+        .state = page->state,
+        .from = {page->due_us, page->seq},
+        .backwards = page->backwards,
+    };
+    return walk;
+}
+
+/* The one that has come to where the page begins, or a new one. */
+static struct far_walk *take_walk(struct far_pages *pages, const struct far_page *page)
+{
+    struct job_place after = {page->due_us, page->seq};
+    struct far_walk *found = NULL;
+    for (struct list *link = pages->walks.next; link != &pages->walks && !found;
+         link = link->next) {
+        struct far_walk *walk = LIST_ENTRY(link, struct far_walk, link);
+        if (walk->merge.backwards == page->backwards && walk->blocks.state == page->state &&
+            bytes_eq(walk->topic, page->topic) && far_merge_has(&walk->merge, &after))
+            found = walk;
+    }
+    if (found) {
+        list_remove(&found->link);
+        list_init(&found->link);
+        pages->walk_count--;
+    } else {
+        found = walk_new(pages, page);
+    }
+    far_merge_begin(&found->merge, after);
+    return found;
+}
+
+/* The page is whole: the walk may be gone on with. One job alone nobody goes on from. */
+static void give_walk_back(struct far_page_read *read)
+{
+    struct far_pages *pages = read->store->far_pages;
+    struct far_walk *walk = read->walk;
+    read->walk = NULL;
+    if (!walk)
+        return;
+    if (walk->stale || !read->page || read->page->max == 1) {
+        walk_free(walk);
+        return;
+    }
+    walk->until_us = time_add(read->store->now_us, WALK_IDLE_US);
+    list_add_tail(&pages->walks, &walk->link);
+    if (++pages->walk_count > FAR_WALKS_MAX)
+        end_walk(pages, oldest_walk(pages));
+}
+
+static bool has_room(const struct far_pages *pages)
+{
+    struct store_callbacks *callbacks = pages->store->callbacks;
+    return !callbacks->far_room || callbacks->far_room(callbacks);
+}
+
+/* Makes the walk small enough: an equal share for each there is. */
+static void limit_walk(const struct far_pages *pages, struct far_walk *walk)
+{
+    size_t share = pages->walks_bytes / (1 + pages->walk_count);
+    size_t most = has_room(pages) || share < PAGE_BYTES_MAX ? share : PAGE_BYTES_MAX;
+    while (walk->merge.bytes > most && far_merge_cut_half(&walk->merge))
+        ;
+}
+
+void far_pages_named(struct far_pages *pages, const struct slice *slice, uint32_t block)
+{
+    for (struct list *link = pages->walks.next; link != &pages->walks;) {
+        struct far_walk *walk = LIST_ENTRY(link, struct far_walk, link);
+        link = link->next;
+        if (slice_may_have(slice, walk->topic) && !far_blocks_finds(&walk->blocks, slice, block))
+            end_walk(pages, walk);
+    }
+    for (struct list *link = pages->all.next; link != &pages->all; link = link->next) {
+        struct far_walk *walk = LIST_ENTRY(link, struct far_page_read, all_link)->walk;
+        if (walk && slice_may_have(slice, walk->topic))
+            walk->stale |= !far_blocks_finds(&walk->blocks, slice, block);
+    }
+}
+
+/* ---- what was found ---- */
+
+static char *put(char *room, struct bytes *bytes, bool copies)
+{
+    size_t len = copies ? bytes->len : 0;
+    if (len)
+        memcpy(room, bytes->at, len);
+    bytes->at = room; /* of what is not copied only the length is known */
+    return room + len;
+}
+
+static struct event *keep(const struct record *record, bool with_bodies, size_t *out_bytes)
+{
+    const struct event *event = &record->event;
+    size_t retry = event->retry_count * sizeof(event->retry_us[0]);
+    size_t bytes = sizeof(*event) + retry + event->id.len + event->topic.len +
+                   event->content_type.len + event->properties.len +
+                   (with_bodies ? event->body.len : 0);
+    struct event *kept = mem_alloc(bytes);
+    *kept = *event;
+    struct bytes waits = bytes_of(event->retry_us, retry);
+    char *room = put((char *)(kept + 1), &waits, true);
+    kept->retry_us = (const int64_t *)(const void *)waits.at;
+    room = put(room, &kept->id, true);
+    room = put(room, &kept->topic, true);
+    room = put(room, &kept->content_type, true);
+    room = put(room, &kept->properties, true);
+    (void)put(room, &kept->body, with_bodies);
+    *out_bytes = bytes;
+    return kept;
+}
+
+static bool is_full(const struct far_page_read *read)
+{
+    return read->count == read->page->max ||
+           (read->count > 0 && read->found_bytes >= PAGE_BYTES_MAX);
+}
+
+static void add_found(struct far_page_read *read, const struct merge_job *job)
+{
+    struct record record;
+    size_t bytes;
+    enum err err = record_decode(job->record, job->len, &record);
+    CHECK(!err && record.is_far); /* so it was when it was added */
+    record.event.record = (struct stored){.where = job->where, .bytes = job->len};
+    read->found[read->count++] = keep(&record, read->page->with_bodies, &bytes);
+    read->found_bytes += bytes;
+}
+
+/* Is it far still? */
+static bool lives(const struct far_blocks *blocks, const struct merge_job *job)
+{
+    const struct segment *segment =
+        segments_find(blocks->slices->segments, where_segment(job->where));
+    const struct slice *slice = segment ? segment->slice : NULL;
+    return slice && !slice_is_dead(slice, where_offset(job->where)) &&
+           far_blocks_wants(blocks, slice, job->block);
+}
+
+/* The next job that is far still, of those that were read; or NULL: also if there are many before
+ * it that have ended, and the next turn is to go on. */
+static const struct merge_job *next_living(struct far_page_read *read)
+{
+    struct far_merge *merge = &read->walk->merge;
+    struct far_pages *pages = read->store->far_pages;
+    const struct merge_job *job;
+    while ((job = far_merge_next(merge)) && !lives(&read->walk->blocks, job)) {
+        if (pages->drops == 0)
+            return NULL;
+        pages->drops--;
+        far_merge_drop(merge);
+    }
+    return job;
+}
+
+/* Takes those in front of the blocks that were not read (`bounded`: there are some). */
+static void take_some(struct far_page_read *read, bool bounded)
+{
+    const struct far_walk *walk = read->walk;
+    const struct merge_job *job;
+    while (!is_full(read) && (job = next_living(read))) {
+        if (bounded && !far_blocks_precedes(&walk->blocks, &job->place, &walk->blocks.next))
+            return;
+        add_found(read, job);
+        far_merge_take(&read->walk->merge);
+    }
+}
+
+/* ---- reading ---- */
+
+static void read_free(struct far_page_read *read)
+{
+    give_walk_back(read);
+    list_remove(&read->all_link);
+    for (uint32_t i = 0; i < read->count; i++)
+        mem_free(read->found[i]);
+    mem_free(read->found);
+    mem_free(read->events);
+    mem_free(read->matches);
+    mem_free(read->bytes);
+    mem_free(read->firsts);
+    mem_free(read);
+}
+
+static void end(struct far_page_read *read, enum err err, bool more)
+{
+    CHECK(read->page && !read->reading && !read->events);
+    struct far_page *page = read->page;
+    read->walk->stale |= err != OK || !more; /* nobody goes on from the last page either */
+    give_walk_back(read);
+    read->events = mem_alloc((read->count + 1) * sizeof(struct event));
+    for (uint32_t i = 0; i < read->count; i++)
+        read->events[i] = *read->found[i];
+    page->err = err;
+    page->count = read->count;
+    page->events = read->events;
+    page->more = more;
+    page->done(page);
+}
+
+/* Does the record, which is whole, belong to the topic, behind the page's beginning? */
+static bool is_match(const struct far_page_read *read, const struct record *record)
+{
+    const struct event *event = &record->event;
+    const struct far_merge order = {.backwards = read->backwards};
+    struct job_place place = {event->job.due_us, event->job.seq};
+    return record->is_far && bytes_eq(event->topic, read->topic) &&
+           far_merge_before(&order, &read->after, &place);
+}
+
+static void add_match(struct far_page_read *read, const struct record *record, size_t record_at)
+{
+    if (read->match_count == read->match_cap) {
+        read->match_cap = read->match_cap ? read->match_cap * 2 : 256;
+        read->matches = mem_realloc(read->matches, read->match_cap * sizeof(*read->matches));
+    }
+    read->matches[read->match_count++] = (struct merge_job){
+        .place = {record->event.job.due_us, record->event.job.seq},
+        .where = where_of(read->number, read->op.offset + record_at),
+        .record = read->bytes + record_at,
+        .len = (uint32_t)record->len,
+        .block = read->block,
+    };
+}
+
+/*
+ * By the disk's thread: looks through the block for jobs of the topic. In one that is damaged each
+ * record that has the right sum is as good as ever; the core knows which place is a far job's.
+ */
+static void inspect(struct disk_op *op)
+{
+    struct far_page_read *read = op->owner;
+    struct batch_head head;
+    struct batch_walk walk;
+    read->good = batch_head_decode(read->bytes, op->got, &head) == FORMAT_GOOD &&
+                 batch_bytes(head.payload_bytes) <= op->got && head.number == read->block + 1 &&
+                 head.segment == read->number && head.store_tag == read->store->tag &&
+                 batch_whole(&head, read->bytes);
+    if (op->got <= BATCH_HEAD)
+        return;
+    batch_walk_init(&walk, read->bytes,
+                    read->good ? head.payload_bytes : (uint32_t)(op->got - BATCH_HEAD));
+    enum err err;
+    while ((err = batch_walk_next(&walk)) != ERR_NOT_FOUND) {
+        if (err && (read->good || walk.end - walk.at <= 8))
+            return;
+        if (err)
+            walk.at += 8;
+        else if (is_match(read, &walk.record) && (read->good || record_body_good(&walk.record)))
+            add_match(read, &walk.record, walk.record_at);
+    }
+}
+
+static void go_on(struct far_page_read *read);
+
+/* What the block has is in the walk, and no more than it may hold. */
+static void add_block(struct far_page_read *read)
+{
+    struct far_walk *walk = read->walk;
+    const struct merge_job *job;
+    uint32_t living = 0;
+    walk->stale |= !read->good;
+    for (uint32_t i = 0; i < read->match_count; i++)
+        if (lives(&walk->blocks, &read->matches[i]))
+            read->matches[living++] = read->matches[i];
+    far_merge_add(&walk->merge, read->matches, living);
+    limit_walk(read->store->far_pages, walk);
+    if (read->page->max == 1 && (job = next_living(read)))
+        far_merge_cut(&walk->merge, job->place);
+}
+
+static void end_read(struct far_page_read *read)
+{
+    struct store *store = read->store;
+    segments_read_end(store->segments, read->slice->segment, &read->op);
+    CHECK(read->reading && store->far_pages->reading > 0);
+    store->far_pages->reading--;
+    store->far_pages->read_bytes += read->op.got;
+    read->reading = false;
+    segments_unpin(read->slice->segment);
+    read->slice = NULL;
+}
+
+/* What was read has been dealt with. */
+static void go_on_after(struct far_page_read *read, enum err err)
+{
+    if (!read->page)
+        read_free(read);
+    else if (err)
+        end(read, err == ERR_AGAIN ? ERR_AGAIN : ERR_IO, false);
+    else
+        go_on(read);
+}
+
+/*
+ * Of a block that is damaged the jobs that are intact are shown: who loads it says what it is. The
+ * read ends with the error of a disk that does not answer.
+ */
+static void read_ended(struct disk_op *op)
+{
+    struct far_page_read *read = op->owner;
+    end_read(read);
+    if (read->page && !op->err)
+        add_block(read);
+    go_on_after(read, op->err);
+}
+
+static void begin_read(struct far_page_read *read, struct slice *slice, uint64_t offset, size_t len)
+{
+    CHECK(!read->reading);
+    if (len > read->cap) {
+        mem_free(read->bytes);
+        read->cap = len > 2 * SLICE_BLOCK_BYTES ? len : 2 * SLICE_BLOCK_BYTES;
+        read->bytes = mem_aligned(BLOCK, read->cap);
+    }
+    read->slice = slice;
+    read->number = slice->head.number;
+    read->good = false;
+    read->op = (struct disk_op){.into = read->bytes, .len = len, .offset = offset, .owner = read};
+    read->reading = true;
+    read->store->far_pages->reading++;
+    segments_pin(slice->segment);
+}
+
+static void start(struct far_page_read *read, struct slice *slice, uint32_t block)
+{
+    CHECK(block < slice->head.blocks);
+    uint64_t offset = (uint64_t)slice->fences[block].offset * BLOCK;
+    begin_read(read, slice, offset, (size_t)(slice_block_end(slice, block) - offset));
+    read->block = block;
+    read->match_count = 0;
+    read->op.inspect = inspect;
+    read->op.done = read_ended;
+    segments_read(read->store->segments, slice->segment, &read->op);
+}
+
+/* ---- the order of blocks at one instant ---- */
+
+/* By the disk's thread: looks up the numbers of the blocks' first jobs in the slice's index. */
+static void inspect_index(struct disk_op *op)
+{
+    struct far_page_read *read = op->owner;
+    const struct slice_head *head = &read->head;
+    const char *section = read->bytes + (slice_index_at(head) - op->offset);
+    struct slice_index index;
+    uint32_t block = 0;
+    if (op->got < op->len || hash_of(section, head->index_bytes) != head->index_sum)
+        return;
+    slice_index_init(&index, head, section);
+    enum err err;
+    while ((err = slice_index_next(&index)) == OK)
+        if (block < head->blocks && index.offset > read->firsts[block])
+            read->firsts[block++] = index.seq;
+    read->firsts[head->blocks] = index.seq;
+    read->good = err == ERR_NOT_FOUND && block == head->blocks;
+}
+
+/* Once for each slice. */
+static void report_unread(const struct store *store, struct slice *slice)
+{
+    struct store_error error;
+    char name[DISK_NAME_MAX];
+    if (slice->index_unread)
+        return;
+    slice->index_unread = true;
+    segments_file_name(slice->segment, name);
+    store_error_set(&error, name, slice_index_at(&slice->head),
+                    "the disk cannot read an index of far jobs: they come due, but lists of them "
+                    "fail, and the store may not open again; look at the disk");
+    store->callbacks->notice(store->callbacks, STORE_UNREAD, &error);
+}
+
+/*
+ * Without the order, if the index is damaged, all blocks at the instant are read, as they come. If
+ * the disk cannot read it the page ends, as with a block, and the next one tries again.
+ */
+static void index_read(struct disk_op *op)
+{
+    struct far_page_read *read = op->owner;
+    struct slice *slice = read->slice;
+    end_read(read);
+    if (op->err && op->err != ERR_AGAIN)
+        report_unread(read->store, slice);
+    if (!op->err && !read->good)
+        segments_damaged(read->store->segments, slice->segment, slice_index_at(&slice->head),
+                         "an index of far jobs is damaged: they come due, but the store may not "
+                         "open again; stop laterd, and recover them with: later salvage DIR NEW");
+    if (!op->err)
+        far_blocks_learn(slice, read->good ? read->firsts : NULL);
+    mem_free(read->firsts);
+    mem_free(read->bytes); /* it may be much */
+    read->firsts = NULL;
+    read->bytes = NULL;
+    read->cap = 0;
+    go_on_after(read, op->err);
+}
+
+static void start_order(struct far_page_read *read, struct slice *slice)
+{
+    const struct slice_head *head = &slice->head;
+    uint64_t offset = slice_index_at(head) / BLOCK * BLOCK;
+    uint64_t end = slice_index_at(head) + head->index_bytes;
+    begin_read(read, slice, offset, (size_t)((end + BLOCK - 1) / BLOCK * BLOCK - offset));
+    read->head = *head;
+    read->firsts = mem_alloc((head->blocks + 1) * sizeof(*read->firsts));
+    for (uint32_t i = 0; i < head->blocks; i++)
+        read->firsts[i] = (uint64_t)slice->fences[i].offset * BLOCK;
+    read->op.inspect = inspect_index;
+    read->op.done = index_read;
+    segments_read(read->store->segments, slice->segment, &read->op);
+}
+
+/* No job up to the bound was left: what was cut off behind it is read again. */
+static void pass_bound(struct far_walk *walk)
+{
+    walk->blocks.from = walk->merge.bound;
+    walk->blocks.begun = false;
+    walk->blocks.next_number = 0;
+    walk->blocks.kept_count = 0;
+    walk->blocks.cut = false;
+    far_merge_pass_bound(&walk->merge);
+}
+
+/* The next block that is needed, if there is one: that which may have a job in front of `job`; if
+   that is NULL, any up to the bound. */
+static enum far_blocks_verdict next_block(struct far_page_read *read, const struct merge_job *job,
+                                          struct slice **out_slice, uint32_t *out_block)
+{
+    struct far_walk *walk = read->walk;
+    bool bounded = job || walk->merge.cut;
+    struct job_place until = job ? job->place : walk->merge.bound;
+    if (is_full(read)) { /* none is: are there any? */
+        bounded = true;
+        until = read->backwards ? (struct job_place){INT64_MAX, UINT64_MAX}
+                                : (struct job_place){INT64_MIN, 0};
+    }
+    return far_blocks_next(&walk->blocks, bounded, until, &read->store->far_pages->looks, out_slice,
+                           out_block);
+}
+
+/* In the next turn. */
+static void go_on_later(struct far_page_read *read)
+{
+    list_add_tail(&read->store->far_pages->looking, &read->link);
+}
+
+static void go_on(struct far_page_read *read)
+{
+    const struct merge_job *job;
+    struct slice *slice;
+    uint32_t block;
+    for (;;) {
+        bool cut = read->walk->merge.cut;
+        job = next_living(read);
+        if (!job && far_merge_next(&read->walk->merge)) {
+            go_on_later(read);
+            return;
+        }
+        if (job && is_full(read))
+            break;
+        enum far_blocks_verdict verdict = next_block(read, job, &slice, &block);
+        if (verdict == BLOCKS_NEXT) {
+            start(read, slice, block);
+            return;
+        }
+        if (verdict == BLOCKS_ORDER) {
+            start_order(read, slice);
+            return;
+        }
+        if (verdict == BLOCKS_LATER) {
+            go_on_later(read);
+            return;
+        }
+        if (job) {
+            take_some(read, verdict == BLOCKS_ENOUGH);
+        } else if (cut && read->count == 0) {
+            pass_bound(read->walk);
+        } else {
+            end(read, OK, cut || verdict == BLOCKS_ENOUGH);
+            return;
+        }
+    }
+    end(read, OK, true);
+}
+
+/* ---- what the store's user calls ---- */
+
+void store_far_page(struct store *store, struct far_page *page)
+{
+    CHECK(page->max > 0 && page->done);
+    CHECK(page->state == JOB_DELAYED || page->state == JOB_READY || page->state == JOB_BURIED);
+    struct far_page_read *read = mem_zalloc(sizeof(*read) + page->topic.len);
+    char *name = (char *)(read + 1);
+    memcpy(name, page->topic.at, page->topic.len);
+    list_init(&read->link);
+    list_add_tail(&store->far_pages->all, &read->all_link);
+    read->store = store;
+    read->page = page;
+    read->after = (struct job_place){page->due_us, page->seq};
+    read->backwards = page->backwards;
+    read->topic = bytes_of(name, page->topic.len);
+    read->found = mem_alloc(page->max * sizeof(struct event *));
+    read->walk = take_walk(store->far_pages, page);
+    page->read = read;
+    page->err = OK;
+    go_on(read);
+}
+
+void store_far_page_end(struct store *store, struct far_page *page)
+{
+    struct far_page_read *read = page->read;
+    (void)store;
+    page->read = NULL;
+    if (!read)
+        return;
+    read->page = NULL;
+    list_remove(&read->link);
+    if (!read->reading)
+        read_free(read); /* else when the disk has ended it */
+}
+
+/* ---- the turn ---- */
+
+/* When memory is short, all of them. */
+static void end_idle_walks(struct far_pages *pages)
+{
+    int64_t now_us = pages->store->now_us;
+    struct far_walk *walk;
+    while ((walk = oldest_walk(pages)) && (walk->until_us <= now_us || !has_room(pages)))
+        end_walk(pages, walk);
+}
+
+void far_pages_turn(struct far_pages *pages)
+{
+    end_idle_walks(pages);
+    pages->looks = TURN_LOOKS;
+    pages->drops = pages->turn_drops;
+    while (pages->looks > 0 && pages->drops > 0 && !list_empty(&pages->looking)) {
+        struct far_page_read *read = LIST_ENTRY(pages->looking.next, struct far_page_read, link);
+        list_remove(&read->link);
+        go_on(read);
+    }
+}
+
+int64_t far_pages_next_us(const struct far_pages *pages)
+{
+    const struct far_walk *walk = oldest_walk(pages);
+    if (!list_empty(&pages->looking))
+        return pages->store->now_us;
+    return walk ? walk->until_us : INT64_MAX;
+}
+
+size_t far_pages_held_bytes(const struct far_pages *pages)
+{
+    size_t bytes = 0;
+    for (const struct list *link = pages->walks.next; link != &pages->walks; link = link->next)
+        bytes += LIST_ENTRY(link, const struct far_walk, link)->merge.bytes;
+    return bytes;
+}
+
+void far_pages_limit(struct far_pages *pages, size_t bytes)
+{
+    pages->walks_bytes = bytes;
+}
+
+void far_pages_limit_drops(struct far_pages *pages, uint32_t drops)
+{
+    pages->drops = pages->turn_drops = drops;
+}
+
+uint64_t far_pages_read_bytes(const struct far_pages *pages)
+{
+    return pages->read_bytes;
+}
+
+void far_pages_valid(const struct far_pages *pages)
+{
+    uint32_t count = 0;
+    for (const struct list *link = pages->walks.next; link != &pages->walks; link = link->next) {
+        far_merge_valid(&LIST_ENTRY(link, const struct far_walk, link)->merge);
+        count++;
+    }
+    CHECK(count == pages->walk_count && count <= FAR_WALKS_MAX);
+}
+
+struct far_pages *far_pages_new(struct store *store)
+{
+    struct far_pages *pages = mem_zalloc(sizeof(*pages));
+    pages->store = store;
+    pages->looks = TURN_LOOKS;
+    pages->drops = pages->turn_drops = TURN_DROPS;
+    list_init(&pages->looking);
+    list_init(&pages->all);
+    list_init(&pages->walks);
+    pages->walks_bytes = FAR_WALKS_BYTES;
+    return pages;
+}
+
+void far_pages_free(struct far_pages *pages)
+{
+    if (!pages)
+        return;
+    CHECK(list_empty(&pages->looking));
+    while (pages->reading > 0) {
+        pages->store->disk->verbs->wait(pages->store->disk);
+        (void)pages->store->disk->verbs->poll(pages->store->disk);
+    }
+    CHECK(list_empty(&pages->all));
+    while (pages->walk_count > 0)
+        end_walk(pages, oldest_walk(pages));
+    mem_free(pages);
+}

@@ -1,0 +1,312 @@
+/*
+ * Numbers that are mostly small are written as seven bits a byte, the lowest first; those that may
+ * be negative in turns: 0, -1, 1, -2 …
+ */
+#include "store/slices/far_record.h"
+
+#include "base/check.h"
+#include "base/codec.h"
+#include "base/hash.h"
+#include "store/store.h"
+#include "store/varint.h"
+
+/* Bits of byte 5. */
+enum {
+    FAR_JSON = 1,
+    FAR_BY_ARRIVAL = 2,
+    FAR_PROPERTIES = 4,
+    FAR_COUNTS = 8, /* something has happened to it already */
+    FAR_RETRY = 16,
+    FAR_DELAY = 32,  /* the delay last asked for is not what lies between created and due */
+    FAR_BURIED = 64, /* else it is delayed, … */
+    FAR_READY = 128, /* … or ready */
+};
+
+enum {
+    SUM_AT = 8,
+    CONTENT_SUM_AT = 12,
+    NUMBERS_AT = 20,
+    PROPERTIES_HEAD = 2, /* their length */
+    ID_AT = 7,
+};
+
+bool far_record_fits(const struct event *job)
+{
+    bool waits = job->job.state == JOB_DELAYED || job->job.state == JOB_READY ||
+                 job->job.state == JOB_BURIED;
+    return job->kind == EVENT_JOB && waits && job->job.lease == 0 && job->job.until_us == 0;
+}
+
+/* The difference of two times, whatever they are. */
+static int64_t between(int64_t from_us, int64_t to_us)
+{
+    return (int64_t)((uint64_t)to_us - (uint64_t)from_us);
+}
+
+static uint32_t usual_delay_s(const struct event *job)
+{
+    int64_t span_us = between(job->created_us, job->job.due_us);
+    return span_us > 0 && span_us / 1000000 <= UINT32_MAX ? (uint32_t)(span_us / 1000000) : 0;
+}
+
+static bool has_counts(const struct event *job)
+{
+    const struct job_counts *counts = &job->job.counts;
+    return job->job.failures || counts->reserves || counts->timeouts || counts->releases ||
+           counts->buries || counts->kicks;
+}
+
+static unsigned bits_of(const struct event *job)
+{
+    return (job->body_kind == BODY_JSON ? FAR_JSON : 0) |
+           (job->order == ORDER_ARRIVAL ? FAR_BY_ARRIVAL : 0) |
+           (job->properties.len ? FAR_PROPERTIES : 0) | (has_counts(job) ? FAR_COUNTS : 0) |
+           (job->retry_count ? FAR_RETRY : 0) |
+           (job->delay_s != usual_delay_s(job) ? FAR_DELAY : 0) |
+           (job->job.state == JOB_BURIED ? FAR_BURIED : 0) |
+           (job->job.state == JOB_READY ? FAR_READY : 0);
+}
+
+/* ---- encode ---- */
+
+/* Everything up to the content, but for the sums and the lengths in front. Returns its bytes. */
+static size_t encode_head(const struct event *job, char room[static FAR_HEAD_MAX])
+{
+    unsigned bits = bits_of(job);
+    char *at = room + NUMBERS_AT;
+    at = varint_put(at, job->job.seq);
+    at = varint_put(at, varint_fold(job->job.due_us));
+    at = varint_put(at, varint_fold(between(job->created_us, job->job.due_us)));
+    at = varint_put(at, varint_fold(job->ttr_us));
+    at = varint_put(at, job->job.priority);
+    at = varint_put(at, job->body.len);
+    at = varint_put(at, job->content_type.len);
+    at = varint_put(at, job->topic.len);
+    if (bits & FAR_DELAY)
+        at = varint_put(at, job->delay_s);
+    if (bits & FAR_RETRY)
+        at = varint_put(at, job->retry_count);
+    if (bits & FAR_COUNTS) {
+        const struct job_counts *counts = &job->job.counts;
+        at = varint_put(at, job->job.failures);
+        at = varint_put(at, counts->reserves);
+        at = varint_put(at, counts->timeouts);
+        at = varint_put(at, counts->releases);
+        at = varint_put(at, counts->buries);
+        at = varint_put(at, counts->kicks);
+    }
+    size_t len = (size_t)(at - room);
+    CHECK(len <= FAR_HEAD_MAX);
+    room[4] = RECORD_FAR;
+    room[5] = (char)bits;
+    room[6] = (char)len;
+    room[ID_AT] = (char)job->id.len;
+    return len;
+}
+
+static size_t content_bytes(const struct event *job)
+{
+    size_t properties = job->properties.len ? PROPERTIES_HEAD + job->properties.len : 0;
+    return job->content_type.len + job->body.len + properties;
+}
+
+static size_t tail_bytes(const struct event *job)
+{
+    return job->retry_count * sizeof(int64_t) + job->id.len + job->topic.len;
+}
+
+static size_t whole_bytes(size_t head, const struct event *job)
+{
+    size_t len = (head + content_bytes(job) + tail_bytes(job) + 7) & ~(size_t)7;
+    return len < FAR_RECORD_MIN ? FAR_RECORD_MIN : len;
+}
+
+void far_record_begin(const struct event *job, struct far_draft *out_draft)
+{
+    out_draft->head_len = encode_head(job, out_draft->head);
+    out_draft->len = whole_bytes(out_draft->head_len, job);
+}
+
+size_t far_record_bytes(const struct event *job)
+{
+    struct far_draft draft;
+    far_record_begin(job, &draft);
+    return draft.len;
+}
+
+/* Of all but the content: what is in front of this sum, behind it, and behind the content. */
+static uint32_t head_sum(const char *at, size_t head, const char *tail, size_t tail_len)
+{
+    uint64_t sum = hash_of(at, SUM_AT);
+    sum = hash_seeded(at + CONTENT_SUM_AT, head - CONTENT_SUM_AT, sum);
+    return (uint32_t)hash_seeded(tail, tail_len, sum);
+}
+
+static char *put_bytes(char *at, struct bytes bytes)
+{
+    if (bytes.len)
+        memcpy(at, bytes.at, bytes.len);
+    return at + bytes.len;
+}
+
+static char *put_content(const struct event *job, char *at)
+{
+    char *end = put_bytes(put_bytes(at, job->content_type), job->body);
+    if (job->properties.len) {
+        put_u16(end, (uint16_t)job->properties.len);
+        end = put_bytes(end + PROPERTIES_HEAD, job->properties);
+    }
+    return end;
+}
+
+void far_record_end(const struct event *job, const struct far_draft *draft, uint64_t content_sum,
+                    void *record)
+{
+    char *at = record;
+    CHECK(far_record_fits(job));
+    memcpy(at + 4, draft->head + 4, 4);
+    put_u32(at, (uint32_t)draft->len);
+    put_u64(at + CONTENT_SUM_AT, content_sum);
+    memcpy(at + NUMBERS_AT, draft->head + NUMBERS_AT, draft->head_len - NUMBERS_AT);
+    char *end = put_content(job, at + draft->head_len);
+    char *tail = end;
+    for (unsigned i = 0; i < job->retry_count; i++, end += sizeof(int64_t))
+        put_u64(end, (uint64_t)job->retry_us[i]);
+    end = put_bytes(put_bytes(end, job->id), job->topic);
+    put_u32(at + SUM_AT, head_sum(at, draft->head_len, tail, (size_t)(end - tail)));
+    memset(end, 0, (size_t)(at + draft->len - end));
+}
+
+void far_record_encode(const struct event *job, size_t len, void *record)
+{
+    struct far_draft draft;
+    far_record_begin(job, &draft);
+    CHECK(len == draft.len);
+    char *content = (char *)record + draft.head_len;
+    size_t content_len = (size_t)(put_content(job, content) - content);
+    far_record_end(job, &draft, hash_seeded(content, content_len, job->job.seq), record);
+}
+
+/* ---- decode ---- */
+
+/* What a record's head says, and how long its parts are. */
+struct far_head {
+    struct event job;
+    size_t len; /* bytes of the head */
+};
+
+static bool get_counts(struct varint_reader *reader, struct event *job)
+{
+    uint64_t numbers[6];
+    for (int i = 0; i < 6; i++) {
+        numbers[i] = varint_get(reader);
+        if (numbers[i] > UINT16_MAX)
+            return false;
+    }
+    job->job.failures = (uint16_t)numbers[0];
+    job->job.counts = (struct job_counts){
+        .reserves = (uint16_t)numbers[1],
+        .timeouts = (uint16_t)numbers[2],
+        .releases = (uint16_t)numbers[3],
+        .buries = (uint16_t)numbers[4],
+        .kicks = (uint16_t)numbers[5],
+    };
+    return true;
+}
+
+/* Of `room` bytes at least FAR_RECORD_MIN. Lengths only of what lies behind. */
+static bool get_head(const char *at, size_t room, struct far_head *out_head)
+{
+    unsigned bits = get_u8(at + 5);
+    size_t len = get_u8(at + 6);
+    struct event *job = &out_head->job;
+    enum job_state state = bits & FAR_BURIED  ? JOB_BURIED
+                           : bits & FAR_READY ? JOB_READY
+                                              : JOB_DELAYED;
+    if (get_u8(at + 4) != RECORD_FAR || (bits & FAR_BURIED && bits & FAR_READY) ||
+        len > FAR_HEAD_MAX || len <= NUMBERS_AT || len > room)
+        return false;
+    struct varint_reader reader = {at + NUMBERS_AT, at + len, true};
+    *job = (struct event){.kind = EVENT_JOB, .job = {.state = state}};
+    job->job.seq = varint_get(&reader);
+    job->job.due_us = varint_unfold(varint_get(&reader));
+    job->created_us = between(varint_unfold(varint_get(&reader)), job->job.due_us);
+    job->ttr_us = varint_unfold(varint_get(&reader));
+    uint64_t priority = varint_get(&reader), body_len = varint_get(&reader);
+    uint64_t content_type_len = varint_get(&reader), topic_len = varint_get(&reader);
+    uint64_t delay_s = bits & FAR_DELAY ? varint_get(&reader) : usual_delay_s(job);
+    uint64_t retries = bits & FAR_RETRY ? varint_get(&reader) : 0;
+    if (bits & FAR_COUNTS && !get_counts(&reader, job))
+        return false;
+    if (!reader.good || reader.at != reader.end || !job->job.seq || priority > UINT32_MAX ||
+        body_len > UINT32_MAX || content_type_len > CONTENT_TYPE_MAX || !topic_len ||
+        topic_len > TOPIC_NAME_MAX || delay_s > UINT32_MAX || retries > RETRY_STEPS_MAX)
+        return false;
+    job->job.priority = (uint32_t)priority;
+    job->body.len = (size_t)body_len;
+    job->content_type.len = (size_t)content_type_len;
+    job->topic.len = (size_t)topic_len;
+    job->delay_s = (uint32_t)delay_s;
+    job->retry_count = (uint8_t)retries;
+    job->id.len = get_u8(at + ID_AT);
+    job->body_kind = bits & FAR_JSON ? BODY_JSON : BODY_BYTES;
+    job->order = bits & FAR_BY_ARRIVAL ? ORDER_ARRIVAL : ORDER_DUE;
+    out_head->len = len;
+    return true;
+}
+
+/* The content lies behind the head, within `len` bytes. */
+static bool get_content(const char *at, size_t len, struct far_head *head)
+{
+    struct event *job = &head->job;
+    uint64_t end = (uint64_t)head->len + job->content_type.len + job->body.len;
+    if (end > len)
+        return false;
+    job->content_type.at = at + head->len;
+    job->body.at = job->content_type.at + job->content_type.len;
+    if (!(get_u8(at + 5) & FAR_PROPERTIES))
+        return true;
+    if (end + PROPERTIES_HEAD > len)
+        return false;
+    job->properties = bytes_of(at + end + PROPERTIES_HEAD, get_u16(at + end));
+    return job->properties.len > 0 && job->properties.len <= JOB_PROPERTIES_MAX &&
+           end + PROPERTIES_HEAD + job->properties.len <= len;
+}
+
+bool far_record_decode(const char *at, size_t len, struct record *record)
+{
+    struct far_head head;
+    struct event *job = &head.job;
+    if (len < FAR_RECORD_MIN || !get_head(at, len, &head) || !get_content(at, len, &head) ||
+        whole_bytes(head.len, job) != len)
+        return false;
+    const char *tail = at + head.len + content_bytes(job);
+    size_t tail_len = tail_bytes(job);
+    if (get_u32(at + SUM_AT) != head_sum(at, head.len, tail, tail_len))
+        return false;
+    record->body_sum = get_u64(at + CONTENT_SUM_AT);
+    record->summed = at + head.len;
+    record->body_bytes = (size_t)(tail - record->summed);
+    for (unsigned i = 0; i < job->retry_count; i++)
+        record->retry_us[i] = (int64_t)get_u64(tail + i * sizeof(int64_t));
+    job->retry_us = record->retry_us;
+    job->id.at = tail + job->retry_count * sizeof(int64_t);
+    job->topic.at = job->id.at + job->id.len;
+    record->event = *job;
+    return true;
+}
+
+enum err far_record_open(const char *at, size_t len, const struct body_place *place,
+                         struct body_content *out_content)
+{
+    struct far_head head;
+    const struct event *job = &head.job;
+    if (len < FAR_RECORD_MIN || !get_head(at, len, &head) || job->job.seq != place->seq ||
+        job->content_type.len != place->content_type_len || job->body.len != place->body_len ||
+        !get_content(at, len, &head) || (place->record_bytes > 0) != (job->properties.len > 0) ||
+        hash_seeded(at + head.len, content_bytes(job), place->seq) != get_u64(at + CONTENT_SUM_AT))
+        return ERR_DAMAGED;
+    *out_content = (struct body_content){
+        .content_type = job->content_type, .body = job->body, .properties = job->properties};
+    return OK;
+}

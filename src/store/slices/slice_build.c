@@ -1,0 +1,204 @@
+#include "store/slices/slice_build.h"
+
+#include "base/check.h"
+#include "base/codec.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "store/record.h"
+
+/*
+ * A block is closed when it has so many bytes and the next record would begin to fill another
+ * BLOCK: so little is lost to padding.
+ */
+enum { BLOCK_LEAST = SLICE_BLOCK_BYTES - BLOCK };
+
+enum { IMAGE_FIRST = 256 * 1024, IMAGE_LESS = 1024 * 1024 };
+
+static struct bytes topic_at(const struct slice_build *build, uint32_t number)
+{
+    uint32_t at;
+    memcpy(&at, build->topics_at.at + number * sizeof(at), sizeof(at));
+    return bytes_of(build->topics.at + at + 1, get_u8(build->topics.at + at));
+}
+
+static bool topic_eq(const void *ctx, uint32_t number, const void *key)
+{
+    return bytes_eq(topic_at(ctx, number), *(const struct bytes *)key);
+}
+
+void slice_build_begin(struct slice_build *build, const struct store_id *id, uint32_t number)
+{
+    char *image = build->image;
+    size_t cap = build->cap;
+    CHECK(build->head.number == 0);
+    *build = (struct slice_build){
+        .head = {.version = FORMAT_VERSION, .id = *id, .number = number, .state = JOB_DELAYED},
+        .tag = store_tag(id),
+        .image = image ? image : mem_alloc(IMAGE_FIRST),
+        .len = BLOCK,
+        .cap = image ? cap : IMAGE_FIRST,
+        .last = {.offset = BLOCK},
+    };
+    map_init(&build->topics_map, topic_eq, build);
+}
+
+void slice_build_reset(struct slice_build *build)
+{
+    char *image = build->image;
+    size_t cap = build->cap;
+    build->image = NULL;
+    slice_build_fini(build);
+    build->image = image;
+    build->cap = cap;
+}
+
+void slice_build_fini(struct slice_build *build)
+{
+    mem_free(build->image);
+    buf_fini(&build->fences);
+    buf_fini(&build->topics);
+    buf_fini(&build->topics_at);
+    buf_fini(&build->index);
+    map_fini(&build->topics_map);
+    *build = (struct slice_build){0};
+}
+
+void slice_build_less(struct slice_build *build)
+{
+    CHECK(build->head.number == 0);
+    if (build->cap <= IMAGE_LESS) {
+        slice_build_fini(build);
+        return;
+    }
+    build->cap -= IMAGE_LESS;
+    build->image = mem_realloc(build->image, build->cap);
+}
+
+bool slice_build_room(const struct slice_build *build, size_t record_bytes)
+{
+    bool empty = build->head.jobs == 0;
+    return empty || (build->len + BATCH_HEAD + record_bytes + BLOCK <= SLICE_DATA_MAX &&
+                     build->head.topics < SLICE_TOPICS_MAX);
+}
+
+static void make_room(struct slice_build *build, size_t more)
+{
+    if (build->cap - build->len >= more)
+        return;
+    build->cap = build->len + more > 2 * build->cap ? build->len + more : 2 * build->cap;
+    build->image = mem_realloc(build->image, build->cap);
+}
+
+static void close_block(struct slice_build *build)
+{
+    char fence[SLICE_FENCE_BYTES];
+    if (!build->block)
+        return;
+    size_t payload = build->len - build->block - BATCH_HEAD;
+    size_t bytes = (size_t)batch_bytes(payload);
+    make_room(build, bytes);
+    struct batch_head head = {
+        .number = ++build->head.blocks,
+        .seq_mark = 1,
+        .segment = build->head.number,
+        .store_tag = build->tag,
+        .payload_bytes = (uint32_t)payload,
+        .record_count = build->fence.jobs,
+    };
+    (void)batch_head_encode(&head, build->image + build->block);
+    batch_sign(build->image + build->block, bytes);
+    slice_fence_encode(&build->fence, fence);
+    buf_add(&build->fences, fence, sizeof(fence));
+    build->len = build->block + bytes;
+    build->block = 0;
+}
+
+static void open_block(struct slice_build *build, int64_t due_us)
+{
+    build->block = build->len;
+    build->fence = (struct slice_fence){.due_us = due_us, .offset = (uint32_t)(build->len / BLOCK)};
+    make_room(build, BATCH_HEAD);
+    build->len += BATCH_HEAD;
+}
+
+static uint32_t topic_number(struct slice_build *build, struct bytes name)
+{
+    uint64_t hash = hash_of(name.at, name.len);
+    uint32_t number = map_find(&build->topics_map, hash, &name);
+    if (number != MAP_NONE)
+        return number;
+    uint32_t at = (uint32_t)build->topics.len;
+    buf_add(&build->topics_at, &at, sizeof(at));
+    buf_add_char(&build->topics, (char)name.len);
+    buf_add_bytes(&build->topics, name);
+    number = build->head.topics++;
+    map_add(&build->topics_map, hash, number);
+    return number;
+}
+
+static void add_entry(struct slice_build *build, const struct event *job, uint64_t id_hash,
+                      uint64_t offset)
+{
+    char room[SLICE_INDEX_MAX];
+    struct slice_index entry = {
+        .offset = offset,
+        .seq = job->job.seq,
+        .id_hash = id_hash,
+        .topic = topic_number(build, job->topic),
+        .head = &build->head,
+        .priority = build->head.state == JOB_READY ? job->job.priority : 0,
+        .rank_us = build->head.state == JOB_READY ? event_rank_us(job) : 0,
+    };
+    buf_add(&build->index, room, slice_index_encode(&build->last, &entry, room));
+    build->last = entry;
+}
+
+uint64_t slice_build_add(struct slice_build *build, const struct event *job, uint64_t id_hash,
+                         const void *record, size_t len)
+{
+    size_t open = build->block ? build->len - build->block : 0;
+    CHECK(len % 8 == 0 && len >= SLICE_UNIT);
+    CHECK(build->head.jobs == 0 || job->job.due_us >= build->head.due_last_us);
+    if (open >= BLOCK_LEAST && open / BLOCK != (open + len) / BLOCK)
+        close_block(build);
+    if (!build->block)
+        open_block(build, job->job.due_us);
+    make_room(build, len);
+    uint64_t offset = build->len;
+    memcpy(build->image + offset, record, len);
+    build->len += len;
+    build->fence.jobs++;
+    if (build->head.jobs++ == 0)
+        build->head.due_first_us = job->job.due_us;
+    build->head.due_last_us = job->job.due_us;
+    add_entry(build, job, id_hash, offset);
+    return offset;
+}
+
+static uint64_t add_section(struct slice_build *build, const struct buf *section)
+{
+    make_room(build, section->len);
+    memcpy(build->image + build->len, section->at, section->len);
+    build->len += section->len;
+    return hash_of(section->at, section->len);
+}
+
+void slice_build_end(struct slice_build *build)
+{
+    struct slice_head *head = &build->head;
+    CHECK(head->jobs > 0);
+    close_block(build);
+    head->data_end = build->len;
+    head->topics_bytes = build->topics.len;
+    head->index_bytes = build->index.len;
+    head->fences_sum = add_section(build, &build->fences);
+    head->topics_sum = add_section(build, &build->topics);
+    head->index_sum = add_section(build, &build->index);
+    /* Who reads the last record may read as far behind it as a record's head can be long. */
+    size_t size = (build->len + RECORD_JOB_HEAD + BLOCK - 1) / BLOCK * BLOCK;
+    make_room(build, size - build->len);
+    memset(build->image + build->len, 0, size - build->len);
+    build->len = size;
+    head->size_bytes = size;
+    slice_head_encode(head, build->image);
+}

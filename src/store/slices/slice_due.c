@@ -1,0 +1,220 @@
+/*
+ * How many far jobs are due by some time: counted from the fences of the blocks that are not loaded
+ * yet and from the bits of the dead, so exact but for the blocks that a time falls into. A command
+ * that asks goes through the slices by their numbers, some in each turn. Statistics are answered at
+ * once: a few slices are counted when somebody asks. Of many a survey is kept: every ten
+ * seconds it goes through them by their numbers, some in each turn, and answers are as of its
+ * beginning.
+ */
+#include <assert.h>
+
+#include "base/check.h"
+#include "store/slices/slices_parts.h"
+
+enum {
+    AT_ONCE = 16,                 /* slices that are counted when somebody asks … */
+    TURN_SLICES = 16,             /* … and in one turn: 256 fences each, at most */
+    SURVEY_US = 10 * 1000 * 1000, /* from the beginning of one survey to that of the next */
+};
+
+/* What is asked for (embedded_stats(), slices_stats()). */
+static const int64_t spans_us[DUE_SPANS] = {0,          60000000,    300000000,
+                                            3600000000, 86400000000, INT64_MAX};
+
+static int64_t limit_of(int64_t at_us, unsigned span)
+{
+    int64_t limit_us;
+    return __builtin_add_overflow(at_us, spans_us[span], &limit_us) ? INT64_MAX : limit_us;
+}
+
+/* How many records of the block are of jobs that live: the bits of `dead` from its first unit on.
+ */
+static uint32_t live_in_block(const struct slice *slice, uint32_t block)
+{
+    const struct slice_fence *fence = &slice->fences[block];
+    uint32_t unit = slice_unit((uint64_t)fence->offset * BLOCK), dead = 0;
+    uint32_t end = slice_unit(slice_block_end(slice, block)); /* units and words begin together */
+    for (; slice->dead && unit < end; unit += 64)
+        dead += (uint32_t)__builtin_popcountll(slice->dead[unit / 64]);
+    return fence->jobs > dead ? fence->jobs - dead : 0;
+}
+
+static_assert(BLOCK / SLICE_UNIT % 64 == 0, "a block's bits are whole words");
+
+/* Of those in a block that begins at or before the limit, and ends after it: spread evenly. */
+static uint32_t part_of(uint32_t jobs, int64_t begin_us, int64_t end_us, int64_t limit_us)
+{
+    uint64_t span = (uint64_t)end_us - (uint64_t)begin_us;
+    uint64_t part = (uint64_t)limit_us - (uint64_t)begin_us;
+    return (uint32_t)(jobs * (part / (span / 1024 + 1)) / 1024);
+}
+
+/*
+ * The same block by block, of those that are not loaded. `from`: jobs that count from this limit
+ * on; those in the blocks that limits fall into are added to `jobs` for these limits, too.
+ */
+static void add_blocks(const struct slice *slice, const int64_t *limits_us, unsigned limits,
+                       uint64_t *jobs)
+{
+    uint64_t from[FAR_DUE_TIMES_MAX] = {0}, due = 0;
+    unsigned begun = 0, ended = 0;
+    for (uint32_t i = slice->unread_count ? 0 : slice->loaded; i < slice->head.blocks; i++) {
+        const struct slice_fence *fence = &slice->fences[i];
+        int64_t end_us = i + 1 == slice->head.blocks ? slice->head.due_last_us : fence[1].due_us;
+        while (begun < limits && limits_us[begun] < fence->due_us)
+            begun++;
+        if (begun == limits || fence->offset >= slice->named)
+            break;
+        if (slice_is_loaded(slice, i))
+            continue;
+        ended = ended < begun ? begun : ended;
+        while (ended < limits && limits_us[ended] < end_us)
+            ended++;
+        uint32_t live = live_in_block(slice, i);
+        for (unsigned limit = begun; limit < ended; limit++)
+            jobs[limit] += part_of(live, fence->due_us, end_us, limits_us[limit]);
+        if (ended < limits)
+            from[ended] += live;
+    }
+    for (unsigned i = 0; i < limits; i++) {
+        due += from[i];
+        jobs[i] += due;
+    }
+}
+
+/*
+ * Adds how many delayed jobs of the slice are due by each of these times, which rise. O(limits) if
+ * none of them falls into the slice's time and none of its blocks is loaded; else O(blocks +
+ * limits), and the words of `dead`.
+ */
+static void add_slice(const struct slice *slice, const int64_t *limits_us, unsigned limits,
+                      uint64_t *jobs)
+{
+    bool whole = slice->loaded == 0 && slice->unread_count == 0;
+    unsigned first = 0, end = limits;
+    CHECK(limits <= FAR_DUE_TIMES_MAX);
+    if (slice->head.state != JOB_DELAYED)
+        return;
+    while (first < limits && limits_us[first] < slice->head.due_first_us)
+        first++;
+    while (whole && end > first && limits_us[end - 1] >= slice->head.due_last_us)
+        jobs[--end] += slice->live_jobs;
+    if (first < end)
+        add_blocks(slice, limits_us + first, end - first, jobs + first);
+}
+
+static uint64_t due_now(const struct slices *slices, int64_t limit_us)
+{
+    uint64_t due = 0;
+    for (const struct list *link = slices->all.next; link != &slices->all; link = link->next)
+        add_slice(LIST_ENTRY(link, const struct slice, link), &limit_us, 1, &due);
+    return due;
+}
+
+/* ---- the survey ---- */
+
+static void begin(struct slices *slices)
+{
+    slices->counting = (struct slice_due){.at_us = slices->store->now_us};
+    slices->due_next = 0;
+}
+
+/* False: it has come to the end. */
+static bool count_one(struct slices *slices)
+{
+    const struct segment *segment = segments_slice_from(slices->segments, slices->due_next);
+    int64_t limits_us[DUE_SPANS];
+    if (!segment) {
+        slices->due = slices->counting;
+        slices->due_next = UINT32_MAX;
+        return false;
+    }
+    for (unsigned i = 0; i < DUE_SPANS; i++)
+        limits_us[i] = limit_of(slices->counting.at_us, i);
+    add_slice(segment->slice, limits_us, DUE_SPANS, slices->counting.jobs);
+    slices->due_next = segment->number + 1;
+    slices->looks++;
+    return true;
+}
+
+/* There has been none. */
+void slice_due_init(struct slices *slices)
+{
+    slices->due.at_us = slices->counting.at_us = INT64_MIN;
+    slices->due_next = UINT32_MAX;
+}
+
+void slice_due_all(struct slices *slices)
+{
+    if (slices->count <= AT_ONCE)
+        return;
+    begin(slices);
+    while (count_one(slices))
+        continue;
+}
+
+static bool is_under_way(const struct slices *slices)
+{
+    return slices->due_next != UINT32_MAX;
+}
+
+/* When the next one begins. */
+static int64_t next_survey_us(const struct slices *slices)
+{
+    int64_t at_us = slices->counting.at_us;
+    return at_us > INT64_MAX - SURVEY_US ? INT64_MAX : at_us + SURVEY_US;
+}
+
+void slice_due_turn(struct slices *slices)
+{
+    if (slices->count <= AT_ONCE) {
+        slice_due_init(slices); /* when there are many, one begins at once */
+        return;
+    }
+    if (!is_under_way(slices) && slices->store->now_us < next_survey_us(slices))
+        return;
+    if (!is_under_way(slices))
+        begin(slices);
+    for (unsigned i = 0; i < TURN_SLICES && count_one(slices); i++)
+        continue;
+}
+
+int64_t slice_due_next_us(const struct slices *slices)
+{
+    int64_t now_us = slices->store->now_us, next_us = next_survey_us(slices);
+    if (slices->count <= AT_ONCE)
+        return INT64_MAX;
+    return is_under_way(slices) || next_us < now_us ? now_us : next_us;
+}
+
+/* ---- who asks ---- */
+
+uint64_t slices_far_due_until(const struct slices *slices, int64_t limit_us)
+{
+    const struct slice_due *due = &slices->due;
+    if (slices->count <= AT_ONCE || due->at_us == INT64_MIN)
+        return due_now(slices, limit_us);
+    unsigned nearest = 0;
+    while (nearest + 1 < DUE_SPANS && limit_of(due->at_us, nearest) < limit_us)
+        nearest++;
+    /* Of the span that ends behind the limit and the one before it. */
+    if (nearest > 0 &&
+        limit_us - limit_of(due->at_us, nearest - 1) < limit_of(due->at_us, nearest) - limit_us)
+        nearest--;
+    return due->jobs[nearest];
+}
+
+bool slices_far_due(struct slices *slices, struct far_due *due, uint32_t most)
+{
+    for (uint32_t i = 0; i < most; i++) {
+        const struct segment *segment = segments_slice_from(slices->segments, due->next_slice);
+        if (!segment)
+            return false;
+        add_slice(segment->slice, due->until_us, due->count, due->jobs);
+        slices->looks++;
+        if (segment->number == UINT32_MAX)
+            return false;
+        due->next_slice = segment->number + 1;
+    }
+    return true;
+}

@@ -1,0 +1,463 @@
+/*
+ * Opening: what the log says of slices becomes the slices, and at last the far jobs that live in
+ * them are told of. A slice's file is opened when the log first speaks of it; its records are read
+ * only where the log has changes of a job that do not stand for themselves.
+ *
+ * The log may speak of a slice before it tells of it: what it told first may have been cleaned, and
+ * is told again further on. Until then nothing is known of its dead, and need not be.
+ */
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/codec.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "store/slices/far_image.h"
+#include "store/slices/far_record.h"
+#include "store/slices/slices_parts.h"
+
+enum {
+    RECORD_BYTES = 4096, /* read at first of a record */
+    TOLD_AT_ONCE = 64,   /* far jobs */
+    JOBS_BY_BYTE = 32,   /* a step of far_end() takes about as long as reading a byte for so many */
+};
+
+void slices_begin(struct slices *slices, const struct directory *directory)
+{
+    slices->directory = directory;
+}
+
+/* ---- reading a file: the disk is waited for ---- */
+
+static enum err damaged(struct slices *slices, uint32_t number, uint64_t offset, const char *what,
+                        struct store_error *out_error)
+{
+    char name[DISK_NAME_MAX];
+    (void)slices;
+    slice_name(number, name);
+    store_error_set(out_error, name, offset,
+                    "%s; it holds far jobs that were acknowledged. All that is intact can be "
+                    "recovered with: later salvage DIR NEW; or restore the file from a backup. "
+                    "Nothing was changed",
+                    what);
+    return ERR_CORRUPT;
+}
+
+/* `len` bytes, all of them. */
+static enum err read_all(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
+                         size_t len)
+{
+    size_t got = 0;
+    enum err err = disk->verbs->read(disk, file, offset, at, len, &got);
+    return err ? err : got == len ? OK : ERR_CORRUPT;
+}
+
+static enum err read_head(struct slices *slices, struct disk_file *file, uint32_t number,
+                          struct slice_head *out_head, struct slice_fence **out_fences)
+{
+    struct disk *disk = slices->store->disk;
+    char *block = mem_aligned(BLOCK, BLOCK);
+    uint64_t size_bytes = 0;
+    enum err err = read_all(disk, file, 0, block, BLOCK);
+    if (!err)
+        err = disk->verbs->size(disk, file, &size_bytes);
+    enum format_verdict verdict = err ? FORMAT_BAD : slice_head_decode(block, out_head);
+    mem_free(block);
+    if (err)
+        return err;
+    if (verdict != FORMAT_GOOD)
+        return verdict == FORMAT_NEWER ? ERR_UNSUPPORTED : ERR_CORRUPT;
+    if (out_head->number != number || out_head->size_bytes != size_bytes ||
+        !store_id_eq(&out_head->id, &slices->store->id))
+        return ERR_CORRUPT;
+    size_t len = (size_t)out_head->blocks * SLICE_FENCE_BYTES;
+    char *section = mem_alloc(len);
+    struct slice_fence *fences = mem_alloc(out_head->blocks * sizeof(*fences));
+    err = read_all(disk, file, out_head->data_end, section, len);
+    if (!err)
+        err = slice_fences_decode(out_head, section, fences);
+    mem_free(section);
+    if (err)
+        mem_free(fences);
+    else
+        *out_fences = fences;
+    return err;
+}
+
+/* The slice of that number, from its file if need be. One whose file is missing has no fences. */
+static enum err get_slice(struct slices *slices, uint32_t number, struct slice **out_slice,
+                          struct store_error *out_error)
+{
+    struct segment *segment = segments_find(slices->segments, number);
+    struct disk *disk = slices->store->disk;
+    struct slice_head head = {.number = number};
+    struct slice_fence *fences = NULL;
+    struct disk_file *file = NULL;
+    char name[DISK_NAME_MAX];
+    if (segment && !segment->slice)
+        return damaged(slices, number, 0, "a segment of the log has its number", out_error);
+    if (segment) {
+        *out_slice = segment->slice;
+        return OK;
+    }
+    slice_name(number, name);
+    if (directory_has_slice(slices->directory, number)) {
+        enum err err = disk->verbs->open(disk, name, false, &file);
+        if (!err)
+            err = read_head(slices, file, number, &head, &fences);
+        if (file)
+            disk->verbs->close(disk, file);
+        if (err == ERR_UNSUPPORTED) {
+            store_error_set(out_error, name, 0,
+                            "this slice was written by a newer laterd: run that version");
+            return err;
+        }
+        if (err == ERR_CORRUPT)
+            return damaged(slices, number, 0, "the slice's header or fences are damaged",
+                           out_error);
+        if (err) {
+            store_error_set(out_error, name, 0, "the slice's header cannot be read");
+            return err;
+        }
+    }
+    *out_slice = slices_add(slices, &head, fences);
+    return OK;
+}
+
+/* ---- the log's records ---- */
+
+/* How many records lie between; false: it does not end where a block of records does. */
+static bool count_jobs(const struct slice *slice, uint32_t from, uint32_t to, uint32_t *out_jobs)
+{
+    bool begins = false, ends = to == slice->head.data_end / BLOCK;
+    *out_jobs = 0;
+    for (uint32_t i = 0; i < slice->head.blocks; i++) {
+        uint32_t offset = slice->fences[i].offset;
+        begins = begins || offset == from;
+        ends = ends || offset == to;
+        if (offset >= from && offset < to)
+            *out_jobs += slice->fences[i].jobs;
+    }
+    return begins && ends;
+}
+
+static void set_live(struct slices *slices, struct slice *slice, uint32_t live, uint32_t dead)
+{
+    /* The sums have 64 bits, a slice's counts 32: what is less is not added as a difference. */
+    slices->live_jobs = slices->live_jobs - slice->live_jobs + live;
+    slices->dead_jobs = slices->dead_jobs - slice->dead_jobs + dead;
+    slice->live_jobs = live;
+    slice->dead_jobs = dead;
+}
+
+/* What a record says becomes so. ERR_CORRUPT: it cannot be. */
+static enum err apply(struct slices *slices, struct slice *slice, const struct slice_record *record)
+{
+    uint32_t jobs = record->jobs; /* of a file that is missing no more is known */
+    if (slice->fences && !count_jobs(slice, record->from, record->to, &jobs))
+        return ERR_CORRUPT;
+    if (record->jobs > jobs || (slice->fences && !slice_set_dead(slice, record)))
+        return ERR_CORRUPT;
+    uint32_t dead = jobs - record->jobs;
+    if (record->whole)
+        set_live(slices, slice, record->jobs, dead);
+    else
+        set_live(slices, slice, slice->live_jobs + record->jobs, slice->dead_jobs + dead);
+    slice->named = record->to;
+    slice_forget_moves(slices, slice, false);
+    return OK;
+}
+
+enum err slices_replay(struct slices *slices, const struct slice_record *record, struct told_at at,
+                       struct store_error *out_error)
+{
+    struct slice *slice;
+    if (!segments_note_number(slices->segments, record->number) ||
+        !segments_note_number(slices->segments, record->left))
+        return ERR_CORRUPT;
+    if (!segments_leave(slices->segments, record->left, record->left ? record->jobs : 0,
+                        record->left_bytes))
+        return ERR_CORRUPT;
+    slices->left_last = record->left ? record->left : slices->left_last;
+    enum err err = get_slice(slices, record->number, &slice, out_error);
+    if (err)
+        return err;
+    bool first = record->from == 1, follows = slice->told && record->from == slice->named;
+    if (!first && !follows)
+        return slice->told ? ERR_CORRUPT : OK; /* all of it is told again further on */
+    size_t bytes = slice_record_bytes(record);
+    if (record->whole || !slice->told)
+        slice_told_first(slices, slice, at, bytes);
+    else if (first)
+        return ERR_CORRUPT;
+    else
+        slice_told_more(slices, slice, bytes);
+    if (slice->told == at.batch) { /* they are in the order in which they were told of */
+        list_remove(&slice->link);
+        list_add_tail(&slices->all, &slice->link);
+    }
+    return apply(slices, slice, record);
+}
+
+/* The record at the place, into `bytes`. */
+static enum err read_record(struct slices *slices, struct slice *slice, uint64_t offset,
+                            struct buf *bytes, struct record *out_record)
+{
+    struct disk *disk = slices->store->disk;
+    struct disk_file *file;
+    uint64_t left = slice->head.size_bytes - offset;
+    size_t len = left < RECORD_BYTES ? (size_t)left : RECORD_BYTES;
+    enum err err = segments_file(slices->segments, slice->segment, &file);
+    for (int i = 0; i < 2 && !err; i++) {
+        buf_reset(bytes, SIZE_MAX);
+        buf_reserve(bytes, len);
+        err = read_all(disk, file, offset, bytes->at, len);
+        size_t whole = err ? 0 : get_u32(bytes->at);
+        if (err || whole <= len || whole > left)
+            break;
+        len = whole;
+    }
+    if (err)
+        return err;
+    bool good = record_decode(bytes->at, len, out_record) == OK && out_record->is_far;
+    return good ? OK : ERR_CORRUPT;
+}
+
+enum err slices_replay_placed(struct slices *slices, uint64_t seq, uint64_t where,
+                              struct store_error *out_error)
+{
+    struct store_callbacks *callbacks = slices->store->callbacks;
+    uint64_t offset = where_offset(where);
+    struct buf bytes = {0};
+    struct record record;
+    struct slice *slice;
+    enum err err = get_slice(slices, where_segment(where), &slice, out_error);
+    if (err || !slice->fences || (slice->told && slice_is_dead(slice, offset)))
+        return err; /* its job ended later, or its slice went; or it ended before: a copy */
+    if (offset <= BLOCK || offset >= slice->head.data_end)
+        return ERR_CORRUPT;
+    err = read_record(slices, slice, offset, &bytes, &record);
+    if (!err && record.event.job.seq != seq)
+        err = ERR_CORRUPT;
+    if (err) {
+        (void)damaged(slices, slice->head.number, offset, "a job's record is damaged", out_error);
+    } else {
+        record.event.record = (struct stored){.where = where, .bytes = (uint32_t)record.len};
+        err = callbacks->replay(callbacks, &record.event);
+    }
+    buf_fini(&bytes);
+    return err;
+}
+
+/* ---- the far jobs ---- */
+
+static enum err read_topics(const struct slice_head *head, const char *section,
+                            struct bytes *out_names)
+{
+    struct slice_topics topics = {section, section + head->topics_bytes};
+    enum err err = OK;
+    for (uint32_t i = 0; i < head->topics && !err; i++)
+        err = slice_topics_next(&topics, &out_names[i]);
+    return err || topics.at != topics.end ? ERR_CORRUPT : OK;
+}
+
+/* Tells of each that lives. ERR_CORRUPT: they are not as many as the log says. */
+static enum err replay_jobs(struct slices *slices, struct slice *slice, const char *section,
+                            const struct bytes *topics)
+{
+    uint64_t named_end = (uint64_t)slice->named * BLOCK, first = named_end, dead_bytes = 0;
+    struct store_callbacks *callbacks = slices->store->callbacks;
+    struct far_job jobs[TOLD_AT_ONCE];
+    struct slice_index index;
+    uint32_t live = 0, count = 0;
+    bool was_dead = false;
+    enum err err, told = OK;
+    slice_index_init(&index, &slice->head, section);
+    while (!told && (err = slice_index_next(&index)) == OK) {
+        if (index.offset >= named_end)
+            continue;
+        /* A record ends where the next one begins, or its block's last 4096 bytes do. */
+        bool dead = slice_is_dead(slice, index.offset);
+        if (first == named_end)
+            first = index.offset;
+        if (dead != was_dead)
+            dead_bytes += dead ? 0 - index.offset : index.offset; /* less where it began */
+        was_dead = dead;
+        if (dead)
+            continue;
+        live++;
+        jobs[count++] = (struct far_job){
+            .seq = index.seq,
+            .id_hash = index.id_hash,
+            .where = where_of(slice->head.number, index.offset),
+            .topic = topics[index.topic],
+            .state = slice->head.state,
+            .priority = index.priority,
+            .rank_us = index.rank_us,
+        };
+        if (count < TOLD_AT_ONCE)
+            continue;
+        told = callbacks->replay_far(callbacks, jobs, count);
+        count = 0;
+    }
+    if (!told)
+        told = callbacks->replay_far(callbacks, jobs, count);
+    if (told)
+        return told;
+    dead_bytes += was_dead ? named_end : 0;
+    slice->dead_bytes += dead_bytes;
+    slice->live_bytes += named_end - first - dead_bytes;
+    slices->live_bytes += named_end - first - dead_bytes;
+    return err == ERR_NOT_FOUND && live == slice->live_jobs ? OK : ERR_CORRUPT;
+}
+
+/* `room` is kept from one slice to the next: new memory costs more than what is read into it. */
+static enum err read_index(struct slices *slices, struct slice *slice, struct buf *room)
+{
+    const struct slice_head *head = &slice->head;
+    struct disk *disk = slices->store->disk;
+    struct disk_file *file;
+    size_t len = (size_t)(head->topics_bytes + head->index_bytes);
+    enum err err = segments_file(slices->segments, slice->segment, &file);
+    if (err)
+        return err;
+    buf_reset(room, SIZE_MAX);
+    buf_reserve(room, len);
+    char *sections = room->at;
+    struct bytes *topics = mem_alloc(head->topics * sizeof(*topics));
+    const char *index = sections + head->topics_bytes;
+    err = read_all(disk, file, slice_topics_at(head), sections, len);
+    if (!err && (hash_of(sections, (size_t)head->topics_bytes) != head->topics_sum ||
+                 hash_of(index, (size_t)head->index_bytes) != head->index_sum))
+        err = ERR_CORRUPT;
+    if (!err)
+        err = read_topics(head, sections, topics);
+    for (uint32_t i = 0; i < head->topics && !err; i++)
+        slice_note_topic(slice, topics[i]);
+    if (!err)
+        err = replay_jobs(slices, slice, index, topics);
+    mem_free(topics);
+    return err;
+}
+
+/* The log is replayed: the slice is as it says, or the store does not open. */
+static enum err settle(struct slices *slices, struct slice *slice, struct buf *room,
+                       struct store_error *out_error)
+{
+    uint32_t number = slice->head.number;
+    if (slice->live_jobs == 0 || !slice->told)
+        return OK; /* it goes */
+    if (!slice->fences)
+        return damaged(slices, number, 0, "the slice is missing", out_error);
+    if (!slices->store->callbacks->replay_far || !slices->store->callbacks->arrive) {
+        char name[DISK_NAME_MAX];
+        slice_name(number, name);
+        store_error_set(out_error, name, 0, "this engine does not know far jobs");
+        return ERR_UNSUPPORTED;
+    }
+    enum err err = slices->from_image ? OK : read_index(slices, slice, room);
+    if (err == ERR_CORRUPT)
+        return damaged(slices, number, slice_topics_at(&slice->head),
+                       "the slice's topics or index are damaged", out_error);
+    if (err) {
+        char name[DISK_NAME_MAX];
+        slice_name(number, name);
+        store_error_set(out_error, name, 0, "the slice's index cannot be read");
+    }
+    slice->death_last = 0;
+    return err;
+}
+
+static uint64_t index_bytes(const struct slice *slice)
+{
+    return slice->head.topics_bytes + slice->head.index_bytes;
+}
+
+static enum err settle_all(struct slices *slices, struct store_error *out_error)
+{
+    struct buf room = {0};
+    enum err err = OK;
+    for (struct list *link = slices->all.next; link != &slices->all && !err;) {
+        struct slice *slice = slice_of(link);
+        link = link->next;
+        err = store_opening_progress(slices->store, index_bytes(slice), true);
+        if (!err)
+            err = settle(slices, slice, &room, out_error);
+        if (!err && (slice->live_jobs == 0 || !slice->told))
+            slices_drop(slices, slice);
+    }
+    buf_fini(&room);
+    return err;
+}
+
+/* Of all slices, by their indexes. */
+static enum err read_indexes(struct slices *slices, struct store_error *out_error)
+{
+    struct store_callbacks *callbacks = slices->store->callbacks;
+    bool any_far = slices->live_jobs > 0 && callbacks->replay_far;
+    if (any_far && callbacks->far_begin)
+        callbacks->far_begin(callbacks, slices->live_jobs);
+    enum err err = settle_all(slices, out_error);
+    bool more = any_far && callbacks->far_end;
+    while (!err && more) {
+        err = callbacks->far_end(callbacks, &more);
+        if (!err)
+            err = store_opening_progress(slices->store, slices->live_jobs / JOBS_BY_BYTE, false);
+    }
+    return err;
+}
+
+enum err slices_replayed(struct slices *slices, const struct manifest *clean,
+                         struct store_error *out_error)
+{
+    struct store_opening *opening = &slices->store->opening;
+    *opening = (struct store_opening){.indexes = true};
+    for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
+        opening->all_bytes += index_bytes(slice_of(link));
+    enum err err = far_image_read(slices->store, clean);
+    slices->from_image = !err;
+    if (!err)
+        err = settle_all(slices, out_error);
+    else if (err == ERR_NOT_FOUND)
+        err = read_indexes(slices, out_error);
+    if (err == ERR_CORRUPT && !out_error->text[0])
+        store_error_set(
+            out_error, "slice-*", 0,
+            "two entries of the slices' indexes are the same: this is a bug, or another "
+            "program's work; please report it and restore from a backup");
+    if (err)
+        return err;
+    slices->opened = true;
+    for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
+        slice_load_order(slices, slice_of(link));
+    slice_due_all(slices);
+    return OK;
+}
+
+enum err slices_remove_leftovers(struct slices *slices)
+{
+    const struct directory *directory = slices->directory;
+    enum err err = OK;
+    for (size_t i = 0; i < directory->slice_count && !err; i++) {
+        const struct found_slice *found = &directory->slices[i];
+        if (!found->half_made && segments_find(slices->segments, found->number))
+            continue;
+        struct disk_op op = {.verb = DISK_REMOVE, .lane = LANE_BACKGROUND};
+        slice_name(found->number, op.name);
+        if (found->half_made)
+            slice_tmp_name(found->number, op.name);
+        slices->store->disk->verbs->run(slices->store->disk, &op);
+        err = op.err;
+    }
+    static const char *const names[] = {FAR_IMAGE_NAME, FAR_IMAGE_TMP_NAME};
+    const bool there[] = {directory->image_there, directory->image_half_made};
+    for (size_t i = 0; i < sizeof(there) / sizeof(there[0]) && !err; i++) {
+        struct disk_op op = {.verb = DISK_REMOVE, .lane = LANE_BACKGROUND};
+        (void)snprintf(op.name, sizeof(op.name), "%s", names[i]); /* fits */
+        if (there[i])
+            slices->store->disk->verbs->run(slices->store->disk, &op);
+        err = op.err;
+    }
+    slices->directory = NULL;
+    return err;
+}

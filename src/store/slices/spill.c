@@ -1,0 +1,521 @@
+#include "store/slices/spill.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/internal.h"
+#include "store/slices/far_record.h"
+#include "store/slices/slices.h"
+#include "store/slices/spill_build.h"
+#include "store/slices/spill_gather.h"
+#include "store/varint.h"
+
+enum {
+    GATHER_BYTES = 4 * 1024 * 1024, /* of a run, at least: records and what is known of them */
+    AGAIN_US = 100 * 1000,          /* no descriptor was free */
+    VISITED_US = 1000,  /* somebody goes through the jobs of a topic that are to depart */
+    SLICES_MAX = 60000, /* alive: the core's index has 16 bits for them */
+    ROOM_SEGMENTS = 4,  /* so much the disk must have besides */
+    SLICES_FEW = 64,    /* above so many, small slices are not made: nothing merges them … */
+    SEGMENT_SHARE = 64, /* … small: less than so much of a segment */
+    KEEP_US = 1000000,  /* memory is kept for the next run */
+};
+
+/* Slices have jobs of one kind. */
+enum spill_kind { SPILL_DELAYED, SPILL_READY, SPILL_BURIED, SPILL_KINDS };
+
+static const enum job_state kind_state[SPILL_KINDS] = {JOB_DELAYED, JOB_READY, JOB_BURIED};
+
+enum spill_step { SPILL_IDLE, SPILL_GATHER, SPILL_BUILD, SPILL_WRITE, SPILL_REMOVE, SPILL_DEPART };
+
+struct spill {
+    struct store *store;
+    enum spill_step step;
+    uint32_t segment; /* that they leave */
+    struct spill_gather gathered[SPILL_KINDS];
+    struct gather_room room;
+    bool leaves[SPILL_KINDS]; /* in this run; others wait for the next one */
+    bool began[SPILL_KINDS];  /* to leave the segment, in an earlier run or in this one */
+    enum spill_kind kind;     /* that is being built; SPILL_KINDS: all are */
+    struct spill_build
+        build;           /* the disk's thread's while `writing`, and so is what it is made of */
+    bool built;          /* it is made, though perhaps not written */
+    size_t departing;    /* of build.leaving: the next to be asked */
+    struct slice *slice; /* SPILL_DEPART */
+    uint32_t block;      /* of its blocks of records: the next part */
+    bool writing, written;
+    struct disk_op op;
+    int64_t retry_at_us;
+    bool held_up;          /* SPILL_DEPART: by a visitor */
+    bool given_up;         /* no room: the rest is relocated */
+    int64_t keep_until_us; /* memory that is not used now */
+    uint64_t departed_bytes, departed_jobs;
+};
+
+/* ---- gathering ---- */
+
+static bool has_room(const struct store *store)
+{
+    uint64_t segment_bytes = store->options.segment_bytes;
+    uint64_t max_bytes = store->options.max_bytes;
+    uint64_t used = segments_bytes(store->segments) + segments_slice_bytes(store->segments);
+    uint64_t free_bytes = store->disk->verbs->room(store->disk);
+    return !segments_full(store->segments) && free_bytes / ROOM_SEGMENTS > segment_bytes &&
+           (max_bytes == 0 || used + ROOM_SEGMENTS * segment_bytes <= max_bytes);
+}
+
+/* Is it enough for a slice? */
+static bool is_enough(const struct spill *spill, enum spill_kind kind)
+{
+    const struct store *store = spill->store;
+    if (!gather_left(&spill->gathered[kind]))
+        return false;
+    uint32_t few = store->options.slices_few ? store->options.slices_few : SLICES_FEW;
+    return slices_count(store->slices) < few ||
+           spill->gathered[kind].record_bytes >= store->options.segment_bytes / SEGMENT_SHARE;
+}
+
+static bool any_is_enough(const struct spill *spill)
+{
+    unsigned kind = 0;
+    while (kind < SPILL_KINDS && !is_enough(spill, (enum spill_kind)kind))
+        kind++;
+    return kind < SPILL_KINDS;
+}
+
+static void drop_all(struct spill *spill)
+{
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
+        gather_fini(&spill->gathered[kind], &spill->room);
+}
+
+bool spill_begin(struct spill *spill, const struct segment *segment)
+{
+    CHECK(spill_gathered_bytes(spill) == 0);
+    spill->departed_bytes = 0;
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
+        spill->began[kind] = false;
+    return spill_go_on(spill, segment);
+}
+
+bool spill_go_on(struct spill *spill, const struct segment *segment)
+{
+    const struct store *store = spill->store;
+    CHECK(spill->step == SPILL_IDLE);
+    if (!cleaner_wants_checkpoint(store->cleaner) || !has_room(store) ||
+        slices_count(store->slices) >= SLICES_MAX) {
+        drop_all(spill);
+        return false;
+    }
+    spill->segment = segment->number;
+    spill->given_up = false;
+    spill->step = SPILL_GATHER;
+    return true;
+}
+
+uint64_t spill_gathered_bytes(const struct spill *spill)
+{
+    uint64_t bytes = 0;
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++)
+        bytes += gather_bytes(&spill->gathered[kind]);
+    return bytes;
+}
+
+bool spill_full(const struct spill *spill)
+{
+    const struct store *store = spill->store;
+    struct store_callbacks *callbacks = store->callbacks;
+    uint64_t bytes = spill_gathered_bytes(spill);
+    uint64_t least = store->options.spill_bytes ? store->options.spill_bytes : GATHER_BYTES;
+    return spill->step == SPILL_GATHER && bytes > least && any_is_enough(spill) &&
+           callbacks->memory_left && bytes > callbacks->memory_left(callbacks);
+}
+
+static enum spill_kind kind_of(enum job_state state)
+{
+    unsigned kind = 0;
+    while (kind < SPILL_KINDS && kind_state[kind] != state)
+        kind++;
+    CHECK(kind < SPILL_KINDS);
+    return (enum spill_kind)kind;
+}
+
+bool spill_offer(struct spill *spill, const struct record *record, struct stored place)
+{
+    struct store *store = spill->store;
+    struct event job;
+    struct far_draft draft;
+    int64_t after_us;
+    if (spill->step != SPILL_GATHER || place.bytes > GATHER_RECORD_MAX ||
+        __builtin_add_overflow(store->now_us, store->options.horizon_us, &after_us) ||
+        !store->callbacks->spill(store->callbacks, &record->event, place.where, after_us, &job) ||
+        !far_record_fits(&job))
+        return false;
+    far_record_begin(&job, &draft);
+    if (draft.len > GATHER_RECORD_MAX)
+        return false;
+    gather_add(&spill->gathered[kind_of(job.job.state)], &spill->room, &job, &draft,
+               record->body_sum, place.bytes);
+    return true;
+}
+
+/* ---- the end ---- */
+
+/* The slice is over, or will not be. */
+static void end_slice(struct spill *spill)
+{
+    slice_build_reset(&spill->build.slice);
+    buf_fini(&spill->build.leaving);
+    spill->build.gather = NULL;
+    spill->built = false;
+    spill->slice = NULL;
+}
+
+/* What waits for the next run stays. */
+static void reset(struct spill *spill)
+{
+    end_slice(spill);
+    spill->held_up = false;
+    spill->keep_until_us = spill->store->now_us + KEEP_US;
+    spill->step = SPILL_IDLE;
+}
+
+static uint64_t kept_bytes(const struct spill *spill)
+{
+    return gather_room_bytes(&spill->room) + spill->build.slice.cap;
+}
+
+void spill_rest(struct spill *spill)
+{
+    struct store_callbacks *callbacks = spill->store->callbacks;
+    CHECK(spill->step == SPILL_IDLE);
+    uint64_t kept = kept_bytes(spill);
+    if (kept == 0)
+        return;
+    bool scarce = callbacks->memory_left && callbacks->memory_left(callbacks) < kept;
+    if ((scarce || spill->store->now_us >= spill->keep_until_us) && !gather_room_less(&spill->room))
+        slice_build_less(&spill->build.slice);
+}
+
+int64_t spill_rest_us(const struct spill *spill)
+{
+    return kept_bytes(spill) ? spill->keep_until_us : INT64_MAX;
+}
+
+/* ---- building and writing: by the disk's thread ---- */
+
+static void begin_slice(struct spill *spill)
+{
+    struct store *store = spill->store;
+    slice_build_begin(&spill->build.slice, &store->id, segments_take_number(store->segments));
+    spill->build.slice.head.state = kind_state[spill->kind];
+    spill->build.gather = &spill->gathered[spill->kind];
+    spill->build.far_key = store_far_key(store);
+    spill->step = SPILL_WRITE;
+}
+
+static void prepare(struct disk_op *op)
+{
+    struct spill_build *build = &((struct spill *)op->owner)->build;
+    spill_build_run(build);
+    op->data = build->slice.image;
+    op->len = build->slice.len;
+}
+
+static void written(struct disk_op *op)
+{
+    struct spill *spill = op->owner;
+    CHECK(spill->writing);
+    spill->writing = false;
+    spill->built = true;
+    if (op->err == ERR_AGAIN)
+        spill->retry_at_us = spill->store->now_us + AGAIN_US;
+    else if (op->err == ERR_DISK_FULL)
+        spill->given_up = true;
+    else if (op->err)
+        store_fail(spill->store, op->sys_errno);
+    else
+        spill->written = true;
+}
+
+static void write_slice(struct spill *spill)
+{
+    struct store *store = spill->store;
+    static const uint32_t of_kind[SPILL_KINDS] = {
+        [SPILL_READY] = FEATURE_READY, [SPILL_BURIED] = FEATURE_BURIED};
+    uint32_t features = FEATURE_SLICES | of_kind[spill->kind];
+    if (!manifest_has(store->manifest, features))
+        return; /* its write makes a turn */
+    spill->op = (struct disk_op){
+        .verb = DISK_REPLACE,
+        .lane = LANE_BACKGROUND,
+        .prepare = spill->built ? NULL : prepare,
+        .data = spill->build.slice.image,
+        .len = spill->build.slice.len,
+        .done = written,
+        .owner = spill,
+    };
+    slice_name(spill->build.slice.head.number, spill->op.name);
+    spill->writing = true;
+    store->disk->verbs->submit(store->disk, &spill->op);
+}
+
+/* At worst it is a leftover: the next opening removes it. */
+static void removed(struct disk_op *op)
+{
+    struct spill *spill = op->owner;
+    CHECK(spill->writing && spill->step == SPILL_REMOVE);
+    spill->writing = false;
+}
+
+/* The disk was full before the slice was durable, but perhaps not before it had its name. */
+static void remove_slice(struct spill *spill)
+{
+    struct disk *disk = spill->store->disk;
+    spill->op = (struct disk_op){
+        .verb = DISK_REMOVE, .lane = LANE_BACKGROUND, .done = removed, .owner = spill};
+    slice_name(spill->build.slice.head.number, spill->op.name);
+    spill->writing = true;
+    spill->step = SPILL_REMOVE;
+    disk->verbs->submit(disk, &spill->op);
+}
+
+/* ---- departing ---- */
+
+static void note_topics(struct spill *spill)
+{
+    const struct slice_head *head = &spill->build.slice.head;
+    const char *section = spill->build.slice.image + slice_topics_at(head);
+    struct slice_topics topics = {section, section + head->topics_bytes};
+    struct bytes name;
+    while (slice_topics_next(&topics, &name) == OK)
+        slice_note_topic(spill->slice, name);
+}
+
+static const struct leaving *leaving_at(const struct spill *spill, size_t number)
+{
+    return (const struct leaving *)(const void *)spill->build.leaving.at + number;
+}
+
+static void begin_departing(struct spill *spill)
+{
+    const struct slice_head *head = &spill->build.slice.head;
+    size_t size = head->blocks * sizeof(struct slice_fence);
+    struct slice_fence *fences = mem_alloc(size);
+    enum err err = slice_fences_decode(head, spill->build.slice.image + head->data_end, fences);
+    CHECK(!err); /* we wrote them a moment ago */
+    spill->slice = slices_add(spill->store->slices, head, fences);
+    spill->slice->making = true;
+    spill->slice->order_known = true;
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < head->blocks; first += fences[i++].jobs)
+        fences[i].seq = leaving_at(spill, first)->seq;
+    spill->slice->seq_last = leaving_at(spill, head->jobs - 1)->seq;
+    note_topics(spill);
+    spill->block = 0;
+    spill->departing = 0;
+    spill->written = false;
+}
+
+/* The next ones of so many will be asked for. */
+static void announce_soon(struct spill *spill, uint32_t left)
+{
+    struct store_callbacks *callbacks = spill->store->callbacks;
+    uint64_t seqs[FAR_SOON_MAX];
+    uint32_t count = left < FAR_SOON_MAX ? left : FAR_SOON_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        seqs[i] = leaving_at(spill, spill->departing + i)->seq;
+    if (callbacks->soon)
+        callbacks->soon(callbacks, seqs, count, true);
+}
+
+/* Asks the core for the jobs of one block. */
+static void depart_block(struct spill *spill, struct clean_work *work)
+{
+    struct store *store = spill->store;
+    struct slice *slice = spill->slice;
+    const struct slice_fence *fence = &slice->fences[spill->block];
+    bool last = spill->block + 1 == slice->head.blocks;
+    struct buf dead = {0};
+    uint64_t live_bytes = 0, dead_bytes = 0;
+    struct slice_record part = {
+        .number = slice->head.number,
+        .from = fence->offset,
+        .to = last ? (uint32_t)(slice->head.data_end / BLOCK) : fence[1].offset,
+        .left = spill->segment,
+    };
+    uint32_t unit = slice_unit((uint64_t)fence->offset * BLOCK);
+    for (uint32_t i = 0; i < fence->jobs; i++, spill->departing++) {
+        const struct leaving *job = leaving_at(spill, spill->departing);
+        if (i % FAR_SOON_MAX == 0)
+            announce_soon(spill, fence->jobs - i);
+        struct stored record = {.where = job->where, .bytes = job->len};
+        if (store->callbacks->depart(store->callbacks, job->seq, record)) {
+            part.jobs++;
+            part.left_bytes += job->old_bytes;
+            live_bytes += job->len;
+            continue;
+        }
+        dead_bytes += job->len;
+        char room[VARINT_MAX];
+        uint32_t of_job = slice_unit(where_offset(job->where));
+        buf_add(&dead, room, (size_t)(varint_put(room, of_job - unit) - room));
+        unit = of_job;
+    }
+    work->jobs += fence->jobs;
+    work->bytes += live_bytes + dead_bytes;
+    part.left = part.jobs ? part.left : 0;
+    part.dead = dead.at;
+    part.dead_bytes = (uint32_t)dead.len;
+    bool left = segments_leave(store->segments, spill->segment, part.jobs, part.left_bytes);
+    CHECK(left);
+    slices_name_part(store->slices, slice, &part, live_bytes, dead_bytes);
+    spill->departed_bytes += part.left_bytes;
+    spill->departed_jobs += part.jobs;
+    spill->block++;
+    buf_fini(&dead);
+}
+
+/* Does somebody go through the jobs of a topic that the slice may have? */
+static bool is_visited(const struct spill *spill)
+{
+    struct store_callbacks *callbacks = spill->store->callbacks;
+    struct bytes topic;
+    return callbacks->far_visited && callbacks->far_visited(callbacks, &topic) &&
+           slice_may_have(spill->slice, topic);
+}
+
+static void depart_some(struct spill *spill, struct clean_work *work)
+{
+    spill->held_up = is_visited(spill);
+    if (spill->held_up) {
+        spill->retry_at_us = spill->store->now_us + VISITED_US;
+        return;
+    }
+    depart_block(spill, work);
+    if (spill->block < spill->slice->head.blocks)
+        return;
+    slices_made(spill->store->slices, spill->slice);
+    end_slice(spill);
+    spill->step = SPILL_BUILD;
+}
+
+/* ---- the turn ---- */
+
+/*
+ * Kinds that are not enough for a slice wait for more of them. In the last run none of them leaves,
+ * but what is left of those that had been enough does: that is one small slice beside large ones.
+ */
+static void begin_building(struct spill *spill, bool last)
+{
+    bool any = false;
+    for (unsigned kind = 0; kind < SPILL_KINDS; kind++) {
+        bool rest = last && spill->began[kind] && gather_left(&spill->gathered[kind]);
+        spill->leaves[kind] = rest || is_enough(spill, (enum spill_kind)kind);
+        spill->began[kind] |= spill->leaves[kind];
+        any |= spill->leaves[kind];
+        if (last && !spill->leaves[kind])
+            gather_fini(&spill->gathered[kind], &spill->room);
+    }
+    spill->kind = SPILL_DELAYED;
+    spill->step = any ? SPILL_BUILD : SPILL_IDLE;
+}
+
+/* The next slice, of the next kind if of this one there are no more. */
+static void build(struct spill *spill)
+{
+    while (spill->kind < SPILL_KINDS &&
+           !(spill->leaves[spill->kind] && gather_left(&spill->gathered[spill->kind]))) {
+        if (spill->leaves[spill->kind])
+            gather_fini(&spill->gathered[spill->kind], &spill->room); /* all have been asked */
+        spill->kind++;
+    }
+    if (spill->kind < SPILL_KINDS)
+        begin_slice(spill);
+    else
+        spill->step = SPILL_IDLE;
+}
+
+bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *out_left)
+{
+    *out_left = false;
+    if (spill->writing || spill->store->now_us < spill->retry_at_us)
+        return false;
+    switch (spill->step) {
+    case SPILL_IDLE: return true;
+    case SPILL_GATHER: begin_building(spill, last); break;
+    case SPILL_BUILD: build(spill); break;
+    case SPILL_WRITE:
+        if (spill->written) {
+            begin_departing(spill);
+            spill->step = SPILL_DEPART;
+        } else if (spill->given_up) {
+            remove_slice(spill);
+        } else {
+            write_slice(spill);
+        }
+        break;
+    case SPILL_REMOVE: spill->step = SPILL_IDLE; break;
+    case SPILL_DEPART: depart_some(spill, work); break;
+    }
+    if (spill->step != SPILL_IDLE)
+        return false;
+    *out_left = true; /* if any: some may have changed meanwhile */
+    reset(spill);
+    if (last || spill->given_up)
+        drop_all(spill);
+    return true;
+}
+
+int64_t spill_next_us(const struct spill *spill)
+{
+    bool waits = spill->writing || (spill->step == SPILL_WRITE && !spill->written &&
+                                    manifest_busy(spill->store->manifest));
+    if (waits)
+        return INT64_MAX;
+    int64_t now_us = spill->store->now_us;
+    return spill->retry_at_us > now_us ? spill->retry_at_us : now_us;
+}
+
+bool spill_busy(const struct spill *spill)
+{
+    return spill->writing;
+}
+
+bool spill_held_up(const struct spill *spill)
+{
+    return spill->held_up;
+}
+
+uint64_t spill_departed_bytes(const struct spill *spill)
+{
+    return spill->departed_bytes;
+}
+
+uint64_t spill_departed_jobs(const struct spill *spill)
+{
+    return spill->departed_jobs;
+}
+
+/* ---- life ---- */
+
+struct spill *spill_new(struct store *store)
+{
+    struct spill *spill = mem_zalloc(sizeof(*spill));
+    spill->store = store;
+    spill->retry_at_us = INT64_MIN;
+    return spill;
+}
+
+void spill_free(struct spill *spill)
+{
+    if (!spill)
+        return;
+    CHECK(!spill->writing);
+    if (spill->slice)
+        spill->slice->making = false;
+    reset(spill);
+    drop_all(spill);
+    gather_room_fini(&spill->room);
+    slice_build_fini(&spill->build.slice);
+    mem_free(spill);
+}

@@ -1,0 +1,54 @@
+#include "store/slices/spill_build.h"
+
+#include "base/check.h"
+#include "base/far_hash.h"
+#include "store/log/segments.h"
+#include "store/slices/far_record.h"
+#include "store/slices/spill_gather.h"
+
+enum { AHEAD = 16 }; /* records that are fetched while others are copied */
+
+/* They lie in the order of the log. */
+static void fetch(const struct spill_gather *gather, size_t number)
+{
+    enum { LINE = 64, FETCHED = 512 };
+    if (number >= gather_count(gather))
+        return;
+    const struct spilled *job = gather_job(gather, number);
+    for (uint32_t at = 0; at < job->len && at < FETCHED; at += LINE)
+        __builtin_prefetch(job->record + at);
+}
+
+static void build_one(struct spill_build *build, const struct spilled *job)
+{
+    struct record record;
+    enum err err = record_decode(job->record, job->len, &record);
+    CHECK(!err && record.is_far); /* we wrote it a moment ago */
+    uint64_t id_hash = far_hash_id(build->far_key, record.event.id);
+    uint64_t offset = slice_build_add(&build->slice, &record.event, id_hash, job->record, job->len);
+    struct leaving leaving = {
+        .seq = job->seq,
+        .where = where_of(build->slice.head.number, offset),
+        .len = job->len,
+        .old_bytes = job->old_bytes,
+    };
+    buf_add(&build->leaving, &leaving, sizeof(leaving));
+}
+
+void spill_build_run(struct spill_build *build)
+{
+    struct spill_gather *gather = build->gather;
+    CHECK(build->slice.head.jobs == 0); /* it is built once */
+    if (gather->taken == 0)
+        gather_sort(gather);
+    for (size_t i = 0; i < AHEAD; i++)
+        fetch(gather, gather->taken + i);
+    for (; gather_left(gather); gather->taken++) {
+        const struct spilled *job = gather_job(gather, gather->taken);
+        if (!slice_build_room(&build->slice, job->len))
+            break;
+        fetch(gather, gather->taken + AHEAD);
+        build_one(build, job);
+    }
+    slice_build_end(&build->slice);
+}

@@ -1,0 +1,184 @@
+#include "store/slices/spill_gather.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/slices/far_record.h"
+#include "store/slices/spill_build.h"
+
+enum { CHUNK_BYTES = GATHER_RECORD_MAX };
+
+/* Of a job, besides its record: twice while they are sorted. */
+enum { GATHERED_BYTES = 2 * sizeof(struct spilled) };
+_Static_assert(sizeof(struct leaving) <= sizeof(struct spilled), "it is made when all are sorted");
+
+/* ---- memory ---- */
+
+static char *chunk_at(const struct buf *chunks, size_t number)
+{
+    char *chunk;
+    memcpy(&chunk, chunks->at + number * sizeof(chunk), sizeof(chunk));
+    return chunk;
+}
+
+static size_t chunk_count(const struct buf *chunks)
+{
+    return chunks->len / sizeof(char *);
+}
+
+uint64_t gather_room_bytes(const struct gather_room *room)
+{
+    return (uint64_t)chunk_count(&room->chunks) * CHUNK_BYTES;
+}
+
+bool gather_room_less(struct gather_room *room)
+{
+    size_t count = chunk_count(&room->chunks);
+    if (count == 0)
+        return false;
+    mem_free(chunk_at(&room->chunks, count - 1));
+    room->chunks.len -= sizeof(char *);
+    return true;
+}
+
+void gather_room_fini(struct gather_room *room)
+{
+    while (gather_room_less(room))
+        continue;
+    buf_fini(&room->chunks);
+}
+
+static char *take_chunk(struct gather_room *room)
+{
+    size_t count = chunk_count(&room->chunks);
+    if (count == 0)
+        return mem_alloc(CHUNK_BYTES);
+    char *chunk = chunk_at(&room->chunks, count - 1);
+    room->chunks.len -= sizeof(chunk);
+    return chunk;
+}
+
+/* Memory for a record. */
+static char *take_room(struct spill_gather *gather, struct gather_room *room, size_t len)
+{
+    CHECK(len <= CHUNK_BYTES);
+    if (!gather->chunks.len || CHUNK_BYTES - gather->chunk_used < len) {
+        char *chunk = take_chunk(room);
+        buf_add(&gather->chunks, &chunk, sizeof(chunk));
+        gather->chunk_used = 0;
+    }
+    char *at = chunk_at(&gather->chunks, chunk_count(&gather->chunks) - 1) + gather->chunk_used;
+    gather->chunk_used += len;
+    return at;
+}
+
+void gather_fini(struct spill_gather *gather, struct gather_room *room)
+{
+    if (gather->chunks.len)
+        buf_add(&room->chunks, gather->chunks.at, gather->chunks.len);
+    buf_fini(&gather->chunks);
+    buf_fini(&gather->jobs);
+    *gather = (struct spill_gather){0};
+}
+
+/* ---- adding ---- */
+
+void gather_add(struct spill_gather *gather, struct gather_room *room, const struct event *job,
+                const struct far_draft *draft, uint64_t content_sum, uint32_t old_bytes)
+{
+    CHECK(gather->taken == 0);
+    char *at = take_room(gather, room, draft->len);
+    far_record_end(job, draft, content_sum, at);
+    gather->record_bytes += draft->len;
+    buf_reserve(&gather->jobs, sizeof(struct spilled));
+    struct spilled *added = (struct spilled *)(void *)(gather->jobs.at + gather->jobs.len);
+    *added = (struct spilled){
+        .seq = job->job.seq,
+        .due_us = job->job.due_us,
+        .record = at,
+        .old_bytes = old_bytes,
+        .len = (uint32_t)draft->len,
+    };
+    gather->jobs.len += sizeof(*added);
+}
+
+uint64_t gather_bytes(const struct spill_gather *gather)
+{
+    return gather->record_bytes + gather_count(gather) * GATHERED_BYTES;
+}
+
+bool gather_left(const struct spill_gather *gather)
+{
+    return gather->taken < gather_count(gather);
+}
+
+/* ---- order ---- */
+
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+
+enum spilled_key { BY_SEQ, BY_DUE };
+
+/* In unsigned order. */
+static uint64_t key_of(const struct spilled *job, enum spilled_key key)
+{
+    return key == BY_SEQ ? job->seq : (uint64_t)job->due_us ^ UINT64_C(1) << 63;
+}
+
+/* By one digit of the key; what is equal in it stays in order. */
+static void sort_digit(const struct spilled *from, struct spilled *to, size_t count,
+                       enum spilled_key key, uint64_t least, unsigned shift)
+{
+    uint32_t starts[DIGITS] = {0}, before = 0;
+    for (size_t i = 0; i < count; i++)
+        starts[(key_of(&from[i], key) - least) >> shift & (DIGITS - 1)]++;
+    for (uint32_t i = 0; i < DIGITS; i++) {
+        uint32_t here = starts[i];
+        starts[i] = before;
+        before += here;
+    }
+    for (size_t i = 0; i < count; i++)
+        to[starts[(key_of(&from[i], key) - least) >> shift & (DIGITS - 1)]++] = from[i];
+}
+
+/* From the lowest digit to the highest that differs: O(jobs) for each. *jobs and *spare change
+   places. */
+static void sort_by(struct spilled **jobs, struct spilled **spare, size_t count,
+                    enum spilled_key key)
+{
+    uint64_t least = UINT64_MAX, most = 0, last = 0;
+    bool sorted = true;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t of_job = key_of(&(*jobs)[i], key);
+        least = of_job < least ? of_job : least;
+        most = of_job > most ? of_job : most;
+        sorted = sorted && of_job >= last;
+        last = of_job;
+    }
+    for (unsigned shift = 0; !sorted && shift < 64 && (most - least) >> shift;
+         shift += DIGIT_BITS) {
+        sort_digit(*jobs, *spare, count, key, least, shift);
+        struct spilled *swapped = *jobs;
+        *jobs = *spare;
+        *spare = swapped;
+    }
+}
+
+void gather_sort(struct spill_gather *gather)
+{
+    size_t count = gather_count(gather);
+    CHECK(gather->taken == 0 && count <= UINT32_MAX);
+    struct buf spare_room = {0};
+    buf_reserve(&spare_room, gather->jobs.len);
+    struct spilled *jobs = (struct spilled *)(void *)gather->jobs.at;
+    struct spilled *spare = (struct spilled *)(void *)spare_room.at, *first = jobs;
+    sort_by(&jobs, &spare, count, BY_SEQ);
+    sort_by(&jobs, &spare, count, BY_DUE);
+    if (jobs != first) {
+        spare_room.len = gather->jobs.len;
+        struct buf swapped = gather->jobs;
+        gather->jobs = spare_room;
+        spare_room = swapped;
+    }
+    buf_fini(&spare_room);
+}
