@@ -70,7 +70,8 @@ static void describe_metrics(const struct store *store, const struct store_stats
         describe_history(stats, sink);
     metric_gauge(sink, "store_failed", "1 after a failed write: restart to recover.",
                  store_failed(store));
-    metric_gauge(sink, "store_full", "1 while the disk has no room for new jobs.",
+    metric_gauge(sink, "store_full",
+                 "1 while the disk, or store.max_bytes, has no room for new jobs.",
                  store_full(store));
     describe_syncs(stats, sink);
 }

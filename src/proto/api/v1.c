@@ -102,8 +102,7 @@ static const struct route *find_route(struct call *call, enum http_method method
     }
     const char *allow = allowed_methods(parts, count);
     if (allow) {
-        api_refuse_call(call, 405, "method_not_allowed",
-                        "this path does not know the method, but ");
+        api_refuse_call(call, 405, "method_not_allowed", "this path takes only ");
         api_problem_add(&call->problem, allow);
     } else {
         api_refuse_call(call, 404, "no_such_path",

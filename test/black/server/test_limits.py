@@ -164,7 +164,7 @@ def test_p8_line(laterd):
 
 
 def test_p8_headers(laterd):
-    server = laterd({"limits": {"headers": 8}})
+    server = laterd({"limits": {"headers": 16}})
     with Wire(server.port) as wire:
         wire.send(request_bytes("GET", "/healthz", headers={f"X-{n}": "a" for n in range(20)}))
         names(wire.response(), 431, "limits.headers", "headers_too_large")
@@ -242,7 +242,7 @@ def test_the_limits_that_clients_need_can_be_read(laterd):
 def test_errors_of_limits_have_the_limits_value(laterd):
     server = laterd({"limits": {"batch_jobs": 2, "body_bytes": 10, "request_bytes": 1000, "jobs": 1,
                                 "reserve_topics": 2, "wait_seconds": "2s", "ttr_seconds": "1h",
-                                "json_depth": 4, "line_bytes": 100, "headers": 5},
+                                "json_depth": 4, "line_bytes": 100, "headers": 16},
                      "redis": ONE},
                     listeners=["127.0.0.1:0", "127.0.0.1:0,delayqueue-java"])
 
@@ -271,7 +271,7 @@ def test_errors_of_limits_have_the_limits_value(laterd):
                  "limits.request_bytes: it has 1001 bytes, the limit is 1000"),
                 (client.get("/" + "a" * 100), "limits.line_bytes, which is 100"),
                 (client.request("GET", "/", b"", {f"X-{n}": "1" for n in range(5)}),
-                 "limits.headers, which is 5")]:
+                 "limits.headers, which is 16")]:
             assert detail(answer).endswith(end), answer
         assert client.push("t", body="x", delay="1h").status == 201
         assert detail(client.push("t", body="x")).endswith("; the limit is 1")
