@@ -370,11 +370,16 @@ static void stay_out(struct service *service, struct member *member, struct byte
         return;
     if (!service->leaving_told_us || now_us - service->leaving_told_us >= LEAVING_AGAIN_US) {
         service->leaving_told_us = now_us;
-        log_event(LOG_WARN, "leaving_long", "waits_for=\"%.*s\" ms=%lld hint=\"%s\"", (int)name.len,
-                  name.at, (long long)took_us / 1000,
-                  "its thread has not ended since the lead was lost: it waits for a broker or a "
-                  "name server. Until it has, this laterd keeps its store open, answers that it "
-                  "waits and gives the lead back; restart it if that lasts");
+        log_event(
+            LOG_WARN, "leaving_long", "waits_for=\"%.*s\" ms=%lld hint=\"%s\"", (int)name.len,
+            name.at, (long long)took_us / 1000,
+            service->left
+                ? "its thread has not ended since the lead was lost: it waits for a broker or "
+                  "a name server. Until it has, this laterd keeps its store open, answers "
+                  "that it waits and gives the lead back; restart it if that lasts"
+                : "its thread has not ended since not all could be opened: it waits for a "
+                  "broker or a name server. Until it has, this laterd answers that it waits "
+                  "and gives the lead back; restart it if that lasts");
     }
     member->verbs->look(member, &view);
     if (view.role == MEMBER_LEADING)

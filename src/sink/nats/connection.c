@@ -121,7 +121,7 @@ static natsStatus set_times(natsOptions *options, const struct broker_options *o
                             unsigned host_count)
 {
     int64_t timeout_ms = ours->timeout_us / 1000, heartbeat_ms = ours->heartbeat_us / 1000;
-    int64_t connect_ms = CONNECT_MS / host_count;
+    int64_t connect_ms = host_count > 1 ? CONNECT_MS / host_count : CONNECT_MS;
     connect_ms = connect_ms < CONNECT_MIN_MS ? CONNECT_MIN_MS : connect_ms;
     natsStatus status =
         natsOptions_SetTimeout(options, timeout_ms < connect_ms ? timeout_ms : connect_ms);

@@ -641,8 +641,10 @@ int64_t cleaner_allowed_us(const struct cleaner *cleaner)
 
 void cleaner_turn(struct cleaner *cleaner)
 {
-    if (cleaner->store->failed || cleaner->store->closing)
+    if (cleaner->store->failed || cleaner->store->closing) {
+        cleaner->allowed_us = 0;
         return;
+    }
     count_behind(cleaner);
     take_turn(cleaner);
     cleaner->allowed_us = next_allowed_us(cleaner);

@@ -66,7 +66,7 @@ void slice_build_fini(struct slice_build *build)
 void slice_build_less(struct slice_build *build)
 {
     CHECK(build->head.number == 0);
-    if (build->cap <= IMAGE_LESS) {
+    if (build->cap < IMAGE_LESS + IMAGE_FIRST) { /* what is left holds the head, and some more */
         slice_build_fini(build);
         return;
     }
@@ -83,6 +83,7 @@ bool slice_build_room(const struct slice_build *build, size_t record_bytes)
 
 static void make_room(struct slice_build *build, size_t more)
 {
+    CHECK(build->cap >= build->len);
     if (build->cap - build->len >= more)
         return;
     build->cap = build->len + more > 2 * build->cap ? build->len + more : 2 * build->cap;

@@ -38,7 +38,7 @@ struct spill {
     enum spill_kind kind;     /* that is being built; SPILL_KINDS: all are */
     struct spill_build
         build;           /* the disk's thread's while `writing`, and so is what it is made of */
-    bool built;          /* it is made, though perhaps not written */
+    bool built;          /* it is made, though perhaps not written; that thread's, too */
     size_t departing;    /* of build.leaving: the next to be asked */
     struct slice *slice; /* SPILL_DEPART */
     uint32_t block;      /* of its blocks of records: the next part */
@@ -215,10 +215,11 @@ static void begin_slice(struct spill *spill)
 
 static void prepare(struct disk_op *op)
 {
-    struct spill_build *build = &((struct spill *)op->owner)->build;
-    spill_build_run(build);
-    op->data = build->slice.image;
-    op->len = build->slice.len;
+    struct spill *spill = op->owner;
+    spill_build_run(&spill->build);
+    spill->built = true;
+    op->data = spill->build.slice.image;
+    op->len = spill->build.slice.len;
 }
 
 static void written(struct disk_op *op)
@@ -226,7 +227,7 @@ static void written(struct disk_op *op)
     struct spill *spill = op->owner;
     CHECK(spill->writing);
     spill->writing = false;
-    spill->built = true;
+    CHECK(spill->built || op->err);
     if (op->err == ERR_AGAIN)
         spill->retry_at_us = spill->store->now_us + AGAIN_US;
     else if (op->err == ERR_DISK_FULL)

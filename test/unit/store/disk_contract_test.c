@@ -262,6 +262,41 @@ static void operations_of_a_lane_end_in_order(void **state)
     disk->verbs->close(disk, file);
 }
 
+static void write_at(struct disk *disk, struct disk_file *file, const char *text, uint64_t offset)
+{
+    struct disk_op write = {.verb = DISK_WRITE,
+                            .lane = LANE_BACKGROUND,
+                            .file = file,
+                            .data = text,
+                            .len = strlen(text),
+                            .offset = offset};
+    assert_int_equal(do_op(disk, &write), OK);
+}
+
+static void a_write_without_sync_need_not_be_aligned_and_the_file_grows_with_it(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    struct disk_file *file = make(disk, "one", DISK_ALIGN);
+    struct disk_op sync = {.verb = DISK_SYNC, .lane = LANE_BACKGROUND, .file = file};
+    char bytes[16];
+    uint64_t size;
+    size_t len;
+    write_at(disk, file, "0123456789", DISK_ALIGN + 3);
+    write_at(disk, file, "abcde", 1);
+    assert_int_equal(do_op(disk, &sync), OK);
+    assert_int_equal(disk->verbs->size(disk, file, &size), OK);
+    assert_int_equal(size, DISK_ALIGN + 13);
+    assert_int_equal(disk->verbs->read(disk, file, DISK_ALIGN, bytes, sizeof(bytes), &len), OK);
+    assert_int_equal(len, 13);
+    assert_memory_equal(bytes,
+                        "\0\0\0"
+                        "0123456789",
+                        13);
+    assert_int_equal(disk->verbs->read(disk, file, 0, bytes, 8, &len), OK);
+    assert_memory_equal(bytes, "\0abcde\0\0", 8);
+    disk->verbs->close(disk, file);
+}
+
 static void the_lock_is_for_one(void **state)
 {
     struct fixture *fixture = *state;
@@ -651,6 +686,7 @@ int main(void)
         BOTH(reads_of_the_read_lane_bring_what_is_in_the_file),
         BOTH(replace_and_remove_change_names),
         BOTH(operations_of_a_lane_end_in_order),
+        BOTH(a_write_without_sync_need_not_be_aligned_and_the_file_grows_with_it),
         BOTH(the_lock_is_for_one),
         BOTH(list_names_each_file_once),
         BOTH(rename_gives_a_file_another_name),

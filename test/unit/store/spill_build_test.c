@@ -128,11 +128,61 @@ static void p8_memory_of_a_run_is_counted_and_used_again(void **state)
     mem_free(body);
 }
 
+/* The body of a job whose record in a slice has so many bytes. */
+static size_t body_for(size_t record_bytes)
+{
+    size_t body = record_bytes - 256;
+    struct far_draft draft = {.len = 0};
+    while (draft.len < record_bytes) {
+        struct event job = {
+            .kind = EVENT_JOB,
+            .job = {.seq = 1, .due_us = 1, .state = JOB_DELAYED},
+            .ttr_us = 1000000,
+            .id = BYTES("an id of a client's"),
+            .topic = BYTES("another"),
+            .body = bytes_of("", body++),
+        };
+        far_record_begin(&job, &draft);
+    }
+    assert_int_equal(draft.len, record_bytes);
+    return body - 1;
+}
+
+/* The image is given back a MiB a turn, and used again at any point of that. With records of this
+   size it grows to 16 MiB and 1,024 bytes: what is left in the end would not hold its head. */
+static void an_image_that_is_given_back_in_part_is_used_again(void **state)
+{
+    (void)state;
+    size_t len = body_for(520160);
+    char *body = mem_zalloc(len);
+    size_t before = mem_used();
+    for (unsigned less = 0; less < 20; less++) {
+        struct spill_gather gather = {.taken = 0};
+        struct gather_room room = {.chunks = {.len = 0}};
+        struct spill_build build = {.gather = &gather, .far_key = 9};
+        uint64_t jobs;
+        for (unsigned run = 0; run < 2; run++) {
+            for (uint64_t i = 1; i <= 30; i++)
+                add(&gather, &room, i, (int64_t)i, bytes_of(body, len));
+            assert_int_equal(build_all(&build, &jobs), 1);
+            assert_int_equal(jobs, 30);
+            gather_fini(&gather, &room);
+            for (unsigned i = 0; i < less && build.slice.cap > 0; i++)
+                slice_build_less(&build.slice);
+        }
+        gather_room_fini(&room);
+        slice_build_fini(&build.slice);
+        assert_int_equal(mem_used(), before);
+    }
+    mem_free(body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_come_in_order_of_due_time_and_number),
         cmocka_unit_test(p8_memory_of_a_run_is_counted_and_used_again),
+        cmocka_unit_test(an_image_that_is_given_back_in_part_is_used_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
