@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from patience import eventually, soon
+from patience import soon
 from process import LATERD
 from silent import SilentBroker
+from wire import eventually
 
 BUILD = os.path.dirname(LATERD)
 
