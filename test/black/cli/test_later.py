@@ -202,6 +202,15 @@ def test_pop_shows_why_a_job_failed_last(later, topic):
     assert '"reason"' not in later("pop", topic, "--json").stdout  # as the server sent it
 
 
+def test_pop_asks_why_of_the_first_ten_that_have_failed(client, later, topic):
+    client.push_many(topic, [{"body": "x"}] * 12)
+    for job in client.reserve(topic, most=12):
+        client.job(job["id"], "release", lease=job["lease"], reason="no connection", code=7)
+    lines = later("pop", topic, "--max", "12").stdout.splitlines()
+    failed = [line for line in lines if line.startswith("failed ")]
+    assert [line.endswith("code 7: no connection") for line in failed] == [True] * 10 + [False] * 2, lines
+
+
 def test_a_listing_of_nothing_says_which_state_has_jobs(later, topic):
     assert later("push", topic, "x", "--id", topic).returncode == DONE
     assert later("pop", topic).returncode == DONE
