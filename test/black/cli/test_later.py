@@ -323,3 +323,21 @@ def test_verify_says_whether_a_job_that_lives_is_hit(later, laterd, number, says
     assert (f'(id "j{number}", topic "t"' in answer.stderr) == (hit == 1)
     told = json.loads(later("verify", server.data, "--json").stdout)
     assert (told["ok"], told["bad"], told["hit_jobs"], told["unknown_places"]) == (False, 1, hit, 0)
+    assert told["hit_topics"] == 0
+
+
+@pytest.mark.embedded("there is no store to verify")
+def test_verify_says_that_settings_of_a_topic_are_hit(later, laterd):
+    server = laterd()
+    url = f"http://127.0.0.1:{server.port}"
+    assert later("topic", "set", "t", "--url", "http://receiver.example/", server=url).returncode == DONE
+    server.stop()
+    path = os.path.join(server.data, "wal-00000001")
+    with open(path, "r+b") as file:
+        file.seek(file.read().index(b"receiver.example"))
+        file.write(b"R")
+    answer = later("verify", server.data)
+    says = "; no job that lives is hit; settings or a pause of a topic are hit: up to 1\n"
+    assert answer.returncode == WRONG and says in answer.stderr, answer
+    told = json.loads(later("verify", server.data, "--json").stdout)
+    assert (told["hit_jobs"], told["hit_topics"], told["unknown_places"]) == (0, 1, 0)
