@@ -37,13 +37,14 @@ static void show_progress(void *ctx, uint64_t done_bytes, uint64_t all_bytes)
 /* A member for each count, in the order they are told. */
 static json_t *counts_json(const struct store_counts *counts, enum err err)
 {
-    return json_pack("{sb sI sI sI sI sI sI sI sI sI sI sI}", "ok", err == OK && counts->bad == 0,
-                     "segments", (json_int_t)counts->segments, "batches",
-                     (json_int_t)counts->batches, "records", (json_int_t)counts->records, "jobs",
-                     (json_int_t)counts->jobs, "slices", (json_int_t)counts->slices, "slice_jobs",
-                     (json_int_t)counts->slice_jobs, "live_jobs", (json_int_t)counts->live_jobs,
-                     "bytes", (json_int_t)counts->bytes, "bad", (json_int_t)counts->bad, "hit_jobs",
-                     (json_int_t)counts->hit_jobs, "unknown_places", (json_int_t)counts->unknown);
+    return json_pack(
+        "{sb sI sI sI sI sI sI sI sI sI sI sI sI}", "ok", err == OK && counts->bad == 0, "segments",
+        (json_int_t)counts->segments, "batches", (json_int_t)counts->batches, "records",
+        (json_int_t)counts->records, "jobs", (json_int_t)counts->jobs, "slices",
+        (json_int_t)counts->slices, "slice_jobs", (json_int_t)counts->slice_jobs, "live_jobs",
+        (json_int_t)counts->live_jobs, "bytes", (json_int_t)counts->bytes, "bad",
+        (json_int_t)counts->bad, "hit_jobs", (json_int_t)counts->hit_jobs, "hit_topics",
+        (json_int_t)counts->hit_topics, "unknown_places", (json_int_t)counts->unknown);
 }
 
 static void print_counts(const struct cli *cli, const struct store_counts *counts, enum err err)
@@ -68,21 +69,25 @@ static void print_counts(const struct cli *cli, const struct store_counts *count
                  plural(counts->jobs), far, (unsigned long long)counts->live_jobs);
 }
 
-/* Does a job that lives depend on what is damaged? */
+/* Does a job that lives, or what is set of a topic, depend on what is damaged? */
 static void report_damage(const struct cli *cli, const char *directory,
                           const struct store_counts *counts)
 {
-    char hit[80] = "no job that lives is hit", unknown[80] = "";
+    char hit[80] = "no job that lives is hit", topics[80] = "", unknown[80] = "";
     if (counts->hit_jobs)
         (void)snprintf(hit, sizeof(hit), "jobs that live, or may, and are hit: up to %llu",
                        (unsigned long long)counts->hit_jobs);
     else if (counts->unknown)
         (void)snprintf(hit, sizeof(hit), "no job that lives is known to be hit");
+    if (counts->hit_topics)
+        (void)snprintf(topics, sizeof(topics),
+                       "; settings or a pause of a topic are hit: up to %llu",
+                       (unsigned long long)counts->hit_topics);
     if (counts->unknown)
         (void)snprintf(unknown, sizeof(unknown), "; places where it cannot be told: %llu",
                        (unsigned long long)counts->unknown);
-    cli_message(cli, "%s: %llu damaged place%s; %s%s", directory, (unsigned long long)counts->bad,
-                plural(counts->bad), hit, unknown);
+    cli_message(cli, "%s: %llu damaged place%s; %s%s%s", directory, (unsigned long long)counts->bad,
+                plural(counts->bad), hit, topics, unknown);
     cli_message(cli, "bring what is intact into a new store with: later salvage %s NEW", directory);
 }
 

@@ -588,9 +588,10 @@ struct store_counts {
     uint64_t slices, slice_jobs; /* files of far jobs, and jobs in them, ended ones too */
     uint64_t history_files, history_entries;
     /* What is damaged concerns up to `hit_jobs` jobs that live, or may (one whose end is damaged),
-       as far as can be told; of `unknown` places it cannot. Both 0: no job that lives is concerned.
+       and up to `hit_topics` settings or pauses of topics, as far as can be told; of `unknown`
+       places it cannot. All 0: nothing that lives is concerned; damage in the log stops no start.
      */
-    uint64_t hit_jobs, unknown;
+    uint64_t hit_jobs, hit_topics, unknown;
 };
 struct store_watcher {
     void (*print_line)(void *ctx, const char *line);

@@ -14,7 +14,11 @@ struct pop {
     bool finish;
     bool body_only;
     uint64_t shown; /* jobs */
+    unsigned asks;  /* for why a job failed last, that are left */
 };
+
+/* Each may take as long as --timeout, while the ttr of the jobs runs. */
+enum { REASONS_ASKED = 10 };
 
 static const struct option options[] = {
     {"wait", required_argument, NULL, 'w'},
@@ -46,17 +50,20 @@ static int finish(struct pop *pop, const json_t *jobs)
 
 /*
  * A reserve says when a job failed last and with which code; why it did lies on the server's disk,
- * so that it is asked for, for people: one request for each job that has failed.
+ * so that it is asked for, for people: one request for each of the first jobs that have failed, and
+ * none any more when one was not answered.
  */
 static void add_reason(struct pop *pop, const json_t *job)
 {
     struct cli *cli = pop->cli;
     json_t *failure = json_object_get(job, "last_failure"), *answer = NULL;
-    if (!failure || json_object_get(failure, "reason"))
+    if (pop->asks == 0 || !failure || json_object_get(failure, "reason"))
         return;
     char *target = cli_target("/v1/jobs/", show_string(job, "id"), "");
     cli->quiet = true;
-    if (cli_call(cli, "GET", target, NULL, &answer) == EXIT_DONE)
+    bool answered = cli_call(cli, "GET", target, NULL, &answer) == EXIT_DONE;
+    pop->asks = answered ? pop->asks - 1 : 0;
+    if (answered)
         (void)json_object_update_missing(failure, json_object_get(answer, "last_failure"));
     cli->quiet = false;
     json_decref(answer);
@@ -131,7 +138,7 @@ static int pop_all(struct pop *pop, json_t *topics)
 
 static int run(struct cli *cli, int argc, char **argv)
 {
-    struct pop pop = {.cli = cli, .max = 1};
+    struct pop pop = {.cli = cli, .max = 1, .asks = REASONS_ASKED};
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         switch (c) {
         case 'w': pop.wait_us = cli_duration_us(cli, "--wait", optarg); break;

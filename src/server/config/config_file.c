@@ -92,13 +92,13 @@ static void complain(struct reading *reading, const char *what)
                    config_place_text(place).text, what);
 }
 
-static const struct config_key *key_called(const char *name)
+static bool is_key(const char *name)
 {
     for (size_t i = 0; i < config_key_count; i++) {
         if (strcmp(config_keys[i].name, name) == 0)
-            return &config_keys[i];
+            return true;
     }
-    return NULL;
+    return false;
 }
 
 /* What others have keys for. */
@@ -124,10 +124,30 @@ static void add_sections(struct buf *out)
     buf_add_str(out, " [broker.NAME] [amqp_in.NAME]");
 }
 
+/* " [server] or [journal]": all that have a key of exactly that name. */
+static void add_sections_with(struct buf *out, const char *name)
+{
+    const char *before = "";
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (strcmp(config_keys[i].name, name) != 0)
+            continue;
+        buf_addf(out, "%s [%s]", before, config_keys[i].section);
+        before = " or";
+    }
+    for (unsigned i = 0; i < config_section_count; i++) {
+        const struct config_section *section = &config_sections[i];
+        for (unsigned key = 0; key < section->key_count; key++) {
+            if (strcmp(section->key[key].name, name) != 0)
+                continue;
+            buf_addf(out, "%s [%s.NAME]", before, section->word);
+            before = " or";
+        }
+    }
+}
+
 /* There is no such section: is it a key, or a section's name that is misspelt? */
 static void complain_section(struct reading *reading, const char *section)
 {
-    const struct config_key *taken_for_section = key_called(section);
     const char *near_section = config_keys[0].section;
     struct buf what = {0};
     buf_addf(&what, "unknown section [%.60s]; ", section);
@@ -135,13 +155,14 @@ static void complain_section(struct reading *reading, const char *section)
         if (distance(section, config_keys[i].section) < distance(section, near_section))
             near_section = config_keys[i].section;
     }
-    if (taken_for_section)
-        buf_addf(&what, "\"%s\" is a key, below a line [%s]", taken_for_section->name,
-                 taken_for_section->section);
-    else if (is_near(section, near_section))
+    if (is_key(section)) {
+        buf_addf(&what, "\"%s\" is a key, below a line", section);
+        add_sections_with(&what, section);
+    } else if (is_near(section, near_section)) {
         buf_addf(&what, "the nearest is [%s]", near_section);
-    else
+    } else {
         add_sections(&what);
+    }
     buf_add_char(&what, '\0');
     complain(reading, what.at);
     buf_fini(&what);
@@ -150,41 +171,37 @@ static void complain_section(struct reading *reading, const char *section)
 /* There is no such key in that section: is it the section that is wrong, or the key? */
 static void complain_unknown(struct reading *reading, const char *section, const char *name)
 {
-    char what[CONFIG_TEXT_MAX];
+    struct buf what = {0};
     const struct config_key *near_key = nearest(section, name);
-    if (section[0] == '\0' && !is_near(name, near_key->name))
-        (void)snprintf(what, sizeof(what),
-                       "the key \"%.60s\" stands before any section, such as [server]; "
-                       "--print-config shows them all",
-                       name);
-    else if (section[0] == '\0')
-        (void)snprintf(what, sizeof(what),
-                       "the key \"%.60s\" stands before any section; \"%s\" goes below a line [%s]",
-                       name, near_key->name, near_key->section);
-    else if (strcmp(section, "redis") == 0 && key_is_of_url(name))
-        (void)snprintf(what, sizeof(what),
-                       "unknown key \"%.60s\" in section [redis]; it is a part of \"url\"", name);
-    else if (strpbrk(name, " \t"))
-        (void)snprintf(what, sizeof(what),
-                       "unknown key \"%.60s\" in section [%.60s]; is an = missing?", name, section);
-    else if (!is_near(name, near_key->name))
-        (void)snprintf(what, sizeof(what),
-                       "unknown key \"%.60s\" in section [%.60s]; --print-config shows them all",
-                       name, section);
-    else if (strcmp(section, near_key->section) == 0)
-        (void)snprintf(what, sizeof(what),
-                       "unknown key \"%.60s\" in section [%.60s]; the nearest is \"%s\"", name,
-                       section, near_key->name);
-    else if (strcmp(name, near_key->name) == 0)
-        (void)snprintf(what, sizeof(what),
-                       "unknown key \"%.60s\" in section [%.60s]; it goes below a line [%s]", name,
-                       section, near_key->section);
+    bool near = is_near(name, near_key->name);
+    if (section[0] == '\0')
+        buf_addf(&what, "the key \"%.60s\" stands before any section", name);
     else
-        (void)snprintf(what, sizeof(what),
-                       "unknown key \"%.60s\" in section [%.60s], which has none like it; there is "
-                       "\"%s\" in another section, [%s]",
-                       name, section, near_key->name, near_key->section);
-    complain(reading, what);
+        buf_addf(&what, "unknown key \"%.60s\" in section [%.60s]", name, section);
+    if (section[0] == '\0' && !near) {
+        buf_add_str(&what, ", such as [server]; --print-config shows them all");
+    } else if (section[0] == '\0') {
+        buf_addf(&what, "; \"%s\" goes below a line", near_key->name);
+        add_sections_with(&what, near_key->name);
+    } else if (strcmp(section, "redis") == 0 && key_is_of_url(name)) {
+        buf_add_str(&what, "; it is a part of \"url\"");
+    } else if (strpbrk(name, " \t")) {
+        buf_add_str(&what, "; is an = missing?");
+    } else if (!near) {
+        buf_add_str(&what, "; --print-config shows them all");
+    } else if (strcmp(section, near_key->section) == 0) {
+        buf_addf(&what, "; the nearest is \"%s\"", near_key->name);
+    } else if (strcmp(name, near_key->name) == 0) {
+        buf_add_str(&what, "; it goes below a line");
+        add_sections_with(&what, name);
+    } else {
+        buf_addf(&what, ", which has none like it; there is \"%s\" in another section,",
+                 near_key->name);
+        add_sections_with(&what, near_key->name);
+    }
+    buf_add_char(&what, '\0');
+    complain(reading, what.at);
+    buf_fini(&what);
 }
 
 static bool may_be_repeated(const struct config_key *key)

@@ -162,6 +162,7 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
                    record->event.kind == EVENT_NOTE ? "the note of an attempt is"
                                                     : "settings of a topic are");
             verify->counts.bad++;
+            verify->counts.hit_topics += record->event.kind == EVENT_SETTINGS;
         }
         verify_death(verify, record);
     }
@@ -486,6 +487,8 @@ static void judge_region(struct verify *verify, const struct damage *damage,
         report(verify, "%s", line);
         if (is_of_job(suspect->kind))
             buf_add(seqs, &suspect->seq, sizeof(suspect->seq));
+        else
+            verify->counts.hit_topics += suspect->kind != EVENT_NOTE;
     }
 }
 

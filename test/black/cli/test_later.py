@@ -202,6 +202,15 @@ def test_pop_shows_why_a_job_failed_last(later, topic):
     assert '"reason"' not in later("pop", topic, "--json").stdout  # as the server sent it
 
 
+def test_pop_asks_why_of_the_first_ten_that_have_failed(client, later, topic):
+    client.push_many(topic, [{"body": "x"}] * 12)
+    for job in client.reserve(topic, most=12):
+        client.job(job["id"], "release", lease=job["lease"], reason="no connection", code=7)
+    lines = later("pop", topic, "--max", "12").stdout.splitlines()
+    failed = [line for line in lines if line.startswith("failed ")]
+    assert [line.endswith("code 7: no connection") for line in failed] == [True] * 10 + [False] * 2, lines
+
+
 def test_a_listing_of_nothing_says_which_state_has_jobs(later, topic):
     assert later("push", topic, "x", "--id", topic).returncode == DONE
     assert later("pop", topic).returncode == DONE
@@ -314,3 +323,21 @@ def test_verify_says_whether_a_job_that_lives_is_hit(later, laterd, number, says
     assert (f'(id "j{number}", topic "t"' in answer.stderr) == (hit == 1)
     told = json.loads(later("verify", server.data, "--json").stdout)
     assert (told["ok"], told["bad"], told["hit_jobs"], told["unknown_places"]) == (False, 1, hit, 0)
+    assert told["hit_topics"] == 0
+
+
+@pytest.mark.embedded("there is no store to verify")
+def test_verify_says_that_settings_of_a_topic_are_hit(later, laterd):
+    server = laterd()
+    url = f"http://127.0.0.1:{server.port}"
+    assert later("topic", "set", "t", "--url", "http://receiver.example/", server=url).returncode == DONE
+    server.stop()
+    path = os.path.join(server.data, "wal-00000001")
+    with open(path, "r+b") as file:
+        file.seek(file.read().index(b"receiver.example"))
+        file.write(b"R")
+    answer = later("verify", server.data)
+    says = "; no job that lives is hit; settings or a pause of a topic are hit: up to 1\n"
+    assert answer.returncode == WRONG and says in answer.stderr, answer
+    told = json.loads(later("verify", server.data, "--json").stdout)
+    assert (told["hit_jobs"], told["hit_topics"], told["unknown_places"]) == (0, 1, 0)

@@ -97,7 +97,8 @@ static void flip_and_open(const struct model *whole, const struct file_list *lis
     if (err) {
         assert_true(model.error.text[0] && model.error.file[0]);
         assert_int_equal(model.store, NULL);
-        assert_true(verified || counts.hit_jobs + counts.unknown > 0); /* it is told why */
+        /* It is told why: */
+        assert_true(verified || counts.hit_jobs + counts.hit_topics + counts.unknown > 0);
         tally->refused++;
     } else {
         model_check(&model); /* nothing is lost */
@@ -178,6 +179,61 @@ static void flipped_bodies_are_never_served(void **state)
     model_fini(&model);
 }
 
+/* A store with a topic's pause and settings, each in a batch of its own, among jobs. */
+static void build_topics(struct model *model)
+{
+    model_init(model, 5);
+    model->options.segment_bytes = ROT_SEGMENT;
+    model->options.body_max = 60;
+    assert_int_equal(model_open(model), OK);
+    assert_int_equal(model_push(model), OK);
+    model_settle(model);
+    model_emit_pause(model, 12345);
+    model_settle(model);
+    struct event settings = {.kind = EVENT_SETTINGS,
+                             .job.seq = model->seq_next++,
+                             .topic = BYTES("topic"),
+                             .body = BYTES("{\"retries\":3}")};
+    (void)store_append(model->store, &settings);
+    model_settle(model);
+    assert_int_equal(model_push(model), OK);
+    model_settle(model);
+    model_close(model);
+}
+
+static void verify_tells_of_each_flip_that_stops_a_start(void **state)
+{
+    (void)state;
+    struct model whole;
+    struct file_list list = {0};
+    unsigned refused = 0, only_topics = 0;
+    const char *name = "wal-00000001";
+    uint64_t len = 0;
+    build_topics(&whole);
+    list_files(&whole, &list);
+    const char *at = sim_disk_file(whole.disk, name, &len);
+    for (uint64_t bit = 0; bit < len * 8; bit += sim_every()) {
+        if (at[bit / 8] == 0 && bit % 1021 != 0)
+            continue;
+        struct model model;
+        struct store_counts counts = {0};
+        unsigned lines = 0;
+        struct store_watcher watcher = {.print_line = quiet, .ctx = &lines};
+        copy_disk(&model, &whole, &list);
+        assert_true(sim_disk_flip(model.disk, name, bit));
+        enum err verified = store_verify(model.options.disk, &watcher, &counts);
+        if (model_open(&model)) {
+            refused++;
+            assert_true(verified || counts.hit_jobs + counts.hit_topics + counts.unknown > 0);
+            only_topics += !verified && counts.hit_jobs + counts.unknown == 0;
+        }
+        model_fini(&model);
+    }
+    print_message("refused %u, %u of them for a topic only\n", refused, only_topics);
+    assert_true(refused > only_topics && only_topics > 0);
+    model_fini(&whole);
+}
+
 /* ---- what damage touches ---- */
 
 /* Jobs in batches of their own; the third is ended, and a fourth replaces the second. */
@@ -233,6 +289,7 @@ static void p2_a_flipped_byte_in_a_dead_record_stops_no_start(void **state)
         }
         assert_non_null(strstr(model.error.text, "notice"));
         assert_true(counts.bad == 1 && counts.hit_jobs == 0 && counts.unknown == 0);
+        assert_int_equal(counts.hit_topics, 0);
         model_check(&model);
         store_stats(model.store, &stats);
         assert_int_equal(stats.damaged_segments, 1);
@@ -568,6 +625,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p2_no_flipped_bit_of_a_clean_store_loses_silently),
         cmocka_unit_test(p2_no_flipped_bit_of_a_proven_store_loses_silently),
+        cmocka_unit_test(verify_tells_of_each_flip_that_stops_a_start),
         cmocka_unit_test(flipped_bodies_are_never_served),
         cmocka_unit_test(p2_a_flipped_byte_in_a_dead_record_stops_no_start),
         cmocka_unit_test(p5_a_flipped_byte_beside_an_end_revives_nobody),
