@@ -169,7 +169,7 @@ bool server_trim(struct server *server)
     more |= pool_trim(&server->beanstalk.pending);
     more |= pool_trim(&server->beanstalk.reservations.pool);
     more |= pool_trim(&server->beanstalk.tubes.pool);
-    more |= discard_step(&server->discard);
+    more |= discard_some(&server->discard, &server->budget);
     return more;
 }
 
