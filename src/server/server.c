@@ -89,6 +89,7 @@ void server_leave(struct server *server)
     server->draining = true;
     pump_drain(server->push.pump);
     drop_sessions(server);
+    discard_fini(&server->discard); /* no turn frees it any more */
 }
 
 void server_free(struct server *server)

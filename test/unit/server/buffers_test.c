@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "beanstalk_peer.h"
 #include "server/server.h"
 #include "wire.h"
@@ -279,6 +280,23 @@ static void p8_memory_of_closed_beanstalk_clients_is_freed_as_fast_as_it_comes(v
     p8_memory_of_closed_connections_is_freed_as_fast_as_it_comes(false);
 }
 
+static void who_has_left_keeps_no_memory_of_its_connections(void **state)
+{
+    enum { PUT = 3 * MIB };
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 1, .beanstalk_body_bytes = PUT});
+    struct sim_peer *peer = join(world);
+    begin_push(peer, false, PUT);
+    send_some_of(peer, PUT - 1);
+    settle(world);
+    struct acceptor *acceptor = sim_loop_port(world_loop(world))->acceptor;
+    size_t before = mem_used();
+    server_leave(LIST_ENTRY(acceptor, struct server, acceptor)); /* it has no more turns */
+    assert_true(mem_used() < before - PUT / 2);
+    assert_int_equal(world_server(world)->discard.bytes, 0);
+    world_free(world);
+}
+
 static void p8_the_largest_is_closed_first(void **state)
 {
     struct world *world = begin(&(struct world_options){.seed = 1, .buffer_bytes = 3 * LIMIT / 2});
@@ -330,6 +348,7 @@ int main(void)
         cmocka_unit_test(p6_p8_reserved_jobs_that_nobody_takes_stay_inside_the_limit),
         cmocka_unit_test(p8_memory_of_closed_http_clients_is_freed_as_fast_as_it_comes),
         cmocka_unit_test(p8_memory_of_closed_beanstalk_clients_is_freed_as_fast_as_it_comes),
+        cmocka_unit_test(who_has_left_keeps_no_memory_of_its_connections),
         cmocka_unit_test(p8_the_largest_is_closed_first),
         cmocka_unit_test(p8_input_behind_parked_polls_stays_inside_the_limit),
     };
