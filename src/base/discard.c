@@ -8,7 +8,10 @@ struct discarded {
     size_t bytes;
 };
 
-enum { WITH_IT_BYTES = 4096 }; /* so few behind a piece go with it: the head of an arena's block */
+enum {
+    WITH_IT_BYTES = 4096, /* so few behind a piece go with it: the head of an arena's block */
+    PIECE_NS = 100 * 1000,
+};
 
 /* Of many that are no larger than a piece the next ones wait, too: together they may be much. */
 void discard_memory(struct discard *discard, void *at, size_t bytes)
@@ -20,6 +23,7 @@ void discard_memory(struct discard *discard, void *at, size_t bytes)
     struct discarded *discarded = at;
     *discarded = (struct discarded){.next = discard->first, .bytes = bytes};
     discard->first = discarded;
+    discard->bytes += bytes;
 }
 
 void discard_buf(struct discard *discard, struct buf *buf)
@@ -34,14 +38,26 @@ bool discard_step(struct discard *discard)
     if (!first)
         return false;
     if (first->bytes > DISCARD_PIECE_BYTES + WITH_IT_BYTES) {
-        first->bytes -= DISCARD_PIECE_BYTES;
-        if (first->bytes < sizeof(*first))
-            first->bytes = sizeof(*first);
+        first->bytes -= DISCARD_PIECE_BYTES; /* what is left is more than the struct */
+        discard->bytes -= DISCARD_PIECE_BYTES;
         discard->first = mem_realloc(first, first->bytes);
         return true;
     }
     discard->first = first->next;
+    discard->bytes -= first->bytes;
     mem_free(first);
+    return discard->first != NULL;
+}
+
+bool discard_some(struct discard *discard, struct budget *budget)
+{
+    if (!discard->first)
+        return false;
+    do {
+        size_t before = discard->bytes;
+        (void)discard_step(discard);
+        budget_spend(budget, (int64_t)((before - discard->bytes) * PIECE_NS / DISCARD_PIECE_BYTES));
+    } while (discard->first && !budget_spent(budget));
     return discard->first != NULL;
 }
 
@@ -52,4 +68,5 @@ void discard_fini(struct discard *discard)
         mem_free(discard->first);
         discard->first = next;
     }
+    discard->bytes = 0;
 }

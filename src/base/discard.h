@@ -8,6 +8,7 @@
 #ifndef LATERD_BASE_DISCARD_H
 #define LATERD_BASE_DISCARD_H
 
+#include "base/budget.h"
 #include "base/bytes.h"
 
 enum {
@@ -19,6 +20,7 @@ struct discarded;
 
 struct discard {
     struct discarded *first;
+    size_t bytes; /* that are not freed yet */
 };
 
 /* Takes over `bytes` of memory from mem_alloc() or mem_realloc(); NULL does nothing. O(1). */
@@ -27,6 +29,8 @@ void discard_memory(struct discard *discard, void *at, size_t bytes);
 void discard_buf(struct discard *discard, struct buf *buf);
 /* Frees a piece. True: there is more. */
 bool discard_step(struct discard *discard);
+/* Frees pieces until the budget is spent, but one at least. True: there is more. */
+bool discard_some(struct discard *discard, struct budget *budget);
 void discard_fini(struct discard *discard); /* gives back all */
 
 #endif

@@ -69,6 +69,12 @@ void buffers_forget(struct session *session)
     list_remove(&session->changed);
 }
 
+bool buffers_tight(const struct server *server)
+{
+    const struct buffers *buffers = &server->buffers;
+    return buffers->bytes + server->discard.bytes > buffers->max_bytes / 2;
+}
+
 /* ---- too much ---- */
 
 static void report_closed(struct server *server, size_t footprint)
@@ -117,8 +123,9 @@ void buffers_settle(struct server *server)
     }
     /*
      * Whatever the budget, or a turn might add more than it closes. At its beginning the sum was
-     * in the limit, and the largest go first, so no more are closed than have grown in this turn,
-     * and giving memory back is cheaper than filling it was.
+     * in the limit, and the largest go first, so no more are closed than have grown in this turn.
+     * Their memory is freed later, by server_trim(). It is not in this sum: closing more
+     * connections would not make it less. While it is much, turns read less and free more.
      */
     while (buffers->bytes > buffers->max_bytes)
         evict(victim(buffers));

@@ -47,13 +47,11 @@ void buffers_changed(struct session *session);
 void buffers_forget(struct session *session);
 
 /*
- * Is so much memory in use that connections with an answer outstanding should not be read further?
- * This slows most clients down before any must be closed.
+ * Is so much memory in use, that of connections which are gone included until it is freed, that
+ * connections with an answer outstanding should not be read further? This slows most clients down
+ * before any must be closed. O(1).
  */
-static inline bool buffers_tight(const struct buffers *buffers)
-{
-    return buffers->bytes > buffers->max_bytes / 2;
-}
+bool buffers_tight(const struct server *server);
 
 /*
  * May the worker be given a task that takes this many bytes, or does it have as much as it may? See

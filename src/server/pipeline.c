@@ -106,7 +106,7 @@ static bool is_blocked(const struct pipeline *pipeline)
     enum pending_state newest = pipeline_newest(pipeline)->state;
     return newest == PENDING_EXCLUSIVE || newest == PENDING_PARKED ||
            pipeline->count >= PIPELINE_PENDING_MAX ||
-           buffers_tight(&pipeline->session.server->buffers); /* read on when it is answered */
+           buffers_tight(pipeline->session.server); /* read on when it is answered */
 }
 
 static bool may_take(const struct pipeline *pipeline, size_t unsent_bytes)

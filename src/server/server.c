@@ -89,6 +89,7 @@ void server_leave(struct server *server)
     server->draining = true;
     pump_drain(server->push.pump);
     drop_sessions(server);
+    discard_fini(&server->discard); /* no turn frees it any more */
 }
 
 void server_free(struct server *server)
@@ -169,7 +170,7 @@ bool server_trim(struct server *server)
     more |= pool_trim(&server->beanstalk.pending);
     more |= pool_trim(&server->beanstalk.reservations.pool);
     more |= pool_trim(&server->beanstalk.tubes.pool);
-    more |= discard_step(&server->discard);
+    more |= discard_some(&server->discard, &server->budget);
     return more;
 }
 

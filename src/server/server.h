@@ -111,7 +111,7 @@ struct server {
     struct list batches;    // batch::place: those that are not submitted whole
     struct list requeues;   // requeue::place: what clients that have gone left behind
     struct arena scratch;   /* of the request being decoded */
-    struct discard discard; /* what connections and requests had, a piece a turn */
+    struct discard discard; /* what connections and requests had, some pieces a turn */
     struct budget budget;   /* of the turn's present stage */
     int64_t plan_ns;        /* of this turn, of which stages have shares */
     struct budget_meter meter;

@@ -32,7 +32,8 @@
  * acknowledges nothing.
  *
  * At the very end the buffers of connections are counted, and some are closed if it is too much;
- * memory of what has gone is given back to the system, a chunk of each kind.
+ * memory of what has gone is given back to the system: a chunk of each kind, and of large buffers
+ * what the budget allows. While much of it waits, less is read.
  *
  * Each stage has a budget of work (base/budget.h), and each connection a share of that of `gather`.
  * What is left over is done in the next turn, which then does not sleep: so the first of 100,000
@@ -69,7 +70,11 @@ enum {
     FLUSH_SHARE = 10, /* twice */
     SETTLE_SHARE = 5,
     ALL_SHARES = 135,
+    FREEING_SHARE = 20, /* of that of `gather`, see MUCH_DISCARDED_BYTES */
 };
+/* While so much memory waits to be freed, it is freed in a part of `gather`'s share: reading fills
+   more, and faster than the share of `settle` alone would free it (P8). */
+enum { MUCH_DISCARDED_BYTES = 4 * DISCARD_PIECE_BYTES };
 _Static_assert(BEGIN_SHARE + GATHER_SHARE + BATCH_SHARE + EXPIRE_SHARE + REQUEUE_SHARE +
                        PUSH_SHARE + MATCH_SHARE + END_SHARE + 2 * FLUSH_SHARE + SETTLE_SHARE ==
                    ALL_SHARES,
@@ -168,7 +173,8 @@ int64_t server_turn(struct server *server)
     plan(server);
     begin_stage(server, BEGIN_SHARE);
     engine->verbs->begin(engine);
-    begin_stage(server, GATHER_SHARE);
+    int freeing = server->discard.bytes > MUCH_DISCARDED_BYTES ? FREEING_SHARE : 0;
+    begin_stage(server, GATHER_SHARE - freeing);
     bool more = server->loop->verbs->gather(server->loop, &server->share);
     begin_stage(server, BATCH_SHARE);
     server->turn_again = false; /* the stages from here on may be wanted again by later ones */
@@ -187,7 +193,7 @@ int64_t server_turn(struct server *server)
     begin_stage(server, END_SHARE);
     int64_t next_us = engine->verbs->end(engine);
     more |= flush(server);
-    begin_stage(server, SETTLE_SHARE);
+    begin_stage(server, SETTLE_SHARE + freeing);
     buffers_settle(server);
     more |= server_trim(server);
     count_turn(server, began_us);

@@ -192,7 +192,7 @@ static void engine_begin(struct engine *engine)
     stop_serving(embedded);
     embedded->busy |= core_tick(embedded->core, embedded->loop->now_us, TICK_STEPS);
     embedded->busy |= blocks_trim(&embedded->bodies.memory);
-    embedded->busy |= discard_step(&embedded->discard);
+    embedded->busy |= discard_some(&embedded->discard, embedded->budget);
 }
 
 /* May the command be done at all? Reading goes on whatever happens; consumers are not held up. */
@@ -388,6 +388,7 @@ static int64_t engine_end(struct engine *engine)
         commit_release(embedded);
         stop_serving(embedded);
     }
+    embedded->busy |= embedded->discard.first != NULL; /* begin() frees it */
     int64_t next_us = embedded->busy ? embedded->loop->now_us : core_next_us(embedded->core);
     if (embedded->store) {
         int64_t store_us = store_next_us(embedded->store), look_us = report_full(embedded);

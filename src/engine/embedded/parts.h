@@ -170,7 +170,7 @@ struct embedded {
     uint64_t commit_waiter_count;  /* of both: */
     struct commit_waiters writing; /* for the server's durability */
     struct commit_waiters syncing; /* pushes that want more than that */
-    struct discard discard;        /* what commit waiters had, a piece a turn */
+    struct discard discard;        /* what commit waiters had, some pieces a turn */
     struct job_view brief_view;    /* the view in brief replies that waited; the fields that they do
                                       not show stay zero */
     struct bodies bodies;

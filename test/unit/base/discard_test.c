@@ -9,7 +9,10 @@
 #include "base/arena.h"
 #include "base/mem.h"
 
-enum { PIECE = DISCARD_PIECE_BYTES };
+enum {
+    PIECE = DISCARD_PIECE_BYTES,
+    ROUNDED_BYTES = 64 * 1024, /* of all blocks together, by the allocator */
+};
 
 static struct buf filled(size_t bytes)
 {
@@ -43,12 +46,15 @@ static void large_ones_go_a_piece_a_step(void **state)
     discard_buf(&discard, &second);
     unsigned steps = 0;
     size_t used = mem_used();
+    assert_int_equal(discard.bytes, (size_t)(FIRST + SECOND) * PIECE + 1);
     for (bool more = true; more; steps++) {
         more = discard_step(&discard);
+        assert_in_range(mem_used() - before, discard.bytes, discard.bytes + ROUNDED_BYTES);
         assert_true(mem_used() <= used && used - mem_used() <= (size_t)PIECE + 64 * 1024);
         used = mem_used();
     }
     assert_int_equal(mem_used(), before);
+    assert_int_equal(discard.bytes, 0);
     assert_true(steps >= FIRST + SECOND && steps <= FIRST + SECOND + 2);
 }
 
@@ -61,8 +67,31 @@ static void the_end_gives_back_all(void **state)
     discard_buf(&discard, &first);
     discard_buf(&discard, &second);
     (void)discard_step(&discard);
+    assert_true(discard.bytes > 0);
     discard_fini(&discard);
+    assert_int_equal(discard.bytes, 0);
     assert_int_equal(mem_used(), before);
+}
+
+/* As many pieces as a budget allows, and one if it allows nothing. */
+static void pieces_go_until_the_budget_is_spent(void **state)
+{
+    (void)state;
+    struct discard discard = {0};
+    struct buf buf = filled(20 * (size_t)PIECE);
+    struct budget budget = {0};
+    assert_false(discard_some(&discard, &budget));
+    discard_buf(&discard, &buf);
+    assert_true(discard_some(&discard, &budget));
+    assert_int_equal(discard.bytes, 19 * (size_t)PIECE);
+    assert_true(budget_spent(&budget));
+    budget_begin(&budget, 500 * 1000);
+    assert_true(discard_some(&discard, &budget));
+    assert_in_range(discard.bytes, 10 * (size_t)PIECE, 17 * (size_t)PIECE);
+    assert_true(budget_spent(&budget));
+    budget_begin(&budget, BUDGET_UNLIMITED);
+    assert_false(discard_some(&discard, &budget));
+    assert_int_equal(discard.bytes, 0);
 }
 
 /* Blocks of an arena, of which many are no larger than a piece. */
@@ -95,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_small_buffer_goes_at_once),
         cmocka_unit_test(large_ones_go_a_piece_a_step),
+        cmocka_unit_test(pieces_go_until_the_budget_is_spent),
         cmocka_unit_test(the_end_gives_back_all),
         cmocka_unit_test(an_arena_goes_a_piece_a_step),
     };

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "engine/embedded/embedded.h"
+#include "engine/embedded/parts.h"
 #include "sim/disk.h"
 
 enum {
@@ -112,6 +113,30 @@ static void p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory(vo
     }
     assert_true(answers > ROUNDS);
     assert_true(mem_used() < early_bytes + 200000);
+    close_bed(&bed);
+}
+
+/* As when a turn's end lets held replies go: no event follows, and the next turn frees them. */
+static void what_a_turns_end_discards_is_freed_without_an_event(void **state)
+{
+    enum { PIECES = 5 };
+    (void)state;
+    struct bed bed = {0};
+    struct budget budget = {0}; /* spent: a piece a turn */
+    open_bed(&bed, DURABILITY_SYNC);
+    bed.engine->verbs->use_budget(bed.engine, &budget);
+    bed.engine->verbs->begin(bed.engine);
+    struct buf held = {0};
+    buf_reserve_to(&held, PIECES * (size_t)DISCARD_PIECE_BYTES,
+                   PIECES * (size_t)DISCARD_PIECE_BYTES);
+    discard_buf(&bed.embedded->discard, &held);
+    for (unsigned i = 0; i < PIECES; i++) {
+        assert_true(bed.engine->verbs->end(bed.engine) <= bed.loop.now_us);
+        bed.engine->verbs->begin(bed.engine);
+    }
+    assert_int_equal(bed.embedded->discard.bytes, 0);
+    assert_true(bed.engine->verbs->end(bed.engine) > bed.loop.now_us);
+    bed.engine->verbs->use_budget(bed.engine, NULL);
     close_bed(&bed);
 }
 
@@ -511,6 +536,7 @@ int main(void)
         cmocka_unit_test(an_engine_describes_itself_to_who_wants_to_know),
         cmocka_unit_test(statistics_are_over_all_topics),
         cmocka_unit_test(p7_a_search_that_ends_on_a_failed_store_is_no_success),
+        cmocka_unit_test(what_a_turns_end_discards_is_freed_without_an_event),
         cmocka_unit_test(p2_a_job_is_not_buried_because_one_read_failed),
         cmocka_unit_test(what_was_ready_stays_so_when_the_clock_is_set_back_at_a_restart),
         cmocka_unit_test(the_time_is_logged_only_when_something_fell_due),

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "beanstalk_peer.h"
 #include "server/server.h"
 #include "wire.h"
@@ -243,6 +244,59 @@ static void p6_p8_reserved_jobs_that_nobody_takes_stay_inside_the_limit(void **s
     p6_p8_answers_that_nobody_takes_stay_inside_the_limit(false);
 }
 
+/* What closed connections had is freed in slices, but as fast as others fill more. */
+static void p8_memory_of_closed_connections_is_freed_as_fast_as_it_comes(bool http)
+{
+    enum { COUNT = 120, HALF = 3 * MIB, ROOM = 12 * MIB, BACKLOG = 8 * MIB };
+    struct world *world = begin(&(struct world_options){
+        .seed = 1, .buffer_bytes = ROOM, .body_bytes = 2 * HALF, .beanstalk_body_bytes = 2 * HALF});
+    const struct server *server = world_server(world);
+    size_t most = 0;
+    for (int i = 0; i < COUNT; i++) {
+        struct sim_peer *peer = http ? join_http(world) : join(world);
+        begin_push(peer, http, 2 * HALF);
+        send_some_of(peer, HALF);
+    }
+    int64_t until_us = world_now_us(world) + SECOND_US;
+    while (world_step(world, until_us)) {
+        if (server->discard.bytes > most)
+            most = server->discard.bytes;
+    }
+    assert_true(server->counts.evicted >= COUNT / 2);
+    assert_in_range(most, MIB, BACKLOG);
+    assert_int_equal(server->discard.bytes, 0);
+    world_free(world);
+}
+
+static void p8_memory_of_closed_http_clients_is_freed_as_fast_as_it_comes(void **state)
+{
+    (void)state;
+    p8_memory_of_closed_connections_is_freed_as_fast_as_it_comes(true);
+}
+
+static void p8_memory_of_closed_beanstalk_clients_is_freed_as_fast_as_it_comes(void **state)
+{
+    (void)state;
+    p8_memory_of_closed_connections_is_freed_as_fast_as_it_comes(false);
+}
+
+static void who_has_left_keeps_no_memory_of_its_connections(void **state)
+{
+    enum { PUT = 3 * MIB };
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 1, .beanstalk_body_bytes = PUT});
+    struct sim_peer *peer = join(world);
+    begin_push(peer, false, PUT);
+    send_some_of(peer, PUT - 1);
+    settle(world);
+    struct acceptor *acceptor = sim_loop_port(world_loop(world))->acceptor;
+    size_t before = mem_used();
+    server_leave(LIST_ENTRY(acceptor, struct server, acceptor)); /* it has no more turns */
+    assert_true(mem_used() < before - PUT / 2);
+    assert_int_equal(world_server(world)->discard.bytes, 0);
+    world_free(world);
+}
+
 static void p8_the_largest_is_closed_first(void **state)
 {
     struct world *world = begin(&(struct world_options){.seed = 1, .buffer_bytes = 3 * LIMIT / 2});
@@ -292,6 +346,9 @@ int main(void)
         cmocka_unit_test(p8_puts_that_are_not_whole_stay_inside_the_limit),
         cmocka_unit_test(p6_p8_http_answers_that_nobody_takes_stay_inside_the_limit),
         cmocka_unit_test(p6_p8_reserved_jobs_that_nobody_takes_stay_inside_the_limit),
+        cmocka_unit_test(p8_memory_of_closed_http_clients_is_freed_as_fast_as_it_comes),
+        cmocka_unit_test(p8_memory_of_closed_beanstalk_clients_is_freed_as_fast_as_it_comes),
+        cmocka_unit_test(who_has_left_keeps_no_memory_of_its_connections),
         cmocka_unit_test(p8_the_largest_is_closed_first),
         cmocka_unit_test(p8_input_behind_parked_polls_stays_inside_the_limit),
     };
