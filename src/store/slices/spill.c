@@ -188,6 +188,7 @@ void spill_rest(struct spill *spill)
 {
     struct store_callbacks *callbacks = spill->store->callbacks;
     CHECK(spill->step == SPILL_IDLE);
+    (void)discard_step(&spill->room.spent);
     uint64_t kept = kept_bytes(spill);
     if (kept == 0)
         return;
@@ -198,6 +199,8 @@ void spill_rest(struct spill *spill)
 
 int64_t spill_rest_us(const struct spill *spill)
 {
+    if (spill->room.spent.bytes)
+        return spill->store->now_us;
     return kept_bytes(spill) ? spill->keep_until_us : INT64_MAX;
 }
 
@@ -439,6 +442,7 @@ static void build(struct spill *spill)
 bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *out_left)
 {
     *out_left = false;
+    (void)discard_step(&spill->room.spent);
     if (spill->writing || spill->store->now_us < spill->retry_at_us)
         return false;
     switch (spill->step) {

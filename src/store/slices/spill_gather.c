@@ -29,7 +29,7 @@ static size_t chunk_count(const struct buf *chunks)
 
 uint64_t gather_room_bytes(const struct gather_room *room)
 {
-    return (uint64_t)chunk_count(&room->chunks) * CHUNK_BYTES;
+    return (uint64_t)chunk_count(&room->chunks) * CHUNK_BYTES + room->spent.bytes;
 }
 
 bool gather_room_less(struct gather_room *room)
@@ -47,6 +47,7 @@ void gather_room_fini(struct gather_room *room)
     while (gather_room_less(room))
         continue;
     buf_fini(&room->chunks);
+    discard_fini(&room->spent);
 }
 
 static char *take_chunk(struct gather_room *room)
@@ -78,7 +79,7 @@ void gather_fini(struct spill_gather *gather, struct gather_room *room)
     if (gather->chunks.len)
         buf_add(&room->chunks, gather->chunks.at, gather->chunks.len);
     buf_fini(&gather->chunks);
-    buf_fini(&gather->jobs);
+    discard_buf(&room->spent, &gather->jobs);
     *gather = (struct spill_gather){0};
 }
 

@@ -9,6 +9,7 @@
 #define LATERD_STORE_SPILL_GATHER_H
 
 #include "base/bytes.h"
+#include "base/discard.h"
 #include "core/event.h"
 
 struct far_draft;
@@ -27,9 +28,11 @@ struct spilled {
 /* Memory for records that is free. It is taken from here and comes back, for pages that the system
    gives fresh take as long as all else that is done with a record. Zeroed is empty. */
 struct gather_room {
-    struct buf chunks; /* char *: GATHER_RECORD_MAX bytes each */
+    struct buf chunks;    /* char *: GATHER_RECORD_MAX bytes each */
+    struct discard spent; /* what is not used again: freed a piece a turn */
 };
 
+/* Of both. */
 uint64_t gather_room_bytes(const struct gather_room *room);
 /* Gives one chunk back. False: there is none. */
 bool gather_room_less(struct gather_room *room);
