@@ -161,6 +161,12 @@ def test_push_takes_names_levels_and_what_deliveries_need(client, later, topic):
     assert later("push", topic, "x", "--retry", '{"min":"1s","attempts":3}').returncode == DONE
 
 
+def test_attempts_say_that_none_has_failed(client, later, topic):
+    client.push(topic, id=f"{topic}-0", delay="1h")
+    shown = later("attempts", f"{topic}-0")
+    assert shown.returncode == NOTHING and f"`later get {topic}-0` shows the job" in shown.stderr
+
+
 def test_attempts_and_replay_show_and_find_what_consumers_said(client, later, topic):
     for number, code in enumerate(("503", "404")):
         client.push(topic, id=f"{topic}-{number}")
