@@ -29,8 +29,8 @@ enum {
 #define MAGIC "\1LTDFARI"
 
 /* A stop waits until the image is on the disk, so it is given up when its writes and syncs have
-   taken so long: a third of what the unit of systemd allows a stop. Making its parts comes on top:
-   some 10 ns a job. */
+   taken so long: a third of what the unit of systemd allows a stop. Making its parts, which takes
+   the processor, is not counted. */
 #define IMAGE_US_MAX (INT64_C(20) * 1000 * 1000)
 
 /* Synced after so many: the kernel would take any number, and then the last sync would write all.
