@@ -2,30 +2,52 @@
 
 enum { NS_PER_US = 1000 };
 
-static void look_again(struct budget *budget, int64_t looked_us)
+static int64_t larger(int64_t a, int64_t b)
 {
-    budget->meter->looked_us = looked_us;
-    budget->meter->left_ns = budget->left_ns;
-    budget->look_ns = budget->left_ns - BUDGET_LOOK_NS;
+    return a > b ? a : b;
+}
+
+static void read_cpu(struct budget_meter *meter)
+{
+    meter->cpu_looked_us = meter->cpu_us(meter);
+    meter->estimated_ns = 0;
+}
+
+/* The clock has used the budget up. What of that the thread did not use itself, it gets back; if
+ * there is no earlier reading in this turn to compare with, all of it. */
+static void check_charged(struct budget *budget)
+{
+    struct budget_meter *meter = budget->meter;
+    int64_t before_us = meter->cpu_looked_us, estimated_ns = meter->estimated_ns, beyond_ns = 0;
+    read_cpu(meter);
+    if (before_us)
+        beyond_ns = larger((meter->cpu_looked_us - before_us) * NS_PER_US - estimated_ns, 0);
+    budget->left_ns += larger(meter->charged_ns - beyond_ns, 0);
+    if (beyond_ns > meter->charged_ns / 2)
+        meter->watched_turns = BUDGET_WATCHED_TURNS;
+    meter->charged_ns = 0;
 }
 
 void budget_look(struct budget *budget)
 {
     struct budget_meter *meter = budget->meter;
-    int64_t now_us = meter->slow ? meter->cpu_us(meter) : meter->now_us(meter);
-    if (meter->looked_us) {
-        int64_t took_ns = (now_us - meter->looked_us) * NS_PER_US;
-        int64_t beyond_ns = took_ns - (meter->left_ns - budget->left_ns);
-        if (meter->slow && beyond_ns > 0) {
-            budget->left_ns -= beyond_ns;
-            meter->slow = BUDGET_SLOW_LOOKS;
-        } else if (meter->slow) {
-            if (--meter->slow == 0)
-                now_us = meter->now_us(meter);
-        } else if (beyond_ns > BUDGET_LOOK_NS) { /* or somebody else had the processor */
-            meter->slow = BUDGET_SLOW_LOOKS;
-            now_us = meter->cpu_us(meter);
-        }
+    int64_t now_us = meter->now_us(meter), estimated_ns = meter->looked_left_ns - budget->left_ns;
+    meter->estimated_ns += estimated_ns;
+    if (!meter->cpu_looked_us && meter->watched_turns) {
+        meter->watched_turns--;
+        read_cpu(meter);
     }
-    look_again(budget, now_us);
+    if (meter->looked_us) {
+        int64_t beyond_ns = larger((now_us - meter->looked_us) * NS_PER_US - estimated_ns, 0);
+        budget->left_ns -= beyond_ns;
+        meter->charged_ns += beyond_ns;
+    }
+    if (budget->left_ns <= 0 && meter->charged_ns)
+        check_charged(budget);
+    meter->looked_us = now_us;
+    meter->looked_left_ns = budget->left_ns;
+    /* Once the budget is used up by estimate, what was charged beyond it is checked. */
+    budget->look_ns = larger(budget->left_ns - BUDGET_LOOK_NS, 0);
+    if (budget->left_ns <= 0)
+        budget->look_ns = budget->left_ns - BUDGET_LOOK_NS;
 }

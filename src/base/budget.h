@@ -9,9 +9,11 @@
  * even if they have spent everything, so that it makes progress.
  *
  * On a machine with slow memory, work takes several times the estimate. So a budget can have a
- * meter, which reads the clock after each BUDGET_LOOK_NS of estimated work. If more time has passed
- * than was estimated, it also reads the thread's processor time from then on, and charges what the
- * work took beyond the estimate.
+ * meter, which reads a clock after each BUDGET_LOOK_NS of estimated work and charges the time that
+ * passed beyond the estimate. Some of that time another process may have had the processor. So when
+ * such charges have used up the budget, the thread's processor time is read, and what the thread
+ * did not use itself is credited back. That reading is a system call: it is not made while the
+ * clock shows less than the budget.
  */
 #ifndef LATERD_BASE_BUDGET_H
 #define LATERD_BASE_BUDGET_H
@@ -23,16 +25,20 @@
 
 enum {
     BUDGET_LOOK_NS = 50 * 1000,
-    BUDGET_SLOW_LOOKS = 100, /* looks without excess before work counts as fast again */
+    BUDGET_WATCHED_TURNS = 20, /* after one in which the thread's own work used a budget up */
 };
 
 struct budget_meter {
     int64_t (*now_us)(
         struct budget_meter *meter); /* any clock that costs next to nothing to read */
     int64_t (*cpu_us)(struct budget_meter *meter); /* the thread's processor time: a system call */
-    int64_t looked_us; /* the last reading of the clock in use; 0: none since budget_begin() */
-    int64_t left_ns;   /* of the budget, at that reading */
-    unsigned slow; /* how many more looks read `cpu_us`, because work took longer than estimated */
+    int64_t looked_us;      /* the last reading of `now_us`; 0: none since budget_begin() */
+    int64_t looked_left_ns; /* of the budget, then, or at budget_begin() */
+    int64_t charged_ns;     /* beyond the estimate, by `now_us`: to be compared with `cpu_us` */
+    int64_t cpu_looked_us;  /* the last reading of `cpu_us`; 0: none in this turn */
+    int64_t estimated_ns;   /* of work since that reading */
+    unsigned watched_turns; /* so many turns more read `cpu_us` at their first look, to have
+                               something to compare with */
 };
 
 struct budget {
@@ -42,14 +48,25 @@ struct budget {
     int64_t beside_ns;          /* of the next turn, at most, for work that was left out */
 };
 
+/* A new turn begins: what was read in the last one does not count. */
+static inline void budget_begin_turn(struct budget *budget)
+{
+    if (budget->meter)
+        budget->meter->cpu_looked_us = 0;
+}
+
 /* Starts a budget of `ns`. Reads no clock: the first BUDGET_LOOK_NS are charged as estimated, so
    that each stage does some work, however long those before it took. */
 static inline void budget_begin(struct budget *budget, int64_t ns)
 {
+    struct budget_meter *meter = budget->meter;
+    if (meter) {
+        meter->estimated_ns += meter->looked_left_ns - budget->left_ns;
+        meter->looked_left_ns = ns;
+        meter->looked_us = meter->charged_ns = 0;
+    }
     budget->left_ns = ns;
     budget->look_ns = ns - BUDGET_LOOK_NS;
-    if (budget->meter)
-        budget->meter->looked_us = 0;
 }
 
 void budget_look(struct budget *budget);

@@ -91,6 +91,7 @@ static void plan(struct server *server)
 {
     int64_t turn_ns = server->options.turn_ns ? server->options.turn_ns : TURN_NS;
     server->plan_ns = turn_plan_ns(turn_ns, server->budget.beside_ns);
+    budget_begin_turn(&server->budget);
 }
 
 static void begin_stage(struct server *server, int share)

@@ -81,43 +81,89 @@ static void work_that_takes_no_longer_than_estimated_gets_its_share(void **state
     assert_int_equal(steps(&fixture, 0), SHARE_NS / STEP_NS); /* no more, either */
 }
 
+static int steps_in_a_new_turn(struct fixture *fixture, int64_t step_us)
+{
+    budget_begin_turn(&fixture->budget);
+    budget_begin(&fixture->budget, SHARE_NS);
+    return steps(fixture, step_us);
+}
+
 static void slow_work_ends_its_stage_sooner(void **state)
 {
     (void)state;
-    enum { SLOWER = 10 };
+    enum { SLOWER = 10, UNSEEN = BUDGET_LOOK_NS / STEP_NS, STEPS = SHARE_NS / STEP_NS };
     struct fixture fixture;
     init(&fixture);
+    /* The first time the clock has used it up, there is nothing to compare with. */
     int count = steps(&fixture, SLOWER * STEP_NS / NS_PER_US);
-    /* The first look is where time is counted from, the second one sees that it goes by fast. */
-    int unseen = BUDGET_LOOK_NS / STEP_NS;
-    assert_in_range(count, 3 * unseen, 2 * unseen + SHARE_NS / STEP_NS / SLOWER + unseen);
-    /* The next stage knows. */
+    assert_in_range(count, 3 * UNSEEN, UNSEEN + 2 * STEPS / SLOWER + UNSEEN);
+    assert_int_equal(fixture.meter.watched_turns, BUDGET_WATCHED_TURNS);
+    /* The next stage knows, and the next turn. */
     budget_begin(&fixture.budget, SHARE_NS);
     count = steps(&fixture, SLOWER * STEP_NS / NS_PER_US);
-    assert_in_range(count, 2 * unseen, unseen + SHARE_NS / STEP_NS / SLOWER + unseen);
-    /* Until it has been over for some time. */
-    int stages = 0;
-    for (; fixture.meter.slow > 0 && stages < BUDGET_SLOW_LOOKS; stages++) {
-        budget_begin(&fixture.budget, SHARE_NS);
-        assert_int_equal(steps(&fixture, 0), SHARE_NS / STEP_NS);
-    }
-    assert_in_range(stages, 2, BUDGET_SLOW_LOOKS / 2);
-    assert_int_equal(fixture.meter.slow, 0);
+    assert_in_range(count, 2 * UNSEEN, UNSEEN + STEPS / SLOWER + UNSEEN);
+    count = steps_in_a_new_turn(&fixture, SLOWER * STEP_NS / NS_PER_US);
+    assert_in_range(count, 2 * UNSEEN, UNSEEN + STEPS / SLOWER + UNSEEN);
+}
+
+static void turns_are_watched_until_work_is_fast_again(void **state)
+{
+    (void)state;
+    enum { SLOWER = 10, STEPS = SHARE_NS / STEP_NS };
+    struct fixture fixture;
+    init(&fixture);
+    (void)steps(&fixture, SLOWER * STEP_NS / NS_PER_US);
     unsigned cpu_looks = fixture.cpu_looks;
-    budget_begin(&fixture.budget, SHARE_NS);
-    assert_int_equal(steps(&fixture, 0), SHARE_NS / STEP_NS);
-    assert_int_equal(fixture.cpu_looks, cpu_looks);
+    for (int turn = 0; turn < BUDGET_WATCHED_TURNS; turn++)
+        assert_int_equal(steps_in_a_new_turn(&fixture, STEP_NS / NS_PER_US), STEPS);
+    assert_int_equal(fixture.cpu_looks, cpu_looks + BUDGET_WATCHED_TURNS); /* one each */
+    assert_int_equal(steps_in_a_new_turn(&fixture, STEP_NS / NS_PER_US), STEPS);
+    assert_int_equal(fixture.cpu_looks, cpu_looks + BUDGET_WATCHED_TURNS);
 }
 
 static void time_that_others_had_the_processor_is_not_spent(void **state)
 {
     (void)state;
-    enum { SLOWER = 10 };
+    enum { SLOWER = 10, STEPS = SHARE_NS / STEP_NS };
     struct fixture fixture;
     init(&fixture);
-    int count = steps_of(&fixture, SLOWER * STEP_NS / NS_PER_US, STEP_NS / NS_PER_US);
-    assert_int_equal(count, SHARE_NS / STEP_NS);
+    for (int turn = 0; turn < 3; turn++) {
+        budget_begin_turn(&fixture.budget);
+        budget_begin(&fixture.budget, SHARE_NS);
+        int count = steps_of(&fixture, SLOWER * STEP_NS / NS_PER_US, STEP_NS / NS_PER_US);
+        assert_int_equal(count, STEPS);
+    }
     assert_true(fixture.cpu_looks > 0);
+    assert_int_equal(fixture.meter.watched_turns, 0);
+}
+
+/* The thread used half of the time itself: so much is spent. */
+static void only_time_of_others_is_credited(void **state)
+{
+    (void)state;
+    enum { OWN = 5, SLOWER = 10, STEPS = SHARE_NS / STEP_NS, UNSEEN = BUDGET_LOOK_NS / STEP_NS };
+    struct fixture fixture;
+    init(&fixture);
+    fixture.meter.watched_turns = 1;
+    int count = steps_of(&fixture, SLOWER * STEP_NS / NS_PER_US, OWN * STEP_NS / NS_PER_US);
+    assert_in_range(count, STEPS / OWN, UNSEEN + STEPS / OWN + 2 * UNSEEN);
+}
+
+static void processor_time_is_not_read_while_the_clock_shows_less_than_the_budget(void **state)
+{
+    (void)state;
+    enum { SLOWER = 3 };
+    struct fixture fixture;
+    init(&fixture);
+    for (int stage = 0; stage < 5; stage++) {
+        budget_begin(&fixture.budget, SHARE_NS);
+        for (int step = 0; step < SHARE_NS / STEP_NS / SLOWER; step++) {
+            fixture.now_us += SLOWER * STEP_NS / NS_PER_US;
+            budget_spend(&fixture.budget, STEP_NS);
+        }
+        assert_false(budget_spent(&fixture.budget));
+    }
+    assert_int_equal(fixture.cpu_looks, 0);
 }
 
 static void what_has_a_bound_of_its_own_is_left_out(void **state)
@@ -125,14 +171,14 @@ static void what_has_a_bound_of_its_own_is_left_out(void **state)
     (void)state;
     struct fixture fixture;
     init(&fixture);
-    fixture.meter.slow = BUDGET_SLOW_LOOKS;
     for (int i = 0; i < BUDGET_LOOK_NS / STEP_NS; i++)
         budget_spend(&fixture.budget, STEP_NS);
-    fixture.cpu_us += SHARE_NS;
+    fixture.now_us += SHARE_NS / NS_PER_US;
     budget_leave_out(&fixture.budget, 0);
     for (int i = 0; i < 2 * BUDGET_LOOK_NS / STEP_NS; i++)
         budget_spend(&fixture.budget, STEP_NS);
     assert_int_equal(fixture.budget.left_ns, SHARE_NS - 3 * BUDGET_LOOK_NS);
+    assert_int_equal(fixture.cpu_looks, 0);
 }
 
 static void each_stage_does_some_work_whatever_was_before(void **state)
@@ -156,7 +202,10 @@ int main(void)
         cmocka_unit_test(without_a_meter_the_estimates_are_believed),
         cmocka_unit_test(work_that_takes_no_longer_than_estimated_gets_its_share),
         cmocka_unit_test(slow_work_ends_its_stage_sooner),
+        cmocka_unit_test(turns_are_watched_until_work_is_fast_again),
         cmocka_unit_test(time_that_others_had_the_processor_is_not_spent),
+        cmocka_unit_test(only_time_of_others_is_credited),
+        cmocka_unit_test(processor_time_is_not_read_while_the_clock_shows_less_than_the_budget),
         cmocka_unit_test(what_has_a_bound_of_its_own_is_left_out),
         cmocka_unit_test(each_stage_does_some_work_whatever_was_before),
     };
