@@ -24,7 +24,7 @@ static void check_charged(struct budget *budget)
         beyond_ns = larger((meter->cpu_looked_us - before_us) * NS_PER_US - estimated_ns, 0);
     budget->left_ns += larger(meter->charged_ns - beyond_ns, 0);
     if (beyond_ns > meter->charged_ns / 2)
-        meter->watched_turns = BUDGET_WATCHED_TURNS;
+        meter->sampled_turns = BUDGET_SAMPLED_TURNS;
     meter->charged_ns = 0;
 }
 
@@ -33,8 +33,8 @@ void budget_look(struct budget *budget)
     struct budget_meter *meter = budget->meter;
     int64_t now_us = meter->now_us(meter), estimated_ns = meter->looked_left_ns - budget->left_ns;
     meter->estimated_ns += estimated_ns;
-    if (!meter->cpu_looked_us && meter->watched_turns) {
-        meter->watched_turns--;
+    if (!meter->cpu_looked_us && meter->sampled_turns) {
+        meter->sampled_turns--;
         read_cpu(meter);
     }
     if (meter->looked_us) {

@@ -25,7 +25,7 @@
 
 enum {
     BUDGET_LOOK_NS = 50 * 1000,
-    BUDGET_WATCHED_TURNS = 20, /* after one in which the thread's own work used a budget up */
+    BUDGET_SAMPLED_TURNS = 20, /* after one in which the thread's own work used a budget up */
 };
 
 struct budget_meter {
@@ -37,7 +37,7 @@ struct budget_meter {
     int64_t charged_ns;     /* beyond the estimate, by `now_us`: to be compared with `cpu_us` */
     int64_t cpu_looked_us;  /* the last reading of `cpu_us`; 0: none in this turn */
     int64_t estimated_ns;   /* of work since that reading */
-    unsigned watched_turns; /* so many turns more read `cpu_us` at their first look, to have
+    unsigned sampled_turns; /* so many turns more read `cpu_us` at their first look, to have
                                something to compare with */
 };
 

@@ -97,7 +97,7 @@ static void slow_work_ends_its_stage_sooner(void **state)
     /* The first time the clock has used it up, there is nothing to compare with. */
     int count = steps(&fixture, SLOWER * STEP_NS / NS_PER_US);
     assert_in_range(count, 3 * UNSEEN, UNSEEN + 2 * STEPS / SLOWER + UNSEEN);
-    assert_int_equal(fixture.meter.watched_turns, BUDGET_WATCHED_TURNS);
+    assert_int_equal(fixture.meter.sampled_turns, BUDGET_SAMPLED_TURNS);
     /* The next stage knows, and the next turn. */
     budget_begin(&fixture.budget, SHARE_NS);
     count = steps(&fixture, SLOWER * STEP_NS / NS_PER_US);
@@ -106,7 +106,7 @@ static void slow_work_ends_its_stage_sooner(void **state)
     assert_in_range(count, 2 * UNSEEN, UNSEEN + STEPS / SLOWER + UNSEEN);
 }
 
-static void turns_are_watched_until_work_is_fast_again(void **state)
+static void processor_time_is_sampled_until_work_is_fast_again(void **state)
 {
     (void)state;
     enum { SLOWER = 10, STEPS = SHARE_NS / STEP_NS };
@@ -114,11 +114,11 @@ static void turns_are_watched_until_work_is_fast_again(void **state)
     init(&fixture);
     (void)steps(&fixture, SLOWER * STEP_NS / NS_PER_US);
     unsigned cpu_looks = fixture.cpu_looks;
-    for (int turn = 0; turn < BUDGET_WATCHED_TURNS; turn++)
+    for (int turn = 0; turn < BUDGET_SAMPLED_TURNS; turn++)
         assert_int_equal(steps_in_a_new_turn(&fixture, STEP_NS / NS_PER_US), STEPS);
-    assert_int_equal(fixture.cpu_looks, cpu_looks + BUDGET_WATCHED_TURNS); /* one each */
+    assert_int_equal(fixture.cpu_looks, cpu_looks + BUDGET_SAMPLED_TURNS); /* one each */
     assert_int_equal(steps_in_a_new_turn(&fixture, STEP_NS / NS_PER_US), STEPS);
-    assert_int_equal(fixture.cpu_looks, cpu_looks + BUDGET_WATCHED_TURNS);
+    assert_int_equal(fixture.cpu_looks, cpu_looks + BUDGET_SAMPLED_TURNS);
 }
 
 static void time_that_others_had_the_processor_is_not_spent(void **state)
@@ -134,7 +134,7 @@ static void time_that_others_had_the_processor_is_not_spent(void **state)
         assert_int_equal(count, STEPS);
     }
     assert_true(fixture.cpu_looks > 0);
-    assert_int_equal(fixture.meter.watched_turns, 0);
+    assert_int_equal(fixture.meter.sampled_turns, 0);
 }
 
 /* The thread used half of the time itself: so much is spent. */
@@ -144,7 +144,7 @@ static void only_time_of_others_is_credited(void **state)
     enum { OWN = 5, SLOWER = 10, STEPS = SHARE_NS / STEP_NS, UNSEEN = BUDGET_LOOK_NS / STEP_NS };
     struct fixture fixture;
     init(&fixture);
-    fixture.meter.watched_turns = 1;
+    fixture.meter.sampled_turns = 1;
     int count = steps_of(&fixture, SLOWER * STEP_NS / NS_PER_US, OWN * STEP_NS / NS_PER_US);
     assert_in_range(count, STEPS / OWN, UNSEEN + STEPS / OWN + 2 * UNSEEN);
 }
@@ -202,7 +202,7 @@ int main(void)
         cmocka_unit_test(without_a_meter_the_estimates_are_believed),
         cmocka_unit_test(work_that_takes_no_longer_than_estimated_gets_its_share),
         cmocka_unit_test(slow_work_ends_its_stage_sooner),
-        cmocka_unit_test(turns_are_watched_until_work_is_fast_again),
+        cmocka_unit_test(processor_time_is_sampled_until_work_is_fast_again),
         cmocka_unit_test(time_that_others_had_the_processor_is_not_spent),
         cmocka_unit_test(only_time_of_others_is_credited),
         cmocka_unit_test(processor_time_is_not_read_while_the_clock_shows_less_than_the_budget),
