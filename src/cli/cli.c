@@ -69,6 +69,16 @@ static void take_timeout(struct cli *cli, const char *text)
                   text);
 }
 
+/* Of what getopt has read: a refusal by the server names it. */
+static void note_given(struct cli *cli, int option)
+{
+    for (size_t i = 0; cli->options[i].name; i++) {
+        CHECK(i < GIVEN_ROOM);
+        if (cli->options[i].val == option)
+            cli->given[i] = optarg;
+    }
+}
+
 int cli_option(struct cli *cli, int argc, char **argv, const struct option *options)
 {
     /* '+': options for all commands end at the command; ':': we say what is wrong, not getopt. */
@@ -86,11 +96,12 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
         if (at->has_arg == required_argument)
             shorts[len++] = ':';
     }
+    if (cli->options != options)
+        memset(cli->given, 0, sizeof(cli->given));
     cli->options = options;
     for (;;) {
         int option = getopt_long(argc, argv, shorts, options, NULL);
-        if (option > 0 && option < GIVEN_ROOM)
-            cli->given[option] = optarg;
+        note_given(cli, option);
         switch (option) {
         case 's': cli->access.client.url = optarg; break;
         case 'j': cli->json = true; break;
@@ -231,28 +242,56 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-/* "--due 'tomorrow': " if an option of the command is what `field` names, else "field: ". */
+/*
+ * The option that sets what the server calls `field`: "if_exists" is of --if-exists, "tags[0]" of
+ * --tag, "target.success.status" of --success-status, "target.timeout" of --target-timeout. Its
+ * place in the table, if it was given; -1: none was.
+ */
+static int option_of(const struct cli *cli, const char *field)
+{
+    static const char target[] = "target.";
+    char name[WORD_MAX]; /* a longer one is of no option */
+    bool inner = strncmp(field, target, strlen(target)) == 0;
+    field += inner ? strlen(target) : 0;
+    (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(field, "["), field); /* cut, as said */
+    bool headers = strncmp(name, "headers.", strlen("headers.")) == 0;
+    name[headers ? strlen("headers") : strlen(name)] = '\0'; /* of one header */
+    for (char *at = name; *at; at++)
+        *at = *at == '_' || *at == '.' ? '-' : *at;
+    for (int i = 0; cli->options && cli->options[i].name; i++) {
+        const char *option = cli->options[i].name;
+        size_t len = strlen(option);
+        bool one_of = strncmp(option, name, len) == 0 && strcmp(name + len, "s") == 0;
+        bool of_target = inner && strncmp(option, "target-", strlen("target-")) == 0 &&
+                         strcmp(option + strlen("target-"), name) == 0;
+        if (cli->given[i] && (strcmp(option, name) == 0 || one_of || of_target))
+            return i;
+    }
+    return -1;
+}
+
+/* "--due 'tomorrow': " if an option of the command is what `field` names, else "field: ". The value
+ * of one that may be given several times is not known to be the one that is at fault. */
 static void add_fault(const struct cli *cli, const char *field, struct buf *line)
 {
     enum { SHOWN_MAX = 60 }; /* columns of a value */
-    char name[WORD_MAX];
-    (void)snprintf(name, sizeof(name), "%s", field); /* a long one is none of ours */
-    for (char *at = name; *at; at++)
-        *at = *at == '_' ? '-' : *at;
-    for (const struct option *at = cli->options; at && at->name; at++) {
-        const char *value = at->val > 0 && at->val < GIVEN_ROOM ? cli->given[at->val] : NULL;
-        if (strcmp(at->name, name) != 0 || !value)
-            continue;
-        struct buf safe = {0};
-        text_add_safe(&safe, bytes_str(value), false);
-        buf_addf(line, "--%s '", at->name);
-        text_add_cut(line, buf_bytes(&safe), SHOWN_MAX);
-        buf_add_str(line, "': ");
-        buf_fini(&safe);
+    int option = option_of(cli, field);
+    if (option < 0) {
+        text_add_safe(line, bytes_str(field), false);
+        buf_add_str(line, *field ? ": " : "");
         return;
     }
-    text_add_safe(line, bytes_str(field), false);
-    buf_add_str(line, *field ? ": " : "");
+    const char *name = cli->options[option].name;
+    if (strchr(field, '[') || strcmp(name, "header") == 0) {
+        buf_addf(line, "--%s: ", name);
+        return;
+    }
+    struct buf safe = {0};
+    text_add_safe(&safe, bytes_str(cli->given[option]), false);
+    buf_addf(line, "--%s '", name);
+    text_add_cut(line, buf_bytes(&safe), SHOWN_MAX);
+    buf_add_str(line, "': ");
+    buf_fini(&safe);
 }
 
 /* "the job is delayed: ", from the server, and what this command can do about it: the server's own

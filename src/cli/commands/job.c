@@ -43,11 +43,19 @@ static int one(struct cli *cli, const struct job_call *call, const char *id)
     return code;
 }
 
+/* An empty one would be another path: that of no job. */
+static void check_id(const struct cli *cli, const char *id)
+{
+    if (!*id)
+        cli_usage(cli, "an ID is empty");
+}
+
 static int all(struct cli *cli, int argc, char **argv, const struct job_call *call)
 {
     int first = EXIT_DONE;
     cli_words(cli, argc, argv, 1, INT32_MAX);
     for (int i = optind; i < argc; i++) {
+        check_id(cli, argv[i]);
         cli->subject = argv[i];
         int code = one(cli, call, argv[i]);
         cli->subject = NULL;
@@ -104,6 +112,8 @@ static json_t *body_of(struct cli *cli, int argc, char **argv, const struct opti
         }
         json_object_set_new(body, key, value);
     }
+    if (json_object_get(body, "delay") && json_object_get(body, "due"))
+        cli_usage(cli, "--delay or --due, not both");
     if (json_object_size(body) > 0)
         return body;
     json_decref(body);
@@ -194,6 +204,7 @@ static int run_finish(struct cli *cli, int argc, char **argv)
     for (int i = 0; i < count; i++) {
         jobs[i].id = argv[optind + i];
         cli_utf8(cli, "ID", jobs[i].id);
+        check_id(cli, jobs[i].id);
     }
     int code = finish_jobs(cli, jobs, (size_t)count, cli->json ? NULL : print_finished);
     mem_free(jobs);

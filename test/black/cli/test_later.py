@@ -86,6 +86,15 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["kick", "--topic", "t", "--max", "0"], "later kick: --max is at least 1"),
     (["stats", "--token-file", "/"], "later stats: --token-file: cannot read /: Is a directory"),
     (["topic", "set", "t", "--jitter", ""], "later topic: --jitter '' is not a number such as 0.2"),
+    (["topic", "set", "t", "--paused", "--resumed"], "later topic: --paused or --resumed, not both"),
+    (["reschedule", "j", "--delay", "1s", "--due", "5"], "later reschedule: --delay or --due, not both"),
+    (["replay", "t", "--since", "1h", "--from", "2030-01-01T00:00:00Z"], "later replay: --since or --from, not both"),
+    (["due", "1h", "1m"], "later due: 1m is shorter than 1h before it: write them from short to long"),
+    (["due", *["1s"] * 65], "later due: 65 durations are too many: 64 at most"),
+    (["list", "t", "--state", "late"], "later list: --state is delayed, ready, reserved or buried, not 'late'"),
+    (["list", "t", "--order", "up"], "later list: --order is asc or desc, not 'up'"),
+    (["get", ""], "later get: an ID is empty"),
+    (["finish", ""], "later finish: an ID is empty"),
 ])
 def test_bad_usage_is_one_clear_line_and_exit_2(later, words, says):
     answer = later(*words)

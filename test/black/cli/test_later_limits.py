@@ -249,6 +249,7 @@ def test_pause_of_a_topic_that_does_not_exist_says_how_to_make_it():
     (["nosuch"], "later: there is no command 'nosuch'"),
     (["psuh", "t", "x"], "later: there is no command 'psuh'; did you mean push?"),
     (["put", "t", "x"], "later: there is no command 'put'; did you mean push?"),
+    (["version"], "later: there is no command 'version'; did you mean --version?"),
     (["push", "t", "x", "--dealy", "3s"],
      "later push: there is no option --dealy; did you mean --delay?"),
 ])
@@ -275,6 +276,23 @@ def test_a_refusal_names_the_option_that_is_at_fault(small):
     assert answer.stderr.startswith("later push: --if-exists 'maybe': ")
     answer = small("push", "t", "--ndjson", input='{"delay":"soon"}\n')
     assert answer.stderr.startswith("later push: line 1: delay: ")
+
+
+@pytest.mark.parametrize("words, says", [
+    (["push", "t", "x", "--tag", "a", "--tag", "b,c"], "later push: --tag: a tag is "),
+    (["push", "t", "x", "--header", "A B: c"], "later push: --header: a header's name is "),
+    (["--json", "push", "t", "x", "--retry", "1s,9999999d"], "later push: --retry: this duration must be "),
+    (["topic", "set", "t", "--url", "ftp://x"], "later topic: t: --url 'ftp://x': the URL must begin with "),
+    (["topic", "set", "t", "--url", "http://x/", "--sign", "x"], "later topic: t: --sign: this must say where "),
+    (["topic", "set", "t", "--url", "http://x/", "--success-status", "x"],
+     "later topic: t: --success-status 'x': this must be statuses "),
+    (["topic", "set", "t", "--url", "http://x/", "--target-timeout", "9999d"],
+     "later topic: t: --target-timeout '9999d': this duration must be "),
+    (["topic", "set", "t", "--key-rate", "x"], "later topic: t: --key-rate 'x': this must be a number of jobs "),
+])
+def test_a_refusal_names_the_option_whatever_the_server_calls_it(small, words, says):
+    answer = small(*words)
+    assert answer.returncode == REFUSED and answer.stderr.startswith(says), answer
 
 
 def test_a_refusal_for_a_limit_says_its_value():
