@@ -372,7 +372,9 @@ static int refused_by_other(struct cli *cli, const struct client_request *reques
         text_add_safe(&line, location, false);
     const char *text = line.at ? line.at : "";
     int len = (int)line.len;
-    if (redirected)
+    if (answer->status == 400 && bytes_starts(answer->body, BYTES("This is laterd's port for ")))
+        cli_message(cli, "%s speaks another protocol%.*s", cli->client.name.at, len, text);
+    else if (redirected)
         cli_message(cli, "%s sends us to another address (%d): give that as --server: %.*s",
                     cli->client.name.at, answer->status, len, text);
     else if (answer->status == 401 && known)
@@ -405,6 +407,19 @@ static void begin(struct cli *cli)
         cli_usage(cli, "%s", cli->client.error);
 }
 
+/* There is no such call: does the server's URL end with what stands before every call's path? */
+static void check_prefix(struct cli *cli)
+{
+    static const char version[] = "/v1";
+    const char *name = cli->client.name.at;
+    size_t len = strlen(name), cut = strlen(version);
+    if (len <= cut || strcmp(name + len - cut, version) != 0)
+        return;
+    cli->subject = NULL;
+    cli_usage(cli, "'%s' is not a server: give it without %s at its end, %.*s", name, version,
+              (int)(len - cut), name);
+}
+
 /* An answer that is no refusal. */
 static int call(struct cli *cli, struct client_request *request, struct client_answer *out_answer)
 {
@@ -424,6 +439,9 @@ static int call(struct cli *cli, struct client_request *request, struct client_a
     cli->refused_status = out_answer->status;
     json_t *value = json_loadb(out_answer->body.at, out_answer->body.len, JSON_DECODE_ANY, NULL);
     bool is_problem = json_is_string(json_object_get(value, "code"));
+    bool no_call = out_answer->status == 404 && strcmp(text_of(value, "code"), "not_found") != 0;
+    if (no_call && !cli->quiet && !cli->expects) /* an older server may not have what is tried */
+        check_prefix(cli);
     int code = is_problem ? cli_refusal(cli, out_answer->status, value)
                           : refused_by_other(cli, request, out_answer);
     json_decref(value);

@@ -165,6 +165,16 @@ def test_of_several_jobs_each_is_finished_with_its_own_lease():
         assert answer.returncode == USAGE and "2 ids and 1 lease:" in answer.stderr
 
 
+def test_what_a_pop_took_nothing_from_is_asked_for_only_where_people_read_it():
+    """GET of one topic looks for its next job, among all jobs of the server."""
+    with Fake({"POST /v1/reserve": (204, None), "GET /v1/topics/t": (200, {"name": "t", "delayed": 3})}) as fake:
+        for option, says in [("--body", "later pop: t: no job is ready\n"), ("--json", "")]:
+            answer = run(fake.url, "pop", "t", option)
+            assert (answer.returncode, answer.stderr) == (NOTHING, says)
+        assert not fake.asked("GET /v1/topics/t")
+        assert run(fake.url, "pop", "t").stderr == "later pop: t: no job is ready; it has 3 delayed\n"
+
+
 def test_jobs_are_finished_whatever_the_server_knows(small):
     for number in range(3):
         assert small("push", "t", "x", "--id", f"job-{number}").returncode == DONE
