@@ -74,11 +74,13 @@ static int open_one(const struct command_line *line, const char *address,
         return 0;
     }
     bool taken = err == ERR_IO && errno == EADDRINUSE;
+    bool foreign = err == ERR_IO && errno == EADDRNOTAVAIL;
     const struct protocol *protocol = &protocols[what.protocol];
     const char *why = err == ERR_IO          ? strerror(errno)
                       : err == ERR_NOT_FOUND ? "no host has this name"
                                              : "this is no address to listen on";
-    complain("cannot listen on %s for %s: %s", address, protocol->clients, why);
+    complain("cannot listen on %s for %s: %s%s", address, protocol->clients, why,
+             foreign ? "; this machine has no such address (see: ip address)" : "");
     if (taken)
         complain_taken(line, protocol);
     return command_line_failed(line, BEANSTALKD_EXIT_LISTEN);
