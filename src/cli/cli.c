@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -152,6 +153,14 @@ void cli_warn(const struct cli *cli, const char *format, ...)
     va_start(args, format);
     print_message(cli, format, args);
     va_end(args);
+}
+
+int cli_cannot_open(const struct cli *cli, const char *path)
+{
+    int why = errno;
+    cli_message(cli, "cannot open %s: %s%s", path, strerror(why),
+                why == EACCES || why == EPERM ? "; run it as laterd's user, or as root" : "");
+    return why == ENOENT || why == ENOTDIR ? EXIT_NOTHING : EXIT_REFUSED;
 }
 
 void cli_usage(const struct cli *cli, const char *format, ...)

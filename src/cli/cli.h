@@ -111,6 +111,8 @@ void cli_message(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The same, also while cli->quiet. */
 void cli_warn(const struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A store or backup that cannot be opened, as errno says: says it. An exit code. */
+int cli_cannot_open(const struct cli *cli, const char *path);
 
 /*
  * Asks the server. `body` (may be NULL) is given away. A refusal is said on standard error, with

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 
+import nobody
 import pytest
 
 from patience import soon
@@ -165,6 +166,24 @@ def test_an_address_of_another_machine_is_said_to_be_one():
     assert ended.returncode == 1
     assert ended.stderr == ("laterd: cannot listen on 192.0.2.1:9277 for HTTP clients: Cannot assign requested address; "
                             "this machine has no such address (see: ip address)\n")
+
+
+def first_port_for_all():
+    """Below 1024 as a rule; a container may have none."""
+    with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", encoding="ascii") as file:
+        return int(file.read())
+
+
+@nobody.ROOT_ONLY
+@pytest.mark.parametrize("address, says", [
+    pytest.param("127.0.0.1:80", "ports below 1024 are for root, or for a socket unit of systemd",
+                 marks=pytest.mark.skipif(first_port_for_all() < 1024, reason="everybody may listen there")),
+    ("unix:/root/laterd.sock", "laterd's user must be able to make a file in that directory")])
+def test_an_address_that_is_not_allowed_is_told_with_what_to_do(address, says):
+    with nobody.folder_for_nobody() as folder:
+        ended = nobody.run_as_nobody(folder, LATERD, "--no-persist", "--beanstalk", "none", "--http", address)
+    assert ended.returncode == 1
+    assert ended.stderr == f"laterd: cannot listen on {address} for HTTP clients: Permission denied; {says}\n"
 
 
 def test_a_port_that_is_taken_is_said_alone(tmp_path):
