@@ -186,6 +186,19 @@ def test_every_command_of_later_has_an_example_in_its_help():
         assert re.search(rf"Examples?:\n  .*later {command}\b", told), command
 
 
+@pytest.mark.parametrize("name", ["bootstrap", "test"])
+def test_a_script_that_is_asked_for_help_does_nothing_else(name):
+    """script/test would run for a quarter of an hour; script/server builds, and its help is laterd's."""
+    told = said_by(os.path.join(ROOT, "script", name), "--help")
+    assert 2 <= len(told.splitlines()) <= 5 and "#" not in told
+
+
+def test_lines_of_the_help_fit_a_window():
+    for command in [(), *([name] for name in commands_of_later())]:
+        long = [line for line in said_by(LATER, *command, "--help").splitlines() if len(line) > 95]
+        assert not long, (command, long)
+
+
 def test_later_names_every_command_in_its_help():
     told = said_by(LATER, "--help")
     for command in ("push", "pop", "get", "rm", "finish", "release", "touch", "bury", "kick", "run",
