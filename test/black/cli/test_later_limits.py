@@ -113,6 +113,15 @@ def test_a_bulk_push_asks_for_the_limit_or_learns_it(routes, asked):
         assert len(fake.asked("GET /v1/limits")) == 1
 
 
+def test_an_older_server_behind_a_prefix_that_ends_like_the_api_is_not_taken_for_a_wrong_url():
+    """It has no GET /v1/limits."""
+    pushed = {"failed": 0, "results": [{"status": 201, "job": {"id": "a"}}]}
+    with Fake({"POST /queues/v1/v1/topics/t/jobs": (200, pushed)}) as fake:
+        answer = run(f"{fake.url}/queues/v1", "push", "t", "--lines", input="a\n")
+        assert answer.returncode == DONE, answer
+        assert fake.asked("GET /queues/v1/v1/limits")
+
+
 def test_a_page_is_no_longer_than_the_server_makes_it():
     def page(query, _):
         first = 0 if "cursor" not in query else 5
@@ -303,6 +312,15 @@ def test_a_refusal_names_the_option_that_is_at_fault(small):
 def test_a_refusal_names_the_option_whatever_the_server_calls_it(small, words, says):
     answer = small(*words)
     assert answer.returncode == REFUSED and answer.stderr.startswith(says), answer
+
+
+def test_options_before_the_command_are_at_fault_for_nothing(small):
+    """Their table is another one: what stands at the same place in the command's was not given."""
+    url = f"http://127.0.0.1:{small.port}"
+    for field, value in (("retry", "foo"), ("attempts", 0), ("ttr", "x"), ("jitter", 7), ("rate", "x")):
+        answer = small("--server", url, "--timeout", "9s", "topic", "set", "t", "--file", "-",
+                       input=json.dumps({field: value}))
+        assert answer.returncode == REFUSED and answer.stderr.startswith(f"later topic: t: {field}: "), answer
 
 
 def test_a_refusal_for_a_limit_says_its_value():
