@@ -52,7 +52,7 @@ static int due_run(struct cli *cli, int argc, char **argv)
         cli_usage(cli, "%d durations are too many: %d at most", count, SPANS_MAX);
     for (int i = 0; i < count; i++) {
         int64_t us = cli_duration_us(cli, "DURATION", spans[i]);
-        if (us < before_us)
+        if (i > 0 && us < before_us)
             cli_usage(cli, "%s is shorter than %s before it: write them from short to long",
                       spans[i], spans[i - 1]);
         before_us = us;
