@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -69,6 +70,16 @@ static void take_timeout(struct cli *cli, const char *text)
                   text);
 }
 
+/* Of what getopt has read: a refusal by the server names it. */
+static void note_given(struct cli *cli, int option)
+{
+    for (size_t i = 0; cli->options[i].name; i++) {
+        CHECK(i < GIVEN_ROOM);
+        if (cli->options[i].val == option)
+            cli->given[i] = optarg;
+    }
+}
+
 int cli_option(struct cli *cli, int argc, char **argv, const struct option *options)
 {
     /* '+': options for all commands end at the command; ':': we say what is wrong, not getopt. */
@@ -86,11 +97,12 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
         if (at->has_arg == required_argument)
             shorts[len++] = ':';
     }
+    if (cli->options != options)
+        memset(cli->given, 0, sizeof(cli->given));
     cli->options = options;
     for (;;) {
         int option = getopt_long(argc, argv, shorts, options, NULL);
-        if (option > 0 && option < GIVEN_ROOM)
-            cli->given[option] = optarg;
+        note_given(cli, option);
         switch (option) {
         case 's': cli->access.client.url = optarg; break;
         case 'j': cli->json = true; break;
@@ -141,6 +153,14 @@ void cli_warn(const struct cli *cli, const char *format, ...)
     va_start(args, format);
     print_message(cli, format, args);
     va_end(args);
+}
+
+int cli_cannot_open(const struct cli *cli, const char *path)
+{
+    int why = errno;
+    cli_message(cli, "cannot open %s: %s%s", path, strerror(why),
+                why == EACCES || why == EPERM ? "; run it as laterd's user, or as root" : "");
+    return why == ENOENT || why == ENOTDIR ? EXIT_NOTHING : EXIT_REFUSED;
 }
 
 void cli_usage(const struct cli *cli, const char *format, ...)
@@ -231,28 +251,56 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-/* "--due 'tomorrow': " if an option of the command is what `field` names, else "field: ". */
+/*
+ * The option that sets what the server calls `field`: "if_exists" is of --if-exists, "tags[0]" of
+ * --tag, "target.success.status" of --success-status, "target.timeout" of --target-timeout. Its
+ * place in the table, if it was given; -1: none was.
+ */
+static int option_of(const struct cli *cli, const char *field)
+{
+    static const char target[] = "target.";
+    char name[WORD_MAX]; /* a longer one is of no option */
+    bool inner = strncmp(field, target, strlen(target)) == 0;
+    field += inner ? strlen(target) : 0;
+    (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(field, "["), field); /* cut, as said */
+    bool headers = strncmp(name, "headers.", strlen("headers.")) == 0;
+    name[headers ? strlen("headers") : strlen(name)] = '\0'; /* of one header */
+    for (char *at = name; *at; at++)
+        *at = *at == '_' || *at == '.' ? '-' : *at;
+    for (int i = 0; cli->options && cli->options[i].name; i++) {
+        const char *option = cli->options[i].name;
+        size_t len = strlen(option);
+        bool one_of = strncmp(option, name, len) == 0 && strcmp(name + len, "s") == 0;
+        bool of_target = inner && strncmp(option, "target-", strlen("target-")) == 0 &&
+                         strcmp(option + strlen("target-"), name) == 0;
+        if (cli->given[i] && (strcmp(option, name) == 0 || one_of || of_target))
+            return i;
+    }
+    return -1;
+}
+
+/* "--due 'tomorrow': " if an option of the command is what `field` names, else "field: ". The value
+ * of one that may be given several times is not known to be the one that is at fault. */
 static void add_fault(const struct cli *cli, const char *field, struct buf *line)
 {
     enum { SHOWN_MAX = 60 }; /* columns of a value */
-    char name[WORD_MAX];
-    (void)snprintf(name, sizeof(name), "%s", field); /* a long one is none of ours */
-    for (char *at = name; *at; at++)
-        *at = *at == '_' ? '-' : *at;
-    for (const struct option *at = cli->options; at && at->name; at++) {
-        const char *value = at->val > 0 && at->val < GIVEN_ROOM ? cli->given[at->val] : NULL;
-        if (strcmp(at->name, name) != 0 || !value)
-            continue;
-        struct buf safe = {0};
-        text_add_safe(&safe, bytes_str(value), false);
-        buf_addf(line, "--%s '", at->name);
-        text_add_cut(line, buf_bytes(&safe), SHOWN_MAX);
-        buf_add_str(line, "': ");
-        buf_fini(&safe);
+    int option = option_of(cli, field);
+    if (option < 0) {
+        text_add_safe(line, bytes_str(field), false);
+        buf_add_str(line, *field ? ": " : "");
         return;
     }
-    text_add_safe(line, bytes_str(field), false);
-    buf_add_str(line, *field ? ": " : "");
+    const char *name = cli->options[option].name;
+    if (strchr(field, '[') || strcmp(name, "header") == 0) {
+        buf_addf(line, "--%s: ", name);
+        return;
+    }
+    struct buf safe = {0};
+    text_add_safe(&safe, bytes_str(cli->given[option]), false);
+    buf_addf(line, "--%s '", name);
+    text_add_cut(line, buf_bytes(&safe), SHOWN_MAX);
+    buf_add_str(line, "': ");
+    buf_fini(&safe);
 }
 
 /* "the job is delayed: ", from the server, and what this command can do about it: the server's own
@@ -333,7 +381,9 @@ static int refused_by_other(struct cli *cli, const struct client_request *reques
         text_add_safe(&line, location, false);
     const char *text = line.at ? line.at : "";
     int len = (int)line.len;
-    if (redirected)
+    if (answer->status == 400 && bytes_starts(answer->body, BYTES("This is laterd's port for ")))
+        cli_message(cli, "%s speaks another protocol%.*s", cli->client.name.at, len, text);
+    else if (redirected)
         cli_message(cli, "%s sends us to another address (%d): give that as --server: %.*s",
                     cli->client.name.at, answer->status, len, text);
     else if (answer->status == 401 && known)
@@ -366,6 +416,19 @@ static void begin(struct cli *cli)
         cli_usage(cli, "%s", cli->client.error);
 }
 
+/* There is no such call: does the server's URL end with what stands before every call's path? */
+static void check_prefix(struct cli *cli)
+{
+    static const char version[] = "/v1";
+    const char *name = cli->client.name.at;
+    size_t len = strlen(name), cut = strlen(version);
+    if (len <= cut || strcmp(name + len - cut, version) != 0)
+        return;
+    cli->subject = NULL;
+    cli_usage(cli, "'%s' is not a server: give it without %s at its end, %.*s", name, version,
+              (int)(len - cut), name);
+}
+
 /* An answer that is no refusal. */
 static int call(struct cli *cli, struct client_request *request, struct client_answer *out_answer)
 {
@@ -385,6 +448,9 @@ static int call(struct cli *cli, struct client_request *request, struct client_a
     cli->refused_status = out_answer->status;
     json_t *value = json_loadb(out_answer->body.at, out_answer->body.len, JSON_DECODE_ANY, NULL);
     bool is_problem = json_is_string(json_object_get(value, "code"));
+    bool no_call = out_answer->status == 404 && strcmp(text_of(value, "code"), "not_found") != 0;
+    if (no_call && !cli->quiet && !cli->expects) /* an older server may not have what is tried */
+        check_prefix(cli);
     int code = is_problem ? cli_refusal(cli, out_answer->status, value)
                           : refused_by_other(cli, request, out_answer);
     json_decref(value);

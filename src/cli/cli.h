@@ -40,7 +40,7 @@ extern const struct command command_cluster, command_journal, command_push, comm
     command_import, command_clear, command_delete_topic, command_topic, command_attempts,
     command_replay, command_backup, command_restore, command_export, command_history, command_due;
 
-enum { GIVEN_ROOM = 128 /* options with a letter of ASCII */ };
+enum { GIVEN_ROOM = 64 /* options of a command */ };
 
 struct cli {
     const struct command *command; /* NULL: main is still reading the options before it */
@@ -59,9 +59,10 @@ struct cli {
                                than the call needs; NULL: those */
     int64_t timeout_us;     /* to connect, and for an answer */
     int64_t wait_us;        /* that the server may take on top, because it was asked to wait */
-    const struct option *options;  /* of the command */
-    const char *given[GIVEN_ROOM]; /* by an option's letter: the value that it was given */
-    json_t *limits;                /* what limits.h knows of the server */
+    const struct option *options; /* of the command */
+    const char
+        *given[GIVEN_ROOM]; /* by an option's place there: the value that it was given last */
+    json_t *limits;         /* what limits.h knows of the server */
     bool limits_asked;
     bool has_client;
     struct client client;
@@ -110,6 +111,8 @@ void cli_message(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The same, also while cli->quiet. */
 void cli_warn(const struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A store or backup that cannot be opened, as errno says: says it. An exit code. */
+int cli_cannot_open(const struct cli *cli, const char *path);
 
 /*
  * Asks the server. `body` (may be NULL) is given away. A refusal is said on standard error, with

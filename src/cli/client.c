@@ -126,11 +126,23 @@ static enum err use_parts(struct client *client, const char *given, CURLU *parts
     return err;
 }
 
+/* A port alone, which libcurl would take for an address of four bytes: 9277 is 0.0.36.61. */
+static enum err refuse_port(struct client *client, const char *given)
+{
+    char why[64];
+    (void)snprintf(why, sizeof(why), "give http://127.0.0.1:%.5s", given); /* it fits */
+    return invalid(client, given, why);
+}
+
 static enum err use_url(struct client *client, const char *given)
 {
+    enum { PORT_DIGITS = 5 };
     struct buf text = {0};
+    size_t digits = strspn(given, "0123456789");
     if (strncmp(given, "unix:", 5) == 0)
         return use_socket(client, given);
+    if (digits > 0 && digits <= PORT_DIGITS && given[digits] == '\0')
+        return refuse_port(client, given);
     buf_add_str(&text, strstr(given, "://") ? "" : "http://");
     buf_add_str(&text, given);
     buf_add_char(&text, '\0');

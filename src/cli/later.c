@@ -127,10 +127,11 @@ _Noreturn static void no_command(const struct cli *cli, const char *word)
         const char *theirs;
         const char *ours;
     } others[] = {
-        {"put", "push"},    {"publish", "push"}, {"reserve", "pop"},  {"ack", "finish"},
-        {"done", "finish"}, {"nack", "release"}, {"delete", "rm"},    {"cancel", "rm"},
-        {"peek", "get"},    {"show", "get"},     {"ls", "list"},      {"purge", "clear"},
-        {"flush", "clear"}, {"config", "topic"}, {"retry", "replay"}, {"redrive", "replay"},
+        {"put", "push"},          {"publish", "push"}, {"reserve", "pop"},  {"ack", "finish"},
+        {"done", "finish"},       {"nack", "release"}, {"delete", "rm"},    {"cancel", "rm"},
+        {"peek", "get"},          {"show", "get"},     {"ls", "list"},      {"purge", "clear"},
+        {"flush", "clear"},       {"config", "topic"}, {"retry", "replay"}, {"redrive", "replay"},
+        {"version", "--version"},
     };
     const char *meant = NULL;
     unsigned least = WORD_MAX;

@@ -99,10 +99,8 @@ int verifying_run(struct cli *cli, const char *directory, struct store_counts *o
     struct store_watcher watcher = {.print_line = print_line, .ctx = &watch};
     if (isatty(STDERR_FILENO))
         watcher.progress = show_progress;
-    if (os_disk_new(directory, &disk)) {
-        cli_message(cli, "cannot open %s: %s", directory, strerror(errno));
-        return EXIT_NOTHING;
-    }
+    if (os_disk_new(directory, &disk))
+        return cli_cannot_open(cli, directory);
     enum err err = ERR_NOT_FOUND;
     if (directory_has_store(directory)) /* before the lock, which leaves a file there */
         err = store_verify(os_disk_port(disk), &watcher, &counts);

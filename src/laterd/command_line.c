@@ -46,10 +46,11 @@ static enum err check_address(const struct protocol *protocol,
     enum err err = listen_check(listener->address);
     if (err)
         complain("%s%s%s%s%s: no address to listen on: write 127.0.0.1:%s, "
-                 "[::1]:%s (ports are 0 to 65535) or unix:/path",
+                 "[::1]:%s (ports are 0 to 65535) or unix:/path%s",
                  config_place_text(listener->place).text, listener->place.path ? "server." : "--",
                  protocol->option, listener->place.path ? " = " : " ", listener->address,
-                 protocol->port, protocol->port);
+                 protocol->port, protocol->port,
+                 strchr(listener->address, '#') ? "; a comment stands on a line of its own" : "");
     return err;
 }
 
@@ -102,10 +103,7 @@ static bool read_laterd(struct command_line *line, int *out_status)
     struct config_error error;
     *out_status = EXIT_WRONG_CONFIG;
     if (laterd_options_read(line->argc, line->argv, &line->config, &options, &error)) {
-        if (error.text[0])
-            complain("%s", error.text);
-        else
-            (void)fputs("Try: laterd --help\n", stderr);
+        complain("%s", error.text);
         return false;
     }
     line->persist = options.persist;

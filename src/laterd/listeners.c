@@ -64,6 +64,17 @@ static void complain_taken(const struct command_line *line, const struct protoco
                  protocol->rival, option, option, option);
 }
 
+static const char *hint_of(int error, const char *address)
+{
+    if (error == EADDRNOTAVAIL)
+        return "; this machine has no such address (see: ip address)";
+    if (error == EACCES && strncmp(address, "unix:", strlen("unix:")) == 0)
+        return "; laterd's user must be able to make a file in that directory";
+    if (error == EACCES)
+        return "; ports below 1024 are for root, or for a socket unit of systemd";
+    return "";
+}
+
 static int open_one(const struct command_line *line, const char *address,
                     struct server_listener what, struct listeners *listeners)
 {
@@ -74,11 +85,12 @@ static int open_one(const struct command_line *line, const char *address,
         return 0;
     }
     bool taken = err == ERR_IO && errno == EADDRINUSE;
+    const char *hint = err == ERR_IO ? hint_of(errno, address) : "";
     const struct protocol *protocol = &protocols[what.protocol];
     const char *why = err == ERR_IO          ? strerror(errno)
                       : err == ERR_NOT_FOUND ? "no host has this name"
                                              : "this is no address to listen on";
-    complain("cannot listen on %s for %s: %s", address, protocol->clients, why);
+    complain("cannot listen on %s for %s: %s%s", address, protocol->clients, why, hint);
     if (taken)
         complain_taken(line, protocol);
     return command_line_failed(line, BEANSTALKD_EXIT_LISTEN);

@@ -27,7 +27,7 @@ class Fake(local_server.LocalServer):
                 self.send(status, {"Content-Type": "application/json"},
                           b"" if value is None else json.dumps(value).encode())
 
-            do_GET = do_POST = do_DELETE = do_PATCH = answer
+            do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = answer
 
         self.begin(Handler)
 

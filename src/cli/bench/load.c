@@ -125,6 +125,14 @@ void load_flush(struct load *load, struct load_conn *conn)
     want_writable(load, conn, false);
 }
 
+/* Where nothing has succeeded it may be the port of another protocol. */
+static const char *at_first(const struct load *load)
+{
+    return load->successes == 0
+               ? ": is it a port for HTTP, or with --beanstalk one for clients of beanstalkd?"
+               : "";
+}
+
 /* Hands every whole answer to the script. */
 static void take_answers(struct load *load, struct load_conn *conn)
 {
@@ -134,7 +142,7 @@ static void take_answers(struct load *load, struct load_conn *conn)
     while (!load->done &&
            load->scan(bytes_of(conn->in.at + used, conn->in.len - used), &answer, &len, &bad)) {
         if (conn->waiting == 0) {
-            fail(load, "an answer came that nobody asked for", "");
+            fail(load, "an answer came that nobody asked for", at_first(load));
             return;
         }
         const struct load_asked asked = conn->asked[conn->first & (load->ring - 1)];
@@ -144,12 +152,13 @@ static void take_answers(struct load *load, struct load_conn *conn)
         answer.now_us = load->now_us;
         histogram_add(&load->latency[asked.kind], load->now_us - asked.at_us);
         load->answers++;
+        load->successes += answer.status >= 200 && answer.status <= 299;
         load->script->answer(load->script, load, conn, &answer);
         used += len;
     }
     buf_drop(&conn->in, used);
     if (bad)
-        fail(load, "an answer is not as the protocol has it", "");
+        fail(load, "an answer is not as the protocol has it", at_first(load));
 }
 
 static void readable(struct load *load, struct load_conn *conn)
@@ -161,7 +170,7 @@ static void readable(struct load *load, struct load_conn *conn)
         (void)load_clock(load);
         take_answers(load, conn);
     } else if (count == 0) {
-        fail(load, "the server closed a connection", "");
+        fail(load, "the server closed a connection", at_first(load));
     } else if (errno != EAGAIN && errno != EINTR) {
         fail(load, "a connection broke: ", strerror(errno));
     }

@@ -112,6 +112,8 @@ static int replay_run(struct cli *cli, int argc, char **argv)
         }
         json_object_set_new(body, key, value);
     }
+    if (json_object_get(body, "since") && json_object_get(body, "from"))
+        cli_usage(cli, "--since or --from, not both");
     cli_words(cli, argc, argv, 1, 1);
     char *target = cli_target("/v1/topics/", argv[optind], "/replay");
     cli->subject = argv[optind];

@@ -236,10 +236,10 @@ static int back_up(struct backing_up *all)
     int64_t start_us = now_us();
     int from_fd = open(all->from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (from_fd < 0 || os_disk_new(all->from, &disk)) {
-        cli_message(all->cli, "cannot open %s: %s", all->from, strerror(errno));
+        int code = cli_cannot_open(all->cli, all->from);
         if (from_fd >= 0)
             (void)close(from_fd); /* only read */
-        return EXIT_NOTHING;
+        return code;
     }
     int code = make(all, os_disk_port(disk), from_fd);
     if (code == EXIT_DONE)

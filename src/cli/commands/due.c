@@ -7,7 +7,7 @@
 #include "cli/text.h"
 
 static const char *const usual[] = {"1m", "10m", "1h", "6h", "1d", "7d", "30d"};
-enum { USUAL = sizeof(usual) / sizeof(usual[0]) };
+enum { USUAL = sizeof(usual) / sizeof(usual[0]), SPANS_MAX = 64 /* the server's */ };
 
 /* The last two columns: by then, and of those how many are not due by the one before. */
 static void show_due(const json_t *answer, const char *const *spans, size_t count)
@@ -47,9 +47,16 @@ static int due_run(struct cli *cli, int argc, char **argv)
         continue; /* only the common ones */
     const char *const *spans = optind < argc ? (const char *const *)(argv + optind) : usual;
     int count = optind < argc ? argc - optind : USUAL;
+    int64_t before_us = 0;
+    if (count > SPANS_MAX)
+        cli_usage(cli, "%d durations are too many: %d at most", count, SPANS_MAX);
     for (int i = 0; i < count; i++) {
-        (void)cli_duration_us(cli, "DURATION", spans[i]); /* or it is bad usage */
-        buf_addf(&list, "%s%s", i ? "," : "", spans[i]);
+        int64_t us = cli_duration_us(cli, "DURATION", spans[i]);
+        if (i > 0 && us < before_us)
+            cli_usage(cli, "%s is shorter than %s before it: write them from short to long",
+                      spans[i], spans[i - 1]);
+        before_us = us;
+        buf_addf(&list, "%s%lldus", i ? "," : "", (long long)us);
     }
     buf_add_char(&list, '\0');
     char *target = cli_target("/v1/due?within=", list.at, "");

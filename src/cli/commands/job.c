@@ -43,11 +43,19 @@ static int one(struct cli *cli, const struct job_call *call, const char *id)
     return code;
 }
 
+/* An empty one would be another path: that of no job. */
+static void check_id(const struct cli *cli, const char *id)
+{
+    if (!*id)
+        cli_usage(cli, "an ID is empty");
+}
+
 static int all(struct cli *cli, int argc, char **argv, const struct job_call *call)
 {
     int first = EXIT_DONE;
     cli_words(cli, argc, argv, 1, INT32_MAX);
     for (int i = optind; i < argc; i++) {
+        check_id(cli, argv[i]);
         cli->subject = argv[i];
         int code = one(cli, call, argv[i]);
         cli->subject = NULL;
@@ -104,6 +112,8 @@ static json_t *body_of(struct cli *cli, int argc, char **argv, const struct opti
         }
         json_object_set_new(body, key, value);
     }
+    if (json_object_get(body, "delay") && json_object_get(body, "due"))
+        cli_usage(cli, "--delay or --due, not both");
     if (json_object_size(body) > 0)
         return body;
     json_decref(body);
@@ -194,6 +204,7 @@ static int run_finish(struct cli *cli, int argc, char **argv)
     for (int i = 0; i < count; i++) {
         jobs[i].id = argv[optind + i];
         cli_utf8(cli, "ID", jobs[i].id);
+        check_id(cli, jobs[i].id);
     }
     int code = finish_jobs(cli, jobs, (size_t)count, cli->json ? NULL : print_finished);
     mem_free(jobs);
@@ -278,6 +289,8 @@ const struct command command_bury = {
     .run = run_bury,
 };
 
+enum { KICKS_USUAL = 1000 /* buried jobs of a topic */ };
+
 /* A topic's buried jobs, up to `max` of them, as many at a time as the server kicks at once. */
 static int kick_topic(struct cli *cli, const char *topic, uint64_t max)
 {
@@ -310,6 +323,21 @@ static int kick_topic(struct cli *cli, const char *topic, uint64_t max)
     return code;
 }
 
+/* No job has this id: is it a topic, whose buried jobs were meant? */
+static void report_topic(struct cli *cli, const char *id)
+{
+    json_t *answer = NULL;
+    char *target = cli_target("/v1/topics/", id, "");
+    cli->quiet = true;
+    int code = cli_call(cli, "GET", target, NULL, &answer);
+    cli->quiet = false;
+    if (code == EXIT_DONE)
+        cli_message(cli, "'%s' is a topic: later kick --topic %s makes its buried jobs ready", id,
+                    id);
+    mem_free(target);
+    json_decref(answer);
+}
+
 static int run_kick(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {{"topic", required_argument, NULL, 'o'},
@@ -317,20 +345,32 @@ static int run_kick(struct cli *cli, int argc, char **argv)
                                             CLI_OPTIONS};
     struct job_call call = {.method = "POST", .after = "/kick", .done = "kicked"};
     const char *topic = NULL;
-    uint64_t max = 1000;
+    uint64_t max = 0;
+    bool bounded = false;
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         switch (c) {
         case 'o': topic = optarg; break;
-        case 'n': max = cli_number(cli, "--max", optarg, UINT32_MAX); break;
+        case 'n':
+            max = cli_number(cli, "--max", optarg, UINT32_MAX);
+            bounded = true;
+            break;
         default: break;
         }
     }
-    if (!topic)
-        return all(cli, argc, argv, &call);
-    cli_words(cli, argc, argv, 0, 0);
-    if (max == 0)
+    if (bounded && max == 0)
         cli_usage(cli, "--max is at least 1");
-    return kick_topic(cli, topic, max);
+    if (topic) {
+        cli_words(cli, argc, argv, 0, 0);
+        return kick_topic(cli, topic, bounded ? max : KICKS_USUAL);
+    }
+    cli_words(cli, argc, argv, 1, INT32_MAX);
+    if (bounded)
+        cli_usage(cli, "--max is for a topic's buried jobs: later kick --topic %s --max %llu",
+                  argv[optind], (unsigned long long)max);
+    int code = all(cli, argc, argv, &call);
+    if (code == EXIT_NOTHING)
+        report_topic(cli, argv[optind]);
+    return code;
 }
 
 const struct command command_kick = {

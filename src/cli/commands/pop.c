@@ -136,6 +136,68 @@ static int pop_all(struct pop *pop, json_t *topics)
     return code == EXIT_DONE && pop->shown == 0 ? EXIT_NOTHING : code;
 }
 
+/* ---- no job came ---- */
+
+/* Of one topic, as the server shows it: what it has, and why none of that comes. */
+static void add_topic(struct buf *line, const json_t *topic)
+{
+    static const char *const states[] = {"delayed", "ready", "reserved", "buried"};
+    const char *between = "; it has ";
+    char room[TEXT_ROOM];
+    for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+        uint64_t jobs = show_count(topic, states[i]);
+        if (jobs > 0) {
+            buf_addf(line, "%s%s %s", between, count_text(jobs, room), states[i]);
+            between = ", ";
+        }
+    }
+    if (*between == ';')
+        buf_add_str(line, "; it has no jobs");
+    if (json_object_get(topic, "next_due")) {
+        buf_add_str(line, "; the next is due ");
+        show_time(topic, "next_due", line);
+    }
+    if (json_is_true(json_object_get(topic, "paused"))) {
+        buf_add_str(line, "; it is paused: later resume ");
+        show_value(topic, "name", line);
+    }
+}
+
+/* For people; in scripts the exit code says it. A reserve does not tell of a topic that is not
+ * there: a job may come for it. So it is asked for, but only where its whole output is read. */
+static void report_none(struct pop *pop, const json_t *topics)
+{
+    struct cli *cli = pop->cli;
+    const char *name = json_string_value(json_array_get(topics, 0));
+    bool alone = json_array_size(topics) == 1;
+    struct buf line = {0};
+    char room[TEXT_ROOM];
+    json_t *topic = NULL;
+    int code = EXIT_USAGE;
+    if (cli->json)
+        return;
+    if (alone && !pop->body_only) {
+        char *target = cli_target("/v1/topics/", name, "");
+        cli->quiet = true;
+        code = cli_call(cli, "GET", target, NULL, &topic);
+        cli->quiet = false;
+        mem_free(target);
+    }
+    if (code == EXIT_NOTHING)
+        buf_add_str(&line, "no such topic");
+    else if (pop->wait_us > 0)
+        buf_addf(&line, "no job came within %s", duration_text(pop->wait_us, room));
+    else
+        buf_add_str(&line, "no job is ready");
+    if (code == EXIT_DONE)
+        add_topic(&line, topic);
+    cli->subject = alone ? name : NULL;
+    cli_message(cli, "%.*s", (int)line.len, line.at);
+    cli->subject = NULL;
+    json_decref(topic);
+    buf_fini(&line);
+}
+
 static int run(struct cli *cli, int argc, char **argv)
 {
     struct pop pop = {.cli = cli, .max = 1, .asks = REASONS_ASKED};
@@ -155,6 +217,8 @@ static int run(struct cli *cli, int argc, char **argv)
     for (int i = optind; i < argc; i++)
         json_array_append_new(topics, cli_string(cli, "TOPIC", argv[i]));
     int code = pop_all(&pop, topics);
+    if (code == EXIT_NOTHING && pop.shown == 0 && cli->refused_status == 0)
+        report_none(&pop, topics);
     json_decref(topics);
     return code;
 }
@@ -163,14 +227,16 @@ const struct command command_pop = {
     .name = "pop",
     .synopsis = "[options] TOPIC…",
     .summary = "Take the next due job: it is yours until its ttr runs out",
-    .help = "  -w, --wait D    wait up to D for a job (0: take what is there, or exit 1)\n"
-            "  -n, --max N     up to N jobs at once (1)\n"
-            "  -f, --finish    finish the jobs once they have been written out\n"
-            "  -b, --body      only the body, byte for byte, and a line end\n"
-            "\nExit 1 if no job came. With --json, one job a line, with its lease.\n"
-            "\nExamples:\n"
-            "  later pop mail --wait 1m\n"
-            "  later pop urgent mail --max 10 --json\n"
-            "  while later pop mail --wait 1m --finish --body; do :; done\n",
+    .help =
+        "  -w, --wait D    wait up to D for a job (0: take what is there, or exit 1)\n"
+        "  -n, --max N     up to N jobs at once (1)\n"
+        "  -f, --finish    finish the jobs once they have been written out\n"
+        "  -b, --body      only the body, byte for byte, and a line end\n"
+        "\nExit 1 if no job came; standard error says what the topic has. With --json, one job a\n"
+        "line, with its lease, and nothing if none came.\n"
+        "\nExamples:\n"
+        "  later pop mail --wait 1m\n"
+        "  later pop urgent mail --max 10 --json\n"
+        "  while later pop mail --wait 1m --finish --body; do :; done\n",
     .run = run,
 };

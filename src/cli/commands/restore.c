@@ -157,10 +157,8 @@ static int run(struct cli *cli, int argc, char **argv)
     cli_words(cli, argc, argv, 2, 2);
     const char *given = argv[optind];
     all.to = argv[optind + 1];
-    if (!directory_readable(given)) {
-        cli_message(cli, "cannot open %s: %s", given, strerror(errno));
-        return EXIT_NOTHING;
-    }
+    if (!directory_readable(given))
+        return cli_cannot_open(cli, given);
     char *found = backup_place_find(given);
     if (!found) {
         cli_message(

@@ -478,10 +478,8 @@ static int run(struct cli *cli, int argc, char **argv)
         return EXIT_CONFLICT;
     }
     bool made = !directory_there(directories[1]);
-    if (os_disk_new(directories[0], &from)) {
-        cli_message(cli, "cannot open %s: %s", directories[0], strerror(errno));
-        return EXIT_NOTHING;
-    }
+    if (os_disk_new(directories[0], &from))
+        return cli_cannot_open(cli, directories[0]);
     if (os_disk_new(directories[1], &to)) {
         cli_message(cli, "cannot use %s: %s", directories[1], strerror(errno));
         os_disk_free(from);
@@ -511,9 +509,8 @@ const struct command command_salvage = {
         "such a body is doubtful, too: it may be one that was replaced later. What happened to\n"
         "jobs ('later history') is carried over where it is intact.\n"
         "\nExit 0: all was intact. 1: no such directory, or no store in it. 3: a server has DIR\n"
-        "open, NEW is not empty, or one is in the other. 4: it did not work, remove NEW. 6: done, "
-        "and there was "
-        "damage.\n"
+        "open, NEW is not empty, or one is in the other. 4: DIR cannot be opened, or it did not\n"
+        "work: remove NEW. 6: done, and there was damage.\n"
         "\nExample:\n"
         "  later salvage /var/lib/laterd /var/lib/laterd.new\n",
     .offline = true,

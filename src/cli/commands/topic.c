@@ -11,7 +11,10 @@
 #include "cli/show.h"
 #include "cli/text.h"
 
-enum { PUT_SEEN_TRIES = 20 }; /* in 2 s a daemon on Redis has heard of a change long since */
+enum {
+    PUT_SEEN_TRIES = 20, /* in 2 s a daemon on Redis has heard of a change long since */
+    PRECONDITION_FAILED = 412
+};
 
 /* Options without a letter. */
 enum {
@@ -132,6 +135,14 @@ static void target_option(struct topic *topic, int c)
     }
 }
 
+static void pause_option(const struct topic *topic, bool paused)
+{
+    const json_t *before = json_object_get(topic->changes, "paused");
+    if (before && json_is_true(before) != paused)
+        cli_usage(topic->cli, "--paused or --resumed, not both");
+    json_object_set_new(topic->changes, "paused", json_boolean(paused));
+}
+
 static void options_of(struct topic *topic, int argc, char **argv)
 {
     json_t *changes = topic->changes;
@@ -155,8 +166,8 @@ static void options_of(struct topic *topic, int argc, char **argv)
             break;
         case O_KEY_RATE: set_text(topic, changes, "key_rate", "--key-rate"); break;
         case O_ORDER: set_text(topic, changes, "order", "--order"); break;
-        case O_PAUSED: json_object_set_new(changes, "paused", json_true()); break;
-        case O_RESUMED: json_object_set_new(changes, "paused", json_false()); break;
+        case O_PAUSED:
+        case O_RESUMED: pause_option(topic, c == O_PAUSED); break;
         case O_IF_VERSION: topic->if_version = optarg; break;
         case 'y': topic->yes = true; break;
         default: target_option(topic, c); break;
@@ -284,12 +295,36 @@ static int print_answer(struct topic *topic, json_t *answer)
     return code;
 }
 
-static int put(struct topic *topic, json_t *settings, json_int_t version)
+/* The server's words on that are of HTTP's headers. */
+static void report_other_version(struct topic *topic)
 {
+    struct cli *cli = topic->cli;
+    struct found found = {0};
+    cli->quiet = true;
+    int code = topic->if_version ? find(topic, &found) : EXIT_DONE;
+    cli->quiet = false;
+    cli->subject = topic->name;
+    if (!topic->if_version)
+        cli_message(cli, "somebody else has set them meanwhile, nothing was changed: run it again");
+    else if (code == EXIT_DONE && found.version)
+        cli_message(cli, "the settings have version %lld, not %s", (long long)found.version,
+                    topic->if_version);
+    else
+        cli_message(cli, "the settings do not have version %s", topic->if_version);
+    cli->subject = NULL;
+    json_decref(found.settings);
+}
+
+/* All settings, if their version is the one that set_condition() asks for. */
+static int put(struct topic *topic, json_t *settings)
+{
+    struct cli *cli = topic->cli;
     json_t *answer = NULL;
-    set_condition(topic, version);
+    cli->expects = "version";
     int code = call(topic, "PUT", "", settings, &answer);
-    topic->cli->header = NULL;
+    cli->expects = cli->header = NULL;
+    if (code == EXIT_CONFLICT && cli->refused_status == PRECONDITION_FAILED)
+        report_other_version(topic);
     return code == EXIT_DONE ? print_answer(topic, answer) : code;
 }
 
@@ -325,19 +360,17 @@ static int set_run(struct topic *topic)
                        : found.settings ? json_deep_copy(found.settings)
                                         : json_object();
     apply(topic, settings);
-    code = put(topic, settings, found.version);
+    set_condition(topic, found.version);
+    code = put(topic, settings);
     json_decref(found.settings);
     return code;
 }
 
 static int unset_run(struct topic *topic)
 {
-    json_t *answer = NULL;
     if (topic->if_version)
         set_condition(topic, 0);
-    int code = call(topic, "PUT", "", json_object(), &answer);
-    topic->cli->header = NULL;
-    return code == EXIT_DONE ? print_answer(topic, answer) : code;
+    return put(topic, json_object());
 }
 
 static int show_run(struct topic *topic)

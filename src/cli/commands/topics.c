@@ -333,9 +333,9 @@ static int list_run(struct cli *cli, int argc, char **argv)
     cli_words(cli, argc, argv, 1, 1);
     if (strcmp(state, "delayed") != 0 && strcmp(state, "ready") != 0 &&
         strcmp(state, "reserved") != 0 && strcmp(state, "buried") != 0)
-        cli_usage(cli, "--state is delayed, ready, reserved or buried");
+        cli_usage(cli, "--state is delayed, ready, reserved or buried, not '%s'", state);
     if (strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
-        cli_usage(cli, "--order is asc or desc");
+        cli_usage(cli, "--order is asc or desc, not '%s'", order);
     if (listing.left == 0)
         cli_usage(cli, "--limit is at least 1");
     struct buf query = {0};

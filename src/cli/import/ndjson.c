@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,8 +31,9 @@ struct importing {
     struct buf topic; /* of the open batch */
     struct buf text;  /* a push */
     struct arena scratch;
-    bool started, ended; /* the first and the last line were there */
-    uint64_t topics, configured, paused, differing, topics_refused;
+    bool started, ended;                    /* the first and the last line were there */
+    uint64_t topics, with_settings, paused; /* in the export; pauses that are not over */
+    uint64_t configured, same, differing, topics_refused; /* with settings: what became of them */
     uint64_t jobs, bad, said_jobs;
 };
 
@@ -74,9 +76,10 @@ static int find_settings(struct importing *all, const char *name, struct json_va
 static void compare(struct importing *all, const char *name, struct bytes there,
                     struct bytes settings)
 {
+    all->same += bytes_eq(there, settings);
+    all->differing += !bytes_eq(there, settings);
     if (bytes_eq(there, settings))
         return;
-    all->differing++;
     all->cli->subject = name;
     print_line(all, "the topic has other settings here, which are kept");
     all->cli->subject = NULL;
@@ -149,7 +152,8 @@ static int pause_topic(struct importing *all, const char *name, const struct jso
     }
     buf_add_char(&body, '}');
     struct client_request request = {.method = "POST", .body = buf_bytes(&body)};
-    int code = topic_call(all, name, "/pause", &request, &answer);
+    int code =
+        all->options->dry_run ? EXIT_DONE : topic_call(all, name, "/pause", &request, &answer);
     all->paused += code == EXIT_DONE;
     buf_fini(&body);
     return code;
@@ -169,10 +173,10 @@ static int take_topic(struct importing *all, struct bytes topic)
     all->topics++;
     buf_add_bytes(&text, json_text(&name, &all->scratch));
     buf_add_char(&text, '\0');
+    all->with_settings += settings.kind == JSON_KIND_OBJECT;
     if (!all->options->dry_run && settings.kind == JSON_KIND_OBJECT)
         code = configure(all, text.at, settings.text);
-    if (!all->options->dry_run && code == EXIT_DONE && paused.kind == JSON_KIND_BOOL &&
-        bytes_eq(paused.text, BYTES("true")))
+    if (code == EXIT_DONE && paused.kind == JSON_KIND_BOOL && bytes_eq(paused.text, BYTES("true")))
         code = pause_topic(all, text.at, &until);
     buf_fini(&text);
     return code;
@@ -326,17 +330,33 @@ static int take_lines(struct importing *all)
 static void report_json(const struct importing *all)
 {
     const struct import_push *push = all->push;
-    json_t *line =
-        json_pack("{sb sI sI sI sI sI sI sI sI sI sI sI sI sI}", "dry_run", all->options->dry_run,
-                  "topics", (json_int_t)all->topics, "configured", (json_int_t)all->configured,
-                  "paused", (json_int_t)all->paused, "other_settings", (json_int_t)all->differing,
-                  "topics_refused", (json_int_t)all->topics_refused, "jobs", (json_int_t)all->jobs,
-                  "created", (json_int_t)push->created, "kept", (json_int_t)push->kept, "refused",
-                  (json_int_t)push->refused, "bad_lines", (json_int_t)all->bad, "renamed",
-                  (json_int_t)push->renamed, "reserved", (json_int_t)push->reserved,
-                  "notes_left_out", (json_int_t)push->noted);
+    json_t *line = json_pack(
+        "{sb sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "dry_run", all->options->dry_run,
+        "topics", (json_int_t)all->topics, "with_settings", (json_int_t)all->with_settings,
+        "configured", (json_int_t)all->configured, "same_settings", (json_int_t)all->same,
+        "other_settings", (json_int_t)all->differing, "paused", (json_int_t)all->paused,
+        "topics_refused", (json_int_t)all->topics_refused, "jobs", (json_int_t)all->jobs, "created",
+        (json_int_t)push->created, "kept", (json_int_t)push->kept, "refused",
+        (json_int_t)push->refused, "bad_lines", (json_int_t)all->bad, "renamed",
+        (json_int_t)push->renamed, "reserved", (json_int_t)push->reserved, "notes_left_out",
+        (json_int_t)push->noted);
     cli_print_json(line);
     json_decref(line);
+}
+
+/* What the export has of topics, and what became of their settings here. */
+static void report_topics(const struct importing *all)
+{
+    char topics[TEXT_ROOM], settings[TEXT_ROOM], paused[TEXT_ROOM], set[TEXT_ROOM], same[TEXT_ROOM],
+        other[TEXT_ROOM];
+    (void)printf("%s topic%s: %s with settings, %s paused\n", count_text(all->topics, topics),
+                 plural(all->topics), count_text(all->with_settings, settings),
+                 count_text(all->paused, paused));
+    if (all->with_settings > 0 && !all->options->dry_run)
+        (void)printf(
+            "settings: %s set, %s the same here already, %s other than here and left out\n",
+            count_text(all->configured, set), count_text(all->same, same),
+            count_text(all->differing, other));
 }
 
 static void report(const struct importing *all)
@@ -348,16 +368,12 @@ static void report(const struct importing *all)
         report_json(all);
         return;
     }
-    (void)printf("%llu topic%s: %llu with settings, %llu paused\n", (unsigned long long)all->topics,
-                 plural(all->topics), (unsigned long long)all->configured,
-                 (unsigned long long)all->paused);
+    report_topics(all);
     if (all->options->dry_run)
         (void)printf("%s job%s; nothing was sent\n", count_text(all->jobs, room),
                      plural(all->jobs));
     else
-        (void)printf("%llu imported, %llu there already, %llu refused\n",
-                     (unsigned long long)push->created, (unsigned long long)push->kept,
-                     (unsigned long long)push->refused);
+        import_push_print_counts(push, "");
     if (all->bad)
         (void)printf("%s bad line%s left out\n", count_text(all->bad, room), plural(all->bad));
     if (all->topics_refused)
@@ -412,6 +428,13 @@ int import_ndjson(struct import_push *push, const struct import_ndjson_options *
     bool standard = strcmp(options->path, "-") == 0;
     push->place = "topic";
     all.fd = standard ? STDIN_FILENO : open(options->path, O_RDONLY | O_CLOEXEC);
+    struct stat found;
+    if (!standard && all.fd >= 0 && fstat(all.fd, &found) == 0 && S_ISDIR(found.st_mode))
+        cli_usage(
+            push->cli,
+            "%s is a directory, and no export: `later import beanstalkd %s` reads the binlog of "
+            "a beanstalkd, `laterd --data-dir %s` a store",
+            options->path, options->path, options->path);
     if (all.fd < 0) {
         cli_message(push->cli, "cannot read %s: %s", options->path, strerror(errno));
         return errno == ENOENT ? EXIT_NOTHING : EXIT_REFUSED;

@@ -202,6 +202,7 @@ static void report(const struct import *import)
 {
     const struct import_push *push = import->push;
     const struct redis_source *source = &import->source;
+    char room[TEXT_ROOM];
     if (push->cli->json) {
         report_json(import);
         return;
@@ -214,12 +215,10 @@ static void report(const struct import *import)
     report_if("foreign keys, left out", source->foreign);
     report_if("broken jobs and entries, left out", source->broken);
     if (import->options->dry_run)
-        (void)printf("%llu job%s; nothing was sent\n", (unsigned long long)import->jobs,
+        (void)printf("%s job%s; nothing was sent\n", count_text(import->jobs, room),
                      plural(import->jobs));
     else
-        (void)printf("%llu imported, %llu there already, %llu refused\n",
-                     (unsigned long long)push->created, (unsigned long long)push->kept,
-                     (unsigned long long)push->refused);
+        import_push_print_counts(push, "");
 }
 
 /* ---- all of it ---- */
@@ -265,8 +264,15 @@ static void read_url(const struct import *import, struct redis_url *url)
 {
     struct redis_error error;
     struct cli *cli = import->push->cli;
-    if (redis_url_read(bytes_str(import->options->url), url, &error))
-        cli_usage(cli, "%s", error.text);
+    const char *text = import->options->url;
+    if (strncmp(text, "redis", strlen("redis")) != 0 &&
+        strncmp(text, "unix:", strlen("unix:")) != 0)
+        cli_usage(cli, "URL is redis://[user:password@]host[:port]/DB or unix:///path");
+    if (redis_url_read(bytes_str(text), url, &error)) {
+        static const char key[] = "redis.url"; /* of laterd's configuration */
+        bool named = strncmp(error.text, key, strlen(key)) == 0;
+        cli_usage(cli, "%s%s", named ? "URL" : "", error.text + (named ? strlen(key) : 0));
+    }
     if (url->tls)
         cli_usage(cli, "import does not speak TLS: lead it through a TLS tunnel");
     if (url->topology != REDIS_SINGLE)

@@ -340,8 +340,14 @@ static void begin_section(struct reading *reading, struct bytes name)
     struct config_error why = {{0}};
     reading->section = config_section_find(name);
     reading->section_keys = 0;
-    if (!reading->section)
+    if (!reading->section) {
+        char word[CONFIG_TEXT_MAX];
+        (void)snprintf(word, sizeof(word), "%.*s", (int)name.len,
+                       name.at); /* cut: it is shown so */
+        if (!config_is_section(name))
+            complain_section(reading, word);
         return;
+    }
     const char *stop = memchr(name.at, '.', name.len);
     name = stop ? bytes_of(stop + 1, (size_t)(name.at + name.len - stop - 1)) : bytes_of("", 0);
     if (!config_section_add(reading->config, reading->section, name, place, &why))

@@ -2,6 +2,7 @@
 
 #include <getopt.h>
 #include <stdio.h>
+#include <string.h>
 
 const char laterd_help[] =
     "Usage: laterd [-c FILE] [--data-dir DIR] [--http ADDR:PORT[,DIALECT]]...\n"
@@ -87,12 +88,6 @@ static enum err refuse(struct config_error *error, const char *text)
     return ERR_INVALID;
 }
 
-static void add_address(struct said *said, enum protocol_kind kind, const char *address)
-{
-    if (said->addresses[kind].count <= CONFIG_LISTENERS_MAX)
-        said->addresses[kind].at[said->addresses[kind].count++] = address;
-}
-
 /* What getopt answers for an option that has no letter. */
 enum {
     LISTEN = 256, /* and the protocol */
@@ -103,6 +98,29 @@ enum {
     PRINT,
     IMPORT,
 };
+
+/* `found`: what getopt says of it. One letter of several in `word` is named alone. */
+static enum err refuse_option(struct config_error *error, int found, const char *word)
+{
+    char letter[] = {'-', (char)optopt, '\0'};
+    bool alone = strncmp(word, "--", 2) != 0 && optopt > 0 && optopt < LISTEN;
+    const char *name = alone ? letter : word;
+    int len = (int)strcspn(name, "=");
+    bool no_value = found != ':' && !alone && optopt != 0; /* it is known, and was given one */
+    (void)snprintf(error->text, sizeof(error->text), "%s%.*s%s; see laterd --help",
+                   found == ':' || no_value ? "" : "there is no option ", len > 300 ? 300 : len,
+                   name,
+                   found == ':' ? " needs a value"
+                   : no_value   ? " takes no value"
+                                : "");
+    return ERR_INVALID;
+}
+
+static void add_address(struct said *said, enum protocol_kind kind, const char *address)
+{
+    if (said->addresses[kind].count <= CONFIG_LISTENERS_MAX)
+        said->addresses[kind].at[said->addresses[kind].count++] = address;
+}
 
 enum err laterd_options_read(int argc, char **argv, struct config *config,
                              struct laterd_options *out_options, struct config_error *out_error)
@@ -126,7 +144,8 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
     struct said said = {.data_dir = NULL};
     int option;
 
-    while ((option = getopt_long(argc, argv, "c:hV", long_options, NULL)) != -1) {
+    opterr = 0; /* getopt would begin its messages with the program's path */
+    while ((option = getopt_long(argc, argv, ":c:hV", long_options, NULL)) != -1) {
         if (option >= LISTEN && option < LISTEN + PROTOCOL_KINDS) {
             add_address(&said, (enum protocol_kind)(option - LISTEN), optarg);
             continue;
@@ -153,7 +172,7 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
                                            : LATERD_SHOW_HELP;
             *out_options = options;
             return OK;
-        default: return refuse(out_error, "");
+        default: return refuse_option(out_error, option, argv[optind - 1]);
         }
     }
     if (optind < argc) {

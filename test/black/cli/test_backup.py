@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 
+import nobody
 import pytest
 from golden import listing, text_of
 from process import LATER, LATERD, Laterd
@@ -304,6 +305,19 @@ def test_a_directory_that_cannot_be_used_is_named_with_the_reason(laterd, tmp_pa
         done = later(*words)
         assert done.returncode == code and said in done.stderr, (words, done)
         assert "not whole" not in done.stderr and not os.path.exists(tmp_path / "new"), words
+
+
+@nobody.ROOT_ONLY
+def test_a_directory_that_belongs_to_somebody_else_is_told_with_what_to_do():
+    """It may have a store: this is not exit 1."""
+    with nobody.folder_for_nobody() as folder:
+        store, new = os.path.join(folder, "store"), os.path.join(folder, "new")
+        os.mkdir(store, 0o700)
+        for words in (["verify", store], ["restore", store, new], ["salvage", store, new], ["backup", "-d", store, new]):
+            done = nobody.run_as_nobody(folder, LATER, *words)
+            assert (done.returncode, done.stdout, done.stderr) == (
+                REFUSED, "", f"later {words[0]}: cannot open {store}: Permission denied; run it as laterd's user, "
+                "or as root\n"), words
 
 
 def test_a_file_that_may_not_grow_so_large_is_an_error_and_kills_nobody(laterd, tmp_path):

@@ -284,7 +284,30 @@ def test_other_settings_are_kept_and_said(servers):
         text = exported(first)
         done = later(second, "import", text=text)
         assert done.returncode == DONE and "other settings" in done.stderr
+        assert "settings: 0 set, 0 the same here already, 1 other than here and left out\n" in done.stdout
         assert b.get("/v1/topics/t").json()["settings"] == {"retry": ["120s"]}
+
+
+def test_topics_are_counted_as_they_are_in_the_export_and_by_what_became_of_them(servers):
+    first, *_ = servers
+    text = "\n".join([exported(first).splitlines()[0],
+                      '{"topic":{"name":"a","paused":true,"settings":{"attempts":3}}}',
+                      '{"topic":{"name":"b","paused":true,"paused_until":"2020-01-01T00:00:00Z"}}',
+                      '{"topic":{"name":"c","settings":{"attempts":4}}}', '{"end":{"jobs":0}}', ""])
+    in_it = "3 topics: 2 with settings, 1 paused\n"
+    assert later(first, "import", "--dry-run", text=text).stdout == f"{in_it}0 jobs; nothing was sent\n"
+    for set_now, same in ((2, 0), (0, 2)):
+        assert later(first, "import", text=text).stdout == (
+            f"{in_it}settings: {set_now} set, {same} the same here already, 0 other than here and left out\n"
+            "0 imported, 0 there already, 0 refused\n")
+    told = imported(first, text)
+    assert [told[key] for key in ("with_settings", "configured", "same_settings", "paused")] == [2, 0, 2, 1]
+
+
+def test_a_directory_is_no_export(servers, tmp_path):
+    done = later(servers[0], "import", tmp_path)
+    assert done.returncode == USAGE and done.stdout == ""
+    assert done.stderr.startswith(f"later import: {tmp_path} is a directory, and no export: "), done
 
 
 def test_settings_that_another_laterd_has_just_set_are_compared(servers, laterd):

@@ -164,7 +164,7 @@ def test_an_import_that_is_run_again_doubles_nothing(importer, redis, tmp_path):
                  for n in range(3000)])
     first = importer("delay-queue", source.url(), "--map", str(tmp_path / "ids"))
     assert first.returncode == DONE, first.stderr
-    assert "3000 imported, 0 there already, 0 refused" in first.stdout
+    assert "3,000 imported, 0 there already, 0 refused" in first.stdout
     lines = (tmp_path / "ids").read_text().splitlines()
     assert sorted(lines) == sorted(f"job-{n}\tjob-{n}" for n in range(3000))
     again = summary(importer("delay-queue", source.url(), "--json"))

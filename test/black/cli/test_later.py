@@ -59,6 +59,10 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["bench", "--jobs", "200"],
      "later bench: put, cycle, cancel, due, burst or idle is missing"),
     (["import", "redis", "-l", "sdmq"], "later import: URL is missing"),
+    (["import", "redis", "-l", "sdmq", "http://h/1"],
+     "later import: URL is redis://[user:password@]host[:port]/DB or unix:///path"),
+    (["import", "redis", "-l", "sdmq", "unix://h"],
+     "later import: URL: unix:// must be followed by the path of a socket"),
     (["backup"], "later backup: PLACE is missing"),
     (["restore", "place"], "later restore: DIR is missing"),
     (["restore", "--journal"],
@@ -84,8 +88,18 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["topic", "set", "t", "--jitter", "0,2"], "later topic: --jitter '0,2' is not a number such as 0.2"),
     (["topic", "set", "t", "--jitter", "nan"], "later topic: --jitter 'nan' is not a number such as 0.2"),
     (["kick", "--topic", "t", "--max", "0"], "later kick: --max is at least 1"),
+    (["kick", "t", "--max", "5"], "later kick: --max is for a topic's buried jobs: later kick --topic t --max 5"),
     (["stats", "--token-file", "/"], "later stats: --token-file: cannot read /: Is a directory"),
     (["topic", "set", "t", "--jitter", ""], "later topic: --jitter '' is not a number such as 0.2"),
+    (["topic", "set", "t", "--paused", "--resumed"], "later topic: --paused or --resumed, not both"),
+    (["reschedule", "j", "--delay", "1s", "--due", "5"], "later reschedule: --delay or --due, not both"),
+    (["replay", "t", "--since", "1h", "--from", "2030-01-01T00:00:00Z"], "later replay: --since or --from, not both"),
+    (["due", "1h", "1m"], "later due: 1m is shorter than 1h before it: write them from short to long"),
+    (["due", *["1s"] * 65], "later due: 65 durations are too many: 64 at most"),
+    (["list", "t", "--state", "late"], "later list: --state is delayed, ready, reserved or buried, not 'late'"),
+    (["list", "t", "--order", "up"], "later list: --order is asc or desc, not 'up'"),
+    (["get", ""], "later get: an ID is empty"),
+    (["finish", ""], "later finish: an ID is empty"),
 ])
 def test_bad_usage_is_one_clear_line_and_exit_2(later, words, says):
     answer = later(*words)
@@ -114,8 +128,19 @@ def test_a_body_that_is_too_large_is_told_by_the_limit_of_bodies(later, topic):
 def test_a_port_for_clients_of_beanstalkd_says_what_it_is(later, laterd):
     port = laterd({"server": {"beanstalk": "127.0.0.1:0", "http": "none"}}).ports_of("beanstalk")[0]
     answer = later("topics", server=f"http://127.0.0.1:{port}")
-    assert answer.returncode == REFUSED and "the server answered 400: " in answer.stderr
-    assert "beanstalk" in answer.stderr
+    assert answer.returncode == REFUSED
+    assert answer.stderr == (
+        f"later topics: http://127.0.0.1:{port} speaks another protocol: This is laterd's port for clients of beanstalkd "
+        "(server.beanstalk). HTTP is spoken on another one (server.http), 9277 by default.\n")
+
+
+def test_a_bench_of_the_port_of_another_protocol_says_what_may_be_wrong(later, laterd):
+    server = laterd(beanstalk=("127.0.0.1:0",))
+    for words, port in [((), server.beanstalk_port), (("--beanstalk", f"127.0.0.1:{server.port}"), server.port)]:
+        answer = later("bench", "put", "--jobs", "10", *words, server=f"http://127.0.0.1:{port}")
+        assert answer.returncode in (REFUSED, UNREACHABLE)
+        assert ("is it a port for HTTP, or with --beanstalk one for clients of beanstalkd?" in answer.stderr
+                or "This is laterd's port for clients of beanstalkd" in answer.stderr), answer
 
 
 def test_refusals_name_options_and_topics(later, topic):
@@ -200,6 +225,35 @@ def test_pop_shows_why_a_job_failed_last(later, topic):
     assert re.search(r"^failed .* code 7: no connection$", popped.stdout, re.MULTILINE), popped
     assert later("release", topic).returncode == DONE
     assert '"reason"' not in later("pop", topic, "--json").stdout  # as the server sent it
+
+
+def test_a_pop_that_takes_nothing_says_why(client, later, topic):
+    none = later("pop", f"no-{topic}")
+    assert (none.returncode, none.stdout) == (NOTHING, "")
+    assert none.stderr == f"later pop: no-{topic}: no such topic\n"
+    assert later("push", topic, "x", "--delay", "1h").returncode == DONE
+    assert later("push", topic, "y", "--id", topic).returncode == DONE
+    client.post(f"/v1/topics/{topic}/pause", {})
+    none = later("pop", topic, "--wait", "20ms")
+    assert none.returncode == NOTHING
+    assert re.fullmatch(rf"later pop: {topic}: no job came within 20 ms; it has 1 delayed, 1 ready; the next is due "
+                        rf"\d.* \(in 59m .*\); it is paused: later resume {topic}\n", none.stderr), none
+    assert later("rm", topic).returncode == DONE
+    assert later("clear", topic, "--yes").returncode == DONE
+    assert ": no job is ready; it has no jobs" in later("pop", topic).stderr
+    assert later("pop", topic, "other").stderr == "later pop: no job is ready\n"
+    assert later("pop", topic, "--json").stderr == ""
+
+
+def test_a_kick_of_a_topic_is_told_how_it_is_done(later, topic):
+    assert later("push", topic, "x").returncode == DONE
+    answer = later("kick", topic, "10")
+    assert answer.returncode == NOTHING
+    assert answer.stderr.splitlines() == [
+        f"later kick: {topic}: no such job (not_found)", "later kick: 10: no such job (not_found)",
+        f"later kick: '{topic}' is a topic: later kick --topic {topic} makes its buried jobs ready"]
+    assert later("kick", f"no-{topic}").stderr == f"later kick: no-{topic}: no such job (not_found)\n"
+    assert later("kick", "--topic", f"no-{topic}").returncode == NOTHING
 
 
 def test_pop_asks_why_of_the_first_ten_that_have_failed(client, later, topic):

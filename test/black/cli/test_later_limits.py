@@ -113,6 +113,15 @@ def test_a_bulk_push_asks_for_the_limit_or_learns_it(routes, asked):
         assert len(fake.asked("GET /v1/limits")) == 1
 
 
+def test_an_older_server_behind_a_prefix_that_ends_like_the_api_is_not_taken_for_a_wrong_url():
+    """It has no GET /v1/limits."""
+    pushed = {"failed": 0, "results": [{"status": 201, "job": {"id": "a"}}]}
+    with Fake({"POST /queues/v1/v1/topics/t/jobs": (200, pushed)}) as fake:
+        answer = run(f"{fake.url}/queues/v1", "push", "t", "--lines", input="a\n")
+        assert answer.returncode == DONE, answer
+        assert fake.asked("GET /queues/v1/v1/limits")
+
+
 def test_a_page_is_no_longer_than_the_server_makes_it():
     def page(query, _):
         first = 0 if "cursor" not in query else 5
@@ -163,6 +172,16 @@ def test_of_several_jobs_each_is_finished_with_its_own_lease():
             "1", "2", "3"]
         answer = run(fake.url, "finish", "a", "b", "--lease", "1")
         assert answer.returncode == USAGE and "2 ids and 1 lease:" in answer.stderr
+
+
+def test_what_a_pop_took_nothing_from_is_asked_for_only_where_people_read_it():
+    """GET of one topic looks for its next job, among all jobs of the server."""
+    with Fake({"POST /v1/reserve": (204, None), "GET /v1/topics/t": (200, {"name": "t", "delayed": 3})}) as fake:
+        for option, says in [("--body", "later pop: t: no job is ready\n"), ("--json", "")]:
+            answer = run(fake.url, "pop", "t", option)
+            assert (answer.returncode, answer.stderr) == (NOTHING, says)
+        assert not fake.asked("GET /v1/topics/t")
+        assert run(fake.url, "pop", "t").stderr == "later pop: t: no job is ready; it has 3 delayed\n"
 
 
 def test_jobs_are_finished_whatever_the_server_knows(small):
@@ -249,6 +268,7 @@ def test_pause_of_a_topic_that_does_not_exist_says_how_to_make_it():
     (["nosuch"], "later: there is no command 'nosuch'"),
     (["psuh", "t", "x"], "later: there is no command 'psuh'; did you mean push?"),
     (["put", "t", "x"], "later: there is no command 'put'; did you mean push?"),
+    (["version"], "later: there is no command 'version'; did you mean --version?"),
     (["push", "t", "x", "--dealy", "3s"],
      "later push: there is no option --dealy; did you mean --delay?"),
 ])
@@ -275,6 +295,32 @@ def test_a_refusal_names_the_option_that_is_at_fault(small):
     assert answer.stderr.startswith("later push: --if-exists 'maybe': ")
     answer = small("push", "t", "--ndjson", input='{"delay":"soon"}\n')
     assert answer.stderr.startswith("later push: line 1: delay: ")
+
+
+@pytest.mark.parametrize("words, says", [
+    (["push", "t", "x", "--tag", "a", "--tag", "b,c"], "later push: --tag: a tag is "),
+    (["push", "t", "x", "--header", "A B: c"], "later push: --header: a header's name is "),
+    (["--json", "push", "t", "x", "--retry", "1s,9999999d"], "later push: --retry: this duration must be "),
+    (["topic", "set", "t", "--url", "ftp://x"], "later topic: t: --url 'ftp://x': the URL must begin with "),
+    (["topic", "set", "t", "--url", "http://x/", "--sign", "x"], "later topic: t: --sign: this must say where "),
+    (["topic", "set", "t", "--url", "http://x/", "--success-status", "x"],
+     "later topic: t: --success-status 'x': this must be statuses "),
+    (["topic", "set", "t", "--url", "http://x/", "--target-timeout", "9999d"],
+     "later topic: t: --target-timeout '9999d': this duration must be "),
+    (["topic", "set", "t", "--key-rate", "x"], "later topic: t: --key-rate 'x': this must be a number of jobs "),
+])
+def test_a_refusal_names_the_option_whatever_the_server_calls_it(small, words, says):
+    answer = small(*words)
+    assert answer.returncode == REFUSED and answer.stderr.startswith(says), answer
+
+
+def test_options_before_the_command_are_at_fault_for_nothing(small):
+    """Their table is another one: what stands at the same place in the command's was not given."""
+    url = f"http://127.0.0.1:{small.port}"
+    for field, value in (("retry", "foo"), ("attempts", 0), ("ttr", "x"), ("jitter", 7), ("rate", "x")):
+        answer = small("--server", url, "--timeout", "9s", "topic", "set", "t", "--file", "-",
+                       input=json.dumps({field: value}))
+        assert answer.returncode == REFUSED and answer.stderr.startswith(f"later topic: t: {field}: "), answer
 
 
 def test_a_refusal_for_a_limit_says_its_value():

@@ -246,6 +246,28 @@ def test_what_is_no_server_is_bad_usage(url):
     assert answer.returncode == USAGE and "is not a server" in answer.stderr
 
 
+def test_a_port_alone_is_told_as_a_whole_url():
+    answer = later("9277", "stats")
+    assert answer.returncode == USAGE
+    assert answer.stderr.splitlines()[0] == "later stats: '9277' is not a server: give http://127.0.0.1:9277"
+
+
+@pytest.mark.parametrize("end", ["/v1", "/v1/"])
+@pytest.mark.parametrize("words", [["stats"], ["push", "t", "--lines"], ["finish", "a", "b"]])
+def test_a_url_that_ends_with_the_path_of_the_api_is_told_without_it(shared, end, words):
+    answer = later(f"http://127.0.0.1:{shared.port}{end}", *words, input="a\n")
+    assert answer.returncode == USAGE, answer
+    assert answer.stderr.splitlines()[0] == (
+        f"later {words[0]}: 'http://127.0.0.1:{shared.port}/v1' is not a server: give it without /v1 at its end, "
+        f"http://127.0.0.1:{shared.port}")
+
+
+def test_a_proxys_prefix_may_end_like_the_path_of_the_api(shared, topic):
+    with Front(shared.port, prefix="/queues/v1") as front:
+        assert later(f"{front.url}/queues/v1", "push", topic, "x").returncode == DONE
+        assert later(f"{front.url}/queues/v1", "get", "no-such").returncode == NOTHING
+
+
 def test_a_host_that_laterd_does_not_know_is_told_with_the_way_out(shared):
     """libcurl takes every name below localhost for this machine; laterd only those it was told."""
     line = one_line(later(f"http://any.localhost:{shared.port}", "stats"), REFUSED)

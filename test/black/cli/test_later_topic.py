@@ -1,12 +1,11 @@
 """later topic, attempts, replay, and what push, release and bury say for them."""
 
 import json
-import os
 import re
-import subprocess
 
 import pytest
-from process import LATER
+from fake_v1 import Fake
+from test_later_limits import run
 from wire import eventually
 
 DONE, NOTHING, USAGE, CONFLICT, REFUSED = range(5)
@@ -14,11 +13,7 @@ DONE, NOTHING, USAGE, CONFLICT, REFUSED = range(5)
 
 @pytest.fixture
 def later(shared):
-    def run(*words, **options):
-        environment = dict(os.environ, LATER_SERVER=f"http://127.0.0.1:{shared.port}")
-        return subprocess.run([LATER, *words], env=environment, capture_output=True, text=True,
-                              timeout=30, check=False, **options)
-    return run
+    return lambda *words, **options: run(f"http://127.0.0.1:{shared.port}", *words, **options)
 
 
 def settings(client, topic, wanted):
@@ -86,9 +81,24 @@ def test_a_version_may_be_asked_for(client, later, topic):
     version = json.loads(later("topic", "set", topic, "--attempts", "3", "--json").stdout)["version"]
     settings(client, topic, {"attempts": 3})
     stale = later("topic", "set", topic, "--attempts", "4", "--if-version", str(version - 1))
-    assert stale.returncode == CONFLICT and f"version is {version} now" in stale.stderr
-    assert later("topic", "unset", topic, "--if-version", str(version - 1)).returncode == CONFLICT
+    says = f"later topic: {topic}: the settings have version {version}, not {version - 1}\n"
+    assert (stale.returncode, stale.stderr) == (CONFLICT, says)
+    stale = later("topic", "unset", topic, "--if-version", str(version - 1))
+    assert (stale.returncode, stale.stderr) == (CONFLICT, says)
+    none = later("topic", "set", f"no-{topic}", "--attempts", "4", "--if-version", "7")
+    assert (none.returncode, none.stderr) == (
+        CONFLICT, f"later topic: no-{topic}: the settings do not have version 7\n")
     assert later("topic", "set", topic, "--attempts", "4", "--if-version", str(version)).returncode == DONE
+
+
+def test_settings_that_somebody_else_has_set_meanwhile_are_kept():
+    refused = {"status": 412, "code": "version", "detail": "If-Match names another one"}
+    with Fake({"GET /v1/topics/t": (200, {"name": "t", "settings": {}, "version": 3}),
+               "PUT /v1/topics/t": (412, refused)}) as fake:
+        answer = run(fake.url, "topic", "set", "t", "--attempts", "4")
+        assert answer.returncode == CONFLICT
+        assert answer.stderr == ("later topic: t: somebody else has set them meanwhile, nothing was changed: "
+                                 "run it again\n")
 
 
 def test_show_and_unset(client, later, topic):

@@ -4,12 +4,11 @@ import json
 import os
 import re
 import resource
-import shutil
 import socket
 import subprocess
-import tempfile
 import time
 
+import nobody
 import pytest
 
 from process import LATER, LATERD, DidNotStart
@@ -496,22 +495,18 @@ def test_a_directory_that_others_can_write_to_is_warned_about(laterd, tmp_path):
     assert not server.events("data_dir_exposed")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become another user")
+@nobody.ROOT_ONLY
 @pytest.mark.parametrize("whose", ["the directory", "a file in it"])
-def test_a_directory_that_it_may_not_write_to_is_told_with_what_to_do(tmp_path, whose):
-    nobody = 65534
-    with tempfile.TemporaryDirectory() as folder:  # those of pytest are for root alone
-        os.chmod(folder, 0o755)
-        data, program = os.path.join(folder, "data"), shutil.copy(LATERD, folder)
+def test_a_directory_that_it_may_not_write_to_is_told_with_what_to_do(whose):
+    with nobody.folder_for_nobody() as folder:
+        data = os.path.join(folder, "data")
         os.mkdir(data, 0o755)
         if whose == "a file in it":
             os.close(os.open(os.path.join(data, "LOCK"), os.O_CREAT, 0o600))
-            os.chown(data, nobody, nobody)
-        done = subprocess.run([program, "--data-dir", data, "--http", "127.0.0.1:0", "--beanstalk", "none"],
-                              user=nobody, group=nobody, extra_groups=[], check=False, timeout=30,
-                              capture_output=True, text=True)
+            os.chown(data, nobody.NOBODY, nobody.NOBODY)
+        done = nobody.run_as_nobody(folder, LATERD, "--data-dir", data, "--http", "127.0.0.1:0", "--beanstalk", "none")
     assert done.returncode == 1 and f'cannot write in "{data}", the data directory: Permission' in done.stderr
-    assert f"belongs to user 0, and laterd runs as user {nobody}: chown -R it" in done.stderr
+    assert f"belongs to user 0, and laterd runs as user {nobody.NOBODY}: chown -R it" in done.stderr
 
 
 def test_files_of_others_in_the_directory_are_named_and_left_alone(laterd, tmp_path):

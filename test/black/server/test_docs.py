@@ -29,6 +29,16 @@ def text_of(*path):
         return file.read()
 
 
+def long_lines(*path):
+    """Those over 100 columns that could be broken: not of tables."""
+    return [line for line in text_of(*path).splitlines() if len(line) > 100 and not line.startswith("|")]
+
+
+@pytest.mark.parametrize("path", ["README.md", "docs/config.md", "docs/webhooks.md"])
+def test_lines_of_the_documents_that_are_read_most_are_not_long(path):
+    assert long_lines(path) == []
+
+
 def files_below(*folder):
     """The paths of the C and Python files of a folder and of the folders in it."""
     return [os.path.join(place, name) for place, _, names in os.walk(os.path.join(ROOT, *folder))
@@ -176,6 +186,19 @@ def test_every_command_of_later_has_an_example_in_its_help():
         assert re.search(rf"Examples?:\n  .*later {command}\b", told), command
 
 
+@pytest.mark.parametrize("name", ["bootstrap", "test"])
+def test_a_script_that_is_asked_for_help_does_nothing_else(name):
+    """script/test would run for a quarter of an hour; script/server builds, and its help is laterd's."""
+    told = said_by(os.path.join(ROOT, "script", name), "--help")
+    assert 2 <= len(told.splitlines()) <= 5 and "#" not in told
+
+
+def test_lines_of_the_help_fit_a_window():
+    for command in [(), *([name] for name in commands_of_later())]:
+        long = [line for line in said_by(LATER, *command, "--help").splitlines() if len(line) > 95]
+        assert not long, (command, long)
+
+
 def test_later_names_every_command_in_its_help():
     told = said_by(LATER, "--help")
     for command in ("push", "pop", "get", "rm", "finish", "release", "touch", "bury", "kick", "run",
@@ -279,6 +302,14 @@ def test_the_client_of_beanstalkd_that_a_reader_copies_works(laterd, name):
     assert "127.0.0.1:11300" in program and "delay: 5" in program
     real = program.replace(":11300", f":{server.beanstalk_port}").replace("delay: 5", "delay: 1")
     assert said_by("ruby", "-e", real) == "close invoice 1004\n"
+
+
+def test_what_the_examples_write_in_a_clone_is_not_seen_by_git():
+    documents = [text_of(path) for path in sources("docs", "*.md") + ["README.md", "README.zh.md"]]
+    written = set(re.findall(r"(?:\s> ?|--map )([a-z][\w-]*\.\w+)(?![\w/])", "\n".join(documents))) | {"data"}
+    assert {"later.conf", "laterd.conf", "queue.ndjson", "ids.tsv"} <= written
+    ignored = set(text_of(".gitignore").replace("/", "").split())
+    assert written <= ignored, written - ignored
 
 
 def connects(port):

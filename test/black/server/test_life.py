@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 
+import nobody
 import pytest
 
 from patience import soon
@@ -128,6 +129,9 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
     ("[sdmq]\nhostes = x\n", 'the nearest is "host"\n'),  # "hosts" is nearer, but in [server]
     ("[redis]\nidle_second = 5\n", 'which has none like it; there is "idle_seconds" in another section, [limits]'),
     ("[limits]\nidle_secs = 10y\n", 'the nearest is "idle_seconds"'),
+    ("[limits]\n[servr]\n", "conf:2: unknown section [servr]; the nearest is [server]\n"),
+    ("[brokers]\n# nothing\n", "conf:1: unknown section [brokers]; "),
+    ("[server]\nhttp = 127.0.0.1:1 # x\n", "or unix:/path; a comment stands on a line of its own\n"),
     ("[limits]\nidle_seconds = 10y\n", "such as 250ms, 1h30m or 365d (units: us ms s m h d w)"),
     ("jobs = 1\n", 'the key "jobs" stands before any section; "jobs" goes below a line [limits]')])
 def test_a_bad_configuration_is_told_what_would_be_good(tmp_path, text, says):
@@ -143,6 +147,43 @@ def test_a_bad_configuration_is_told_what_would_be_good(tmp_path, text, says):
 def test_a_bad_value_is_refused_with_its_line(tmp_path, text):
     code, said = checked(tmp_path, text)
     assert code == 2 and re.search(r"laterd\.conf:\d+:", said), said
+
+
+@pytest.mark.parametrize("words, says", [
+    (["--nosuch=3"], "there is no option --nosuch"),
+    (["--no-persist", "-x"], "there is no option -x"),
+    (["--data-dir"], "--data-dir needs a value"),
+    (["-c"], "-c needs a value"),
+    (["--version=3"], "--version takes no value")])
+def test_an_option_that_is_wrong_is_said_in_one_line(words, says):
+    ended = run(*words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"laterd: {says}; see laterd --help\n"
+
+
+def test_an_address_of_another_machine_is_said_to_be_one():
+    ended = run("--no-persist", "--beanstalk", "none", "--http", "192.0.2.1:9277")
+    assert ended.returncode == 1
+    assert ended.stderr == ("laterd: cannot listen on 192.0.2.1:9277 for HTTP clients: Cannot assign requested address; "
+                            "this machine has no such address (see: ip address)\n")
+
+
+def first_port_for_all():
+    """Below 1024 as a rule; a container may have none."""
+    with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", encoding="ascii") as file:
+        return int(file.read())
+
+
+@nobody.ROOT_ONLY
+@pytest.mark.parametrize("address, says", [
+    pytest.param("127.0.0.1:80", "ports below 1024 are for root, or for a socket unit of systemd",
+                 marks=pytest.mark.skipif(first_port_for_all() < 1024, reason="everybody may listen there")),
+    ("unix:/root/laterd.sock", "laterd's user must be able to make a file in that directory")])
+def test_an_address_that_is_not_allowed_is_told_with_what_to_do(address, says):
+    with nobody.folder_for_nobody() as folder:
+        ended = nobody.run_as_nobody(folder, LATERD, "--no-persist", "--beanstalk", "none", "--http", address)
+    assert ended.returncode == 1
+    assert ended.stderr == f"laterd: cannot listen on {address} for HTTP clients: Permission denied; {says}\n"
 
 
 def test_a_port_that_is_taken_is_said_alone(tmp_path):
