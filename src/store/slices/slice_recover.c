@@ -261,9 +261,18 @@ static enum err read_topics(const struct slice_head *head, const char *section,
     return err || topics.at != topics.end ? ERR_CORRUPT : OK;
 }
 
-/* Tells of each that lives. ERR_CORRUPT: they are not as many as the log says. */
-static enum err replay_jobs(struct slices *slices, struct slice *slice, const char *section,
-                            const struct bytes *topics)
+/* What is read of a slice's index: who takes the jobs that live, … */
+struct index_reading {
+    enum err (*take)(struct store_callbacks *callbacks, const struct far_job *jobs, uint32_t count);
+    struct buf room; /* … kept from one slice to the next: new memory costs more than reading */
+    uint64_t first;  /* out: where the first record in use is, … */
+    uint64_t dead_bytes; /* … and how many bytes of those behind it do not live */
+};
+
+/* Passes on each that lives. ERR_CORRUPT: they are not as many as the log says. */
+static enum err pass_jobs(struct slices *slices, const struct slice *slice,
+                          struct index_reading *reading, const char *section,
+                          const struct bytes *topics)
 {
     uint64_t named_end = (uint64_t)slice->named * BLOCK, first = named_end, dead_bytes = 0;
     struct store_callbacks *callbacks = slices->store->callbacks;
@@ -297,22 +306,20 @@ static enum err replay_jobs(struct slices *slices, struct slice *slice, const ch
         };
         if (count < TOLD_AT_ONCE)
             continue;
-        told = callbacks->replay_far(callbacks, jobs, count);
+        told = reading->take(callbacks, jobs, count);
         count = 0;
     }
     if (!told)
-        told = callbacks->replay_far(callbacks, jobs, count);
+        told = reading->take(callbacks, jobs, count);
+    reading->first = first;
+    reading->dead_bytes = dead_bytes + (was_dead ? named_end : 0);
     if (told)
         return told;
-    dead_bytes += was_dead ? named_end : 0;
-    slice->dead_bytes += dead_bytes;
-    slice->live_bytes += named_end - first - dead_bytes;
-    slices->live_bytes += named_end - first - dead_bytes;
     return err == ERR_NOT_FOUND && live == slice->live_jobs ? OK : ERR_CORRUPT;
 }
 
-/* `room` is kept from one slice to the next: new memory costs more than what is read into it. */
-static enum err read_index(struct slices *slices, struct slice *slice, struct buf *room)
+static enum err read_index(struct slices *slices, struct slice *slice,
+                           struct index_reading *reading)
 {
     const struct slice_head *head = &slice->head;
     struct disk *disk = slices->store->disk;
@@ -321,9 +328,9 @@ static enum err read_index(struct slices *slices, struct slice *slice, struct bu
     enum err err = segments_file(slices->segments, slice->segment, &file);
     if (err)
         return err;
-    buf_reset(room, SIZE_MAX);
-    buf_reserve(room, len);
-    char *sections = room->at;
+    buf_reset(&reading->room, SIZE_MAX);
+    buf_reserve(&reading->room, len);
+    char *sections = reading->room.at;
     struct bytes *topics = mem_alloc(head->topics * sizeof(*topics));
     const char *index = sections + head->topics_bytes;
     err = read_all(disk, file, slice_topics_at(head), sections, len);
@@ -335,13 +342,23 @@ static enum err read_index(struct slices *slices, struct slice *slice, struct bu
     for (uint32_t i = 0; i < head->topics && !err; i++)
         slice_note_topic(slice, topics[i]);
     if (!err)
-        err = replay_jobs(slices, slice, index, topics);
+        err = pass_jobs(slices, slice, reading, index, topics);
     mem_free(topics);
     return err;
 }
 
+static void count_bytes(struct slices *slices, struct slice *slice,
+                        const struct index_reading *reading)
+{
+    uint64_t end = (uint64_t)slice->named * BLOCK;
+    uint64_t live_bytes = end - reading->first - reading->dead_bytes;
+    slice->dead_bytes += reading->dead_bytes;
+    slice->live_bytes += live_bytes;
+    slices->live_bytes += live_bytes;
+}
+
 /* The log is replayed: the slice is as it says, or the store does not open. */
-static enum err settle(struct slices *slices, struct slice *slice, struct buf *room,
+static enum err settle(struct slices *slices, struct slice *slice, struct index_reading *reading,
                        struct store_error *out_error)
 {
     uint32_t number = slice->head.number;
@@ -355,7 +372,9 @@ static enum err settle(struct slices *slices, struct slice *slice, struct buf *r
         store_error_set(out_error, name, 0, "this engine does not know far jobs");
         return ERR_UNSUPPORTED;
     }
-    enum err err = slices->from_image ? OK : read_index(slices, slice, room);
+    enum err err = slices->from_image ? OK : read_index(slices, slice, reading);
+    if (!err && !slices->from_image)
+        count_bytes(slices, slice, reading);
     if (err == ERR_CORRUPT)
         return damaged(slices, number, slice_topics_at(&slice->head),
                        "the slice's topics or index are damaged", out_error);
@@ -375,18 +394,18 @@ static uint64_t index_bytes(const struct slice *slice)
 
 static enum err settle_all(struct slices *slices, struct store_error *out_error)
 {
-    struct buf room = {0};
+    struct index_reading reading = {.take = slices->store->callbacks->replay_far};
     enum err err = OK;
     for (struct list *link = slices->all.next; link != &slices->all && !err;) {
         struct slice *slice = slice_of(link);
         link = link->next;
         err = store_opening_progress(slices->store, index_bytes(slice), true);
         if (!err)
-            err = settle(slices, slice, &room, out_error);
+            err = settle(slices, slice, &reading, out_error);
         if (!err && (slice->live_jobs == 0 || !slice->told))
             slices_drop(slices, slice);
     }
-    buf_fini(&room);
+    buf_fini(&reading.room);
     return err;
 }
 
