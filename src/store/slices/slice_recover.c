@@ -182,6 +182,7 @@ enum err slices_replay(struct slices *slices, const struct slice_record *record,
     enum err err = get_slice(slices, record->number, &slice, out_error);
     if (err)
         return err;
+    slice->left = record->left ? record->left : slice->left;
     bool first = record->from == 1, follows = slice->told && record->from == slice->named;
     if (!first && !follows)
         return slice->told ? ERR_CORRUPT : OK; /* all of it is told again further on */
@@ -259,6 +260,11 @@ static enum err read_topics(const struct slice_head *head, const char *section,
     for (uint32_t i = 0; i < head->topics && !err; i++)
         err = slice_topics_next(&topics, &out_names[i]);
     return err || topics.at != topics.end ? ERR_CORRUPT : OK;
+}
+
+static uint64_t index_bytes(const struct slice *slice)
+{
+    return slice->head.topics_bytes + slice->head.index_bytes;
 }
 
 /* What is read of a slice's index: who takes the jobs that live, … */
@@ -347,6 +353,35 @@ static enum err read_index(struct slices *slices, struct slice *slice,
     return err;
 }
 
+static enum err drop_older(struct store_callbacks *callbacks, const struct far_job *jobs,
+                           uint32_t count)
+{
+    callbacks->drop_older(callbacks, jobs, count);
+    return OK;
+}
+
+/* Has the log older records of jobs that live in the slice? */
+static bool has_older(const struct slices *slices, const struct slice *slice)
+{
+    return slice->left && slice->live_jobs > 0 && segments_find(slices->segments, slice->left);
+}
+
+enum err slices_drop_older(struct slices *slices)
+{
+    struct index_reading reading = {.take = drop_older};
+    enum err err = OK;
+    for (struct list *link = slices->all.next; link != &slices->all && !err; link = link->next) {
+        struct slice *slice = slice_of(link);
+        if (!has_older(slices, slice))
+            continue;
+        err = store_opening_progress(slices->store, index_bytes(slice), false);
+        if (!err && read_index(slices, slice, &reading))
+            err = ERR_NOT_FOUND;
+    }
+    buf_fini(&reading.room);
+    return err;
+}
+
 static void count_bytes(struct slices *slices, struct slice *slice,
                         const struct index_reading *reading)
 {
@@ -385,11 +420,6 @@ static enum err settle(struct slices *slices, struct slice *slice, struct index_
     }
     slice->death_last = 0;
     return err;
-}
-
-static uint64_t index_bytes(const struct slice *slice)
-{
-    return slice->head.topics_bytes + slice->head.index_bytes;
 }
 
 static enum err settle_all(struct slices *slices, struct store_error *out_error)
