@@ -17,14 +17,31 @@
 #include "store/slices/slices_parts.h"
 
 enum {
-    RECORD_BYTES = 4096, /* read at first of a record */
-    TOLD_AT_ONCE = 64,   /* far jobs */
-    JOBS_BY_BYTE = 32,   /* a step of far_end() takes about as long as reading a byte for so many */
+    RECORD_BYTES = 4096,           /* read at first of a record */
+    TOLD_AT_ONCE = 64,             /* far jobs */
+    FETCH_BYTES = 4 * 1024 * 1024, /* of indexes that are read next; … */
+    FETCH_INDEXES = 16,            /* … of so many slices at most: their files stay open */
+    JOBS_BY_BYTE = 32, /* a step of far_end() takes about as long as reading a byte for so many */
 };
+
+/* The log will speak of most, one by one, and each time the file's first block is waited for. */
+static void fetch_head(struct disk *disk, uint32_t number)
+{
+    struct disk_file *file = NULL;
+    char name[DISK_NAME_MAX];
+    slice_name(number, name);
+    if (!disk->verbs->open(disk, name, false, &file))
+        disk->verbs->fetch(disk, file, 0, BLOCK);
+    if (file)
+        disk->verbs->close(disk, file);
+}
 
 void slices_begin(struct slices *slices, const struct directory *directory)
 {
     slices->directory = directory;
+    for (size_t i = 0; i < directory->slice_count; i++)
+        if (!directory->slices[i].half_made)
+            fetch_head(slices->store->disk, directory->slices[i].number);
 }
 
 /* ---- reading a file: the disk is waited for ---- */
@@ -422,13 +439,56 @@ static enum err settle(struct slices *slices, struct slice *slice, struct index_
     return err;
 }
 
+static bool is_read(const struct slices *slices, const struct slice *slice)
+{
+    return !slices->from_image && slice->told && slice->live_jobs > 0 && slice->fences;
+}
+
+/* Indexes that the disk was told will be read soon. */
+struct fetching {
+    struct list *next; /* slice::link; the first slice that it was not told of */
+    uint64_t bytes;    /* told of and not read yet … */
+    uint32_t indexes;  /* … in so many slices */
+};
+
+/* So that a start need not wait for the disk at each slice. */
+static void fetch_indexes(struct slices *slices, struct fetching *fetching)
+{
+    struct disk *disk = slices->store->disk;
+    while (fetching->next != &slices->all && fetching->bytes < FETCH_BYTES &&
+           fetching->indexes < FETCH_INDEXES) {
+        struct slice *slice = slice_of(fetching->next);
+        struct disk_file *file;
+        fetching->next = fetching->next->next;
+        if (!is_read(slices, slice))
+            continue;
+        fetching->bytes += index_bytes(slice);
+        fetching->indexes++;
+        if (!segments_file(slices->segments, slice->segment, &file))
+            disk->verbs->fetch(disk, file, slice_topics_at(&slice->head), index_bytes(slice));
+    }
+}
+
+static void fetched(const struct slices *slices, struct fetching *fetching,
+                    const struct slice *slice)
+{
+    if (!is_read(slices, slice))
+        return;
+    CHECK(fetching->indexes > 0); /* fetch_indexes() has come past it */
+    fetching->bytes -= index_bytes(slice);
+    fetching->indexes--;
+}
+
 static enum err settle_all(struct slices *slices, struct store_error *out_error)
 {
+    struct fetching fetching = {.next = slices->all.next};
     struct index_reading reading = {.take = slices->store->callbacks->replay_far};
     enum err err = OK;
     for (struct list *link = slices->all.next; link != &slices->all && !err;) {
         struct slice *slice = slice_of(link);
         link = link->next;
+        fetch_indexes(slices, &fetching);
+        fetched(slices, &fetching, slice);
         err = store_opening_progress(slices->store, index_bytes(slice), true);
         if (!err)
             err = settle(slices, slice, &reading, out_error);

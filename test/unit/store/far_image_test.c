@@ -5,6 +5,7 @@
  */
 #include "slice_bed.h"
 #include "store/slices/far_image.h"
+#include "store/slices/slice_format.h"
 #include "store_files.h"
 #include "test/unit/support/every.h"
 
@@ -79,14 +80,26 @@ static void build(struct model *model)
     assert_true(has_image(model));
 }
 
+static void add_head(void *ctx, const char *name)
+{
+    uint64_t *heads = ctx;
+    uint32_t number;
+    *heads += slice_name_parse(name, &number) ? DISK_ALIGN : 0;
+}
+
 /* It opens, has what it should have, and lives on. */
 static void opens(struct model *model, bool by_image)
 {
+    uint64_t heads = 0, fetched = sim_disk_fetched(model->disk);
+    struct disk *disk = model->options.disk;
+    assert_int_equal(disk->verbs->list(disk, add_head, &heads), OK);
     enum err err = model_open(model);
     if (err)
         print_error("%s: %s\n", model->error.file, model->error.text);
     assert_int_equal(err, OK);
     assert_int_equal(took_image(model), by_image);
+    fetched = sim_disk_fetched(model->disk) - fetched;
+    assert_true(by_image ? fetched == heads : fetched > heads); /* and indexes */
     assert_false(has_image(model));
     model_check(model);
     store_valid(model->store);
