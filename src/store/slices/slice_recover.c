@@ -21,6 +21,7 @@ enum {
     TOLD_AT_ONCE = 64,             /* far jobs */
     FETCH_BYTES = 4 * 1024 * 1024, /* of indexes that are read next; … */
     FETCH_INDEXES = 16,            /* … of so many slices at most: their files stay open */
+    HEAD_AS_BYTES = 64 * 1024,     /* a file is opened in the time in which so much is replayed */
     JOBS_BY_BYTE = 32, /* a step of far_end() takes about as long as reading a byte for so many */
 };
 
@@ -36,12 +37,16 @@ static void fetch_head(struct disk *disk, uint32_t number)
         disk->verbs->close(disk, file);
 }
 
-void slices_begin(struct slices *slices, const struct directory *directory)
+enum err slices_begin(struct slices *slices, const struct directory *directory)
 {
+    enum err err = OK;
     slices->directory = directory;
-    for (size_t i = 0; i < directory->slice_count; i++)
+    for (size_t i = 0; i < directory->slice_count && !err; i++) {
         if (!directory->slices[i].half_made)
             fetch_head(slices->store->disk, directory->slices[i].number);
+        err = store_opening_progress(slices->store, HEAD_AS_BYTES, false);
+    }
+    return err;
 }
 
 /* ---- reading a file: the disk is waited for ---- */

@@ -78,8 +78,8 @@ bool slice_may_have(const struct slice *slice, struct bytes topic);
 
 /* ---- opening ---- */
 
-/* Which files there are; borrowed until slices_replayed(). */
-void slices_begin(struct slices *slices, const struct directory *directory);
+/* Which files there are; borrowed until slices_replayed(). Errors are the callbacks'. O(files). */
+enum err slices_begin(struct slices *slices, const struct directory *directory) MUST_USE;
 /* Where a record about slices lies in the log. */
 struct told_at {
     uint64_t batch;
