@@ -371,6 +371,18 @@ static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint
     return read_file(of_port(port), file, offset, at, len, out_len);
 }
 
+static void disk_fetch(struct disk *port, struct disk_file *file, uint64_t offset, uint64_t len)
+{
+    (void)file;
+    (void)offset;
+    of_port(port)->fetched_bytes += len;
+}
+
+uint64_t sim_disk_fetched(const struct sim_disk *disk)
+{
+    return disk->fetched_bytes;
+}
+
 static uint64_t disk_room(struct disk *port)
 {
     const struct sim_disk *disk = of_port(port);
@@ -425,6 +437,7 @@ static const struct disk_verbs verbs = {
     .size = disk_size,
     .read = disk_read,
     .read_cached = disk_read_cached,
+    .fetch = disk_fetch,
     .room = disk_room,
     .run = disk_run,
     .submit = disk_submit,

@@ -66,6 +66,8 @@ void sim_disk_shuffle_reads(struct sim_disk *disk, uint64_t seed);
 /* Room for all files together; 0: no limit. */
 void sim_disk_capacity(struct sim_disk *disk, uint64_t bytes);
 uint64_t sim_disk_used(const struct sim_disk *disk);
+/* Bytes so far that will be read soon, as the disk was told. */
+uint64_t sim_disk_fetched(const struct sim_disk *disk);
 /* Bytes of zeros written so far: behind commits, and of files that were made without `reserve`. */
 uint64_t sim_disk_zeros(const struct sim_disk *disk);
 

@@ -62,6 +62,7 @@ struct sim_disk {
     uint64_t capacity;
     uint64_t zeros_bytes; /* written, to make files and behind commits */
     unsigned files_open;
+    uint64_t fetched_bytes;
     bool cold;                 /* nothing is in memory … */
     int64_t *now_us;           /* … and reading in the turn moves this, if not NULL, … */
     int64_t read_us;           /* … so much on */

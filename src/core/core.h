@@ -362,6 +362,12 @@ enum { CORE_FAR_IMAGE_PARTS = 98 };
 bool core_far_image(struct core *core, const struct far_places *places, uint32_t part,
                     struct buf *out) MUST_USE;
 /*
+ * Recovery, before an image is taken or core_far_begin(): the records of these jobs are at these
+ * places, in slices. An older record of one that is in memory is dropped, as by core_replay_far().
+ * O(count).
+ */
+void core_drop_older(struct core *core, const struct far_job *jobs, uint32_t count);
+/*
  * Recovery, after the log has been replayed, instead of core_far_begin() to core_far_end(): takes
  * the parts of the image in order. The store must be as it was when the image was made.
  * ERR_CORRUPT: not a valid image; no part of it was kept.

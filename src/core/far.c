@@ -505,6 +505,12 @@ static bool stays_in_memory(struct core *core, const struct far_job *job)
     return false;
 }
 
+void core_drop_older(struct core *core, const struct far_job *jobs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        (void)stays_in_memory(core, &jobs[i]);
+}
+
 /* Jobs that come one after another, of one topic and in one state. */
 struct far_run {
     struct bytes name;

@@ -124,6 +124,12 @@ static enum err fence_read_cached(struct disk *disk, struct disk_file *file, uin
     return behind->verbs->read_cached(behind, file, offset, at, len, out_len);
 }
 
+static void fence_fetch(struct disk *disk, struct disk_file *file, uint64_t offset, uint64_t len)
+{
+    struct disk *behind = self(disk)->behind;
+    behind->verbs->fetch(behind, file, offset, len);
+}
+
 static uint64_t fence_room(struct disk *disk)
 {
     struct disk *behind = self(disk)->behind;
@@ -139,6 +145,7 @@ static const struct disk_verbs verbs = {
     .size = fence_size,
     .read = fence_read,
     .read_cached = fence_read_cached,
+    .fetch = fence_fetch,
     .room = fence_room,
     .run = fence_run,
     .submit = fence_submit,

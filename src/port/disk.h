@@ -126,6 +126,9 @@ struct disk_verbs {
      */
     enum err (*read_cached)(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
                             size_t len, size_t *out_len);
+    /* A hint: `len` bytes at `offset` will be read soon. The system may begin to bring them into
+       memory; nothing waits for that, and no error is reported. At start only. */
+    void (*fetch)(struct disk *disk, struct disk_file *file, uint64_t offset, uint64_t len);
     /* How many bytes new files may still take, as far as known; UINT64_MAX: not known. */
     uint64_t (*room)(struct disk *disk);
     /* Does the operation at once, and calls `done` before it returns; for start and shutdown. */

@@ -217,6 +217,13 @@ struct store_callbacks {
      */
     enum err (*far_image_take)(struct store_callbacks *callbacks, uint32_t part,
                                struct bytes image);
+    /*
+     * Recovery, after all events and before far_image_take(): the records of these jobs are there,
+     * in slices. If the core has an older record of one in memory, it drops that without reporting
+     * it; the image or far_begin() follows. NULL if far_image() is.
+     */
+    void (*drop_older)(struct store_callbacks *callbacks, const struct far_job *jobs,
+                       uint32_t count);
     /* Discards the parts that far_image_take() was given. */
     void (*far_image_drop)(struct store_callbacks *callbacks);
     /* A segment is damaged. */

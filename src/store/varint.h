@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/codec.h"
+
 enum { VARINT_MAX = 10 }; /* bytes of one */
 
 /* Writes the number; returns where the next one goes. */
@@ -27,10 +29,29 @@ struct varint_reader {
     bool good; /* false once a number was cut off or had more than 64 bits */
 };
 
-/* Of more than one byte, or none. */
+/* The seven bits of each of eight bytes, the first one's lowest. */
+static inline uint64_t varint_join(uint64_t bytes)
+{
+    bytes &= UINT64_C(0x7f7f7f7f7f7f7f7f);
+    bytes = (bytes & UINT64_C(0x007f007f007f007f)) | (bytes & UINT64_C(0x7f007f007f007f00)) >> 1;
+    bytes = (bytes & UINT64_C(0x00003fff00003fff)) | (bytes & UINT64_C(0x3fff00003fff0000)) >> 2;
+    return (bytes & UINT64_C(0x0fffffff)) | (bytes & UINT64_C(0x0fffffff00000000)) >> 4;
+}
+
+/*
+ * Of more than one byte, or none. The usual ones are read without a jump that depends on their
+ * length, which the processor could not foresee.
+ */
 static inline uint64_t varint_get_long(struct varint_reader *reader)
 {
     uint64_t number = 0;
+    if (reader->end - reader->at >= 8) {
+        uint64_t bytes = get_u64(reader->at), last = ~bytes & UINT64_C(0x8080808080808080);
+        if (last) {
+            reader->at += __builtin_ctzll(last) / 8 + 1;
+            return varint_join(bytes & (last ^ (last - 1)));
+        }
+    }
     for (unsigned shift = 0; shift < 64 && reader->at < reader->end; shift += 7) {
         uint8_t byte = (uint8_t)*reader->at++;
         if (shift == 63 && byte > 1)

@@ -553,6 +553,12 @@ static enum err far_image_take(struct store_callbacks *callbacks, uint32_t part,
     return core_far_image_take(core_of(callbacks), &places, part, image);
 }
 
+static void drop_older(struct store_callbacks *callbacks, const struct far_job *jobs,
+                       uint32_t count)
+{
+    core_drop_older(core_of(callbacks), jobs, count);
+}
+
 static void far_image_drop(struct store_callbacks *callbacks)
 {
     core_far_image_drop(core_of(callbacks));
@@ -574,5 +580,6 @@ void far_callbacks(struct store_callbacks *callbacks)
     callbacks->far_end = replay_far_end;
     callbacks->far_image = far_image;
     callbacks->far_image_take = far_image_take;
+    callbacks->drop_older = drop_older;
     callbacks->far_image_drop = far_image_drop;
 }

@@ -749,7 +749,8 @@ static enum err recover_all(struct recovery *recovery)
     err = number_segments(recovery);
     if (!err)
         err = take_segments(recovery);
-    slices_begin(store->slices, &recovery->directory);
+    if (!err)
+        err = slices_begin(store->slices, &recovery->directory);
     if (!err)
         err = history_begin(store->history, recovery->error);
     if (!err)

@@ -68,12 +68,6 @@ static uint32_t living_slices(const struct slices *slices)
     return count;
 }
 
-/* A segment that jobs have left for a slice is still in the log: it has older records of them. */
-static bool log_has_far_jobs(const struct slices *slices)
-{
-    return slices->left_last && segments_find(slices->segments, slices->left_last);
-}
-
 /* What it will take, about, but rather more: some of a slice's jobs are due, and so may be all. */
 static uint64_t image_bytes(const struct store *store)
 {
@@ -94,7 +88,7 @@ static bool worth_it(const struct store *store)
     uint64_t least = store->options.image_jobs ? store->options.image_jobs : IMAGE_JOBS;
     uint64_t bytes = image_bytes(store), max = store->options.max_bytes;
     uint64_t used = segments_bytes(store->segments) + segments_slice_bytes(store->segments);
-    return store->callbacks->far_image && slices->live_jobs >= least && !log_has_far_jobs(slices) &&
+    return store->callbacks->far_image && slices->live_jobs >= least &&
            (max == 0 || used + bytes + bytes / 8 <= max) &&
            store->disk->verbs->room(store->disk) / 2 > bytes;
 }
@@ -365,7 +359,9 @@ static enum err read_image(struct image_reader *reader, const struct manifest *c
     char *of_slices = reader->at;
     reader->at = NULL;
     reader->cap = 0;
-    enum err err = read_parts(reader);
+    enum err err = slices_drop_older(slices);
+    if (!err)
+        err = read_parts(reader);
     if (!err)
         take_slices(slices, of_slices, count);
     mem_free(of_slices);
@@ -377,7 +373,7 @@ enum err far_image_read(struct store *store, const struct manifest *clean)
     struct slices *slices = store->slices;
     struct image_reader reader = {.store = store, .disk = store->disk};
     if (!clean || !slices->directory->image_there || !store->callbacks->far_image_take ||
-        slices->live_jobs == 0 || log_has_far_jobs(slices))
+        slices->live_jobs == 0)
         return ERR_NOT_FOUND;
     enum err err = reader_open(&reader) ? ERR_NOT_FOUND : read_image(&reader, clean);
     reader_close(&reader);

@@ -18,10 +18,10 @@ struct store;
 #define FAR_IMAGE_TMP_NAME "far-index.tmp"
 
 /*
- * Writes it, if there are store_options::image_jobs far ones or more, room on the disk, and no job
- * that the log has as well as a slice. The log is durable, and nothing more is appended. An error
- * of the disk is no error: there is no image then; nor is one left if its writing took longer than
- * store_options::image_us. O(far jobs and jobs in memory), and memory for one part of the image.
+ * Writes it, if there are store_options::image_jobs far ones or more, and room on the disk. The log
+ * is durable, and nothing more is appended. An error of the disk is no error: there is no image
+ * then; nor is one left if its writing took longer than store_options::image_us. O(far jobs and
+ * jobs in memory), and memory for one part of the image.
  */
 void far_image_write(struct store *store);
 

@@ -17,14 +17,36 @@
 #include "store/slices/slices_parts.h"
 
 enum {
-    RECORD_BYTES = 4096, /* read at first of a record */
-    TOLD_AT_ONCE = 64,   /* far jobs */
-    JOBS_BY_BYTE = 32,   /* a step of far_end() takes about as long as reading a byte for so many */
+    RECORD_BYTES = 4096,           /* read at first of a record */
+    TOLD_AT_ONCE = 64,             /* far jobs */
+    FETCH_BYTES = 4 * 1024 * 1024, /* of indexes that are read next; … */
+    FETCH_INDEXES = 16,            /* … of so many slices at most: their files stay open */
+    HEAD_AS_BYTES = 64 * 1024,     /* a file is opened in the time in which so much is replayed */
+    JOBS_BY_BYTE = 32, /* a step of far_end() takes about as long as reading a byte for so many */
 };
 
-void slices_begin(struct slices *slices, const struct directory *directory)
+/* The log will speak of most, one by one, and each time the file's first block is waited for. */
+static void fetch_head(struct disk *disk, uint32_t number)
 {
+    struct disk_file *file = NULL;
+    char name[DISK_NAME_MAX];
+    slice_name(number, name);
+    if (!disk->verbs->open(disk, name, false, &file))
+        disk->verbs->fetch(disk, file, 0, BLOCK);
+    if (file)
+        disk->verbs->close(disk, file);
+}
+
+enum err slices_begin(struct slices *slices, const struct directory *directory)
+{
+    enum err err = OK;
     slices->directory = directory;
+    for (size_t i = 0; i < directory->slice_count && !err; i++) {
+        if (!directory->slices[i].half_made)
+            fetch_head(slices->store->disk, directory->slices[i].number);
+        err = store_opening_progress(slices->store, HEAD_AS_BYTES, false);
+    }
+    return err;
 }
 
 /* ---- reading a file: the disk is waited for ---- */
@@ -182,6 +204,7 @@ enum err slices_replay(struct slices *slices, const struct slice_record *record,
     enum err err = get_slice(slices, record->number, &slice, out_error);
     if (err)
         return err;
+    slice->left = record->left ? record->left : slice->left;
     bool first = record->from == 1, follows = slice->told && record->from == slice->named;
     if (!first && !follows)
         return slice->told ? ERR_CORRUPT : OK; /* all of it is told again further on */
@@ -261,9 +284,23 @@ static enum err read_topics(const struct slice_head *head, const char *section,
     return err || topics.at != topics.end ? ERR_CORRUPT : OK;
 }
 
-/* Tells of each that lives. ERR_CORRUPT: they are not as many as the log says. */
-static enum err replay_jobs(struct slices *slices, struct slice *slice, const char *section,
-                            const struct bytes *topics)
+static uint64_t index_bytes(const struct slice *slice)
+{
+    return slice->head.topics_bytes + slice->head.index_bytes;
+}
+
+/* What is read of a slice's index: who takes the jobs that live, … */
+struct index_reading {
+    enum err (*take)(struct store_callbacks *callbacks, const struct far_job *jobs, uint32_t count);
+    struct buf room; /* … kept from one slice to the next: new memory costs more than reading */
+    uint64_t first;  /* out: where the first record in use is, … */
+    uint64_t dead_bytes; /* … and how many bytes of those behind it do not live */
+};
+
+/* Passes on each that lives. ERR_CORRUPT: they are not as many as the log says. */
+static enum err pass_jobs(struct slices *slices, const struct slice *slice,
+                          struct index_reading *reading, const char *section,
+                          const struct bytes *topics)
 {
     uint64_t named_end = (uint64_t)slice->named * BLOCK, first = named_end, dead_bytes = 0;
     struct store_callbacks *callbacks = slices->store->callbacks;
@@ -297,22 +334,20 @@ static enum err replay_jobs(struct slices *slices, struct slice *slice, const ch
         };
         if (count < TOLD_AT_ONCE)
             continue;
-        told = callbacks->replay_far(callbacks, jobs, count);
+        told = reading->take(callbacks, jobs, count);
         count = 0;
     }
     if (!told)
-        told = callbacks->replay_far(callbacks, jobs, count);
+        told = reading->take(callbacks, jobs, count);
+    reading->first = first;
+    reading->dead_bytes = dead_bytes + (was_dead ? named_end : 0);
     if (told)
         return told;
-    dead_bytes += was_dead ? named_end : 0;
-    slice->dead_bytes += dead_bytes;
-    slice->live_bytes += named_end - first - dead_bytes;
-    slices->live_bytes += named_end - first - dead_bytes;
     return err == ERR_NOT_FOUND && live == slice->live_jobs ? OK : ERR_CORRUPT;
 }
 
-/* `room` is kept from one slice to the next: new memory costs more than what is read into it. */
-static enum err read_index(struct slices *slices, struct slice *slice, struct buf *room)
+static enum err read_index(struct slices *slices, struct slice *slice,
+                           struct index_reading *reading)
 {
     const struct slice_head *head = &slice->head;
     struct disk *disk = slices->store->disk;
@@ -321,9 +356,9 @@ static enum err read_index(struct slices *slices, struct slice *slice, struct bu
     enum err err = segments_file(slices->segments, slice->segment, &file);
     if (err)
         return err;
-    buf_reset(room, SIZE_MAX);
-    buf_reserve(room, len);
-    char *sections = room->at;
+    buf_reset(&reading->room, SIZE_MAX);
+    buf_reserve(&reading->room, len);
+    char *sections = reading->room.at;
     struct bytes *topics = mem_alloc(head->topics * sizeof(*topics));
     const char *index = sections + head->topics_bytes;
     err = read_all(disk, file, slice_topics_at(head), sections, len);
@@ -335,13 +370,52 @@ static enum err read_index(struct slices *slices, struct slice *slice, struct bu
     for (uint32_t i = 0; i < head->topics && !err; i++)
         slice_note_topic(slice, topics[i]);
     if (!err)
-        err = replay_jobs(slices, slice, index, topics);
+        err = pass_jobs(slices, slice, reading, index, topics);
     mem_free(topics);
     return err;
 }
 
+static enum err drop_older(struct store_callbacks *callbacks, const struct far_job *jobs,
+                           uint32_t count)
+{
+    callbacks->drop_older(callbacks, jobs, count);
+    return OK;
+}
+
+/* Has the log older records of jobs that live in the slice? */
+static bool has_older(const struct slices *slices, const struct slice *slice)
+{
+    return slice->left && slice->live_jobs > 0 && segments_find(slices->segments, slice->left);
+}
+
+enum err slices_drop_older(struct slices *slices)
+{
+    struct index_reading reading = {.take = drop_older};
+    enum err err = OK;
+    for (struct list *link = slices->all.next; link != &slices->all && !err; link = link->next) {
+        struct slice *slice = slice_of(link);
+        if (!has_older(slices, slice))
+            continue;
+        err = store_opening_progress(slices->store, index_bytes(slice), false);
+        if (!err && read_index(slices, slice, &reading))
+            err = ERR_NOT_FOUND;
+    }
+    buf_fini(&reading.room);
+    return err;
+}
+
+static void count_bytes(struct slices *slices, struct slice *slice,
+                        const struct index_reading *reading)
+{
+    uint64_t end = (uint64_t)slice->named * BLOCK;
+    uint64_t live_bytes = end - reading->first - reading->dead_bytes;
+    slice->dead_bytes += reading->dead_bytes;
+    slice->live_bytes += live_bytes;
+    slices->live_bytes += live_bytes;
+}
+
 /* The log is replayed: the slice is as it says, or the store does not open. */
-static enum err settle(struct slices *slices, struct slice *slice, struct buf *room,
+static enum err settle(struct slices *slices, struct slice *slice, struct index_reading *reading,
                        struct store_error *out_error)
 {
     uint32_t number = slice->head.number;
@@ -355,7 +429,9 @@ static enum err settle(struct slices *slices, struct slice *slice, struct buf *r
         store_error_set(out_error, name, 0, "this engine does not know far jobs");
         return ERR_UNSUPPORTED;
     }
-    enum err err = slices->from_image ? OK : read_index(slices, slice, room);
+    enum err err = slices->from_image ? OK : read_index(slices, slice, reading);
+    if (!err && !slices->from_image)
+        count_bytes(slices, slice, reading);
     if (err == ERR_CORRUPT)
         return damaged(slices, number, slice_topics_at(&slice->head),
                        "the slice's topics or index are damaged", out_error);
@@ -368,25 +444,63 @@ static enum err settle(struct slices *slices, struct slice *slice, struct buf *r
     return err;
 }
 
-static uint64_t index_bytes(const struct slice *slice)
+static bool is_read(const struct slices *slices, const struct slice *slice)
 {
-    return slice->head.topics_bytes + slice->head.index_bytes;
+    return !slices->from_image && slice->told && slice->live_jobs > 0 && slice->fences;
+}
+
+/* Indexes that the disk was told will be read soon. */
+struct fetching {
+    struct list *next; /* slice::link; the first slice that it was not told of */
+    uint64_t bytes;    /* told of and not read yet … */
+    uint32_t indexes;  /* … in so many slices */
+};
+
+/* So that a start need not wait for the disk at each slice. */
+static void fetch_indexes(struct slices *slices, struct fetching *fetching)
+{
+    struct disk *disk = slices->store->disk;
+    while (fetching->next != &slices->all && fetching->bytes < FETCH_BYTES &&
+           fetching->indexes < FETCH_INDEXES) {
+        struct slice *slice = slice_of(fetching->next);
+        struct disk_file *file;
+        fetching->next = fetching->next->next;
+        if (!is_read(slices, slice))
+            continue;
+        fetching->bytes += index_bytes(slice);
+        fetching->indexes++;
+        if (!segments_file(slices->segments, slice->segment, &file))
+            disk->verbs->fetch(disk, file, slice_topics_at(&slice->head), index_bytes(slice));
+    }
+}
+
+static void fetched(const struct slices *slices, struct fetching *fetching,
+                    const struct slice *slice)
+{
+    if (!is_read(slices, slice))
+        return;
+    CHECK(fetching->indexes > 0); /* fetch_indexes() has come past it */
+    fetching->bytes -= index_bytes(slice);
+    fetching->indexes--;
 }
 
 static enum err settle_all(struct slices *slices, struct store_error *out_error)
 {
-    struct buf room = {0};
+    struct fetching fetching = {.next = slices->all.next};
+    struct index_reading reading = {.take = slices->store->callbacks->replay_far};
     enum err err = OK;
     for (struct list *link = slices->all.next; link != &slices->all && !err;) {
         struct slice *slice = slice_of(link);
         link = link->next;
+        fetch_indexes(slices, &fetching);
+        fetched(slices, &fetching, slice);
         err = store_opening_progress(slices->store, index_bytes(slice), true);
         if (!err)
-            err = settle(slices, slice, &room, out_error);
+            err = settle(slices, slice, &reading, out_error);
         if (!err && (slice->live_jobs == 0 || !slice->told))
             slices_drop(slices, slice);
     }
-    buf_fini(&room);
+    buf_fini(&reading.room);
     return err;
 }
 

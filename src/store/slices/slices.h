@@ -60,6 +60,7 @@ struct slice {
     uint32_t unread_count;
     uint32_t unread_next; /* the first of them from here on is tried next, … */
     int64_t retry_at_us;  /* … then */
+    uint32_t left;        /* the segment that its jobs left, if the log says so (recovery) */
     bool making;          /* its jobs are still leaving the log */
     bool order_known;     /* slice_fence::seq and this are all that they will ever be: */
     uint64_t seq_last;    /* the number of its last job; 0: not known */
@@ -77,8 +78,8 @@ bool slice_may_have(const struct slice *slice, struct bytes topic);
 
 /* ---- opening ---- */
 
-/* Which files there are; borrowed until slices_replayed(). */
-void slices_begin(struct slices *slices, const struct directory *directory);
+/* Which files there are; borrowed until slices_replayed(). Errors are the callbacks'. O(files). */
+enum err slices_begin(struct slices *slices, const struct directory *directory) MUST_USE;
 /* Where a record about slices lies in the log. */
 struct told_at {
     uint64_t batch;

@@ -87,6 +87,16 @@ void slice_forget_moves(struct slices *slices, struct slice *slice, bool all);
 /* Sets the bits of the dead records that the record names; false: one cannot be. */
 bool slice_set_dead(struct slice *slice, const struct slice_record *record);
 
+/* ---- slice_recover.c ---- */
+
+/*
+ * The log has been replayed, and an image has all that lives in slices: has the callbacks drop the
+ * older records of those jobs that the log told of, too, because they left a segment which is still
+ * there. ERR_NOT_FOUND: an index cannot be read; others are the callbacks'. O(jobs in those
+ * slices).
+ */
+enum err slices_drop_older(struct slices *slices) MUST_USE;
+
 /* ---- slice_load.c ---- */
 
 void slice_load_init(struct slices *slices);

@@ -526,6 +526,40 @@ static void an_image_is_as_good_as_telling_of_each_job(void **state)
         buf_fini(&parts[part]);
 }
 
+/* The log still has what the first job was before it left, and of the second the newest record. */
+static void older_records_of_jobs_in_an_image_are_dropped(void **state)
+{
+    (void)state;
+    struct buf parts[CORE_FAR_IMAGE_PARTS] = {0};
+    struct event first = record_of(1, "a"), second, third;
+    make_image(parts, &second, &third);
+    first.record.where = 1;
+    struct far_job left[] = {far_of(&first), far_of(&second), far_of(&third)};
+    left[0].where = slice.where;
+    struct core_bed next;
+    struct core_totals totals;
+    core_bed_open(&next, limits, START);
+    core_use_far_key(next.core, KEY);
+    assert_int_equal(core_replay(next.core, &first), OK);
+    assert_int_equal(core_replay(next.core, &second), OK);
+    assert_int_equal(core_replay(next.core, &third), OK);
+    core_drop_older(next.core, left, 3);
+    core_drop_older(next.core, left, 3); /* an image may be refused behind it */
+    assert_false(core_holds(next.core, &(struct job_ref){.seq = 1}));
+    assert_true(core_holds(next.core, &(struct job_ref){.seq = 2}));
+    assert_true(core_holds(next.core, &(struct job_ref){.seq = 3}));
+    assert_int_equal(take_image(next.core, parts), OK);
+    core_replayed(next.core, START);
+    core_valid(next.core);
+    core_totals(next.core, &totals);
+    assert_int_equal(totals.jobs[JOB_DELAYED], 3);
+    assert_int_equal(totals.far, 1);
+    assert_true(core_is_far(next.core, 1, slice.where));
+    core_bed_close(&next);
+    for (uint32_t part = 0; part < CORE_FAR_IMAGE_PARTS; part++)
+        buf_fini(&parts[part]);
+}
+
 static void p8_no_image_is_made_above_the_limit_of_memory(void **state)
 {
     (void)state;
@@ -688,6 +722,7 @@ int main(void)
         TEST(a_far_job_that_is_told_of_twice_is_noticed),
         TEST(an_opening_that_fails_among_far_jobs_keeps_nothing),
         TEST(an_image_is_as_good_as_telling_of_each_job),
+        TEST(older_records_of_jobs_in_an_image_are_dropped),
         TEST(p8_no_image_is_made_above_the_limit_of_memory),
         TEST(of_an_image_that_is_refused_nothing_is_left),
         TEST(what_a_store_reads_wrongly_does_not_arrive),

@@ -192,6 +192,35 @@ static void zeros_behind_a_write_change_nothing_else(void **state)
     disk->verbs->close(disk, file);
 }
 
+static void write_at(struct disk *disk, struct disk_file *file, const char *text, uint64_t offset)
+{
+    struct disk_op write = {.verb = DISK_WRITE,
+                            .lane = LANE_BACKGROUND,
+                            .file = file,
+                            .data = text,
+                            .len = strlen(text),
+                            .offset = offset};
+    assert_int_equal(do_op(disk, &write), OK);
+}
+
+/* Not even where there is no such place. */
+static void what_is_fetched_is_read_as_ever(void **state)
+{
+    struct fixture *fixture = *state;
+    struct disk *disk = fixture->disk;
+    struct disk_file *file = make(disk, "file", (size_t)3 * 128 * 1024);
+    char bytes[8];
+    size_t len;
+    write_at(disk, file, "tail", 300000);
+    disk->verbs->fetch(disk, file, 0, 0);
+    disk->verbs->fetch(disk, file, 1, (uint64_t)3 * 128 * 1024 + 5);
+    disk->verbs->fetch(disk, file, UINT64_C(1) << 40, 1);
+    assert_int_equal(disk->verbs->read(disk, file, 299999, bytes, sizeof(bytes), &len), OK);
+    assert_int_equal(len, sizeof(bytes));
+    assert_memory_equal(bytes, "\0tail\0\0\0", 8);
+    disk->verbs->close(disk, file);
+}
+
 static void reading_past_the_end_gives_less(void **state)
 {
     struct disk *disk = ((struct fixture *)*state)->disk;
@@ -260,17 +289,6 @@ static void operations_of_a_lane_end_in_order(void **state)
     disk->verbs->wait(disk); /* nothing is under way: returns at once */
     mem_free(blocks);
     disk->verbs->close(disk, file);
-}
-
-static void write_at(struct disk *disk, struct disk_file *file, const char *text, uint64_t offset)
-{
-    struct disk_op write = {.verb = DISK_WRITE,
-                            .lane = LANE_BACKGROUND,
-                            .file = file,
-                            .data = text,
-                            .len = strlen(text),
-                            .offset = offset};
-    assert_int_equal(do_op(disk, &write), OK);
 }
 
 static void a_write_without_sync_need_not_be_aligned_and_the_file_grows_with_it(void **state)
@@ -682,6 +700,7 @@ int main(void)
         BOTH(a_made_file_is_zeros_and_keeps_what_is_written),
         BOTH(a_file_whose_room_is_reserved_reads_as_zeros),
         BOTH(zeros_behind_a_write_change_nothing_else),
+        BOTH(what_is_fetched_is_read_as_ever),
         BOTH(reading_past_the_end_gives_less),
         BOTH(reads_of_the_read_lane_bring_what_is_in_the_file),
         BOTH(replace_and_remove_change_names),

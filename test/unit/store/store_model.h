@@ -90,8 +90,9 @@ struct model {
     unsigned far_room; /* so many times there is memory for far jobs */
     void (*appended)(struct model *model, const struct event *event); /* or NULL */
     struct store_error noticed;                                       /* the last one */
-    struct buf image;    /* of far jobs, as far as it has been read */
-    uint32_t image_next; /* the part that is written next */
+    struct buf image;       /* of far jobs, as far as it has been read */
+    uint32_t image_next;    /* the part that is written next */
+    uint64_t older_dropped; /* records in the log of jobs that an image has */
 };
 
 static inline uint64_t model_random(struct model *model, uint64_t below)
@@ -442,6 +443,19 @@ static inline enum err model_far_image_take(struct store_callbacks *callbacks, u
     return OK;
 }
 
+static inline void model_drop_older(struct store_callbacks *callbacks, const struct far_job *jobs,
+                                    uint32_t count)
+{
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
+    for (uint32_t i = 0; i < count; i++) {
+        struct model_job *job = model_find(model, jobs[i].seq);
+        if (!job || !job->live || job->stored.where == jobs[i].where)
+            continue;
+        job->live = false;
+        model->older_dropped++;
+    }
+}
+
 static inline void model_far_image_drop(struct store_callbacks *callbacks)
 {
     LIST_ENTRY(callbacks, struct model, callbacks)->image.len = 0;
@@ -601,6 +615,7 @@ static inline void model_use_slices(struct model *model)
     model->callbacks.replay_far = model_replay_far;
     model->callbacks.far_image = model_far_image;
     model->callbacks.far_image_take = model_far_image_take;
+    model->callbacks.drop_older = model_drop_older;
     model->callbacks.far_image_drop = model_far_image_drop;
     model->options.image_jobs = 1;
     model->callbacks.relocate_moves = model_relocate_moves;
