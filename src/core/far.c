@@ -341,8 +341,9 @@ bool core_arrive(struct core *core, const struct event *event)
 
 uint32_t core_take_apart(struct core *core, const struct event *event)
 {
-    struct far_job far = far_job_at(core, event);
+    far_index_expect(&core->far.places, hash_seq(event->job.seq));
     struct topic *topic = topic_of(core, event);
+    struct far_job far = far_job_at(core, event);
     if (!topic || far.state != JOB_DELAYED || !take_away(core, topic, &far))
         return POOL_NONE;
     uint32_t number = core_restore_apart(core, event, topic);

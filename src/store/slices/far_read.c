@@ -73,16 +73,12 @@ static void end(struct far_read *read, enum err err)
 }
 
 /* Is it the record, and whole? */
-static enum err decode_bytes(const char *bytes, size_t len, struct record *out_record)
-{
-    bool good = record_decode(bytes, len, out_record) == OK && out_record->is_far &&
-                record_body_good(out_record);
-    return good ? OK : ERR_DAMAGED;
-}
-
 static enum err decode(struct far_read *read, size_t len)
 {
-    return decode_bytes(read->bytes, len, &read->record);
+    struct record *record = &read->record;
+    bool good =
+        record_decode(read->bytes, len, record) == OK && record->is_far && record_body_good(record);
+    return good ? OK : ERR_DAMAGED;
 }
 
 /* How long the record is of which these are the first bytes; 0: no record begins here. */
@@ -239,10 +235,10 @@ enum err store_far_cached(struct store *store, uint64_t where, struct far_room *
                           struct event *out_event)
 {
     struct segment *segment = slice_at(store, where);
-    struct record record;
     if (!segment)
         return ERR_DAMAGED;
     uint64_t offset = where_offset(where), left = segment->end - offset;
+    slice_expect_death(segment->slice, offset); /* that is what most look for it for */
     size_t got = 0, likely = store->far_reads->likely_bytes;
     size_t first = left < likely ? (size_t)left : likely;
     enum err err = segments_read_cached(store->segments, segment, offset, room->bytes, first, &got);
@@ -253,14 +249,12 @@ enum err store_far_cached(struct store *store, uint64_t where, struct far_room *
         return ERR_AGAIN;
     if (len > got)
         err = segments_read_cached(store->segments, segment, offset, room->bytes, len, &got);
-    if (!err)
-        err = len > 0 && len <= got ? decode_bytes(room->bytes, len, &record) : ERR_DAMAGED;
     if (err)
         return err;
+    if (len == 0 || len > got || !far_record_read(room->bytes, len, room->retry_us, out_event))
+        return ERR_DAMAGED;
     learn_length(store->far_reads, len);
-    memcpy(room->retry_us, record.retry_us, record.event.retry_count * sizeof(room->retry_us[0]));
-    *out_event = event_at(&record, where);
-    out_event->retry_us = room->retry_us; /* the record ends with this call */
+    out_event->record = (struct stored){.where = where, .bytes = (uint32_t)len};
     store->cold_reads++;
     return OK;
 }

@@ -189,12 +189,6 @@ void far_record_encode(const struct event *job, size_t len, void *record)
 
 /* ---- decode ---- */
 
-/* What a record's head says, and how long its parts are. */
-struct far_head {
-    struct event job;
-    size_t len; /* bytes of the head */
-};
-
 static bool get_counts(struct varint_reader *reader, struct event *job)
 {
     uint64_t numbers[6];
@@ -214,18 +208,19 @@ static bool get_counts(struct varint_reader *reader, struct event *job)
     return true;
 }
 
-/* Of `room` bytes at least FAR_RECORD_MIN. Lengths only of what lies behind. */
-static bool get_head(const char *at, size_t room, struct far_head *out_head)
+/* Of `room` bytes at least FAR_RECORD_MIN. Lengths only of what lies behind. Returns how long the
+   head is; 0: there is none. Writes where the event is wanted: a copy of what was just written
+   field by field waits until all of that is out of the processor's store buffer. */
+static size_t get_head(const char *at, size_t room, struct event *job)
 {
     unsigned bits = get_u8(at + 5);
     size_t len = get_u8(at + 6);
-    struct event *job = &out_head->job;
     enum job_state state = bits & FAR_BURIED  ? JOB_BURIED
                            : bits & FAR_READY ? JOB_READY
                                               : JOB_DELAYED;
     if (get_u8(at + 4) != RECORD_FAR || (bits & FAR_BURIED && bits & FAR_READY) ||
         len > FAR_HEAD_MAX || len <= NUMBERS_AT || len > room)
-        return false;
+        return 0;
     struct varint_reader reader = {at + NUMBERS_AT, at + len, true};
     *job = (struct event){.kind = EVENT_JOB, .job = {.state = state}};
     job->job.seq = varint_get(&reader);
@@ -237,11 +232,11 @@ static bool get_head(const char *at, size_t room, struct far_head *out_head)
     uint64_t delay_s = bits & FAR_DELAY ? varint_get(&reader) : usual_delay_s(job);
     uint64_t retries = bits & FAR_RETRY ? varint_get(&reader) : 0;
     if (bits & FAR_COUNTS && !get_counts(&reader, job))
-        return false;
+        return 0;
     if (!reader.good || reader.at != reader.end || !job->job.seq || priority > UINT32_MAX ||
         body_len > UINT32_MAX || content_type_len > CONTENT_TYPE_MAX || !topic_len ||
         topic_len > TOPIC_NAME_MAX || delay_s > UINT32_MAX || retries > RETRY_STEPS_MAX)
-        return false;
+        return 0;
     job->job.priority = (uint32_t)priority;
     job->body.len = (size_t)body_len;
     job->content_type.len = (size_t)content_type_len;
@@ -251,18 +246,16 @@ static bool get_head(const char *at, size_t room, struct far_head *out_head)
     job->id.len = get_u8(at + ID_AT);
     job->body_kind = bits & FAR_JSON ? BODY_JSON : BODY_BYTES;
     job->order = bits & FAR_BY_ARRIVAL ? ORDER_ARRIVAL : ORDER_DUE;
-    out_head->len = len;
-    return true;
+    return len;
 }
 
 /* The content lies behind the head, within `len` bytes. */
-static bool get_content(const char *at, size_t len, struct far_head *head)
+static bool get_content(const char *at, size_t len, size_t head, struct event *job)
 {
-    struct event *job = &head->job;
-    uint64_t end = (uint64_t)head->len + job->content_type.len + job->body.len;
+    uint64_t end = (uint64_t)head + job->content_type.len + job->body.len;
     if (end > len)
         return false;
-    job->content_type.at = at + head->len;
+    job->content_type.at = at + head;
     job->body.at = job->content_type.at + job->content_type.len;
     if (!(get_u8(at + 5) & FAR_PROPERTIES))
         return true;
@@ -273,40 +266,69 @@ static bool get_content(const char *at, size_t len, struct far_head *head)
            end + PROPERTIES_HEAD + job->properties.len <= len;
 }
 
+/* Where all of it is; no sum is looked at. Returns how long the head is; 0: it is no such record.
+ */
+static size_t get_parts(const char *at, size_t len, struct event *job)
+{
+    size_t head = len < FAR_RECORD_MIN ? 0 : get_head(at, len, job);
+    if (!head || !get_content(at, len, head, job) || whole_bytes(head, job) != len)
+        return 0;
+    job->id.at = at + head + content_bytes(job) + job->retry_count * sizeof(int64_t);
+    job->topic.at = job->id.at + job->id.len;
+    return head;
+}
+
+/* The same of what has the sum of all but the content, and with the retry waits. */
+static size_t get_all(const char *at, size_t len, struct event *job,
+                      int64_t retry_us[static RETRY_STEPS_MAX])
+{
+    size_t head = get_parts(at, len, job);
+    if (!head)
+        return 0;
+    const char *tail = at + head + content_bytes(job);
+    if (get_u32(at + SUM_AT) != head_sum(at, head, tail, tail_bytes(job)))
+        return 0;
+    for (unsigned i = 0; i < job->retry_count; i++)
+        retry_us[i] = (int64_t)get_u64(tail + i * sizeof(int64_t));
+    job->retry_us = retry_us;
+    return head;
+}
+
 bool far_record_decode(const char *at, size_t len, struct record *record)
 {
-    struct far_head head;
-    struct event *job = &head.job;
-    if (len < FAR_RECORD_MIN || !get_head(at, len, &head) || !get_content(at, len, &head) ||
-        whole_bytes(head.len, job) != len)
-        return false;
-    const char *tail = at + head.len + content_bytes(job);
-    size_t tail_len = tail_bytes(job);
-    if (get_u32(at + SUM_AT) != head_sum(at, head.len, tail, tail_len))
+    size_t head = get_all(at, len, &record->event, record->retry_us);
+    if (!head)
         return false;
     record->body_sum = get_u64(at + CONTENT_SUM_AT);
-    record->summed = at + head.len;
-    record->body_bytes = (size_t)(tail - record->summed);
-    for (unsigned i = 0; i < job->retry_count; i++)
-        record->retry_us[i] = (int64_t)get_u64(tail + i * sizeof(int64_t));
-    job->retry_us = record->retry_us;
-    job->id.at = tail + job->retry_count * sizeof(int64_t);
-    job->topic.at = job->id.at + job->id.len;
-    record->event = *job;
+    record->summed = at + head;
+    record->body_bytes = content_bytes(&record->event);
     return true;
+}
+
+bool far_record_read(const char *at, size_t len, int64_t retry_us[static RETRY_STEPS_MAX],
+                     struct event *out_job)
+{
+    size_t head = get_all(at, len, out_job, retry_us);
+    return head && hash_seeded(at + head, content_bytes(out_job), out_job->job.seq) ==
+                       get_u64(at + CONTENT_SUM_AT);
+}
+
+bool far_record_glance(const char *at, size_t len, struct event *out_job)
+{
+    return get_parts(at, len, out_job) > 0;
 }
 
 enum err far_record_open(const char *at, size_t len, const struct body_place *place,
                          struct body_content *out_content)
 {
-    struct far_head head;
-    const struct event *job = &head.job;
-    if (len < FAR_RECORD_MIN || !get_head(at, len, &head) || job->job.seq != place->seq ||
-        job->content_type.len != place->content_type_len || job->body.len != place->body_len ||
-        !get_content(at, len, &head) || (place->record_bytes > 0) != (job->properties.len > 0) ||
-        hash_seeded(at + head.len, content_bytes(job), place->seq) != get_u64(at + CONTENT_SUM_AT))
+    struct event job;
+    size_t head = len < FAR_RECORD_MIN ? 0 : get_head(at, len, &job);
+    if (!head || job.job.seq != place->seq || job.content_type.len != place->content_type_len ||
+        job.body.len != place->body_len || !get_content(at, len, head, &job) ||
+        (place->record_bytes > 0) != (job.properties.len > 0) ||
+        hash_seeded(at + head, content_bytes(&job), place->seq) != get_u64(at + CONTENT_SUM_AT))
         return ERR_DAMAGED;
     *out_content = (struct body_content){
-        .content_type = job->content_type, .body = job->body, .properties = job->properties};
+        .content_type = job.content_type, .body = job.body, .properties = job.properties};
     return OK;
 }

@@ -38,6 +38,13 @@ void far_record_end(const struct event *job, const struct far_draft *draft, uint
 /* Reads `len` bytes, which the record says it has, into record->event and what belongs to it;
    record->event.kind is EVENT_JOB. False: it is none. */
 bool far_record_decode(const char *at, size_t len, struct record *record);
+/* The same for who wants the job alone, with its content: false also if that has not its sum.
+   `out_job` borrows from the record and `retry_us`; event::record is not known here. */
+bool far_record_read(const char *at, size_t len, int64_t retry_us[static RETRY_STEPS_MAX],
+                     struct event *out_job);
+/* The same for who has just written the record: no sum is looked at, and the retry waits are not
+   read. */
+bool far_record_glance(const char *at, size_t len, struct event *out_job);
 /* As record_open(), for a record of this kind. ERR_DAMAGED. */
 enum err far_record_open(const char *at, size_t len, const struct body_place *place,
                          struct body_content *out_content) MUST_USE;

@@ -154,6 +154,13 @@ static inline bool slice_is_loaded(const struct slice *slice, uint32_t block)
     return block < slice->loaded && !slice_is_unread(slice, block);
 }
 
+/* Prefetches what slices_record_died() changes for a record there. */
+static inline void slice_expect_death(const struct slice *slice, uint64_t offset)
+{
+    if (slice->dead)
+        __builtin_prefetch(&slice->dead[slice_unit(offset) / 64], 1);
+}
+
 static inline bool slice_is_dead(const struct slice *slice, uint64_t offset)
 {
     uint32_t unit = slice_unit(offset);

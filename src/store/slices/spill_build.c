@@ -21,11 +21,11 @@ static void fetch(const struct spill_gather *gather, size_t number)
 
 static void build_one(struct spill_build *build, const struct spilled *job)
 {
-    struct record record;
-    enum err err = record_decode(job->record, job->len, &record);
-    CHECK(!err && record.is_far); /* we wrote it a moment ago */
-    uint64_t id_hash = far_hash_id(build->far_key, record.event.id);
-    uint64_t offset = slice_build_add(&build->slice, &record.event, id_hash, job->record, job->len);
+    struct event event;
+    bool good = far_record_glance(job->record, job->len, &event);
+    CHECK(good); /* we wrote it a moment ago */
+    uint64_t id_hash = far_hash_id(build->far_key, event.id);
+    uint64_t offset = slice_build_add(&build->slice, &event, id_hash, job->record, job->len);
     struct leaving leaving = {
         .seq = job->seq,
         .where = where_of(build->slice.head.number, offset),
