@@ -26,6 +26,7 @@
 #include "server/http/misdirected.h"
 #include "server/protocol.h"
 #include "server/push.h"
+#include "server/turn_meter.h"
 
 struct member;
 struct session;
@@ -115,6 +116,7 @@ struct server {
     struct budget budget;   /* of the turn's present stage */
     int64_t plan_ns;        /* of this turn, of which stages have shares */
     struct budget_meter meter;
+    struct turn_meter turn_meter;
     int64_t visit_ns; /* the connection being served stops when so much budget is left */
     int64_t started_us;
     int64_t date_s;
