@@ -42,6 +42,11 @@ uint64_t sim_disk_zeros(const struct sim_disk *disk)
     return disk->zeros_bytes;
 }
 
+uint64_t sim_disk_removed_open(const struct sim_disk *disk)
+{
+    return disk->removed_open;
+}
+
 static int do_write(struct sim_disk *disk, struct node *node, uint64_t offset, const void *data,
                     size_t len)
 {
@@ -177,6 +182,8 @@ static int replace_file(struct sim_disk *disk, const struct disk_op *op)
 
 static int remove_file(struct sim_disk *disk, const struct disk_op *op)
 {
+    const struct node *node = sim_disk_find(disk, op->name);
+    disk->removed_open += node && node->handles > 0;
     int failed = sim_disk_find(disk, op->name) ? do_name(disk, op->name, NULL) : point(disk);
     return failed ? failed : do_sync_names(disk);
 }

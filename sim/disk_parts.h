@@ -60,7 +60,8 @@ struct sim_disk {
     char bad_name[DISK_NAME_MAX]; /* sim_disk_bad */
     uint64_t bad_start, bad_end;
     uint64_t capacity;
-    uint64_t zeros_bytes; /* written, to make files and behind commits */
+    uint64_t zeros_bytes;  /* written, to make files and behind commits */
+    uint64_t removed_open; /* files that somebody had open */
     unsigned files_open;
     bool cold;                 /* nothing is in memory … */
     int64_t *now_us;           /* … and reading in the turn moves this, if not NULL, … */
