@@ -42,6 +42,11 @@ uint64_t sim_disk_zeros(const struct sim_disk *disk)
     return disk->zeros_bytes;
 }
 
+void sim_disk_takes(struct sim_disk *disk, int64_t us)
+{
+    disk->takes_us = us;
+}
+
 uint64_t sim_disk_removed_open(const struct sim_disk *disk)
 {
     return disk->removed_open;
@@ -276,7 +281,7 @@ static void perform(struct sim_disk *disk, struct disk_op *op)
     op->err = failed ? err_of_errno(failed) : err;
     if (op->inspect && !op->err)
         op->inspect(op);
-    op->took_us = 1;
+    op->took_us = disk->takes_us ? disk->takes_us : 1;
 }
 
 /* ---- queues ---- */

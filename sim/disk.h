@@ -69,6 +69,8 @@ uint64_t sim_disk_used(const struct sim_disk *disk);
 /* Bytes of zeros written so far: behind commits, and of files that were made without `reserve`. */
 uint64_t sim_disk_zeros(const struct sim_disk *disk);
 
+/* What operations say from now on that they took. No time passes. */
+void sim_disk_takes(struct sim_disk *disk, int64_t us);
 /* Files removed so far that somebody had open: see DISK_REMOVE. */
 uint64_t sim_disk_removed_open(const struct sim_disk *disk);
 

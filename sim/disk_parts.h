@@ -61,6 +61,7 @@ struct sim_disk {
     uint64_t bad_start, bad_end;
     uint64_t capacity;
     uint64_t zeros_bytes;  /* written, to make files and behind commits */
+    int64_t takes_us;      /* what operations say that they took; 0: 1 */
     uint64_t removed_open; /* files that somebody had open */
     unsigned files_open;
     bool cold;                 /* nothing is in memory … */
