@@ -600,7 +600,7 @@ static void a_reserve_takes_no_more_jobs_than_there_is_time_for(void **state)
             bed.engine->verbs->begin(bed.engine);
             (void)bed.engine->verbs->end(bed.engine);
         }
-        /* What was taken and not read can be had again. */
+        /* What was taken and not read can be taken again. */
         assert_int_equal(reserve_with(&bed, NULL), READY_JOBS - count);
         close_bed(&bed);
     }
