@@ -24,6 +24,7 @@ enum {
     PER_TURN = 100, /* commands */
     DAY_US_IN_SECONDS = 86400,
     FILES = 512,
+    SEGMENTS_KEPT = 8,
 };
 
 struct bed {
@@ -112,14 +113,23 @@ static void settle(struct bed *bed, const char *begins, const char *ends)
     uint64_t segments = UINT64_MAX;
     bed->begins = begin(begins);
     bed->ends = begin(ends);
-    for (unsigned i = 0; i % 4000 || segments > stats_of(bed).segments; i++) {
-        if (i % 4000 == 0)
+    for (unsigned i = 0; i % 10000 || segments > stats_of(bed).segments; i++) {
+        if (i % 10000 == 0)
             segments = stats_of(bed).segments;
         turn(bed);
         (void)usleep(100);
     }
     show(&bed->begins);
     show(&bed->ends);
+}
+
+/* The cleaner goes no faster than jobs come, and the disk's thread builds slices meanwhile. */
+static void let_clean(struct bed *bed)
+{
+    for (unsigned i = 0; i < 50 && stats_of(bed).segments > SEGMENTS_KEPT; i++) {
+        turn(bed);
+        (void)usleep(50);
+    }
 }
 
 static void fill(struct bed *bed)
@@ -149,6 +159,8 @@ static void fill(struct bed *bed)
                 break;
             os_disk_port(bed->disk)->verbs->wait(os_disk_port(bed->disk)); /* it is behind */
         }
+        if (i % PER_TURN == PER_TURN - 1)
+            let_clean(bed);
     }
     show(&push);
     show(&bed->begins);

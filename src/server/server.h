@@ -176,6 +176,8 @@ bool server_drained(const struct server *server);
  */
 bool server_step_each(struct server *server, struct list *items, bool (*step)(struct list *item));
 
+/* Bytes of connections that are gone, and of what they have sent, that are not freed yet. */
+size_t server_discarded(const struct server *server);
 /* Frees some memory of sessions and requests that are gone. True: there is more. */
 bool server_trim(struct server *server);
 

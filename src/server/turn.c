@@ -175,7 +175,7 @@ int64_t server_turn(struct server *server)
     begin_turn(server, began_us);
     begin_stage(server, STAGE_BEGIN, BEGIN_SHARE);
     engine->verbs->begin(engine);
-    int freeing = server->discard.bytes > MUCH_DISCARDED_BYTES ? FREEING_SHARE : 0;
+    int freeing = server_discarded(server) > MUCH_DISCARDED_BYTES ? FREEING_SHARE : 0;
     begin_stage(server, STAGE_GATHER, GATHER_SHARE - freeing);
     bool more = server->loop->verbs->gather(server->loop, &server->share);
     begin_stage(server, STAGE_BATCHES, BATCH_SHARE);
