@@ -221,6 +221,20 @@ static void close_journal(struct service *service)
     laterd_journal_close(&service->line->journal);
 }
 
+/* After close_engine(). Its thread may wait for MySQL: it ends in later turns, see has_left(). */
+static void leave_journal(struct service *service)
+{
+    service->journal_us = os_boot_us();
+}
+
+static bool journal_has_left(struct service *service)
+{
+    if (service->journal_us &&
+        laterd_journal_leave(&service->line->journal, os_boot_us() - service->journal_us))
+        service->journal_us = 0;
+    return !service->journal_us;
+}
+
 static int begin_serving(struct service *service)
 {
     int status = open_all(service);
@@ -273,7 +287,7 @@ static void wait_on(struct service *service, struct member *member)
     int64_t now_us = service->platform->loop->now_us;
     stop_sinks(service);
     close_engine(service);
-    close_journal(service);
+    leave_journal(service);
     if (opening == OPENING_TERM_ENDED)
         log_term_ended(service);
     service->epoch = 0;
@@ -346,7 +360,7 @@ static void finish_leaving(struct service *service)
     server_free(service->left);
     service->left = NULL;
     close_engine(service);
-    close_journal(service);
+    leave_journal(service);
     log_event(LOG_INFO, "leader_closed", "closed_ms=%lld", (long long)took_us / 1000);
 }
 
@@ -373,7 +387,11 @@ static void stay_out(struct service *service, struct member *member, struct byte
         log_event(
             LOG_WARN, "leaving_long", "waits_for=\"%.*s\" ms=%lld hint=\"%s\"", (int)name.len,
             name.at, (long long)took_us / 1000,
-            service->left
+            service->journal_us
+                ? "its thread has not ended since the engine was closed: it waits "
+                  "for MySQL or a name server. Until it has, this laterd answers that "
+                  "it waits and gives the lead back; restart it if that lasts"
+            : service->left
                 ? "its thread has not ended since the lead was lost: it waits for a broker or "
                   "a name server. Until it has, this laterd keeps its store open, answers "
                   "that it waits and gives the lead back; restart it if that lasts"
@@ -402,6 +420,10 @@ static int64_t look_at_role(struct service *service, struct member *member)
     }
     if (service->leaving)
         finish_leaving(service);
+    if (!journal_has_left(service)) {
+        stay_out(service, member, BYTES("journal"));
+        return service->platform->loop->now_us + LEAVING_US;
+    }
     if (service->open_at_us > service->platform->loop->now_us)
         return service->open_at_us;
     member->verbs->look(member, &view);

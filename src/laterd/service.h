@@ -33,6 +33,7 @@ struct service {
     struct server *left;   /* LEAVING: the one that led, until they have ended; NULL: none led */
     struct sink *left_webhook;    /* the same: the webhooks'; or NULL */
     int64_t left_us;              /* LEAVING: since then; os_boot_us() */
+    int64_t journal_us;           /* the same of the journal, whose thread has not ended; or 0 */
     int64_t leaving_told_us;      /* the same: when it was last told that it takes so long; or 0 */
     struct recovering recovering; /* of the store that is being opened */
     int64_t turned_us, told_us;   /* while it is: the last turn, and word to the manager; times of
