@@ -23,7 +23,9 @@ enum {
     LEAVING_US = 10 * 1000,              /* sinks that are ending are looked at so often */
     LEAVING_LONG_US = 5 * 1000 * 1000,   /* such that take longer are told of … */
     LEAVING_AGAIN_US = 60 * 1000 * 1000, /* … and again */
-    OPENING_TELL_US = 1000 * 1000,       /* … and to the service manager */
+    ENDING_US = 5 * 1000 * 1000,   /* the end of laterd waits so long for sinks' threads … */
+    ENDING_AGAIN_US = 1000,        /* … and looks at them so often */
+    OPENING_TELL_US = 1000 * 1000, /* … and to the service manager */
     FAILED_REST_US = 10 * 1000 * 1000,
 };
 
@@ -474,8 +476,43 @@ int service_begin(struct service *service)
     return 0;
 }
 
-void service_end(struct service *service)
+/* Asks all of them again and again: those that hang have to be interrupted. */
+static bool sinks_end(struct service *service, struct bytes *out_name)
 {
+    int64_t until_us = os_boot_us() + ENDING_US;
+    if (!service->leaving)
+        stop_sinks(service);
+    while (!has_left(service, out_name)) {
+        if (os_boot_us() >= until_us)
+            return false;
+        (void)usleep(ENDING_AGAIN_US);
+    }
+    return true;
+}
+
+/*
+ * A thread waits for a name server, say, and nothing breaks that. What it uses cannot be freed: the
+ * store is closed, so that nothing is lost, and the process ends with the thread. Jobs that it has
+ * not confirmed stay reserved, and are sent again when their time is up.
+ */
+_Noreturn static void end_beside(struct service *service, struct bytes name, int status)
+{
+    log_event(LOG_WARN, "ended_beside_thread", "waits_for=\"%.*s\" ms=%d hint=\"%s\"",
+              (int)name.len, name.at, ENDING_US / 1000,
+              "its thread has not ended: it waits for a broker or a name server. Nothing is lost; "
+              "what it had not confirmed is sent again");
+    engine_leave(&service->engine);
+    laterd_journal_led(&service->line->journal, NULL, 0);
+    election_close(&service->line->election);
+    log_event(LOG_INFO, "stopped", "pid=%d", (int)getpid());
+    _exit(status);
+}
+
+void service_end(struct service *service, int status)
+{
+    struct bytes name = BYTES("");
+    if (!sinks_end(service, &name))
+        end_beside(service, name, status);
     close_sinks(service);
     server_free(service->left);
     server_free(service->server);

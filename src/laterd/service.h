@@ -59,7 +59,9 @@ int service_begin(struct service *service) MUST_USE;
  */
 int64_t service_look(struct service *service);
 
-/* The server is freed, the engine closed; then others may lead. */
-void service_end(struct service *service);
+/* The server is freed, the engine closed; then others may lead. If a sink's thread has not ended
+   after five seconds the engine is closed all the same, and the process exits with `status`: it
+   does not return. */
+void service_end(struct service *service, int status);
 
 #endif
