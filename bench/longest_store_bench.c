@@ -279,8 +279,8 @@ int main(int count, char **args)
     bed.segment_bytes = SEGMENT_BYTES;
     printf("-- small segments, many slices\n");
     play(&bed, directory, 0);
-    printf("-- segments of 64 MiB, slices as large as they get, a history\n");
-    bed.segment_bytes = 64 * 1024 * 1024;
+    printf("-- segments of 16 MiB, large slices, a history\n");
+    bed.segment_bytes = 16 * 1024 * 1024;
     play(&bed, directory, INT64_C(86400000000));
     (void)rmdir(directory);
     return 0;
