@@ -1,83 +1,21 @@
 /*
  * The longest single step of what holds millions: an addition or a removal, whatever it makes grow
- * or shrink, in processor time of the thread. The five longest of each are shown, with the number
- * of entries at that time: one that is long because of what it does comes again in the next run, at
- * the same number; one that the system or the hypervisor made long does not.
+ * or shrink. longest.h says what is shown; a step's number is that of the entries at that time.
  *
  *     longest_step_bench [--entries N]
  */
-#include <inttypes.h>
 #include <malloc.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
 
 #include "base/check.h"
 #include "base/heap.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "bench/lone_core.h"
+#include "bench/longest.h"
 #include "core/far_ready.h"
 #include "core/name_order.h"
 
-enum { LONGEST = 5, NAME_BYTES = 16 };
-
-struct longest {
-    const char *what;
-    int64_t at_ns, sum_ns;
-    uint64_t steps;
-    struct {
-        int64_t ns;
-        uint64_t step;
-    } all[LONGEST];
-};
-
-static int64_t cpu_ns(void)
-{
-    struct timespec at;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at); /* cannot fail for this clock */
-    return (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
-}
-
-static struct longest begin(const char *what)
-{
-    return (struct longest){.what = what, .at_ns = cpu_ns()};
-}
-
-static void step(struct longest *longest)
-{
-    int64_t now_ns = cpu_ns(), ns = now_ns - longest->at_ns;
-    unsigned place = LONGEST;
-    while (place > 0 && longest->all[place - 1].ns < ns)
-        place--;
-    if (place < LONGEST) {
-        memmove(&longest->all[place + 1], &longest->all[place],
-                (LONGEST - place - 1) * sizeof(longest->all[0]));
-        longest->all[place].ns = ns;
-        longest->all[place].step = longest->steps;
-    }
-    longest->steps++;
-    longest->sum_ns += ns;
-    longest->at_ns = cpu_ns();
-}
-
-static void show(const struct longest *longest)
-{
-    printf("%-32s %8.0f ns each; longest, us:", longest->what,
-           (double)longest->sum_ns / (double)longest->steps);
-    for (unsigned i = 0; i < LONGEST; i++)
-        printf(" %.0f (at %" PRIu64 ")", (double)longest->all[i].ns / 1000, longest->all[i].step);
-    printf("\n");
-    (void)fflush(stdout);
-}
-
-static uint64_t mixed(uint64_t number) /* splitmix64 */
-{
-    uint64_t mix = number * 0x9e3779b97f4a7c15ull;
-    mix = (mix ^ mix >> 30) * 0xbf58476d1ce4e5b9ull;
-    mix = (mix ^ mix >> 27) * 0x94d049bb133111ebull;
-    return mix ^ mix >> 31;
-}
+enum { NAME_BYTES = 16 };
 
 /* ---- single containers ---- */
 

@@ -42,6 +42,16 @@ uint64_t sim_disk_zeros(const struct sim_disk *disk)
     return disk->zeros_bytes;
 }
 
+void sim_disk_takes(struct sim_disk *disk, int64_t us)
+{
+    disk->takes_us = us;
+}
+
+uint64_t sim_disk_removed_open(const struct sim_disk *disk)
+{
+    return disk->removed_open;
+}
+
 static int do_write(struct sim_disk *disk, struct node *node, uint64_t offset, const void *data,
                     size_t len)
 {
@@ -177,6 +187,8 @@ static int replace_file(struct sim_disk *disk, const struct disk_op *op)
 
 static int remove_file(struct sim_disk *disk, const struct disk_op *op)
 {
+    const struct node *node = sim_disk_find(disk, op->name);
+    disk->removed_open += node && node->handles > 0;
     int failed = sim_disk_find(disk, op->name) ? do_name(disk, op->name, NULL) : point(disk);
     return failed ? failed : do_sync_names(disk);
 }
@@ -269,7 +281,7 @@ static void perform(struct sim_disk *disk, struct disk_op *op)
     op->err = failed ? err_of_errno(failed) : err;
     if (op->inspect && !op->err)
         op->inspect(op);
-    op->took_us = 1;
+    op->took_us = disk->takes_us ? disk->takes_us : 1;
 }
 
 /* ---- queues ---- */

@@ -71,6 +71,11 @@ uint64_t sim_disk_fetched(const struct sim_disk *disk);
 /* Bytes of zeros written so far: behind commits, and of files that were made without `reserve`. */
 uint64_t sim_disk_zeros(const struct sim_disk *disk);
 
+/* What operations say from now on that they took. No time passes. */
+void sim_disk_takes(struct sim_disk *disk, int64_t us);
+/* Files removed so far that somebody had open: see DISK_REMOVE. */
+uint64_t sim_disk_removed_open(const struct sim_disk *disk);
+
 /* Rot and damage by hand. False: there is no such file, or bit. */
 bool sim_disk_flip(struct sim_disk *disk, const char *name, uint64_t bit);
 bool sim_disk_delete(struct sim_disk *disk, const char *name);

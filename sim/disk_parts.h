@@ -60,7 +60,9 @@ struct sim_disk {
     char bad_name[DISK_NAME_MAX]; /* sim_disk_bad */
     uint64_t bad_start, bad_end;
     uint64_t capacity;
-    uint64_t zeros_bytes; /* written, to make files and behind commits */
+    uint64_t zeros_bytes;  /* written, to make files and behind commits */
+    int64_t takes_us;      /* what operations say that they took; 0: 1 */
+    uint64_t removed_open; /* files that somebody had open */
     unsigned files_open;
     uint64_t fetched_bytes;
     bool cold;                 /* nothing is in memory … */

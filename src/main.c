@@ -174,10 +174,10 @@ static bool run(struct program *program)
 
 /* It frees, and waits for a disk, a journal's MySQL, the election's service: nobody looks at
  * signals meanwhile. */
-static void finish(struct program *program)
+static void finish(struct program *program, int status)
 {
     signals_end_at_second(AT_ONCE, EXIT_FAILURE);
-    service_end(&program->service);
+    service_end(&program->service, status);
     os_loop_free(program->loop);
     os_worker_free(program->worker);
 }
@@ -193,14 +193,14 @@ int main(int argc, char **argv)
     log_level_set(line->config.log_level);
     status = start(&program);
     if (status) {
-        finish(&program);
+        finish(&program, status);
         return status;
     }
     if (!run(&program)) {
         log_event(LOG_WARN, "stopped_at_once", AT_ONCE);
         return EXIT_FAILURE;
     }
-    finish(&program);
+    finish(&program, EXIT_SUCCESS);
     log_event(LOG_INFO, "stopped", "pid=%d", (int)getpid());
     return EXIT_SUCCESS;
 }

@@ -10,8 +10,9 @@
 #include "core/core_internal.h"
 
 enum {
-    TAKE_MIN = 250,     /* a reserve takes this many jobs even if the budget is spent */
+    TAKE_MIN = 64,      /* a reserve takes this many jobs even if the budget is spent */
     TAKE_NS = 1500,     /* work for one job taken, and for its way into the reply */
+    BODY_NS = 1000,     /* work that the engine will have with its body: so much is left for it */
     TOPIC_NS = 50,      /* for finding a topic, or taking a waiter off one */
     LINK_NS = 500,      /* for waiting on a topic, which may have to be made */
     CANDIDATE_NS = 4,   /* for comparing one topic's first job */
@@ -76,7 +77,7 @@ static uint32_t take(struct core *core, uint32_t count, const struct wanted *wan
     uint32_t taken = 0;
     uint64_t body_bytes = 0;
     while (taken < wanted->max && body_bytes < RESERVE_BODY_BYTES &&
-           (taken < TAKE_MIN || !budget_spent(core->budget))) {
+           (taken < TAKE_MIN || core->budget->left_ns > (int64_t)taken * BODY_NS)) {
         uint32_t number = choose(core, count, wanted->listed_order, out_far);
         if (number == POOL_NONE)
             break;

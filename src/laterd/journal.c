@@ -160,6 +160,15 @@ struct restore *laterd_journal_restore(const struct laterd_journal *journal)
     return journal->journal ? journal->journal->verbs->restore(journal->journal) : NULL;
 }
 
+bool laterd_journal_leave(struct laterd_journal *journal, int64_t waited_us)
+{
+    if (journal->journal &&
+        !journal->journal->verbs->leave(journal->journal, waited_us >= CLOSE_GRACE_US))
+        return false;
+    laterd_journal_close(journal);
+    return true;
+}
+
 void laterd_journal_close(struct laterd_journal *journal)
 {
     if (journal->journal)

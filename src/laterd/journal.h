@@ -47,7 +47,11 @@ int laterd_journal_open(struct laterd_journal *journal, const struct config *con
 /* Who reads rows back; NULL: there is no journal. */
 struct restore *laterd_journal_restore(const struct laterd_journal *journal);
 
-/* After the engine. Gives it two seconds to commit what it has; the log keeps the rest. */
+/* After the engine, and again until it returns true: the journal has ended and is closed. Waits for
+   nothing. `waited_us`: since the first call; after two seconds what is being committed is broken
+   off, and the log keeps it. */
+bool laterd_journal_leave(struct laterd_journal *journal, int64_t waited_us);
+/* The same at once; waits up to two seconds for what is being committed, then for its thread. */
 void laterd_journal_close(struct laterd_journal *journal);
 
 #endif

@@ -23,7 +23,9 @@ enum {
     LEAVING_US = 10 * 1000,              /* sinks that are ending are looked at so often */
     LEAVING_LONG_US = 5 * 1000 * 1000,   /* such that take longer are told of … */
     LEAVING_AGAIN_US = 60 * 1000 * 1000, /* … and again */
-    OPENING_TELL_US = 1000 * 1000,       /* … and to the service manager */
+    ENDING_US = 5 * 1000 * 1000,   /* the end of laterd waits so long for sinks' threads … */
+    ENDING_AGAIN_US = 1000,        /* … and looks at them so often */
+    OPENING_TELL_US = 1000 * 1000, /* … and to the service manager */
     FAILED_REST_US = 10 * 1000 * 1000,
 };
 
@@ -221,6 +223,20 @@ static void close_journal(struct service *service)
     laterd_journal_close(&service->line->journal);
 }
 
+/* After close_engine(). Its thread may wait for MySQL: it ends in later turns, see has_left(). */
+static void leave_journal(struct service *service)
+{
+    service->journal_us = os_boot_us();
+}
+
+static bool journal_has_left(struct service *service)
+{
+    if (service->journal_us &&
+        laterd_journal_leave(&service->line->journal, os_boot_us() - service->journal_us))
+        service->journal_us = 0;
+    return !service->journal_us;
+}
+
 static int begin_serving(struct service *service)
 {
     int status = open_all(service);
@@ -273,7 +289,7 @@ static void wait_on(struct service *service, struct member *member)
     int64_t now_us = service->platform->loop->now_us;
     stop_sinks(service);
     close_engine(service);
-    close_journal(service);
+    leave_journal(service);
     if (opening == OPENING_TERM_ENDED)
         log_term_ended(service);
     service->epoch = 0;
@@ -346,7 +362,7 @@ static void finish_leaving(struct service *service)
     server_free(service->left);
     service->left = NULL;
     close_engine(service);
-    close_journal(service);
+    leave_journal(service);
     log_event(LOG_INFO, "leader_closed", "closed_ms=%lld", (long long)took_us / 1000);
 }
 
@@ -373,7 +389,11 @@ static void stay_out(struct service *service, struct member *member, struct byte
         log_event(
             LOG_WARN, "leaving_long", "waits_for=\"%.*s\" ms=%lld hint=\"%s\"", (int)name.len,
             name.at, (long long)took_us / 1000,
-            service->left
+            service->journal_us
+                ? "its thread has not ended since the engine was closed: it waits "
+                  "for MySQL or a name server. Until it has, this laterd answers that "
+                  "it waits and gives the lead back; restart it if that lasts"
+            : service->left
                 ? "its thread has not ended since the lead was lost: it waits for a broker or "
                   "a name server. Until it has, this laterd keeps its store open, answers "
                   "that it waits and gives the lead back; restart it if that lasts"
@@ -402,6 +422,10 @@ static int64_t look_at_role(struct service *service, struct member *member)
     }
     if (service->leaving)
         finish_leaving(service);
+    if (!journal_has_left(service)) {
+        stay_out(service, member, BYTES("journal"));
+        return service->platform->loop->now_us + LEAVING_US;
+    }
     if (service->open_at_us > service->platform->loop->now_us)
         return service->open_at_us;
     member->verbs->look(member, &view);
@@ -452,8 +476,43 @@ int service_begin(struct service *service)
     return 0;
 }
 
-void service_end(struct service *service)
+/* Asks all of them again and again: those that hang have to be interrupted. */
+static bool sinks_end(struct service *service, struct bytes *out_name)
 {
+    int64_t until_us = os_boot_us() + ENDING_US;
+    if (!service->leaving)
+        stop_sinks(service);
+    while (!has_left(service, out_name)) {
+        if (os_boot_us() >= until_us)
+            return false;
+        (void)usleep(ENDING_AGAIN_US);
+    }
+    return true;
+}
+
+/*
+ * A thread waits for a name server, say, and nothing breaks that. What it uses cannot be freed: the
+ * store is closed, so that nothing is lost, and the process ends with the thread. Jobs that it has
+ * not confirmed stay reserved, and are sent again when their time is up.
+ */
+_Noreturn static void end_beside(struct service *service, struct bytes name, int status)
+{
+    log_event(LOG_WARN, "ended_beside_thread", "waits_for=\"%.*s\" ms=%d hint=\"%s\"",
+              (int)name.len, name.at, ENDING_US / 1000,
+              "its thread has not ended: it waits for a broker or a name server. Nothing is lost; "
+              "what it had not confirmed is sent again");
+    engine_leave(&service->engine);
+    laterd_journal_led(&service->line->journal, NULL, 0);
+    election_close(&service->line->election);
+    log_event(LOG_INFO, "stopped", "pid=%d", (int)getpid());
+    _exit(status);
+}
+
+void service_end(struct service *service, int status)
+{
+    struct bytes name = BYTES("");
+    if (!sinks_end(service, &name))
+        end_beside(service, name, status);
     close_sinks(service);
     server_free(service->left);
     server_free(service->server);

@@ -33,6 +33,7 @@ struct service {
     struct server *left;   /* LEAVING: the one that led, until they have ended; NULL: none led */
     struct sink *left_webhook;    /* the same: the webhooks'; or NULL */
     int64_t left_us;              /* LEAVING: since then; os_boot_us() */
+    int64_t journal_us;           /* the same of the journal, whose thread has not ended; or 0 */
     int64_t leaving_told_us;      /* the same: when it was last told that it takes so long; or 0 */
     struct recovering recovering; /* of the store that is being opened */
     int64_t turned_us, told_us;   /* while it is: the last turn, and word to the manager; times of
@@ -58,7 +59,9 @@ int service_begin(struct service *service) MUST_USE;
  */
 int64_t service_look(struct service *service);
 
-/* The server is freed, the engine closed; then others may lead. */
-void service_end(struct service *service);
+/* The server is freed, the engine closed; then others may lead. If a sink's thread has not ended
+   after five seconds the engine is closed all the same, and the process exits with `status`: it
+   does not return. */
+void service_end(struct service *service, int status);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/log.h"
@@ -82,10 +83,18 @@ static int64_t cpu_us(struct clock *base)
     return read_us(CLOCK_THREAD_CPUTIME_ID);
 }
 
+static uint64_t page_faults(struct clock *base)
+{
+    struct rusage usage;
+    (void)base;
+    (void)getrusage(RUSAGE_THREAD, &usage); /* cannot fail for this thread */
+    return (uint64_t)usage.ru_minflt + (uint64_t)usage.ru_majflt;
+}
+
 void os_clock_init(struct os_clock *clock)
 {
     *clock = (struct os_clock){
-        .clock = {.now_us = now_us, .cpu_us = cpu_us},
+        .clock = {.now_us = now_us, .cpu_us = cpu_us, .page_faults = page_faults},
         .last_steady_us = read_us(CLOCK_BOOTTIME),
         .last_us = read_us(CLOCK_REALTIME),
     };

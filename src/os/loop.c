@@ -331,7 +331,7 @@ static bool gather(struct loop *base, struct loop_share *share)
     streams_free_dead(loop);
     free_dead_watches(loop);
     (void)timers_trim(&base->timers); /* the rest in later turns */
-    return discard_step(&loop->discard) || loop->ready_count > 0;
+    return loop->ready_count > 0;
 }
 
 static const struct loop_verbs verbs = {
@@ -409,7 +409,7 @@ void os_loop_free(struct os_loop *loop)
             stream_discard(LIST_ENTRY(all[i]->next, struct os_stream, place));
     }
     streams_free_dead(loop);
-    discard_fini(&loop->discard);
+    discard_fini(&loop->loop.discard);
     CHECK(list_empty(&loop->watches));
     free_dead_watches(loop);
     resolver_fini(&loop->resolver);

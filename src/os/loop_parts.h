@@ -11,7 +11,6 @@
 
 #include <sys/epoll.h>
 
-#include "base/discard.h"
 #include "base/list.h"
 #include "os/loop.h"
 #include "os/mailbox.h"
@@ -87,7 +86,6 @@ struct os_loop {
     unsigned ready_count;
     struct list lingering;    // os_stream::place: closing(), first to end first
     struct list dead;         // os_stream::place
-    struct discard discard;   /* what streams had kept, a piece a turn */
     struct loop_share *share; /* of the gather under way; NULL: no limit */
     int64_t accept_again_us;  /* accepting pauses until then; 0 = it does not */
     int64_t accept_report_us; /* a pause is not logged before this */

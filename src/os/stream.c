@@ -159,7 +159,8 @@ void stream_discard(struct os_stream *stream)
     if (stream->source.fd >= 0)
         (void)close(stream->source.fd); /* leaves epoll, too */
     stream->dead = true;
-    discard_buf(&stream->loop->discard, &stream->out); /* `in` may be under the handler's eyes */
+    discard_buf(&stream->loop->loop.discard,
+                &stream->out); /* `in` may be under the handler's eyes */
     list_remove(&stream->place);
     list_add_tail(&stream->loop->dead, &stream->place);
     stream->loop->stream_count--;
@@ -170,7 +171,7 @@ void streams_free_dead(struct os_loop *loop)
     while (!list_empty(&loop->dead)) {
         struct os_stream *stream = LIST_ENTRY(loop->dead.next, struct os_stream, place);
         list_remove(&stream->place);
-        discard_buf(&loop->discard, &stream->in);
+        discard_buf(&loop->loop.discard, &stream->in);
         stream_open_free(stream);
         mem_free(stream);
     }
@@ -240,7 +241,7 @@ static void stream_writable(struct os_stream *stream)
         count_moved(stream, sent);
     }
     if (stream_kept(stream) == 0) {
-        discard_buf(&stream->loop->discard, &stream->out);
+        discard_buf(&stream->loop->loop.discard, &stream->out);
         stream->out_at = 0;
         if (stream->closing && stream->ended) {
             stream_discard(stream);

@@ -12,6 +12,8 @@ struct clock {
     int64_t (*now_us)(struct clock *clock);
     /* Processor time of the calling thread, for metrics only; NULL: not known. A system call. */
     int64_t (*cpu_us)(struct clock *clock);
+    /* Page faults of the calling thread since its start; NULL: not known. A system call. */
+    uint64_t (*page_faults)(struct clock *clock);
 };
 
 #endif

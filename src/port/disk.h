@@ -45,7 +45,8 @@ enum disk_verb {
                         Its room is taken: no write to it ends with ERR_DISK_FULL, unless the
                         file system copies what is written. After an error there is no such file. */
     DISK_REPLACE,    /* `name` holds `data` afterwards, durably; at any crash the old or the new */
-    DISK_REMOVE,     /* unlink `name`; durable when done */
+    DISK_REMOVE,     /* unlink `name`; durable when done. Whoever has it open closes it before: the
+                        last close of a removed file frees its pages and blocks, for milliseconds */
     DISK_RENAME,     /* `name` becomes the name that `data` is (text), durably; a file that has it
                         already is replaced */
     DISK_READ,       /* read `len` bytes at `offset` of `file` into `into`; `got` says how many:

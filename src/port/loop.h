@@ -12,6 +12,7 @@
 #ifndef LATERD_PORT_LOOP_H
 #define LATERD_PORT_LOOP_H
 
+#include "base/discard.h"
 #include "base/err.h"
 #include "base/queue.h"
 #include "base/timers.h"
@@ -84,6 +85,9 @@ struct loop {
     struct clock *clock;
     int64_t now_us; /* this turn's time: what loop_look_at_clock() read last */
     struct timers timers;
+    /* What streams had kept that are gone, or that have sent it: whoever runs the turns frees it,
+       and counts it until then. */
+    struct discard discard;
     struct acceptor *acceptor; /* NULL: there are no listeners */
 };
 
@@ -138,7 +142,8 @@ static inline void loop_turn(struct loop *loop, int64_t until_us)
     loop_sleep(loop, until_us);
     (void)loop_look_at_clock(loop);
     (void)loop->verbs->gather(loop, NULL); /* what is left is done in the next turn */
-    (void)loop_expire(loop, NULL);         /* the same */
+    (void)discard_step(&loop->discard);
+    (void)loop_expire(loop, NULL); /* the same */
 }
 
 #endif

@@ -72,7 +72,7 @@ void buffers_forget(struct session *session)
 bool buffers_tight(const struct server *server)
 {
     const struct buffers *buffers = &server->buffers;
-    return buffers->bytes + server->discard.bytes > buffers->max_bytes / 2;
+    return buffers->bytes + server_discarded(server) > buffers->max_bytes / 2;
 }
 
 /* ---- too much ---- */

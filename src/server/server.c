@@ -163,6 +163,11 @@ bool server_step_each(struct server *server, struct list *items, bool (*step)(st
     return left;
 }
 
+size_t server_discarded(const struct server *server)
+{
+    return server->discard.bytes + server->loop->discard.bytes;
+}
+
 bool server_trim(struct server *server)
 {
     bool more = pool_trim(&server->sessions);
@@ -171,6 +176,7 @@ bool server_trim(struct server *server)
     more |= pool_trim(&server->beanstalk.reservations.pool);
     more |= pool_trim(&server->beanstalk.tubes.pool);
     more |= discard_some(&server->discard, &server->budget);
+    more |= discard_some(&server->loop->discard, &server->budget);
     return more;
 }
 

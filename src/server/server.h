@@ -26,6 +26,7 @@
 #include "server/http/misdirected.h"
 #include "server/protocol.h"
 #include "server/push.h"
+#include "server/turn_meter.h"
 
 struct member;
 struct session;
@@ -115,6 +116,7 @@ struct server {
     struct budget budget;   /* of the turn's present stage */
     int64_t plan_ns;        /* of this turn, of which stages have shares */
     struct budget_meter meter;
+    struct turn_meter turn_meter;
     int64_t visit_ns; /* the connection being served stops when so much budget is left */
     int64_t started_us;
     int64_t date_s;
@@ -174,6 +176,8 @@ bool server_drained(const struct server *server);
  */
 bool server_step_each(struct server *server, struct list *items, bool (*step)(struct list *item));
 
+/* Bytes of connections that are gone, and of what they have sent, that are not freed yet. */
+size_t server_discarded(const struct server *server);
 /* Frees some memory of sessions and requests that are gone. True: there is more. */
 bool server_trim(struct server *server);
 

@@ -94,22 +94,27 @@ static void plan(struct server *server)
     budget_begin_turn(&server->budget);
 }
 
-static void begin_stage(struct server *server, int share)
+static void begin_stage(struct server *server, enum turn_stage stage, int share)
 {
+    turn_meter_look(&server->turn_meter, stage);
     budget_begin(&server->budget, server->plan_ns * share / 100);
 }
 
-/* The time by which a turn is measured. */
-static int64_t meter_us(const struct server *server)
+/* Of a turn that begins now, by the clock. */
+static void begin_turn(struct server *server, int64_t now_us)
 {
     struct clock *clock = server->loop->clock;
-    bool cpu = server->options.config->turn_cpu && clock->cpu_us;
-    return cpu ? clock->cpu_us(clock) : clock->now_us(clock);
+    server->counts.turns++;
+    if (server->options.config->turn_cpu && clock->cpu_us)
+        turn_meter_begin(&server->turn_meter, clock, now_us);
+    plan(server);
 }
 
 static void count_turn(struct server *server, int64_t began_us)
 {
-    int64_t took_us = meter_us(server) - began_us;
+    struct clock *clock = server->loop->clock;
+    int64_t took_us = server->turn_meter.clock ? turn_meter_end(&server->turn_meter)
+                                               : clock->now_us(clock) - began_us;
     unsigned bucket = 0;
     while (bucket < TURN_BUCKETS - 1 && took_us > turn_bound_us(bucket))
         bucket++;
@@ -155,9 +160,9 @@ static bool long_commands_go_on(struct server *server)
 }
 
 /* One of the two flushes. */
-static bool flush(struct server *server)
+static bool flush(struct server *server, enum turn_stage stage)
 {
-    begin_stage(server, FLUSH_SHARE);
+    begin_stage(server, stage, FLUSH_SHARE);
     return server_leads(server) && sessions_flush(server);
 }
 
@@ -168,33 +173,30 @@ int64_t server_turn(struct server *server)
     int64_t began_us = loop_look_at_clock(server->loop);
     if (!server_leads(server))
         return began_us; /* main.c ends it */
-    if (server->options.config->turn_cpu)
-        began_us = meter_us(server);
-    server->counts.turns++;
-    plan(server);
-    begin_stage(server, BEGIN_SHARE);
+    begin_turn(server, began_us);
+    begin_stage(server, STAGE_BEGIN, BEGIN_SHARE);
     engine->verbs->begin(engine);
-    int freeing = server->discard.bytes > MUCH_DISCARDED_BYTES ? FREEING_SHARE : 0;
-    begin_stage(server, GATHER_SHARE - freeing);
+    int freeing = server_discarded(server) > MUCH_DISCARDED_BYTES ? FREEING_SHARE : 0;
+    begin_stage(server, STAGE_GATHER, GATHER_SHARE - freeing);
     bool more = server->loop->verbs->gather(server->loop, &server->share);
-    begin_stage(server, BATCH_SHARE);
+    begin_stage(server, STAGE_BATCHES, BATCH_SHARE);
     server->turn_again = false; /* the stages from here on may be wanted again by later ones */
     more |= take_work(server);
     more |= batches_step(server);
-    begin_stage(server, EXPIRE_SHARE);
+    begin_stage(server, STAGE_EXPIRE, EXPIRE_SHARE);
     more |= loop_expire(server->loop, &server->share);
     more |= beanstalk_surveys_step(server);
-    begin_stage(server, REQUEUE_SHARE);
+    begin_stage(server, STAGE_REQUEUE, REQUEUE_SHARE);
     more |= long_commands_go_on(server);
-    begin_stage(server, PUSH_SHARE);
+    begin_stage(server, STAGE_PUSH, PUSH_SHARE);
     more |= push_step(server);
-    begin_stage(server, MATCH_SHARE);
+    begin_stage(server, STAGE_MATCH, MATCH_SHARE);
     engine->verbs->match(engine);
-    more |= flush(server);
-    begin_stage(server, END_SHARE);
+    more |= flush(server, STAGE_FLUSH);
+    begin_stage(server, STAGE_END, END_SHARE);
     int64_t next_us = engine->verbs->end(engine);
-    more |= flush(server);
-    begin_stage(server, SETTLE_SHARE + freeing);
+    more |= flush(server, STAGE_FLUSH_DURABLE);
+    begin_stage(server, STAGE_SETTLE, SETTLE_SHARE + freeing);
     buffers_settle(server);
     more |= server_trim(server);
     count_turn(server, began_us);

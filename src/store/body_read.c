@@ -29,6 +29,13 @@ enum {
     /* A larger record is read and checked by the disk's threads: a copy in the turn would cost
        milliseconds, most of them page faults of fresh memory. */
     IN_TURN_BYTES = READ_BYTES,
+    KEPT_LISTS = 256, /* a power of two: as many as there are lone reads kept, at most */
+};
+
+/* A read that is kept has bytes of one or two stretches of READ_BYTES of its file. */
+struct kept_part {
+    struct list link; /* body_reads::kept_at; empty: of no list */
+    struct body_read *read;
 };
 
 enum read_state { READ_WAITING, READ_UNDER_WAY, READ_KEPT };
@@ -39,6 +46,7 @@ struct body_read {
     enum read_state state;
     uint32_t segment;
     uint64_t start, end; /* bytes of the segment's file */
+    struct kept_part parts[2];
     uint32_t wanted;     /* bodies in it that are, or soon will be */
     bool alone;          /* of one fetch, and no other shares it */
     bool large;          /* alone, and its bytes become the fetch's */
@@ -57,6 +65,8 @@ struct body_reads {
     struct list ahead;     /* body_read::link: waiting, too, but nobody waits for them yet */
     struct list under_way; /* body_read::link */
     struct list kept;      /* body_read::link; the one not used for longest first */
+    struct list kept_at[KEPT_LISTS]; /* kept_part::link: the same reads, by where they are */
+    uint64_t looks;                  /* reads that were looked at to find a kept one: for tests */
     uint32_t waiting_count, ahead_count, under_way_count;
     size_t under_way_bytes, kept_bytes, fetched_bytes;
     int64_t retry_at_us; /* no descriptor was free */
@@ -95,6 +105,48 @@ static struct body_read *find(struct list *head, const struct body_place *place)
         if (!of_link(link)->alone && covers(of_link(link), segment, start_of(place), end_of(place)))
             return of_link(link);
     return NULL;
+}
+
+/* ---- those that are kept, by where they are ---- */
+
+static struct list *kept_at(struct body_reads *reads, uint32_t segment, uint64_t offset)
+{
+    uint64_t stretch = offset / READ_BYTES + (uint64_t)segment * 31;
+    return &reads->kept_at[stretch % KEPT_LISTS];
+}
+
+static void list_kept(struct body_reads *reads, struct body_read *read)
+{
+    const uint64_t ends[] = {read->start, read->end - 1};
+    bool two = ends[0] / READ_BYTES != ends[1] / READ_BYTES;
+    for (unsigned i = 0; i < 1 + (unsigned)two; i++) {
+        read->parts[i].read = read;
+        list_add_head(kept_at(reads, read->segment, ends[i]), &read->parts[i].link);
+    }
+}
+
+/* One that has all of these bytes, or NULL. O(1), as long as few overlap. */
+static struct body_read *find_kept(struct body_reads *reads, uint32_t segment, uint64_t start,
+                                   uint64_t end)
+{
+    struct list *head = kept_at(reads, segment, start);
+    for (struct list *link = head->next; link != head; link = link->next) {
+        struct body_read *read = LIST_ENTRY(link, struct kept_part, link)->read;
+        reads->looks++;
+        if (covers(read, segment, start, end))
+            return read;
+    }
+    return NULL;
+}
+
+static struct body_read *find_kept_of(struct body_reads *reads, const struct body_place *place)
+{
+    return find_kept(reads, where_segment(place->where), start_of(place), end_of(place));
+}
+
+uint64_t body_reads_looks(const struct body_reads *reads)
+{
+    return reads->looks;
 }
 
 /* ---- the end of a fetch ---- */
@@ -145,6 +197,8 @@ static void read_free(struct body_read *read)
 {
     CHECK(list_empty(&read->fetches));
     list_remove(&read->link);
+    list_remove(&read->parts[0].link);
+    list_remove(&read->parts[1].link);
     mem_free(read->bytes);
     mem_free(read);
 }
@@ -159,6 +213,7 @@ static void keep(struct body_reads *reads, struct body_read *read)
 {
     read->state = READ_KEPT;
     list_add_tail(&reads->kept, &read->link);
+    list_kept(reads, read);
     reads->kept_bytes += (size_t)(read->end - read->start);
     while (reads->kept_bytes > KEPT_BYTES)
         forget(of_link(reads->kept.next));
@@ -236,6 +291,8 @@ static struct body_read *read_new(struct body_reads *reads, const struct body_pl
 {
     struct body_read *read = mem_zalloc(sizeof(*read));
     list_init(&read->fetches);
+    list_init(&read->parts[0].link);
+    list_init(&read->parts[1].link);
     read->reads = reads;
     read->segment = where_segment(place->where);
     read->start = start_of(place);
@@ -313,7 +370,7 @@ static void plan(struct body_reads *reads, struct body_fetch *fetch)
     }
     struct body_read *read = NULL;
     if (!fetch->alone && record_read_bytes(place) <= READ_BYTES) {
-        read = find(&reads->kept, place);
+        read = find_kept_of(reads, place);
         if (read) { /* it came since store_read() was asked */
             serve(reads, fetch, read);
             return;
@@ -476,16 +533,13 @@ enum err store_read(struct store *store, const struct body_place *place, struct 
 const char *body_reads_kept(struct body_reads *reads, uint64_t where, size_t len)
 {
     uint64_t start = where_offset(where);
-    for (struct list *link = reads->kept.next; link != &reads->kept; link = link->next) {
-        struct body_read *read = of_link(link);
-        if (!covers(read, where_segment(where), start, start + len))
-            continue;
-        list_remove(&read->link);
-        list_add_tail(&reads->kept, &read->link);
-        reads->wants_ahead = true;
-        return read->bytes + (start - read->start);
-    }
-    return NULL;
+    struct body_read *read = find_kept(reads, where_segment(where), start, start + len);
+    if (!read)
+        return NULL;
+    list_remove(&read->link);
+    list_add_tail(&reads->kept, &read->link);
+    reads->wants_ahead = true;
+    return read->bytes + (start - read->start);
 }
 
 void store_fetch(struct store *store, struct body_fetch *fetch)
@@ -544,7 +598,7 @@ void store_read_ahead(struct store *store, const struct body_place *places, uint
         const struct body_place *place = &places[i];
         size_t recent_len;
         if (record_read_bytes(place) > READ_BYTES ||
-            log_recent(store->log, place->where, &recent_len) || find(&reads->kept, place) ||
+            log_recent(store->log, place->where, &recent_len) || find_kept_of(reads, place) ||
             find(&reads->under_way, place) || find_near(&reads->waiting, place) ||
             find_near(&reads->ahead, place))
             continue;
@@ -582,6 +636,8 @@ struct body_reads *body_reads_new(struct store *store)
     list_init(&reads->ahead);
     list_init(&reads->under_way);
     list_init(&reads->kept);
+    for (unsigned i = 0; i < KEPT_LISTS; i++)
+        list_init(&reads->kept_at[i]);
     return reads;
 }
 
@@ -618,6 +674,7 @@ static uint32_t list_valid(const struct body_reads *reads, const struct list *he
             const struct body_fetch *fetch = LIST_ENTRY(at, const struct body_fetch, link);
             CHECK(fetch->state == FETCH_READING && fetch->segment == read->segment);
         }
+        CHECK(list_empty(&read->parts[0].link) == (state != READ_KEPT));
         *out_bytes += (size_t)(read->end - read->start);
         count++;
     }

@@ -29,8 +29,10 @@ void body_reads_turn(struct body_reads *reads);
 int64_t body_reads_next_us(const struct body_reads *reads);
 
 /* `len` bytes at `where` that an earlier read brought; NULL: it did not. Good until the next call
- * of any function of the store. O(reads kept), which are few. */
+ * of any function of the store. O(1). */
 const char *body_reads_kept(struct body_reads *reads, uint64_t where, size_t len);
+/* How many reads have been looked at so far to find those that have some bytes. For tests. */
+uint64_t body_reads_looks(const struct body_reads *reads);
 
 /* Every list and count in order? CHECKs. O(reads and fetches). */
 void body_reads_valid(const struct body_reads *reads);

@@ -32,8 +32,9 @@ struct store_options {
                               disk */
     bool buffered;         /* write now, sync later: durability interval or os */
     int64_t interval_us;   /* buffered: sync this often; 0 = leave it to the system */
-    int64_t inline_us; /* a commit is made in the turn while commits take less than this; one of 32
-                          KiB and more while they take less than half; 0 = never */
+    int64_t
+        inline_us; /* a commit is made in the turn while they take less than half of this, at
+                      most; after a slower one the disk's thread makes the next four; 0 = never */
     uint64_t follower_bytes; /* bytes of log that may be kept for followers; 0 = 1 GiB */
     uint32_t files_max;      /* segments' files kept open, at least 4; 0 = 64 */
     uint32_t body_max;       /* bytes of the largest body that clients may send */

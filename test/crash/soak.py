@@ -27,6 +27,7 @@ import sys
 import threading
 import time
 from collections import deque
+from datetime import datetime
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "harness"))
@@ -34,6 +35,7 @@ sys.path.insert(0, HERE)
 
 from process import LATER, ROOT, DidNotStart, Laterd  # noqa: E402
 from soak_oracle import TTR_MS, SoakOracle, body_of, control, now_ms  # noqa: E402
+from steal import stolen_s  # noqa: E402
 from wire import Client, Closed, Wire, request_bytes  # noqa: E402
 
 GONE = (Closed, OSError, ConnectionError)
@@ -222,11 +224,45 @@ def percentile(values, share):
     return sorted(values)[min(len(values) - 1, int(len(values) * share))] if values else 0
 
 
+class StealWatch(threading.Thread):
+    """What the hypervisor took, tick by tick: it may count as processor time of the turn that it interrupted."""
+
+    EACH_S, AROUND_S = 0.05, 0.15
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.seen = deque([(time.time(), stolen_s())], maxlen=int(120 / self.EACH_S))
+
+    def run(self):
+        while True:
+            time.sleep(self.EACH_S)
+            self.seen.append((time.time(), stolen_s()))
+
+    def around(self, began, ended):
+        """Seconds that were taken between these times of time.time(), and a little around them."""
+        inside = [stolen for at, stolen in tuple(self.seen) if began - self.AROUND_S <= at <= ended + self.AROUND_S]
+        return inside[-1] - inside[0] if inside else 0.0
+
+
+LONG_TURN = re.compile(r"^(\S+Z) info long_turn (cpu_us=(\d+) clock_us=(\d+) .*)$")
+
+
+def long_turns_of(lines, watch):
+    """(seconds of processor time, of these the hypervisor may have taken, facts) of each that was logged."""
+    found = []
+    for at, facts, cpu_us, clock_us in filter(None, (match and match.groups() for match in map(LONG_TURN.match, lines))):
+        ended = datetime.fromisoformat(at.replace("Z", "+00:00")).timestamp()
+        found.append((int(cpu_us) / 1e6, watch.around(ended - int(clock_us) / 1e6, ended), facts))
+    return found
+
+
 class Soak:
     def __init__(self, server, load, minutes):
         self.server, self.load, self.oracle, self.minutes = server, load, load.oracle, minutes
         self.rows = []
         self.kills = 0
+        self.watch = StealWatch()
+        self.watch.start()
 
     def start(self):
         before = time.monotonic()
@@ -262,6 +298,8 @@ class Soak:
                "long_turns": int(shown["laterd_turn_seconds_count"]
                                  - shown[f'laterd_turn_seconds_bucket{{le="{TURN_LIMIT:.6f}"}}'])}
         self.rows.append(row)
+        for _, stolen, facts in long_turns_of(list(self.server.lines), self.watch):
+            print(f"soak: long turn: {facts} stolen_ms={stolen * 1000:.0f}", flush=True)
         print("soak: " + " ".join(f"{name}={value:.2f}" if isinstance(value, float) else f"{name}={value}"
                                   for name, value in row.items()), flush=True)
 

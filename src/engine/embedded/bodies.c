@@ -20,6 +20,7 @@
 
 enum {
     READ_NS = 1000,                /* work for reading a body, and */
+    READ_MIN = 64,                 /* bodies of a reserve are read though the budget is spent */
     READ_BYTES_PER_NS = 4,         /* for checking and copying it */
     FETCH_NS = 500,                /* for asking the disk for one */
     SETTLE_NS = 1500,              /* for giving back one job */
@@ -228,17 +229,21 @@ enum err bodies_read(struct embedded *embedded, struct job_view *job)
 }
 
 /*
- * Fills in what is in memory. Jobs whose bodies are damaged leave the reply; those whose bodies are
- * to be read have no .body.at afterwards. Returns how many they are.
+ * Fills in what is in memory, or in the page cache. Jobs whose bodies are damaged leave the reply,
+ * and so do those of a RESERVE that the budget has no time for, though what was estimated for them
+ * was left: a later one gets them. Those whose bodies are to be read have no .body.at afterwards.
+ * Returns how many they are.
  */
 static uint32_t read_bodies(struct embedded *embedded, struct reply *reply)
 {
     uint32_t good = 0, cold = 0;
     bool full = embedded->bodies.held_bytes >= HELD_BYTES;
+    bool takes = cmd_traits(reply->kind)->takes_jobs;
     for (uint32_t i = 0; i < reply->count; i++) {
         struct job_view *job = &reply->jobs[i];
-        enum err err = bodies_read(embedded, job);
-        if (err == ERR_AGAIN && full && good > 0) {
+        bool late = i >= READ_MIN && takes && budget_spent(embedded->budget);
+        enum err err = late ? ERR_AGAIN : bodies_read(embedded, job);
+        if (late || (err == ERR_AGAIN && full && good > 0)) {
             note_unread(&embedded->bodies, job, err); /* for a later reserve */
             continue;
         }

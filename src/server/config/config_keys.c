@@ -34,8 +34,8 @@ const struct config_key config_keys[] = {
     {"server", "metrics_topics", KIND_COUNT, NUMBER(metrics_topics), 0, 10000, "100",
      "Topics shown one by one in /metrics; totals are always over all."},
     {"server", "turn_cpu", KIND_COUNT, NUMBER(turn_cpu), 0, 1, "0",
-     "1: turn_seconds in /metrics is processor time, for two system calls more a turn; "
-     "0: it goes by the clock."},
+     "1: turn_seconds in /metrics is processor time, and a turn of more than 5 ms is logged as "
+     "long_turn, for some system calls more a turn; 0: turn_seconds goes by the clock."},
     {"server", "time_zone", KIND_WORD, WORD(time_zone), 0, 0, "",
      "Zone of the dates that clients of the dialect delayqueue-java send without one, such as "
      "Asia/Shanghai. If this is empty it is the machine's."},

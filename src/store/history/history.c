@@ -223,7 +223,7 @@ static void freeze(struct history *history)
 static void end_flush(struct history *history)
 {
     history_table_clear(&history->frozen);
-    history_image_fini(&history->image);
+    history_image_discard(&history->image, &history->spent);
     history_sort_fini(&history->sort);
     history->step = FLUSH_IDLE;
     history->wanted = false;
@@ -392,6 +392,7 @@ void history_turn(struct history *history)
 {
     if (!list_empty(&history->searches))
         history_searches_turn(history);
+    (void)discard_step(&history->spent);
     if (is_off(history))
         return;
     if (history->store->failed || history->store->closing)
@@ -426,7 +427,7 @@ int64_t history_next_us(const struct history *history)
     const struct store *store = history->store;
     int64_t now_us = store->now_us;
     int64_t next_us = history_searches_next_us(history);
-    next_us = next_us > now_us ? next_us : now_us;
+    next_us = next_us > now_us && !history->spent.first ? next_us : now_us;
     if (history->keep_us == 0 || store->failed || store->closing)
         return next_us;
     if (history_merge_works(history->merge))
@@ -673,6 +674,7 @@ void history_free(struct history *history)
     history_table_clear(&history->table);
     history_table_clear(&history->frozen);
     history_image_fini(&history->image);
+    discard_fini(&history->spent);
     buf_fini(&history->waiting);
     history_sort_fini(&history->sort);
     mem_free(history);

@@ -296,6 +296,13 @@ void history_image_fini(struct history_image *image)
     *image = (struct history_image){0};
 }
 
+void history_image_discard(struct history_image *image, struct discard *spent)
+{
+    discard_buf(spent, &image->bytes);
+    discard_buf(spent, &image->fences);
+    *image = (struct history_image){0};
+}
+
 /* ---- names ---- */
 
 #define PREFIX     "hist-"

@@ -13,6 +13,7 @@
 #define LATERD_STORE_HISTORY_FORMAT_H
 
 #include "base/bytes.h"
+#include "base/discard.h"
 #include "base/err.h"
 #include "core/event.h"
 #include "store/format.h"
@@ -96,6 +97,8 @@ void history_image_add(struct history_image *image, uint64_t key, struct bytes e
                        int64_t at_us);
 void history_image_end(struct history_image *image);
 void history_image_fini(struct history_image *image);
+/* The same of one that may be large, whose memory `spent` takes. */
+void history_image_discard(struct history_image *image, struct discard *spent);
 
 /* "hist-0000002a" ⇄ 0x2a; also "hist-0000002a.tmp", which was being written when the power went.
    False: not such a name. */

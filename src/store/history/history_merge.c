@@ -56,7 +56,7 @@ static void stop(struct history_merge *merge)
     }
     memset(merge->inputs, 0, sizeof(merge->inputs));
     merge->count = 0;
-    history_image_fini(&merge->image);
+    history_image_discard(&merge->image, &merge->history->spent);
     merge->step = MERGE_IDLE;
 }
 

@@ -48,6 +48,7 @@ struct history {
     bool removing;
     struct disk_op remove;
     struct history_merge *merge;
+    struct discard spent; /* images that were written, up to 32 MiB: freed a piece a turn */
     struct list searches; // history_search::link
     uint64_t steps;       /* entries that were sorted, built or looked at in tables: for tests */
     uint32_t reading;     /* of those, so many have an operation under way */

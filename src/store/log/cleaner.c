@@ -512,8 +512,12 @@ static void forget(struct cleaner *cleaner)
     cleaner->step = CLEAN_MANIFEST;
 }
 
+/* Its file is closed before: the last close of a removed file frees its pages and blocks, which
+ * takes the kernel milliseconds. */
 static void remove_segment(struct cleaner *cleaner)
 {
+    CHECK(cleaner->segment->pins == 0);
+    segments_close_file(cleaner->segments, cleaner->segment);
     cleaner->remove = (struct disk_op){
         .verb = DISK_REMOVE, .lane = LANE_BACKGROUND, .done = removed, .owner = cleaner};
     segment_name(cleaner->segment->number, cleaner->remove.name);

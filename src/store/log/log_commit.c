@@ -16,7 +16,7 @@ enum {
     CLEAN_AGE_US = 1000 * 1000, /* the same while room is about to come */
     COMMITS_MEANT = 16,         /* log_commit_bytes() follows the load within so many commits */
     LATENCY_RECORDS = 4,        /* latency first: a commit of more is left to the thread */
-    LARGE_BYTES = 32 * 1024,    /* so is one of so many bytes after one that took long */
+    THREADS_COMMITS = 4,        /* so are so many after one that took half of inline_us */
 };
 
 /* ---- the commit lane ---- */
@@ -29,19 +29,15 @@ enum {
  * where jobs are handed out so fast that they would have to wait for one another's commits, and
  * with all that is more than a turn may take: a backlog would else be written in one turn.
  *
- * There are times, of some dozens of commits, in which the kernel takes ten times as much processor
- * time for each page of one, a millisecond and more for 64 KiB: so large ones are the thread's when
- * one took half as long already. If they always were, a put would take a sixth to three tenths
- * more.
+ * There are times in which the kernel takes milliseconds of processor time for one, whatever its
+ * size, and commits before it are slower than usual: so some more than the next one are the
+ * thread's (docs/decisions/0107-what-made-turns-of-a-soak-long.md).
  */
 static bool commit_here(struct log *log, const struct batch *batch)
 {
     uint64_t bytes = batch_bytes(batch->payload_bytes);
     bool busy = log->latency_first && batch->record_count > LATENCY_RECORDS;
-    int64_t most_us = log->options->inline_us;
-    if (bytes >= LARGE_BYTES)
-        most_us /= 2;
-    if (busy || bytes > log->inline_left || log->last_took_us >= most_us)
+    if (busy || bytes > log->inline_left || log->threads_commits > 0 || !log->options->inline_us)
         return false;
     CHECK(log->inline_left >= bytes);
     log->inline_left -= bytes;
@@ -142,13 +138,22 @@ static void sync_done(struct log *log)
     log_start_next(log);
 }
 
+/* By whom are the next ones made? */
+static void note_commit(struct log *log, int64_t took_us)
+{
+    if (took_us >= log->options->inline_us / 2)
+        log->threads_commits = THREADS_COMMITS;
+    else if (log->threads_commits > 0)
+        log->threads_commits--;
+}
+
 static void committed(struct disk_op *op)
 {
     struct log *log = op->owner;
     enum commit_step step = log->step;
     log->step = COMMIT_IDLE;
     if (step == COMMIT_BATCH)
-        log->last_took_us = op->took_us;
+        note_commit(log, op->took_us);
     if (op->err)
         store_fail(log->store, op->sys_errno);
     if (log->store->failed)

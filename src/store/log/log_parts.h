@@ -51,9 +51,9 @@ struct log {
     uint64_t seq_mark; /* durable: numbers below may be given */
 
     enum commit_step step;
-    int64_t last_took_us; /* the last batch's commit */
-    uint64_t inline_left; /* bytes that this turn may still write itself */
-    bool latency_first;   /* see store_latency_first */
+    unsigned threads_commits; /* commits of batches that are left to the thread */
+    uint64_t inline_left;     /* bytes that this turn may still write itself */
+    bool latency_first;       /* see store_latency_first */
     struct disk_op commit;
     uint64_t sync_number; /* COMMIT_SYNC: what is durable when it is done … */
     uint64_t sync_mark;   /* … and the seq mark then */

@@ -176,6 +176,8 @@ enum err segments_file(struct segments *segments, struct segment *segment,
 /* Sets its file, which the caller has opened or made; another one may be closed for it. */
 void segments_opened(struct segments *segments, struct segment *segment, struct disk_file *file);
 
+/* Closes its file, now or when the reads that are under way have ended. It need not be open. */
+void segments_close_file(struct segments *segments, struct segment *segment);
 /* Keeps its file on the disk until segments_unpin(), because somebody is going to read from it. */
 void segments_pin(struct segment *segment);
 void segments_unpin(struct segment *segment);

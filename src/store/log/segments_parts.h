@@ -45,9 +45,4 @@ static inline struct segment *segment_of_link(struct list *link)
 /* A new one in the table, STALLED and in no list. */
 struct segment *segments_add(struct segments *segments, uint32_t number, uint64_t size_bytes);
 
-/* ---- segments_files.c ---- */
-
-/* Does nothing if it is not open; waits for reads that are under way. */
-void segments_close_file(struct segments *segments, struct segment *segment);
-
 #endif

@@ -42,10 +42,13 @@ void slice_build_begin(struct slice_build *build, const struct store_id *id, uin
     map_init(&build->topics_map, topic_eq, build);
 }
 
-void slice_build_reset(struct slice_build *build)
+void slice_build_reset(struct slice_build *build, struct discard *spent)
 {
     char *image = build->image;
     size_t cap = build->cap;
+    struct buf *const parts[] = {&build->fences, &build->topics, &build->topics_at, &build->index};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        discard_buf(spent, parts[i]);
     build->image = NULL;
     slice_build_fini(build);
     build->image = image;

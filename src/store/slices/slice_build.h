@@ -4,6 +4,7 @@
 #ifndef LATERD_STORE_SLICE_BUILD_H
 #define LATERD_STORE_SLICE_BUILD_H
 
+#include "base/discard.h"
 #include "base/map.h"
 #include "core/event.h"
 #include "store/slices/slice_format.h"
@@ -23,8 +24,9 @@ struct slice_build {
 
 /* Of a zeroed one, or after slice_build_reset(). `number` is not 0. */
 void slice_build_begin(struct slice_build *build, const struct store_id *id, uint32_t number);
-/* Forgets the slice, and keeps the memory of the image for the next one. */
-void slice_build_reset(struct slice_build *build);
+/* Forgets the slice, and keeps the memory of the image for the next one; what else is large goes to
+   `spent`. */
+void slice_build_reset(struct slice_build *build, struct discard *spent);
 /* Gives 1 MiB of that back, or what there is. */
 void slice_build_less(struct slice_build *build);
 void slice_build_fini(struct slice_build *build); /* does nothing to a zeroed one */

@@ -36,12 +36,17 @@ static void topic_bits(struct bytes topic, uint64_t out_bits[static 4])
         out_bits[hash >> 6 & 3] |= UINT64_C(1) << (hash & 63);
 }
 
+void slice_topic_bits(uint64_t bits[static 4], struct bytes topic)
+{
+    uint64_t more[4];
+    topic_bits(topic, more);
+    for (unsigned i = 0; i < 4; i++)
+        bits[i] |= more[i];
+}
+
 void slice_note_topic(struct slice *slice, struct bytes topic)
 {
-    uint64_t bits[4];
-    topic_bits(topic, bits);
-    for (unsigned i = 0; i < 4; i++)
-        slice->topics[i] |= bits[i];
+    slice_topic_bits(slice->topics, topic);
 }
 
 bool slice_may_have(const struct slice *slice, struct bytes topic)

@@ -73,6 +73,8 @@ void slices_free(struct slices *slices);        /* NULL does nothing; not while 
 
 /* The slice has jobs of that topic. */
 void slice_note_topic(struct slice *slice, struct bytes topic);
+/* The same in the bits of a slice that is being built. Any thread. */
+void slice_topic_bits(uint64_t bits[static 4], struct bytes topic);
 /* False: it has none of that topic. */
 bool slice_may_have(const struct slice *slice, struct bytes topic);
 

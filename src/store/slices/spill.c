@@ -1,5 +1,7 @@
 #include "store/slices/spill.h"
 
+#include <string.h>
+
 #include "base/check.h"
 #include "base/mem.h"
 #include "store/internal.h"
@@ -160,11 +162,11 @@ bool spill_offer(struct spill *spill, const struct record *record, struct stored
 
 /* ---- the end ---- */
 
-/* The slice is over, or will not be. */
+/* The slice is over, or will not be. What was made for it may be megabytes. */
 static void end_slice(struct spill *spill)
 {
-    slice_build_reset(&spill->build.slice);
-    buf_fini(&spill->build.leaving);
+    slice_build_reset(&spill->build.slice, &spill->room.spent);
+    discard_buf(&spill->room.spent, &spill->build.leaving);
     spill->build.gather = NULL;
     spill->built = false;
     spill->slice = NULL;
@@ -285,16 +287,6 @@ static void remove_slice(struct spill *spill)
 
 /* ---- departing ---- */
 
-static void note_topics(struct spill *spill)
-{
-    const struct slice_head *head = &spill->build.slice.head;
-    const char *section = spill->build.slice.image + slice_topics_at(head);
-    struct slice_topics topics = {section, section + head->topics_bytes};
-    struct bytes name;
-    while (slice_topics_next(&topics, &name) == OK)
-        slice_note_topic(spill->slice, name);
-}
-
 static const struct leaving *leaving_at(const struct spill *spill, size_t number)
 {
     return (const struct leaving *)(const void *)spill->build.leaving.at + number;
@@ -314,7 +306,7 @@ static void begin_departing(struct spill *spill)
     for (uint32_t i = 0; i < head->blocks; first += fences[i++].jobs)
         fences[i].seq = leaving_at(spill, first)->seq;
     spill->slice->seq_last = leaving_at(spill, head->jobs - 1)->seq;
-    note_topics(spill);
+    memcpy(spill->slice->topics, spill->build.topics, sizeof(spill->slice->topics));
     spill->block = 0;
     spill->departing = 0;
     spill->written = false;

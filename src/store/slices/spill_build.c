@@ -1,9 +1,12 @@
 #include "store/slices/spill_build.h"
 
+#include <string.h>
+
 #include "base/check.h"
 #include "base/far_hash.h"
 #include "store/log/segments.h"
 #include "store/slices/far_record.h"
+#include "store/slices/slices.h"
 #include "store/slices/spill_gather.h"
 
 enum { AHEAD = 16 }; /* records that are fetched while others are copied */
@@ -35,6 +38,18 @@ static void build_one(struct spill_build *build, const struct spilled *job)
     buf_add(&build->leaving, &leaving, sizeof(leaving));
 }
 
+/* There may be 65,535. */
+static void note_topics(struct spill_build *build)
+{
+    const struct slice_head *head = &build->slice.head;
+    const char *section = build->slice.image + slice_topics_at(head);
+    struct slice_topics topics = {section, section + head->topics_bytes};
+    struct bytes name;
+    memset(build->topics, 0, sizeof(build->topics));
+    while (slice_topics_next(&topics, &name) == OK)
+        slice_topic_bits(build->topics, name);
+}
+
 void spill_build_run(struct spill_build *build)
 {
     struct spill_gather *gather = build->gather;
@@ -51,4 +66,5 @@ void spill_build_run(struct spill_build *build)
         build_one(build, job);
     }
     slice_build_end(&build->slice);
+    note_topics(build);
 }

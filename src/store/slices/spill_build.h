@@ -24,6 +24,7 @@ struct spill_build {
     uint64_t far_key;            /* store_far_key() */
     struct slice_build slice;    /* begun; ended by spill_build_run() */
     struct buf leaving;          /* struct leaving: the slice's jobs, in its order */
+    uint64_t topics[4];          /* slice_topic_bits() of its topics */
 };
 
 /* The next of build->gather, in order of due time, until the slice is full or has all. Any thread.

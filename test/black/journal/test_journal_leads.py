@@ -155,6 +155,48 @@ def test_who_stops_lets_another_lead_before_mysql_has_all(member):
         maria.stop()
 
 
+def longest_answer(laterd, seconds):
+    """Of one question after the other; who loses the lead drops connections, and is asked again."""
+    longest, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        begun, answered = time.monotonic(), False
+        while not answered:
+            try:
+                with Client(laterd.port, seconds=30) as client:
+                    answered = client.get("/healthz").status == 200
+            except (Closed, OSError):
+                pass
+        longest = max(longest, time.monotonic() - begun)
+        time.sleep(0.02)
+    return longest
+
+
+def test_who_loses_the_lead_answers_while_its_journal_waits_for_mysql(member, service):
+    maria = MariaDb().make().start()
+    try:
+        server = leader(member, maria.database("lost"))
+        with Client(server.port) as client:
+            some(client, 0)
+            assert server.wait_log("journal_writes", 20)
+            maria.signal(signal.SIGSTOP)
+            some(client, 1)
+        service.freeze()
+        try:
+            longest = longest_answer(server, TIMEOUT_S + 4)  # two seconds, and one, it waits for the journal
+        finally:
+            service.thaw()
+        assert server.events("leads_no_longer") and server.events("leader_closed")
+        soon(longest, 1)
+        maria.signal(signal.SIGCONT)
+        until(lambda: serves(server), 30)
+        with Client(server.port) as client:
+            some(client, 2)
+        caught_up(server, maria, "lost")
+    finally:
+        maria.signal(signal.SIGCONT)
+        maria.stop()
+
+
 def taken_by_another(maria, name, batches=0):
     """As by one that did not know yet that it leads no longer."""
     maria.run(f"UPDATE {CURSORS} SET epoch=epoch+1,batch=batch+{batches}", database=name)

@@ -611,6 +611,31 @@ def test_who_cannot_end_its_webhooks_says_so_and_gives_the_lead_back(service, me
         assert len(laterd.events("leaving_long")) == 1
 
 
+def test_the_end_waits_five_seconds_for_a_thread_and_loses_nothing(laterd, tmp_path):
+    """As with a name server that is silent: nothing breaks the thread's call."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = {"push": {"allow": "127.0.0.1"}, "server": {"drain_seconds": "0s"}}
+        server = laterd(config, environment=preloaded("slow_join", str(tmp_path)))
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        with Client(server.port) as client:
+            assert client.request("PUT", "/v1/topics/t", {"target": {"type": "http", "url": url}}).status < 300
+            assert client.push("t", id="sent", body="x", ttr="30s").status == 201
+            assert client.push("other", id="kept", body="x").status == 201
+            until(lambda: client.get("/v1/topics/t").json()["reserved"] == 1, 5)
+        begun = time.monotonic()
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        assert time.monotonic() - begun >= 5
+        soon(time.monotonic() - begun, 8.5)  # the thread says for 9 s that it has not ended
+        assert server.events("ended_beside_thread") and server.events("stopped")
+        server.environment.pop("LD_PRELOAD")
+        server.start()
+        with Client(server.port) as client:
+            assert client.get("/v1/jobs/kept").json()["state"] == "ready"
+            assert client.get("/v1/jobs/sent").json()["state"] in ("reserved", "ready")
+        assert "dropped_tail_bytes=0" in facts(server, "store_opened")
+
+
 def test_later_cluster_asks_again_when_a_takeover_drops_its_connection():
     """The first connection is closed before the answer, as by one that begins to lead."""
     said = {"role": "leading", "serving": True, "election": True, "role_ms": 1, "epoch": 7}

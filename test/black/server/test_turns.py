@@ -316,14 +316,31 @@ def test_clients_that_do_not_read_large_escaped_bodies(server):
     fetch_large_escaped_bodies(server)
 
 
-def test_where_sending_takes_ten_times_as_long_as_planned(laterd, tmp_path):
-    """The budget of a turn is spent by the clock, too (base/budget.h)."""
-    library = str(tmp_path / "slow_send.so")
+def slow_send(folder, us):
+    """The environment of a process that takes so much longer to send each 4 KiB."""
+    library = str(folder / "slow_send.so")
     subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O", "-D_GNU_SOURCE", "-o", library,
                     os.path.join(ROOT, "test", "harness", "slow_send.c")], check=True)
-    slow = {"LD_PRELOAD": library, "SLOW_SEND_US": "10"}
-    with laterd({"server": {"turn_cpu": 1}}, environment=slow) as server:
+    return {"LD_PRELOAD": library, "SLOW_SEND_US": str(us)}
+
+
+def test_where_sending_takes_ten_times_as_long_as_planned(laterd, tmp_path):
+    """The budget of a turn is spent by the clock, too (base/budget.h)."""
+    with laterd({"server": {"turn_cpu": 1}}, environment=slow_send(tmp_path, 10)) as server:
         fetch_large_escaped_bodies(server)
+
+
+def test_a_long_turn_is_logged_with_the_stage_that_was_long(laterd, tmp_path):
+    with laterd({"server": {"turn_cpu": 1}}, environment=slow_send(tmp_path, 1000)) as server:
+        with Client(server.port, seconds=60) as client:
+            client.push("long", body="x" * 500_000)
+            assert len(client.reserve("long")[0]["body"]) == 500_000
+        assert server.wait_log("long_turn")
+        _, line = server.events("long_turn")[0]
+        cpu_us, stages = re.search(r"cpu_us=(\d+) .*stages=(\S+)", line).groups()
+        took = {name: int(us) for name, us in (part.split(":") for part in stages.split(","))}
+        assert int(cpu_us) > 5000 and sum(took.values()) <= int(cpu_us)
+        assert max(took.values()) > 5000, line
 
 
 def test_a_reserve_of_eight_megabytes_of_topics(server):

@@ -527,6 +527,85 @@ static void the_time_is_logged_only_when_something_fell_due(void **state)
     close_bed(&bed);
 }
 
+/* ---- a reserve of many jobs, on machines of any speed ---- */
+
+enum { READY_JOBS = 600, RESERVE_MIN = 64, GATHER_NS = 900000 };
+
+struct slow_meter {
+    struct budget_meter meter;
+    int64_t at_us;
+    unsigned looks, fast_looks; /* so many of which tell of no more time than estimated */
+};
+
+/* Each look is at the end of 50 us of estimated work, which then takes 1 ms. */
+static int64_t slow_us(struct budget_meter *meter)
+{
+    struct slow_meter *slow = (struct slow_meter *)meter; /* its first member */
+    slow->at_us += slow->looks++ < slow->fast_looks ? 50 : 1000;
+    return slow->at_us;
+}
+
+static uint32_t reserved; /* jobs */
+
+static void count_reserved(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    reserved = reply->err ? 0 : reply->count;
+}
+
+static void push_ready(struct bed *bed)
+{
+    for (unsigned i = 0; i < READY_JOBS; i++) {
+        struct cmd push = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .ttr_us = 60000000}};
+        bed->engine->verbs->submit(bed->engine, &push, NULL);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        (void)bed->engine->verbs->end(bed->engine);
+        (void)sim_disk_step(bed->disk, LANE_COMMIT);
+        bed->engine->verbs->begin(bed->engine);
+    }
+}
+
+static uint32_t reserve_with(struct bed *bed, struct budget *budget)
+{
+    struct bytes topic = BYTES("t");
+    struct ticket ticket = {.answered = count_reserved};
+    struct cmd reserve = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topic, .topic_count = 1, .max = READY_JOBS}};
+    bed->engine->verbs->use_budget(bed->engine, budget);
+    bed->engine->verbs->submit(bed->engine, &reserve, &ticket);
+    bed->engine->verbs->use_budget(bed->engine, NULL);
+    return reserved;
+}
+
+static void a_reserve_takes_no_more_jobs_than_there_is_time_for(void **state)
+{
+    (void)state;
+    static const unsigned fast_looks[] = {UINT32_MAX, 0, 8, 10, 12, 14};
+    for (unsigned i = 0; i < sizeof(fast_looks) / sizeof(fast_looks[0]); i++) {
+        struct bed bed = {0};
+        struct slow_meter slow = {.meter = {slow_us, slow_us}, .fast_looks = fast_looks[i]};
+        struct budget budget = {.meter = &slow.meter};
+        open_bed(&bed, DURABILITY_OS);
+        push_ready(&bed);
+        budget_begin(&budget, GATHER_NS);
+        uint32_t count = reserve_with(&bed, &budget);
+        /* Nothing more was begun when the budget was spent, but for the least. */
+        assert_in_range(count, RESERVE_MIN, GATHER_NS / 2500 + 1);
+        assert_true(fast_looks[i] < UINT32_MAX || count >= GATHER_NS / 2600);
+        assert_true(fast_looks[i] > 0 || count == RESERVE_MIN);
+        uint32_t looks_beyond = slow.looks > fast_looks[i] ? slow.looks - fast_looks[i] : 0;
+        assert_true(looks_beyond <= 2 + RESERVE_MIN * 2500 / BUDGET_LOOK_NS);
+        for (unsigned turn = 0; turn < 3; turn++) {
+            bed.engine->verbs->begin(bed.engine);
+            (void)bed.engine->verbs->end(bed.engine);
+        }
+        /* What was taken and not read can be taken again. */
+        assert_int_equal(reserve_with(&bed, NULL), READY_JOBS - count);
+        close_bed(&bed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -541,6 +620,7 @@ int main(void)
         cmocka_unit_test(what_was_ready_stays_so_when_the_clock_is_set_back_at_a_restart),
         cmocka_unit_test(the_time_is_logged_only_when_something_fell_due),
         cmocka_unit_test(p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory),
+        cmocka_unit_test(a_reserve_takes_no_more_jobs_than_there_is_time_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

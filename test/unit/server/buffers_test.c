@@ -280,6 +280,27 @@ static void p8_memory_of_closed_beanstalk_clients_is_freed_as_fast_as_it_comes(v
     p8_memory_of_closed_connections_is_freed_as_fast_as_it_comes(false);
 }
 
+/* The network keeps what evicted clients had not taken. */
+static void p8_what_the_network_has_still_to_free_counts_and_is_freed(void **state)
+{
+    enum { ROOM = 12 * MIB, KEPT = 7 * MIB };
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 1, .buffer_bytes = ROOM});
+    const struct server *server = world_server(world);
+    struct loop *loop = sim_loop_port(world_loop(world));
+    struct buf kept = {0};
+    settle(world);
+    assert_false(buffers_tight(server));
+    buf_reserve_to(&kept, KEPT, KEPT);
+    discard_buf(&loop->discard, &kept);
+    assert_true(buffers_tight(server)); /* so that less is read meanwhile */
+    (void)join(world);                  /* for a turn: others follow by themselves */
+    settle(world);
+    assert_int_equal(loop->discard.bytes, 0);
+    assert_false(buffers_tight(server));
+    world_free(world);
+}
+
 static void who_has_left_keeps_no_memory_of_its_connections(void **state)
 {
     enum { PUT = 3 * MIB };
@@ -348,6 +369,7 @@ int main(void)
         cmocka_unit_test(p6_p8_reserved_jobs_that_nobody_takes_stay_inside_the_limit),
         cmocka_unit_test(p8_memory_of_closed_http_clients_is_freed_as_fast_as_it_comes),
         cmocka_unit_test(p8_memory_of_closed_beanstalk_clients_is_freed_as_fast_as_it_comes),
+        cmocka_unit_test(p8_what_the_network_has_still_to_free_counts_and_is_freed),
         cmocka_unit_test(who_has_left_keeps_no_memory_of_its_connections),
         cmocka_unit_test(p8_the_largest_is_closed_first),
         cmocka_unit_test(p8_input_behind_parked_polls_stays_inside_the_limit),

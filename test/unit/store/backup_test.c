@@ -134,6 +134,7 @@ static void put_files(struct backup *backup, struct sim_disk *to, bool restored)
 static void model_like(const struct model *model, struct model *other)
 {
     model_init(other, 7);
+    other->backed_up = true;
     if (model->delay_us)
         model_use_slices(other);
     other->options = model->options;
@@ -185,6 +186,7 @@ static void open_and_compare(struct model *model, struct backup *backup, uint64_
 static void begin(struct model *model, uint64_t seed, bool far)
 {
     model_init(model, seed);
+    model->backed_up = true;
     if (far)
         model_use_slices(model);
     model->rest_slices = 2;
@@ -290,6 +292,7 @@ static void an_empty_store_and_none_are_told_apart(void **state)
     struct backup backup;
     struct store_error error;
     model_init(&model, 5);
+    model.backed_up = true;
     struct busy_disk busy = busy_disk_of(&model, false);
     assert_int_equal(backup_capture(&busy.port, &backup, &error), ERR_NOT_FOUND);
     assert_int_equal(model_open(&model), OK);

@@ -127,6 +127,36 @@ static void neighbours_are_read_together(void **state)
     free_bed(&bed);
 }
 
+/* A reserve of hundreds of jobs looks for each of their bodies. */
+static void a_body_is_found_without_looking_at_all_reads_that_are_kept(void **state)
+{
+    enum { READS = 180, APART = 40, LOOKS_MAX = 20 };
+    (void)state;
+    struct bed bed;
+    struct arena arena = {0};
+    struct body_content content;
+    make_bed_of(&bed, READS * APART, 1024 * 1024);
+    unsigned reads = 0;
+    for (unsigned i = 0; i < READS; i++) { /* one after the other: each has a read of its own */
+        struct model_fetch one = {
+            .fetch = {.place = place_of(&bed, i * APART), .done = model_fetched}};
+        store_fetch(bed.model.store, &one.fetch);
+        reads += run(&bed);
+        assert_true(one.ended);
+        store_fetch_end(bed.model.store, &one.fetch);
+    }
+    assert_true(reads > READS / 2);
+    uint64_t before = body_reads_looks(bed.model.store->body_reads);
+    for (unsigned i = 0; i < READS; i++) {
+        struct body_place place = place_of(&bed, i * APART);
+        assert_int_equal(store_read(bed.model.store, &place, &arena, &content), OK);
+    }
+    uint64_t looks = body_reads_looks(bed.model.store->body_reads) - before;
+    assert_true(looks >= READS && looks <= (uint64_t)READS * LOOKS_MAX);
+    arena_fini(&arena);
+    free_bed(&bed);
+}
+
 static void what_is_read_ahead_is_there_when_it_is_wanted(void **state)
 {
     (void)state;
@@ -329,6 +359,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours_are_read_together),
+        cmocka_unit_test(a_body_is_found_without_looking_at_all_reads_that_are_kept),
         cmocka_unit_test(what_is_read_ahead_is_there_when_it_is_wanted),
         cmocka_unit_test(a_bad_sector_costs_no_neighbour),
         cmocka_unit_test(a_changed_bit_is_damage_and_no_error_of_the_disk),

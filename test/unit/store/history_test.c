@@ -252,6 +252,32 @@ static void many_who_ask_at_once_are_answered_in_short_turns(void **state)
     model_fini(&past.model);
 }
 
+/* It may have 32 MiB, which the system takes back in milliseconds. */
+static void the_memory_of_a_merge_is_freed_later_and_without_an_event(void **state)
+{
+    enum { MERGED = 8, ENTRIES = 180 };
+    (void)state;
+    static struct past past;
+    past_init(&past, 9);
+    struct model *model = &past.model;
+    assert_int_equal(model_open(model), OK);
+    const struct history *history = model->store->history;
+    for (int i = 0; i < MERGED - 1; i++)
+        add_file(&past, ENTRIES);
+    for (unsigned i = 0; i < ENTRIES; i++)
+        happen(&past, 2, true, 300);
+    for (int turn = 0; turn < 5000 && !history->spent.bytes; turn++) {
+        assert_int_equal(model_push(model), OK);
+        model_end(model, &model->jobs[--model->job_count]);
+        model_turn(model);
+    }
+    assert_true(history->spent.bytes >= MERGED * ENTRIES * 300);
+    assert_true(store_next_us(model->store) <= model->now_us);
+    store_turn(model->store, ++model->now_us);
+    assert_int_equal(history->spent.bytes, 0); /* it was one piece */
+    model_fini(model);
+}
+
 /* Turned off and on again: what happened meanwhile is not known, all else is. */
 static void it_can_be_turned_off_and_on(void **state)
 {
@@ -463,6 +489,7 @@ int main(void)
         cmocka_unit_test(a_look_up_that_nobody_waits_for_harms_nothing),
         cmocka_unit_test(a_flush_of_a_job_that_much_happens_to_takes_short_turns),
         cmocka_unit_test(many_who_ask_at_once_are_answered_in_short_turns),
+        cmocka_unit_test(the_memory_of_a_merge_is_freed_later_and_without_an_event),
         cmocka_unit_test(it_can_be_turned_off_and_on),
         cmocka_unit_test(at_the_limit_the_oldest_goes_and_the_newest_is_kept),
         cmocka_unit_test(a_full_disk_takes_no_more_history_than_it_needs),

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "store/slices/far_record.h"
+#include "store/slices/slices.h"
 #include "store/slices/spill_build.h"
 #include "store/slices/spill_gather.h"
 
@@ -45,6 +46,7 @@ static void add(struct spill_gather *gather, struct gather_room *room, uint64_t 
 /* Makes all slices of what was gathered. Returns how many; none is out of order. */
 static unsigned build_all(struct spill_build *build, uint64_t *out_jobs)
 {
+    struct discard spent = {0};
     int64_t last_us = INT64_MIN;
     uint64_t last_seq = 0;
     unsigned slices = 0;
@@ -62,6 +64,10 @@ static unsigned build_all(struct spill_build *build, uint64_t *out_jobs)
             assert_int_equal(record_decode(at, leaving[i].len, &record), OK);
             assert_true(record.is_far && record.len == leaving[i].len && record_body_good(&record));
             assert_int_equal(record.event.job.seq, leaving[i].seq);
+            uint64_t bits[4] = {0};
+            slice_topic_bits(bits, record.event.topic);
+            for (unsigned word = 0; word < 4; word++)
+                assert_false(bits[word] & ~build->topics[word]); /* slice_may_have() */
             assert_int_equal((uint32_t)leaving[i].seq, leaving[i].old_bytes);
             bool after = record.event.job.due_us > last_us ||
                          (record.event.job.due_us == last_us && leaving[i].seq > last_seq);
@@ -70,9 +76,10 @@ static unsigned build_all(struct spill_build *build, uint64_t *out_jobs)
             last_seq = leaving[i].seq;
         }
         *out_jobs += count;
-        slice_build_reset(&build->slice);
+        slice_build_reset(&build->slice, &spent);
         buf_fini(&build->leaving);
     }
+    discard_fini(&spent);
     return slices;
 }
 

@@ -61,6 +61,7 @@ struct model {
     struct store_error error;
     struct model_job *jobs;
     size_t job_count;
+    bool backed_up;  /* a backup has its files open */
     bool disordered; /* not each has a higher number than the one before */
     struct model_entry *journal;
     size_t entry_count;
@@ -624,6 +625,7 @@ static inline void model_use_slices(struct model *model)
 static inline void model_fini(struct model *model)
 {
     store_close(model->store);
+    assert_true(model->backed_up || sim_disk_removed_open(model->disk) == 0);
     sim_disk_free(model->disk);
     mem_free(model->jobs);
     mem_free(model->journal);

@@ -66,30 +66,42 @@ static void a_backlog_is_cut_into_batches_of_256_kib(void **state)
     model_fini(&model);
 }
 
-/* What the next turn writes by itself, of so many new jobs, after a commit that took so long. */
-static uint64_t written_here(struct model *model, unsigned jobs, int64_t took_us)
+/* What the next turn writes by itself, of so many new jobs. */
+static uint64_t written_here(struct model *model, unsigned jobs)
 {
-    model->store->log->last_took_us = took_us;
     push_backlog(model, jobs);
     uint64_t before = bytes_written(model);
     store_turn(model->store, ++model->now_us);
     uint64_t here = bytes_written(model) - before;
-    model_settle(model);
+    while (model->acknowledged < store_batch(model->store)) { /* and nothing more */
+        (void)sim_disk_step(model->disk, LANE_COMMIT);
+        store_poll(model->store);
+        store_turn(model->store, ++model->now_us);
+    }
     return here;
 }
 
-static void large_commits_are_the_threads_after_half_as_long_a_one(void **state)
+static void the_commits_after_a_slow_one_are_the_threads(void **state)
 {
-    enum { HALF_US = 1000, LARGE_JOBS = 40 };
+    enum { HALF_US = 1000, LARGE_JOBS = 40, THREADS = 4 };
     (void)state;
     struct model model;
     open_quick(&model);
     push_backlog(&model, 1);
     model_settle(&model); /* the segment's header is written */
-    assert_true(written_here(&model, LARGE_JOBS, HALF_US - 1) > LARGE_COMMIT);
-    assert_int_equal(written_here(&model, LARGE_JOBS, HALF_US), 0);
-    assert_true(written_here(&model, 1, HALF_US) > 0);
-    assert_int_equal(written_here(&model, 1, 2 * HALF_US), 0);
+    sim_disk_takes(model.disk, HALF_US - 1);
+    for (unsigned i = 0; i < 8; i++)
+        assert_true(written_here(&model, i % 2 ? 1 : LARGE_JOBS) > 0);
+    sim_disk_takes(model.disk, HALF_US);
+    assert_true(written_here(&model, 1) > 0); /* nobody knew */
+    sim_disk_takes(model.disk, 1);
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(written_here(&model, i % 2 ? 1 : LARGE_JOBS), 0);
+    assert_true(written_here(&model, LARGE_JOBS) > LARGE_COMMIT);
+    sim_disk_takes(model.disk, 20 * HALF_US);
+    assert_true(written_here(&model, 1) > 0);
+    for (unsigned i = 0; i < 4 * THREADS; i++) /* as long as it is slow */
+        assert_int_equal(written_here(&model, 1), 0);
     assert_int_equal(model.acknowledged, store_batch(model.store));
     model_fini(&model);
 }
@@ -177,7 +189,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_turn_writes_at_most_256_kib_by_itself),
         cmocka_unit_test(a_backlog_is_cut_into_batches_of_256_kib),
-        cmocka_unit_test(large_commits_are_the_threads_after_half_as_long_a_one),
+        cmocka_unit_test(the_commits_after_a_slow_one_are_the_threads),
         cmocka_unit_test(p7_a_missing_descriptor_for_a_new_segment_is_no_failure),
         cmocka_unit_test(p7_a_missing_descriptor_for_a_commit_is_no_failure),
         cmocka_unit_test(no_more_files_are_open_than_was_said),
