@@ -51,7 +51,7 @@ void batch_free(struct batch *batch)
         return;
     batch->request->http->pipeline.working_bytes -= batch->counted_bytes;
     list_remove(&batch->place);
-    arena_fini_slowly(&batch->arena, &http_server(batch->request->http)->discard);
+    arena_fini_deferred(&batch->arena, &http_server(batch->request->http)->discard);
     mem_free(batch);
 }
 

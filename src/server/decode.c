@@ -36,7 +36,7 @@ bool decode_is_long(const struct http_session *http)
 static void free_it(struct decoding *decoding)
 {
     struct discard *discard = &decoding->offload.server->discard;
-    arena_fini_slowly(&decoding->arena, discard);
+    arena_fini_deferred(&decoding->arena, discard);
     discard_buf(discard, &decoding->body);
     mem_free(decoding);
 }

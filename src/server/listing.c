@@ -41,7 +41,7 @@ void listing_free(struct listing *listing)
         return;
     listing->request->http->pipeline.working_bytes -= listing->counted_bytes;
     list_remove(&listing->place);
-    arena_fini_slowly(&listing->arena, &http_server(listing->request->http)->discard);
+    arena_fini_deferred(&listing->arena, &http_server(listing->request->http)->discard);
     mem_free(listing);
 }
 

@@ -146,9 +146,10 @@ int64_t server_turn(struct server *server);
 void server_sleep(struct server *server, int64_t until_us);
 /* The upper bound of a bucket of server_counts::turn_us, in microseconds; INT64_MAX: the last. */
 int64_t turn_bound_us(unsigned bucket);
-/* What is planned for a turn, of which the stages have shares, when `beside_ns` of it are taken by
-   work with a bound of its own. Both together stay below what all shares of `turn_ns` are. */
-int64_t turn_plan_ns(int64_t turn_ns, int64_t beside_ns);
+/* What is planned for a turn, of which the stages have shares, when `excluded_next_ns` of it are
+   taken by work with a bound of its own. Both together stay below what all shares of `turn_ns` are.
+ */
+int64_t turn_plan_ns(int64_t turn_ns, int64_t excluded_next_ns);
 
 /*
  * May this server still do what only a leader may? False once the deadline of led_epoch has passed:

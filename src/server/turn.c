@@ -80,9 +80,9 @@ _Static_assert(BEGIN_SHARE + GATHER_SHARE + BATCH_SHARE + EXPIRE_SHARE + REQUEUE
                    ALL_SHARES,
                "all of them");
 
-int64_t turn_plan_ns(int64_t turn_ns, int64_t beside_ns)
+int64_t turn_plan_ns(int64_t turn_ns, int64_t excluded_next_ns)
 {
-    int64_t plan_ns = turn_ns - beside_ns * 100 / ALL_SHARES;
+    int64_t plan_ns = turn_ns - excluded_next_ns * 100 / ALL_SHARES;
     return plan_ns > turn_ns / 4 ? plan_ns : turn_ns / 4;
 }
 
@@ -90,7 +90,7 @@ int64_t turn_plan_ns(int64_t turn_ns, int64_t beside_ns)
 static void plan(struct server *server)
 {
     int64_t turn_ns = server->options.turn_ns ? server->options.turn_ns : TURN_NS;
-    server->plan_ns = turn_plan_ns(turn_ns, server->budget.beside_ns);
+    server->plan_ns = turn_plan_ns(turn_ns, server->budget.excluded_next_ns);
 }
 
 static void begin_stage(struct server *server, int share)

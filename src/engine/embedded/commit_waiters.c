@@ -115,7 +115,7 @@ static bool release(struct embedded *embedded, struct commit_waiter_list *list, 
         answer(embedded, waiter, waiter->batch <= durable ? OK : err);
     }
     if (!list->first)
-        arena_reset_slowly(&list->arena, &embedded->discard);
+        arena_reset_deferred(&list->arena, &embedded->discard);
     return true;
 }
 

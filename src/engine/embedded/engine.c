@@ -382,7 +382,7 @@ static int64_t engine_end(struct engine *engine)
         note_marks(embedded);
         store_turn(embedded->store, embedded->loop->now_us);
         /* The cleaner ends its own turn. */
-        budget_leave_out(embedded->budget, store_cleaning_us(embedded->store) * 1000);
+        budget_exclude_elapsed(embedded->budget, store_cleaning_us(embedded->store) * 1000);
         core_far_waits(embedded->core, store_far_waits(embedded->store));
         journal_feed_turn(embedded);
         commit_release(embedded);

@@ -76,7 +76,7 @@ static void work_that_takes_no_longer_than_estimated_gets_its_share(void **state
     struct fixture fixture;
     init(&fixture);
     assert_int_equal(steps(&fixture, STEP_NS / NS_PER_US), SHARE_NS / STEP_NS);
-    assert_int_equal(fixture.looks, SHARE_NS / BUDGET_LOOK_NS);
+    assert_int_equal(fixture.looks, SHARE_NS / BUDGET_METER_NS);
     init(&fixture);
     assert_int_equal(steps(&fixture, 0), SHARE_NS / STEP_NS); /* no more, either */
 }
@@ -89,7 +89,7 @@ static void slow_work_ends_its_stage_sooner(void **state)
     init(&fixture);
     int count = steps(&fixture, SLOWER * STEP_NS / NS_PER_US);
     /* The first look is where time is counted from, the second one sees that it goes by fast. */
-    int unseen = BUDGET_LOOK_NS / STEP_NS;
+    int unseen = BUDGET_METER_NS / STEP_NS;
     assert_in_range(count, 3 * unseen, 2 * unseen + SHARE_NS / STEP_NS / SLOWER + unseen);
     /* The next stage knows. */
     budget_begin(&fixture.budget, SHARE_NS);
@@ -97,11 +97,11 @@ static void slow_work_ends_its_stage_sooner(void **state)
     assert_in_range(count, 2 * unseen, unseen + SHARE_NS / STEP_NS / SLOWER + unseen);
     /* Until it has been over for some time. */
     int stages = 0;
-    for (; fixture.meter.slow > 0 && stages < BUDGET_SLOW_LOOKS; stages++) {
+    for (; fixture.meter.slow > 0 && stages < BUDGET_SLOW_READINGS; stages++) {
         budget_begin(&fixture.budget, SHARE_NS);
         assert_int_equal(steps(&fixture, 0), SHARE_NS / STEP_NS);
     }
-    assert_in_range(stages, 2, BUDGET_SLOW_LOOKS / 2);
+    assert_in_range(stages, 2, BUDGET_SLOW_READINGS / 2);
     assert_int_equal(fixture.meter.slow, 0);
     unsigned cpu_looks = fixture.cpu_looks;
     budget_begin(&fixture.budget, SHARE_NS);
@@ -125,14 +125,14 @@ static void what_has_a_bound_of_its_own_is_left_out(void **state)
     (void)state;
     struct fixture fixture;
     init(&fixture);
-    fixture.meter.slow = BUDGET_SLOW_LOOKS;
-    for (int i = 0; i < BUDGET_LOOK_NS / STEP_NS; i++)
+    fixture.meter.slow = BUDGET_SLOW_READINGS;
+    for (int i = 0; i < BUDGET_METER_NS / STEP_NS; i++)
         budget_spend(&fixture.budget, STEP_NS);
     fixture.cpu_us += SHARE_NS;
-    budget_leave_out(&fixture.budget, 0);
-    for (int i = 0; i < 2 * BUDGET_LOOK_NS / STEP_NS; i++)
+    budget_exclude_elapsed(&fixture.budget, 0);
+    for (int i = 0; i < 2 * BUDGET_METER_NS / STEP_NS; i++)
         budget_spend(&fixture.budget, STEP_NS);
-    assert_int_equal(fixture.budget.left_ns, SHARE_NS - 3 * BUDGET_LOOK_NS);
+    assert_int_equal(fixture.budget.left_ns, SHARE_NS - 3 * BUDGET_METER_NS);
 }
 
 static void each_stage_does_some_work_whatever_was_before(void **state)
@@ -143,7 +143,7 @@ static void each_stage_does_some_work_whatever_was_before(void **state)
     (void)steps(&fixture, 1000);
     fixture.now_us += 1000 * 1000;
     budget_begin(&fixture.budget, SHARE_NS);
-    for (int i = 0; i < BUDGET_LOOK_NS / STEP_NS; i++) {
+    for (int i = 0; i < BUDGET_METER_NS / STEP_NS; i++) {
         assert_false(budget_spent(&fixture.budget));
         budget_spend(&fixture.budget, STEP_NS);
     }
