@@ -161,7 +161,7 @@ static bool run(struct program *program)
             return false;
         if (service->server->draining && !server_leads(service->server))
             return true;
-        int64_t look_us = draining ? INT64_MAX : service_look(service);
+        int64_t look_us = draining ? INT64_MAX : service_update(service);
         if (look_us < next_us)
             next_us = look_us;
         server_sleep(service->server,

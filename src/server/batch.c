@@ -247,7 +247,7 @@ bool batches_step(struct server *server)
         struct http_session *http = batch->request->http;
         list_remove(&batch->place);
         arena_reset(&server->scratch);
-        (void)loop_look_at_clock(server->loop);
+        (void)loop_update_time(server->loop);
         server_begin_visit(server);
         if (go_on(batch))
             pipeline_read_on(&http->pipeline);

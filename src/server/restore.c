@@ -218,7 +218,7 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     restoring->waiting--;
     restoring->server->turn_again = true; /* the next rows, or the end */
     if (push->cost.bytes && restoring->run && (reply->err || reply->kept))
-        restoring->server->options.restore->verbs->unspent(restoring->run, &push->cost);
+        restoring->server->options.restore->verbs->push_skipped(restoring->run, &push->cost);
     if (reply->err == OK) {
         restoring->kept += reply->kept;
         restoring->created += !reply->kept;
@@ -361,12 +361,12 @@ static struct restoring *restoring_new(struct request *request, struct bytes id)
 }
 
 /* Not OK: it cannot begin; *out_why says why not. Then it is freed. */
-static enum err begin_query(struct restoring *restoring, bool leave_past, const char **out_why)
+static enum err begin_query(struct restoring *restoring, bool skip_overdue, const char **out_why)
 {
     struct server *server = restoring->server;
     struct restore *restore = server->options.restore;
     struct restore_query query = {.id = bytes_of(restoring->id, restoring->id_len),
-                                  .leave_past = leave_past,
+                                  .skip_overdue = skip_overdue,
                                   .now_us = server->loop->now_us};
     enum err err =
         restore->verbs->begin(restore, &query, &restoring->reader, &restoring->run, out_why);
@@ -449,7 +449,7 @@ void restore_begin(struct request *request, const struct api_restore *query)
         return;
     }
     struct restoring *restoring = restoring_new(request, query->id);
-    enum err err = begin_query(restoring, query->leave_past, &why);
+    enum err err = begin_query(restoring, query->skip_overdue, &why);
     if (!err && query->id.len == 0) {
         struct restore_counts *counts = &server->restored;
         counts->of = counts->rows = counts->created = counts->kept = counts->refused = 0;

@@ -53,7 +53,7 @@ struct server *server_new(const struct server_options *options)
     server->meter.cpu_us = meter_cpu_us;
     server->budget = (struct budget){.left_ns = BUDGET_UNLIMITED, .meter = &server->meter};
     server->engine->verbs->use_budget(server->engine, &server->budget);
-    server->started_us = loop_look_at_clock(server->loop);
+    server->started_us = loop_update_time(server->loop);
     server->date_s = -1;
     server->worker = options->worker;
     config_known_hosts(options->config, &server->hosts);

@@ -189,7 +189,7 @@ static size_t handle_input(struct stream *stream, struct bytes bytes)
     struct server *server = session->server;
     if (is_closing(session))
         return bytes.len;
-    (void)loop_look_at_clock(server->loop);
+    (void)loop_update_time(server->loop);
     server_begin_visit(server);
     size_t used = session->kind->input(session, bytes);
     bool cut = used < bytes.len && !session_may_go_on(session);

@@ -164,7 +164,7 @@ int64_t server_turn(struct server *server)
 {
     struct engine *engine = server->engine;
 
-    int64_t began_us = loop_look_at_clock(server->loop);
+    int64_t began_us = loop_update_time(server->loop);
     if (!server_leads(server))
         return began_us; /* main.c ends it */
     if (server->options.config->turn_cpu)

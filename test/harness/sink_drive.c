@@ -141,7 +141,7 @@ static void flood_on(void)
     unsigned failed = flood.counts[OUTCOME_FAILED], delivered = flood.counts[OUTCOME_DELIVERED];
     (void)printf("many %u %u %u %u %lld\n", flood.wanted, delivered, failed,
                  flood.wanted - delivered - failed,
-                 (long long)(loop_look_at_clock(loop) - flood.begun_us));
+                 (long long)(loop_update_time(loop) - flood.begun_us));
     (void)fflush(stdout);
     mem_free(flood.body);
     flood = (struct flood){.wanted = 0};

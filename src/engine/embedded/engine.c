@@ -26,7 +26,7 @@ static struct stored sink_emit(struct event_sink *sink, const struct event *even
     struct embedded *embedded = LIST_ENTRY(sink, struct embedded, sink);
     if (!embedded->store)
         return bodies_keep_in_memory(&embedded->bodies, event);
-    if (event->kind == EVENT_GONE && embedded->feed.journal && embedded->feed.journal->wants_ends)
+    if (event->kind == EVENT_GONE && embedded->feed.journal && embedded->feed.journal->wants_ended)
         journal_feed_ended(embedded, event);
     if (embedded->feed.resyncing)
         journal_resync_note_event(embedded, event);

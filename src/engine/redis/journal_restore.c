@@ -536,7 +536,7 @@ static void settle(struct restore_run *run, struct restore_row *row)
 }
 
 /* It left no entry. What was pushed before the last look but one is counted no longer. */
-static void unspent(struct restore_run *run, const struct restore_cost *cost)
+static void push_skipped(struct restore_run *run, const struct restore_cost *cost)
 {
     struct restore_stream *stream = &run->owner->streams[cost->place];
     if (cost->look == stream->look)
@@ -578,7 +578,7 @@ static const struct restore_verbs verbs = {
     .begin = begin,
     .take = take,
     .settle = settle,
-    .unspent = unspent,
+    .push_skipped = push_skipped,
     .ended = ended,
     .expected = expected,
     .close = close_run,

@@ -49,7 +49,7 @@ struct restore_run {
     struct list place; // restorer::runs
     struct writer *writer;
     struct restore_reader *reader; /* NULL: closed */
-    bool all, leave_past, only_ids;
+    bool all, skip_overdue, only_ids;
     int64_t now_us;
     uint64_t target; /* the batch that the database must have first */
     struct buf id;   /* of a run of one */
@@ -205,7 +205,7 @@ static void add_row(struct restore_run *run, struct portion *portion, MYSQL_ROW 
                       (int)(bytes_is_utf8(in.id) ? in.id.len : 0), in.id.at, why);
         return;
     }
-    if (run->leave_past && out->push.due_us < run->now_us)
+    if (run->skip_overdue && out->push.due_us < run->now_us)
         return;
     out->end = end_of(in.status);
     out->written = extend_is_written(&in, &out->push, run->now_us);
@@ -415,7 +415,7 @@ static struct restore_run *new_run(struct writer *writer, const struct restore_q
     run->writer = writer;
     run->reader = reader;
     run->all = id.len == 0;
-    run->leave_past = query->leave_past;
+    run->skip_overdue = query->skip_overdue;
     run->only_ids = query->only_ids;
     run->now_us = query->now_us;
     run->message.arrived = message_arrived;
@@ -426,7 +426,7 @@ static struct restore_run *new_run(struct writer *writer, const struct restore_q
     list_add_tail(&writer->restorer.runs, &run->place);
     if (run->all) {
         writer->restorer.of_all++;
-        writer->journal.wants_ends = true;
+        writer->journal.wants_ended = true;
         run->target = writer->journal.newest ? writer->journal.newest(&writer->journal) : 0;
     }
     return run;
@@ -437,7 +437,7 @@ static void end_all(struct restore_run *run)
     struct restorer *restorer = &run->writer->restorer;
     if (!run->all || --restorer->of_all)
         return;
-    run->writer->journal.wants_ends = false;
+    run->writer->journal.wants_ended = false;
     id_set_fini(&restorer->ends);
 }
 

@@ -115,8 +115,8 @@ struct api_replay {
 
 /* Which jobs come back from the journal. */
 struct api_restore {
-    struct bytes id; /* empty: all that have not ended */
-    bool leave_past; /* not those that are past their due time */
+    struct bytes id;   /* empty: all that have not ended */
+    bool skip_overdue; /* not those that are past their due time */
 };
 
 /* What came back. */

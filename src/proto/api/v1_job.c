@@ -160,7 +160,7 @@ bool v1_decode_restore(const struct v1_call *v1)
         return false;
     v1->call->kind = CALL_RESTORE;
     v1->call->restore = (struct api_restore){
-        .leave_past = v1_given(&fields, V1_EXPIRE) && !fields.expire,
+        .skip_overdue = v1_given(&fields, V1_EXPIRE) && !fields.expire,
     };
     if (v1_given(&fields, V1_REF))
         v1->call->restore.id = arena_copy(v1->input.scratch, job_ref_text(&fields.ref, room));

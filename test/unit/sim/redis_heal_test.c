@@ -631,7 +631,7 @@ static uint32_t most_groups_of_a_turn(void)
     const struct list *dirty = &engine->consumers.dirty;
     uint32_t most = 0;
     for (int64_t until_us = now_us + SECOND_US; now_us < until_us; pass(MS)) {
-        (void)loop_look_at_clock(options.loop);
+        (void)loop_update_time(options.loop);
         (void)options.loop->verbs->gather(options.loop, NULL);
         port->verbs->match(port); /* for what was answered */
         (void)loop_expire(options.loop, NULL);
