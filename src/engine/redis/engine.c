@@ -128,7 +128,7 @@ static void look_at_policies(struct redis_engine *redis, struct bytes policy)
         preflight_keep_policies(&redis->preflight, nodes, count);
 }
 
-static void heartbeat_answered(void *owner, const struct members_told *told)
+static void heartbeat_answered(void *owner, const struct heartbeat_answer *told)
 {
     struct redis_engine *redis = owner;
     redis->journal_behind = told->journal_behind;
@@ -530,7 +530,7 @@ static bool serves(const struct redis_engine *redis)
 {
     return reaches_all(redis) && takes_changes(redis) && settings_sync_is_whole(&redis->settings) &&
            redis->members.heartbeats > redis->serves_after &&
-           subscription_is_whole(&redis->subscription);
+           subscription_is_complete(&redis->subscription);
 }
 
 /* What a start waits for, in words; none of it is plainly wrong, or it would wait no longer. */
