@@ -12,7 +12,7 @@ enum {
 /* Owns all that its work touches. */
 struct decoding {
     struct offload offload;
-    struct request *request; /* NULL: nobody waits, it ends when it is not in use */
+    struct request *request; /* NULL: the client has gone; freed when it is not in use */
     size_t bytes; /* of the body, then of what was read from it, too: in pipeline::working_bytes */
     bool in_use;  /* by the worker, or by the command that it became */
     struct api_site site;
@@ -50,7 +50,8 @@ static void run(struct work *work)
         settings_probe(decoding->probe, &decoding->arena, &decoding->call);
 }
 
-/* It may be with its request for long, as the topics of a reserve that waits are. */
+/* Counts the arena's memory: a request may keep it for long, such as the topics of a parked
+ * reserve. */
 static void count_arena(struct decoding *decoding)
 {
     struct pipeline *pipeline = &decoding->request->http->pipeline;

@@ -89,7 +89,7 @@ void server_leave(struct server *server)
     server->draining = true;
     pump_drain(server->push.pump);
     drop_sessions(server);
-    discard_fini(&server->discard); /* no turn frees it any more */
+    discard_fini(&server->discard); /* there are no more turns to free it in pieces */
 }
 
 void server_free(struct server *server)
@@ -124,7 +124,7 @@ bool server_leads(const struct server *server)
 
 void server_refuse_pushes(struct server *server)
 {
-    server->refusing_pushes = true; /* server_submit() looks at it */
+    server->refusing_pushes = true; /* read by server_submit() */
 }
 
 void server_drain(struct server *server)
