@@ -131,7 +131,8 @@ enum link_result session_read_cursor(struct link *link, const uint8_t store[JOUR
     return LINK_DONE;
 }
 
-/* Are there cursors of others? Two queues in one table would mix their jobs. */
+/* Refuses tables that have cursors of other stores: two queues in one table would mix their jobs.
+ */
 static enum link_result refuse_others(struct link *link, struct session_refusal *refusal)
 {
     enum link_result result;
@@ -154,8 +155,7 @@ static enum link_result refuse_others(struct link *link, struct session_refusal 
     return result;
 }
 
-/* A new cursor stands nowhere in its streams, whatever one before it did: rows are never deleted.
- */
+/* Resets the positions in streams, for a new cursor; their rows are never deleted. */
 static enum link_result forget_streams(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES])
 {
     struct buf sql = {0};
@@ -292,7 +292,7 @@ enum link_result session_raise_epoch(struct link *link, const uint8_t store[JOUR
     return result;
 }
 
-/* Statements may have taken long: another one may lead by now. */
+/* Checks again that we may take the cursor: statements may have taken long. */
 static enum link_result ask_lead(const struct session_place *place, struct session_refusal *refusal)
 {
     if (place->may_take(place->owner))
