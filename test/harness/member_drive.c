@@ -1,6 +1,6 @@
 /*
- * Takes part in one election without a queue behind it: tests read on standard output what it
- * knows, and tell it by lines on standard input what to do.
+ * Takes part in one election without a queue: prints its state on standard output for tests, and
+ * takes commands from them as lines on standard input.
  *
  *   member_drive URL NAME TIMEOUT_MS ADVERTISE
  *

@@ -1,6 +1,6 @@
 /*
- * Drives the sink of one broker without a queue behind it: tests tell it by lines on standard input
- * what to send, and read on standard output what became of it.
+ * Drives the sink of one broker without a queue: takes deliveries from tests as lines on standard
+ * input, and prints their outcomes on standard output.
  *
  *   sink_drive PLUGIN.so URL [window=N] [timeout=MS] [ca=FILE]
  *
