@@ -31,7 +31,7 @@ enum err {
     ERR_AGAIN,          /* not now; nothing is wrong */
     ERR_VERSION,        /* the settings were changed meanwhile: not the version given */
     ERR_UNSUPPORTED,    /* this engine cannot do that */
-    ERR_PUSHED_TOPIC,   /* the topic has a target: nobody else reserves its jobs */
+    ERR_PUSHED_TOPIC,   /* the topic has a target: clients cannot reserve its jobs */
     ERR_JOB_TARGET,     /* jobs may not have targets of their own in this topic */
     ERR_NOT_EMPTY,      /* the topic holds jobs */
     ERR_JOURNAL_DOWN,   /* replies wait for the journal, and it writes nothing now */

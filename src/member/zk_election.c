@@ -7,7 +7,7 @@
 
 enum {
     AGAIN_US = 100 * 1000,
-    LEADER_RETRY_US = 500 * 1000, /* nobody has said yet that it leads */
+    LEADER_RETRY_US = 500 * 1000, /* while no leader is known: between two reads */
     DIGITS = 10,                  /* of a sequence number, behind the name's last '-' */
 };
 

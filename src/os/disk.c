@@ -9,8 +9,8 @@
  * has marked the pages clean, and a second sync would lie.
  *
  * Invariants: a file is written by one lane at a time, so its descriptors need no lock. Nothing is
- * opened through a symbolic link, and what is made is new: whoever can write to the directory must
- * not be able to have us write elsewhere.
+ * opened through a symbolic link, and what is made is new: users who can write to the directory
+ * must not be able to have us write elsewhere.
  */
 #include "os/disk.h"
 
@@ -481,7 +481,7 @@ static enum err disk_lock(struct disk *port, enum disk_access access)
         whole.l_type = F_RDLCK;
         fd = open_file(disk, "LOCK", O_RDONLY);
         if (fd < 0 && errno == ENOENT)
-            return OK; /* whoever writes here has made one */
+            return OK; /* a process that writes would have made one */
     }
     if (fd < 0)
         return err_of_errno(errno);

@@ -1,5 +1,5 @@
 /*
- * What the files of the loop share, and nobody else: loop.c (epoll, turns, listeners), stream.c
+ * Internal declarations of the loop: loop.c (epoll, turns, listeners), stream.c
  * (bytes in and out), stream_open.c (opening streams, and TLS with those that clients opened).
  *
  * A stream that has something to do is on the list `ready`; gather() serves that list from its

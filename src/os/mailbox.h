@@ -20,7 +20,7 @@ struct mailbox {
     pthread_cond_t posted;
     struct queue queue;
     bool closed;
-    int event_fd; /* -1: nobody watches it */
+    int event_fd; /* -1: made without */
 };
 
 /* `watched`: with a descriptor for epoll. False: no descriptor is left, errno says why. */

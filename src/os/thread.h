@@ -10,7 +10,7 @@
 int thread_start(pthread_t *out_thread, const pthread_attr_t *attributes, void *(*run)(void *arg),
                  void *arg);
 
-/* Joins the thread; waits up to `us` microseconds (0 or less: not at all). False: it goes on. */
+/* Joins the thread; waits up to `us` microseconds (0 or less: not at all). False: it still runs. */
 bool thread_join_within(pthread_t thread, int64_t us);
 
 #endif

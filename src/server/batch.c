@@ -125,7 +125,7 @@ static void item_done(struct batch_item *item, const struct reply *reply,
     buf_fini(&text);
 }
 
-/* A job that is to be shown and is too much for this answer. */
+/* Refuses a job in the answer whose body is too large for it. */
 static bool refuse_large(const struct batch *batch, const struct reply *reply,
                          struct problem *out_problem)
 {

@@ -94,7 +94,7 @@ struct link {
 };
 
 void link_init(struct link *link, const struct link_options *options);
-void link_fini(struct link *link); /* owed calls are told */
+void link_fini(struct link *link); /* calls `done` of pending calls with NULL */
 
 /* Connects to this address, now and whenever the connection ends; leaves another address. */
 void link_want(struct link *link, const struct redis_address *address);

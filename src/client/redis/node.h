@@ -30,8 +30,8 @@ struct node {
     struct node_callbacks *callbacks;
     bool ready;
     int64_t since_us;            /* when it became ready, or was lost; 0: it has never been tried */
-    bool replica;                /* it said so, the last time */
-    struct redis_address master; /* replica: of whom; an empty host: it did not say */
+    bool replica;                /* the server said so the last time */
+    struct redis_address master; /* replica: its master; an empty host: not known */
     bool suspect;                /* the last time it connected, but could not serve us */
     bool said;                   /* redis_away was logged */
     bool said_words;             /* … with the server's own error text */

@@ -119,7 +119,7 @@ static void core_replied(struct core_callbacks *callbacks, void *ctx, const stru
     struct ticket *ticket = ctx;
     bool of_change = is_of_change(embedded, reply);
     if (!ticket)
-        return; /* nobody asks */
+        return; /* there is no ticket */
     ticket->parked = 0;
     if (of_change &&
         store_failed(embedded->store)) { /* a long search that began before the failure */

@@ -286,8 +286,8 @@ static void answer_topic(const struct far_visit *visit, struct ticket *ticket,
     ticket->answered(ticket, &whole);
 }
 
-/* Far jobs that cannot be read are counted, but who clears a topic must not ask for them without an
- * end.
+/* Far jobs that cannot be read are counted, but CLEAR_TOPIC must not be repeated for them without
+ * an end.
  */
 static void answer_cleared(const struct far_visit *visit, struct ticket *ticket,
                            const struct reply *reply)

@@ -188,7 +188,7 @@ static void look_at_lag(struct embedded *embedded)
         detach(embedded);
     feed->refuses = late && feed->options.refuse;
     if (feed->broken)
-        return; /* that has been told */
+        return; /* it was logged before */
     if (feed->refuses && (!was || now_us >= feed->report_us)) {
         feed->report_us = now_us + LAG_LOG_US;
         log_event(LOG_ERROR, "journal_behind",

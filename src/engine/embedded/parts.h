@@ -103,8 +103,8 @@ struct far_visits {
     struct list waiting; // far_visit::link: the first is under way
     struct list asked;   // far_visit::link: those that only look and have not begun; …
     struct list looking; // far_visit::link: … have, some at once; …
-    struct list ready;   // far_visit::link: … and of those, who can go on
-    uint32_t looks;      /* under way: pages that are read for those who look */
+    struct list ready;   // far_visit::link: … and can continue
+    uint32_t looks;      /* number of look-ups that read a page now */
 };
 
 enum { OBSERVERS_MAX = 4 };
@@ -116,7 +116,7 @@ struct journal_feed {
     struct journal *journal; /* NULL: there is none */
     struct follower *follower;
     struct follower_callbacks callbacks;
-    struct journal_status status; /* as it was told last */
+    struct journal_status status; /* as it was reported last */
     size_t held_bytes; /* that the journal holds: by its last status, and what it was given since */
     uint64_t done;     /* batches up to this one are committed in the database */
     uint64_t given;    /* batches up to this one were given to the journal */
@@ -157,7 +157,7 @@ struct embedded {
     struct store *store;
     struct budget *budget; /* see engine_verbs::use_budget */
     struct budget unlimited;
-    const char *directory; /* NULL: not told */
+    const char *directory; /* NULL: not shown */
     enum durability durability;
     enum durability asked; /* by the command being applied; between commands the server's own */
     const struct cmd_topic *stats; /* the CMD_TOPICS with `stats` that is being applied; or NULL */
@@ -347,13 +347,13 @@ void journal_feed_end(struct embedded *embedded);
 
 void journal_resync_open(struct embedded *embedded);
 void journal_resync_close(struct embedded *embedded);
-/* The end of a turn: goes on with it. */
+/* The end of a turn: continues a resync. */
 void journal_resync_turn(struct embedded *embedded);
 /* When it needs the next turn; INT64_MAX: after the next event. */
 int64_t journal_resync_next_us(const struct embedded *embedded);
 /* Continues a resync that the database has noted as not ended. */
 void journal_resync_resume(struct embedded *embedded);
-/* An event, while a resync goes on. */
+/* Notes an event while a resync is running. */
 void journal_resync_note_event(struct embedded *embedded, const struct event *event);
 /* journal_control_verbs */
 enum err journal_resync_begin(struct embedded *embedded, const char **out_why);

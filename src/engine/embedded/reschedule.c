@@ -112,7 +112,7 @@ static void go_on(struct embedded *embedded, struct rescheduling *rescheduling)
         refuse(cmd, ticket, rescheduling->fetch.err);
     } else if (same) {
         cmd->job.properties = rescheduling->fetch.content.properties;
-        (void)embedded_do(embedded, cmd, ticket); /* the ticket is told, sooner or later */
+        (void)embedded_do(embedded, cmd, ticket); /* answers the ticket, now or later */
     } else {
         (void)embedded_submit(embedded, cmd, ticket); /* the same */
     }

@@ -520,7 +520,7 @@ static void look_at_lag(struct redis_journal_feed *feed)
         feed->refuses = feed->refuses || feed_stream_refuses(&feed->streams[i]);
     if (feed->refuses != was && feed->journal)
         feed->reports_lag = true;
-    if (!feed->broken) /* that has been told */
+    if (!feed->broken) /* it was logged before */
         report_lag(feed, was);
 }
 

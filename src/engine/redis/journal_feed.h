@@ -66,7 +66,7 @@ struct redis_journal_feed {
     struct feed_stream *streams; /* NULL: there is no journal here */
     struct timer tick;
     struct journal *journal;      /* NULL: we are not the writer */
-    struct journal_status status; /* as it was told last */
+    struct journal_status status; /* as it was reported last */
     struct queue given;           // read batches: see journal_feed.c
     struct queue left;            // journals that are ending: left_journal::place
     struct arena arena;

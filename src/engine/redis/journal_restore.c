@@ -44,7 +44,7 @@ struct restore_stream {
     uint32_t partition;
     struct script_restore call; /* that is under way, */
     bool asked;                 /* if one is */
-    bool begun;                 /* the run that goes on, behind: */
+    bool begun;                 /* the run under way, after `begun`: */
     uint64_t target;            /* entry */
     int64_t not_before_us, renewed_us;
     bool left;                      /* there may be a restore to end: … */
@@ -63,7 +63,7 @@ struct restore_run {
     enum phase phase;
     uint64_t mark; /* identifies it in Redis; 0: a run for one job */
     int64_t begun_us, heard_us, wrote_us;
-    /* Of who reads; the journal itself may be closed before the run. NULL: nobody reads yet. */
+    /* The reader's verbs; the journal may be closed before the run. NULL: not reading yet. */
     const struct restore_verbs *journal;
     struct restore_reader journal_reader;
     struct restore_run *journal_run; /* NULL: not begun */

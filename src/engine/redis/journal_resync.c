@@ -72,7 +72,7 @@ struct redis_resync {
     struct resync_status status;
     struct restore_reader reader;
     const struct restore_verbs *rows; /* of: */
-    struct restore_run *rows_run;     /* NULL: nobody reads */
+    struct restore_run *rows_run;     /* NULL: not reading rows */
     bool arrived;
     bool rows_read; /* all are taken */
     int64_t rows_us;

@@ -143,7 +143,7 @@ static void stay_steady(struct members *members, int64_t sent_us)
         members->steady_us = members->how == SCRIPT_SERVES ? sent_us : 0;
 }
 
-/* ---- who lives ---- */
+/* ---- living daemons ---- */
 
 static struct member *find(struct members *members, const char name[SCRIPT_NAME])
 {

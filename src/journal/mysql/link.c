@@ -186,7 +186,7 @@ static void set_tls(struct link *link, const struct link_options *options)
     if (options->url.tls != JOURNAL_TLS_VERIFY)
         return;
     (void)mysql_options(&link->mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
-    if (ca_file_find(options->ca, &path, why) == OK) /* else lacks_ca() has said so */
+    if (ca_file_find(options->ca, &path, why) == OK) /* lacks_ca() has reported an error before */
         (void)mysql_options(&link->mysql, MYSQL_OPT_SSL_CA, path);
 }
 

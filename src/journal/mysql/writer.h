@@ -98,7 +98,7 @@ void restorer_ended(struct restorer *restorer, struct bytes id);
 
 /* DONE: everything up to this batch is committed. AWAY: the writer does not write now. */
 enum link_result writer_has(struct writer *writer, uint64_t batch);
-/* Closed, and nobody has anything of it any more: frees it. */
+/* Frees the writer; it must be closed, and not used any more. */
 void writer_release(struct writer *writer);
 
 /* ---- commit.c; the thread's ---- */
@@ -107,7 +107,8 @@ void writer_release(struct writer *writer);
 uint64_t writer_group_end(const struct writer *writer);
 
 /* Writes the group, its cursor last, and commits. Not DONE: nothing of it was written, or, if
-   COMMIT itself failed, all of it. ROW: fenced, *refusal says by whom; REFUSED: perhaps why. */
+   COMMIT itself failed, all of it. ROW: fenced, *refusal says by which writer; REFUSED: it may say
+   why. */
 enum link_result writer_commit(struct writer *writer, struct session_refusal *refusal);
 /* Changes nothing, by writing the cursor: DONE: the server takes changes. */
 enum link_result writer_probe(struct writer *writer);

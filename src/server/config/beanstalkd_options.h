@@ -30,7 +30,7 @@ enum beanstalkd_wish { BEANSTALKD_RUN, BEANSTALKD_SHOW_HELP, BEANSTALKD_SHOW_VER
 struct beanstalkd_options {
     enum beanstalkd_wish wish;
     bool persist;     /* -b was given */
-    const char *user; /* -u: borrowed from argv; NULL = stay who we are */
+    const char *user; /* -u: borrowed from argv; NULL = keep our user */
     char notice[128]; /* a message: a value was replaced by another one; or empty */
 };
 
