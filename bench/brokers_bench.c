@@ -451,7 +451,7 @@ int main(int argc, char **argv)
     os_clock_init(&clock);
     struct os_loop *os = os_loop_new(&clock.clock, 0);
     loop = os_loop_port(os);
-    (void)loop_look_at_clock(loop);
+    (void)loop_update_time(loop);
     if (plugin->type == TARGET_KAFKA)
         run_kafka(plugin);
     else if (argc > 3)

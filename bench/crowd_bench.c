@@ -1,8 +1,8 @@
 /*
- * How late jobs are handed out while a crowd of others shares one slot of the timing wheel and the
- * hand comes to that slot. The clock is made up, but work takes the time that it takes: each turn
- * moves the clock on by the processor time it has cost, and nothing else is waited for. So minutes
- * pass in seconds, and what is measured is the core alone: without network, disk and sleep.
+ * The lateness of jobs while very many others share one slot of the timing wheel, when the hand
+ * reaches that slot. The clock is simulated, but work takes real time: each turn advances the clock
+ * by the processor time that it has used, and nothing sleeps. So minutes pass in seconds, and only
+ * the core is measured, without network, disk and sleep.
  *
  *     crowd_bench [--crowd N] [--rate N] [--json]
  *

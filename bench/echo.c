@@ -1,12 +1,12 @@
 /*
- * The floor under the figures: a server that does nothing. It finds where requests end, answers
- * each with a fixed text, and takes no notice of what they say. It speaks HTTP (Content-Length
- * only, one JSON text for every request) and beanstalkd's protocol (as far as `later bench` does)
- * on one port: methods are in capitals, commands are not. With --sync FILE it also does what any
- * durable server must: once a loop turn it writes all requests of the turn into a file whose blocks
- * were written ahead, O_DIRECT and O_DSYNC, before it answers; that is the "syncing echo". Of
- * beanstalkd's commands only put and delete are written, as the others change nothing that must
- * last.
+ * The baseline of the server's figures: a server that does nothing. It finds the ends of requests
+ * and answers each with a fixed text, without reading its content. It speaks HTTP (Content-Length
+ * only, one JSON text for every request) and beanstalkd's protocol (the commands that `later bench`
+ * uses) on one port: HTTP methods are upper case, commands are lower case. With --sync FILE (the
+ * "syncing echo") it also does what any durable server must: once a loop turn, before it answers,
+ * it writes all requests of the turn into a file whose blocks were written before, with O_DIRECT
+ * and O_DSYNC. Of beanstalkd's commands only put and delete are written, because the others change
+ * nothing durable.
  *
  * usage: echo [--port N] [--sync FILE]; prints "listening ADDR:PORT" on standard error.
  */

@@ -1,4 +1,4 @@
-/* What the benches of the core have in common: a core whose events go nowhere, and their words. */
+/* Common code of the core's benchmarks: a core whose events are dropped, and their options. */
 #ifndef LATERD_BENCH_LONE_CORE_H
 #define LATERD_BENCH_LONE_CORE_H
 

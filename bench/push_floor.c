@@ -1,7 +1,7 @@
 /*
- * The floor under webhooks: libcurl's multi interface and nothing else, by the same socket API and
- * epoll that the sink uses, with the same number of requests in flight. Easy handles are used again
- * and set up once; each request has the headers that a delivery has, without a signature.
+ * The baseline of webhooks: only libcurl's multi interface, with the same socket API and epoll as
+ * the sink, and the same number of requests in flight. Easy handles are set up once and reused;
+ * each request has the headers of a delivery, without a signature.
  *
  * usage: push_floor URL COUNT IN_FLIGHT BODY_BYTES; prints posts a second and the processor's
  * time for each, as JSON.

@@ -1,7 +1,7 @@
 /*
- * The receiver under the figures of webhooks: it finds where requests end, and answers each 200
- * without a body. Of requests that carry laterd-due it notes how late their first byte was. At the
- * end of its standard input it prints what it saw, as JSON.
+ * The receiver for the figures of webhooks: it finds the ends of requests, and answers each with
+ * 200 and no body. For requests with laterd-due it measures how late their first byte came. At the
+ * end of its standard input it prints the results, as JSON.
  *
  * usage: push_receiver; prints "listening ADDR:PORT" on standard error, and for each line of its
  * input, but the last, how many requests there were.

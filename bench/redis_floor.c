@@ -1,8 +1,8 @@
 /*
- * The floor under the Redis engine: a bare queue of three small Lua scripts in one Redis, and
- * clients that call them straight, with nothing in between. It has no checks, no retries, no
- * partitions and no way to ask twice; it is what any queue in Redis pays before it is one. The load
- * engine is that of `later bench`, and so are the words, the bodies and the JSON that is printed.
+ * The baseline of the Redis engine: a minimal queue of three small Lua scripts in one Redis, and
+ * clients that call them directly. It has no checks, no retries, no partitions and no way to repeat
+ * a request: the least that any queue in Redis costs. The load engine is that of `later bench`, and
+ * so are options, bodies and the JSON that is printed.
  *
  * usage: redis_floor put|cycle [--server ADDR] [--pid N] [--connections N] [--depth N] [--jobs N]
  */

@@ -1,8 +1,8 @@
 /*
- * The core's parts of an image of far jobs against any bytes: what is refused leaves nothing, and
- * of what is accepted the core holds together. The input is the table of files, the first part of
- * the index, the counts and the first part of the order, each behind its length; the other parts
- * are empty ones. That each far job that is ready has its entry is the sums' to say.
+ * The core's parts of an image of far jobs against any bytes: after a refusal nothing is left, and
+ * after an accepted image the core's invariants hold. The input is the table of files, the first
+ * part of the index, the counts and the first part of the order, each after its length; the other
+ * parts are empty. That each far ready job has its entry is only checked by checksums.
  */
 #include "base/check.h"
 #include "base/codec.h"

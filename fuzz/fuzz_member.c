@@ -1,6 +1,6 @@
 /*
- * What the election reads of others: URLs of the configuration, and ZooKeeper's answers, which
- * anybody with access to it can write. Whatever comes, an election keeps asking, one question at a
+ * The election's input: URLs of the configuration, and ZooKeeper's answers, which anyone with
+ * access to it can write. Whatever the answers are, an election goes on, with one request at a
  * time.
  */
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /*
- * What Redis sends against any bytes: a command by the first byte, a number of partitions by the
- * second, then parts, each with its length in two bytes before it. They are read as the answer to
- * that command, as the answers of all partitions in turn, as a notice, an error, and INFO. Nothing
- * is believed: whatever comes is an answer of ours or ERR_CORRUPT, and a gathering ends.
+ * The decoders of Redis' answers against any bytes: the first byte chooses a command, the second
+ * the number of partitions, then follow parts, each after its length in two bytes. They are decoded
+ * as the answer to that command, as the answers of all partitions, as a notice, an error, and INFO.
+ * Every input is a valid answer or ERR_CORRUPT, and every fan-out ends.
  */
 #include <stdlib.h>
 

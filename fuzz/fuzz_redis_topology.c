@@ -1,7 +1,7 @@
 /*
- * A Redis server, sentinel or node of a cluster that says anything at all: the first byte says
- * which, the rest is what each connection gets behind the answer to its greeting. Whatever comes
- * costs the connection and no more, and leads to nowhere but to names and addresses.
+ * A Redis server, sentinel or cluster node that sends any bytes: the first byte of the input
+ * chooses which, the rest is sent on each connection after the reply to the greeting. Any bytes may
+ * only cost the connection, and may only lead to host names and numeric addresses.
  *
  * All of it is in memory: connections are to a host of our own, others are refused.
  */

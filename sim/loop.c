@@ -115,9 +115,9 @@ static void peer_show(struct sim_peer *peer)
 
 static void notify_end(struct sim_peer *peer)
 {
-    if (peer->end_told || peer->shut_told)
+    if (peer->end_reported || peer->shut_told)
         return;
-    peer->end_told = true;
+    peer->end_reported = true;
     if (peer->stream.handler->leaving)
         peer->stream.handler->leaving(&peer->stream);
 }
@@ -457,7 +457,7 @@ void sim_loop_listen(struct sim_loop *loop)
     loop->listening = true;
     CHECK(timers_next_us(timers) == INT64_MAX); /* a process that ended has cancelled its own */
     timers_fini(timers);
-    timers_init(timers, loop_look_at_clock(&loop->loop)); /* the clock may have been set back */
+    timers_init(timers, loop_update_time(&loop->loop)); /* the clock may have been set back */
     for (struct list *node = loop->streams.next; node != &loop->streams; node = node->next) {
         struct sim_peer *peer = LIST_ENTRY(node, struct sim_peer, place);
         peer->process_closed |= peer->is_client;

@@ -1,7 +1,7 @@
 /*
- * laterd: reads the command line, puts the parts together (src/laterd opens what is the operating
- * system's, server/assemble makes of the configuration what each part is told), runs turns until it
- * is told to stop, and ends in order.
+ * laterd: reads the command line, assembles the parts (src/laterd opens what belongs to the
+ * operating system, server/assemble makes the options of each part from the configuration), runs
+ * turns until it gets a stop signal, and shuts down.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct program {
     struct service service;
     int signal_fd;
     unsigned reloads;   /* SIGHUPs that were handled */
-    int64_t give_up_us; /* draining: not beyond this */
+    int64_t give_up_us; /* the end of the drain, even if not all clients are answered */
 };
 
 /* ---- starting ---- */
@@ -78,8 +78,8 @@ static void log_start(const struct command_line *line)
 }
 
 /*
- * What is refused at once is said alone, before anything is logged: a port that is taken is what
- * goes wrong most. The listeners are opened before a recovery, which may be long.
+ * Opens the listeners first, before anything is logged: a port that is in use is the most frequent
+ * error, and should be the only message. A recovery, which may take long, comes later.
  */
 static int listen_as_user(struct program *program)
 {
@@ -89,7 +89,7 @@ static int listen_as_user(struct program *program)
     return status ? status : process_become_user(&program->line);
 }
 
-/* 0, or the exit status; then finish() ends what was begun. */
+/* Returns 0, or the exit status; finish() must be called in either case. */
 static int start(struct program *program)
 {
     program->service = (struct service){
@@ -125,7 +125,7 @@ static void drain(struct program *program)
     server_drain(server);
 }
 
-/* What signals ask for, once for each; a second stop signal is run()'s to see. */
+/* Handles each signal once; run() handles a second stop signal. */
 static void handle_signals(struct program *program)
 {
     if (signals_reloads() != program->reloads) {
@@ -143,8 +143,8 @@ static void handle_signals(struct program *program)
 }
 
 /*
- * Turns until a stop signal; then on until all are answered, or the time for that is up. In an
- * election the server is another one whenever we begin to lead, or stop.
+ * Runs turns until a stop signal, and then until all clients are answered, or the drain's time is
+ * over. In an election the server is replaced whenever we begin or stop to lead.
  */
 static bool run(struct program *program)
 {
@@ -161,7 +161,7 @@ static bool run(struct program *program)
             return false;
         if (service->server->draining && !server_leads(service->server))
             return true;
-        int64_t look_us = draining ? INT64_MAX : service_look(service);
+        int64_t look_us = draining ? INT64_MAX : service_update(service);
         if (look_us < next_us)
             next_us = look_us;
         server_sleep(service->server,
@@ -172,8 +172,8 @@ static bool run(struct program *program)
 
 #define AT_ONCE "hint=\"a second stop signal; nothing that was answered is lost\""
 
-/* It frees, and waits for a disk, a journal's MySQL, the election's service: nobody looks at
- * signals meanwhile. */
+/* Frees everything, and may wait for a disk, the journal's MySQL or the election's service. Signals
+ * are not handled meanwhile, except by signals_end_at_second(). */
 static void finish(struct program *program, int status)
 {
     signals_end_at_second(AT_ONCE, EXIT_FAILURE);

@@ -34,7 +34,7 @@ void arena_fini(struct arena *arena)
     fini(arena, NULL);
 }
 
-void arena_fini_slowly(struct arena *arena, struct discard *discard)
+void arena_fini_deferred(struct arena *arena, struct discard *discard)
 {
     fini(arena, discard);
 }
@@ -58,7 +58,7 @@ void arena_reset(struct arena *arena)
     reset(arena, NULL);
 }
 
-void arena_reset_slowly(struct arena *arena, struct discard *discard)
+void arena_reset_deferred(struct arena *arena, struct discard *discard)
 {
     reset(arena, discard);
 }

@@ -1,6 +1,6 @@
 /*
  * Scratch memory that is given back all at once: one for a turn, one for a batch of requests.
- * A zeroed arena is empty and valid. Not for threads.
+ * A zeroed arena is empty and valid. Single-threaded.
  */
 #ifndef LATERD_BASE_ARENA_H
 #define LATERD_BASE_ARENA_H
@@ -14,23 +14,25 @@ struct arena_block;
 
 struct arena {
     struct arena_block *block; /* newest first */
-    char *next;                /* free in the newest block … */
-    size_t left;               /* … so many bytes */
-    size_t held;               /* of all blocks together */
+    char *next;                /* the first free byte of the newest block */
+    size_t left;               /* free bytes from there on */
+    size_t held;               /* bytes of all blocks together */
 };
 
-void arena_fini(struct arena *arena);
+void arena_fini(struct arena *arena);  /* O(blocks), as arena_reset() */
 void arena_reset(struct arena *arena); /* keeps one block of up to 1 MiB for next time */
-/* The same for one that may be many MiB: what goes is given back by `discard`. O(blocks) */
-void arena_fini_slowly(struct arena *arena, struct discard *discard);
-void arena_reset_slowly(struct arena *arena, struct discard *discard);
-void *arena_grow(struct arena *arena, size_t size_bytes); /* arena_alloc() from a new block */
+/* The same for an arena that may hold many MiB: `discard` frees its blocks, a piece at a time.
+   O(blocks) */
+void arena_fini_deferred(struct arena *arena, struct discard *discard);
+void arena_reset_deferred(struct arena *arena, struct discard *discard);
+void *arena_grow(struct arena *arena, size_t size_bytes); /* for arena_alloc(): from a new block */
 
-/* Aligned to 16, not zeroed; good until the arena is reset or released. O(1) but for a block. */
+/* Aligned to 16, not zeroed; valid until arena_reset() or arena_fini(). Never NULL. O(1) unless a
+   new block is needed. */
 static inline void *arena_alloc(struct arena *arena, size_t size_bytes)
 {
     size_t size = (size_bytes + 15) & ~(size_t)15;
-    if (arena->left <= size) /* none is left of an arena without blocks, whatever the size */
+    if (arena->left <= size) /* equal, too: an arena without blocks has left == 0 */
         return arena_grow(arena, size);
     void *at = arena->next;
     arena->next += size;
@@ -38,6 +40,7 @@ static inline void *arena_alloc(struct arena *arena, size_t size_bytes)
     return at;
 }
 
-struct bytes arena_copy(struct arena *arena, struct bytes from); /* lives as the arena's memory */
+/* A copy of the bytes, valid as long as other memory of the arena. O(bytes). */
+struct bytes arena_copy(struct arena *arena, struct bytes from);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * A handle is the size's number plus one in the top byte and the pool's number below; a block of
- * the heap is its address, whose top byte is 0.
+ * A handle holds the index of the size plus one in its top byte, and the number in the pool below.
+ * The handle of a block from the heap is its address, whose top byte is 0.
  */
 #include "base/blocks.h"
 

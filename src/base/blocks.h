@@ -1,11 +1,11 @@
 /*
  * Small blocks of many sizes, from pools by size: 29 sizes from 32 to 4,096 bytes, so that at most
- * a fifth of a block over 32 bytes is unused. Unlike the heap's, memory of blocks that are gone is
- * given back to the system chunk by chunk (see pool.h), wherever longer-lived blocks lie. Larger
- * blocks come from the heap.
+ * a fifth of a block over 32 bytes is unused. Unlike heap memory, freed blocks are returned to the
+ * system chunk by chunk (see pool.h), wherever longer-lived blocks lie. Larger blocks come from the
+ * heap.
  *
- * A block has a handle and an address, both good until it is given back; blocks never move. A
- * zeroed handle is none. All calls are O(1).
+ * A block has a handle and an address, both valid until blocks_give(); blocks never move. Handle 0
+ * means no block. All calls are O(1). Single-threaded.
  */
 #ifndef LATERD_BASE_BLOCKS_H
 #define LATERD_BASE_BLOCKS_H
@@ -16,13 +16,13 @@ enum { BLOCKS_SIZES = 29 };
 
 struct blocks {
     struct pool pools[BLOCKS_SIZES];
-    uint32_t spare; /* bit i: pools[i] may have a chunk too many */
+    uint32_t spare; /* bit i: pools[i] may have an empty chunk to free */
 };
 
 void blocks_init(struct blocks *blocks);
-void blocks_fini(struct blocks *blocks); /* blocks over 4,096 bytes must be gone */
+void blocks_fini(struct blocks *blocks); /* blocks over 4,096 bytes must be given back before */
 uint64_t blocks_take(struct blocks *blocks, size_t size_bytes); /* not zeroed; 8-aligned */
-void *blocks_at(const struct blocks *blocks, uint64_t handle);  /* not 0 */
+void *blocks_at(const struct blocks *blocks, uint64_t handle);  /* the address; handle is not 0 */
 void blocks_give(struct blocks *blocks, uint64_t handle);       /* 0 does nothing */
 
 static inline bool blocks_has_spare(const struct blocks *blocks)

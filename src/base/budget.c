@@ -9,7 +9,7 @@ static int64_t larger(int64_t a, int64_t b)
 
 static void read_cpu(struct budget_meter *meter)
 {
-    meter->cpu_looked_us = meter->cpu_us(meter);
+    meter->last_cpu_us = meter->cpu_us(meter);
     meter->estimated_ns = 0;
 }
 
@@ -18,36 +18,36 @@ static void read_cpu(struct budget_meter *meter)
 static void check_charged(struct budget *budget)
 {
     struct budget_meter *meter = budget->meter;
-    int64_t before_us = meter->cpu_looked_us, estimated_ns = meter->estimated_ns, beyond_ns = 0;
+    int64_t before_us = meter->last_cpu_us, estimated_ns = meter->estimated_ns, beyond_ns = 0;
     read_cpu(meter);
     if (before_us)
-        beyond_ns = larger((meter->cpu_looked_us - before_us) * NS_PER_US - estimated_ns, 0);
+        beyond_ns = larger((meter->last_cpu_us - before_us) * NS_PER_US - estimated_ns, 0);
     budget->left_ns += larger(meter->charged_ns - beyond_ns, 0);
     if (beyond_ns > meter->charged_ns / 2)
         meter->sampled_turns = BUDGET_SAMPLED_TURNS;
     meter->charged_ns = 0;
 }
 
-void budget_look(struct budget *budget)
+void budget_read_meter(struct budget *budget)
 {
     struct budget_meter *meter = budget->meter;
-    int64_t now_us = meter->now_us(meter), estimated_ns = meter->looked_left_ns - budget->left_ns;
+    int64_t now_us = meter->now_us(meter), estimated_ns = meter->last_left_ns - budget->left_ns;
     meter->estimated_ns += estimated_ns;
-    if (!meter->cpu_looked_us && meter->sampled_turns) {
+    if (!meter->last_cpu_us && meter->sampled_turns) {
         meter->sampled_turns--;
         read_cpu(meter);
     }
-    if (meter->looked_us) {
-        int64_t beyond_ns = larger((now_us - meter->looked_us) * NS_PER_US - estimated_ns, 0);
+    if (meter->last_reading_us) {
+        int64_t beyond_ns = larger((now_us - meter->last_reading_us) * NS_PER_US - estimated_ns, 0);
         budget->left_ns -= beyond_ns;
         meter->charged_ns += beyond_ns;
     }
     if (budget->left_ns <= 0 && meter->charged_ns)
         check_charged(budget);
-    meter->looked_us = now_us;
-    meter->looked_left_ns = budget->left_ns;
+    meter->last_reading_us = now_us;
+    meter->last_left_ns = budget->left_ns;
     /* Once the budget is used up by estimate, what was charged beyond it is checked. */
-    budget->look_ns = larger(budget->left_ns - BUDGET_LOOK_NS, 0);
+    budget->next_reading_ns = larger(budget->left_ns - BUDGET_METER_NS, 0);
     if (budget->left_ns <= 0)
-        budget->look_ns = budget->left_ns - BUDGET_LOOK_NS;
+        budget->next_reading_ns = budget->left_ns - BUDGET_METER_NS;
 }

@@ -9,7 +9,7 @@
  * even if they have spent everything, so that it makes progress.
  *
  * On a machine with slow memory, work takes several times the estimate. So a budget can have a
- * meter, which reads a clock after each BUDGET_LOOK_NS of estimated work and charges the time that
+ * meter, which reads a clock after each BUDGET_METER_NS of estimated work and charges the time that
  * passed beyond the estimate. Some of that time another process may have had the processor. So when
  * such charges have used up the budget, the thread's processor time is read, and what the thread
  * did not use itself is credited back. That reading is a system call: it is not made while the
@@ -24,7 +24,7 @@
 #define BUDGET_UNLIMITED (INT64_MAX / 2) /* for tests, recovery and the end */
 
 enum {
-    BUDGET_LOOK_NS = 50 * 1000,
+    BUDGET_METER_NS = 50 * 1000,
     BUDGET_SAMPLED_TURNS = 20, /* after one in which the thread's own work used a budget up */
 };
 
@@ -32,59 +32,59 @@ struct budget_meter {
     int64_t (*now_us)(
         struct budget_meter *meter); /* any clock that costs next to nothing to read */
     int64_t (*cpu_us)(struct budget_meter *meter); /* the thread's processor time: a system call */
-    int64_t looked_us;      /* the last reading of `now_us`; 0: none since budget_begin() */
-    int64_t looked_left_ns; /* of the budget, then, or at budget_begin() */
-    int64_t charged_ns;     /* beyond the estimate, by `now_us`: to be compared with `cpu_us` */
-    int64_t cpu_looked_us;  /* the last reading of `cpu_us`; 0: none in this turn */
-    int64_t estimated_ns;   /* of work since that reading */
-    unsigned sampled_turns; /* so many turns more read `cpu_us` at their first look, to have
-                               something to compare with */
+    int64_t last_reading_us; /* the last reading of `now_us`; 0: none since budget_begin() */
+    int64_t last_left_ns;    /* of the budget, then, or at budget_begin() */
+    int64_t charged_ns;      /* beyond the estimate, by `now_us`: to be compared with `cpu_us` */
+    int64_t last_cpu_us;     /* the last reading of `cpu_us`; 0: none in this turn */
+    int64_t estimated_ns;    /* of work since that reading */
+    unsigned sampled_turns;  /* so many turns more read `cpu_us` at their first look, to have
+                                something to compare with */
 };
 
 struct budget {
     int64_t left_ns;
-    int64_t look_ns;            /* the next reading is due when this much is left */
+    int64_t next_reading_ns;    /* the next reading is due when this much is left */
     struct budget_meter *meter; /* NULL: only estimates count */
-    int64_t beside_ns;          /* of the next turn, at most, for work that was left out */
+    int64_t excluded_next_ns;   /* of the next turn, at most, for work that was left out */
 };
 
 /* A new turn begins: what was read in the last one does not count. */
 static inline void budget_begin_turn(struct budget *budget)
 {
     if (budget->meter)
-        budget->meter->cpu_looked_us = 0;
+        budget->meter->last_cpu_us = 0;
 }
 
-/* Starts a budget of `ns`. Reads no clock: the first BUDGET_LOOK_NS are charged as estimated, so
+/* Starts a budget of `ns`. Reads no clock: the first BUDGET_METER_NS are charged as estimated, so
    that each stage does some work, however long those before it took. */
 static inline void budget_begin(struct budget *budget, int64_t ns)
 {
     struct budget_meter *meter = budget->meter;
     if (meter) {
-        meter->estimated_ns += meter->looked_left_ns - budget->left_ns;
-        meter->looked_left_ns = ns;
-        meter->looked_us = meter->charged_ns = 0;
+        meter->estimated_ns += meter->last_left_ns - budget->left_ns;
+        meter->last_left_ns = ns;
+        meter->last_reading_us = meter->charged_ns = 0;
     }
     budget->left_ns = ns;
-    budget->look_ns = ns - BUDGET_LOOK_NS;
+    budget->next_reading_ns = ns - BUDGET_METER_NS;
 }
 
-void budget_look(struct budget *budget);
+void budget_read_meter(struct budget *budget);
 
 /* Leaves the time since the last reading out: that work has a limit of its own, and will take
    `next_ns` of the next turn at most. */
-static inline void budget_leave_out(struct budget *budget, int64_t next_ns)
+static inline void budget_exclude_elapsed(struct budget *budget, int64_t next_ns)
 {
-    budget->beside_ns = next_ns;
+    budget->excluded_next_ns = next_ns;
     if (budget->meter)
-        budget->meter->looked_us = 0;
+        budget->meter->last_reading_us = 0;
 }
 
 static inline void budget_spend(struct budget *budget, int64_t cost_ns)
 {
     budget->left_ns -= cost_ns;
-    if (budget->meter && budget->left_ns <= budget->look_ns)
-        budget_look(budget);
+    if (budget->meter && budget->left_ns <= budget->next_reading_ns)
+        budget_read_meter(budget);
 }
 
 static inline bool budget_spent(const struct budget *budget)

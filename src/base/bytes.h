@@ -32,27 +32,28 @@ static inline bool bytes_eq(struct bytes a, struct bytes b)
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
-/* A word with the byte in all its places, to look at eight bytes at once. */
+/* A word of eight times this byte, for code that tests eight bytes at once. */
 #define EACH_BYTE(byte) (0x0101010101010101u * (uint64_t)(byte))
 
 /* ASCII letters compare without case. */
 bool bytes_eq_nocase(struct bytes a, struct bytes b);
 
-bool bytes_starts(struct bytes whole, struct bytes start); /* does it begin with `start`? */
+bool bytes_starts(struct bytes whole, struct bytes start); /* true: `whole` begins with `start` */
 
 /* <0, 0, >0 like memcmp; a shorter string sorts before a longer one it starts. */
 int bytes_cmp(struct bytes a, struct bytes b);
 
-/* Decimal digits only, no sign, no space, must fit. */
+/* False: not a number. Only decimal digits, at least one, without sign or space, that fit into 64
+   bits. */
 bool bytes_to_u64(struct bytes text, uint64_t *out_number);
 
-/* How many bytes of it are well-formed UTF-8 (RFC 3629: no surrogates, nothing overlong, nothing
-   past U+10FFFF), up to the first that is not. */
+/* How many bytes at the beginning of the text are well-formed UTF-8 (RFC 3629: no surrogates,
+   nothing overlong, nothing past U+10FFFF). */
 size_t bytes_utf8_prefix(struct bytes text);
-/* Is all of it? */
+/* True: all of the text is well-formed UTF-8. */
 bool bytes_is_utf8(struct bytes text);
 
-/* Has it no control characters, DEL included? */
+/* True: the text has no ASCII control characters (DEL is one). */
 bool bytes_is_printable(struct bytes text);
 
 /* A growable buffer; zeroed is empty and valid. [0, len) is content. */
@@ -63,7 +64,7 @@ struct buf {
 };
 
 void buf_fini(struct buf *buf);
-void buf_grow(struct buf *buf, size_t more, size_t most); /* see buf_reserve_to, which asks first */
+void buf_grow(struct buf *buf, size_t more, size_t most);  /* for buf_reserve_to() */
 void buf_add(struct buf *buf, const void *at, size_t len); /* not bytes of the buffer itself */
 void buf_add_bytes(struct buf *buf, struct bytes bytes);
 void buf_add_str(struct buf *buf, const char *text);
@@ -71,12 +72,13 @@ void buf_add_char(struct buf *buf, char c);
 void buf_add_u64(struct buf *buf, uint64_t number); /* decimal */
 void buf_add_i64(struct buf *buf, int64_t number);
 void buf_addf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void buf_drop(struct buf *buf, size_t count); /* forget the first `count` bytes (moves the rest) */
-void buf_shrink(struct buf *buf, size_t keep_bytes); /* give memory back if empty and larger */
-void buf_reset(struct buf *buf, size_t keep_bytes);  /* empty it, and do that */
+void buf_drop(struct buf *buf, size_t count); /* removes the first `count` bytes; moves the rest */
+/* Frees the memory of an empty buffer whose capacity is over `keep_bytes`. */
+void buf_shrink(struct buf *buf, size_t keep_bytes);
+void buf_reset(struct buf *buf, size_t keep_bytes); /* empties the buffer, then buf_shrink() */
 
-/* Makes room for `more` further bytes; when it must grow it grows to at most `most` bytes in all,
- * if they are enough. Usually there is room. */
+/* Makes room for `more` further bytes. A buffer that must grow grows to at most `most` bytes in
+ * all, or to just what is needed if that is more. */
 static inline void buf_reserve_to(struct buf *buf, size_t more, size_t most)
 {
     if (buf->cap - buf->len < more)

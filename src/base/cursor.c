@@ -1,6 +1,6 @@
 /*
  * Little-endian: version (1), engine (1), state (1), backwards (1), first (8), second (8), seq (8),
- * XXH3 of all this (8), seeded with that of the topic. 36 bytes are 48 digits in base64, without
+ * XXH3 of all this (8), seeded with the XXH3 of the topic. 36 bytes are 48 base64 digits without
  * padding.
  */
 #include "base/cursor.h"

@@ -10,7 +10,7 @@
 
 enum { DECIMAL_U64_DIGITS = 20 };
 
-/* Writes two digits of a number up to 99; returns where the text goes on. O(1). */
+/* Writes two digits of a number up to 99; returns the address behind them. O(1). */
 static inline char *decimal_put_two(char *to, unsigned number)
 {
     static const char pairs[] =
@@ -21,8 +21,8 @@ static inline char *decimal_put_two(char *to, unsigned number)
     return to + 2;
 }
 
-/* Writes a number without leading zeros so that it ends just before `end`, for which there are
- * DECIMAL_U64_DIGITS bytes of room; returns its first digit. O(digits). */
+/* Writes a number without leading zeros so that it ends just before `end`, before which there must
+ * be DECIMAL_U64_DIGITS bytes of room; returns the address of its first digit. O(digits). */
 static inline char *decimal_put_before(char *end, uint64_t number)
 {
     for (; number >= 100; number /= 100) {

@@ -9,11 +9,11 @@ struct discarded {
 };
 
 enum {
-    WITH_IT_BYTES = 4096, /* so few behind a piece go with it: the head of an arena's block */
+    WITH_IT_BYTES = 4096, /* a rest this small is freed with the last piece (an arena's header) */
     PIECE_NS = 100 * 1000,
 };
 
-/* Of many that are no larger than a piece the next ones wait, too: together they may be much. */
+/* Blocks of less than a piece are queued, too: many of them together take long to free. */
 void discard_memory(struct discard *discard, void *at, size_t bytes)
 {
     if (bytes < DISCARD_SMALL_BYTES) {

@@ -1,7 +1,7 @@
 /*
- * Frees large memory blocks a piece at a time: freeing many MiB at once takes milliseconds, for
- * which a turn has no time. A zeroed struct is empty and valid. Until memory is freed mem_used()
- * counts it.
+ * Frees large memory blocks a piece at a time: freeing many MiB at once takes milliseconds, too
+ * long for one turn. A zeroed struct is empty and valid. mem_used() counts memory until it is
+ * freed.
  *
  * Single-threaded. Pure.
  */
@@ -12,8 +12,8 @@
 #include "base/bytes.h"
 
 enum {
-    DISCARD_PIECE_BYTES = 1024 * 1024, /* freed in a step … */
-    DISCARD_SMALL_BYTES = 256 * 1024,  /* … and less than that at once */
+    DISCARD_PIECE_BYTES = 1024 * 1024, /* freed in one step */
+    DISCARD_SMALL_BYTES = 256 * 1024,  /* smaller blocks are freed at once */
 };
 
 struct discarded;
@@ -27,10 +27,10 @@ struct discard {
 void discard_memory(struct discard *discard, void *at, size_t bytes);
 /* Takes over the buffer's memory and leaves it empty. O(1). */
 void discard_buf(struct discard *discard, struct buf *buf);
-/* Frees a piece. True: there is more. */
+/* Frees a piece. True: there is more. About 100 µs. */
 bool discard_step(struct discard *discard);
-/* Frees pieces until the budget is spent, but one at least. True: there is more. */
+/* Frees pieces until the budget is spent, at least one. True: there is more. */
 bool discard_some(struct discard *discard, struct budget *budget);
-void discard_fini(struct discard *discard); /* gives back all */
+void discard_fini(struct discard *discard); /* frees everything at once */
 
 #endif

@@ -11,7 +11,7 @@ enum err {
     OK = 0,
     ERR_NOT_FOUND,      /* no such job or topic */
     ERR_EXISTS,         /* a live job has this id */
-    ERR_STALE_LEASE,    /* the lease given is not the one that holds the job */
+    ERR_STALE_LEASE,    /* the lease given is not the job's current lease */
     ERR_WRONG_STATE,    /* the job's state does not allow this move */
     ERR_EMPTY,          /* a reserve waited and no job came */
     ERR_INVALID,        /* bad input */
@@ -23,21 +23,21 @@ enum err {
     ERR_DISK_LIMIT,     /* store.max_bytes reached */
     ERR_DISK_FULL,      /* the file system has no room */
     ERR_STORE_FAILED,   /* a write or fsync failed: nothing is acknowledged until restart */
-    ERR_DRAINING,       /* no new jobs, or no more waiting: the end is near */
+    ERR_DRAINING,       /* the server drains: it takes no new jobs, and no consumer waits */
     ERR_DAMAGED,        /* a stored body's checksum does not match */
-    ERR_IO,             /* the system refused; errno says why */
-    ERR_CORRUPT,        /* a file is not what it must be */
+    ERR_IO,             /* a system call failed; errno says why */
+    ERR_CORRUPT,        /* a file is damaged, or not of the expected format */
     ERR_LOCKED,         /* another process holds the directory */
     ERR_AGAIN,          /* not now; nothing is wrong */
-    ERR_VERSION,        /* it was changed meanwhile: the version is not the one given */
+    ERR_VERSION,        /* the settings were changed meanwhile: not the version given */
     ERR_UNSUPPORTED,    /* this engine cannot do that */
-    ERR_PUSHED_TOPIC,   /* the topic has a target: nobody else reserves its jobs */
-    ERR_JOB_TARGET,     /* jobs may not bring targets of their own (here) */
+    ERR_PUSHED_TOPIC,   /* the topic has a target: clients cannot reserve its jobs */
+    ERR_JOB_TARGET,     /* jobs may not have targets of their own in this topic */
     ERR_NOT_EMPTY,      /* the topic holds jobs */
     ERR_JOURNAL_DOWN,   /* replies wait for the journal, and it writes nothing now */
-    ERR_JOURNAL_BEHIND, /* it is later than it may be */
-    ERR_NOT_LEADER,     /* this laterd waits: another one leads, or nobody */
-    ERR_RECOVERING,     /* it reads its store still, and serves then */
+    ERR_JOURNAL_BEHIND, /* the journal lags by more than journal.max_lag */
+    ERR_NOT_LEADER,     /* this laterd is a standby: another one leads, or none does */
+    ERR_RECOVERING,     /* this laterd still reads its store; it serves afterwards */
     ERR_COUNT
 };
 

@@ -1,7 +1,7 @@
 /*
- * Entries of a shard lie in the order of their fingerprints, each at or behind its home, with no
- * gap between the two. Homes are spread over all but the last places of the array, which are there
- * for what overflows: so nothing wraps around, and an array that has no room left at its end grows.
+ * Entries of a shard are sorted by fingerprint, each at or behind its home place, with no gap
+ * between the two. Homes are spread over all but the last places of the array, which take what
+ * overflows: so nothing wraps around, and an array that has no room left at its end grows.
  */
 #include "base/far_index.h"
 
@@ -51,7 +51,7 @@ static uint32_t file_find(const struct far_index *index, uint32_t number) /* 0: 
     return slot == MAP_NONE ? 0 : slot;
 }
 
-/* 0: there are too many. */
+/* 0: there are too many files. */
 static uint32_t file_get(struct far_index *index, uint32_t number)
 {
     uint32_t slot = file_find(index, number);
@@ -122,7 +122,7 @@ static struct far_shard *shard_of(const struct far_index *index, uint64_t hash)
     return &index->shards[hash >> (64 - SHARD_BITS)];
 }
 
-/* Where the entry is, or where it belongs. cap: behind the end. */
+/* The place of the entry, or where it would be inserted; shard->cap: behind the end. */
 static uint32_t seek(const struct far_shard *shard, uint64_t entry)
 {
     uint32_t i = home_of(shard, print_of(entry));
@@ -220,7 +220,7 @@ static void make_shards(struct far_index *index)
     index->bytes += SHARDS * sizeof(struct far_shard);
 }
 
-/* False: it is there. */
+/* False: the entry is already there. */
 static bool add_to(struct far_index *index, struct far_shard *shard, uint64_t entry)
 {
     if (shard->count >= shard->cap - shard->cap / 10)
@@ -235,7 +235,7 @@ static bool add_to(struct far_index *index, struct far_shard *shard, uint64_t en
     return true;
 }
 
-/* The slot of the place's file; 0: it cannot be told in an entry. */
+/* The slot of the place's file; 0: an entry cannot represent this place. */
 static uint32_t slot_for(struct far_index *index, uint64_t where)
 {
     return (uint32_t)where < FAR_OFFSET_END ? file_get(index, (uint32_t)(where >> 32)) : 0;
@@ -253,7 +253,7 @@ bool far_index_add(struct far_index *index, uint64_t hash, uint64_t where)
 
 /* ---- many: gathered without order, then sorted ---- */
 
-/* The array becomes larger; what is in it stays at its beginning. */
+/* Makes the array larger; its entries stay at its beginning. */
 static void lengthen(struct far_index *index, struct far_shard *shard, uint64_t cap)
 {
     struct far_shard old = *shard;
@@ -270,7 +270,7 @@ static void lengthen(struct far_index *index, struct far_shard *shard, uint64_t 
 struct far_gathered {
     uint64_t entries[SHARDS][LINE_GATHERED];
     uint32_t counts[SHARDS];
-    uint32_t sorted; /* so many shards are as they will be */
+    uint32_t sorted; /* number of shards that are finished */
 };
 
 static void append_gathered(struct far_index *index, uint32_t number)
@@ -293,7 +293,7 @@ void far_index_gather(struct far_index *index, uint64_t entries)
     uint64_t mean = entries / SHARDS;
     make_shards(index);
     index->gathered = mem_pages(sizeof(*index->gathered));
-    /* Few shards get more than that above the mean: those become longer. */
+    /* Room for somewhat more than the mean; the few shards that get more are lengthened. */
     uint64_t cap = (mean + mean / 32 + 2 * LINE_GATHERED) * 9 / 8;
     for (uint32_t i = 0; mean > 0 && i < SHARDS; i++) {
         if (index->shards[i].cap < cap && cap < UINT32_MAX / 2)
@@ -301,7 +301,7 @@ void far_index_gather(struct far_index *index, uint64_t entries)
     }
 }
 
-/* Few writes for each, because those that wait for memory hold up all that come behind them. */
+/* As few writes as possible for each entry: a write that waits for memory delays all after it. */
 static void gather_run(struct far_index *index, uint32_t slot, const struct far_pair *pairs,
                        uint32_t count)
 {
@@ -317,7 +317,8 @@ static void gather_run(struct far_index *index, uint32_t slot, const struct far_
     }
 }
 
-/* How many places are in the first one's file. `all`: the bits of all of their offsets. */
+/* How many of the pairs, from the first on, are in the first one's file. *out_all: their offsets,
+ * combined by OR. */
 static uint32_t run_of(const struct far_pair *pairs, uint32_t count, uint32_t *out_all)
 {
     uint64_t file = pairs[0].where >> 32;
@@ -342,7 +343,7 @@ bool far_index_gather_add(struct far_index *index, const struct far_pair *pairs,
     return true;
 }
 
-/* Of the fingerprints' first bits so many that few entries have the same. */
+/* How many of the fingerprints' first bits to sort by, so that few entries have the same. */
 static unsigned sort_bits(uint32_t count)
 {
     unsigned bits = SORT_BITS_MIN;
@@ -351,7 +352,7 @@ static unsigned sort_bits(uint32_t count)
     return bits;
 }
 
-/* True: some are equal. Those that are not at their places are near them. */
+/* Insertion sort of entries that are at or near their places. True: some are equal. */
 static bool sort_neighbours(uint64_t *entries, uint32_t count)
 {
     bool equal = false;
@@ -367,9 +368,9 @@ static bool sort_neighbours(uint64_t *entries, uint32_t count)
 }
 
 /*
- * By their fingerprints' first bits they come to their places, but for some neighbours, which are
- * few, because fingerprints are hashes; those of one fingerprint come in order, mostly. `starts`
- * has room for 2^sort_bits(count). True: some are equal.
+ * A counting sort by the fingerprints' first bits, then sort_neighbours() for those whose first
+ * bits are equal: few, because fingerprints are hashes. `starts` has room for 2^sort_bits(count)
+ * numbers. True: some entries are equal.
  */
 static bool sort_entries(const uint64_t *entries, uint32_t count, uint32_t *starts,
                          uint64_t *out_sorted)
@@ -389,7 +390,7 @@ static bool sort_entries(const uint64_t *entries, uint32_t count, uint32_t *star
     return sort_neighbours(out_sorted, count);
 }
 
-/* Leaves one of those that are equal. Returns how many are left. */
+/* Keeps one of each group of equal entries. Returns how many are left. */
 static uint32_t drop_equal(struct far_index *index, uint64_t *sorted, uint32_t count)
 {
     uint32_t kept = 0;
@@ -418,7 +419,7 @@ static void place_sorted(struct far_index *index, struct far_shard *shard, uint6
     }
 }
 
-/* From shard `first` to before `end`: together, for they need the same room. */
+/* Sorts the shards [first, end) in one call, so that they share the scratch memory. */
 static void sort_shards(struct far_index *index, uint32_t first, uint32_t end)
 {
     uint32_t most = 0;
@@ -525,7 +526,7 @@ bool far_index_take_files(struct far_index *index, struct bytes image)
     return true;
 }
 
-/* False: they are not in order, or one is of no file. */
+/* False: the entries are not in order, or one names a file that is not in the table. */
 static bool take_entries(struct far_index *index, struct far_shard *shard, const char *at,
                          uint32_t count, uint64_t *room)
 {
@@ -651,7 +652,7 @@ void far_index_expect(const struct far_index *index, uint64_t hash)
     const struct far_shard *shard = shard_of(index, hash);
     if (!shard->count)
         return;
-    /* A run is longer than a line of the cache, mostly: the next one is wanted as well. */
+    /* A run is mostly longer than a cache line: the next line will be needed as well. */
     const uint64_t *home = &shard->entries[home_of(shard, print_of(entry_of(hash, 0, 0)))];
     __builtin_prefetch(home, 1);
     __builtin_prefetch(home + LINE_ENTRIES, 1);

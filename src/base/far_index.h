@@ -1,20 +1,22 @@
 /*
- * Where the record of a name may be, for names by the hundred million: from a 64-bit hash to
- * places, in 9 to 10.5 bytes an entry. It does not keep the names: what it finds are
- * candidates, of which the caller reads the records. A name that is not there finds one wrongly
- * about once in 69,000,000,000 / entries look-ups.
+ * Where the record of a name may be, for hundreds of millions of names: maps a 64-bit hash to
+ * places, in 9 to 10.5 bytes an entry. It does not keep the names: a look-up finds candidates, and
+ * the caller reads their records to compare. The look-up of a name that is not there finds a wrong
+ * candidate about once in 69,000,000,000 / entries times.
  *
  * A place is a file's number (high 32 bits) and an offset in it below 16 MiB (low 32 bits); entries
  * of up to 65,535 files at a time. One entry: 24 bits of the hash, 16 of the file's slot, 24 of
  * the offset. 12 other bits of the hash choose one of 4,096 shards, each an array with linear
- * probing, ordered by those 24 bits, so that a look-up of what is not there reads some five
- * entries, and a larger array is made by going through the old one once (D. Knuth, "The Art of
+ * probing, ordered by those 24 bits, so that a look-up without a result reads some five entries,
+ * and a larger array is made by going through the old one once (D. Knuth, "The Art of
  * Computer Programming" 3, 6.4, exercise 66). Shards grow and shrink one by one, 0.2 ms each at
  * thirty million entries.
  *
- * Each addition waits for memory that is in no cache. Who has very many lets them be gathered:
- * those of a shard are put into it some tens at a time, while what each needs is fetched for all of
- * them.
+ * Each single addition waits for memory that is in no cache. To add very many entries, use
+ * far_index_gather(): it collects them by shard and adds some tens at a time, so that the processor
+ * fetches the memory for all of them together.
+ *
+ * Single-threaded. Pure.
  */
 #ifndef LATERD_BASE_FAR_INDEX_H
 #define LATERD_BASE_FAR_INDEX_H
@@ -41,10 +43,10 @@ struct far_file {
     uint32_t number;
     uint32_t uses; /* entries; 0: the slot is free */
     uint32_t next_free;
-    uint32_t uses_left; /* of an image that is being taken: entries to come */
+    uint32_t uses_left; /* while an image is read: entries still to come */
 };
 
-struct far_gathered; /* what is gathered, and is not in the shards' arrays yet */
+struct far_gathered; /* entries that are gathered and not yet in the shards' arrays */
 
 struct far_pair {
     uint64_t hash, where;
@@ -52,13 +54,13 @@ struct far_pair {
 
 struct far_index {
     struct far_shard *shards;      /* NULL while there is no entry */
-    struct far_gathered *gathered; /* NULL: none are gathered now */
+    struct far_gathered *gathered; /* NULL: not gathering now */
     struct far_file *files;        /* by slot; slot 0 is none */
     struct map by_number;          /* a file's slot */
     uint32_t file_count;           /* slots ever used */
     uint32_t file_cap;
     uint32_t free_file;
-    uint32_t last_file; /* the slot asked for last: entries of a file mostly come together */
+    uint32_t last_file; /* the slot used last: entries of one file mostly come together */
     uint64_t count;     /* entries */
     size_t bytes;       /* of memory, all of it */
 };
@@ -112,7 +114,7 @@ bool far_index_take_files(struct far_index *index, struct bytes image)
     __attribute__((warn_unused_result));
 bool far_index_take_part(struct far_index *index, uint32_t part, struct bytes image)
     __attribute__((warn_unused_result));
-/* Have all entries come that the table announced? O(files) */
+/* True: all entries that the table announced have been read. O(files) */
 bool far_index_taken(const struct far_index *index);
 
 void far_index_valid(const struct far_index *index); /* CHECKs every invariant. O(entries) */

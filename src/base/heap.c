@@ -11,7 +11,7 @@ static void set(struct heap *heap, uint32_t at, struct heap_node *node)
     node->place = at + 1;
 }
 
-/* The node, whose place is free, moves up from `at` as far as it must; its place then. */
+/* Moves the free place at `at` up to where the node belongs; returns that place. */
 static uint32_t rise(struct heap *heap, uint32_t at, const struct heap_node *node)
 {
     while (at > 0) {

@@ -1,9 +1,9 @@
 /*
- * A binary heap of nodes that are embedded in what they belong to: the one with the least key is
- * first. A node knows its place, so that its key may change and it may leave at any time.
+ * A binary heap of nodes that are embedded in other structs: the node with the least key is first.
+ * A node knows its place, so that its key can be changed, or the node removed, at any time.
  *
- * Memory is 8 bytes for each node at most twice over, beside the nodes; it grows, and shrinks when
- * the heap is empty. Pure.
+ * Memory beside the nodes: 8 to 16 bytes for each; it is freed when the heap is empty.
+ * Single-threaded. Pure.
  */
 #ifndef LATERD_BASE_HEAP_H
 #define LATERD_BASE_HEAP_H
@@ -13,19 +13,19 @@
 
 struct heap_node {
     int64_t key;
-    uint32_t place; /* heap::nodes[place - 1]; 0, as in a zeroed one: in no heap */
+    uint32_t place; /* heap::nodes[place - 1]; 0, as in a zeroed node: in no heap */
 };
 
 /* Zeroed is empty. */
 struct heap {
     struct heap_node **nodes;
     uint32_t count, cap;
-    uint64_t steps; /* nodes that were compared so far: tests read what an operation costs */
+    uint64_t steps; /* comparisons so far: tests measure the cost of an operation by them */
 };
 
-/* What is in it is forgotten; its nodes must not be used in it any more. */
+/* Frees the heap's memory; nodes that are in it are the caller's, and keep a stale `place`. */
 void heap_fini(struct heap *heap);
-/* The node has this key from now on, whether it was in the heap or not. O(log nodes). */
+/* Adds the node with this key, or changes its key if it is in the heap. O(log nodes). */
 void heap_put(struct heap *heap, struct heap_node *node, int64_t key);
 /* Does nothing to a node that is in no heap. O(log nodes). */
 void heap_remove(struct heap *heap, struct heap_node *node);

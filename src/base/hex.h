@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 
-/* 0 to 15, of either case; -1: it is none. */
+/* The value of a digit of either case, 0 to 15; -1: not a digit. */
 static inline int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
@@ -16,7 +16,7 @@ static inline int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* What the two digits at `at` say, 0 to 255; -1: there are no two. */
+/* The value of the two digits at `at`, 0 to 255; -1: there are no two digits. */
 static inline int hex_byte(struct bytes text, size_t at)
 {
     int high = at + 1 < text.len ? hex_digit(text.at[at]) : -1;
@@ -25,8 +25,8 @@ static inline int hex_byte(struct bytes text, size_t at)
 }
 
 /*
- * Undoes percent-encoding, into room_bytes with a NUL behind it. False: a % without two digits, a
- * NUL (written or encoded), or more than there is room for; `room` is then undefined.
+ * Decodes percent-encoding into `room`, terminated by NUL. False: a % without two digits, a NUL
+ * (plain or encoded), or more than room_bytes - 1 bytes; `room` is then undefined. O(bytes).
  */
 static inline bool percent_decode(struct bytes text, char *room, size_t room_bytes)
 {

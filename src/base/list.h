@@ -1,6 +1,7 @@
 /*
- * Intrusive doubly linked list. A head says what hangs on it: `struct list ready; // job::slot`.
- * A node that hangs nowhere points to itself; one is in one list at most. All calls are O(1).
+ * Intrusive doubly linked list. The declaration of a head says which member links its nodes:
+ * `struct list ready; // job::slot`. A node is in at most one list; one in no list points to
+ * itself. All calls are O(1).
  */
 #ifndef LATERD_BASE_LIST_H
 #define LATERD_BASE_LIST_H
@@ -39,7 +40,7 @@ static inline void list_add_head(struct list *head, struct list *node)
     list_add_tail(head->next, node);
 }
 
-static inline void list_remove(struct list *node) /* leaves the node hanging nowhere */
+static inline void list_remove(struct list *node) /* from its list; does nothing to one in none */
 {
     node->prev->next = node->next;
     node->next->prev = node->prev;

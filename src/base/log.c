@@ -105,7 +105,7 @@ static void put_number(struct line *line, const struct conversion *conversion, c
     put(line, number, strlen(number));
 }
 
-/* printf with the few conversions that the log's lines have, to know which text is in quotes. */
+/* A printf of our own, because it must know which text is within quotes. */
 static void put_facts(struct line *line, const char *format, va_list *args)
 {
     bool quoted = false;
@@ -125,7 +125,7 @@ static void put_facts(struct line *line, const char *format, va_list *args)
             put_number(line, &conversion, *letter, args);
         } else if (*letter == '%') {
             put(line, "%", 1);
-        } else { /* a conversion that is not known here: no argument behind it can be told */
+        } else { /* an unknown conversion: the arguments behind it cannot be found */
             put(line, format, strlen(format));
             return;
         }

@@ -15,8 +15,8 @@ void log_level_set(enum log_level least); /* default LOG_INFO */
 void log_event(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same for a signal handler: allocates nothing, takes no lock. The facts are written as they
- * are. */
+/* The same for a signal handler: allocates nothing, takes no lock. `facts` is written without
+ * escapes. */
 void log_event_in_handler(enum log_level level, const char *event, const char *facts);
 
 #endif

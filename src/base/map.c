@@ -1,7 +1,7 @@
 /*
  * Invariants: an entry is in the segment of its hash, and no empty slot stands between its home
- * and its place; a segment is at most 7/8 full. Segments from mask / 2 + 1 on came of splits; the
- * last one is the upper half of the last one that was split.
+ * and its place; a segment is at most 7/8 full. Segments from mask / 2 + 1 on were made by splits;
+ * the last one is the upper half of the one that was split last.
  */
 #include "base/map.h"
 
@@ -11,8 +11,8 @@
 enum {
     SLOTS_STEP = 16,    /* of segments below a page */
     PAGE_SLOTS = 512,   /* larger ones are whole pages */
-    KEEP_SLOTS = 512,   /* a segment of so many does not shrink */
-    SPLIT_COUNT = 4096, /* entries for each segment, in the mean, until one is split … */
+    KEEP_SLOTS = 512,   /* a segment of this size or less does not shrink */
+    SPLIT_COUNT = 4096, /* mean entries per segment above which the next one is split … */
     MERGE_COUNT = 2048, /* … and below which the last one is merged with its lower half */
 };
 
@@ -28,7 +28,7 @@ static uint64_t hash_of(uint64_t slot)
 
 /* ---- a segment ---- */
 
-/* Slots for so many entries: 16/23 full, or less by a part of a page. */
+/* Slots for this many entries: then 16/23 full, or less because of whole pages. */
 static uint32_t cap_for(uint32_t count)
 {
     uint32_t cap = count + count / 4 + count / 8 + count / 16 + 1;
@@ -44,7 +44,7 @@ static void slots_free(uint64_t *slots, uint32_t cap)
         mem_pages_free(slots, cap * sizeof(*slots));
 }
 
-/* An empty segment for so many entries. */
+/* An empty segment for this many entries. */
 static struct map_segment segment_for(uint32_t count)
 {
     struct map_segment segment = {.cap = cap_for(count)};
@@ -67,8 +67,8 @@ static void segment_put(struct map_segment *segment, uint64_t slot)
     segment->count++;
 }
 
-/* Puts all of `from` into a segment that has room for them. Homes rise with the places that entries
- * come from, but for those that went round the end: so this reads and writes in order. */
+/* Puts all entries of `from` into a segment that has room for them. In place order their homes rise
+ * (except for those that wrapped around the end), so this reads and writes memory in order. */
 static void segment_take_all(struct map_segment *segment, const struct map_segment *from)
 {
     uint64_t *slots = segment->slots;
@@ -102,7 +102,7 @@ static uint32_t steps_to(const struct map_segment *segment, uint32_t from, uint3
     return to >= from ? to - from : to + segment->cap - from;
 }
 
-/* Takes the slot out and closes the gap, so that no probe ends early. */
+/* Removes the slot and closes the gap, so that no probe ends early. */
 static void segment_cut(struct map_segment *segment, uint32_t gap)
 {
     uint64_t *slots = segment->slots;
@@ -136,7 +136,8 @@ static uint32_t count_of(const struct map_segment *segment, uint32_t mask, uint3
     return count;
 }
 
-/* The next one in order: its entries are shared with a new one, by one more bit of their hashes. */
+/* Splits the next segment in order: one more bit of the hash decides which entries move to the new
+ * segment. */
 static void split(struct map *map)
 {
     uint32_t number = map->segment_count; /* of the new one */
@@ -197,8 +198,8 @@ uint32_t map_find(const struct map *map, uint64_t hash, const void *key)
 }
 
 /*
- * The slow ways are kept out of the fast ones, which then need fewer registers. There also is
- * decided of splits: of all segments, whose sizes differ, some one grows soon enough.
+ * The slow paths are separate functions, so that the fast ones need fewer registers. Splits are
+ * decided here, too: segments differ in size, so one of them grows soon enough.
  */
 static __attribute__((noinline)) void add_with_room(struct map *map, uint64_t hash, uint32_t number)
 {

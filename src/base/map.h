@@ -1,21 +1,22 @@
 /*
- * A hash table from a 64-bit hash to 32-bit numbers (of a pool). Keys live in the objects; the
- * caller says by a function whether an object has the key looked for. Of the hash 32 bits are kept
- * beside the number, so that neither probing, moving nor removing touches an object that is not
- * (almost surely) the one asked for.
+ * A hash table from a 64-bit hash to 32-bit numbers (of a pool). Keys live in the objects; a
+ * function of the caller compares them. 32 bits of the hash are kept beside the number, so that
+ * probing, moving and removing touch almost no other object than the one looked for.
  *
  * The table is made of segments, each a small table of its own: open addressing with linear
  * probing and backward-shift removal, 8 bytes a slot. A segment that is 7/8 full grows by a
  * quarter, one that is less than a quarter full shrinks: 9.2 to 12 bytes an entry while a table of
- * thousands grows, up to 32 while it shrinks. For each 4,096 entries or somewhat more there is one
- * segment; when there are to be more, the next one in order is split in two (W. Litwin, "Linear
+ * thousands grows, up to 32 while it shrinks. There is one segment for each 4,096 entries or
+ * somewhat more; as the table grows, the next one in order is split in two (W. Litwin, "Linear
  * Hashing: A New Tool for File and Table Addressing", VLDB 1980). So there is never a second table
  * beside the first, and no change takes long, however large the table: at most one segment of
- * some 10,000 entries is written again, in about 50 µs, and that once in hundreds of changes. What
- * is not used any more goes back to the system at once.
+ * some 10,000 entries is rewritten, in about 50 µs, once in hundreds of changes. Memory that is no
+ * longer used is returned to the system at once.
  *
- * Segments take the low bits of the hash, places in a segment the high ones of its low half: both
- * must be mixed. Entries of equal hashes share a segment, which is as large as that demands.
+ * The low bits of the hash choose the segment, the high bits of its low half the place in the
+ * segment: both must be well mixed. Entries of equal hashes share a segment, however large it gets.
+ *
+ * Single-threaded. Pure.
  */
 #ifndef LATERD_BASE_MAP_H
 #define LATERD_BASE_MAP_H
@@ -53,8 +54,8 @@ void map_remove(struct map *map, uint64_t hash, uint32_t number); /* must be the
 size_t map_count(const struct map *map);
 void map_valid(const struct map *map); /* CHECKs that each entry can be found. O(slots) */
 
-/* The segment of this hash: those up to mask / 2 that were not split yet have their upper half's
- * entries, too. There must be segments. */
+/* The segment of this hash: one that was not split yet also holds the entries of its upper half.
+ * There must be segments. */
 static inline struct map_segment *map_segment_of(const struct map *map, uint64_t hash)
 {
     uint32_t number = (uint32_t)hash & map->mask;
@@ -69,8 +70,8 @@ static inline uint32_t map_home(const struct map_segment *segment, uint64_t hash
     return (uint32_t)((uint64_t)(uint32_t)hash * segment->cap >> 32);
 }
 
-/* Asks the processor to fetch where this hash will be looked for or added: in a table of millions
- * that takes longer than most of what can be done meanwhile. */
+/* Prefetches the place where this hash will be looked up or added: in a table of millions of
+ * entries that fetch takes longer than most other work. */
 static inline void map_prefetch(const struct map *map, uint64_t hash)
 {
     if (!map->segments)
@@ -79,7 +80,7 @@ static inline void map_prefetch(const struct map *map, uint64_t hash)
     __builtin_prefetch(&segment->slots[map_home(segment, hash)], 1);
 }
 
-/* The number that map_find() looks at first, or MAP_NONE: a guess, good to fetch its object. */
+/* The number that map_find() compares first, or MAP_NONE: a guess, to prefetch its object. */
 static inline uint32_t map_guess(const struct map *map, uint64_t hash)
 {
     if (!map->segments)

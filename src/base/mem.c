@@ -99,9 +99,8 @@ void mem_pages_free(void *at, size_t size_bytes)
     if (!at)
         return;
     atomic_fetch_sub_explicit(&used, size, memory_order_relaxed);
-    if (munmap(at, size) !=
-        0) /* the system refused, because it would split a mapping and there are too many: */
-        (void)madvise(at, size, MADV_DONTNEED); /* the addresses are lost, the memory is not */
+    if (munmap(at, size) != 0) /* it would split a mapping, and the process has too many mappings */
+        (void)madvise(at, size, MADV_DONTNEED); /* frees the memory; only the addresses are lost */
 }
 
 #endif

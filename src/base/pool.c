@@ -1,8 +1,8 @@
 /*
- * Invariants: a chunk that is there is on `partial` of its size (live and free
- * objects), is the one that its size keeps or on `spare` (no live ones), or none of these (all are
- * live); one that is not there is on `absent`. A chunk that runs empty begins again as if new: none
- * of its objects was ever handed out.
+ * Invariants: a chunk with memory is on the `partial` list of its size (live and free objects), is
+ * the `kept` one of its size or on `spare` (no live objects), or on no list (all objects live). A
+ * chunk without memory is on `absent`. A chunk that runs empty starts again as if new: none of its
+ * objects counts as used.
  */
 #include "base/pool.h"
 
@@ -16,8 +16,8 @@ enum { BITS_MIN = 5, BITS_MAX = 12, CHUNK_BYTES = 512 * 1024 };
 struct pool_chunk {
     uint32_t prev, next; /* chunks; see pool_list */
     uint16_t live;
-    uint16_t used; /* objects of it ever handed out: every live one is below */
-    uint16_t free; /* first of the given ones, or NO_FREE */
+    uint16_t used; /* objects taken since it was empty: every live one is below */
+    uint16_t free; /* the first of those that were given back, or NO_FREE */
     uint16_t size; /* which of the pool's sizes its objects have */
 };
 
@@ -123,7 +123,7 @@ static uint32_t absent_chunk(struct pool *pool)
     return chunk;
 }
 
-/* Of this size there is room in no chunk that has been begun: an empty one is, or a new one. */
+/* No chunk of this size has room: begins an empty one, or a new one. */
 static void begin_chunk(struct pool *pool, uint32_t size)
 {
     struct pool_size *of_size = size_at(pool, size);
@@ -178,7 +178,7 @@ static char *object_at(const struct pool *pool, uint32_t chunk, uint32_t place)
     return pool->chunks[chunk].at + (size_t)place * pool->chunks[chunk].size_bytes;
 }
 
-/* The slow ways are kept out of the fast one: it then needs no registers of its caller. */
+/* The slow paths are separate functions, so that the fast one saves no registers of its caller. */
 static __attribute__((noinline)) void end_partial(struct pool *pool, uint32_t chunk)
 {
     list_take(pool, &size_of(pool, chunk)->partial, chunk);
@@ -195,7 +195,7 @@ static __attribute__((noinline)) uint32_t take_from_new(struct pool *pool, uint3
     return pool_take_sized(pool, size);
 }
 
-/* Sizes 1 and up come with the first object of such a size. */
+/* The tables of sizes 1 and up are made with the first object of such a size. */
 static __attribute__((noinline, cold)) void begin_larger(struct pool *pool)
 {
     pool->larger = mem_alloc((pool->sizes - 1) * sizeof(*pool->larger));

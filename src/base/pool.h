@@ -1,14 +1,16 @@
 /*
- * Objects of one size, named by 32-bit numbers that stay good while the object lives. Numbers
- * start at 0; POOL_NONE is none. Objects never move. The first four bytes of a free object
- * link the free ones: read them only of live objects. Taking and giving are O(1).
+ * Objects of one size, identified by 32-bit numbers that are valid while the object lives. Numbers
+ * start at 0; POOL_NONE means no object. Objects never move. The first four bytes of a free object
+ * link it to the next free one: read them only in live objects. Taking and giving are O(1).
  *
- * Memory comes in chunks of up to 512 KiB and 4,096 objects. New objects fill the chunk that was
- * begun until it is full, so that others run empty. Empty ones are kept until pool_trim() frees
- * them: freeing one takes some 50 µs, so the caller says when.
+ * Memory comes in chunks of up to 512 KiB and 4,096 objects. New objects fill one chunk until it is
+ * full, so that others run empty. Empty chunks are kept until pool_trim() frees them: freeing one
+ * takes some 50 µs, so the caller decides when.
  *
- * A pool may have objects of several sizes (pool_init_sizes()), for things with a tail of their own
- * length: a chunk has objects of one size, and all of them share one space of numbers.
+ * A pool can have objects of several sizes (pool_init_sizes()), for structs with a tail of variable
+ * length: a chunk has objects of one size, and all chunks share one range of numbers.
+ *
+ * Single-threaded. Pure.
  */
 #ifndef LATERD_BASE_POOL_H
 #define LATERD_BASE_POOL_H
@@ -28,47 +30,46 @@ struct pool_list {
 
 /* Where a chunk's objects lie, beside each other because pool_at() needs both. */
 struct pool_memory {
-    char *at;            /* NULL: this chunk is not there (any more) */
+    char *at;            /* NULL: this chunk is absent (freed, or never made) */
     uint32_t size_bytes; /* of one of its objects */
 };
 
 /* The chunks of one size that have free objects. */
 struct pool_size {
     struct pool_list partial; /* with live and free objects; the first is filled next */
-    uint32_t kept;            /* one with free objects alone, or POOL_NONE */
+    uint32_t kept;            /* an empty chunk that is kept, or POOL_NONE */
 };
 
 struct pool {
     struct pool_memory *chunks;
-    uint32_t size_bytes;      /* of one object; of several sizes: of size 0 … */
-    uint32_t step_bytes;      /* … and of size s so many times s more */
-    uint32_t sizes;           /* how many there are */
+    uint32_t size_bytes;      /* of an object of size 0 */
+    uint32_t step_bytes;      /* an object of size s has size_bytes + s * step_bytes */
+    uint32_t sizes;           /* number of sizes */
     uint32_t bits;            /* a chunk has 2^bits objects */
     uint32_t mask;            /* 2^bits - 1: the part of a number within its chunk */
     uint32_t count;           /* live objects */
     uint32_t chunk_count;     /* places in `chunks` */
-    struct pool_chunk *about; /* as many; of those that are there: */
+    struct pool_chunk *about; /* [chunk_count]: the rest of what is known of each chunk */
     struct pool_size first;   /* size 0 */
     struct pool_size *larger; /* sizes 1 and up: [size - 1]; NULL: none was ever taken */
-    struct pool_list spare;   /* of any size: chunks with free objects alone that are not kept */
+    struct pool_list spare;   /* empty chunks of any size, to be freed by pool_trim() */
     uint32_t spare_count;
-    uint32_t absent; /* a list through pool_chunk::next of chunks that are not there */
+    uint32_t absent; /* a list through pool_chunk::next of absent chunks */
     uint32_t absent_count;
 };
 
 void pool_init(struct pool *pool, size_t size_bytes); /* size at least 4 */
-/* The same for objects of `sizes` sizes, the smallest first, each by step_bytes larger than the one
- * before. */
+/* The same for objects of `sizes` sizes: size s has size_bytes + s * step_bytes bytes. */
 void pool_init_sizes(struct pool *pool, size_t size_bytes, size_t step_bytes, uint32_t sizes);
 void pool_fini(struct pool *pool);
 uint32_t pool_take(struct pool *pool);       /* the object is zeroed */
-uint32_t pool_take_dirty(struct pool *pool); /* it is not: the caller writes all of it */
-/* The same, an object of that size. */
+uint32_t pool_take_dirty(struct pool *pool); /* not zeroed: the caller writes all of it */
+/* The same, an object of size number `size`, below `sizes`. */
 uint32_t pool_take_sized(struct pool *pool, uint32_t size);
 void pool_give(struct pool *pool, uint32_t number);
 
-/* Is there an empty chunk too many? One of a size is kept, so that a changing count costs nothing.
- * O(1). */
+/* True: there is an empty chunk to free. One of each size is kept, so that a count that goes up and
+ * down costs nothing. O(1). */
 static inline bool pool_has_spare(const struct pool *pool)
 {
     return pool->spare_count > 0;
@@ -76,15 +77,16 @@ static inline bool pool_has_spare(const struct pool *pool)
 
 /* For pool_trim(). */
 bool pool_free_spare(struct pool *pool);
-/* Frees one chunk if pool_has_spare(). True: there is one more. */
+/* Frees one chunk if pool_has_spare(), in some 50 µs. True: there is one more. */
 static inline bool pool_trim(struct pool *pool)
 {
     return pool_has_spare(pool) && pool_free_spare(pool);
 }
 
 /*
- * May this number's object be looked at: is it live, or was it and its memory is still there? The
- * caller must be able to tell a live object from a free one, by a field beyond the first 4 bytes.
+ * True: the memory of this number's object may be read, because the object is live, or it was and
+ * its chunk is still there. The caller must be able to tell a live object from a free one by a
+ * field behind the first 4 bytes. O(1).
  */
 bool pool_has(const struct pool *pool, uint32_t number);
 
@@ -100,16 +102,15 @@ static inline uint64_t pool_span(const struct pool *pool)
     return (uint64_t)(pool->chunk_count - pool->absent_count) << pool->bits;
 }
 
-/* Every number ever given is below. O(1). */
+/* All numbers that were ever taken are below this. O(1). */
 static inline uint64_t pool_end(const struct pool *pool)
 {
     return (uint64_t)pool->chunk_count << pool->bits;
 }
 
 /*
- * Would one more object of each size have a number below `numbers`? Sure if that was asked before
- * each object was taken. Places of chunks that were freed are given again, so they count as room.
- * O(1).
+ * True: one more object of each size would have a number below `numbers`. This holds only if it was
+ * asked before every take. Numbers of freed chunks are used again, so they count as free. O(1).
  */
 static inline bool pool_fits(const struct pool *pool, uint64_t numbers)
 {

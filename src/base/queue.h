@@ -26,7 +26,7 @@ static inline void queue_add(struct queue *queue, struct queue_node *node)
     queue->last = node;
 }
 
-/* The oldest node, which is in no queue then; NULL: it is empty. */
+/* Removes the oldest node and returns it; NULL: the queue is empty. */
 static inline struct queue_node *queue_take(struct queue *queue)
 {
     struct queue_node *node = queue->first;

@@ -59,7 +59,7 @@ static bool is_leap(int64_t year)
     return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
 }
 
-/* "yyyy-MM-dd?HH:mm:ss", 19 characters; the one in the middle is the caller's to judge. */
+/* "yyyy-MM-dd?HH:mm:ss", 19 characters; the caller checks the one in the middle. */
 static bool read_date_time(struct bytes text, int64_t *out_s)
 {
     static const uint8_t month_days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
@@ -136,7 +136,7 @@ bool rfc3339_read(struct bytes text, int64_t *out_us)
     return take_us((seconds - zone_s) * SECOND_US + fraction_us, out_us);
 }
 
-/* Clocks are set at most once within two days. */
+/* Assumes that a zone's clocks are set at most once within two days. */
 static int64_t utc_of(int64_t local_us, int64_t (*east_us)(int64_t at_us))
 {
     int64_t before_us = east_us(local_us - DAY_S * SECOND_US);
@@ -236,7 +236,8 @@ struct bytes http_date(int64_t unix_seconds, char *room)
     return bytes_of(room, 29);
 }
 
-/* The unit at the start of the text, 0 if there is none; its length in *out_len. */
+/* The length in microseconds of the unit at the start of the text; 0: there is no unit. *out_len:
+ * the unit's letters. */
 static int64_t unit_us(struct bytes text, size_t *out_len)
 {
     static const struct {

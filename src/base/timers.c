@@ -13,7 +13,7 @@ struct timer_item {
     struct timer *timer;
 };
 
-static int64_t when(const void *ctx, const void *item)
+static int64_t due_us(const void *ctx, const void *item)
 {
     (void)ctx;
     return ((const struct timer_item *)item)->timer->at_us;
@@ -22,7 +22,7 @@ static int64_t when(const void *ctx, const void *item)
 void timers_init(struct timers *timers, int64_t now_us)
 {
     pool_init(&timers->pool, sizeof(struct timer_item));
-    wheel_init(&timers->wheel, &timers->pool, offsetof(struct timer_item, prev), when, NULL,
+    wheel_init(&timers->wheel, &timers->pool, offsetof(struct timer_item, prev), due_us, NULL,
                now_us);
 }
 
@@ -31,7 +31,7 @@ void timers_fini(struct timers *timers)
     pool_fini(&timers->pool);
 }
 
-static void forget(struct timers *timers, struct timer *timer)
+static void free_item(struct timers *timers, struct timer *timer)
 {
     timer->armed = false;
     pool_give(&timers->pool, timer->number);
@@ -42,7 +42,7 @@ void timer_cancel(struct timers *timers, struct timer *timer)
     if (!timer->armed)
         return;
     wheel_remove(&timers->wheel, timer->number);
-    forget(timers, timer);
+    free_item(timers, timer);
 }
 
 void timer_arm(struct timers *timers, struct timer *timer, int64_t at_us)
@@ -75,7 +75,7 @@ bool timers_expire(struct timers *timers, int64_t now_us, uint32_t *budget)
     struct timer_item *item = pool_at(&timers->pool, number);
     struct timer *timer = item->timer;
     CHECK(timer->armed && timer->number == number && timer->at_us <= now_us);
-    forget(timers, timer);
+    free_item(timers, timer);
     timer->expired(timer);
     return true;
 }

@@ -1,6 +1,6 @@
 /*
- * Timers on a timing wheel: any number of `struct timer`, each embedded in what it belongs to,
- * which are armed for a time and expire once, at or after it, never before.
+ * Timers on a timing wheel: any number of `struct timer`, each embedded in another struct. A timer
+ * is armed for a time and expires once, at or after that time, never before.
  *
  * Arming and cancelling are O(1). A timer that is armed costs 16 bytes beside itself. Times are
  * microseconds of the clock that the owner of the timers reads; they never go back.
@@ -13,10 +13,9 @@
 #include "base/wheel.h"
 
 struct timer {
-    /* Called when it expires: it is not armed any more. This may arm it again, cancel or free it.
-     */
+    /* Called when the timer expires, after it was disarmed; may arm it again, or free it. */
     void (*expired)(struct timer *timer);
-    int64_t at_us;   /* when it expires; not armed: when it was armed for last */
+    int64_t at_us;   /* when it expires; not armed: the time that it was armed for last */
     uint32_t number; /* in timers::pool */
     bool armed;      /* false in a zeroed one */
 };
@@ -28,7 +27,7 @@ struct timers {
 
 /* Must not move while timers are armed. */
 void timers_init(struct timers *timers, int64_t now_us);
-void timers_fini(struct timers *timers); /* what is armed is forgotten */
+void timers_fini(struct timers *timers); /* armed timers never expire */
 
 /* Arms the timer for `at_us`, or again if it is armed. A past time: it expires in the next
    timers_expire(). INT64_MAX: the same as cancelling. */

@@ -5,10 +5,10 @@
  *
  * Invariants
  * W1 A slot's number on level l is above the hand's and belongs to the hand's turn of the level
- * (the 64 slots with which it shares one slot of level l + 1) or to the next turn. So two turns
- * have room for all; the lowest bit of the turn's number says which half of the ring is whose. W2
- * One exception: slots under the hand (`emptying`). Their items go down, or out if due. The hand
- *    does not leave a slot that holds items.
+ *    (the 64 slots with which it shares one slot of level l + 1) or to the next turn. So a ring of
+ *    two turns has room for all; the lowest bit of the turn's number says which half it uses.
+ * W2 One exception: slots under the hand (`emptying`). Their items move down, or are returned if
+ *    due. The hand does not leave a slot that holds items.
  * W3 Items of the last level (DUE) were due when they were added.
  * W4 next_us is not after any item's time.
  * W5 An item is added to the lowest level that W1 allows. So nothing is added to the slot next to
@@ -39,11 +39,11 @@ enum {
     LEVEL_SHIFT = 28,
     EXACT_MAX = 64,          /* items looked at to find the earliest of a slot */
     CROWDED = EXACT_MAX + 1, /* items that make a slot crowded */
-    CROWDED_PLAN = 1024,     /* as a slot grows by so many, its move down is planned again */
+    CROWDED_PLAN = 1024,     /* each time a slot grows by this many, its move is planned again */
     AHEAD_LEVEL = 2,         /* slots of 4 ms and up are moved down ahead of time … */
     AHEAD_PACE_US = 64,      /* … at this pace for each item … */
-    AHEAD_STEPS = 128,       /* … in slices of so many */
-    EMPTYING_STEPS = 8,      /* of so many steps one looks for what is due elsewhere */
+    AHEAD_STEPS = 128,       /* … in slices of this many items */
+    EMPTYING_STEPS = 8,      /* every 8th step looks for what is due elsewhere */
     MILLE = 1000,
 };
 
@@ -116,11 +116,11 @@ static uint64_t first_of(const struct ahead *ahead) /* the number; there must be
     return (ahead->turn + 1) << DIGIT_BITS | (unsigned)__builtin_ctzll(ahead->next);
 }
 
-/* When to begin with moving the slot's items down: not before the hand is in the slot before. */
+/* When to begin to move the slot's items down: not before the hand is in the preceding slot. */
 static uint64_t slot_ahead(const struct wheel *wheel, unsigned level, uint64_t number)
 {
     uint64_t width = 1ull << level * DIGIT_BITS;
-    /* Ready by one slot of the level below before the time, for there the same must be done. */
+    /* To be finished one slot of the level below early, because that level does the same. */
     uint64_t lead = (width >> DIGIT_BITS) +
                     (uint64_t)wheel->slots[level][place_of(number)].count * AHEAD_PACE_US;
     return start_of(number, level) - (lead < width ? lead : width);
@@ -162,7 +162,7 @@ __attribute__((cold, noinline)) static void crowd(struct wheel *wheel, unsigned 
         wheel->next_us = ahead_us;
 }
 
-/* The slot has lost its last item but CROWDED - 1. */
+/* The slot has fewer than CROWDED items now. */
 __attribute__((cold, noinline)) static void thin_out(struct wheel *wheel, unsigned level,
                                                      unsigned place)
 {
@@ -191,7 +191,7 @@ static inline void lose(struct wheel *wheel, struct wheel_slot *slot, unsigned l
         wheel->emptying &= ~(1u << level);
 }
 
-/* Of a time after the hand: the lowest level that W1 allows, and the slot's number there. */
+/* For a time after the hand: the lowest level that W1 allows, and the slot's number there. */
 static unsigned level_for(uint64_t hand, uint64_t tick, uint64_t *out_number)
 {
     unsigned level = (63u - (unsigned)__builtin_clzll(tick - hand)) / DIGIT_BITS;
@@ -294,7 +294,7 @@ void wheel_expect(const struct wheel *wheel, uint32_t item)
 
 /* ---- what comes next ---- */
 
-/* The slot after the hand that begins first; what is under the hand is none. */
+/* The slot after the hand that begins first; slots under the hand do not count. */
 struct first {
     bool found;
     unsigned level;
@@ -390,7 +390,7 @@ static uint64_t slice_wait(const struct wheel *wheel, unsigned level, uint64_t n
     return wait ? wait : 1;
 }
 
-/* Sets ahead_us, after now_us. Of a level, the first crowded slot is always the first to begin. */
+/* Sets ahead_us, later than now_us. On each level the first crowded slot is the first to move. */
 static void plan_ahead(struct wheel *wheel, int64_t now_us)
 {
     uint64_t now = tick_of(now_us), next = tick_of(INT64_MAX);
@@ -463,9 +463,9 @@ static void turn_to(struct wheel *wheel, uint64_t start)
 }
 
 /*
- * The level whose slot under the hand gives the next item; the hand moves on for that where it may.
- * A slot under the hand that holds very much must not hold up others, so now and then it is left
- * for what is due elsewhere. False: nothing is due, and *out_first is the slot that comes first.
+ * The level whose slot under the hand has the next item; moves the hand if it has to. A slot under
+ * the hand with very many items must not delay others, so every EMPTYING_STEPS this looks for what
+ * is due elsewhere. False: nothing is due, and *out_first is the slot that comes first.
  */
 static bool next_level(struct wheel *wheel, uint64_t now, unsigned *out_level,
                        struct first *out_first)

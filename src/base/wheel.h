@@ -3,10 +3,10 @@
  * level 64 times as wide as the one below, so any 64-bit time has a place and every timer fires at
  * its exact microsecond, never before.
  *
- * Items live in a pool; the wheel links them through three of their fields. Adding and removing
- * are O(1); an item moves down at most once per level on its way (10 times for a far one). A slot
- * that holds many items is moved down ahead of time and in slices (see wheel_pop), so an item is
- * not late because many others share a slot with it or with what comes after it.
+ * Items live in a pool; the wheel links them through fields of theirs. Adding and removing are
+ * O(1); an item moves down at most once per level on its way (10 times for a far one). A slot that
+ * holds many items is moved down ahead of time and in slices (see wheel_pop), so an item is not
+ * late because many others share a slot with it or with what comes after it. Single-threaded. Pure.
  *
  * After G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987). Each level
  * has room for the 64 slots of this turn and the 64 of the next, so a slot can be moved down before
@@ -40,7 +40,7 @@ struct wheel {
     size_t link_at;                         /* offset of `uint32_t prev, next` in an item */
     wheel_when *when;                       /* the item's time, microseconds */
     const void *ctx;                        /* what `when` is given */
-    int64_t now_us;                         /* how far the hand has come */
+    int64_t now_us;                         /* the position of the hand */
     int64_t next_us;                        /* no item is due before this */
     int64_t ahead_us;                       /* when a slice of a crowded slot is to be moved down */
     uint32_t count;                         /* items on the wheel */
@@ -56,44 +56,44 @@ struct wheel {
 
 /*
  * Items are objects of `pool`; at `link_at` they have `uint32_t prev, next`, which belong to the
- * wheel while the item is on it. `when` tells an item's time, which must not change meanwhile, and
- * is given `ctx`.
+ * wheel while the item is on it. `when` returns an item's time, which must not change while the
+ * item is on the wheel; it is called with `ctx`.
  */
 void wheel_init(struct wheel *wheel, const struct pool *pool, size_t link_at, wheel_when *when,
                 const void *ctx, int64_t now_us);
 void wheel_add(struct wheel *wheel, uint32_t item);
 void wheel_remove(struct wheel *wheel, uint32_t item);
-/* Prefetches the item's neighbours, because it will be removed soon. */
+/* Prefetches the item's neighbours, before wheel_remove(). */
 void wheel_expect(const struct wheel *wheel, uint32_t item);
 
 /*
- * Takes one item whose time is at or before `now_us`, or POOL_NONE. Spends at most `*budget`
- * steps (one step looks at one item or slot) and lowers it; POOL_NONE with *budget 0 means
- * "call again". All items due at now_us have been taken when it returns POOL_NONE with budget left;
- * they come roughly in time order.
+ * Takes one item whose time is at or before `now_us` off the wheel and returns it; POOL_NONE: none
+ * was found. Spends at most `*budget` steps (one step looks at one item or slot) and lowers it;
+ * POOL_NONE with *budget 0 means "call again". All items due at now_us have been taken when it
+ * returns POOL_NONE with budget left. Items come roughly in time order.
  *
  * A slot with more than 64 items is moved down before its time comes: up to half of the budget, and
- * at most 128 steps at one now_us, go into that, when it is time for a slice. If a slot's time
- * comes first all the same, its items move down while others fall due: those that are due leave at
- * once, and every eighth step looks for due items elsewhere. So the first of 100,000 items due
- * together comes in O(1), and a slot of any size makes no other item late.
+ * at most 128 steps at one now_us, go into that, when it is time for a slice. If the slot's time
+ * comes before that is finished, its items move down while others fall due: those that are due are
+ * returned at once, and every eighth step looks for due items elsewhere. So the first of 100,000
+ * due together comes in O(1), and a slot of any size makes no other item late.
  */
 uint32_t wheel_pop(struct wheel *wheel, int64_t now_us, uint32_t *budget);
 
 /*
  * When to call wheel_pop next. No item's time is before it. It is the earliest item's time exactly,
- * but for two cases: the earliest item was removed since the last wheel_pop that ran dry (so an
- * early call is made at most once for each removed item), or a slot with more than 64 items is to
- * be moved down. Such a slot asks for one call per 128 of its items, 8 ms apart, closer together
- * only if the time left demands it. INT64_MAX when empty. O(1).
+ * except in two cases: the earliest item was removed since the last wheel_pop that returned
+ * POOL_NONE (so an early call is made at most once for each removed item), or a slot with more than
+ * 64 items is to be moved down. Such a slot asks for one call per 128 of its items, 8 ms apart,
+ * closer together only if the time left demands it. INT64_MAX when empty. O(1).
  */
 int64_t wheel_next_us(const struct wheel *wheel);
 
 /*
  * How many items have a time at or before the limit. O(levels * 64), because slots count their
  * items. A slot that contains the limit (one per level, and on two levels at most unless the hand
- * is late) is read item by item if it has no more than `looks` items; with more, they are assumed
- * to be spread evenly over its time.
+ * is late) is read item by item if it has no more than `looks` items; else its items are assumed to
+ * be spread evenly over its time, so that the result is an estimate.
  */
 uint64_t wheel_count_until(const struct wheel *wheel, int64_t limit_us, uint32_t looks);
 

@@ -1,13 +1,13 @@
 /*
- * A circuit breaker: after so many unhealthy answers in a row nothing is sent to a receiver for a
- * while, then one attempt (the probe), which closes it or opens it for twice as long.
+ * A circuit breaker: after a number of unhealthy answers in a row nothing is sent to a receiver for
+ * a while, then one attempt (the probe), which closes the breaker or opens it for twice as long.
  *
  *     CLOSED ─failures in a row▶ OPEN ─its time is up▶ probing ─healthy▶ CLOSED
  *                                 ▲                      │
  *                                 └─unhealthy: twice─────┘
  *
- * Answers that come while it is open are of attempts from before: an unhealthy one changes nothing,
- * a healthy one closes it. Pure; all O(1).
+ * Answers that come while it is open belong to attempts that were sent before: an unhealthy one
+ * changes nothing, a healthy one closes it. Pure; all O(1).
  */
 #ifndef LATERD_DISPATCH_BREAKER_H
 #define LATERD_DISPATCH_BREAKER_H
@@ -20,7 +20,7 @@
 
 struct breaker {
     uint32_t failures; /* in a row */
-    int64_t open_us;   /* how long it is open this time; 0: it is closed */
+    int64_t open_us;   /* for how long it is open this time; 0: closed */
     int64_t until_us;  /* OPEN: when a probe may be sent */
 };
 
@@ -31,7 +31,7 @@ static inline bool breaker_is_open(const struct breaker *breaker)
     return breaker->open_us > 0;
 }
 
-/* How many more may be sent now, of `most`, when so many are under way. */
+/* How many more attempts may be sent now, if `in_flight` are under way and `most` may be. */
 static inline uint32_t breaker_admits(const struct breaker *breaker, int64_t now_us,
                                       uint32_t in_flight, uint32_t most)
 {
@@ -40,6 +40,7 @@ static inline uint32_t breaker_admits(const struct breaker *breaker, int64_t now
     return now_us >= breaker->until_us && in_flight == 0;
 }
 
+/* Notes an answer. `failures_max`: failures in a row that open the breaker. */
 static inline enum breaker_change breaker_outcome(struct breaker *breaker, bool unhealthy,
                                                   int64_t now_us, uint32_t failures_max)
 {

@@ -1,7 +1,7 @@
 /*
- * A token bucket in whole numbers: `count` tokens in `per_us`, at most `burst` of them at once.
- * What is kept is tokens times per_us, so nothing is lost in rounding, however slow or fast it
- * fills. Pure; all O(1).
+ * A token bucket in whole numbers: `count` tokens per `per_us`, at most `burst` of them at once. It
+ * stores tokens times per_us, so that nothing is lost by rounding, however slow or fast it fills.
+ * Pure; all O(1).
  */
 #ifndef LATERD_DISPATCH_BUCKET_H
 #define LATERD_DISPATCH_BUCKET_H
@@ -10,16 +10,16 @@
 #include <stdint.h>
 
 struct bucket {
-    int64_t count; /* 0: there is no limit */
+    int64_t count; /* 0: no limit */
     int64_t per_us;
     int64_t full;   /* burst * per_us */
     int64_t filled; /* tokens * per_us, up to `full` */
-    int64_t at_us;  /* when it was so */
+    int64_t at_us;  /* the time of `filled` */
 };
 
 enum { BUCKET_UNLIMITED = UINT16_MAX };
 
-/* Full at first. A burst of 0 is `count`. Limits that would not fit into 63 bits are lowered. */
+/* Full at first. A burst of 0 means `count`. Limits that would not fit into 63 bits are lowered. */
 static inline void bucket_init(struct bucket *bucket, uint32_t count, int64_t per_us,
                                uint32_t burst, int64_t now_us)
 {
@@ -41,7 +41,7 @@ static inline void bucket_fill(struct bucket *bucket, int64_t now_us)
     bucket->at_us = now_us;
 }
 
-/* How many may go now; up to BUCKET_UNLIMITED. */
+/* The tokens that there are now, at most BUCKET_UNLIMITED. */
 static inline uint32_t bucket_tokens(struct bucket *bucket, int64_t now_us)
 {
     if (!bucket->count)
@@ -51,14 +51,14 @@ static inline uint32_t bucket_tokens(struct bucket *bucket, int64_t now_us)
     return tokens > BUCKET_UNLIMITED ? BUCKET_UNLIMITED : (uint32_t)tokens;
 }
 
-/* One goes. There should be a token; without one it is owed. */
+/* Takes one token. If there is none, `filled` becomes negative: the next tokens pay for it. */
 static inline void bucket_take(struct bucket *bucket)
 {
     if (bucket->count)
         bucket->filled -= bucket->per_us;
 }
 
-/* When there will be a token, if none is taken before. */
+/* When there will be a token, if none is taken before; a past time: there is one. */
 static inline int64_t bucket_next_us(const struct bucket *bucket)
 {
     if (!bucket->count || bucket->filled >= bucket->per_us)

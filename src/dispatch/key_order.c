@@ -1,13 +1,13 @@
 /*
  * Invariants: an entry is in its queue and in `by_seq`; a queue with entries is in `by_key`; only
- * the first entry of a queue has a shipment that was sent. An entry without shipment is a job that
- * the queue has: it comes at `due_us` or later, and is known by its number, so that it keeps its
- * place whatever came meanwhile.
+ * the first entry of a queue has a shipment that was sent. An entry without shipment is a job in
+ * the engine's queue: it is due at `due_us` or later, and is recognized by its number, so that it
+ * keeps its place whatever came meanwhile.
  *
- * A first entry whose job does not come (deleted, buried by hand, rescheduled) is looked for by
+ * A first entry whose job does not come (deleted, buried by hand, rescheduled) is looked up by
  * CMD_GET some seconds after its time. At the start of a lane the topic's jobs are listed: those
- * that failed hold their key, and so do those that are reserved, for this process may not be the
- * first.
+ * that failed hold their keys, and so do those that are reserved, because an earlier process may
+ * have reserved them.
  */
 #include "dispatch/key_order.h"
 
@@ -20,29 +20,29 @@
 
 enum {
     SHORT_US = 2000000,   /* jobs wait in memory if the one before comes within this */
-    AWAY_US = 20000000,   /* put off for so long, unless it is its turn before, */
-    AWAY_EACH_US = 2000,  /* and for each place before it: not all come at once */
-    RETURN_US = 1000000,  /* given back: a past time would be that of the command for all of them */
-    OVERDUE_US = 3000000, /* so long after its time a job is looked for */
+    AWAY_US = 20000000,   /* how long a job is put off, unless its turn comes before … */
+    AWAY_EACH_US = 2000,  /* … and longer for each job before it, so that not all come at once */
+    RETURN_US = 1000000,  /* how long a job is given back for: past times would all become equal */
+    OVERDUE_US = 3000000, /* a job that is this late is looked up */
     PAGE = 100,           /* jobs in a page of a listing */
     CALL_NS = 800,
     LOOK_MOST = 64,
-    AGAIN_US = 100000, /* put off for no less */
-    FORGET_LEAST = 64, /* entries that a restart looks at in one turn, whatever the budget */
+    AGAIN_US = 100000, /* jobs are put off for at least this long */
+    FORGET_LEAST = 64, /* entries that a restart handles in one turn, whatever the budget */
     FORGET_NS = 200,
 };
 
 struct key_entry {
     uint32_t number; /* in key_order::entries */
     uint64_t seq;
-    int64_t due_us;    /* without shipment: when it comes */
-    int64_t rank_us;   /* found at the start: its place among those */
-    int64_t place_us;  /* behind the first one's, when both are given back */
+    int64_t due_us;    /* without shipment: when its job is due */
+    int64_t rank_us;   /* found at the start: its sort key among those */
+    int64_t place_us;  /* its due time relative to the first one's, when both are given back */
     struct list place; // key_queue::entries
     struct key_queue *queue;
-    struct shipment *shipment; /* NULL: the queue has it */
-    bool away;                 /* the queue has it until due_us, or until it is called */
-    bool waits;                /* its shipment is behind the first one: counted as held */
+    struct shipment *shipment; /* NULL: the job is in the engine's queue */
+    bool away;                 /* the job was put off until due_us, or until it is kicked */
+    bool waits;                /* its shipment waits behind the first one: counted as held */
 };
 
 struct key_queue {
@@ -52,32 +52,32 @@ struct key_queue {
     uint64_t hash;
     struct key_order *order;
     struct list entries; // key_entry::place, first come first
-    struct timer timer;  /* the first one is overdue */
+    struct timer timer;  /* expires when the first one is overdue */
     struct ticket ticket;
-    uint32_t held;    /* of its entries, those that wait in memory */
-    struct list call; // pump::calls: its first one is to be called
+    uint32_t held;    /* number of its entries that wait in memory */
+    struct list call; // pump::calls: its first job is to be kicked
     bool asked;
 };
 
 enum scan_state { SCAN_LIST, SCAN_ASKED, SCAN_DONE };
 
-/* What is found out at the start. */
+/* The listing of the topic's jobs at the start. */
 struct key_scan {
     enum scan_state state;
     enum job_state listed; /* DELAYED, READY, RESERVED */
     struct buf cursor;
-    struct buf seqs; /* uint64_t: to be looked at one by one */
+    struct buf seqs; /* of uint64_t: jobs that must be read one by one */
     size_t next;     /* in `seqs` */
     struct ticket ticket;
     struct timer timer;
-    uint32_t forget; /* the entry that a restart looks at next; POOL_NONE: all were */
+    uint32_t forget; /* the entry that a restart handles next; POOL_NONE: all are done */
 };
 
 struct key_order {
     struct lane *lane;
     struct pool entries, queues;
     struct map by_seq, by_key;
-    uint32_t held; /* shipments that wait for one before them */
+    uint32_t held; /* shipments that wait for another of their key */
     uint64_t held_bytes;
     struct key_scan scan;
 };
@@ -176,7 +176,7 @@ static void entry_remove(struct key_entry *entry)
     pool_give(&order->entries, entry->number);
 }
 
-/* ---- who may go ---- */
+/* ---- which jobs may be sent ---- */
 
 static void count_held(struct key_entry *entry, bool waits)
 {
@@ -189,7 +189,7 @@ static void count_held(struct key_entry *entry, bool waits)
     queue->order->held_bytes += waits ? entry->shipment->bytes : 0 - entry->shipment->bytes;
 }
 
-/* Into pump::ready: sent when there is a slot. */
+/* Adds it to pump::ready: it is sent when there is a slot. */
 static void make_ready(struct key_entry *entry)
 {
     struct shipment *shipment = entry->shipment;
@@ -203,9 +203,9 @@ static void make_ready(struct key_entry *entry)
 }
 
 /*
- * The latest time that is before all behind it that were put off already, and are not about to come
- * and to be put off again. LOOK_MOST: those that are further away may change places with it if
- * another process takes over just now.
+ * The latest due time that is before those of all jobs behind this one that were put off already,
+ * and that will not come soon and be put off again. Only LOOK_MOST of them are read: jobs further
+ * behind may come before it if another process takes over at this moment.
  */
 static int64_t before_those_behind(const struct key_entry *entry, int64_t now_us)
 {
@@ -219,9 +219,10 @@ static int64_t before_those_behind(const struct key_entry *entry, int64_t now_us
 }
 
 /*
- * If the first one comes at a known time, a microsecond behind that for each that is before it,
- * whether those have been given back yet or not: so the order outlives this process. Else nobody
- * knows when its turn is: it is away for long, and called when it is the first.
+ * The due time with which a job is put off. If the first job of the key is due at a known time: a
+ * microsecond later for each job before this one, whether or not those were given back yet, so that
+ * the order survives this process. Else its turn is not known: it is put off for long, and kicked
+ * when it becomes the first.
  */
 static int64_t due_behind(const struct key_entry *entry)
 {
@@ -232,7 +233,7 @@ static int64_t due_behind(const struct key_entry *entry)
     bool known = !first->shipment && first->due_us > now_us;
     int64_t due_us = known ? first->due_us + places : now_us + AWAY_US + places * AWAY_EACH_US;
     if (!before->shipment && before->due_us <= now_us)
-        due_us += AWAY_US; /* it is about to come, and to be put off before this one */
+        due_us += AWAY_US; /* that one will come soon, and be put off before this one */
     if (!before->shipment && due_us <= before->due_us)
         due_us = before->due_us + 1;
     int64_t latest_us = before_those_behind(entry, now_us);
@@ -246,16 +247,16 @@ static bool waits_long(const struct key_queue *queue)
 }
 
 /*
- * Where several daemons share the queue none waits in memory: of those that are reserved when all
- * daemons are killed the leases run out, which counts as an attempt, and of several that have
- * failed nobody knows which was the first.
+ * Where several daemons share the queue no job waits in memory: if all daemons are killed, the
+ * leases of waiting jobs would expire, which counts as an attempt, and of several jobs that have
+ * failed the first can no longer be determined.
  */
 static uint32_t held_max(const struct key_order *order)
 {
     return order->lane->pump->options.shared ? 0 : HELD_MAX;
 }
 
-/* Have those that wait in memory so many times their places, or bytes? */
+/* True: the jobs that wait in memory have reached `times` times their limit of places, or bytes. */
 static bool holds(const struct key_order *order, unsigned times)
 {
     uint64_t bytes_max = order->lane->pump->options.memory_bytes / HELD_BYTES_PART;
@@ -263,10 +264,11 @@ static bool holds(const struct key_order *order, unsigned times)
 }
 
 /*
- * Is there no place for one more behind its first one? The places are shared: if one key had them
- * all, nothing more was reserved, no other key was served, and a first one that failed never came.
+ * True: no further job of this key may wait in memory. The places are shared: if one key had all of
+ * them, nothing more would be reserved, no other key would be served, and a first job that failed
+ * could never come again.
  */
-static bool has_its_part(const struct key_queue *queue)
+static bool has_its_share(const struct key_queue *queue)
 {
     const struct key_order *order = queue->order;
     return holds(order, 2) ||
@@ -290,7 +292,8 @@ static void put_off(struct key_entry *entry)
     shipment_return(shipment, ends ? 0 : due_behind(entry)); /* calls key_order_left() */
 }
 
-/* All, for at the next start those that were never given back are found behind those that were. */
+/* Puts off all waiting jobs: at the next start, jobs that were not given back are ordered behind
+ * those that were. */
 static void put_off_all(struct key_queue *queue)
 {
     struct list *node = first_of(queue)->place.next;
@@ -301,7 +304,7 @@ static void put_off_all(struct key_queue *queue)
     }
 }
 
-/* Something has changed at its front. */
+/* To be called when the front of the queue has changed. */
 static void queue_go(struct key_queue *queue)
 {
     struct pump *pump = queue->order->lane->pump;
@@ -325,7 +328,7 @@ static void queue_go(struct key_queue *queue)
     }
 }
 
-/* It becomes ready, unless it is so by itself, or somebody has moved it. */
+/* Kicks the first job, unless it is ready already, or was rescheduled by a client. */
 static void call_first(struct key_queue *queue)
 {
     struct pump *pump = queue->order->lane->pump;
@@ -339,7 +342,7 @@ static void call_first(struct key_queue *queue)
     first->away = false;
     first->due_us = pump_now(pump);
     loop_arm(pump->options.loop, &queue->timer, first->due_us + OVERDUE_US);
-    (void)pump_submit(pump, &cmd, NULL); /* if it was not done, the job is looked for */
+    (void)pump_submit(pump, &cmd, NULL); /* if this fails, the job is looked up when overdue */
 }
 
 bool key_orders_step(struct pump *pump)
@@ -359,7 +362,7 @@ bool key_order_arrive(struct key_order *order, struct shipment *shipment)
     if (!entry)
         entry = entry_add(order, shipment->delivery.key, shipment->end.ref.seq);
     CHECK(!entry->shipment || entry->shipment->state == SHIP_ENDING);
-    if (entry->shipment) { /* the lease was lost, and its job is back before that is known */
+    if (entry->shipment) { /* its lease has expired, and the job came again before we noticed */
         count_held(entry, false);
         entry->shipment->entry = NULL;
     }
@@ -372,10 +375,10 @@ bool key_order_arrive(struct key_order *order, struct shipment *shipment)
         return true;
     }
     count_held(entry, true);
-    bool alone = queue->held == 1; /* mostly: those before it were put off when they came */
+    bool alone = queue->held == 1; /* usual: those before it were put off when they came */
     if (waits_long(queue) && !alone)
         put_off_all(queue);
-    else if (waits_long(queue) || has_its_part(queue))
+    else if (waits_long(queue) || has_its_share(queue))
         put_off(entry);
     return false;
 }
@@ -401,7 +404,7 @@ void key_order_left(struct shipment *shipment, int64_t due_us)
 bool key_order_open(const struct key_order *order)
 {
     return order->scan.state == SCAN_DONE &&
-           order->held < 3 * HELD_MAX; /* those above twice are put off */
+           order->held < 3 * HELD_MAX; /* above 2 * HELD_MAX jobs are put off */
 }
 
 /* ---- a job that does not come ---- */
@@ -417,10 +420,10 @@ static void looked(struct ticket *ticket, const struct reply *reply)
     const struct job_view *job = reply->err ? NULL : &reply->jobs[0];
     bool same = job && job->ref.seq == first->seq;
     if (reply->err && reply->err != ERR_NOT_FOUND)
-        first->due_us = pump_now(pump); /* not now: asked again */
+        first->due_us = pump_now(pump); /* the engine could not tell now: looked up again */
     else if (!same || job->state == JOB_BURIED || job->state == JOB_GONE)
         entry_remove(first);
-    else /* one that another daemon has sent ends long before its lease does */
+    else /* a job that another daemon sends ends long before its lease does */
         first->due_us = job->state == JOB_DELAYED ? job->due_us : pump_now(pump);
     queue_go(queue);
 }
@@ -446,8 +449,8 @@ static void scan_later(struct key_order *order, int64_t at_us)
 }
 
 /*
- * Has it a place in its key's queue? It has failed, was put off behind others, somebody has it, or
- * (of a shared engine) a daemon that was killed had it.
+ * True: the job gets a place in its key's queue at the start: it has failed, was put off behind
+ * others, is reserved, or (on a shared engine) was reserved by a daemon that was killed.
  */
 static bool has_place(const struct key_order *order, const struct job_view *job)
 {
@@ -469,7 +472,7 @@ static void scan_page(struct key_order *order, const struct reply *reply)
         scan->listed++;
 }
 
-/* By due time, for jobs are not listed in the order in which they came. */
+/* Moves the entry to its place by rank_us: jobs are not listed in the order in which they came. */
 static void sort_in(struct key_entry *entry)
 {
     struct list *before = entry->place.prev;
@@ -497,7 +500,7 @@ static void scan_job(struct key_order *order, const struct job_view *job)
         return;
     struct key_entry *entry = entry_add(order, properties.key, job->ref.seq);
     entry->due_us = job->state == JOB_RESERVED ? pump_now(pump) : job->due_us;
-    /* Who failed had its key, and so was before all that were put off behind it. */
+    /* A job that failed held its key, and so was before all that were put off behind it. */
     entry->rank_us = job->failures ? 0 : job->due_us;
     sort_in(entry);
     queue_go(entry->queue);
@@ -533,7 +536,7 @@ static void scan_answered(struct ticket *ticket, const struct reply *reply)
     pump_wake(order->lane->pump);
 }
 
-/* A slice of what was known before a restart; those under way since then stay the first ones. */
+/* Drops a slice of the entries from before a restart; those with shipments stay the first ones. */
 static void forget_some(struct key_order *order)
 {
     struct key_scan *scan = &order->scan;

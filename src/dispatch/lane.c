@@ -1,9 +1,9 @@
 /*
- * What a topic may reserve now: its credit is the least of what its settings, its receiver, the
- * window, the tokens and the free slots leave. One reserve of a lane is under way at a time, and
- * asks for no more than the credit at that moment, which only that lane can use up (slots and
- * receivers are shared: what comes beyond them is given back, once, and the lane waits for its
- * turn).
+ * How many jobs a topic may reserve now: its credit is the least of what its settings, its
+ * receiver, the window, the tokens and the free slots allow. One reserve of a lane is under way at
+ * a time, for no more jobs than the credit at that moment. Slots and receivers are shared with
+ * other lanes: jobs that come when those are used up are given back, once, and the lane waits for
+ * its turn.
  *
  * How many a reserve asks for begins with one and doubles while as many come: an idle topic has a
  * parked reserve for one job, so that 100,000 idle topics cannot bring 64 jobs each at once.
@@ -38,7 +38,7 @@ static void leave(struct lane *lane)
         pump->counts.held[lane->why]--;
     list_remove(&lane->place);
     loop_cancel(pump->options.loop, &lane->timer);
-    lane->state = LANE_ASKED; /* until the caller says which */
+    lane->state = LANE_ASKED; /* until the caller sets another one */
 }
 
 static void rest(struct lane *lane, enum lane_state state, enum held_why why)
@@ -71,7 +71,7 @@ static void timer_expired(struct timer *timer)
     pump_wake(lane->pump);
 }
 
-/* 0: another one does. */
+/* As engine_verbs::keeps_order, for the lane's topic. */
 static uint64_t keeps_order(const struct lane *lane)
 {
     struct pump_door *door = lane->pump->options.door;
@@ -80,14 +80,14 @@ static uint64_t keeps_order(const struct lane *lane)
     return door->keeps_order ? door->keeps_order(door, lane_name(lane)) : 1;
 }
 
-/* It is asked as well, for it may end by time alone, which is told a little later. */
+/* Calls keeps_order() too: its result can change by time alone, before order_changes() says so. */
 bool lane_is_others(const struct lane *lane)
 {
     return lane->kept && lane->kept->settings.order == ORDER_BY_KEY &&
            (!lane->ours || keeps_order(lane) != lane->ours);
 }
 
-/* Does it hold nothing back but itself? */
+/* Why the lane's own settings or state keep it from reserving; HELD_NOT: nothing does. */
 static enum held_why closed_by(const struct lane *lane)
 {
     if (!lane->kept || lane->kept->settings.paused || lane->stopped || lane->pump->draining)
@@ -173,7 +173,7 @@ struct origin *origin_of_key(struct lane *lane, struct bytes key)
     return origin;
 }
 
-/* The lane waits until the receiver has room or a token, or its breaker ends. */
+/* The lane waits until the receiver has room or a token, or until its breaker admits a probe. */
 static void block(struct lane *lane)
 {
     struct origin *origin = lane->origin;
@@ -224,7 +224,7 @@ uint32_t lane_concurrency(const struct lane *lane)
     return own && own < most ? own : most;
 }
 
-/* How many it may reserve; 0: the lane rests, and `state` says where. */
+/* How many jobs the lane may reserve; 0: none, and lane->state and ->why are set. */
 static uint32_t credit(struct lane *lane)
 {
     struct pump *pump = lane->pump;
@@ -258,7 +258,7 @@ static uint32_t credit(struct lane *lane)
     return lane->origin ? least(count, origin_credit(lane->origin, now_us)) : count;
 }
 
-/* Of the free slots it may have a part: the more lanes are waiting, the less. */
+/* The lane's share of the free slots: the more lanes wait, the smaller. */
 static uint32_t share(const struct lane *lane)
 {
     uint32_t slots = pump_slots(lane->pump), waiting = lane->pump->ring_count + 1;
@@ -312,12 +312,13 @@ void lane_ask(struct lane *lane)
     uint32_t count = credit(lane);
     if (!count) {
         if (origin && lane->state != LANE_BLOCKED)
-            origin_wake(pump, origin); /* what it was woken for is there for another lane */
+            origin_wake(pump,
+                        origin); /* another lane may use the room that this one was woken for */
         return;
     }
     uint32_t part = share(lane);
     leave(lane);
-    if (!part) { /* when slots are freed it is seen again */
+    if (!part) { /* it is looked at again when slots are freed */
         rest(lane, LANE_IDLE, HELD_NOT);
         queue_lane(lane);
         return;
@@ -340,7 +341,7 @@ void lane_ask(struct lane *lane)
                     .ttr_us = timeout_us + LEASE_SPARE_US,
                     .bound = true},
     };
-    (void)pump_submit(pump, &cmd, &lane->ticket); /* the answer says it all */
+    (void)pump_submit(pump, &cmd, &lane->ticket); /* answered() handles every result */
     if (origin)
         origin_wake(pump, origin); /* there may be room for another lane */
 }
@@ -379,7 +380,7 @@ static struct lane *lane_of(struct pump *pump, struct bytes topic, bool make)
     return lane;
 }
 
-static void let_go(struct lane *lane)
+static void clear_target(struct lane *lane)
 {
     struct pump *pump = lane->pump;
     if (lane->state == LANE_ASKED)
@@ -389,7 +390,7 @@ static void let_go(struct lane *lane)
     struct origin *origin = lane->origin;
     lane->origin = NULL;
     if (origin) {
-        origin_wake(pump, origin); /* it may have been woken, and have asked for nothing yet */
+        origin_wake(pump, origin); /* this lane may have been woken without reserving yet */
         if (origin->users == 1)
             loop_cancel(pump->options.loop, &origin->timer);
         origins_give(&pump->origins, origin, pump_now(pump));
@@ -405,7 +406,7 @@ void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept 
     struct lane *lane = lane_of(pump, topic, pushed);
     if (!lane)
         return;
-    let_go(lane);
+    clear_target(lane);
     if (!pushed) {
         lane_settle(lane);
         return;
@@ -425,7 +426,7 @@ void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept 
     lane->stopped = false;
     if (settings->order != ORDER_BY_KEY) {
         if (lane->ours)
-            shipments_give_back(pump, lane); /* who waits for one before it, too */
+            shipments_give_back(pump, lane); /* also those that wait for another of their key */
         lane->ours = 0;
     }
     queue_lane(lane);
@@ -457,7 +458,7 @@ void lane_settle(struct lane *lane)
 void lane_free(struct lane *lane)
 {
     struct pump *pump = lane->pump;
-    let_go(lane);
+    clear_target(lane);
     key_order_free(lane->keys);
     pump->counts.held[lane->why]--;
     pump->counts.topics--;
@@ -484,7 +485,7 @@ struct bytes pump_held_by(struct pump *pump, struct bytes topic)
     return of_receiver ? bytes_of(lane->origin->name, lane->origin->name_len) : (struct bytes){0};
 }
 
-/* ---- targets that take nothing any more ---- */
+/* ---- pausing of targets that fail ---- */
 
 void lane_pause(struct lane *lane, const char *why)
 {
@@ -497,13 +498,16 @@ void lane_pause(struct lane *lane, const char *why)
     char name[TOPIC_NAME_MAX + 1];
     memcpy(name, lane->name, lane->name_len);
     name[lane->name_len] = '\0';
-    log_event(LOG_WARN, "target_paused",
-              "topic=\"%s\" why=%s hint=\"later topic set %s --resumed goes on\"", name, why, name);
+    log_event(
+        LOG_WARN, "target_paused",
+        "topic=\"%s\" why=%s hint=\"nothing is sent to this target until you run: later topic "
+        "set %s --resumed\"",
+        name, why, name);
     pump_wake(lane->pump);
 }
 
-/* Only if the settings are still those: others get their chance. If the engine cannot do it now,
-   this process alone keeps the target stopped. */
+/* Stores `paused` in the topics' settings, if those have not changed since. If the engine cannot do
+   that now, only this process stops sending to the target. */
 void lanes_submit_pauses(struct pump *pump)
 {
     while (!list_empty(&pump->pausing)) {

@@ -7,7 +7,7 @@
 
 enum { SLOT_LEAST_US = 50000, TOOK_LEAST_US = 1000, TOOK_FIRST_US = 100000 };
 #define SLOT_MOST_US INT64_C(3600000000)
-/* By how long deliveries have taken, which may be over in a moment. */
+/* How far slots may be ahead if they are estimated from past deliveries, which may be outdated. */
 #define SLOT_GUESSED_MOST_US INT64_C(60000000)
 
 static bool name_is(const void *ctx, uint32_t number, const void *key)
@@ -52,7 +52,7 @@ static void add_lower(struct buf *out, struct bytes text)
     }
 }
 
-/* What stands between the "//" and the path, without user and password. */
+/* The part between "//" and the path, without user and password. */
 static struct bytes authority_of(struct bytes url, struct bytes *out_scheme)
 {
     size_t colon = 0, end, from;
@@ -140,7 +140,7 @@ struct origin *origins_take(struct origins *origins, struct bytes name)
     return origin;
 }
 
-/* A new one of that name would allow no more. */
+/* True: the origin limits nothing now: a new one would allow no more. */
 static bool is_as_new(struct origin *origin, int64_t now_us)
 {
     bucket_fill(&origin->bucket, now_us);
@@ -202,7 +202,7 @@ void origin_limit(struct origin *origin, uint32_t most, uint32_t rate_count, int
 {
     const struct bucket *bucket = &origin->bucket;
     if (origin->most != most)
-        origin->slot_us = 0; /* what was put off by the old limit is not waited for */
+        origin->slot_us = 0; /* slots given by the old limit do not count */
     origin->most = most;
     if (bucket->count != rate_count || (rate_count && bucket->per_us != rate_us))
         bucket_init(&origin->bucket, rate_count, rate_us, 0, now_us);
@@ -214,7 +214,7 @@ int64_t origin_slot(struct origin *origin, int64_t now_us)
     int64_t most_us = SLOT_GUESSED_MOST_US;
     if (origin->bucket.count && apart_us <= origin->bucket.per_us / origin->bucket.count) {
         apart_us = origin->bucket.per_us / origin->bucket.count;
-        most_us = SLOT_MOST_US; /* that is certain */
+        most_us = SLOT_MOST_US; /* a rate is exact, no estimate */
     }
     if (apart_us < TOOK_LEAST_US)
         apart_us = TOOK_LEAST_US;
@@ -226,7 +226,7 @@ int64_t origin_slot(struct origin *origin, int64_t now_us)
     origin->slot_us += apart_us;
     if (origin->slot_us < least_us)
         origin->slot_us = least_us;
-    if (origin->slot_us > least_us + most_us) /* from the front: not all at the end */
+    if (origin->slot_us > least_us + most_us) /* start at the front again: not all at the end */
         origin->slot_us = least_us + apart_us;
     return origin->slot_us;
 }

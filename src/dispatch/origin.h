@@ -1,11 +1,11 @@
 /*
- * Receivers: a scheme, host and port, a unix socket, or a broker. What is limited by receiver is
- * here: how many deliveries are under way, the circuit breaker, how long it asked us to wait,
- * and at which rate. The same is kept for each key of a topic that has limits by key.
+ * Receivers: a scheme, host and port, a Unix socket, or a broker. Limits by receiver are kept here:
+ * the number of deliveries under way, the circuit breaker, the pause that the receiver asked for,
+ * and the rate. The same is kept for each key of a topic that has limits by key.
  *
- * An origin lives while a topic's target or a delivery is to it. The last ORIGINS_IDLE of those
- * that nobody uses are kept as well, and up to ORIGINS_IDLE_MOST while the oldest limits anything:
- * so breaker and rate outlive a single delivery. One thread.
+ * An origin lives while a topic's target or a delivery uses it. The last ORIGINS_IDLE of the unused
+ * ones are kept as well, and up to ORIGINS_IDLE_MOST while the oldest one still limits anything: so
+ * breaker and rate survive a single delivery. Single-threaded.
  */
 #ifndef LATERD_DISPATCH_ORIGIN_H
 #define LATERD_DISPATCH_ORIGIN_H
@@ -28,15 +28,15 @@ struct origin {
     char *name; /* "https://example.com:443" */
     size_t name_len;
     uint32_t in_flight;
-    uint32_t most; /* of those */
+    uint32_t most; /* deliveries under way, at most */
     struct breaker breaker;
     struct bucket bucket; /* push.host_rate, or a key's rate */
-    int64_t hold_us;      /* it asked us not to come before */
-    int64_t slot_us;      /* where the last job that was given back was put: see origin_slot() */
-    int64_t took_us;      /* how long a delivery takes, on average */
-    struct list blocked;  // lane::place: those that wait for it, first come first
+    int64_t hold_us;      /* the receiver asked to send nothing before this time */
+    int64_t slot_us;      /* the due time of the last job that was given back: origin_slot() */
+    int64_t took_us;      /* mean duration of a delivery */
+    struct list blocked;  // lane::place: lanes that wait for it, first come first
     struct list idle;     // origins::idle, while it has no users
-    struct timer timer;   /* the owner's: when breaker or hold end */
+    struct timer timer;   /* the owner's: when breaker or hold_us end */
     void *user;
 };
 
@@ -51,35 +51,35 @@ struct origins {
 void origins_init(struct origins *origins, uint64_t hash_key);
 void origins_fini(struct origins *origins);
 
-/* The name of where a target and a URL (of HTTP) lead to. False: the URL has no host. */
+/* Appends the name of the receiver of a target and (for HTTP) a URL. False: the URL has no host. */
 bool origin_name(const struct target *target, struct bytes url, struct buf *out_name);
 
-/* The origin of this name, one user more; made if it is not there: then `most` is 0. */
+/* The origin of this name, with one user more. A new one has `most` = 0. O(1). */
 struct origin *origins_take(struct origins *origins, struct bytes name);
-/* One user less. Its timer must not be armed unless it has users. O(1) in the long run */
+/* One user less; with no users left its timer must not be armed. Amortized O(1). */
 void origins_give(struct origins *origins, struct origin *origin, int64_t now_us);
 
-/* How many more may be sent to it now. */
+/* How many more deliveries may be sent to it now. */
 uint32_t origin_credit(struct origin *origin, int64_t now_us);
-/* One is sent, and has ended. */
+/* A delivery was sent; a delivery has ended. */
 void origin_sent(struct origin *origin);
 void origin_ended(struct origin *origin);
-/* When there may be credit again, if time is all that it waits for; else a past time. */
+/* When there may be credit again, if only time is missing; else a past time. */
 int64_t origin_until_us(const struct origin *origin);
-/* Its limits, if they are not these already; `rate_us` 0: no rate. */
+/* Sets its limits, if they differ: `rate_count` deliveries per `rate_us`; `rate_us` 0: no rate. */
 void origin_limit(struct origin *origin, uint32_t most, uint32_t rate_count, int64_t rate_us,
                   int64_t now_us);
 
 /*
- * When a job should come again that was reserved and cannot be sent now: jobs are given back as far
- * apart as the receiver takes them, so each comes about once more. Up to an hour after breaker and
- * bucket allow it if a rate says how far; up to a minute if only deliveries so far do: then a job
- * comes once a minute.
+ * The due time for a job that was reserved and cannot be sent now. Jobs are given back as far apart
+ * as the receiver takes them, so that each is reserved about once more. The time is up to an hour
+ * after breaker and bucket allow a delivery if the distance comes from a rate, and up to a minute
+ * if it is only estimated from past deliveries.
  */
 int64_t origin_slot(struct origin *origin, int64_t now_us);
 
-/* Tells its breaker. When that closes, what the outage has taught is forgotten: slots that are far
-   away, and how long deliveries took. */
+/* Notes an answer for its breaker. When the breaker closes, slot_us and took_us are reset, because
+   they were measured during the outage. */
 enum breaker_change origin_outcome(struct origin *origin, bool unhealthy, int64_t now_us,
                                    uint32_t failures_max);
 

@@ -61,7 +61,7 @@ void pump_free(struct pump *pump)
 
 /* ---- sinks ---- */
 
-/* All lanes are looked at, in slices. */
+/* Begins to look at all lanes, in slices. */
 static void recheck_all(struct pump *pump)
 {
     pump->recheck_next = 0;
@@ -86,10 +86,10 @@ void pump_add_sink(struct pump *pump, enum target_type type, struct bytes broker
     sink->user = pump;
 }
 
-/* Metrics of all sinks, collected: those of one name must be written one after the other. */
+/* Collects the metrics of all sinks, because those of one name must be reported together. */
 struct collected_metrics {
     struct metric_sink sink; /* first */
-    const char *broker;      /* of the sink being asked; NULL: none */
+    const char *broker;      /* of the sink that reports now; NULL: none */
     struct metric at[METRICS_MAX];
     unsigned count;
 };
@@ -118,7 +118,7 @@ static void write_family(struct collected_metrics *all, unsigned first, struct m
         all->at[i].more = i > first;
         metrics->metric(metrics, &all->at[i]);
         if (i > first)
-            all->at[i].name = NULL; /* written */
+            all->at[i].name = NULL; /* reported */
     }
 }
 
@@ -158,14 +158,15 @@ static bool recheck_step(struct pump *pump)
     return false;
 }
 
-/* Lanes in the order in which they came; one that joins meanwhile has its turn in the next step. */
+/* Asks for lanes in the order in which they were queued; one that is queued meanwhile waits for the
+ * next step. */
 static bool ring_step(struct pump *pump)
 {
     uint32_t count = pump->ring_count;
     pump->again = false;
     for (uint32_t i = 0; i < count && pump->ring_count > 0; i++) {
         if (!pump_slots(pump) || !pump_has_memory(pump))
-            return false; /* whoever frees some wakes us */
+            return false; /* freeing a slot or memory wakes the pump */
         if (i > 0 && budget_spent(pump->options.budget))
             return true;
         budget_spend(pump->options.budget, ASK_NS);
@@ -174,7 +175,7 @@ static bool ring_step(struct pump *pump)
     return pump->again && pump_slots(pump) && pump_has_memory(pump);
 }
 
-/* No topic has a target, and nothing is under way or to be freed. */
+/* True: no topic has a target, and nothing is under way or to be freed. */
 static bool has_nothing(const struct pump *pump)
 {
     return pump->lanes.count == 0 && list_empty(&pump->shipments) &&
@@ -214,7 +215,7 @@ bool pump_idle(const struct pump *pump)
     return list_empty(&pump->shipments);
 }
 
-/* ---- what it tells ---- */
+/* ---- state and metrics ---- */
 
 const struct pump_counts *pump_counts(const struct pump *pump)
 {

@@ -1,6 +1,6 @@
 /*
- * What the files of the pump share: lanes (a topic with a target) and shipments (a job that the
- * pump holds). Nobody else includes this.
+ * Internal declarations of the pump: lanes (a topic with a target) and shipments (a job that the
+ * pump holds). Only the pump's own files include this.
  *
  * A lane:   IDLE ─something changed▶ QUEUED ─pump_step▶ ASKED ─jobs, or none▶ QUEUED
  *                                      ├─ its receiver is busy ▶ BLOCKED ─▶ QUEUED
@@ -23,11 +23,11 @@
 enum {
     PUMP_SINKS_MAX = 64,
     ASK_MAX = 64,              /* jobs in one reserve */
-    HELD_MAX = 256,            /* jobs of one lane that wait for their key; now and then twice */
-    HELD_BYTES_PART = 16,      /* and this part of the pump's memory */
-    SHARE = 4,                 /* a lane may have so many times the free slots */
+    HELD_MAX = 256,            /* jobs of a lane that wait for their key; up to twice for a while */
+    HELD_BYTES_PART = 16,      /* they may use this fraction (1/16) of the pump's memory */
+    SHARE = 4,                 /* a lane's share of the free slots is multiplied by this */
     LEASE_SPARE_US = 10000000, /* a lease is longer than the delivery may take, by this */
-    SEND_SPARE_US = 4000000,   /* and with less than this of it a job is not sent */
+    SEND_SPARE_US = 4000000,   /* a job is not sent if less than this is left of that */
 };
 
 struct push_sink {
@@ -48,40 +48,41 @@ struct lane {
     char *name; /* NULL: it is free */
     size_t name_len;
     uint64_t hash;
-    struct settings_kept *kept; /* NULL: it has no target any more */
+    struct settings_kept *kept; /* NULL: it no longer has a target */
     struct push_sink *sink;     /* NULL: there is none for its target */
-    struct origin *origin;      /* of its target; NULL: each job brings its own */
+    struct origin *origin;      /* of its target; NULL: each job has its own URL */
     struct list place;          // pump::ring (QUEUED), origin::blocked (BLOCKED)
     struct list pausing;        // pump::pausing
-    const char *pause_why;      /* while it is there */
-    bool stopped;               /* we have paused it: nothing more until its settings change */
+    const char *pause_why;      /* while it is in pump::pausing */
+    bool stopped;               /* the pump has paused it, until its settings change */
     struct timer timer;         /* WAITING */
     struct ticket ticket;       /* ASKED */
-    uint32_t ask;               /* jobs in the next reserve, if the credit allows it */
-    uint32_t asked;             /* in the one under way */
+    uint32_t ask;               /* jobs to ask for in the next reserve, if the credit allows it */
+    uint32_t asked;             /* jobs asked for in the reserve under way */
     uint32_t window;            /* deliveries under way at most: grows from 1 to the concurrency */
     uint32_t in_flight;         /* shipments with a slot */
     uint32_t shipments;         /* all of them */
     struct bucket bucket;
-    int64_t not_before_us; /* an error: nothing is asked for before */
+    int64_t not_before_us; /* after an error: nothing is reserved before this time */
     int64_t backoff_us;
-    int64_t failing_us;     /* since when it has only failed; 0: it has not */
-    int64_t active_us;      /* when something was under way last */
+    int64_t failing_us;     /* since when all deliveries have failed; 0: the last one did not */
+    int64_t active_us;      /* when a delivery was under way last */
     struct key_order *keys; /* order by key: key_order.h; NULL: no order */
-    uint64_t ours; /* with order by key: by keeps_order no other daemon sends its jobs; 0: it may */
+    uint64_t
+        ours; /* with order by key: keeps_order()'s result; 0: another daemon may send its jobs */
 };
 
 enum shipment_state { SHIP_HELD, SHIP_SENT, SHIP_ENDING };
 
-/* A job that is reserved by us, and what is to become of it. */
+/* A job that the pump has reserved. */
 struct shipment {
     struct delivery delivery;
     struct pump *pump;
     struct lane *lane;          /* NULL: a test */
-    struct pump_test *test;     /* or NULL: a job, or a test that nobody waits for any more */
-    struct settings_kept *kept; /* what delivery.target belongs to */
+    struct pump_test *test;     /* NULL: a job, or a cancelled test */
+    struct settings_kept *kept; /* holds delivery.target */
     struct origin *origin;      /* NULL: not known yet */
-    struct origin *of_key;      /* its key's limits; NULL: there are none */
+    struct origin *of_key;      /* limits of its key; NULL: none */
     struct key_entry *entry;    /* order by key; or NULL */
     struct list all;            // pump::shipments
     struct list place;          // pump::outbox (ENDING), pump::ready (HELD)
@@ -90,13 +91,13 @@ struct shipment {
     struct cmd_job end; /* ENDING */
     enum cmd_kind end_kind;
     enum shipment_state state;
-    bool slot;        /* it counts in in_flight of pump and lane */
-    bool asked;       /* its ticket is the engine's */
-    bool unheard;     /* ENDING: nobody needs the answer */
-    bool own_url;     /* it goes to the job's own URL: that says nothing of the topic's target */
+    bool slot;    /* counted in in_flight of pump and lane */
+    bool asked;   /* its ticket is under way in the engine */
+    bool unheard; /* ENDING: the answer is not needed */
+    bool own_url; /* sent to the job's own URL: its outcome does not concern the topic's target */
     int64_t lease_us; /* when the lease ends */
-    int64_t wait_us;  /* until the next attempt, should this one fail */
-    bool last;        /* there is none after this one */
+    int64_t wait_us;  /* from a failure of this attempt to the next one */
+    bool last;        /* no attempt follows this one */
     struct buf note;
     size_t bytes; /* counted in pump_counts::bytes */
     char room[];  /* what the delivery points to */
@@ -111,15 +112,15 @@ struct pump {
     struct pool lanes;
     struct map by_topic;
     struct origins origins;
-    struct list ring; // lane::place: to be asked for, one after the other
+    struct list ring; // lane::place: lanes that may reserve, in turn
     uint32_t ring_count;
     struct list pausing;   // lane::pausing
-    struct list outbox;    // shipment::place: its command is to be submitted
-    struct list calls;     // key_queue::call: jobs that were put off are called
-    struct list ready;     // shipment::place: it may be sent when there is a slot
+    struct list outbox;    // shipment::place: those with a command to submit
+    struct list calls;     // key_queue::call: keys whose first job is to be kicked
+    struct list ready;     // shipment::place: those that may be sent when there is a slot
     struct list shipments; // shipment::all
-    uint32_t recheck_next; /* the lane to be looked at next; POOL_NONE: none is */
-    bool again;            /* the ring has lanes that may get something at once */
+    uint32_t recheck_next; /* the next lane of recheck_step(); POOL_NONE: done */
+    bool again;            /* the ring has lanes that may be able to reserve at once */
     bool draining;
     uint32_t tests; /* under way */
     uint64_t random;
@@ -130,47 +131,48 @@ struct pump {
 
 /* ---- lane.c ---- */
 
-/* Something has changed for it: it is asked for again, when it is its turn. */
+/* Queues the lane, if it is idle, because something has changed that lets it reserve. */
 void lane_want(struct lane *lane);
-/* The same, whatever it waits for; a reserve that may not be under way any more is cancelled. */
+/* Queues it whatever it waits for, and cancels a reserve that is no longer allowed. */
 void lane_visit(struct lane *lane);
-/* From the ring: reserves, or says why not. */
+/* The lane's turn in the ring: reserves, or sets its state and the reason. */
 void lane_ask(struct lane *lane);
-/* Its target takes nothing any more, until its settings change. */
+/* Stops sending to its target until its settings change. `why`: "gone" or "failing". */
 void lane_pause(struct lane *lane, const char *why);
-/* With order by key: begins to send it, or stops, if keeps_order says so. */
+/* With order by key: begins or stops to send the topic's jobs, as keeps_order() says. */
 void lane_update_owner(struct lane *lane);
-/* With order by key: another daemon may send its jobs, so we may not. */
+/* True: with order by key, and another daemon may send its jobs, so this one must not. */
 bool lane_is_others(const struct lane *lane);
 void lane_configure(struct pump *pump, struct bytes topic, struct settings_kept *kept);
 /* Frees it if it has no target and nothing under way. */
 void lane_settle(struct lane *lane);
 void lane_free(struct lane *lane);
 void lanes_submit_pauses(struct pump *pump);
-/* A slot at the receiver is free, or time has come: the next lane that waits for it is queued. */
+/* The receiver may have credit: queues the next lane that waits for it. */
 void origin_wake(struct pump *pump, struct origin *origin);
 struct origin *origin_of(struct pump *pump, const struct target *target, struct bytes url);
 /* The limits of the lane's jobs with this key; NULL: there are none. */
 struct origin *origin_of_key(struct lane *lane, struct bytes key);
 struct push_sink *sink_of(struct pump *pump, const struct target *target);
-/* How many deliveries may be under way, by its settings and the server's. It has settings. */
+/* Its limit of deliveries under way, from its settings (which it must have) and the server's. */
 uint32_t lane_concurrency(const struct lane *lane);
 
 /* ---- shipment.c ---- */
 
-/* With room for so many bytes behind it; its lane, if it has one, is the caller's to set. */
+/* A shipment with room_bytes of room behind it; the caller sets its lane, if it has one. */
 struct shipment *shipment_new(struct pump *pump, size_t room_bytes);
-/* From inside the answer to a reserve: takes the job, or gives it back. */
+/* Called within the answer to a reserve: takes the job, or gives it back. */
 void shipment_arrive(struct lane *lane, const struct job_view *view);
 /* Sends it, if there is a slot and its receiver has credit. False: not now. */
 bool shipment_go(struct shipment *shipment);
-/* It is not sent, and the attempt does not count. `due_us` 0: back to where it was. */
+/* Gives the job back without counting an attempt. `due_us` 0: to its former place in the queue. */
 void shipment_return(struct shipment *shipment, int64_t due_us);
 void shipment_free(struct shipment *shipment);
-bool shipments_step(struct pump *pump); /* the outbox, and what is ready. True: there is more */
-/* Those that are not sent, of this lane; NULL: of all. */
+/* Submits the commands of the outbox, and sends what is ready. True: there is more. */
+bool shipments_step(struct pump *pump);
+/* Gives back the jobs of this lane (NULL: of all) that are not sent. */
 void shipments_give_back(struct pump *pump, const struct lane *lane);
-void shipments_end(struct pump *pump); /* all of them, at the end */
+void shipments_end(struct pump *pump); /* for pump_free(): gives back and frees all */
 
 static inline struct bytes lane_name(const struct lane *lane)
 {

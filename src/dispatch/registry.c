@@ -1,9 +1,9 @@
 /*
- * A topic's entry lives while it has settings, or until the listener has been told that it has
- * none any more. What was read is dropped when REGISTRY_KEPT others were looked up since.
+ * A topic's entry lives while it has settings, or until the listener was notified that it has none
+ * any more. Decoded settings are dropped when REGISTRY_KEPT others were looked up since.
  *
- * Invariants: an entry is in `by_topic`; one that the listener was not told of is in `fresh`; one
- * with `kept` is in `recent`, and counts as a holder of it.
+ * Invariants: an entry is in `by_topic`; one that the listener must still be notified of is in
+ * `fresh`; one with `kept` is in `recent`, and counts as a holder of it.
  */
 #include "dispatch/registry.h"
 
@@ -39,7 +39,7 @@ struct registry {
     struct registry_listener *listener;
     struct pool pool;
     struct map by_topic;
-    struct list fresh; // topic_entry::fresh: the listener is to be told
+    struct list fresh; // topic_entry::fresh: the listener is to be notified
     struct list
         recent; // topic_entry::recent: with what was read, the one looked up last at the end
     uint32_t kept_count;
@@ -110,7 +110,7 @@ static struct topic_entry *make(struct registry *registry, struct bytes topic)
     return entry;
 }
 
-/* ---- what the engine tells ---- */
+/* ---- the observer ---- */
 
 static void keep_text(struct topic_entry *entry, struct bytes topic, struct bytes text)
 {
@@ -135,7 +135,7 @@ static void changed(struct settings_observer *observer, struct bytes topic, uint
     if (fresh)
         entry = make(registry, topic);
     else if (entry->version == version && bytes_eq(text_of(entry), settings))
-        return; /* as it is known. An older one is no mistake: the last change may have been lost */
+        return; /* the same version. A lower one is accepted: a failover may have lost the last */
     registry->count -= entry->text_len > 0;
     registry->count += settings.len > 0;
     forget_kept(registry, entry);
@@ -170,13 +170,13 @@ static void complain(const struct topic_entry *entry, const struct settings_prob
     text[name.len] = '\0';
     log_event(LOG_ERROR, "topic_settings_unreadable",
               "topic=\"%s\" version=%llu field=%s why=\"%s\" "
-              "hint=\"they count as none; set them again\"",
+              "hint=\"this topic works as if it had no settings; set them again\"",
               text, (unsigned long long)entry->version, problem->field, problem->detail);
 }
 
 /*
- * Reads twice: into scratch, to learn how much room it takes, and into a block of that size, which
- * is a fraction of what an arena of its own would take.
+ * Decodes twice: into scratch, to learn the size, then into a block of that size, which is a
+ * fraction of what an arena of its own would take.
  */
 static struct settings_kept *read_settings(struct registry *registry, struct topic_entry *entry,
                                            struct settings_problem *out_problem)
@@ -200,7 +200,7 @@ static struct settings_kept *read_settings(struct registry *registry, struct top
     *kept = (struct settings_kept){.version = entry->version, .holders = 1};
     enum err err =
         registry->options.read(bytes_of(copy, text.len), &exact, &kept->settings, out_problem);
-    CHECK(!err && !exact.block); /* the same text takes the same room */
+    CHECK(!err && !exact.block); /* the same text takes the same space */
     return kept;
 }
 

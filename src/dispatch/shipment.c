@@ -1,7 +1,7 @@
 /*
- * A job that the pump holds: copied when its reserve is answered, sent, and ended by what came of
- * it. Every command for it waits in pump::outbox for pump_step(), for most of what causes one
- * comes from inside an answer of the engine, where nothing may be submitted.
+ * A job that the pump holds: copied when its reserve is answered, sent, and ended by the outcome.
+ * Every command for it waits in pump::outbox for pump_step(), because most are caused within a
+ * callback of the engine, where nothing may be submitted.
  *
  * The schedule is the job's own, else its topic's, else `standard` of the Standard Webhooks. The
  * due time of the next attempt is always given, so the engine's own schedule never buries: that is
@@ -105,8 +105,8 @@ void shipment_return(struct shipment *shipment, int64_t due_us)
     end_by(shipment, CMD_RELEASE);
 }
 
-/* How it ended is known, and cannot be written down: it must not be sent again meanwhile. The
-   engine does this at such times, too. */
+/* The outcome is known, but the engine cannot store it now: renews the lease, so that the job is
+   not sent again meanwhile. The engine accepts that even at such times. */
 static void keep_lease(struct shipment *shipment)
 {
     struct pump *pump = shipment->pump;
@@ -120,7 +120,7 @@ static void keep_lease(struct shipment *shipment)
                               .ttr_us = ttr_us,
                               .brief = true}};
     shipment->lease_us = now_us + ttr_us;
-    (void)pump_submit(pump, &cmd, NULL); /* if it is not ours any more, the next answer says so */
+    (void)pump_submit(pump, &cmd, NULL); /* if the lease was lost, the next answer says so */
 }
 
 static void ended(struct ticket *ticket, const struct reply *reply)
@@ -134,7 +134,7 @@ static void ended(struct ticket *ticket, const struct reply *reply)
         keep_lease(shipment);
     if (reply->err && !lost && pump_now(pump) + AGAIN_US < shipment->lease_us) {
         loop_arm(pump->options.loop, &shipment->timer, pump_now(pump) + AGAIN_US);
-        return; /* not now, it says; the lease is still ours */
+        return; /* tried again later; the lease is still ours */
     }
     pump->counts.stale += reply->err != OK;
     if (shipment->entry) {
@@ -161,7 +161,7 @@ static void submit_end(struct shipment *shipment)
     }
     shipment->asked = true;
     shipment->ticket = (struct ticket){.answered = ended, .brief = true};
-    (void)pump_submit(pump, &cmd, &shipment->ticket); /* after which it may be gone */
+    (void)pump_submit(pump, &cmd, &shipment->ticket); /* may have freed the shipment */
 }
 
 /* ---- outcomes ---- */
@@ -199,7 +199,8 @@ static void retry_or_bury(struct shipment *shipment, const struct outcome *outco
     end_by(shipment, CMD_RELEASE);
 }
 
-/* For the log: of receivers only, for keys are many; once, though probes fail and open it again. */
+/* Logs changes of breakers: only of receivers, because there may be many keys; and only the first
+ * opening, though failed probes open it again. */
 static void update_breaker(const struct shipment *shipment, const struct origin *origin,
                            enum breaker_change change)
 {
@@ -208,17 +209,17 @@ static void update_breaker(const struct shipment *shipment, const struct origin 
         return;
     struct bytes topic = lane_name(shipment->lane), id = shipment->delivery.id;
     if (change == BREAKER_OPENED)
-        log_event(LOG_WARN, "breaker_opened",
-                  "receiver=\"%.*s\" topic=\"%.*s\" hint=\"its answers failed in a row; later "
-                  "attempts %.*s shows how\"",
-                  (int)origin->name_len, origin->name, (int)topic.len, topic.at, (int)id.len,
-                  id.at);
+        log_event(
+            LOG_WARN, "breaker_opened",
+            "receiver=\"%.*s\" topic=\"%.*s\" hint=\"push.breaker_failures attempts failed in a "
+            "row; to see why, run: later attempts %.*s\"",
+            (int)origin->name_len, origin->name, (int)topic.len, topic.at, (int)id.len, id.at);
     else
         log_event(LOG_INFO, "breaker_closed", "receiver=\"%.*s\"", (int)origin->name_len,
                   origin->name);
 }
 
-/* Of its receiver, or of its key. */
+/* Notes the outcome for its receiver, or for its key. */
 static void update_origin(struct shipment *shipment, struct origin *origin,
                           const struct outcome *outcome)
 {
@@ -243,7 +244,8 @@ static void update_origin(struct shipment *shipment, struct origin *origin,
     origin_wake(pump, origin);
 }
 
-/* What URLs of jobs answer neither pauses the topic's target nor holds the lane's window small. */
+/* Notes the outcome for the lane. Outcomes of jobs' own URLs neither pause the topic's target nor
+ * keep the lane's window small. */
 static void update_lane(struct shipment *shipment, const struct outcome *outcome)
 {
     struct pump *pump = shipment->pump;
@@ -251,7 +253,7 @@ static void update_lane(struct shipment *shipment, const struct outcome *outcome
     int64_t now_us = pump_now(pump);
     if (shipment->kept != lane->kept)
         return;                            /* its settings have changed meanwhile */
-    if (outcome->kind == OUTCOME_UNSENT) { /* it says that it is ready, and sends nothing */
+    if (outcome->kind == OUTCOME_UNSENT) { /* the sink says it is ready, but did not send */
         lane->not_before_us = now_us + AGAIN_US;
         return;
     }
@@ -278,7 +280,7 @@ static void count_outcome(struct pump *pump, const struct outcome *outcome)
     unsigned bucket = 0;
     counts->outcomes[outcome->kind]++;
     if (outcome->kind == OUTCOME_UNSENT || !outcome->address.len)
-        return; /* nothing was sent: that took no time */
+        return; /* nothing was sent, so there is no duration */
     while (bucket < PUMP_BUCKETS - 1 && outcome->took_us > pump_bound_us(bucket))
         bucket++;
     counts->took_us[bucket]++;
@@ -318,7 +320,7 @@ static void end_test(struct shipment *shipment, const struct outcome *outcome)
 {
     struct pump_test *test = shipment->test;
     shipment->pump->tests--;
-    pump_wake(shipment->pump); /* for the slot that is free now */
+    pump_wake(shipment->pump); /* a slot is free now */
     shipment_free(shipment);
     if (test) {
         test->shipment = NULL;
@@ -348,7 +350,8 @@ static void done(struct delivery *delivery, const struct outcome *outcome)
 
 /* ---- sending ---- */
 
-/* Its place is kept by commands, until the lease has too little left: then it is renewed. */
+/* ---- renewing the lease of a job that waits ---- */
+
 static void lease_renewed(struct ticket *ticket, const struct reply *reply);
 
 static void touch(struct shipment *shipment)
@@ -360,7 +363,7 @@ static void touch(struct shipment *shipment)
     cmd.job.ttr_us = ttr_us;
     cmd.job.brief = true;
     shipment->asked = true;
-    shipment->lease_us = pump_now(pump); /* until it is answered, it may not be sent */
+    shipment->lease_us = pump_now(pump); /* it must not be sent before the answer */
     shipment->ticket = (struct ticket){.answered = lease_renewed, .brief = true};
     (void)pump_submit(pump, &cmd, &shipment->ticket);
 }
@@ -377,11 +380,11 @@ static void lease_renewed(struct ticket *ticket, const struct reply *reply)
     struct shipment *shipment = LIST_ENTRY(ticket, struct shipment, ticket);
     struct pump *pump = shipment->pump;
     shipment->asked = false;
-    if (reply->err == ERR_JOURNAL_DOWN) { /* done, but this is no time to send anything */
+    if (reply->err == ERR_JOURNAL_DOWN) { /* renewed, but nothing may be sent now */
         shipment_return(shipment, 0);
         return;
     }
-    if (reply->err) { /* the lease is lost, or will be: the job comes again by itself */
+    if (reply->err) { /* the lease has ended, or will: the job becomes ready again by itself */
         pump->counts.stale++;
         if (shipment->entry)
             key_order_left(shipment, pump_now(pump));
@@ -390,7 +393,7 @@ static void lease_renewed(struct ticket *ticket, const struct reply *reply)
         return;
     }
     shipment->lease_us = pump_now(pump) + shipment->delivery.timeout_us + LEASE_SPARE_US;
-    if (pump->draining || lane_is_others(shipment->lane)) { /* it was passed by */
+    if (pump->draining || lane_is_others(shipment->lane)) { /* shipments_give_back() skipped it */
         shipment_return(shipment, 0);
         return;
     }
@@ -424,14 +427,15 @@ static void send_now(struct shipment *shipment)
     lane->sink->sink->verbs->send(lane->sink->sink, &shipment->delivery);
 }
 
-/* A job that waited for its key was reserved when there was room for another one. */
+/* Checked again for a job that has waited for its key: it was reserved some time ago. */
 static bool lane_has_room(struct lane *lane, int64_t now_us)
 {
     return !lane_is_ordered(lane) ||
            (lane->in_flight < lane_concurrency(lane) && bucket_tokens(&lane->bucket, now_us) > 0);
 }
 
-/* False: not now; if only time is lacking, its end wakes us, else a delivery that ends does. */
+/* False: not now; a timer wakes the pump if only time is missing, else a delivery that ends does.
+ */
 static bool origin_admits(struct pump *pump, struct origin *origin)
 {
     int64_t now_us = pump_now(pump), until_us = origin_until_us(origin);
@@ -478,7 +482,8 @@ static struct bytes pack(struct packer *packer, struct bytes from)
     return to;
 }
 
-/* The same in each attempt, on whatever daemon: made of what does not change. */
+/* The id is the same in each attempt and on each daemon, because the job's fields in it never
+ * change. */
 static size_t make_message_id(const struct job_view *view, char *room)
 {
     uint64_t hash =
@@ -503,7 +508,7 @@ static size_t room_of(const struct job_view *view, const struct job_properties *
 static void pack_headers(struct packer *packer, const struct job_properties *properties,
                          struct delivery *delivery)
 {
-    struct target_header *headers = (void *)packer->at; /* the room begins aligned */
+    struct target_header *headers = (void *)packer->at; /* the room is aligned at its beginning */
     packer->at += properties->header_count * sizeof(*headers);
     for (unsigned i = 0; i < properties->header_count; i++) {
         headers[i].name = pack(packer, properties->headers[i].name);
@@ -522,14 +527,14 @@ static void pack_labels(struct packer *packer, const struct job_properties *prop
     delivery->labels[DELIVERY_EXTEND_DATA] = pack(packer, properties->extend_data);
 }
 
-/* When the next attempt is, and whether there is one, should this one fail. */
+/* Sets when the next attempt is made, and whether there is one, if this one fails. */
 static void plan_retry(struct shipment *shipment, const struct job_view *view)
 {
     const struct topic_settings *settings = &shipment->kept->settings;
     const int64_t *waits_us = view->retry_us;
     uint32_t count = view->retry_count, failures = view->failures;
     struct schedule schedule;
-    if (!count) { /* the door gives each job its topic's; this one was pushed before */
+    if (!count) { /* pushed before its topic had a schedule, else the door would have set it */
         schedule = topic_settings_schedule(settings, &shipment->pump->standard);
         waits_us = schedule.waits_us;
         count = schedule.count;
@@ -603,7 +608,7 @@ static struct shipment *copy(struct lane *lane, const struct job_view *view,
     return shipment;
 }
 
-/* It can never be sent: it is buried, and says why. */
+/* The job can never be sent: buries it, with the reason as its note. */
 static void refuse(struct shipment *shipment, struct bytes reason)
 {
     struct outcome outcome = {.kind = OUTCOME_REFUSED, .retry_after_us = -1, .reason = reason};
@@ -612,7 +617,7 @@ static void refuse(struct shipment *shipment, struct bytes reason)
     bury(shipment);
 }
 
-/* It has no slot, or its receiver no room: when is it to come again? */
+/* There is no slot, or the receiver has no credit: gives the job back with a due time. */
 static void put_off(struct shipment *shipment)
 {
     struct lane *lane = shipment->lane;
@@ -621,7 +626,7 @@ static void put_off(struct shipment *shipment)
     bool slots = pump_slots(shipment->pump) > 0;
     if (slots && of_key && !origin_credit(of_key, now_us))
         due_us = origin_slot(of_key, now_us);
-    else if (slots && origin != lane->origin) /* the lane does not wait for this receiver */
+    else if (slots && origin != lane->origin) /* the lane itself does not wait for this receiver */
         due_us = origin_slot(origin, now_us);
     shipment_return(shipment, due_us);
 }
@@ -642,7 +647,7 @@ void shipment_arrive(struct lane *lane, const struct job_view *view)
     struct shipment *shipment = copy(lane, view, &properties);
     const struct target *target = shipment->delivery.target;
     shipment->origin = origin_of(pump, target, shipment->delivery.url);
-    if (properties.url.len && pump->options.refuses_urls) { /* pushed before that was so */
+    if (properties.url.len && pump->options.refuses_urls) { /* pushed before it was turned off */
         refuse(shipment, BYTES("the job has a URL of its own, and push.job_targets is off"));
         return;
     }
@@ -675,7 +680,7 @@ bool shipments_step(struct pump *pump)
         list_remove(place);
         submit_end(LIST_ENTRY(place, struct shipment, place));
     }
-    /* Only now: an answer may have come at once, and have made another one ready. */
+    /* Read only now: a command above may have been answered at once, and made another one ready. */
     struct list *last = pump->ready.prev;
     while (!list_empty(&pump->ready) && pump_slots(pump)) {
         struct list *place = pump->ready.next;

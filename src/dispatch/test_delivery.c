@@ -1,6 +1,6 @@
 /*
- * A delivery without a job, which somebody asked for to see what comes back. It takes a slot, and
- * nothing else: no limit, breaker or window knows of it.
+ * A delivery without a job, by which a client tests a target. It uses a slot, but does not count
+ * for limits, breakers or windows.
  */
 #include <stdio.h>
 
@@ -18,7 +18,7 @@ static struct bytes copy_to(char **at, struct bytes from)
     return to;
 }
 
-/* Can it be sent now? Then *out_sink is who sends it. */
+/* OK: it can be sent now, by *out_sink. */
 static enum err check(struct pump *pump, const struct settings_kept *kept,
                       struct push_sink **out_sink)
 {

@@ -144,7 +144,7 @@ static bool read_words(struct reading *reading, const struct json_value *name,
     } else if (is(name, "order")) {
         push->order = bytes_eq(text, BYTES("arrival")) ? ORDER_ARRIVAL : ORDER_DUE;
     } else if (is(name, "content_type")) {
-        /* Without one rather than lost: by AMQP such jobs came into being. */
+        /* An invalid content type, which AMQP allowed, is dropped rather than the job. */
         push->content_type = bytes_is_printable(text) ? text : bytes_of("", 0);
         return text.len <= CONTENT_TYPE_MAX;
     } else if (is(name, "properties")) {
@@ -247,10 +247,10 @@ static void add_label(struct buf *out, const char *name, struct bytes text)
 }
 
 /*
- * Of a row that sdmq wrote: the properties that its columns are, as job_properties_read() takes
- * them. Whoever wrote the row may have been less strict: a job with labels that are not quite as
- * they were is better than none. Only what is too long for any job is refused: half of extend_data
- * is worse.
+ * For a row that sdmq has written: makes properties of its columns, valid for
+ * job_properties_read(). The writer of the row may have been less strict: a job with repaired
+ * labels is better than none. Only an extend_data that is too long for a job is refused, because
+ * half of it would be useless.
  */
 static void make_properties(struct reading *reading)
 {
@@ -283,7 +283,7 @@ static void read_body(struct reading *reading)
         reading->wrong = "the body is not base64, as extend_data says";
 }
 
-/* Times that no job can have are those of a damaged row. */
+/* Refuses times that no job can have: the row is damaged. */
 static bool read_times(struct reading *reading)
 {
     const struct extend_row *row = reading->row;

@@ -1,6 +1,6 @@
 /*
- * What a job has that sdmq's columns have no room for, as the JSON of extend_data, and a row read
- * back as a push. Pure.
+ * The parts of a job that have no column in sdmq's table, as the JSON of the column extend_data;
+ * and the conversion of a row back to a push. Pure.
  *
  *     {"laterd":1,"priority":1024,"failures":0,"us":250,"retry_ms":[60000],"ttr_ms":1500,
  *      "content_type":"text/plain","body":"base64","order":"arrival","properties":"{…}"}
@@ -29,14 +29,14 @@ struct extend {
     struct bytes properties;
 };
 
-/* Of a JOB event, with what the job's entry says later than it. */
+/* Made from a JOB event, and from later changes in the job's entry. */
 struct extend extend_of(const struct event *event, const struct group_job *job);
 void extend_write(struct buf *out, const struct extend *extend);
 
-/* What of a job's properties has a column of its own; empty, or -1: it has none. */
+/* The parts of a job's properties that have columns of their own; empty, or -1: not set. */
 struct extend_names {
     struct bytes bizkey, subtopic;
-    int64_t create_ms; /* when its client says that it was made */
+    int64_t create_ms; /* the time of creation that its client gave */
 };
 /* Borrowed from the properties, or in the arena if it had escapes. */
 struct extend_names extend_names(struct bytes properties, struct arena *arena);
@@ -49,16 +49,16 @@ struct extend_row {
 };
 
 /*
- * The job of a row, of ours or of sdmq's. What is not borrowed from the row lies in the arena. Its
- * properties are such that job_properties_read() takes them, whatever the columns of sdmq's row
- * have: bytes that no label may have are '?', a bizkey or subtopic that is too long is cut.
- * ERR_INVALID: out_why says what cannot be read. O(bytes of the row).
+ * Makes the push of a row that laterd or sdmq has written. Its bytes are borrowed from the row, or
+ * are in the arena. Its properties are always valid for job_properties_read(), whatever the columns
+ * of sdmq's row contain: invalid bytes of labels become '?', and a bizkey or subtopic that is too
+ * long is cut. ERR_INVALID: out_why says what cannot be read. O(bytes of the row).
  */
 enum err extend_push(const struct extend_row *row, struct arena *arena, struct cmd_push *out_push,
                      const char **out_why) MUST_USE;
 
-/* Is that what a row of ours would be if `push`, which extend_push() made of it, was pushed at
-   now_us? But for create_time, which stays that of the first push, and update_time. */
+/* True: if `push`, made by extend_push() of this row, were pushed at now_us, laterd would write the
+   same row again, except for create_time and update_time. */
 bool extend_is_written(const struct extend_row *row, const struct cmd_push *push, int64_t now_us);
 
 #endif

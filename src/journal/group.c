@@ -157,7 +157,7 @@ static void take_move(struct group_job *job, const struct job_now *now)
     take_now(job, now);
 }
 
-/* The row is not looked at: what is said of the job from here on counts. */
+/* The job does not exist; records that follow may change that again. */
 static void take_absent(struct group_job *job, bool is_new)
 {
     if (is_new)

@@ -1,6 +1,6 @@
 /*
- * What one transaction writes: whole batches of the log, decoded, with one entry for each job that
- * they change (the last image wins, a later change is put into it) and one for each change.
+ * The contents of one transaction: complete batches of the log, decoded, with one entry for each
+ * changed job (the last image, updated by later changes) and one for each change.
  *
  * Pure: no clock, no database. Bytes are borrowed from the batches, which must stay as long as the
  * group is not reset.
@@ -21,9 +21,9 @@ enum journal_status_number {
     STATUS_BURIED = 6, /* unfinished to sdmq's queries, too */
 };
 
-/* What of a job's row changes. */
+/* Which part of a job's row changes. */
 enum group_change {
-    GROUP_IMAGE,  /* all: the row is inserted, or written over */
+    GROUP_IMAGE,  /* all: the row is inserted or overwritten */
     GROUP_MOVE,   /* status, due time, priority, failures */
     GROUP_STATUS, /* its status alone */
     GROUP_ABSENT, /* the same, if the row is unfinished */
@@ -50,8 +50,8 @@ struct group_log {
 };
 
 struct group {
-    uint8_t store[JOURNAL_STORE_BYTES]; /* makes the ids of jobs that have none of their own */
-    bool log_all;                       /* log entries of all changes; false: of ends */
+    uint8_t store[JOURNAL_STORE_BYTES]; /* part of the ids of jobs without an id of their own */
+    bool log_all;                       /* log entries for all changes; false: only for ends */
     struct arena arena;
     struct group_job *jobs;
     unsigned job_count, job_cap;
@@ -68,13 +68,14 @@ void group_init(struct group *group, const uint8_t store[JOURNAL_STORE_BYTES], b
 void group_fini(struct group *group);
 void group_reset(struct group *group); /* empty; keeps its memory */
 
-/* Adds a batch that was given later than all in it. ERR_CORRUPT: its bytes are no records; those
-   before the bad one are in it. O(records). */
+/* Adds a batch, which must have been given after all others in the group. ERR_CORRUPT: a record
+   cannot be decoded; the records before it were added. O(records). */
 enum err group_add(struct group *group, const struct journal_batch *batch) MUST_USE;
 
 /*
- * Jobs whose number is the server's are "@N" in the API; in the table, which other stores may have
- * written before, "@N.S", S the first 16 hex digits of the store's identity. Room for 48 bytes.
+ * Writes the table's id of a job without an id of its own: in the API it is "@N"; in the table,
+ * which other stores may have written before, "@N.S", with S the first 16 hex digits of the store's
+ * identity. `room` has 48 bytes. Returns the length.
  */
 size_t journal_id_write(uint64_t seq, const uint8_t store[JOURNAL_STORE_BYTES], char *room);
 /* The N of "@N.S" of this store; 0: it is another id. */

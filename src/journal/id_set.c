@@ -20,7 +20,8 @@ static uint64_t *find(uint64_t *slots, size_t slot_count, uint64_t key)
     return &slots[at];
 }
 
-/* The old slots stay as they are until all have been moved: who looks into them finds their own. */
+/* Moves some hashes; the old slots are not changed until all are moved, so look-ups still find
+ * them. */
 static void move_some(struct id_set *set)
 {
     for (unsigned i = 0; i < ID_SET_MOVES && set->moved < set->old_count; i++) {
@@ -35,7 +36,8 @@ static void move_some(struct id_set *set)
     set->old_count = set->moved = 0;
 }
 
-/* The last growth has ended: between two there are more additions than slots to move. */
+/* Begins to grow. The last growth is finished: enough additions were made since to move all slots.
+ */
 static void grow(struct id_set *set)
 {
     set->old = set->slots;

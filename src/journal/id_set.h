@@ -1,6 +1,6 @@
 /*
- * A set of ids, kept as their hashes: two that have the same one are the same to it (2^-64 for each
- * pair). Grows in slices, so that no addition takes long however many there are. Pure.
+ * A set of ids, stored as 64-bit hashes: ids with equal hashes (a probability of 2^-64 for each
+ * pair) are not distinguished. It grows in slices, so that no addition takes long. Pure.
  */
 #ifndef LATERD_JOURNAL_ID_SET_H
 #define LATERD_JOURNAL_ID_SET_H
@@ -18,7 +18,7 @@ struct id_set {      /* zeroed: empty */
 enum { ID_SET_MOVES = 8 }; /* slots that one addition moves at most */
 
 void id_set_fini(struct id_set *set); /* leaves it empty */
-/* O(1); but for the memory, which is twice as much after each doubling. */
+/* Adds an id. O(1), except for allocating twice the memory at each doubling. */
 void id_set_add(struct id_set *set, struct bytes id);
 bool id_set_has(const struct id_set *set, struct bytes id);
 

@@ -9,7 +9,7 @@ enum text_need { NO_TEXT, ANY_TEXT /* utf8mb4 */, KEY_TEXT /* and binary, NO PAD
 struct need {
     unsigned table;
     const char *name;
-    const char *type;  /* as it is made */
+    const char *type;  /* in the statement that creates the table */
     const char *types; /* what may be there instead, between spaces */
     enum text_need text;
     uint64_t characters;

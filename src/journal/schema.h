@@ -1,9 +1,9 @@
 /*
- * Do the tables fit? What a database says of their columns is compared with what is needed, and
- * what must be run to make them fit is written. Pure.
+ * Compares the columns of the database's tables with the required ones, and writes the statements
+ * that correct them. Pure.
  *
- * sdmq's own tables do not fit as they are: their ids compare without case and without blanks at
- * the end, and their character set has no room for all of UTF-8.
+ * sdmq's own tables must be changed: their ids compare without case and trailing blanks, and their
+ * character set cannot represent all of UTF-8.
  */
 #ifndef LATERD_JOURNAL_SCHEMA_H
 #define LATERD_JOURNAL_SCHEMA_H

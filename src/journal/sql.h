@@ -1,5 +1,5 @@
 /*
- * The text of every statement that is written, and of the values in them. Pure.
+ * Makes the text of all SQL statements of the journal, and of the values in them. Pure.
  *
  * Text is escaped for a session whose character set is utf8mb4 and whose sql_mode has no
  * NO_BACKSLASH_ESCAPES, which each connection sets (SQL_SESSION).
@@ -58,7 +58,7 @@ void sql_begin_absent(struct buf *out, int64_t at_us, const struct sql_place *pl
 void sql_begin_logs(struct buf *out);
 void sql_add_log(struct buf *out, const struct group_log *log, const struct sql_place *place);
 
-/* A step of the cursor: who has `epoch` and stands at `from` alone may go on to `to`. */
+/* A step of the cursor: moves it to `to`, only if it has `epoch` and is at `from`. */
 struct sql_step {
     const uint8_t *store; /* JOURNAL_STORE_BYTES */
     uint64_t epoch, from, to;
@@ -66,7 +66,7 @@ struct sql_step {
 };
 /* It changes one row, or none. */
 void sql_add_cursor(struct buf *out, const struct sql_step *step, const struct sql_place *place);
-/* Leaves the cursor as it is; a server that is read-only refuses it all the same. */
+/* A statement that changes nothing, but fails on a read-only server. */
 void sql_add_probe(struct buf *out, const uint8_t store[JOURNAL_STORE_BYTES]);
 
 /* Where the database stands in streams: rows, as above. */

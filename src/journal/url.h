@@ -1,5 +1,5 @@
 /*
- * Where the journal's database is, and who we are to it:
+ * The URL of the journal's database, with the user and password to log in:
  *
  *     mysql://user[:password]@host[:port]/database[?tls=off|on|verify][&socket=/path]
  *
@@ -24,7 +24,7 @@ struct journal_url {
     enum journal_tls tls;
 };
 
-/* ERR_INVALID: out_why is a clause that has no part of the text. */
+/* Reads a URL. ERR_INVALID: out_why is a clause that contains no part of the URL. */
 enum err journal_url_read(struct bytes text, struct journal_url *out_url,
                           const char **out_why) MUST_USE;
 

@@ -49,7 +49,7 @@ static enum err read_url(const struct broker_options *options, struct redis_url 
     return err;
 }
 
-/* What is behind a reference may come later, but not later than open(). */
+/* What a reference names may still be missing at check(), but not at open(). */
 static enum err redis_check(const struct broker_options *options, struct broker_error *out_error)
 {
     struct redis_url url;

@@ -60,10 +60,11 @@ static int load(struct brokers *brokers, const struct config_broker *broker)
     const struct plugin *plugin = dlsym(library, PLUGIN_SYMBOL);
     if (!plugin || plugin->abi != PLUGIN_ABI || strcmp(plugin->version, LATERD_VERSION) != 0 ||
         plugin->type != broker->type) {
-        complain("%s[broker.%s] %s is not of this laterd: it has abi %u, and abi %d of version "
-                 "%s is needed; install both of one build",
-                 place_of(broker), broker->named.name, path, plugin ? plugin->abi : 0, PLUGIN_ABI,
-                 LATERD_VERSION);
+        complain(
+            "%s[broker.%s] the plugin %s does not match this laterd: it has abi %u, and abi %d "
+            "of version %s is needed; install both from the same build",
+            place_of(broker), broker->named.name, path, plugin ? plugin->abi : 0, PLUGIN_ABI,
+            LATERD_VERSION);
         return EXIT_FAILURE;
     }
     brokers->plugins[broker->type] = plugin;
@@ -85,16 +86,16 @@ static struct broker_options options_of(const struct config_broker *broker, stru
     };
 }
 
-/* The broker is away as long as it lacks that file: no reason not to start. */
-static void warn_of(const struct config_broker *broker, const struct broker_error *error)
+/* Without that file the broker counts as unreachable: no reason not to start. */
+static void warn_unreadable(const struct config_broker *broker, const struct broker_error *error)
 {
     complain("%swarning: [broker.%s] %s: it is looked for again at each attempt to connect",
              place_of(broker), broker->named.name, error->text);
 }
 
-/* What the plugin says; of a url the line is known. ERR_INVALID: the configuration is wrong. */
-static int complain_of(const struct config_broker *broker, enum err err,
-                       const struct broker_error *error)
+/* Prints the plugin's error, with the line of the configuration if it concerns the url. */
+static int complain_options(const struct config_broker *broker, enum err err,
+                            const struct broker_error *error)
 {
     struct config_broker named = *broker;
     if (strncmp(error->text, "url: ", 5) == 0 && broker->url_line)
@@ -109,8 +110,8 @@ static int check(const struct plugin *plugin, const struct config_broker *broker
     struct broker_error error = {.text = ""};
     enum err err = plugin->check(&options, &error);
     if (err == ERR_NOT_FOUND)
-        warn_of(broker, &error);
-    return err && err != ERR_NOT_FOUND ? complain_of(broker, err, &error) : 0;
+        warn_unreadable(broker, &error);
+    return err && err != ERR_NOT_FOUND ? complain_options(broker, err, &error) : 0;
 }
 
 int brokers_load(const struct config *config, struct brokers *out_brokers)
@@ -141,7 +142,7 @@ int brokers_open(struct brokers *brokers, const struct config *config, struct lo
         *entry = (struct sink_entry){.name = bytes_str(broker->named.name), .type = broker->type};
         enum err err = plugin->open(&options, &entry->sink, &error);
         if (err)
-            return complain_of(broker, err, &error);
+            return complain_options(broker, err, &error);
         brokers->table.count++;
         log_event(LOG_INFO, "broker_opened", "name=%s type=%s library=\"%s\"", broker->named.name,
                   config_broker_type(broker->type), plugin->library);

@@ -18,9 +18,9 @@ struct brokers {
 };
 
 /*
- * Loads what the configuration needs and asks it whether the options are right; opens nothing. 0,
- * or the exit status: the reason is on standard error, with the package to install if a library is
- * missing.
+ * Loads the plugins that the configuration needs and has them check the options; opens nothing.
+ * Returns 0, or the exit status: the reason is on standard error, with the package to install if a
+ * library is missing.
  */
 int brokers_load(const struct config *config, struct brokers *out_brokers);
 
@@ -32,9 +32,10 @@ int brokers_open_intakes(struct brokers *brokers, const struct config *config,
                          struct server *server);
 
 /*
- * All are told to end, at once; brokers_stopped(), asked some ten times a second, says when their
- * threads have, so that closing them waits for none. Until then *out_name is that of one of those
- * that have not, of its [broker.NAME] or [amqp_in.NAME]; good until it is closed.
+ * brokers_stop() makes all sinks and intakes end, and returns at once. brokers_stopped(), to be
+ * called about ten times a second, is true when their threads have ended, so that closing them does
+ * not wait. While it is false, *out_name is the name of one that has not ended, of its
+ * [broker.NAME] or [amqp_in.NAME]; valid until that is closed.
  */
 void brokers_stop(struct brokers *brokers);
 bool brokers_stopped(struct brokers *brokers, struct bytes *out_name);
@@ -42,7 +43,7 @@ bool brokers_stopped(struct brokers *brokers, struct bytes *out_name);
 /* Before the server is freed. */
 void brokers_close_intakes(struct brokers *brokers);
 
-/* Closes those that were opened; what was under way is done as UNSENT. Plugins stay loaded. */
+/* Closes the sinks; deliveries in progress are `done` as UNSENT. Plugins stay loaded. */
 void brokers_close(struct brokers *brokers, int64_t grace_us);
 
 #endif

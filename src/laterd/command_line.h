@@ -1,7 +1,7 @@
 /*
- * The command line and the configuration that it names, read and checked as a whole before anything
- * is opened. Called as beanstalkd, laterd reads that program's command line and ends with its exit
- * codes.
+ * The command line and the configuration file that it names, read and checked completely before
+ * anything is opened. Started under the name beanstalkd, laterd accepts that program's command line
+ * and uses its exit codes.
  */
 #ifndef LATERD_LATERD_COMMAND_LINE_H
 #define LATERD_LATERD_COMMAND_LINE_H
@@ -20,24 +20,24 @@ struct command_line {
     struct election election;      /* its plugin is loaded; it is not open */
     bool as_beanstalkd;
     bool persist;                        /* false: nothing is kept on disk */
-    const char *user;                    /* to become; NULL: stay who we are. Borrowed from argv */
-    char file_data_dir[CONFIG_TEXT_MAX]; /* of the configuration, if --data-dir named another */
-    bool sets_data_dir;                  /* one of them names one */
+    const char *user;                    /* to become; NULL: keep ours. Borrowed from argv */
+    char file_data_dir[CONFIG_TEXT_MAX]; /* the file's store.data_dir, if --data-dir overrides it */
+    bool sets_data_dir;                  /* the file or the command line names a data directory */
 };
 
 /*
- * True: laterd is to run. False: there is nothing to run; all is said (an error, on standard error;
- * a help text, a version, a sample or a verdict, on standard output), and the process is to end
- * with *out_status. Sets the process's time zone. Uses getopt's globals.
+ * True: start laterd. False: exit with *out_status; the error is on standard error, or the help
+ * text, version, sample or result of --check on standard output. Sets the process's time zone. Uses
+ * getopt's globals.
  */
 bool command_line_read(int argc, char **argv, struct command_line *out_line,
                        int *out_status) MUST_USE;
 
-/* Addresses and URLs of a configuration that config_check() takes. ERR_INVALID: the reason is on
-   standard error. Opens nothing. */
+/* Checks the addresses and URLs of a configuration that has passed config_check(). ERR_INVALID: the
+   reason is on standard error. Opens nothing. */
 enum err command_line_check(const struct config *config) MUST_USE;
 
-/* The exit status of a start that failed: beanstalkd has one for each reason, laterd has 1. */
+/* The exit status of a failed start: beanstalkd has one for each reason, laterd always 1. */
 int command_line_failed(const struct command_line *line, int beanstalkd_status);
 
 #endif

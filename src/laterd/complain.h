@@ -1,4 +1,4 @@
-/* What laterd tells the person who started it, on standard error, before its log begins. */
+/* Error messages on standard error for the person who started laterd, before its log begins. */
 #ifndef LATERD_LATERD_COMPLAIN_H
 #define LATERD_LATERD_COMPLAIN_H
 
@@ -6,12 +6,12 @@
 
 #include "base/err.h"
 
-/* laterd's exit status for a command line or a configuration that is wrong, in place of
-   EXIT_FAILURE: starting it again does not help. */
+/* The exit status for a wrong command line or configuration: unlike after EXIT_FAILURE, starting
+   laterd again does not help. */
 enum { EXIT_WRONG_CONFIG = 2 };
 
-/* The exit status of options that were checked: ERR_NOT_FOUND is a file or a variable that cannot
-   be read now, but perhaps at the next start. */
+/* The exit status for the result of checking options. ERR_NOT_FOUND: a file or variable that cannot
+   be read now may be readable at the next start. */
 static inline int exit_status_of(enum err err)
 {
     if (!err)
@@ -19,7 +19,7 @@ static inline int exit_status_of(enum err err)
     return err == ERR_NOT_FOUND ? EXIT_FAILURE : EXIT_WRONG_CONFIG;
 }
 
-/* One line behind the name that we were called by: laterd, or beanstalkd. */
+/* Prints one line, after the name that we were started by: laterd, or beanstalkd. */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 
 #endif

@@ -15,7 +15,7 @@
 #include "member/redis_member.h"
 #endif
 
-/* By the beginning of the URL. */
+/* Found by the beginning of the URL. */
 static const struct scheme {
     const char *start;
     const char *plugin;  /* its file is laterd-PLUGIN.so; NULL: it is in laterd */
@@ -72,7 +72,8 @@ static int load(const struct config *config, const struct scheme *scheme, struct
     const struct member_plugin *plugin = dlsym(library, MEMBER_PLUGIN_SYMBOL);
     if (!plugin || plugin->abi != MEMBER_PLUGIN_ABI ||
         strcmp(plugin->version, LATERD_VERSION) != 0) {
-        complain("%smember.url: %s is not of this laterd; install both of one build",
+        complain("%smember.url: the plugin %s does not match this laterd; install both from the "
+                 "same build",
                  place_of(config), path);
         return EXIT_FAILURE;
     }
@@ -135,7 +136,8 @@ int election_load(const struct config *config, struct election *out_election)
     return exit_status_of(err);
 }
 
-/* Where others can reach us, as far as we know: an address of all interfaces is no address. */
+/* Sets the URL where clients reach us, from an address that we listen on: for "all interfaces" the
+ * machine's address. */
 static void find_advertise(struct election *election, const struct config *config, const char *http)
 {
     char host[128];

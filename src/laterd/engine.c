@@ -14,7 +14,7 @@
 #include "store/history/history_format.h"
 #include "store/slices/slice_format.h"
 
-enum { INLINE_COMMIT_US = 2000 }; /* a disk that takes longer is left to its own thread */
+enum { INLINE_COMMIT_US = 2000 }; /* commits that take longer are done by the disk's thread */
 
 enum err engine_check(const struct config *config)
 {
@@ -27,8 +27,8 @@ int engine_refuse_binlog(const struct command_line *line)
     const char *dir = line->config.data_dir;
     if (!line->persist || !beanstalkd_binlog_find(dir, name, sizeof(name)))
         return 0;
-    complain("%s holds a log of beanstalkd (%s), which laterd does not go on with: start with "
-             "another directory%s, then bring the jobs over with: later import beanstalkd %s",
+    complain("%s holds a log of beanstalkd (%s), which laterd cannot use: start with "
+             "another directory%s, then copy the jobs with: later import beanstalkd %s",
              dir, name,
              line->config.listeners[PROTOCOL_HTTP].count ? "" : " and --http 127.0.0.1:9277", dir);
     return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
@@ -36,7 +36,7 @@ int engine_refuse_binlog(const struct command_line *line)
 
 /* ---- the embedded engine ---- */
 
-/* Such a directory is used all the same: in containers it is often the only one there is. */
+/* Only a warning: in containers it is often the only directory there is. */
 static void warn_if_exposed(struct os_disk *disk, const char *dir)
 {
     struct os_disk_owner owner;
@@ -52,7 +52,7 @@ struct foreign {
     char first[DISK_NAME_MAX];
 };
 
-static void look_at_name(void *ctx, const char *name)
+static void count_foreign_file(void *ctx, const char *name)
 {
     struct foreign *foreign = ctx;
     uint32_t number;
@@ -69,17 +69,16 @@ static void look_at_name(void *ctx, const char *name)
         foreign->first[i] = (unsigned char)name[i] < ' ' || name[i] == '"' ? '?' : name[i];
 }
 
-/* A path that was mistyped, perhaps. It is used: what others have there is not touched. */
+/* The path may be mistyped. The directory is used; other programs' files are not touched. */
 static void warn_if_shared(struct disk *disk, const char *dir)
 {
     struct foreign foreign = {.count = 0};
-    enum err err = disk->verbs->list(disk, look_at_name, &foreign);
+    enum err err = disk->verbs->list(disk, count_foreign_file, &foreign);
     if (!err && foreign.count)
-        log_event(
-            LOG_WARN, "data_dir_shared",
-            "dir=%s files=%u first=\"%s\" hint=\"these are not laterd's, which leaves them as "
-            "they are: is store.data_dir right? Give it a directory of its own\"",
-            dir, foreign.count, foreign.first);
+        log_event(LOG_WARN, "data_dir_shared",
+                  "dir=%s files=%u first=\"%s\" hint=\"these files are not laterd's, and are left "
+                  "alone: check store.data_dir, and give laterd a directory of its own\"",
+                  dir, foreign.count, foreign.first);
 }
 
 static void complain_store(const char *dir, enum err err, const struct store_error *error)
@@ -98,7 +97,7 @@ static void complain_store(const char *dir, enum err err, const struct store_err
                  error->text);
 }
 
-/* Else it is said why not, and what to do. */
+/* False: the reason and what to do is on standard error. */
 static bool is_writable(struct os_disk *disk, const char *dir)
 {
     struct os_disk_owner owner;
@@ -147,11 +146,11 @@ static int open_embedded(const struct command_line *line, struct platform *platf
     if (engine->member && line->persist) {
         engine->fence = fence_new(platform->disk, engine->member, platform->epoch);
         platform->disk = fence_port(engine->fence);
-        enum err led = store_last_epoch(platform->disk, &engine->led_epoch);
-        if (!led && engine->led_epoch >= platform->epoch) {
+        enum err led = store_last_epoch(platform->disk, &engine->store_epoch);
+        if (!led && engine->store_epoch >= platform->epoch) {
             engine->opening = OPENING_LOWER_EPOCH;
             return EXIT_FAILURE;
-        } /* other errors are store_open()'s to tell */
+        } /* store_open() reports other errors */
     }
     platform->inline_commit_us = INLINE_COMMIT_US;
     struct embedded_options options = assemble_embedded(&line->config, platform);
@@ -162,7 +161,7 @@ static int open_embedded(const struct command_line *line, struct platform *platf
         engine->opening = OPENING_LOCKED;
         return EXIT_FAILURE;
     }
-    if (err && term_ended(engine, platform)) { /* the fence may have refused a write: no disk did */
+    if (err && term_ended(engine, platform)) { /* then the fence refused a write, not the disk */
         engine->opening = OPENING_TERM_ENDED;
         return EXIT_FAILURE;
     }
@@ -193,7 +192,7 @@ static void log_embedded(const struct laterd_engine *engine, const char *dir)
               (long long)(stats.recovery_us / 1000), (unsigned long long)stats.dropped_tail_bytes);
 }
 
-/* ---- whichever it is ---- */
+/* ---- both engines ---- */
 
 int engine_open(const struct command_line *line, struct platform *platform,
                 struct laterd_engine *out_engine)
@@ -241,18 +240,18 @@ void engine_watch(struct laterd_engine *engine, struct os_loop *loop)
     os_loop_wake_by(loop, os_disk_eventfd(engine->disk));
 }
 
-void engine_leave(struct laterd_engine *engine)
+void engine_stop(struct laterd_engine *engine)
 {
-    if (engine->left)
+    if (engine->stopped)
         return;
-    engine->left = true;
+    engine->stopped = true;
     embedded_leave(engine->embedded);
     engine_redis_stop(engine->redis);
 }
 
 void engine_close(struct laterd_engine *engine)
 {
-    engine_leave(engine);
+    engine_stop(engine);
     embedded_close(engine->embedded);
     engine_redis_free(engine->redis);
     tls_free(engine->tls);

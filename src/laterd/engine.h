@@ -1,6 +1,6 @@
 /*
- * Opens the engine that the configuration asks for. Only here and in server/assemble.h is it
- * known which one it is.
+ * Opens the engine that the configuration chooses. Only this file and server/assemble.h know which
+ * one it is.
  */
 #ifndef LATERD_LATERD_ENGINE_H
 #define LATERD_LATERD_ENGINE_H
@@ -18,80 +18,82 @@ struct journal_control;
 struct journal_maker;
 struct tls;
 
-/* What engine_open() may meet in an election, and says nothing of. */
+/* Why engine_open() has failed. In an election only the first is reported on standard error. */
 enum engine_opening {
-    OPENING_FAILED,      /* said on standard error */
-    OPENING_LOCKED,      /* another process has the store open still */
-    OPENING_LOWER_EPOCH, /* the store was led with our epoch or a higher one: led_epoch */
-    OPENING_TERM_ENDED,  /* we lead no longer: nothing is wrong with what was being opened */
+    OPENING_FAILED,      /* reported on standard error */
+    OPENING_LOCKED,      /* another process still has the store open */
+    OPENING_LOWER_EPOCH, /* the store was led with our epoch or a higher one: store_epoch */
+    OPENING_TERM_ENDED,  /* we no longer lead; the store is not at fault */
 };
 
 struct laterd_engine {
-    struct os_disk *disk;      /* NULL: nothing is kept, or it is kept elsewhere */
-    struct os_loop *loop;      /* that watches it: see engine_watch() */
-    struct embedded *embedded; /* this, or: */
-    struct redis_engine *redis;
-    char label[96];                /* of that: by which people know this daemon */
-    struct journal_maker *journal; /* set before engine_open(): the Redis engine's; or NULL */
-    struct tls *tls;               /* of connections to Redis; NULL: none */
-    const struct member *member;   /* with an election, set before engine_open(): fences the disk */
-    /* embedded_options::opening, set before engine_open(), too. */
+    struct os_disk *disk;       /* of the embedded engine; NULL: nothing is kept on disk */
+    struct os_loop *loop;       /* watches `disk`: see engine_watch() */
+    struct embedded *embedded;  /* NULL: it is the Redis engine */
+    struct redis_engine *redis; /* NULL: it is the embedded engine */
+    char label[96];             /* of this daemon, for people: Redis engine only */
+    /* These four are set before engine_open(): */
+    struct journal_maker *journal; /* of the Redis engine; NULL: no journal */
+    const struct member *member;   /* in an election: fences the disk; else NULL */
     enum err (*progress)(void *owner, const struct store_opening *opening);
-    void *progress_owner;
-    struct fence *fence;         /* of it; NULL: none */
+    void *progress_owner; /* of embedded_options::opening */
+
+    struct tls *tls;             /* of connections to Redis; NULL: none */
+    struct fence *fence;         /* in front of `disk`; NULL: no election */
     enum engine_opening opening; /* why engine_open() has failed */
-    uint64_t led_epoch;          /* OPENING_LOWER_EPOCH: the store's */
-    bool left;                   /* engine_leave() was called */
+    uint64_t store_epoch;        /* OPENING_LOWER_EPOCH: the store's */
+    bool stopped;                /* engine_stop() was called */
     bool standby;                /* `redis` does not serve yet: see engine_stand_by() */
-    bool standby_said;           /* that it is ready was logged */
-    int64_t standby_at_us;       /* none is made before this, after one that could not be */
+    bool standby_logged;         /* standby_ready was logged */
+    int64_t standby_at_us;       /* after a failure: do not try again before this time */
 };
 
-/* What can be told of the configuration without opening anything; says what is wrong. */
+/* Checks the configuration without opening anything; the error is on standard error. */
 enum err engine_check(const struct config *config) MUST_USE;
 
-/* Nobody's jobs are left behind in a log of beanstalkd that we would not read. As engine_open. */
+/* Refuses to start with a beanstalkd log in the data directory, whose jobs we would not serve.
+   Returns as engine_open(). */
 int engine_refuse_binlog(const struct command_line *line) MUST_USE;
 
 /*
- * Opens it on platform->loop, and the data directory if it has one: then platform->disk is set. 0,
- * or the exit status of a start that failed, which has been said on standard error; close it all
- * the same.
+ * Opens the engine on platform->loop, and the data directory if it has one: then platform->disk is
+ * set. Returns 0, or the exit status, with the reason on standard error (but see `opening`); call
+ * engine_close() in either case. May take minutes while a store is recovered.
  */
 int engine_open(const struct command_line *line, struct platform *platform,
                 struct laterd_engine *out_engine) MUST_USE;
 
 /*
- * Of one that waits to lead, with engine = redis: has connections, scripts and partitions ready, so
- * that engine_open() takes one round trip. What would keep it from serving is logged. To be called
- * after each turn of the server that waits; waits for nothing. Returns when it wants to be called
+ * With engine = redis, on a laterd that waits to lead: prepares connections, scripts and
+ * partitions, so that engine_open() takes one round trip, and logs what would keep it from serving.
+ * To be called after each turn of the waiting server; does not wait. Returns when it must be called
  * next; INT64_MAX: after the next turn.
  */
 int64_t engine_stand_by(const struct command_line *line, const struct platform *platform,
                         struct laterd_engine *engine);
 
-/* A line in the log: what was found there. */
+/* Logs store_opened or redis_opened, with what was found there. */
 void engine_log(const struct laterd_engine *engine, const struct command_line *line);
 
-/* Fills in the engine of the server's options. */
+/* Sets options->engine. */
 void engine_offer(const struct laterd_engine *engine, struct server_options *options);
 
-/* Descriptors that it will have, for os_loop_new: before it is opened. */
+/* The number of descriptors that the engine will need, for os_loop_new(). */
 unsigned engine_descriptors(const struct command_line *line, const struct platform *platform);
 
-/* Has the descriptors that the engine waits for watched. */
+/* Makes the loop watch the engine's descriptors. */
 void engine_watch(struct laterd_engine *engine, struct os_loop *loop);
 
-/* Gives up the jobs: another process may serve them. engine_close() frees what is left, and may
-   wait for a journal's thread. After the server, which gives back to it what did not reach its
+/* Stops serving the jobs, so that another process may. engine_close() frees the rest, and may wait
+   for a journal's thread. Call after server_free(), which gives back jobs that did not reach their
    clients. */
-void engine_leave(struct laterd_engine *engine);
+void engine_stop(struct laterd_engine *engine);
 
-/* Zeroes it, after engine_leave() if that was not called; may be opened again then. Before the
-   loop. */
+/* Calls engine_stop() if that was not done, frees everything and zeroes the struct, which may then
+   be opened again. Before the loop is freed. */
 void engine_close(struct laterd_engine *engine);
 
-/* ---- of the Redis engine, for engine.c (engine_redis.c; nothing of it with REDIS=0) ---- */
+/* ---- the Redis engine's part, for engine.c; see engine_redis.c ---- */
 
 enum err engine_redis_check(const struct config *config) MUST_USE;
 int engine_redis_open(const struct command_line *line, const struct platform *platform,

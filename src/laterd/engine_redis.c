@@ -1,4 +1,4 @@
-/* The Redis engine's part of engine.h; with REDIS=0, the refusal of that engine. */
+/* The Redis engine's part of engine.h. Built with REDIS=0 it refuses that engine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 enum err engine_redis_check(const struct config *config)
 {
-    (void)config; /* engine_redis_open says it */
+    (void)config; /* engine_redis_open() refuses */
     return OK;
 }
 
@@ -138,18 +138,18 @@ int engine_redis_open(const struct command_line *line, const struct platform *pl
     return command_line_failed(line, EXIT_FAILURE);
 }
 
-/* ---- of one that waits to lead ---- */
+/* ---- the standby of a laterd that waits to lead ---- */
 
 enum { STANDBY_AGAIN_US = 30 * 1000 * 1000 };
 
-static void give_standby_up(struct laterd_engine *engine, const char *why, int64_t now_us)
+static void discard_standby(struct laterd_engine *engine, const char *why, int64_t now_us)
 {
     log_event(LOG_ERROR, "standby_unfit", "reason=\"%s\" hint=\"%s\"", why,
-              "this laterd waits to lead, and could not serve with that Redis: correct it; it is "
-              "tried again twice a minute");
+              "this laterd waits to lead, and could not serve with this Redis: correct that; it "
+              "is tried again twice a minute");
     redis_engine_free(engine->redis);
     engine->redis = NULL;
-    engine->standby = engine->standby_said = false;
+    engine->standby = engine->standby_logged = false;
     engine->standby_at_us = now_us + STANDBY_AGAIN_US;
 }
 
@@ -179,13 +179,13 @@ int64_t engine_redis_stand_by(const struct command_line *line, const struct plat
     if (!err)
         err = redis_engine_started(engine->redis, &error);
     if (err && err != ERR_AGAIN) {
-        give_standby_up(engine, error.text, now_us);
+        discard_standby(engine, error.text, now_us);
         return engine->standby_at_us;
     }
-    if (!err && !engine->standby_said)
+    if (!err && !engine->standby_logged)
         log_event(LOG_INFO, "standby_ready", "prefix=%s partitions=%lld", line->config.redis_prefix,
                   (long long)line->config.redis_partitions);
-    engine->standby_said = engine->standby_said || !err;
+    engine->standby_logged = engine->standby_logged || !err;
     struct engine *port = redis_engine_port(engine->redis);
     return port->verbs->end(port); /* sends what the turn has brought */
 }

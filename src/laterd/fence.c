@@ -37,7 +37,7 @@ static void fence_run(struct disk *disk, struct disk_op *op)
         return;
     }
     refuse(op);
-    if (op->done) /* who runs an operation may not want to be called */
+    if (op->done) /* with run() it may be NULL */
         op->done(op);
 }
 
@@ -71,7 +71,7 @@ static void fence_wait(struct disk *disk)
         fence->behind->verbs->wait(fence->behind);
 }
 
-/* ---- all else goes through ---- */
+/* ---- passed through ---- */
 
 static enum err fence_lock(struct disk *disk, enum disk_access access)
 {

@@ -1,7 +1,7 @@
 /*
- * A disk that is written to only while we lead: port/disk.h in front of another one. What is to be
- * written after the deadline fails (ERR_IO, ESTALE) and is not given to the disk behind; reads go
- * on. With the store's lock and epoch this is what keeps one who led before out of the files.
+ * A disk that is written to only while we lead: port/disk.h in front of another disk. After the
+ * deadline, writes fail (ERR_IO, ESTALE) without reaching the disk behind; reads go on. Together
+ * with the store's lock and epoch this keeps a former leader from changing the files.
  */
 #ifndef LATERD_LATERD_FENCE_H
 #define LATERD_LATERD_FENCE_H

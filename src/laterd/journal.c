@@ -62,10 +62,10 @@ int laterd_journal_load(const struct config *config, struct laterd_journal *out_
     const struct journal_plugin *plugin = dlsym(library, JOURNAL_PLUGIN_SYMBOL);
     if (!plugin || plugin->abi != JOURNAL_PLUGIN_ABI ||
         strcmp(plugin->version, LATERD_VERSION) != 0) {
-        complain("%s[journal] %s is not of this laterd: it has abi %u, and abi %d of version %s is "
-                 "needed; install both of one build",
-                 place_of(config), path, plugin ? plugin->abi : 0, JOURNAL_PLUGIN_ABI,
-                 LATERD_VERSION);
+        complain(
+            "%s[journal] the plugin %s does not match this laterd: it has abi %u, and abi %d of "
+            "version %s is needed; install both from the same build",
+            place_of(config), path, plugin ? plugin->abi : 0, JOURNAL_PLUGIN_ABI, LATERD_VERSION);
         return EXIT_FAILURE;
     }
     enum err err = plugin->check(&options, &error);
@@ -102,10 +102,11 @@ struct journal_maker *laterd_journal_maker(struct laterd_journal *journal,
     return &journal->maker;
 }
 
-/* The member may be closed while the journal's thread ends: so they do not ask it meanwhile. */
+/* Protects `member`: it may be closed while the journal's thread, which uses it, still ends. */
 static pthread_mutex_t led_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-void laterd_journal_led(struct laterd_journal *journal, const struct member *member, uint64_t epoch)
+void laterd_journal_set_leader(struct laterd_journal *journal, const struct member *member,
+                               uint64_t epoch)
 {
     (void)pthread_mutex_lock(&led_mutex); /* cannot fail: it is ours and not recursive */
     journal->elected |= member != NULL;

@@ -17,7 +17,7 @@ static void add(struct listeners *listeners, int fd, struct server_listener what
     listeners->what[listeners->count++] = what;
 }
 
-/* What a socket that the service manager opened speaks, by its name. */
+/* The protocol of a socket that the service manager opened, by the socket's name. */
 static enum protocol_kind protocol_named(const struct config *config, const char *name)
 {
     enum protocol_kind kind;
@@ -31,9 +31,9 @@ static enum protocol_kind protocol_named(const struct config *config, const char
 }
 
 /*
- * Sockets that the service manager opened take the place of those that the configuration has of
- * their protocol. One whose name begins with a protocol's option is for that protocol; the others
- * speak HTTP, or where there is none what is configured, and take the configured dialects in order.
+ * Sockets that the service manager opened replace the configured listeners of their protocol. One
+ * whose name begins with a protocol's option is for that protocol; the others are for HTTP, or, if
+ * no HTTP is configured, for the configured protocol. They get the configured dialects in order.
  */
 static void take_passed(struct listeners *listeners, const struct config *config,
                         unsigned taken[PROTOCOL_KINDS])
@@ -89,7 +89,7 @@ static int open_one(const struct command_line *line, const char *address,
     const struct protocol *protocol = &protocols[what.protocol];
     const char *why = err == ERR_IO          ? strerror(errno)
                       : err == ERR_NOT_FOUND ? "no host has this name"
-                                             : "this is no address to listen on";
+                                             : "this is not an address to listen on";
     complain("cannot listen on %s for %s: %s%s", address, protocol->clients, why, hint);
     if (taken)
         complain_taken(line, protocol);
@@ -152,9 +152,10 @@ void listeners_log(const struct listeners *listeners)
         else
             log_event(LOG_INFO, "listening", "addr=%s protocol=%s", name, protocol);
         if (!is_for_this_machine(name))
-            log_event(LOG_WARN, "listening_open",
-                      "addr=%s protocol=%s hint=\"whoever reaches this address may push, take and "
-                      "delete jobs: laterd asks for no password; see Security in operations.md\"",
-                      name, protocol);
+            log_event(
+                LOG_WARN, "listening_open",
+                "addr=%s protocol=%s hint=\"anyone who can reach this address can push, take "
+                "and delete jobs: laterd asks for no password; see Security in operations.md\"",
+                name, protocol);
     }
 }

@@ -18,20 +18,20 @@ struct listeners {
 };
 
 /*
- * Opens all; HTTP first: who reads the log for the port finds that of HTTP in the first line. 0, or
- * the exit status of a start that failed, which has been said on standard error. What was opened
- * stays open until the process ends.
+ * Opens all listeners, HTTP first, so that the first `listening` line of the log has HTTP's port.
+ * Returns 0, or the exit status, with the reason on standard error. The sockets stay open until the
+ * process ends.
  */
 int listeners_open(const struct command_line *line, struct listeners *out_listeners) MUST_USE;
 
-/* The address of the first that speaks HTTP over TCP; "": there is none. */
+/* The address of the first listener for HTTP over TCP; "": there is none. */
 void listeners_http(const struct listeners *listeners, char out_address[LISTEN_ADDR_MAX]);
 
-/* From now on the loop accepts their connections: of those that speak HTTP, or of all. Until then
-   clients wait in the queues of the sockets. */
+/* Makes the loop accept connections: of the HTTP listeners, or of all. Until then clients wait in
+   the sockets' backlogs. */
 void listeners_watch(struct listeners *listeners, struct os_loop *loop, bool http_only);
 
-/* A line in the log for each. */
+/* Logs a `listening` line for each. */
 void listeners_log(const struct listeners *listeners);
 
 #endif

@@ -6,8 +6,8 @@
 #include "base/log.h"
 
 enum {
-    START_US = 1000 * 1000,      /* in which a connection may come, at the start */
-    AGAIN_US = 60 * 1000 * 1000, /* while it stays away */
+    START_US = 1000 * 1000,      /* after the start: no member_away before this */
+    AGAIN_US = 60 * 1000 * 1000, /* between member_away lines */
 };
 
 void member_log_init(struct member_log *log, const char *service, const char *own, int64_t now_us)
@@ -15,12 +15,12 @@ void member_log_init(struct member_log *log, const char *service, const char *ow
     *log = (struct member_log){.service = service, .own = own, .begun_us = now_us};
 }
 
-void member_log_lost(struct member_log *log, uint64_t epoch)
+void member_log_term_ended(struct member_log *log, uint64_t epoch)
 {
     log->lost = epoch;
 }
 
-/* ---- the service is away ---- */
+/* ---- the service is unreachable ---- */
 
 static void report_away(const struct member_log *log, const struct member_view *view,
                         int64_t now_us)
@@ -124,9 +124,9 @@ static void look_at_leader(struct member_log *log, const struct member_view *vie
                   (unsigned long long)view->epoch);
 }
 
-int64_t member_log_look(struct member_log *log, const struct member_view *view, int64_t now_us)
+int64_t member_log_update(struct member_log *log, const struct member_view *view, int64_t now_us)
 {
-    /* That it leads still has been said before the deadline: the reason comes with the next. */
+    /* A view that still says LEADING with that epoch is old: the next one has the reason. */
     if (log->lost && (view->role != MEMBER_LEADING || view->epoch != log->lost))
         report_lost(log, view);
     look_at_leader(log, view);

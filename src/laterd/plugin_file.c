@@ -7,7 +7,7 @@
 
 enum { FOLDER_BYTES = 512 };
 
-/* That is where `make` leaves the plugins. */
+/* The folder of our executable, where `make` leaves the plugins. */
 static void own_folder(char folder[FOLDER_BYTES])
 {
     ssize_t len = readlink("/proc/self/exe", folder, FOLDER_BYTES - 1);

@@ -16,15 +16,14 @@
 #include "server/config/beanstalkd_options.h"
 
 /*
- * Left to itself, glibc raises the size from which a block has pages of its own up to 32 MiB, and
- * memory below that comes back only when nothing lies above it. Fixed, large tables and buffers go
- * back to the system when they are freed, as chunks of pools do by themselves. Up to 4 MiB that are
- * free at the heap's end are kept, so that buffers which come and go do not ask the system each
- * time.
+ * By default glibc raises the size from which a block is mapped by itself up to 32 MiB, and returns
+ * smaller blocks to the system only from the end of the heap. With a fixed size, large tables and
+ * buffers are returned to the system when they are freed. Up to 4 MiB of free memory at the heap's
+ * end are kept, so that buffers that come and go need no system calls.
  */
 void process_set_heap(void)
 {
-    (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024); /* another libc may know neither, and need not */
+    (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024); /* another libc may ignore both */
     (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
     tls_count_memory();
 }
@@ -34,7 +33,7 @@ void process_raise_limits(void)
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit); /* else we live with what there is */
+        (void)setrlimit(RLIMIT_NOFILE, &limit); /* if it fails, the old limit stays */
     }
     /* The kernel may round our wake-ups by 50 µs to save power; due times are worth more. */
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
@@ -59,7 +58,8 @@ void process_find_memory(const struct config *config, struct platform *platform)
               "bytes=%llu from=%s available=%llu available_by=%s%s", (unsigned long long)bytes,
               config->memory_bytes ? "limits.memory_bytes" : "three_quarters_of_available",
               (unsigned long long)limit.bytes, limit.source,
-              bytes > limit.bytes ? " hint=\"the system ends laterd before the limit is reached\""
+              bytes > limit.bytes ? " hint=\"the system will kill laterd before this limit is "
+                                    "reached: lower limits.memory_bytes\""
                                   : "");
 }
 

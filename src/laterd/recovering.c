@@ -3,12 +3,12 @@
 #include <stdio.h>
 
 enum {
-    ESTIMATE_US = 200 * 1000, /* before then there is none */
+    ESTIMATE_US = 200 * 1000, /* no estimate before this time */
     MIB_SHIFT = 20,
     SECOND_US = 1000000,
 };
 
-/* At the pace so far; the rest of `part` began at part_us. -1: not known. */
+/* The seconds left at the pace since part_us. -1: not known yet. */
 static int64_t seconds_left(const struct recovering *recovering,
                             const struct store_opening *opening, int64_t now_us)
 {
@@ -33,7 +33,7 @@ void recovering_note(struct recovering *recovering, const struct store_opening *
     }
     if (opening->indexes && opening->done_bytes == opening->all_bytes) {
         (void)snprintf(recovering->text, sizeof(recovering->text),
-                       "recovering: all is read; files that are not in use are looked through");
+                       "recovering: all is read; checking files that are not in use");
         return;
     }
     int64_t left_s = seconds_left(recovering, opening, now_us);

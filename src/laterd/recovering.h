@@ -1,6 +1,6 @@
 /*
- * How far the opening of a store is, and how long it will still take, in words: for /readyz, the
- * refusals meanwhile, and the service manager. Told the time, by a clock that nobody sets.
+ * The progress of opening a store, and an estimate of the time left, as text: for /readyz, for
+ * refused requests, and for the service manager. Pure: times are arguments, of a monotonic clock.
  */
 #ifndef LATERD_LATERD_RECOVERING_H
 #define LATERD_LATERD_RECOVERING_H
@@ -9,15 +9,15 @@
 
 enum { RECOVERING_ROOM = 128 };
 
-/* Zeroed: nothing is known yet. */
+/* Zeroed: no progress is known yet. */
 struct recovering {
-    int64_t begun_us;          /* since when it has been told how far it is; 0: it has not */
-    int64_t part_us;           /* … in this part: the log, or the indexes, … */
-    struct store_opening part; /* … and how far it was then */
+    int64_t begun_us;          /* time of the first recovering_note(); 0: none yet */
+    int64_t part_us;           /* when the current part (the log, or the indexes) began */
+    struct store_opening part; /* the progress at part_us */
     char text[RECOVERING_ROOM];
 };
 
-/* It is so far now. `text` is up to date after that. */
+/* Notes the progress, and updates `text`. */
 void recovering_note(struct recovering *recovering, const struct store_opening *opening,
                      int64_t now_us);
 

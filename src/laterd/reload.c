@@ -30,7 +30,7 @@ void reload(struct command_line *line)
     }
     line->config.log_level = config.log_level;
     line->config.drain_us = config.drain_us;
-    log_level_set(LOG_INFO); /* this line is the answer to the signal: it is always shown */
+    log_level_set(LOG_INFO); /* so that the next line, the answer to the signal, is always shown */
     log_event(LOG_INFO, "reloaded",
               "log_level=%s drain_s=%lld hint=\"all other keys need a restart\"",
               levels[config.log_level], (long long)(config.drain_us / 1000000));

@@ -1,6 +1,6 @@
 /*
- * SIGHUP: the command line and the file are read again, and what can be changed while jobs are
- * served is taken over.
+ * SIGHUP: reads the command line and the configuration file again, and applies the settings that
+ * can be changed while jobs are served.
  */
 #ifndef LATERD_LATERD_RELOAD_H
 #define LATERD_LATERD_RELOAD_H
@@ -8,11 +8,11 @@
 #include "laterd/command_line.h"
 
 /*
- * Takes over the log level, and how long a drain may take; a configuration that is wrong changes
- * nothing. Says in the log what was done.
- * On the main thread, which waits for the file's disk meanwhile: on one that hangs no turn is done
- * until it answers, and in an election the term may end (member_verbs::holds() sees to it that
- * nothing is handed out then). Only an operator's signal leads here.
+ * Applies the log level and the time limit of a drain; a wrong configuration changes nothing. Logs
+ * `reloaded` or `reload_failed`.
+ * Main thread. Waits for the disk that holds the file: if that hangs, no turn is done meanwhile,
+ * and in an election the term may end (member_verbs::holds() then prevents that jobs are handed
+ * out). Accepted because only an operator's signal leads here.
  */
 void reload(struct command_line *line);
 

@@ -1,14 +1,14 @@
 /*
- * What laterd serves with: the engine, what jobs are sent by, and the server on top. Without an
- * election it is there from the start to the end. With one ([member]) it is there while we lead;
- * before, between and after there is a server that waits (engine/waiting).
+ * What laterd serves with: the engine, the sinks and the server on top. Without an election they
+ * exist from start to end. With one ([member]) they exist while we lead; at other times there is a
+ * server that waits (engine/waiting), and refuses all commands.
  *
- * While a store is opened for longer than a moment, a server like the one that waits answers HTTP:
- * how far it is. Others wait in the queues of their sockets until it serves.
+ * While the opening of a store takes longer than OPENING_US, such a waiting server answers HTTP
+ * with the progress. Clients of other protocols wait in the sockets' backlogs until it serves.
  *
  *     WAITING ──leads──▶ store locked: tried again; epoch too low: raised ──▶ SERVING
  *        ▲                                                                     │
- *        └──────────── the deadline has passed, or it cannot be opened ◀───────┘
+ *        └──────────── the deadline has passed, or opening failed ◀────────────┘
  */
 #ifndef LATERD_LATERD_SERVICE_H
 #define LATERD_LATERD_SERVICE_H
@@ -28,40 +28,40 @@ struct service {
     struct listeners *listeners;
     struct laterd_engine engine;
     struct waiting_engine waiting;
-    struct server *server; /* NULL: not yet */
-    bool leaving;          /* the sinks have been told to end, and have not been closed */
-    struct server *left;   /* LEAVING: the one that led, until they have ended; NULL: none led */
-    struct sink *left_webhook;    /* the same: the webhooks'; or NULL */
-    int64_t left_us;              /* LEAVING: since then; os_boot_us() */
-    int64_t journal_us;           /* the same of the journal, whose thread has not ended; or 0 */
-    int64_t leaving_told_us;      /* the same: when it was last told that it takes so long; or 0 */
+    struct server *server;        /* NULL: not yet */
+    bool leaving;                 /* the sinks were stopped, and are not closed yet */
+    struct server *former_server; /* LEAVING: the one that led; NULL: none did */
+    struct sink *former_webhook;  /* LEAVING: its webhook sink; or NULL */
+    int64_t leaving_since_us;     /* LEAVING: its beginning; os_boot_us() */
+    int64_t journal_us;           /* LEAVING: since the journal's thread is waited for; or 0 */
+    int64_t leaving_logged_us;    /* LEAVING: when leaving_long was logged last; or 0 */
     struct recovering recovering; /* of the store that is being opened */
-    int64_t turned_us, told_us;   /* while it is: the last turn, and word to the manager; times of
-                                     os_boot_us() */
-    uint64_t epoch;               /* SERVING in an election: with this one; else 0 */
-    int64_t open_at_us;           /* WAITING: not before this */
-    bool said_locked;             /* it was logged that the store is */
+    int64_t last_turn_us;         /* while a store is opened: of the last turn; os_boot_us() */
+    int64_t notified_us;          /* the same: of the last notification of systemd */
+    uint64_t epoch;               /* SERVING in an election: our epoch; else 0 */
+    int64_t open_at_us;           /* WAITING: do not open before this time */
+    bool locked_logged;           /* store_locked was logged */
     struct member_log member_log;
-    bool member_news;  /* since it was looked at last */
-    int64_t log_at_us; /* when it wants to look by itself */
+    bool member_dirty; /* the member has changed since member_log_update() */
+    int64_t log_at_us; /* when to call member_log_update() again */
 };
 
-/* Opens all there is to serve with, or begins to wait. 0, or the exit status of a start that
-   failed, which was said on standard error; end it all the same. A stop signal while a store is
-   being recovered ends the process. */
+/* Opens everything and serves, or begins to wait. Returns 0, or the exit status, with the reason on
+   standard error; call service_end() in either case. A stop signal while a store is being recovered
+   ends the process. */
 int service_begin(struct service *service) MUST_USE;
 
 /*
- * With an election: begins to serve, or stops, as the member says. After each turn, and when
- * member::changed is called; waits for nothing but the recovery of a store, while which the server
- * that waits goes on, and a stop signal ends the process. Returns when it wants
- * to be called next; INT64_MAX: after the next turn.
+ * In an election: begins to serve, or stops, as the member says. To be called after each turn, and
+ * when member::changed was called. Waits only for the recovery of a store; meanwhile the waiting
+ * server goes on, and a stop signal ends the process. Returns when it must be called next;
+ * INT64_MAX: after the next turn.
  */
-int64_t service_look(struct service *service);
+int64_t service_update(struct service *service);
 
-/* The server is freed, the engine closed; then others may lead. If a sink's thread has not ended
-   after five seconds the engine is closed all the same, and the process exits with `status`: it
-   does not return. */
+/* Frees the server, resigns, so that others may lead, and closes the rest. If a sink's thread has
+   not ended after five seconds, the engine is closed all the same and the process exits with
+   `status`: then it does not return. */
 void service_end(struct service *service, int status);
 
 #endif

@@ -8,8 +8,8 @@
 struct alone {
     struct member member; /* first, so that the verbs find the rest */
     struct loop *loop;
-    struct timer notify; /* that it leads, or with another epoch */
-    uint64_t epoch;      /* 0: it was told to rest, or has not begun */
+    struct timer notify; /* calls `changed`: it leads, or has another epoch */
+    uint64_t epoch;      /* 0: it rests after resign(), or has not begun */
     uint64_t last, terms;
     int64_t since_us;
 };
@@ -94,7 +94,7 @@ static enum err open_alone(const struct member_options *options, struct member *
     alone->member.verbs = &verbs;
     alone->loop = options->loop;
     alone->notify.expired = begin_or_notify;
-    alone->since_us = loop_look_at_clock(options->loop);
+    alone->since_us = loop_update_time(options->loop);
     loop_arm(alone->loop, &alone->notify, alone->loop->now_us);
     *out_member = &alone->member;
     return OK;

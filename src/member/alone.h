@@ -1,7 +1,7 @@
 /*
- * port/member.h without any service: always leads. For starting laterd on a store that was led by
- * an election whose service is lost for good, or is not wanted any more; it is up to whoever writes
- * `url = alone` that there is one.
+ * port/member.h without a coordination service: always leads. For starting laterd on a store that
+ * an election was used for, when its service is lost or no longer wanted. An operator who sets `url
+ * = alone` must make sure that only one laterd runs.
  */
 #ifndef LATERD_MEMBER_ALONE_H
 #define LATERD_MEMBER_ALONE_H

@@ -6,8 +6,8 @@
 #include "base/check.h"
 
 enum {
-    POLL_US = 25 * 1000,   /* a row that was given back is noticed so late */
-    AGAIN_US = 100 * 1000, /* after a question without an answer */
+    POLL_US = 25 * 1000,   /* between reads of the row */
+    AGAIN_US = 100 * 1000, /* after a request without an answer */
 };
 
 void claim_init(struct claim *claim, const struct member_options *options, int64_t now_us)
@@ -26,7 +26,7 @@ int64_t claim_next_us(const struct claim *claim)
 
 static bool is_ours(const struct claim *claim, const struct claim_row *row)
 {
-    return row->there && strcmp(row->holder, claim->holder) == 0;
+    return row->exists && strcmp(row->holder, claim->holder) == 0;
 }
 
 bool claim_is_held(const struct claim *claim)
@@ -37,21 +37,22 @@ bool claim_is_held(const struct claim *claim)
 
 const char *claim_leader(const struct claim *claim)
 {
-    bool held = claim->known && claim->row.there && claim->row.holder[0];
+    bool held = claim->known && claim->row.exists && claim->row.holder[0];
     return held && !is_ours(claim, &claim->row) ? claim->row.url : "";
 }
 
-/* ---- what to ask ---- */
+/* ---- requests ---- */
 
 static bool is_resting(const struct claim *claim, int64_t now_us)
 {
     return now_us < claim->rest_until_us;
 }
 
-/* How long others must have waited: the holder's time-out, but not less than ours. */
+/* How long a row must stay unchanged before it is taken over: the holder's time-out, or ours if
+ * that is longer. */
 static int64_t wait_us_of(const struct claim *claim)
 {
-    int64_t theirs_us = claim->row.there ? claim->row.timeout_us : 0;
+    int64_t theirs_us = claim->row.exists ? claim->row.timeout_us : 0;
     return theirs_us > claim->tenure.timeout_us ? theirs_us : claim->tenure.timeout_us;
 }
 
@@ -59,14 +60,14 @@ static bool may_claim(const struct claim *claim, int64_t now_us)
 {
     if (!claim->known || is_resting(claim, now_us))
         return false;
-    if (claim->row.there && (!claim->row.holder[0] || is_ours(claim, &claim->row)))
+    if (claim->row.exists && (!claim->row.holder[0] || is_ours(claim, &claim->row)))
         return true;
     return now_us - claim->seen_us >= wait_us_of(claim);
 }
 
 static uint64_t above_all(const struct claim *claim)
 {
-    uint64_t epoch = claim->row.there ? claim->row.epoch : 0;
+    uint64_t epoch = claim->row.exists ? claim->row.epoch : 0;
     if (claim->tenure.epoch > epoch)
         epoch = claim->tenure.epoch;
     return (claim->above > epoch ? claim->above : epoch) + 1;
@@ -76,12 +77,12 @@ static void write_ours(struct claim *claim, uint64_t epoch, struct claim_ask *as
 {
     *ask = (struct claim_ask){
         .write = true,
-        .make = !claim->row.there,
+        .make = !claim->row.exists,
         .from_epoch = claim->row.epoch,
         .from_count = claim->row.count,
-        .to = {.there = true,
+        .to = {.exists = true,
                .epoch = epoch,
-               .count = claim->row.there ? claim->row.count + 1 : 1,
+               .count = claim->row.exists ? claim->row.count + 1 : 1,
                .timeout_us = claim->tenure.timeout_us},
     };
     memcpy(ask->to.holder, claim->holder, sizeof(ask->to.holder));
@@ -114,11 +115,11 @@ const struct claim_ask *claim_ask(struct claim *claim, int64_t now_us)
     return ask;
 }
 
-/* ---- what was answered ---- */
+/* ---- answers ---- */
 
 static bool is_same(const struct claim_row *a, const struct claim_row *b)
 {
-    return a->there == b->there && a->epoch == b->epoch && a->count == b->count &&
+    return a->exists == b->exists && a->epoch == b->epoch && a->count == b->count &&
            strcmp(a->holder, b->holder) == 0;
 }
 
@@ -140,14 +141,15 @@ static void lead(struct claim *claim, int64_t now_us)
     claim->next_us = leads ? claim->sent_us + tenure->timeout_us / TENURE_PARTS : now_us + POLL_US;
 }
 
-/* What we lead by is another row than we wrote. An answer that was lost leaves one of ours. */
-static void look_at_row_while_leading(struct claim *claim, int64_t now_us)
+/* The row is not the one that we wrote last. It can still be ours: of a write whose answer was
+ * lost. */
+static void check_changed_row(struct claim *claim, int64_t now_us)
 {
     bool ours = is_ours(claim, &claim->row) && claim->row.epoch >= claim->tenure.epoch;
     if (ours) {
         claim->tenure.epoch = claim->tenure.led = claim->row.epoch;
     } else {
-        tenure_end(&claim->tenure, claim->row.there ? LOSS_TAKEN : LOSS_DELETED, now_us);
+        tenure_end(&claim->tenure, claim->row.exists ? LOSS_TAKEN : LOSS_DELETED, now_us);
         tenure_note_epoch(&claim->tenure, claim->row.epoch);
     }
     claim->next_us = ours ? now_us : now_us + POLL_US;
@@ -167,23 +169,23 @@ void claim_answered(struct claim *claim, const struct claim_answer *answer, int6
     } else if (wrote && is_ours(claim, &claim->row)) {
         lead(claim, now_us);
     } else if (claim->tenure.leading) {
-        look_at_row_while_leading(claim, now_us);
+        check_changed_row(claim, now_us);
     } else if (may_claim(claim, now_us) && !claim->ask.write) {
         claim->next_us = now_us;
     }
 }
 
-void claim_lost(struct claim *claim, int64_t now_us)
+void claim_unanswered(struct claim *claim, int64_t now_us)
 {
     CHECK(claim->asked);
     claim->asked = false;
     (void)tenure_expire_asked(&claim->tenure, now_us);
-    if (!claim->row.there)
-        claim->known = false; /* it may have come and gone: the wait begins again */
+    if (!claim->row.exists)
+        claim->known = false; /* it may have been made and deleted: the wait starts again */
     claim->next_us = now_us + AGAIN_US;
 }
 
-/* ---- what is wished ---- */
+/* ---- calls of the owner ---- */
 
 bool claim_expire(struct claim *claim, int64_t now_us)
 {

@@ -1,7 +1,7 @@
 /*
- * Owns the thread and what both sides share, which has a mutex; holds() alone reads two atomic
- * numbers. Invariant: `led_epoch` is 0 from the moment that somebody has resigned, even if the
- * thread, which has not seen that wish yet, publishes once more.
+ * Owns the thread and the state that both threads share under a mutex; only holds() reads two
+ * atomic numbers instead. Invariant: `led_epoch` is 0 from the call of resign() on, even if the
+ * thread, which has not seen that request yet, publishes once more.
  */
 #include "member/member_thread.h"
 
@@ -30,11 +30,11 @@ struct member_thread {
     _Atomic int64_t deadline_us;
     struct message note;
     pthread_mutex_t mutex; /* of what follows */
-    bool noted;            /* the note is with the loop */
-    bool closed;           /* who owned it does not any more: the note's arrival frees it */
+    bool noted;            /* the note was posted to the loop and has not arrived */
+    bool closed;           /* close() was called: the arrival of the note frees this */
     struct member_view view;
     int64_t since_us;
-    struct member_wishes wishes;
+    struct member_requests wishes;
 };
 
 static struct member_thread *self(const struct member *member)
@@ -128,7 +128,8 @@ static void close_thread(struct member *member)
     thread->wishes.close = true;
     unlock(thread);
     member_wake(thread);
-    (void)pthread_join(thread->thread, NULL); /* it was started, and nobody else joins it */
+    (void)pthread_join(thread->thread,
+                       NULL); /* cannot fail: it was started, and is joined only here */
     thread->options.ended(thread->options.user);
     lock(thread);
     bool noted = thread->noted;
@@ -215,7 +216,7 @@ void member_publish(struct member_thread *thread, const struct tenure *tenure, c
     bool leads = tenure->leading && !thread->wishes.resign && !thread->wishes.close;
     if (leads)
         view.role = MEMBER_LEADING;
-    /* The deadline first: who reads the epoch then has its deadline, or an earlier one. */
+    /* The deadline first: a reader of the epoch then sees its deadline, or an earlier one. */
     atomic_store(&thread->deadline_us, leads ? tenure->deadline_us : 0);
     atomic_store(&thread->led_epoch, leads ? tenure->epoch : 0);
     bool post = !thread->noted && !is_same(&view, &thread->view);
@@ -227,11 +228,11 @@ void member_publish(struct member_thread *thread, const struct tenure *tenure, c
         thread->copied.loop->verbs->post(thread->copied.loop, &thread->note);
 }
 
-struct member_wishes member_wishes(struct member_thread *thread)
+struct member_requests member_requests(struct member_thread *thread)
 {
     lock(thread);
-    struct member_wishes wishes = thread->wishes;
-    thread->wishes = (struct member_wishes){.close = wishes.close};
+    struct member_requests wishes = thread->wishes;
+    thread->wishes = (struct member_requests){.close = wishes.close};
     unlock(thread);
     return wishes;
 }

@@ -1,12 +1,12 @@
 /*
- * What all implementations of port/member.h share: their thread, what it tells the loop's thread,
- * and what that wishes. The thread runs a struct claim or a struct zk_election, asks the service,
- * and publishes what comes of it.
+ * Common code of all implementations of port/member.h: their thread, what it publishes for the
+ * loop's thread, and the loop's requests to it. The thread runs a struct claim or a struct
+ * zk_election, talks to the service, and publishes the result.
  *
  *     thread: run() ─▶ member_publish() ─▶ holds(), look(), changed()   on the loop's thread
- *     loop:   raise(), resign(), close() ─▶ member_wishes()             on this one
+ *     loop:   raise(), resign(), close() ─▶ member_requests()             on this one
  *
- * Functions are marked with the thread that may call them.
+ * Each function says which thread may call it.
  */
 #ifndef LATERD_MEMBER_MEMBER_THREAD_H
 #define LATERD_MEMBER_MEMBER_THREAD_H
@@ -19,43 +19,44 @@ struct member_thread;
 struct member_thread_options {
     const struct member_options *member; /* copied, with its strings */
     void *user;
-    /* The thread. Returns when member_wishes() says that it is to close, having resigned. */
+    /* The thread's function. Must resign and return when member_requests() returns `close`. */
     void (*run)(struct member_thread *thread, void *user);
-    /* The thread has ended, or never began: frees `user`. On the loop's thread. */
+    /* Frees `user`, when the thread has ended. Called on the loop's thread. */
     void (*ended)(void *user);
 };
 
-/* What the loop's thread wants done. */
-struct member_wishes {
-    uint64_t above; /* a higher epoch than this; 0: no wish */
-    bool resign;    /* and rest: */
-    int64_t rest_us;
+/* Requests of the loop's thread. */
+struct member_requests {
+    uint64_t above;  /* get an epoch higher than this; 0: no request */
+    bool resign;     /* end the term … */
+    int64_t rest_us; /* … and take part again after this time */
     bool close;
 };
 
-/* Loop. Starts the thread. NULL: the system has no thread or descriptor left, errno says why; then
-   `ended` is not called. */
+/* Loop's thread. Starts the member's thread. NULL: the system has no thread or descriptor left,
+   errno says why; then `ended` is not called. */
 struct member *member_thread_open(const struct member_thread_options *options);
 
-/* ---- all of these: the thread ---- */
+/* ---- called on the member's thread, unless they say otherwise ---- */
 
 const struct member_options *member_thread_options(const struct member_thread *thread);
 
 /* CLOCK_BOOTTIME. Any thread. */
 int64_t member_now_us(void);
 
-/* Tells what is so now. `why`: a clause without passwords, or "". */
+/* Publishes the present state for the loop's thread. `leader`: its URL, or "". `why`: a clause
+   without passwords, or "". Both are copied. */
 void member_publish(struct member_thread *thread, const struct tenure *tenure, const char *leader,
                     bool connected, const char *why);
 
-/* What is wished since the last call. */
-struct member_wishes member_wishes(struct member_thread *thread);
+/* The requests since the last call. */
+struct member_requests member_requests(struct member_thread *thread);
 
-/* Readable when there is something new for the thread. */
+/* A descriptor that is readable when there are new requests. */
 int member_wake_fd(const struct member_thread *thread);
 /* Any thread. */
 void member_wake(struct member_thread *thread);
-/* Sleeps until then (CLOCK_BOOTTIME), or until somebody wakes it. */
+/* Sleeps until the time (CLOCK_BOOTTIME), or until member_wake(). */
 void member_sleep(struct member_thread *thread, int64_t until_us);
 
 #endif

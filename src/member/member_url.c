@@ -132,9 +132,12 @@ enum err member_url_read(const char *text, const char *scheme, uint16_t default_
     if (!take_login(&hosts, &url))
         return refuse(out_error, "user or password is too long, or not percent-encoded");
     if (!take_hosts(hosts, default_port, &url))
-        return refuse(out_error, "a host is missing, too long, or has no good port");
+        return refuse(out_error,
+                      "a host is missing or too long, or its port is not a number from 1 "
+                      "to 65535");
     if (!copy_word(path, url.path) || !copy_word(query, url.query))
-        return refuse(out_error, "what stands behind the hosts is too long, or not plain text");
+        return refuse(out_error, "the path or query is too long, or has characters that are not "
+                                 "printable ASCII");
     *out_url = url;
     return OK;
 }

@@ -21,7 +21,7 @@ struct member_url {
     char query[MEMBER_WORD_MAX]; /* behind the '?', or "" */
 };
 
-/* ERR_INVALID, with a clause that never has the password in it. */
+/* Reads a URL. ERR_INVALID: out_error has a clause that never contains the password. */
 enum err member_url_read(const char *text, const char *scheme, uint16_t default_port,
                          struct member_url *out_url, struct member_error *out_error) MUST_USE;
 

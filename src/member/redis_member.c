@@ -1,6 +1,6 @@
 /*
- * A struct claim on client/redis, whose connections are on a loop of our own thread, so that the
- * term goes on while the main thread recovers a store. That loop's time is CLOCK_BOOTTIME.
+ * A struct claim on client/redis. The connections are on a loop of our own thread, so that the term
+ * goes on while the main thread recovers a store. That loop's clock is CLOCK_BOOTTIME.
  */
 #include "member/redis_member.h"
 
@@ -29,15 +29,15 @@ struct redis_claim {
     struct tls *tls; /* NULL: none */
     struct topology_callbacks callbacks;
     struct topology topology;
-    struct link_call call; /* the question under way, if claim::asked */
-    struct node *node;     /* that was asked */
+    struct link_call call; /* the request under way, if claim::asked */
+    struct node *node;     /* that it was sent to */
     bool connected;
     char key[MEMBER_NAME_MAX + 32];
     char why[MEMBER_WHY_MAX];
 };
 
-/* Compares, sets, and answers with what there is then: done, epoch, count, timeout_ms, holder, url.
-   KEYS[1] the hash; ARGV: what, epoch and count that must be there; the five values. */
+/* Compares and sets, and returns the result: done, epoch, count, timeout_ms, holder, url. KEYS[1]:
+   the hash; ARGV: read, make or write; the expected epoch and count; the five new values. */
 static const char script[] =
     "local k=KEYS[1] local n={'epoch','count','timeout_ms','holder','url'} "
     "local f=redis.call('HMGET',k,unpack(n)) local done='0' "
@@ -58,7 +58,7 @@ static struct redis_claim *of_call(struct link_call *call)
     return LIST_ENTRY(call, struct redis_claim, call);
 }
 
-/* It goes into the log and into JSON. */
+/* Sets `why` without double quotes, because it is quoted in the log and in JSON. */
 static void set_why(struct redis_claim *redis, const char *what, const char *text)
 {
     (void)snprintf(redis->why, sizeof(redis->why), "%.60s%.170s", what, text);
@@ -84,7 +84,7 @@ static void take_text(const redisReply *field, char *room, size_t room_bytes)
     (void)snprintf(room, room_bytes, "%s", text ? field->str : "");
 }
 
-/* False: this is no answer of the script. */
+/* False: not an answer of the script. */
 static bool read_answer(const redisReply *reply, struct claim_answer *out_answer)
 {
     bool array = reply->type == REDIS_REPLY_ARRAY;
@@ -94,7 +94,7 @@ static bool read_answer(const redisReply *reply, struct claim_answer *out_answer
     if (reply->elements == 1)
         return true;
     struct claim_row *row = &out_answer->row;
-    row->there = true;
+    row->exists = true;
     row->epoch = number_of(reply->element[1]);
     row->count = number_of(reply->element[2]);
     row->timeout_us = (int64_t)(number_of(reply->element[3]) % 3600000) * 1000;
@@ -127,8 +127,8 @@ static void answered(struct link_call *call, redisReply *reply)
         if (!reply)
             set_why(redis, "Redis is away: ", redis->node->link.error);
         else
-            refused(redis, reply->type == REDIS_REPLY_ERROR ? reply->str : "an odd answer");
-        claim_lost(&redis->claim, member_now_us());
+            refused(redis, reply->type == REDIS_REPLY_ERROR ? reply->str : "unexpected answer");
+        claim_unanswered(&redis->claim, member_now_us());
     }
     if (reply)
         freeReplyObject(reply);
@@ -162,7 +162,7 @@ static void ask(struct redis_claim *redis)
         redis->connected = false;
         set_why(redis, link ? "Redis is away: " : "Redis is not connected yet",
                 link ? link->error : "");
-        claim_lost(&redis->claim, member_now_us());
+        claim_unanswered(&redis->claim, member_now_us());
         return;
     }
     redis->node = node;
@@ -175,7 +175,7 @@ static void ask(struct redis_claim *redis)
 
 static void nothing(struct topology_callbacks *callbacks, struct node *node)
 {
-    (void)callbacks; /* each question finds its node, or none */
+    (void)callbacks; /* each request looks up its node */
     (void)node;
 }
 
@@ -187,7 +187,7 @@ static void slots_moved(struct topology_callbacks *callbacks)
 static void sentinel_refused(struct topology_callbacks *callbacks, const struct link *link)
 {
     (void)callbacks;
-    (void)link; /* topology_error() says so when a question finds no node */
+    (void)link; /* topology_error() reports it when a request finds no node */
 }
 
 static void begin(struct redis_claim *redis)
@@ -238,10 +238,10 @@ static void run(struct member_thread *thread, void *user)
     struct redis_claim *redis = user;
     redis->thread = thread;
     os_loop_wake_by(redis->loop, member_wake_fd(thread));
-    (void)loop_look_at_clock(os_loop_port(redis->loop));
+    (void)loop_update_time(os_loop_port(redis->loop));
     begin(redis);
     for (;;) {
-        struct member_wishes wishes = member_wishes(thread);
+        struct member_requests wishes = member_requests(thread);
         if (wishes.close)
             break;
         if (wishes.above)
@@ -255,7 +255,7 @@ static void run(struct member_thread *thread, void *user)
         turn(redis, next_us(redis));
     }
     give_back(redis);
-    topology_fini(&redis->topology); /* tells the question under way */
+    topology_fini(&redis->topology); /* answers the request under way with an error */
 }
 
 static void ended(void *user)

@@ -31,7 +31,7 @@ bool tenure_extend(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64
 {
     CHECK(tenure->leading && epoch >= tenure->epoch);
     if (tenure_expire_asked(tenure, now_us))
-        return false; /* between the deadline and now it did not lead, and others have seen that */
+        return false; /* after the deadline others may have begun to lead */
     tenure->epoch = tenure->led = epoch;
     if (deadline_of(tenure, sent_us) > tenure->deadline_us)
         tenure->deadline_us = deadline_of(tenure, sent_us);

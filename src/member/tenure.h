@@ -1,6 +1,6 @@
 /*
- * The deadline of who leads: what is common to all ways to elect. Pure: time is an argument, in
- * microseconds of CLOCK_BOOTTIME.
+ * A leader's terms and their deadline: common to all ways to elect. Pure: time is an argument, in
+ * microseconds of CLOCK_BOOTTIME. All calls are O(1).
  *
  *     WAITING ──begin──▶ LEADING ──extend──▶ LEADING
  *        ▲                  │ end; or the deadline passes
@@ -18,8 +18,8 @@ struct tenure {
     bool leading;
     enum member_loss loss; /* of the last term */
     uint64_t epoch;        /* ours while leading, else the newest that was seen */
-    uint64_t led;          /* our last one */
-    uint64_t terms;        /* how often it began */
+    uint64_t led;          /* the epoch of our last term */
+    uint64_t terms;        /* how many terms of ours have begun */
     int64_t deadline_us;
     int64_t since_us; /* when `leading` changed last */
     int64_t timeout_us;
@@ -27,8 +27,9 @@ struct tenure {
 
 enum { TENURE_PARTS = 3 }; /* ask each third of the time-out; lead for two thirds */
 
-/* Who notices the passing of a deadline so late was not running when it passed; or so late, if it
-   was waiting for an answer: MySQL is waited for up to a third of the time-out, or a second. */
+/* A process that notices later than this that the deadline has passed, did not run when it passed
+   (LOSS_PAUSED). The second limit is for a thread that waited for an answer: for MySQL that takes
+   up to a third of the time-out, or a second. */
 #define TENURE_LATE_US       INT64_C(250000)
 #define TENURE_LATE_ASKED_US INT64_C(1000000)
 
@@ -36,19 +37,19 @@ enum { TENURE_PARTS = 3 }; /* ask each third of the time-out; lead for two third
 void tenure_init(struct tenure *tenure, int64_t timeout_us, int64_t now_us);
 
 /*
- * We lead with `epoch`, as an answer to a question that was sent at `sent_us` says. False: not with
- * this one: the deadline has passed already, or the epoch is of a term of ours that has ended.
+ * Begins a term with `epoch`, after the answer to a request that was sent at `sent_us`. False: it
+ * did not begin: the deadline has passed already, or the epoch is that of an ended term of ours.
  */
 bool tenure_begin(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_t now_us);
-/* The same of a later answer, while leading; `epoch` may have risen. False: too late, it ended. */
+/* Extends the term after a later answer; `epoch` may have risen. False: too late, it has ended. */
 bool tenure_extend(struct tenure *tenure, uint64_t epoch, int64_t sent_us, int64_t now_us);
-/* Nothing if it does not lead. */
+/* Ends the term; does nothing if not leading. */
 void tenure_end(struct tenure *tenure, enum member_loss loss, int64_t now_us);
-/* Ends it if the deadline has passed. True: it has just ended. */
+/* Ends the term if the deadline has passed. True: it has just ended. */
 bool tenure_expire(struct tenure *tenure, int64_t now_us);
-/* The same, when an answer has come or was lost: until now it may have been waited for. */
+/* The same after a request was answered or lost: the thread may have waited for it until now. */
 bool tenure_expire_asked(struct tenure *tenure, int64_t now_us);
-/* Somebody leads, or led, with this one. */
+/* Notes an epoch that another laterd leads, or led, with. */
 void tenure_note_epoch(struct tenure *tenure, uint64_t epoch);
 
 static inline bool tenure_holds(const struct tenure *tenure, int64_t now_us)

@@ -7,8 +7,8 @@
 
 enum {
     AGAIN_US = 100 * 1000,
-    SHOW_AGAIN_US = 500 * 1000, /* nobody has said yet that it leads */
-    DIGITS = 10,                /* of a sequence number, behind the name's last '-' */
+    LEADER_RETRY_US = 500 * 1000, /* while no leader is known: between two reads */
+    DIGITS = 10,                  /* of a sequence number, behind the name's last '-' */
 };
 
 static void go(struct zk_election *election, enum zk_state state, int64_t at_us)
@@ -113,7 +113,7 @@ static void make_op(struct zk_election *election)
         election->fired = false;
         set_node_path(election, election->before);
         break;
-    case ZK_STATE_SHOW:
+    case ZK_STATE_READ_LEADER:
         op->verb = ZK_GET;
         set_path(election, "/leader", "");
         break;
@@ -128,10 +128,10 @@ static void make_op(struct zk_election *election)
         (void)snprintf(op->data, sizeof(op->data), "%llu",
                        (unsigned long long)election->epoch_next);
         break;
-    case ZK_STATE_ASK:
+    case ZK_STATE_RENEW:
         op->verb = ZK_SET;
         op->version = -1;
-        election->asked_us = election->sent_us;
+        election->renewed_us = election->sent_us;
         set_path(election, "/leader", "");
         (void)snprintf(op->data, sizeof(op->data), "%llu %s", (unsigned long long)election->epoch,
                        election->url);
@@ -156,9 +156,9 @@ const struct zk_op *zk_next(struct zk_election *election, int64_t now_us)
     CHECK(!election->asked && election->connected);
     (void)zk_expire(election, now_us);
     if (election->state == ZK_STATE_WAIT || election->state == ZK_STATE_REST)
-        election->state = ZK_STATE_LIST; /* waited long enough: look again */
+        election->state = ZK_STATE_LIST; /* waited long enough: list again */
     if (election->state == ZK_STATE_LEAD)
-        election->state = ZK_STATE_ASK;
+        election->state = ZK_STATE_RENEW;
     election->op = (struct zk_op){.verb = ZK_GET};
     election->asked = true;
     election->sent_us = now_us;
@@ -168,7 +168,8 @@ const struct zk_op *zk_next(struct zk_election *election, int64_t now_us)
 
 /* ---- answers ---- */
 
-/* What orders the nodes, whatever their names begin with; -1: it is no node of an election. */
+/* The sequence number at the end of a node's name, by which nodes are ordered; -1: not a node of an
+ * election. */
 static int64_t sequence_of(const char *name)
 {
     uint64_t number;
@@ -222,7 +223,8 @@ static void listed(struct zk_election *election, const struct zk_answer *answer,
         go(election, ZK_STATE_READ_EPOCH, now_us);
 }
 
-/* What is no number is 0: the store then says what it must be above. */
+/* A text that is not a number counts as 0; if that is too low, the store asks for a higher epoch.
+ */
 static void read_epoch(struct zk_election *election, const struct zk_answer *answer, int64_t now_us)
 {
     uint64_t epoch;
@@ -237,7 +239,7 @@ static void read_epoch(struct zk_election *election, const struct zk_answer *ans
     go(election, ZK_STATE_WRITE_EPOCH, now_us);
 }
 
-/* A watch that fired while another operation was under way has not been looked at. */
+/* Waits in `state`, but not if a watch fired while another operation was under way. */
 static void rest_in(struct zk_election *election, enum zk_state state, int64_t until_us,
                     int64_t now_us)
 {
@@ -249,14 +251,14 @@ static void own_is_there(struct zk_election *election, int64_t now_us)
 {
     struct tenure *tenure = &election->tenure;
     bool leads = tenure->leading
-                     ? tenure_extend(tenure, election->epoch, election->asked_us, now_us)
-                     : tenure_begin(tenure, election->epoch, election->asked_us, now_us);
+                     ? tenure_extend(tenure, election->epoch, election->renewed_us, now_us)
+                     : tenure_begin(tenure, election->epoch, election->renewed_us, now_us);
     if (!leads)
         go(election, ZK_STATE_LIST, now_us + AGAIN_US); /* a new epoch, then */
     else if (election->above >= election->epoch)
         go(election, ZK_STATE_READ_EPOCH, now_us);
     else
-        rest_in(election, ZK_STATE_LEAD, election->asked_us + tenure->timeout_us / TENURE_PARTS,
+        rest_in(election, ZK_STATE_LEAD, election->renewed_us + tenure->timeout_us / TENURE_PARTS,
                 now_us);
     if (leads)
         election->leader[0] = '\0';
@@ -269,8 +271,9 @@ static void own_has_gone(struct zk_election *election, int64_t now_us)
     go(election, ZK_STATE_LIST, now_us);
 }
 
-/* "EPOCH URL"; something else, which nobody of us wrote, says nothing. */
-static void shown(struct zk_election *election, const struct zk_answer *answer, int64_t now_us)
+/* Reads "EPOCH URL"; another text, which no laterd writes, is ignored. */
+static void leader_read(struct zk_election *election, const struct zk_answer *answer,
+                        int64_t now_us)
 {
     const char *space = answer->data.len ? memchr(answer->data.at, ' ', answer->data.len) : NULL;
     size_t digits = space ? (size_t)(space - answer->data.at) : 0;
@@ -281,15 +284,15 @@ static void shown(struct zk_election *election, const struct zk_answer *answer, 
         (void)snprintf(election->leader, sizeof(election->leader), "%.*s", (int)len, space + 1);
         tenure_note_epoch(&election->tenure, epoch);
     }
-    /* Who leads may change without the node before ours: look again now and then. */
-    int64_t wait_us = election->leader[0] ? election->tenure.timeout_us : SHOW_AGAIN_US;
+    /* The leader may change while the node before ours stays: read it again from time to time. */
+    int64_t wait_us = election->leader[0] ? election->tenure.timeout_us : LEADER_RETRY_US;
     rest_in(election, ZK_STATE_WAIT, now_us + wait_us, now_us);
 }
 
 static void made(struct zk_election *election, int64_t now_us)
 {
     char path[ZK_PATH_MAX];
-    enum zk_state then = election->tenure.leading ? ZK_STATE_ASK : ZK_STATE_LIST;
+    enum zk_state then = election->tenure.leading ? ZK_STATE_RENEW : ZK_STATE_LIST;
     election->made++;
     go(election, parent_path(election, path) ? ZK_STATE_MAKE : then, now_us);
 }
@@ -300,14 +303,14 @@ static void done(struct zk_election *election, const struct zk_answer *answer, i
     case ZK_STATE_MAKE: made(election, now_us); break;
     case ZK_STATE_LIST: listed(election, answer, now_us); break;
     case ZK_STATE_JOIN: go(election, ZK_STATE_LIST, now_us); break;
-    case ZK_STATE_WATCH: go(election, ZK_STATE_SHOW, now_us); break;
-    case ZK_STATE_SHOW: shown(election, answer, now_us); break;
+    case ZK_STATE_WATCH: go(election, ZK_STATE_READ_LEADER, now_us); break;
+    case ZK_STATE_READ_LEADER: leader_read(election, answer, now_us); break;
     case ZK_STATE_READ_EPOCH: read_epoch(election, answer, now_us); break;
     case ZK_STATE_WRITE_EPOCH:
         election->epoch = election->epoch_next;
-        go(election, ZK_STATE_ASK, now_us);
+        go(election, ZK_STATE_RENEW, now_us);
         break;
-    case ZK_STATE_ASK: go(election, ZK_STATE_GUARD, now_us); break;
+    case ZK_STATE_RENEW: go(election, ZK_STATE_GUARD, now_us); break;
     case ZK_STATE_GUARD: own_is_there(election, now_us); break;
     case ZK_STATE_LEAVE:
         election->own[0] = '\0';
@@ -334,8 +337,8 @@ static void is_missing(struct zk_election *election, int64_t now_us)
     case ZK_STATE_JOIN:
     case ZK_STATE_READ_EPOCH:
     case ZK_STATE_WRITE_EPOCH:
-    case ZK_STATE_SHOW:
-    case ZK_STATE_ASK:
+    case ZK_STATE_READ_LEADER:
+    case ZK_STATE_RENEW:
     case ZK_STATE_WAIT:
     case ZK_STATE_LEAD:
     case ZK_STATE_REST:
@@ -347,7 +350,7 @@ static void is_missing(struct zk_election *election, int64_t now_us)
 
 static void begin_again(struct zk_election *election, int64_t at_us)
 {
-    go(election, election->tenure.leading ? ZK_STATE_ASK : ZK_STATE_LIST, at_us);
+    go(election, election->tenure.leading ? ZK_STATE_RENEW : ZK_STATE_LIST, at_us);
 }
 
 void zk_answered(struct zk_election *election, const struct zk_answer *answer, int64_t now_us)
@@ -406,14 +409,14 @@ void zk_fired(struct zk_election *election, int64_t now_us)
 {
     election->fired = true;
     if (election->asked)
-        return; /* rest_in() looks */
+        return; /* rest_in() reads `fired` */
     if (election->state == ZK_STATE_WAIT)
         go(election, ZK_STATE_LIST, now_us);
     else if (election->state == ZK_STATE_LEAD)
-        go(election, ZK_STATE_ASK, now_us);
+        go(election, ZK_STATE_RENEW, now_us);
 }
 
-/* ---- what is wished ---- */
+/* ---- calls of the owner ---- */
 
 bool zk_expire(struct zk_election *election, int64_t now_us)
 {

@@ -1,25 +1,26 @@
 /*
- * The election in ZooKeeper, as its documentation's recipe has it. Pure: who owns it does the
- * operations, one at a time, and tells what came and when (CLOCK_BOOTTIME, microseconds).
+ * The election in ZooKeeper, by the recipe of its documentation. Pure: the owner does the
+ * operations, one at a time, and passes the answers and the time (CLOCK_BOOTTIME, microseconds).
  *
  *     /NAMESPACE/laterd/NAME/elect/GUID-0000000007    one ephemeral, sequential node each
  *     /NAMESPACE/laterd/NAME/epoch                    the newest epoch, a decimal number
  *     /NAMESPACE/laterd/NAME/leader                   the leader's epoch and URL, for the others
  *
- *     MAKE parents ▶ LIST ▶ JOIN ▶ LIST ─▶ lowest: READ_EPOCH ▶ WRITE_EPOCH ▶ ASK ▶ GUARD ▶ LEAD ─┐
- *                     ▲               │                                        ▲──── T/3 ─────────┘
- *                     │               └─▶ not: WATCH the one before us ▶ SHOW ▶ WAIT
- *                     └───────────────────────────── it has gone ─────────────┘
+ *     MAKE parents ▶ LIST ▶ JOIN ▶ LIST ─▶ lowest: READ_EPOCH ▶ WRITE_EPOCH ▶ RENEW ▶ GUARD ▶ LEAD
+ * ─┐ ▲               │                                        ▲───── T/3 ──────────┘ │ └─▶ not:
+ * WATCH the one before us ▶ READ_LEADER ▶ WAIT └──────────────────────────── it has gone
+ * ──────────────────────┘
  *
  * - Each watches only the node before its own, so the end of one wakes one.
- * - GUID is another for each session. An answer to JOIN that was lost is found by it in LIST; and
- *   the node of an earlier session of ours that has not expired yet is somebody else's, to be
- *   waited for: it could go at any time.
- * - The epoch is written by version, so two who both think they are first get two numbers.
- * - ASK is a write (of `leader`), each third of the session's time-out T. A read is answered by the
- *   server that we are connected to, even if that has been cut off from the others, who let our
- *   session expire meanwhile; a write is answered only if the majority knows the session.
- * - GUARD looks whether our own node is there, with a watch: somebody may delete it by hand.
+ * - GUID is different in each session. If the answer to JOIN was lost, LIST finds our node by it. A
+ *   node of an earlier session of ours that has not expired yet counts as another candidate's: it
+ *   is waited for, because it can disappear at any time.
+ * - The epoch is written by version: two candidates that both think they are first get different
+ *   epochs.
+ * - RENEW is a write (of `leader`), each third of the session's time-out T. A read is answered by
+ * the server that we are connected to, even if that is cut off from the others, which let our
+ * session expire meanwhile; a write is answered only if the majority knows the session.
+ * - GUARD checks that our own node exists, and sets a watch: it may be deleted by hand.
  */
 #ifndef LATERD_MEMBER_ZK_ELECTION_H
 #define LATERD_MEMBER_ZK_ELECTION_H
@@ -31,9 +32,9 @@
 enum { ZK_PATH_MAX = 512, ZK_NODE_MAX = 64, ZK_PARENTS_MAX = 12 };
 
 enum zk_verb {
-    ZK_CREATE,     /* `path` with `data`; of `joining` ephemeral and sequential */
+    ZK_CREATE,     /* make `path` with `data`; if `joining`: ephemeral and sequential */
     ZK_CHILDREN,   /* the names below `path` */
-    ZK_EXISTS,     /* is there `path`? With a watch */
+    ZK_EXISTS,     /* check that `path` exists, and set a watch */
     ZK_GET,        /* `data` and `version` of `path` */
     ZK_SET,        /* `data` of `path`, if it has `version`; -1: any */
     ZK_DELETE_NODE /* `path`, of any version */
@@ -52,8 +53,8 @@ enum zk_result {
     ZK_NO_NODE,
     ZK_EXISTS_ALREADY,
     ZK_BAD_VERSION,
-    ZK_LOST,    /* the connection ended: nobody knows */
-    ZK_REFUSED, /* another error: it is tried again after a while */
+    ZK_LOST,    /* the connection ended: it may have been done or not */
+    ZK_REFUSED, /* another error: tried again after a while */
 };
 
 /* Bytes and names are borrowed until zk_answered() returns. */
@@ -70,11 +71,11 @@ enum zk_state {
     ZK_STATE_LIST,
     ZK_STATE_JOIN,
     ZK_STATE_WATCH,
-    ZK_STATE_SHOW,
+    ZK_STATE_READ_LEADER,
     ZK_STATE_WAIT,
     ZK_STATE_READ_EPOCH,
     ZK_STATE_WRITE_EPOCH,
-    ZK_STATE_ASK,
+    ZK_STATE_RENEW,
     ZK_STATE_GUARD,
     ZK_STATE_LEAD,
     ZK_STATE_LEAVE,
@@ -86,22 +87,22 @@ struct zk_election {
     enum zk_state state;
     char root[ZK_PATH_MAX - 2 * ZK_NODE_MAX]; /* without a slash at its end */
     char url[MEMBER_URL_MAX];
-    char leader[MEMBER_URL_MAX]; /* as SHOW has read it; "" while we lead */
+    char leader[MEMBER_URL_MAX]; /* as READ_LEADER has read it; "" while we lead */
     uint64_t instance;
     unsigned sessions; /* how many there have been */
     char guid[ZK_NODE_MAX / 2];
     char own[ZK_NODE_MAX];    /* our node's name; "": not known, or none */
     char before[ZK_NODE_MAX]; /* of the node before ours */
-    unsigned made;            /* parents that are there */
+    unsigned made;            /* parents that exist */
     uint64_t epoch;           /* ours: the last that WRITE_EPOCH has written */
-    uint64_t epoch_next;      /* that it writes */
-    int epoch_version;        /* that READ_EPOCH read */
-    int64_t asked_us;         /* when the last ASK was sent */
-    bool fired;               /* a watch has, since it was set */
-    uint64_t above;           /* epochs of ours are to be higher */
+    uint64_t epoch_next;      /* that WRITE_EPOCH writes */
+    int epoch_version;        /* that READ_EPOCH has read */
+    int64_t renewed_us;       /* when the last ASK was sent */
+    bool fired;               /* a watch has fired since it was set */
+    uint64_t above;           /* our epochs must be higher than this */
     bool connected;
-    bool asked;      /* an operation is under way */
-    struct zk_op op; /* it */
+    bool asked;      /* an operation is under way … */
+    struct zk_op op; /* … this one */
     int64_t sent_us; /* when it was sent */
     int64_t next_us;
     int64_t rest_until_us;
@@ -112,20 +113,21 @@ struct zk_election {
 enum err zk_election_init(struct zk_election *election, const char *space,
                           const struct member_options *options, int64_t now_us) MUST_USE;
 
-/* When zk_next() is wanted; INT64_MAX: an operation is under way, or there is no connection. */
+/* When to call zk_next(); INT64_MAX: an operation is under way, or there is no connection. */
 int64_t zk_next_us(const struct zk_election *election);
-/* The next operation, which is sent now. It is answered once, or its session expires. */
+/* The next operation, to be sent now. Then zk_answered() must be called once, unless the session
+   expires. */
 const struct zk_op *zk_next(struct zk_election *election, int64_t now_us);
 void zk_answered(struct zk_election *election, const struct zk_answer *answer, int64_t now_us);
 
-/* The session lives, and has this time-out (as the server has agreed to). */
+/* The session is connected; `timeout_us` is the time-out that the server has agreed to. */
 void zk_connected(struct zk_election *election, int64_t timeout_us, int64_t now_us);
-/* The connection ended; the session may live. The operation under way is still answered. */
+/* The connection ended; the session may continue. The operation under way is still answered. */
 void zk_connecting(struct zk_election *election);
-/* The session is over, and with it our node. No answer comes any more: the owner opens a new one.
- */
+/* The session has expired, and with it our node. No more answers come; the owner opens a new
+   session. */
 void zk_expired(struct zk_election *election, int64_t now_us);
-/* A watch has fired: a node that was there has gone. */
+/* A watch has fired: a node was deleted. */
 void zk_fired(struct zk_election *election, int64_t now_us);
 
 /* As claim_…() */

@@ -10,7 +10,7 @@
 enum {
     SLEW_PART = 1000,         /* follow a small step by 1/1000 of the time that passes */
     FOLLOW_MAX_US = 10000000, /* a larger one would take hours or years: it is not followed */
-    STEP_LOGGED_US = 250000,  /* a difference below is what NTP does all day */
+    STEP_LOGGED_US = 250000,  /* smaller differences are normal with NTP, and not logged */
 };
 
 static int64_t read_us(clockid_t id)
@@ -31,8 +31,8 @@ static bool agree(int64_t apart_us)
 }
 
 /*
- * A step is a sudden change of how far the clocks are apart, and logged once; that they come
- * nearer by our own slewing is none. When they agree again that is logged once, too.
+ * A step is a sudden change of the distance between the clocks (our own slewing is none), and
+ * logged once. When the clocks agree again that is logged once, too.
  */
 static void log_step(struct os_clock *clock, int64_t apart_us)
 {
@@ -41,8 +41,8 @@ static void log_step(struct os_clock *clock, int64_t apart_us)
         clock->stepped = true;
         log_event(
             LOG_WARN, "clock_stepped",
-            "apart_ms=%lld hint=\"the system's clock was set; waiting jobs keep their delays; "
-            "restart laterd to take the new time over\"",
+            "apart_ms=%lld hint=\"the system's clock was set; delayed jobs keep their delays; "
+            "restart laterd to use the new time\"",
             (long long)(apart_us / 1000));
     } else if (clock->stepped && agree(apart_us)) {
         clock->stepped = false;
@@ -73,7 +73,8 @@ int64_t os_clock_advance(struct os_clock *clock, int64_t steady_us, int64_t wall
 static int64_t now_us(struct clock *base)
 {
     struct os_clock *clock = (struct os_clock *)base; /* its first member */
-    /* Boot time goes on while a machine is suspended: what fell due meanwhile is due at resume. */
+    /* CLOCK_BOOTTIME goes on while the machine is suspended: jobs due meanwhile are due at resume.
+     */
     return os_clock_advance(clock, read_us(CLOCK_BOOTTIME), read_us(CLOCK_REALTIME));
 }
 

@@ -9,8 +9,8 @@
  * has marked the pages clean, and a second sync would lie.
  *
  * Invariants: a file is written by one lane at a time, so its descriptors need no lock. Nothing is
- * opened through a symbolic link, and what is made is new: whoever can write to the directory must
- * not be able to have us write elsewhere.
+ * opened through a symbolic link, and what is made is new: users who can write to the directory
+ * must not be able to have us write elsewhere.
  */
 #include "os/disk.h"
 
@@ -50,8 +50,8 @@ struct disk_file {
 struct lane {
     struct os_disk *disk;
     pthread_t threads[READERS];
-    unsigned started; /* of the threads … */
-    unsigned most; /* … which are so many at most: one, so that its order is kept, or READERS */
+    unsigned started;    /* threads that run */
+    unsigned most;       /* threads at most: one, which keeps the order, or READERS */
     struct mailbox todo; // disk_op::place
 };
 
@@ -60,10 +60,10 @@ struct os_disk {
     int dir_fd;
     int lock_fd;
     struct lane lanes[LANE_COUNT];
-    struct mailbox ended; // disk_op::place: done is to be called
-    char *zeros;          /* ZEROS_PIECE of them, to be written behind commits */
-    bool cache_unseen;    /* preadv2(RWF_NOWAIT) is not known here */
-    unsigned under_way;   /* submitted and not yet told; the owner's thread only */
+    struct mailbox ended;    // disk_op::place: done is to be called
+    char *zeros;             /* ZEROS_PIECE of them, to be written behind commits */
+    bool nowait_unsupported; /* by preadv2() here */
+    unsigned under_way;      /* submitted, `done` not called yet; owner's thread only */
 };
 
 static struct os_disk *of_port(struct disk *disk)
@@ -78,7 +78,7 @@ static int64_t monotonic_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* The process or the system has none left just now: the disk is not to blame. */
+/* True: the process or the system has no descriptor left, which is no fault of the disk. */
 static bool no_descriptor(int number)
 {
     return number == EMFILE || number == ENFILE;
@@ -99,7 +99,7 @@ static int open_file(const struct os_disk *disk, const char *name, int flags)
 {
     struct stat status;
     int fd = openat(disk->dir_fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-                    0600); /* not blocking: else a pipe of that name would hold us up */
+                    0600); /* O_NONBLOCK: else opening a pipe of that name would wait */
     if (fd < 0)
         return -1;
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
@@ -109,7 +109,7 @@ static int open_file(const struct os_disk *disk, const char *name, int flags)
     return -1;
 }
 
-/* A new empty file. What has the name already was left by a crash, or is not ours: it goes. */
+/* A new empty file. One that has the name was left by a crash, or is not ours: it is removed. */
 static int create_file(const struct os_disk *disk, const char *name)
 {
     int fd = open_file(disk, name, O_RDWR | O_CREAT | O_EXCL);
@@ -139,7 +139,7 @@ static int write_all(int fd, const void *data, size_t len, uint64_t offset)
         if (wrote < 0)
             return errno;
         if (wrote == 0)
-            return EIO; /* cannot be for a regular file; never spin on it */
+            return EIO; /* impossible for a regular file; do not loop forever */
         at += wrote;
         len -= (size_t)wrote;
         offset += (uint64_t)wrote;
@@ -147,14 +147,15 @@ static int write_all(int fd, const void *data, size_t len, uint64_t offset)
     return 0;
 }
 
-/* Nothing was written, and the data alone may be. Any other error is final: it may be that of a
- * sync, which a second one would not tell any more. */
-static bool may_do_without_zeros(int failed)
+/* True: nothing was written, so the data may be written alone. Any other error is final: it may
+ * come from the sync, and a second sync would not report it again. */
+static bool can_retry_without_zeros(int failed)
 {
     return failed == EINTR || failed == EINVAL || failed == ENOSPC || failed == EDQUOT;
 }
 
-/* The same with zeros behind the data. Those may be left out: they are in the file already. */
+/* Writes the data, and op->zeros zeros behind it, which are already in the file and may be left
+ * out. */
 static int write_ahead(const struct os_disk *disk, int fd, const struct disk_op *op)
 {
     struct iovec pieces[1 + DISK_ZEROS_MAX / ZEROS_PIECE];
@@ -165,7 +166,7 @@ static int write_ahead(const struct os_disk *disk, int fd, const struct disk_op 
         pieces[count] = (struct iovec){.iov_base = disk->zeros,
                                        .iov_len = left < ZEROS_PIECE ? left : ZEROS_PIECE};
     ssize_t wrote = count > 1 ? pwritev(fd, pieces, count, (off_t)op->offset) : 0;
-    if (wrote < 0 && !may_do_without_zeros(errno))
+    if (wrote < 0 && !can_retry_without_zeros(errno))
         return errno;
     size_t done = wrote < 0 ? 0 : (size_t)wrote;
     if (done >= op->len)
@@ -189,7 +190,7 @@ static int direct_fd(struct os_disk *disk, struct disk_file *file)
         return file->direct_fd;
     int fd = open_file(disk, file->name, O_RDWR | O_DIRECT | O_DSYNC);
     if (fd < 0 && no_descriptor(errno))
-        return -1; /* it is tried again the next time */
+        return -1; /* direct_tried stays false: the next write tries again */
     if (fd >= 0 && !same_file(fd, file->fd)) {
         (void)close(fd); /* the name is another file's now */
         fd = -1;
@@ -273,7 +274,8 @@ static int write_zeros(struct os_disk *disk, struct disk_file *file, uint64_t le
     return failed;
 }
 
-/* Takes the room: says "full" early, and makes it contiguous. False: the file system has no way. */
+/* Reserves the room, contiguous if possible, so that a full disk is known now (*out_failed). False:
+ * the file system cannot reserve. */
 static bool take_room(const struct disk_file *file, uint64_t len, int *out_failed)
 {
     int failed;
@@ -287,7 +289,7 @@ static bool take_room(const struct disk_file *file, uint64_t len, int *out_faile
     return true;
 }
 
-/* Its bytes, durable with its name. */
+/* Fills a new file with zeros, durable with its name. */
 static int fill_file(struct os_disk *disk, struct disk_file *file, const struct disk_op *op)
 {
     int failed;
@@ -309,7 +311,7 @@ static int make_file(struct os_disk *disk, struct disk_op *op)
     int failed = fill_file(disk, file, op);
     if (failed) {
         file_free(file);
-        (void)unlinkat(disk->dir_fd, op->name, 0); /* the first error is the one to tell */
+        (void)unlinkat(disk->dir_fd, op->name, 0); /* the first error is reported */
         return failed;
     }
     op->file = file;
@@ -331,7 +333,7 @@ static int replace_file(struct os_disk *disk, const struct disk_op *op)
     if (!failed && renameat(disk->dir_fd, name, disk->dir_fd, op->name))
         failed = errno;
     if (failed) {
-        (void)unlinkat(disk->dir_fd, name, 0); /* the first error is the one to tell */
+        (void)unlinkat(disk->dir_fd, name, 0); /* the first error is reported */
         return failed;
     }
     return sync_fd(disk->dir_fd, false);
@@ -403,7 +405,7 @@ static enum err disk_read(struct disk *disk, struct disk_file *file, uint64_t of
             break;
         got += (size_t)more;
         if (got % DISK_ALIGN != 0)
-            fd = file->fd; /* the file's ragged end: the rest cannot be read past the cache */
+            fd = file->fd; /* an unaligned end of the file cannot be read with O_DIRECT */
     }
     *out_len = got;
     return OK;
@@ -462,7 +464,8 @@ static void *lane_main(void *arg)
     return NULL;
 }
 
-/* If the system has none left the others of the lane do the work; without any, whoever submits. */
+/* If no thread can be started, the other threads of the lane do the work; if the lane has none,
+ * submit() does. */
 static void lane_start(struct lane *lane)
 {
     if (!thread_start(&lane->threads[lane->started], NULL, lane_main, lane))
@@ -480,7 +483,7 @@ static enum err disk_lock(struct disk *port, enum disk_access access)
         whole.l_type = F_RDLCK;
         fd = open_file(disk, "LOCK", O_RDONLY);
         if (fd < 0 && errno == ENOENT)
-            return OK; /* whoever writes here has made one */
+            return OK; /* a process that writes would have made one */
     }
     if (fd < 0)
         return err_of_errno(errno);
@@ -553,14 +556,15 @@ static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint
 {
     struct os_disk *disk = of_port(port);
     struct iovec room = {.iov_base = at, .iov_len = len};
-    if (disk->cache_unseen || file->fresh)
+    if (disk->nowait_unsupported || file->fresh)
         return ERR_AGAIN;
     ssize_t got = read_nowait(file->fd, &room, offset);
     if (got == (ssize_t)len) {
         *out_len = len;
         return OK;
     }
-    disk->cache_unseen = got < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL);
+    disk->nowait_unsupported =
+        got < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL);
     return ERR_AGAIN;
 }
 
@@ -652,7 +656,7 @@ enum err os_disk_new(const char *directory, struct os_disk **out_disk)
     int dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir_fd < 0)
         return ERR_IO;
-    if (made) { /* a directory that a power cut can take away keeps nothing */
+    if (made) { /* the directory's own name must survive a power cut */
         int parent_fd = openat(dir_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (parent_fd >= 0) {
             (void)sync_fd(parent_fd, false); /* some file systems refuse; nothing else to do */

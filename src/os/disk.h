@@ -22,9 +22,9 @@ enum err os_disk_new(const char *directory, struct os_disk **out_disk) MUST_USE;
 void os_disk_free(struct os_disk *disk);
 
 /*
- * Can anybody but us and root put files into the directory: its group, all others, or an owner who
- * is neither? Then out_owner says who. They cannot make us write outside of it, but they can take
- * the store's files away and put others in their place.
+ * True: users other than us and root can put files into the directory (its group, all others, or an
+ * owner who is neither); out_owner has its owner and mode. They cannot make us write outside of the
+ * directory, but they can replace the store's files.
  */
 struct os_disk_owner {
     uid_t uid;
@@ -32,13 +32,13 @@ struct os_disk_owner {
 };
 bool os_disk_exposed(const struct os_disk *disk, struct os_disk_owner *out_owner);
 
-/* May we make files in the directory, and write to its lock file? 0, or the errno that says why not
- * and in out_owner whose that is which we may not write to. */
+/* 0: we may make files in the directory and write to its lock file. Else the errno that says why
+ * not; out_owner is then the owner and mode of what we may not write to. */
 int os_disk_may_write(const struct os_disk *disk, struct os_disk_owner *out_owner);
 
 struct disk *os_disk_port(struct os_disk *disk);
 
-/* Readable (an edge each time) when disk->poll() has something to do. */
+/* Becomes readable (edge-triggered, never read) when disk->poll() has something to do. */
 int os_disk_eventfd(const struct os_disk *disk);
 
 #endif

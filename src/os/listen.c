@@ -42,7 +42,8 @@ static enum err parse_unix(const char *path, struct address *out_address)
     return OK;
 }
 
-/* A name and no mistyped number: with a letter, and with nothing that a name cannot have. */
+/* True: a host name, with at least one letter (else it is a mistyped address) and no character that
+ * host names cannot have. */
 static bool is_host_name(const char *host)
 {
     bool letter = false;
@@ -101,7 +102,7 @@ static enum err parse_inet(const char *text, bool look, struct address *out_addr
     return inet_pton(AF_INET, host, &out_address->in.sin_addr) == 1 ? OK : ERR_INVALID;
 }
 
-/* A socket file that a dead server left behind would keep us from ever binding. */
+/* Removes a socket file that an ended server left behind: with it bind() would fail. */
 static void remove_stale(const struct address *address)
 {
     struct stat st;
@@ -115,7 +116,7 @@ static void remove_stale(const struct address *address)
     (void)close(fd);
 }
 
-/* `look`: a name is looked up; else only its form is judged, and out_address may stay empty. */
+/* `look`: a name is looked up; else only its form is checked, and out_address may stay empty. */
 static enum err parse(const char *text, bool look, struct address *out_address)
 {
     if (strncmp(text, "unix:", 5) == 0)
@@ -171,7 +172,7 @@ void listen_name(int fd, char *room, size_t room_bytes)
     }
 }
 
-/* Cuts the next name off a list such as "http:beanstalk". */
+/* Takes the next name off a list such as "http:beanstalk". */
 static void next_name(const char **names, char *room)
 {
     size_t len = strcspn(*names, ":");

@@ -12,22 +12,23 @@
 
 enum { LISTEN_ADDR_MAX = 128, LISTEN_NAME_MAX = 64 };
 
-/* Is it an address of one of these forms? Opens and looks up nothing. ERR_INVALID. */
+/* Checks that the text is an address of one of these forms. Opens and looks up nothing.
+   ERR_INVALID. */
 enum err listen_check(const char *address) MUST_USE;
 
 /*
- * ERR_INVALID: not an address. ERR_NOT_FOUND: no host has this name. ERR_IO: the system refused,
- * errno says why (EADDRINUSE …). The socket is non-blocking and close-on-exec; the caller closes
- * it. Of a name's addresses the first is taken. A stale unix socket file that nobody listens on is
- * replaced.
+ * Opens a listening socket. ERR_INVALID: not an address. ERR_NOT_FOUND: no host has this name.
+ * ERR_IO: the system refused, errno says why (EADDRINUSE …). The socket is non-blocking and
+ * close-on-exec; the caller closes it. Of a name's addresses the first is used; looking it up may
+ * wait for DNS. A stale Unix socket file that no process listens on is replaced.
  */
 enum err listen_open(const char *address, int *out_fd) MUST_USE;
 
-/* The address a socket is bound to, in the form above. */
+/* Writes the address that the socket is bound to, in the form above, cut to the room. */
 void listen_name(int fd, char *room, size_t room_bytes);
 
-/* The machine's first IPv4 address that is no loopback's, of an interface that is up; "127.0.0.1"
-   if there is none. Cut to the room. */
+/* Writes the machine's first IPv4 address that is not loopback, of an interface that is up, or
+   "127.0.0.1" if there is none; cut to the room. */
 void listen_first_address(char *room, size_t room_bytes);
 
 struct listen_passed {

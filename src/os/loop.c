@@ -19,10 +19,10 @@
 #include "os/loop_parts.h"
 
 enum {
-    SILENT_S = 60,       /* TCP keepalive of clients: the first probe after so long, */
-    SILENT_AGAIN_S = 15, /* the next ones, */
-    SILENT_TIMES = 4,    /* and so many: given up within two minutes */
-    ACCEPTS = 128,       /* at most so many at once */
+    SILENT_S = 60,       /* TCP keepalive of clients: silence before the first probe */
+    SILENT_AGAIN_S = 15, /* between probes */
+    SILENT_TIMES = 4,    /* probes: a dead client is closed within two minutes */
+    ACCEPTS = 128,       /* of one listener in a turn, at most */
     ACCEPT_PAUSE_US = 200 * 1000,
     ACCEPT_REPORT_US = 60 * 1000 * 1000, /* pauses are logged no more often than this */
     SLEEP_MAX_US = 2000 * 1000,          /* the kernel's timeouts do not count time of suspension */
@@ -69,8 +69,12 @@ static void listeners_go_on(struct os_loop *loop)
     if (!loop->accept_again_us || read_clock(loop) < loop->accept_again_us)
         return;
     loop->accept_again_us = 0;
-    for (unsigned i = 0; i < loop->listener_count; i++)
-        (void)loop_watch_source(loop, &loop->listeners[i].source, EPOLLIN);
+    for (unsigned i = 0; i < loop->listener_count; i++) {
+        if (loop_watch_source(loop, &loop->listeners[i].source, EPOLLIN))
+            continue;
+        listeners_pause(loop, errno);
+        return;
+    }
 }
 
 static void take_client(struct os_loop *loop, int fd, const struct listener *listener)
@@ -81,9 +85,12 @@ static void take_client(struct os_loop *loop, int fd, const struct listener *lis
     stream->client = true;
     loop->client_count++;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* unix sockets: no matter */
-    (void)loop_watch_source(loop, &stream->source, stream->interest);
+    if (!loop_watch_source(loop, &stream->source, stream->interest)) {
+        stream_discard(stream); /* unwatched it would never be served */
+        return;
+    }
     if (listener->tls)
-        stream_agree_with_client(stream, listener);
+        stream_accept_tls(stream, listener);
     else
         loop->loop.acceptor->accepted(loop->loop.acceptor, &stream->stream, listener->number);
 }
@@ -108,7 +115,7 @@ static void accept_some(struct os_loop *loop, struct listener *listener)
     }
 }
 
-/* Clients whose handshake goes on. */
+/* Discards the clients whose TLS handshake is not finished. */
 static void end_unaccepted(struct os_loop *loop)
 {
     struct list *next;
@@ -227,8 +234,7 @@ static void take_mail(struct os_loop *loop)
 
 /* ---- turns ---- */
 
-/* Kernels before 5.11, and valgrind, know no epoll_pwait2: there sleeps end on whole milliseconds.
- */
+/* Linux before 5.11, and valgrind, have no epoll_pwait2: there sleeps end on whole milliseconds. */
 static int wait_for_events(struct os_loop *loop, const struct timespec *limit)
 {
     if (!loop->coarse_sleep) {
@@ -243,9 +249,10 @@ static int wait_for_events(struct os_loop *loop, const struct timespec *limit)
     return epoll_wait(loop->epoll, loop->events, EVENTS, (int)limit_ms);
 }
 
-/* A turn that ends before it gathers (its server does not lead any more) leaves what the last sleep
- * brought. Connections are closed by then, and listeners say it again; the mailbox does not. */
-static void keep_mail(struct os_loop *loop)
+/* Before the events of the last sleep are overwritten: if the turn ended without gather() (its
+ * server no longer leads), they were not handled. Its connections are closed, and listeners are
+ * level-triggered, but the mailbox is edge-triggered and must be remembered. */
+static void keep_mail_event(struct os_loop *loop)
 {
     for (int i = 0; i < loop->event_count; i++)
         loop->mail |= loop->events[i].data.ptr == &loop->mail_source;
@@ -263,7 +270,7 @@ static void sleep_until(struct loop *base, int64_t until_us)
     }
     if (loop->accept_again_us && loop->accept_again_us < until_us)
         until_us = loop->accept_again_us;
-    keep_mail(loop);
+    keep_mail_event(loop);
     bool idle = list_empty(&loop->ready) && !loop->mail;
     if (until_us == INT64_MAX && idle) {
         limit = NULL;
@@ -278,8 +285,8 @@ static void sleep_until(struct loop *base, int64_t until_us)
     CHECK(loop->event_count >= 0 || errno == EINTR);
 }
 
-/* Who has gone comes first: they are not to be handed a job by what comes with the same events, as
- * an answer from elsewhere (P6). */
+/* Streams whose other side has gone are first in `ready`: an event of the same sleep must not hand
+ * them a job (P6). */
 static void note_events(struct os_loop *loop)
 {
     for (int i = 0; i < loop->event_count; i++) {
@@ -345,19 +352,19 @@ static const struct loop_verbs verbs = {
 
 /* ---- life ---- */
 
-/* Those that are open now: standard streams, listeners, what we were started with. */
+/* The number of descriptors that are open now: standard streams, listeners, inherited ones. */
 static rlim_t descriptors_open(void)
 {
     rlim_t count = 0;
     DIR *dir = opendir("/proc/self/fd");
     while (dir && readdir(dir))
-        count++; /* "." and ".." and its own among them: no matter */
+        count++; /* counts ".", ".." and its own descriptor, too: a few more do no harm */
     if (dir)
         (void)closedir(dir); /* only read */
     return count;
 }
 
-/* How many descriptors the process may have, but for those that are not clients'. */
+/* How many descriptors clients may take: the limit without what is open and what is reserved. */
 static unsigned descriptors_for_clients(unsigned reserved)
 {
     struct rlimit limit;
@@ -414,7 +421,7 @@ void os_loop_free(struct os_loop *loop)
     free_dead_watches(loop);
     resolver_fini(&loop->resolver);
     loop->mail = true;
-    take_mail(loop); /* names that were found by now, and so on */
+    take_mail(loop); /* messages that arrived since the last turn, such as looked-up names */
     shared_mailbox_drop(loop->mailbox);
     loop_stop_listening(&loop->loop);
     timers_fini(&loop->loop.timers);

@@ -1,7 +1,8 @@
 /*
  * port/loop.h on Linux: one epoll instance, level-triggered, non-blocking sockets. Reads go into
  * one shared buffer, so a request that comes whole is never copied: 4 KiB at first, up to 256 KiB
- * from somebody who fills them while the handler takes all. Only what the handler leaves is kept.
+ * while the peer fills them and the handler uses all. Only bytes that the handler leaves are
+ * copied.
  *
  * Out of file descriptors: accepting pauses for 200 ms at a time, which is logged once.
  */
@@ -15,9 +16,9 @@ struct os_loop;
 enum { LOOP_LISTENERS_MAX = 64 };
 
 /*
- * `reserved`: descriptors that others will need, beside those that are open now; clients are only
- * taken while so many are left, but may always have half of the limit. NULL: no epoll; errno says
- * why.
+ * `reserved`: descriptors that the rest of the process will need beside those open now. Clients are
+ * accepted only while that many are left, but may always use half of the limit. NULL: no epoll;
+ * errno says why.
  */
 struct os_loop *os_loop_new(struct clock *clock, unsigned reserved);
 void os_loop_free(struct os_loop *loop); /* closes every stream */
@@ -26,9 +27,9 @@ struct loop *os_loop_port(struct os_loop *loop);
 /* Takes the listening socket over; its streams are `listener` to loop::acceptor. */
 void os_loop_listen(struct os_loop *loop, int fd, unsigned listener);
 /*
- * The same, with TLS: the acceptor is told of a client when the handshake is done. One that fails,
- * or is not done within timeout_us, ends its connection, and nobody hears of it; it counts as a
- * client meanwhile. `tls`: of tls_server_new(), borrowed for the loop's life.
+ * The same, with TLS: the acceptor is called when a client's handshake is done. A handshake that
+ * fails, or is not done within timeout_us, ends the connection without a call or a log line; the
+ * client counts as one meanwhile. `tls`: of tls_server_new(), borrowed for the loop's life.
  */
 void os_loop_listen_tls(struct os_loop *loop, int fd, unsigned listener, struct tls *tls,
                         int64_t timeout_us);
@@ -37,10 +38,10 @@ void os_loop_listen_tls(struct os_loop *loop, int fd, unsigned listener, struct 
  * Ends sleep() when the descriptor has something (edge-triggered: an eventfd need never be read).
  */
 void os_loop_wake_by(struct os_loop *loop, int fd);
-/* No more, before the descriptor is closed. */
+/* Undoes os_loop_wake_by(); must be called before the descriptor is closed. */
 void os_loop_forget(struct os_loop *loop, int fd);
 
-/* Streams that are open, clients' and others. */
+/* The number of open streams: of clients, and to servers. */
 unsigned os_loop_count(const struct os_loop *loop);
 
 #endif

@@ -34,7 +34,7 @@ void mailbox_post(struct mailbox *mailbox, struct queue_node *node)
     queue_add(&mailbox->queue, node);
     (void)pthread_mutex_unlock(&mailbox->mutex);
     (void)pthread_cond_signal(
-        &mailbox->posted); /* within, it would wake up to wait for the mutex */
+        &mailbox->posted); /* after unlock: else the woken thread would wait for the mutex */
     if (first && mailbox->event_fd >= 0) {
         int failed = eventfd_write(mailbox->event_fd, 1);
         CHECK(!failed); /* the counter is 64 bits: it never fills */
@@ -58,7 +58,7 @@ struct queue_node *mailbox_take_all(struct mailbox *mailbox)
     return first;
 }
 
-/* Under the mutex. */
+/* Called with the mutex locked. */
 static void wait_for_post(struct mailbox *mailbox)
 {
     while (!mailbox->queue.first && !mailbox->closed)

@@ -1,10 +1,10 @@
 /*
- * How threads hand work to each other: a queue behind a mutex. Nodes are embedded in what is handed
- * over, and belong to whoever took them last. Of several posted from one thread the first is taken
- * first.
+ * How threads hand work to each other: a queue behind a mutex. Nodes are embedded in the messages,
+ * which belong to the thread that took them last. Messages of one thread are taken in the order
+ * posted. All calls are O(1) but mailbox_wait…(), which sleep.
  *
- * Whoever waits in epoll watches mailbox_fd(), edge-triggered: it becomes readable whenever the
- * mailbox stops being empty, and is never read.
+ * A thread that sleeps in epoll watches mailbox_fd(), edge-triggered: it becomes readable whenever
+ * the mailbox stops being empty, and is never read.
  */
 #ifndef LATERD_OS_MAILBOX_H
 #define LATERD_OS_MAILBOX_H
@@ -20,12 +20,12 @@ struct mailbox {
     pthread_cond_t posted;
     struct queue queue;
     bool closed;
-    int event_fd; /* -1: nobody watches it */
+    int event_fd; /* -1: made without */
 };
 
-/* `watched`: with a descriptor for epoll. False: there is none left, errno says why. */
+/* `watched`: with a descriptor for epoll. False: no descriptor is left, errno says why. */
 bool mailbox_init(struct mailbox *mailbox, bool watched);
-/* What is in it is forgotten; no thread may wait in it, or post to it. */
+/* Messages in it are not freed; no thread may wait for it, or post to it. */
 void mailbox_fini(struct mailbox *mailbox);
 
 /* From any thread. */
@@ -38,15 +38,16 @@ struct queue_node *mailbox_take_all(struct mailbox *mailbox);
 struct queue_node *mailbox_wait(struct mailbox *mailbox);
 /* Returns when there is something in it. */
 void mailbox_wait_filled(struct mailbox *mailbox);
-/* Nothing will be posted any more: who waits is woken. */
+/* Wakes all threads that wait; nothing may be posted afterwards. */
 void mailbox_close(struct mailbox *mailbox);
 
-/* -1: it was made without. */
+/* The descriptor; -1: the mailbox was made without. */
 int mailbox_fd(const struct mailbox *mailbox);
 
 /*
- * One that threads may post to after its owner has ended: the last of all who share it frees it.
- * Of the messages (struct message) that are in it then, each `arrived` is called by that one.
+ * A reference-counted mailbox, which threads may post to after its owner has ended. The last
+ * shared_mailbox_drop() frees it, and first calls `arrived` of each struct message that is still in
+ * it, on its own thread.
  */
 struct shared_mailbox {
     struct mailbox mailbox; /* watched */

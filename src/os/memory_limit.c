@@ -1,8 +1,9 @@
 /*
- * Control groups form a tree, and a limit anywhere above a process binds it: so every directory
- * from our group's up to the mount point is asked. In a container the path that /proc names may not
- * exist under the mount point (the container sees its own group as the root); what does not exist
- * is skipped, and the mount point itself, which is asked last, is then the container's group.
+ * Control groups form a tree, and a process is bound by the limits of all groups above it: so the
+ * files of every directory from our group up to the mount point are read. In a container the path
+ * that /proc names may not exist under the mount point (the container sees its own group as the
+ * root); missing directories are skipped, and the mount point itself, which is read last, is then
+ * the container's group.
  */
 #include "os/memory_limit.h"
 

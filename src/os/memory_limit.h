@@ -14,14 +14,14 @@
 #include "base/bytes.h"
 
 struct memory_limit {
-    uint64_t bytes;        /* UINT64_MAX: nothing is known */
-    char source[PATH_MAX]; /* the file that says so, "machine" or "unknown" */
+    uint64_t bytes;        /* UINT64_MAX: unknown */
+    char source[PATH_MAX]; /* the file that has the limit, "machine" or "unknown" */
 };
 
 /*
- * The smallest of `machine_bytes` (0: unknown), of memory.max and memory.high (cgroup v2) and of
- * memory.limit_in_bytes (v1), of our own group and of all groups above it that can be seen. Files
- * are looked for under `root`: "" for the real ones. O(depth of the group).
+ * Finds the smallest of `machine_bytes` (0: unknown), of memory.max and memory.high (cgroup v2) and
+ * of memory.limit_in_bytes (v1), of our own group and of all its visible ancestors. Files are
+ * looked for under `root`: "" for the real ones. O(depth of the group).
  */
 void memory_limit_find(const char *root, uint64_t machine_bytes, struct memory_limit *out_limit);
 
@@ -38,7 +38,7 @@ enum cgroup_version { CGROUP_V1, CGROUP_V2 };
  */
 bool cgroup_path(struct bytes proc_cgroup, enum cgroup_version version, struct bytes *out_path);
 
-/* The number in a limit file. False: there is no limit ("max"), or this is no number. */
+/* Reads the number in a limit file. False: no limit ("max"), or not a number. */
 bool cgroup_limit(struct bytes file, uint64_t *out_bytes);
 
 #endif

@@ -11,12 +11,12 @@
 #include "os/thread.h"
 #include "port/loop.h"
 
-enum { STACK_BYTES = 512 * 1024 /* what resolves names may be somebody's plug-in */ };
+enum { STACK_BYTES = 512 * 1024 /* enough for the NSS modules that getaddrinfo() loads */ };
 
 struct name_look_up {
     struct message message;
     struct shared_mailbox *mailbox;
-    struct resolver *resolver; /* NULL: it has ended; the owner's thread alone looks at it */
+    struct resolver *resolver; /* NULL: it has ended. Read by the owner's thread only */
     struct list place;         // resolver::look_ups or waiting
     struct list queries;       // name_query::place
     char name[RESOLVER_NAME_MAX];
@@ -38,7 +38,7 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-/* ---- on the owner's ---- */
+/* ---- on the owner's thread ---- */
 
 static void set_port(struct socket_address *address, uint16_t port)
 {
@@ -88,7 +88,7 @@ static void answer_queries(struct name_look_up *up)
 
 static void start_waiting(struct resolver *resolver);
 
-/* From the loop's gather. */
+/* Called by the loop's gather(). */
 static void arrived(struct message *message)
 {
     struct name_look_up *up = LIST_ENTRY(message, struct name_look_up, message);
@@ -122,7 +122,7 @@ static void start(struct resolver *resolver, struct name_look_up *up)
     shared_mailbox_drop(resolver->mailbox);
 }
 
-/* Names that nobody waits for any more are not looked up. */
+/* Starts look-ups while threads are free; drops those whose queries were all cancelled. */
 static void start_waiting(struct resolver *resolver)
 {
     while (!list_empty(&resolver->waiting) && resolver->threads < RESOLVER_THREADS) {
@@ -136,7 +136,8 @@ static void start_waiting(struct resolver *resolver)
     }
 }
 
-/* One that nobody waits for any more took too long: somebody new is to have a better one. */
+/* A look-up of this name that has queries. One whose queries were all cancelled took too long: a
+ * new query gets a new look-up. */
 static struct name_look_up *find(struct list *among, const char *name)
 {
     for (struct list *node = among->next; node != among; node = node->next) {

@@ -1,13 +1,13 @@
 /*
- * Looks up the addresses of names, by getaddrinfo() on threads of its own, for that takes as long
- * as DNS likes (docs/decisions/0018-one-loop-of-our-own.md). Who asks for a name that
- * is being looked up shares the answer.
+ * Looks up the addresses of host names by getaddrinfo(), on threads of its own, because that call
+ * can take as long as DNS does (docs/decisions/0018-one-loop-of-our-own.md). Queries for a name
+ * that is being looked up share the answer.
  *
- * A thread shares nothing with us but its question, which it posts back: one that DNS holds up ends
- * when that gives up, long after everybody has forgotten it, or with the process. At most
- * RESOLVER_THREADS are under way; further names wait.
+ * A thread shares nothing with us but its look-up, which it posts back. One that DNS delays ends
+ * when getaddrinfo() returns, perhaps long after all its queries were cancelled, or with the
+ * process. At most RESOLVER_THREADS look-ups run; further names wait.
  *
- * The functions are the owner's thread's.
+ * All functions are called on the owner's thread.
  */
 #ifndef LATERD_OS_RESOLVE_H
 #define LATERD_OS_RESOLVE_H
@@ -25,15 +25,15 @@ struct socket_address {
     struct sockaddr_storage any;
 };
 
-/* A question. Owned by the caller, zeroed at first. */
+/* A query for one name. Owned by the caller, zeroed at first. */
 struct name_query {
-    /* Not called before resolver_ask() returned. `error`: why there is no address, good forever;
-       then `address` is NULL. The query may be asked again, or freed. */
+    /* The answer; never called before resolver_ask() returned. `address` is borrowed; NULL: there
+       is none, and `error`, valid forever, says why. The query may be asked again, or freed. */
     void (*answered)(struct name_query *query, const struct socket_address *address,
                      const char *error);
     uint16_t port;
-    unsigned attempt;        /* of several addresses, the one at this number, modulo their number */
-    struct name_look_up *of; /* NULL: it is not asked */
+    unsigned attempt;        /* which of several addresses: this number modulo their count */
+    struct name_look_up *of; /* NULL: not under way */
     struct list place;       // name_look_up::queries
 };
 
@@ -45,15 +45,16 @@ struct resolver {
 };
 
 void resolver_init(struct resolver *resolver, struct shared_mailbox *mailbox);
-/* All queries must have been cancelled. Answers that are taken from the mailbox afterwards, and
-   those that still come, are dropped. */
+/* All queries must have been cancelled. Answers that threads post later are dropped. */
 void resolver_fini(struct resolver *resolver);
 
-/* `name` is shorter than RESOLVER_NAME_MAX. */
+/* Begins the query, which must not be under way. `name` is copied, and shorter than
+   RESOLVER_NAME_MAX. O(look-ups). */
 void resolver_ask(struct resolver *resolver, struct name_query *query, const char *name);
-void resolver_cancel(struct resolver *resolver, struct name_query *query); /* if it is asked */
+/* Ends the query, if it is under way: `answered` will not be called. */
+void resolver_cancel(struct resolver *resolver, struct name_query *query);
 
-/* Digits need no look-up: false, it is none. */
+/* Reads a numeric IPv4 or IPv6 address, which needs no look-up. False: the text is none. */
 bool address_of_digits(const char *text, uint16_t port, struct socket_address *out_address);
 
 #endif

@@ -16,7 +16,7 @@
 
 enum {
     SEND_BYTES = 64 * 1024, /* in one step */
-    DROP_BYTES = 64 * 1024, /* of what a client sends behind its last request, in one step */
+    DROP_BYTES = 64 * 1024, /* read and dropped in one step while the stream lingers */
     LINGER_US = 1000 * 1000,
 };
 
@@ -58,7 +58,7 @@ struct os_stream *stream_new(struct os_loop *loop, int fd)
     return stream;
 }
 
-/* ---- what the handler hears ---- */
+/* ---- calling the handler ---- */
 
 static size_t show(struct os_stream *stream, struct bytes bytes)
 {
@@ -74,9 +74,9 @@ static void notify_drained(struct os_stream *stream)
 void stream_notify_end(struct os_stream *stream)
 {
     bool open = !stream->opening && !stream->closing && !stream->broken && !stream->dead;
-    if (!open || stream->ended || stream->end_told)
+    if (!open || stream->ended || stream->end_reported)
         return;
-    stream->end_told = true;
+    stream->end_reported = true;
     if (stream->stream.handler->leaving)
         stream->stream.handler->leaving(&stream->stream);
 }
@@ -111,7 +111,7 @@ void stream_update(struct os_stream *stream)
         interest |= EPOLLIN;
     if (!stream->ended && !stream->leaving)
         interest |= EPOLLRDHUP;
-    bool blocked = stream->tls && tls_waits(stream->tls); /* room to send would not help */
+    bool blocked = stream->tls && tls_needs_input(stream->tls); /* room to send would not help */
     if (stream_kept(stream) && !stream->broken && !blocked)
         interest |= EPOLLOUT;
     if (interest == stream->interest)
@@ -159,8 +159,8 @@ void stream_discard(struct os_stream *stream)
     if (stream->source.fd >= 0)
         (void)close(stream->source.fd); /* leaves epoll, too */
     stream->dead = true;
-    discard_buf(&stream->loop->loop.discard,
-                &stream->out); /* `in` may be under the handler's eyes */
+    /* Not `in`: the handler may be reading it. */
+    discard_buf(&stream->loop->loop.discard, &stream->out);
     list_remove(&stream->place);
     list_add_tail(&stream->loop->dead, &stream->place);
     stream->loop->stream_count--;
@@ -192,7 +192,7 @@ static const char *failure(const struct os_stream *stream)
     return stream->tls ? tls_error(stream->tls) : errno_text(errno);
 }
 
-/* A piece at a time: the system copies megabytes for milliseconds. */
+/* At most SEND_BYTES: the system takes milliseconds to copy megabytes. */
 static size_t send_some(struct os_stream *stream, const char *at, size_t len)
 {
     size_t piece = len < SEND_BYTES ? len : SEND_BYTES;
@@ -228,7 +228,7 @@ static void verb_send(struct stream *base, struct buf *data)
 static void end_sending(struct os_stream *stream)
 {
     if (stream->tls)
-        tls_shut(stream->tls);
+        tls_close_notify(stream->tls);
     (void)shutdown(stream->source.fd, SHUT_WR);
 }
 
@@ -258,7 +258,7 @@ static void stream_writable(struct os_stream *stream)
 
 /* ---- receiving ---- */
 
-/* So many of the kept bytes were used. What is left takes no more memory than it needs. */
+/* Removes the first `used` of the kept bytes, and frees memory that the rest does not need. */
 static void keep_rest(struct os_stream *stream, size_t used)
 {
     struct buf rest = {0};
@@ -307,8 +307,9 @@ static void stream_ended(struct os_stream *stream)
         stream->stream.handler->gone(&stream->stream, true);
 }
 
-/* Bytes that had to wait take memory: the next read takes few. A stream of them is read in bulk. */
-static void stream_learn(struct os_stream *stream, size_t used, size_t got)
+/* Sets the size of the next read: small after bytes that had to be kept, doubled after a full read
+ * that the handler used, halved after one that brought little. */
+static void adapt_read_size(struct os_stream *stream, size_t used, size_t got)
 {
     if (used < got)
         stream->read_bytes = READ_FIRST_BYTES;
@@ -318,11 +319,11 @@ static void stream_learn(struct os_stream *stream, size_t used, size_t got)
         stream->read_bytes /= 2;
 }
 
-/* `ends`: the other side has ended its sending; the socket shows that end to a read only behind the
- * last bytes, one gather later. */
+/* `ends`: epoll reports that the other side has ended its sending; recv() reports it only behind
+ * the last bytes, one gather later. */
 static void stream_readable(struct os_stream *stream, bool ends)
 {
-    char *room = stream->loop->read_room;
+    char *room = stream->loop->read_buffer;
     size_t most = stream->closing ? DROP_BYTES : stream->read_bytes;
     ssize_t got =
         stream->tls ? tls_receive(stream->tls, room, most) : recv(stream->source.fd, room, most, 0);
@@ -348,14 +349,14 @@ static void stream_readable(struct os_stream *stream, bool ends)
     size_t used = show(stream, bytes_of(room, (size_t)got));
     if (stream->dead || stream->closing)
         return;
-    stream_learn(stream, used, (size_t)got);
+    adapt_read_size(stream, used, (size_t)got);
     if (used < (size_t)got)
         buf_add(&stream->in, room + used, (size_t)got - used);
 }
 
 /*
- * There is input, or its end, behind what is kept: it stays with the system, which then tells the
- * client to wait. That the client has ended its sending must be known all the same.
+ * There is input, or its end, behind the kept bytes: it stays in the socket's buffer, so that TCP
+ * makes the client wait. That the client has ended its sending is reported to the handler now.
  */
 static void stream_wait(struct os_stream *stream, uint32_t what)
 {
@@ -371,14 +372,14 @@ static void stream_wait(struct os_stream *stream, uint32_t what)
 }
 
 /*
- * What TLS has decrypted already wakes nobody; and what it could not send for want of something to
- * receive may go now.
+ * Bytes that TLS has decrypted already cause no event of epoll; and bytes that it could not send
+ * before it received something can be sent now.
  */
 static void serve_tls(struct os_stream *stream)
 {
     if (stream_kept(stream) && !stream->broken)
         stream_writable(stream);
-    if (stream->dead || stream->in.len || stream->ended || !tls_holds(stream->tls))
+    if (stream->dead || stream->in.len || stream->ended || !tls_has_pending(stream->tls))
         return;
     stream->events |= EPOLLIN;
     stream_make_ready(stream);
@@ -407,7 +408,7 @@ void stream_serve(struct os_stream *stream)
     if (kept && (over || (what & EPOLLIN && !resumed)))
         stream_wait(stream, what);
     else if (kept)
-        ; /* what there is comes first */
+        ; /* the kept bytes come first */
     else if ((what & ((uint32_t)EPOLLIN | EPOLLRDHUP)) && !stream->ended)
         stream_readable(stream, what & EPOLLRDHUP);
     else if (what & (EPOLLERR | EPOLLHUP))
@@ -454,7 +455,8 @@ static void verb_resume(struct stream *base)
         stream_make_ready(stream);
 }
 
-/* What has not left the machine is not to reach the other side behind what is asked elsewhere. */
+/* Makes the system drop what it has not sent yet: the peer must not get it after its request was
+ * sent again on another connection. */
 static void drop_unsent(const struct os_stream *stream)
 {
     struct linger linger = {.l_onoff = 1, .l_linger = 0};

@@ -1,10 +1,11 @@
 /*
- * Opening a stream to somebody; and agreeing on TLS with a client that opened one to us.
+ * Opening a stream to a server, and the TLS handshake with a client that connected to us.
  *
- *     LOOKING_UP ─address─▶ CONNECTING ─▶ AGREEING (TLS) ─▶ open, and stream.c's
+ *     LOOKING_UP ─address─▶ CONNECTING ─▶ HANDSHAKING (TLS) ─▶ open, and stream.c's
  *                            a client ───────▲
  *
- * What goes wrong breaks the stream: the next gather tells its handler. A client's has none yet.
+ * An error breaks the stream: the next gather calls gone() of its handler. A stream from a client
+ * has no handler yet.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -20,11 +21,11 @@
 #include "os/loop_parts.h"
 
 enum {
-    SILENT_TIMES = 9,      /* as Linux has it */
-    AGREE_NS = 500 * 1000, /* of one step of a handshake: one of them signs */
+    SILENT_TIMES = 9,          /* as Linux has it */
+    HANDSHAKE_NS = 500 * 1000, /* the estimated CPU time of one step of a handshake */
 };
 
-enum opening_state { LOOKING_UP, CONNECTING, AGREEING };
+enum opening_state { LOOKING_UP, CONNECTING, HANDSHAKING };
 
 struct opening {
     enum opening_state state;
@@ -38,7 +39,7 @@ struct opening {
     char host[RESOLVER_NAME_MAX];
 };
 
-/* Starts the time-out of the step that begins now. */
+/* Starts the time-out of the step that begins now, by the clock: a turn may have lasted long. */
 static void restart_timeout(struct opening *connector)
 {
     struct loop *loop = &connector->stream->loop->loop;
@@ -47,8 +48,9 @@ static void restart_timeout(struct opening *connector)
 
 static void too_slow(struct timer *timer)
 {
-    static const char *const texts[] = {
-        [LOOKING_UP] = STREAM_NAME_SLOW, [CONNECTING] = STREAM_SLOW, [AGREEING] = STREAM_TLS_SLOW};
+    static const char *const texts[] = {[LOOKING_UP] = STREAM_NAME_SLOW,
+                                        [CONNECTING] = STREAM_SLOW,
+                                        [HANDSHAKING] = STREAM_TLS_SLOW};
     struct opening *connector = LIST_ENTRY(timer, struct opening, timer);
     stream_break(connector->stream, texts[connector->state]);
 }
@@ -149,7 +151,7 @@ struct stream *stream_open(struct loop *base, const struct stream_options *optio
     return &stream->stream;
 }
 
-/* ---- what comes meanwhile ---- */
+/* ---- events while it is being opened ---- */
 
 static void open_now(struct os_stream *stream)
 {
@@ -163,7 +165,7 @@ static void open_now(struct os_stream *stream)
     if (stream->dead)
         return;
     stream_update(stream);
-    if (stream->tls && tls_holds(stream->tls)) { /* it came with the end of the handshake */
+    if (stream->tls && tls_has_pending(stream->tls)) { /* received with the end of the handshake */
         stream->events |= EPOLLIN;
         stream_make_ready(stream);
     }
@@ -176,12 +178,12 @@ static void fail(struct os_stream *stream, const char *error)
     stream_serve(stream);
 }
 
-static void agree(struct os_stream *stream)
+static void handshake(struct os_stream *stream)
 {
     struct loop_share *share = stream->loop->share;
     if (share && stream->client)
-        share->worked(share, AGREE_NS);
-    switch (tls_agree(stream->tls)) {
+        share->worked(share, HANDSHAKE_NS);
+    switch (tls_handshake(stream->tls)) {
     case TLS_DONE: open_now(stream); break;
     case TLS_WANTS_INPUT: watch_for(stream, EPOLLIN); break;
     case TLS_WANTS_ROOM: watch_for(stream, EPOLLOUT); break;
@@ -204,15 +206,15 @@ static void connected(struct os_stream *stream)
         open_now(stream);
         return;
     }
-    connector->state = AGREEING;
+    connector->state = HANDSHAKING;
     stream->tls = tls_begin(connector->tls, stream->source.fd, connector->host);
     if (stream->tls)
-        agree(stream);
+        handshake(stream);
     else
-        fail(stream, "TLS cannot be begun");
+        fail(stream, "no memory for a TLS session");
 }
 
-/* Nobody knows of the client yet. */
+/* The handler of a client whose handshake is not done: nothing has to be notified. */
 static void ignore_gone(struct stream *stream, bool half)
 {
     (void)stream, (void)half;
@@ -220,21 +222,21 @@ static void ignore_gone(struct stream *stream, bool half)
 
 static const struct stream_handler nobody = {.gone = ignore_gone};
 
-void stream_agree_with_client(struct os_stream *stream, const struct listener *listener)
+void stream_accept_tls(struct os_stream *stream, const struct listener *listener)
 {
     struct opening *connector = mem_zalloc(sizeof(*connector));
     stream->connector = connector;
     stream->opening = true;
     stream->stream.handler = &nobody;
     connector->stream = stream;
-    connector->state = AGREEING;
+    connector->state = HANDSHAKING;
     connector->timer.expired = too_slow;
     connector->timeout_us = listener->timeout_us;
     connector->listener = listener->number;
     restart_timeout(connector);
     stream->tls = tls_begin(listener->tls, stream->source.fd, NULL);
     if (!stream->tls)
-        stream_break(stream, "TLS cannot be begun");
+        stream_break(stream, "no memory for a TLS session");
 }
 
 void stream_open_serve(struct os_stream *stream, uint32_t what)
@@ -243,8 +245,8 @@ void stream_open_serve(struct os_stream *stream, uint32_t what)
         return;
     if (stream->connector->state == CONNECTING)
         connected(stream);
-    else if (stream->connector->state == AGREEING)
-        agree(stream);
+    else if (stream->connector->state == HANDSHAKING)
+        handshake(stream);
 }
 
 /* ---- the end ---- */

@@ -1,4 +1,4 @@
-/* Threads. Signals are the main thread's: all are blocked in others. */
+/* Threads. Only the main thread handles signals: in others all are blocked. */
 #ifndef LATERD_OS_THREAD_H
 #define LATERD_OS_THREAD_H
 
@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* 0, or an errno: the system has no threads left. `attributes`: NULL is the default. */
+/* Starts a thread. 0, or an errno: the system has no threads left. `attributes`: NULL: default. */
 int thread_start(pthread_t *out_thread, const pthread_attr_t *attributes, void *(*run)(void *arg),
                  void *arg);
 
-/* Joins the thread; waits up to `us` microseconds (0 or less: not at all). False: it goes on. */
+/* Joins the thread; waits up to `us` microseconds (0 or less: not at all). False: it still runs. */
 bool thread_join_within(pthread_t thread, int64_t us);
 
 #endif

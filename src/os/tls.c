@@ -1,6 +1,6 @@
 /*
- * Owns what OpenSSL allocates. Its errors lie in a queue of the thread's, which is empty before
- * each call, for SSL_get_error() looks into it.
+ * Owns what OpenSSL allocates. OpenSSL keeps errors in a queue of each thread, which must be empty
+ * before each call, because SSL_get_error() reads it.
  */
 #include "os/tls.h"
 
@@ -13,8 +13,8 @@
 static enum err refuse_all(struct tls_error *out_error)
 {
     (void)snprintf(out_error->text, sizeof(out_error->text),
-                   "TLS is asked for, which this laterd was built without: do without on a private "
-                   "network, or use a TLS tunnel beside laterd");
+                   "TLS is configured, but this laterd was built without TLS: install a build with "
+                   "it, or use a TLS tunnel, or no TLS on a private network");
     return ERR_UNSUPPORTED;
 }
 
@@ -60,19 +60,19 @@ ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes)
     return -1;
 }
 
-bool tls_waits(const struct tls_session *session)
+bool tls_needs_input(const struct tls_session *session)
 {
     (void)session;
     return false;
 }
 
-bool tls_holds(const struct tls_session *session)
+bool tls_has_pending(const struct tls_session *session)
 {
     (void)session;
     return false;
 }
 
-enum tls_agreed tls_agree(struct tls_session *session)
+enum tls_handshake_result tls_handshake(struct tls_session *session)
 {
     (void)session;
     return TLS_FAILED;
@@ -84,7 +84,7 @@ size_t tls_held_bytes(const struct tls_session *session)
     return 0;
 }
 
-void tls_shut(struct tls_session *session)
+void tls_close_notify(struct tls_session *session)
 {
     (void)session;
 }
@@ -108,7 +108,7 @@ void tls_count_memory(void)
 
 #include "base/mem.h"
 
-/* About what a session takes without its buffers, and with both, which have a record each. */
+/* What a session takes without buffers, and with both, which hold a record each: estimates. */
 enum { SESSION_BYTES = 24 * 1024, SESSION_FULL_BYTES = SESSION_BYTES + 2 * 17 * 1024 };
 
 struct tls {
@@ -141,8 +141,8 @@ static void count_free(void *at, const char *file, int line)
     mem_free(at);
 }
 
-/* Refused, and no matter, once OpenSSL has memory: by an earlier call of this, or because others
- * use it in this process. */
+/* OpenSSL refuses once it has allocated memory: after an earlier call of this, or because another
+ * library of this process uses it. Then its memory is not counted. */
 void tls_count_memory(void)
 {
     (void)CRYPTO_set_mem_functions(count_alloc, count_realloc, count_free);
@@ -163,14 +163,14 @@ static enum err refuse(const struct tls_options *options, struct tls_error *erro
     return ERR_IO;
 }
 
-/* A key that is encrypted is an error, and not a question to the terminal that waits forever. */
+/* Makes an encrypted key an error: by default OpenSSL would ask for a password on the terminal. */
 static int no_password(char *room, int room_bytes, int writing, void *ctx)
 {
     (void)room, (void)room_bytes, (void)writing, (void)ctx;
     return -1;
 }
 
-/* Who we are. */
+/* Loads the certificate and key that prove who we are. */
 static enum err load_certificate(SSL_CTX *context, const struct tls_options *options,
                                  struct tls_error *error)
 {
@@ -201,7 +201,7 @@ static enum err set_up_server(SSL_CTX *context, const struct tls_options *option
     (void)SSL_CTX_set_session_id_context(context, id, sizeof(id) - 1); /* it is short enough */
     (void)SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);       /* costs us more than them */
     if (!options->certificate[0]) {
-        (void)snprintf(error->text, sizeof(error->text), "%.40scertificate is not given",
+        (void)snprintf(error->text, sizeof(error->text), "%.40scertificate is missing",
                        options->keys);
         return ERR_IO;
     }
@@ -266,7 +266,7 @@ void tls_free(struct tls *tls)
     mem_free(tls);
 }
 
-/* An address in digits must be in the certificate as one. */
+/* A numeric address must be in the certificate as an address. */
 static bool expect_host(SSL *ssl, const char *host)
 {
     struct in6_addr digits;
@@ -301,7 +301,7 @@ void tls_end(struct tls_session *session)
     mem_free(session);
 }
 
-/* What a call of OpenSSL's came to, as send() and recv() would say it. */
+/* Converts the result of an OpenSSL call to what send() and recv() would return. */
 static ssize_t outcome(struct tls_session *session, int returned, size_t done)
 {
     int error = returned == 1 ? SSL_ERROR_NONE : SSL_get_error(session->ssl, returned);
@@ -326,7 +326,7 @@ static ssize_t outcome(struct tls_session *session, int returned, size_t done)
     return -1;
 }
 
-enum tls_agreed tls_agree(struct tls_session *session)
+enum tls_handshake_result tls_handshake(struct tls_session *session)
 {
     ERR_clear_error();
     errno = 0;
@@ -368,12 +368,12 @@ ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes)
     return outcome(session, returned, got);
 }
 
-bool tls_waits(const struct tls_session *session)
+bool tls_needs_input(const struct tls_session *session)
 {
     return session->waits;
 }
 
-bool tls_holds(const struct tls_session *session)
+bool tls_has_pending(const struct tls_session *session)
 {
     return SSL_has_pending(session->ssl);
 }
@@ -384,7 +384,7 @@ size_t tls_held_bytes(const struct tls_session *session)
                                                                          : SESSION_BYTES;
 }
 
-void tls_shut(struct tls_session *session)
+void tls_close_notify(struct tls_session *session)
 {
     ERR_clear_error();
     (void)SSL_shutdown(session->ssl); /* what does not go at once does not go */

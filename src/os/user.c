@@ -12,7 +12,7 @@ enum err user_become(const char *name)
         return ERR_NOT_FOUND;
     if (geteuid() == user->pw_uid && getuid() == user->pw_uid && getegid() == user->pw_gid)
         return OK;
-    /* In this order: who has given up being root may not change groups any more. */
+    /* The user id last: without root's rights groups can no longer be changed. */
     if (setgroups(0, NULL) != 0 || setgid(user->pw_gid) != 0 || setuid(user->pw_uid) != 0)
         return ERR_IO;
     return OK;

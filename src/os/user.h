@@ -5,9 +5,9 @@
 #include "base/err.h"
 
 /*
- * Takes the user's id and primary group and gives up every other group; there is no way back.
- * Call before there are threads. Nothing happens if we are that user already. ERR_NOT_FOUND: nobody
- * has this name. ERR_IO: the system refused, errno says why (EPERM: we are not root).
+ * Sets the user id and primary group and drops all other groups; it cannot be undone. Call before
+ * there are threads. Does nothing if we are that user already. ERR_NOT_FOUND: there is no such
+ * user. ERR_IO: the system refused, errno says why (EPERM: we are not root).
  */
 enum err user_become(const char *name) MUST_USE;
 

@@ -7,7 +7,7 @@
 struct os_worker;
 
 struct os_worker *os_worker_new(void); /* NULL: errno says why */
-/* What is submitted must have been waited for. NULL does nothing. */
+/* All submitted work must be done: worker_verbs::wait. NULL does nothing. */
 void os_worker_free(struct os_worker *worker);
 struct worker *os_worker_port(struct os_worker *worker);
 /* Becomes readable when work has been run: for os_loop_wake_by. */

@@ -11,8 +11,8 @@ enum { PATH_BYTES = 512 };
 
 #define SECOND_US INT64_C(1000000)
 
-/* tzset() takes UTC for a name that it does not know, so the name is looked for here. */
-static bool is_there(const char *name)
+/* True: the zone's file exists. tzset() would silently use UTC for an unknown name. */
+static bool zone_exists(const char *name)
 {
     char path[PATH_BYTES];
     const char *dir = getenv("TZDIR");
@@ -32,7 +32,7 @@ static bool is_there(const char *name)
 
 enum err zone_set(const char *name)
 {
-    if (name[0] && !is_there(name))
+    if (name[0] && !zone_exists(name))
         return ERR_NOT_FOUND;
     if (name[0] && setenv("TZ", strcmp(name, "UTC") == 0 ? "UTC0" : name, 1) != 0)
         return ERR_NOT_FOUND; /* without memory for a word; nothing was changed */

@@ -10,13 +10,13 @@
 #include "base/err.h"
 
 /*
- * Takes the zone of this name in the machine's time zone data ("Europe/Berlin", "UTC"); an empty
- * name is the machine's own zone (TZ in the environment, else /etc/localtime). ERR_NOT_FOUND: there
- * is none of this name; then nothing is changed.
+ * Sets the zone by its name in the machine's time zone data ("Europe/Berlin", "UTC"); an empty name
+ * is the machine's own zone (TZ in the environment, else /etc/localtime). ERR_NOT_FOUND: there is
+ * no such zone; then nothing is changed.
  */
 enum err zone_set(const char *name) MUST_USE;
 
-/* How far local time is east of UTC at this time, in microseconds. As zone_set() left it. */
+/* The zone's offset from UTC at this time, in microseconds, positive to the east. Any thread. */
 int64_t zone_east_us(int64_t at_us);
 
 #endif

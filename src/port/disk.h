@@ -1,10 +1,10 @@
 /*
- * What the store needs of a disk: one directory of files. Implemented by os/disk (Linux) and
- * sim/disk (crashes, torn writes, rot, full disks and failing syncs at will).
+ * The store's disk: one directory of files. Implemented by os/disk (Linux) and sim/disk (crashes,
+ * torn writes, rot, full disks and failing syncs on demand).
  *
- * The calls before `run` are synchronous; but for read_cached they are used at start and by `later
- * verify`. `submit` starts an operation that ends later: its `done` is called on
- * the owner's thread from poll(). The lanes are independent of each other. Operations of
+ * The calls before `run` are synchronous; all but read_cached are used only at the start and by
+ * `later verify`. `submit` starts an operation that ends later: poll() calls its `done`, on the
+ * owner's thread. The lanes are independent of each other. Operations of
  * LANE_COMMIT (group commit) and of LANE_BACKGROUND (all other changes, may be slow) are done in
  * the order submitted, one at a time; those of LANE_READ (DISK_READ only) several at a time, and
  * they may end in any order.
@@ -13,8 +13,8 @@
  * name after DISK_MAKE, DISK_REPLACE, DISK_REMOVE or DISK_RENAME, and after a DISK_SYNC that gives
  * the name. Nothing else is promised.
  *
- * Only regular files that are in the directory itself are opened, made or replaced: a name that
- * somebody made a symbolic link (or a pipe, …) is ERR_IO, or is removed where a file is to be made.
+ * Only regular files in the directory itself are opened, made or replaced. To open a symbolic link,
+ * a pipe or the like is ERR_IO; where a file is to be made, it is removed.
  */
 #ifndef LATERD_PORT_DISK_H
 #define LATERD_PORT_DISK_H
@@ -42,8 +42,8 @@ enum disk_verb {
                         Need not be aligned. Beyond its end the file grows, with it. */
     DISK_SYNC,       /* make durable all that was written to `file`; with `name`: its name too */
     DISK_MAKE,       /* make file `name` of `len` zero bytes, durable with its name; sets `file`.
-                        Its room is taken: no write to it ends with ERR_DISK_FULL, unless the
-                        file system copies what is written. After an error there is no such file. */
+                        Its room is allocated: no write to it ends with ERR_DISK_FULL, unless the
+                        file system is copy-on-write. After an error there is no such file. */
     DISK_REPLACE,    /* `name` holds `data` afterwards, durably; at any crash the old or the new */
     DISK_REMOVE,     /* unlink `name`; durable when done. Whoever has it open closes it before: the
                         last close of a removed file frees its pages and blocks, for milliseconds */
@@ -70,9 +70,8 @@ struct disk_op {
      * again.
      */
     bool reserve;
-    bool fresh; /* DISK_READ that opens: past the page cache, as for open() */
-    bool alone; /* DISK_READ: the bytes around these will not be wanted next, so nothing is read
-                   ahead */
+    bool fresh; /* DISK_READ that opens: bypasses the page cache, as in open() */
+    bool alone; /* DISK_READ: the bytes around these are not needed: no read-ahead */
     uint64_t offset;
     /*
      * DISK_WRITE_SYNC: this many bytes behind `data` are zeros in the file, and may be written once
@@ -80,16 +79,16 @@ struct disk_op {
      * multiple of DISK_ALIGN, at most DISK_ZEROS_MAX.
      */
     size_t zeros;
-    /* Called first, by the thread that does the operation; may change the bytes of `data`, and of
-       DISK_REPLACE `data` and `len`. What it needs is its own meanwhile. */
+    /* Called first, by the thread that does the operation; may change the bytes of `data`, and for
+       DISK_REPLACE also `data` and `len`. Other threads must not touch what it uses. */
     void (*prepare)(struct disk_op *op); /* or NULL */
-    /* Called last, by that thread, if err is OK: may look at the bytes of `into`. */
+    /* Called last, by that thread, if err is OK: may read the bytes of `into`. */
     void (*inspect)(struct disk_op *op); /* or NULL */
     enum err err;  /* out: OK, ERR_DISK_FULL, ERR_IO, ERR_NOT_FOUND (READ: no such file), ERR_AGAIN
                       (MAKE, REPLACE, READ: no descriptor is free now; nothing was done, and
                       nothing is wrong with the disk) */
     int sys_errno; /* out: why */
-    int64_t took_us; /* out: how long it took */
+    int64_t took_us; /* out: duration of the operation, without waiting in its lane */
     void (*done)(struct disk_op *op);
     void *owner;             /* for done */
     struct queue_node place; /* the disk's, while the operation is under way */
@@ -103,17 +102,17 @@ struct disk {
 
 struct disk_verbs {
     /*
-     * Takes the directory's lock for this process. For reading only, on a read-only file system or
-     * in a directory of another user, a shared lock is enough; none is taken if there is no lock
-     * file and none can be made. ERR_LOCKED.
+     * Takes the directory's lock for this process; ERR_LOCKED: another process has it. For
+     * DISK_TO_READ on a read-only file system or in a directory of another user, a shared lock is
+     * enough; no lock is taken if there is no lock file and none can be made.
      */
     enum err (*lock)(struct disk *disk, enum disk_access access);
     void (*unlock)(struct disk *disk);
     /* Calls `each` with every file name in the directory, in no order. */
     enum err (*list)(struct disk *disk, void (*each)(void *ctx, const char *name), void *ctx);
     /*
-     * ERR_NOT_FOUND, ERR_IO, ERR_AGAIN (no descriptor is free now). `fresh`: read past the page
-     * cache what the device really has.
+     * ERR_NOT_FOUND, ERR_IO, ERR_AGAIN (no descriptor is free now). `fresh`: reads bypass the page
+     * cache, and so see what is on the device.
      */
     enum err (*open)(struct disk *disk, const char *name, bool fresh, struct disk_file **out_file);
     void (*close)(struct disk *disk, struct disk_file *file);
@@ -130,7 +129,7 @@ struct disk_verbs {
     /* A hint: `len` bytes at `offset` will be read soon. The system may begin to bring them into
        memory; nothing waits for that, and no error is reported. At start only. */
     void (*fetch)(struct disk *disk, struct disk_file *file, uint64_t offset, uint64_t len);
-    /* How many bytes new files may still take, as far as known; UINT64_MAX: not known. */
+    /* The free bytes of the file system; UINT64_MAX: not known. */
     uint64_t (*room)(struct disk *disk);
     /* Does the operation at once, and calls `done` before it returns; for start and shutdown. */
     void (*run)(struct disk *disk, struct disk_op *op);

@@ -1,10 +1,9 @@
 /*
- * What the server needs of a queue, wherever it is kept: the embedded engine (core and store, in
- * engine/embedded) or one shared by several daemons. Commands go in; each is answered once.
+ * A queue engine, as the server sees it: the embedded engine (core and store, engine/embedded) or
+ * one that several daemons share (engine/redis). Commands go in; each is answered once.
  * Single-threaded.
  *
- * Everything is done at the loop's time (loop::now_us); an engine that needs times of its own may
- * use timers of the loop.
+ * Commands are executed at the loop's time (loop::now_us); an engine may use timers of the loop.
  */
 #ifndef LATERD_PORT_ENGINE_H
 #define LATERD_PORT_ENGINE_H
@@ -19,20 +18,20 @@ struct engine {
 
 /* One command under way. The caller owns it and keeps it until answered or cancelled. */
 struct ticket {
-    /* The command's reply, whose bytes are good until this returns; it must call no verb but
-       health and describe. */
+    /* Called with the command's reply, whose bytes are valid until this returns. It may call no
+       verbs of the engine except health and describe. */
     void (*answered)(struct ticket *ticket, const struct reply *reply);
-    bool brief; /* of a reply to a change only err, count and a job's .ref.seq and .state are used,
-                   so the rest need not be kept until the disk is done */
+    bool brief; /* of the reply to a change only err, count and the job's .ref.seq and .state are
+                   used, so the rest need not be kept until the change is on disk */
     uint64_t parked; /* the engine's: a command that waits */
     void *held;      /* the engine's: a reply that waits for the disk */
 };
 
 enum { STATS_SPANS = 4 };
 
-/* Of an engine that writes a log of its own; else 0. */
+/* For an engine that writes a log of its own; else all 0. */
 struct engine_log_stats {
-    uint64_t file_first, file_last; /* numbers */
+    uint64_t file_first, file_last; /* numbers of the oldest and newest segment */
     uint64_t file_bytes_max;
     uint64_t records_written, jobs_relocated; /* since the start */
 };
@@ -62,7 +61,7 @@ enum submitted {
 };
 
 /*
- * Follows the settings of topics. The engine stores them without looking at them. A shared engine
+ * Follows the settings of topics, which the engine stores without reading them. A shared engine
  * also reports changes that other daemons made, within about a second.
  */
 struct settings_observer {
@@ -77,19 +76,18 @@ struct settings_observer {
 };
 
 struct engine_verbs {
-    /* From now on work is charged to this budget; work that exceeds the rest of it is done in
-       slices. Borrowed. NULL, the initial value: no limit. */
+    /* Sets the budget that work is charged to; work that exceeds it is done in slices. Borrowed
+       until another one is set. NULL, the initial value: no limit. */
     void (*use_budget)(struct engine *engine, struct budget *budget);
-    /* Begins a turn: releases the replies that may go now, and applies what is due. */
+    /* Begins a turn: answers the commands whose changes are durable now, and applies due times. */
     void (*begin)(struct engine *engine);
     /*
      * Executes the command; `answered` is called once, now or later. Keeps nothing of `cmd`. After
-     * SUBMIT_ANSWERED the ticket may be gone. `ticket` NULL: nobody learns of the result; not
+     * SUBMIT_ANSWERED the ticket may have been freed. `ticket` NULL: the result is dropped; not
      * allowed for commands that reserve.
      */
     enum submitted (*submit)(struct engine *engine, const struct cmd *cmd, struct ticket *ticket);
-    /* The caller no longer waits: `answered` will not be called, and a parked reserve takes no job
-       (P6). */
+    /* Forgets the ticket: `answered` will not be called, and a parked reserve takes no job (P6). */
     void (*cancel)(struct engine *engine, struct ticket *ticket);
     /* Gives ready jobs to waiting consumers. */
     void (*match)(struct engine *engine);
@@ -101,26 +99,26 @@ struct engine_verbs {
     int64_t (*end)(struct engine *engine);
     /* Answers parked and all later reserves with ERR_DRAINING instead of letting them wait. */
     void (*drain)(struct engine *engine);
-    /* OK, or why it cannot take pushes now. */
+    /* OK, or why the engine cannot take pushes now. */
     enum err (*health)(const struct engine *engine);
     /*
-     * Registers an observer. It is called for all settings that exist before this returns, and for
-     * each change from then on. Borrowed until the engine ends or another one is registered; NULL:
+     * Registers an observer: calls it for all existing settings before this returns, and for each
+     * change from then on. Borrowed until the engine ends or another one is registered. NULL:
      * unregisters it.
      */
     void (*observe_settings)(struct engine *engine, struct settings_observer *observer);
     /*
-     * For topics whose jobs must be sent in order: of the processes that share the queue, one at a
-     * time sends a topic's jobs. Returns 0 if that is not us now, else a number that changes if
-     * another process may have sent them in between. A process that loses a topic stops before the
-     * next one begins; the jobs that it was sending are RESERVED. NULL: the queue is not shared.
-     * O(processes)
+     * For topics whose jobs must be sent in order: only one of the processes that share the queue
+     * sends a topic's jobs at a time. Returns 0 if this process may not send them now, else a
+     * number that changes if another process may have sent them in between. A process that loses a
+     * topic stops before the next one begins; jobs that it was sending stay RESERVED. NULL: the
+     * queue is not shared. O(processes)
      */
     uint64_t (*keeps_order)(const struct engine *engine, struct bytes topic);
     /* Increases when a result of keeps_order() may have changed; NULL: never. Read once a turn. */
     uint64_t (*order_changes)(const struct engine *engine);
-    /* Reports, before it returns, the metrics, facts and warnings that only this kind of engine
-       has. */
+    /* Reports to `sink`, before it returns, the metrics, facts and warnings that are specific to
+       this kind of engine. */
     void (*describe)(const struct engine *engine, struct metric_sink *sink);
 };
 

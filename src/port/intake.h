@@ -1,7 +1,7 @@
 /*
- * What brings messages from elsewhere that are to be jobs: a queue of RabbitMQ (sink/amqp). It
- * works on a thread of its own; all calls of it, and all calls that it makes, are on the loop's
- * thread. A message stays with its broker until it is settled.
+ * A source of messages that become jobs: a queue of RabbitMQ (sink/amqp). It works on a thread of
+ * its own; all of its functions and callbacks are called on the loop's thread. A message stays with
+ * its broker until it is settled.
  */
 #ifndef LATERD_PORT_INTAKE_H
 #define LATERD_PORT_INTAKE_H
@@ -10,18 +10,18 @@
 #include "core/cmd.h"
 
 enum intake_verdict {
-    INTAKE_STORED,  /* it is a job, and durable; or what it asked for was done */
-    INTAKE_REFUSED, /* it never can be: the broker drops it, or has a place for such */
-    INTAKE_LATER,   /* not now: the broker keeps it, and brings no more for a while */
+    INTAKE_STORED,  /* it is a durable job now, or its cancellation was done */
+    INTAKE_REFUSED, /* it can never become a job: the broker drops or dead-letters it */
+    INTAKE_LATER,   /* not now: the broker keeps it, and nothing is taken for a while */
 };
 
-/* Owned by the receiver between take() and settle(). Bytes are good until settle(). */
+/* Owned by the receiver from take() to settle(). Bytes are valid until settle(). */
 struct intake_message {
     struct queue_node place;
     bool cancel;              /* delete the job `id`, if there is one; nothing else matters */
     struct bytes id;          /* empty: the server makes one */
     enum if_exists if_exists; /* of a message with an id */
-    int64_t delay_us;         /* from when it is pushed on; 0: at once */
+    int64_t delay_us;         /* counted from the push; 0: no delay */
     struct bytes content_type, body;
     struct bytes amqp; /* job_properties::amqp */
     void *user;        /* the receiver's */
@@ -29,22 +29,22 @@ struct intake_message {
 
 struct intake {
     const struct intake_verbs *verbs;
-    /* The receiver sets these two. take() has something; take some and return: it is called again
-       as long as there is more. */
+    /* Set by the receiver. Called when take() has messages; take some and return: it is called
+       again as long as there are more. */
     void (*arrived)(struct intake *intake);
     void *user;
 };
 
 struct intake_verbs {
-    struct intake_message *(*take)(struct intake *intake); /* the oldest; NULL: there is none */
+    struct intake_message *(*take)(struct intake *intake); /* the oldest message; NULL: none */
     void (*settle)(struct intake *intake, struct intake_message *message,
                    enum intake_verdict verdict);
-    /* As sink_verbs::stop and stopped: all that was taken is settled before stop(), and nothing is
-       taken any more. Not NULL. */
+    /* As sink_verbs::stop and stopped, and not NULL. All messages that were taken must be settled
+       before stop(); nothing may be taken afterwards. */
     void (*stop)(struct intake *intake);
     bool (*stopped)(struct intake *intake);
-    /* Ends its thread; what was not settled STORED comes again another time. All that was taken is
-       settled before. */
+    /* Ends the thread and frees the intake. All messages that were taken must be settled before;
+       the broker delivers again what was not settled as STORED or REFUSED. */
     void (*close)(struct intake *intake);
 };
 

@@ -1,8 +1,8 @@
 /*
- * What the server needs of an engine with a journal: how the journal is, for people and metrics,
- * and a resync, which brings it to what the queue holds: rows of jobs are made as the jobs are, and
- * unfinished rows whose jobs are not there are marked deleted. That goes on beside all else, and by
- * itself after a restart. One thread.
+ * An engine's journal, as the server sees it: its health, for people and metrics, and a resync,
+ * which makes the journal match the queue: rows of jobs are overwritten with the jobs, and
+ * unfinished rows whose jobs do not exist are marked deleted. A resync runs in the background, and
+ * continues by itself after a restart. Single-threaded.
  */
 #ifndef LATERD_PORT_JOURNAL_CONTROL_H
 #define LATERD_PORT_JOURNAL_CONTROL_H
@@ -15,45 +15,45 @@
 
 enum journal_state {
     JOURNAL_STATE_WRITES,
-    JOURNAL_STATE_WAITS,       /* the database is away, or refuses: it tries again and again */
-    JOURNAL_STATE_FENCED,      /* another process writes for this queue */
-    JOURNAL_STATE_OUT_OF_STEP, /* database and queue do not fit: nothing is written any more */
-    JOURNAL_STATE_ELSEWHERE,   /* another daemon of the queue writes it, as it should be */
+    JOURNAL_STATE_WAITS,       /* the database is unreachable, or refuses: it keeps trying */
+    JOURNAL_STATE_FENCED,      /* another process writes for this queue: this one writes no more */
+    JOURNAL_STATE_OUT_OF_STEP, /* database and queue do not match: nothing is written any more */
+    JOURNAL_STATE_ELSEWHERE,   /* another daemon of the queue writes the journal: normal */
 };
 
 enum { JOURNAL_ERROR_MAX = 200, JOURNAL_HINT_MAX = 320, JOURNAL_WRITER_MAX = 96 };
 
-/* How the journal is now. Texts are clauses for people, without passwords; empty: there is none. */
+/* The journal's health now. Texts are clauses for people, without passwords, or empty. */
 struct journal_health {
     enum journal_state state;
     int64_t since_us;                /* the loop's time when it came into the state */
     char error[JOURNAL_ERROR_MAX];   /* why it does not write */
-    char hint[JOURNAL_HINT_MAX];     /* … and what an operator should do */
-    char writer[JOURNAL_WRITER_MAX]; /* ELSEWHERE: which daemon, as people know it */
-    bool refuses_pushes;             /* it is later than its limits */
+    char hint[JOURNAL_HINT_MAX];     /* what an operator should do about it */
+    char writer[JOURNAL_WRITER_MAX]; /* ELSEWHERE: the label of the daemon that writes it */
+    bool refuses_pushes;             /* it lags by more than its limits */
     bool knows_cursor;               /* since the start; else `cursor` and `epoch` are 0 */
-    uint64_t cursor;      /* the batch that the database has: of the log, or a count of batches */
-    uint64_t epoch;       /* of who has the cursor */
-    bool knows_lag;       /* else the three behind it are 0: this process does not follow it now,
-                             or parts of Redis have not said yet what waits, and the others lack
-                             nothing. If others do, the three are of those alone: at least so */
-    uint64_t lag_entries; /* batches of the log, or changes of a queue in Redis, that it lacks */
-    uint64_t lag_bytes;   /* that are kept for it */
+    uint64_t cursor;      /* the last batch in the database: of the log, or a count of batches */
+    uint64_t epoch;       /* of the writer that has the cursor */
+    bool knows_lag;       /* else the three below are 0: this process does not follow the journal
+                             now, or partitions of Redis have not reported their lag yet and the
+                             others have none. If others have some, the three are lower bounds */
+    uint64_t lag_entries; /* batches of the log, or changes of a queue in Redis, not committed */
+    uint64_t lag_bytes;   /* of them, kept for the database */
     int64_t lag_us;       /* age of the oldest of them */
-    uint64_t rejected;    /* rows that it refused, set aside, since this process writes it */
-    uint32_t partitions;  /* that this daemon writes, from 0 on; 0: a log has none, or ELSEWHERE */
+    uint64_t rejected;    /* rows that MySQL refused, set aside, since this process writes it */
+    uint32_t partitions;  /* that this daemon writes, numbered from 0; 0: a log, or ELSEWHERE */
 };
 
 /* Of one partition of a queue in Redis. */
 struct journal_partition {
-    uint64_t entry;       /* the last one that the database has; 0: not known, or none */
-    bool knows_lag;       /* else the two behind it are 0: Redis has not said yet what waits */
-    uint64_t lag_entries; /* that it lacks, as Redis said last */
+    uint64_t entry;       /* the last one in the database; 0: not known, or none */
+    bool knows_lag;       /* else the two below are 0: Redis has not reported them yet */
+    uint64_t lag_entries; /* not in the database yet, as Redis reported last */
     uint64_t lag_bytes;   /* of entries that wait in Redis */
     bool refuses_pushes;
 };
 
-/* The metrics of it that every engine has. There is no lag while it is not known. */
+/* Reports the metrics of the journal that every engine has; no lag while it is not known. */
 static inline void journal_health_describe(const struct journal_health *health,
                                            struct metric_sink *sink)
 {
@@ -74,11 +74,11 @@ static inline void journal_health_describe(const struct journal_health *health,
 enum resync_state {
     RESYNC_NONE, /* none since the start */
     RESYNC_RUNS,
-    RESYNC_DONE,   /* the journal has what the queue holds, and follows it */
-    RESYNC_FAILED, /* resync_status::why; the journal is not right */
+    RESYNC_DONE,   /* the journal matches the queue, and follows it */
+    RESYNC_FAILED, /* resync_status::why; the journal does not match the queue */
 };
 
-/* What a resync that runs does now. */
+/* The current step of a resync that runs. */
 enum resync_step {
     RESYNC_STEP_WAITS,   /* for the journal to begin again */
     RESYNC_STEP_JOBS,    /* reads the jobs of the queue, and gives them to the journal */
@@ -86,7 +86,7 @@ enum resync_step {
     RESYNC_STEP_COMMITS, /* waits until the database has committed all */
 };
 
-/* Counts are of the last resync since the start; one that goes on after a restart begins at 0. */
+/* Of the last resync since the start; counts of one that a restart interrupted begin at 0 again. */
 struct resync_status {
     enum resync_state state;
     enum resync_step step; /* RUNS */
@@ -95,7 +95,7 @@ struct resync_status {
     uint64_t rows_total; /* unfinished rows that there are to compare; 0: not known yet */
     uint64_t rows;       /* unfinished rows that have been compared with the queue … */
     uint64_t closed;     /* … and had no job there: marked deleted */
-    uint64_t unread;     /* jobs whose bodies cannot be read: their rows are as they were */
+    uint64_t unread;     /* jobs whose bodies cannot be read: their rows were not changed */
     int64_t begun_us, ended_us;
     char why[200]; /* FAILED, or RUNS and it waits: a clause for people */
 };
@@ -126,14 +126,15 @@ struct journal_control {
 };
 
 struct journal_control_verbs {
-    /* Begins a resync. ERR_EXISTS: one is under way. ERR_AGAIN: not now, *out_why says so (a clause
-       for people, good until the next call). ERR_NOT_LEADER: another process writes the journal,
-       and *out_why says which one. */
+    /* Begins a resync. ERR_EXISTS: one is under way. ERR_AGAIN: not possible now; *out_why says why
+       (a clause for people, valid until the next call). ERR_NOT_LEADER: another process writes the
+       journal; *out_why says which one. */
     enum err (*resync)(struct journal_control *control, const char **out_why);
     void (*resync_status)(const struct journal_control *control, struct resync_status *out_status);
     /* O(partitions). */
     void (*health)(const struct journal_control *control, struct journal_health *out_health);
-    /* Of one below journal_health::partitions, of a call in the same turn; NULL: there are none. */
+    /* `partition` is below journal_health::partitions, of a call in the same turn. NULL: the engine
+       has no partitions. */
     void (*partition)(const struct journal_control *control, uint32_t partition,
                       struct journal_partition *out_partition);
 };

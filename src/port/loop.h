@@ -1,7 +1,7 @@
 /*
- * The event loop: the one thread's sleep, its time, timers, streams, file descriptors of libraries
- * that have sockets of their own, and messages from other threads. Implemented by os/loop (epoll)
- * and sim/loop (in memory, on the simulated clock).
+ * The event loop: sleep, time, timers, streams, file descriptors of libraries that have sockets of
+ * their own, and messages from other threads. Implemented by os/loop (epoll) and sim/loop (in
+ * memory, on the simulated clock).
  *
  * A turn is: sleep, read the clock, gather (input), expire (timers that are due). The server's turn
  * (server/turn.c) has these among its other stages; code that has to wait before there is a server
@@ -23,7 +23,7 @@ struct loop;
 
 /* Limits what one gather may do. NULL instead of this: no limit. */
 struct loop_share {
-    /* True: stop for this turn. Asked before each stream and before each timer. */
+    /* True: stop for this turn. Called before each stream and each timer. */
     bool (*spent)(const struct loop_share *share);
     /* Charges one step that sent or dropped this many bytes for a stream. */
     void (*moved)(struct loop_share *share, size_t bytes);
@@ -33,7 +33,7 @@ struct loop_share {
 
 /* Receives the streams of clients that connect to us. */
 struct acceptor {
-    /* A client connected to listener number `listener`. Sets the stream's handler and user. */
+    /* A client connected to listener number `listener`. Must set the stream's handler and user. */
     void (*accepted)(struct acceptor *acceptor, struct stream *stream, unsigned listener);
 };
 
@@ -45,22 +45,23 @@ struct message {
 
 enum { LOOP_READ = 1, LOOP_WRITE = 2 };
 
-/* A file descriptor that somebody else owns. Must not move while it is watched. */
+/* A file descriptor that the caller owns. This struct must not move while it is watched. */
 struct watch {
-    /* The descriptor is readable or writable; if it is broken, both. Level-triggered. */
+    /* Called when the descriptor is readable or writable (LOOP_READ, LOOP_WRITE; both if it is
+       broken). Level-triggered. */
     void (*ready)(struct watch *watch, unsigned what);
     int fd;
     void *source; /* the loop's; NULL: it is not watched */
 };
 
 struct loop_verbs {
-    /* Sleeps until the time (INT64_MAX: no limit; a past time: not at all), input, or a message.
-       Timers are the caller's to mind: see loop_sleep. */
+    /* Sleeps until the time (INT64_MAX: no limit; a past time: not at all), an event of a
+       descriptor, or a message. Does not wake for timers: use loop_sleep(). */
     void (*sleep)(struct loop *loop, int64_t until_us);
     /*
-     * Calls the handlers for what has happened, one stream after the other, each at most once,
-     * until all are served or share->spent(). True: some were left; they come first in the next
-     * gather, which should follow without a sleep.
+     * Calls the handlers of all streams with events, each stream once, until all are served or
+     * share->spent(). True: some were left; they are first in the next gather, which should follow
+     * without a sleep.
      */
     bool (*gather)(struct loop *loop, struct loop_share *share);
     /*
@@ -83,7 +84,7 @@ struct loop_verbs {
 struct loop {
     const struct loop_verbs *verbs;
     struct clock *clock;
-    int64_t now_us; /* this turn's time: what loop_look_at_clock() read last */
+    int64_t now_us; /* this turn's time: set by loop_update_time() */
     struct timers timers;
     /* What streams had kept that are gone, or that have sent it: whoever runs the turns frees it,
        and counts it until then. */
@@ -91,7 +92,8 @@ struct loop {
     struct acceptor *acceptor; /* NULL: there are no listeners */
 };
 
-static inline int64_t loop_look_at_clock(struct loop *loop)
+/* Reads the clock into loop::now_us, and returns it. Once a turn. */
+static inline int64_t loop_update_time(struct loop *loop)
 {
     return loop->now_us = loop->clock->now_us(loop->clock);
 }
@@ -114,9 +116,9 @@ static inline void loop_cancel(struct loop *loop, struct timer *timer)
     timer_cancel(&loop->timers, timer);
 }
 
-enum { LOOP_EXPIRE_STEPS = 1000 }; /* of the wheel, in a turn */
+enum { LOOP_EXPIRE_STEPS = 1000 }; /* steps of the timing wheel in a turn, at most */
 
-/* Calls the timers that are due, a limited number. True: more are due. */
+/* Calls timers that are due, a limited number of them. True: more may be due. */
 static inline bool loop_expire(struct loop *loop, const struct loop_share *share)
 {
     uint32_t steps = LOOP_EXPIRE_STEPS;
@@ -140,8 +142,8 @@ static inline void loop_sleep(struct loop *loop, int64_t until_us)
 static inline void loop_turn(struct loop *loop, int64_t until_us)
 {
     loop_sleep(loop, until_us);
-    (void)loop_look_at_clock(loop);
-    (void)loop->verbs->gather(loop, NULL); /* what is left is done in the next turn */
+    (void)loop_update_time(loop);
+    (void)loop->verbs->gather(loop, NULL); /* the rest is done in the next turn */
     (void)discard_step(&loop->discard);
     (void)loop_expire(loop, NULL); /* the same */
 }

@@ -1,7 +1,7 @@
 /*
- * What a part of the program tells about itself, for whoever writes it down: /metrics, /readyz and
- * /v1/stats of the server, which does not know the part. Strings are borrowed until the call of
- * the sink returns. One thread.
+ * How a part of the program reports its metrics and facts to /metrics, /readyz and /v1/stats of the
+ * server, which does not know the part. Strings are borrowed until the call of the sink returns.
+ * Single-threaded.
  */
 #ifndef LATERD_PORT_METRIC_H
 #define LATERD_PORT_METRIC_H
@@ -9,11 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How often something took how long. */
+/* A histogram of durations. */
 struct durations {
     const uint64_t *counts; /* by bucket: those that took longer than the bucket before */
     unsigned bucket_count;
-    int64_t (*bound_us)(unsigned bucket); /* of the last one INT64_MAX */
+    int64_t (*bound_us)(unsigned bucket); /* its upper bound; INT64_MAX for the last one */
     uint64_t sum_us;
 };
 
@@ -25,8 +25,8 @@ struct metric {
     const char *help; /* a sentence */
     enum metric_type type;
     uint64_t value;                    /* GAUGE, COUNTER */
-    const char *broker;                /* the same: the label of that name; NULL: there is none */
-    bool more;                         /* the one before it has this name, too */
+    const char *broker;                /* the value of the label `broker`; NULL: no such label */
+    bool more;                         /* the metric reported before this one has the same name */
     const struct durations *durations; /* HISTOGRAM */
 };
 
@@ -40,13 +40,14 @@ struct fact {
     uint64_t value;   /* FLAG: 0 or 1; DURATION: microseconds */
 };
 
-/* A function that is NULL wants to know nothing. */
+/* Functions may be NULL: then nothing of that kind is wanted. */
 struct metric_sink {
     void (*metric)(struct metric_sink *sink, const struct metric *metric);
     void (*fact)(struct metric_sink *sink, const struct fact *fact);
-    /* So many of what does not stop the service and still wants somebody to look at it. */
+    /* A condition that an operator should look at, and that does not stop the service; `count`:
+       how many of them. */
     void (*warning)(struct metric_sink *sink, const char *what, uint64_t count);
-    /* Why the service is stopped, or what it waits for: a clause. Without passwords. */
+    /* Why the service does not serve, or what it waits for: a clause without passwords. */
     void (*reason)(struct metric_sink *sink, const char *text);
 };
 

@@ -1,6 +1,6 @@
 /*
- * What settings refer to on this machine (a variable of the environment, a file), tried before they
- * are taken from a client: port of the server to whoever reads such things at a delivery.
+ * Checks what topic settings refer to on this machine (an environment variable, a file) before the
+ * settings are accepted from a client. Implemented by the code that reads them at a delivery.
  */
 #ifndef LATERD_PORT_REFERENCE_PROBE_H
 #define LATERD_PORT_REFERENCE_PROBE_H
@@ -14,9 +14,9 @@ enum reference_kind {
 };
 
 /*
- * ERR_INVALID, with a clause in `why` that names the variable or file and shows nothing of what is
- * in it: it is missing, unreadable or malformed. May wait for a disk: not for the loop's thread
- * once turns run. Any thread.
+ * ERR_INVALID: it is missing, unreadable or malformed; `why` is then a clause that names the
+ * variable or file and shows nothing of its content. Any thread. May wait for a disk, so it must
+ * not be called on the loop's thread once turns run.
  */
 typedef enum err reference_probe(enum reference_kind kind, struct bytes reference, char *why,
                                  size_t why_bytes);

@@ -1,7 +1,7 @@
 /*
- * Sends jobs away for dispatch/: an HTTP client (sink/webhook), a client of a broker (sink/amqp …),
- * or a simulated receiver (sim/). A sink works on a thread of its own; all calls to it, and all its
- * callbacks, are on the loop's thread (it uses loop_verbs::post).
+ * Delivers jobs for dispatch/: an HTTP client (sink/webhook), a client of a broker (sink/amqp …),
+ * or a simulated receiver (sim/). A sink works on a thread of its own; all its functions and
+ * callbacks are called on the loop's thread (it uses loop_verbs::post).
  */
 #ifndef LATERD_PORT_SINK_H
 #define LATERD_PORT_SINK_H
@@ -15,9 +15,9 @@
 enum outcome_kind {
     OUTCOME_DELIVERED, /* the receiver has it: the job is done */
     OUTCOME_FAILED,    /* this attempt failed: the retry schedule decides */
-    OUTCOME_REFUSED,   /* for good: the job is buried, whatever its schedule says */
-    OUTCOME_GONE,      /* 410: the same, and the target takes nothing any more */
-    OUTCOME_UNSENT,    /* it was not tried, or the broker is away: the attempt does not count */
+    OUTCOME_REFUSED,   /* permanently: the job is buried, whatever its schedule says */
+    OUTCOME_GONE,      /* HTTP 410: the same, and the target accepts no more jobs */
+    OUTCOME_UNSENT,    /* not tried, or the broker is unreachable: the attempt does not count */
     OUTCOME_KINDS
 };
 
@@ -26,9 +26,9 @@ enum { OUTCOME_RESPONSE_MAX = 4096, OUTCOME_REASON_MAX = 240, OUTCOME_ADDRESS_MA
 /* Bytes are borrowed until `done` returns. */
 struct outcome {
     enum outcome_kind kind;
-    uint16_t code;          /* the HTTP status; 0: none came, or not HTTP */
-    bool unhealthy;         /* no connection, time-out, 429, 5xx: the receiver's circuit breaker */
-    int64_t retry_after_us; /* how long the receiver asked to wait; -1: it did not */
+    uint16_t code;          /* the HTTP status; 0: no answer, or not HTTP */
+    bool unhealthy;         /* no connection, time-out, 429, 5xx: counts for the circuit breaker */
+    int64_t retry_after_us; /* the delay that the receiver asked for; -1: none */
     int64_t took_us;        /* from sending to the answer */
     /* Each up to its OUTCOME_…_MAX bytes: */
     struct bytes address;  /* that it was sent to: host:port, or the broker's name */
@@ -36,7 +36,7 @@ struct outcome {
     struct bytes response; /* the beginning of the answer's body */
 };
 
-/* What its client said of the job (proto/settings/job_properties.h). */
+/* Labels that the job's client gave (proto/settings/job_properties.h). */
 enum delivery_label {
     DELIVERY_BIZ_KEY,
     DELIVERY_SUBTOPIC,
@@ -57,21 +57,21 @@ struct delivery {
     const struct target_header *headers; /* the job's own, besides those of its target */
     uint8_t header_count;
     struct bytes labels[DELIVERY_LABELS]; /* may be empty, each */
-    struct bytes amqp;      /* the AMQP properties that it came with, or empty: see sink/amqp */
+    struct bytes amqp; /* the AMQP properties of the message it came from, or empty: sink/amqp */
     struct bytes topic, id; /* id: as text, the client's or @number */
     struct bytes content_type, body;
     enum body_kind body_kind;
-    struct bytes message_id; /* the same in each attempt, made by us, without a full stop */
+    struct bytes message_id; /* made by us, the same in each attempt, without a '.' */
     uint32_t attempt;        /* from 1 */
     int64_t due_us;
-    int64_t timeout_us;      /* FAILED when it took so long */
+    int64_t timeout_us;      /* the attempt is FAILED after this time */
     struct queue_node place; /* the sink's, until `done` */
     void *sink_data;         /* the same */
 };
 
 struct sink {
     const struct sink_verbs *verbs;
-    /* Whoever sends sets these two. ready() has changed; from the loop's thread. */
+    /* Set by the user. Called on the loop's thread when the result of ready() has changed. */
     void (*changed)(struct sink *sink);
     void *user;
 };
@@ -79,20 +79,22 @@ struct sink {
 struct sink_verbs {
     /* Begins a delivery; never refuses. The caller limits how many are in progress. */
     void (*send)(struct sink *sink, struct delivery *delivery);
-    /* Should jobs be reserved for it now? False while its broker is unreachable; then *out_why, if
-       not NULL, is a clause that says why, valid until the next call. */
+    /* False: the broker is unreachable, so no jobs should be reserved for it now; *out_why, if
+       out_why is not NULL, is then a clause that says why, valid until the next call. */
     bool (*ready)(const struct sink *sink, const char **out_why);
     void (*describe)(const struct sink *sink, struct metric_sink *metrics);
-    /* These two may be NULL, if nothing is sent but by send() itself, and close() never waits: who
-       has stopped it may be one that leads no longer. stop() tells it to end, and returns at once:
-       nothing is sent any more, after `grace_us`; what is under way, or is given to send() later,
-       is `done` as UNSENT, at the latest by close(). Once. stopped(), after stop(): has all of that
-       ended, so that close() does not wait? To be called some ten times a second: it breaks what a
-       thread waits in longer than it should. */
+    /*
+     * stop() makes the sink end, and returns at once. May be called once. `grace_us` later nothing
+     * is sent any more, which a laterd that has lost the lead relies on. Deliveries in progress, or
+     * given to send() later, are `done` as UNSENT, at the latest by close(). stopped(), after
+     * stop(): true if the thread has ended, so that close() does not wait; to be called about ten
+     * times a second, because it also interrupts calls in which the thread waits too long. Both are
+     * NULL in a sink that sends only within send() and whose close() never waits.
+     */
     void (*stop)(struct sink *sink, int64_t grace_us);
     bool (*stopped)(struct sink *sink);
-    /* Ends its thread. Deliveries in progress are `done` as UNSENT; first it may wait up to
-       `grace_us` for those already on the wire. */
+    /* Ends the thread and frees the sink. Waits up to `grace_us` for deliveries that were sent
+       already; the others in progress are `done` as UNSENT. */
     void (*close)(struct sink *sink, int64_t grace_us);
 };
 
@@ -102,13 +104,13 @@ struct sink_entry {
     struct sink *sink;
 };
 
-/* The sinks of the brokers that the configuration names. Does not change once it is made. */
+/* The sinks of the brokers in the configuration. Constant once it is made. */
 struct sink_table {
     const struct sink_entry *at;
     unsigned count;
 };
 
-/* NULL: there is no such broker. */
+/* The broker's entry, borrowed; NULL: there is no such broker. O(brokers). */
 static inline const struct sink_entry *sink_table_find(const struct sink_table *table,
                                                        struct bytes name)
 {

@@ -1,8 +1,8 @@
 /*
- * What the server needs of another thread: pure work that is too long for a turn, such as reading
- * megabytes of JSON. Implemented by os/worker (a thread) and sim/worker (does it between turns).
+ * Another thread for pure work that takes too long for a turn, such as decoding megabytes of JSON.
+ * Implemented by os/worker (a thread) and sim/worker (does the work between turns).
  *
- * Work is done in the order submitted. All calls are the owner's thread's.
+ * Work is done in the order submitted. All functions are called on the owner's thread.
  */
 #ifndef LATERD_PORT_WORKER_H
 #define LATERD_PORT_WORKER_H
@@ -12,9 +12,10 @@
 #include "base/queue.h"
 
 struct work {
-    /* On the other thread: may touch only what the work owns, and constants. */
+    /* Called on the other thread: may use only what the work owns, and constants. */
     void (*run)(struct work *work);
-    /* On the owner's thread, from poll() or wait(): the work is the owner's again. */
+    /* Called on the owner's thread, by poll() or wait(): the owner may use or free the work again.
+     */
     void (*done)(struct work *work);
     struct queue_node place; /* the worker's, until done */
 };
@@ -27,7 +28,7 @@ struct worker_verbs {
     void (*submit)(struct worker *worker, struct work *work);
     /* Calls `done` of the first work that has been run. False: there is none. */
     bool (*poll)(struct worker *worker);
-    /* Sleeps until all that was submitted has been run, and calls its `done`. */
+    /* Sleeps until all submitted work has been run, and calls each `done`. */
     void (*wait)(struct worker *worker);
 };
 

@@ -1,6 +1,6 @@
 /*
  * Base64 (RFC 4648): base64_… with the standard alphabet and padding (section 4), base64url_… for
- * what goes into URLs, with - and _ and no padding (section 5). Nothing else is taken.
+ * URLs, with - and _ and without padding (section 5). Anything else is refused. Pure.
  */
 #ifndef LATERD_PROTO_BASE64_H
 #define LATERD_PROTO_BASE64_H

@@ -1,10 +1,10 @@
 /*
- * JSON (RFC 8259) without a tree: a strict reader that is asked for one value after another, and
- * the words a writer needs. Nothing is allocated but, from the caller's arena, strings that had
- * escapes. docs/decisions/0006-own-json-reader.md says why we have our own.
+ * JSON (RFC 8259) without a tree: a strict pull reader, and functions to write values. Only strings
+ * with escapes are allocated, from the caller's arena. docs/decisions/0006-own-json-reader.md says
+ * why we have our own. Pure.
  *
  * Strict: no comments, no trailing commas, UTF-8 is checked, lone surrogates are refused, nesting
- * is limited. Every value that was handed out is well-formed all the way down.
+ * is limited. Every value that the reader returns is completely well-formed.
  */
 #ifndef LATERD_PROTO_JSON_H
 #define LATERD_PROTO_JSON_H
@@ -24,11 +24,11 @@ enum json_kind {
     JSON_KIND_OBJECT
 };
 
-enum { JSON_DEPTH_MAX = 1024 }; /* whatever limit is asked for */
+enum { JSON_DEPTH_MAX = 1024 }; /* the maximum of configurable nesting limits */
 
 struct json_value {
     enum json_kind kind;
-    bool escaped;      /* STRING: json_text has work to do */
+    bool escaped;      /* STRING: has escapes, which json_text() decodes */
     struct bytes text; /* as written; of a STRING what is between the quotes */
 };
 
@@ -38,8 +38,8 @@ struct json {
     uint32_t depth; /* containers entered by json_open */
     uint32_t depth_max;
     bool fresh;        /* just entered: the next item has no comma before it */
-    bool too_deep;     /* that is what is wrong */
-    const char *wrong; /* NULL, or what is wrong, a sentence without a full stop */
+    bool too_deep;     /* the error is that nesting is too deep */
+    const char *wrong; /* NULL, or the error, a sentence without a full stop */
 };
 
 /* A reader of `text`, which is borrowed for as long as the reader and its values are used. */
@@ -48,15 +48,15 @@ void json_init(struct json *json, struct bytes text, uint32_t depth_max);
 /* The next whole value, however deep. False: json->wrong. */
 bool json_value(struct json *json, struct json_value *out_value);
 
-/* Goes into the array or object that comes next. False: it is something else, json->wrong. */
+/* Enters the array or object that comes next. False: it is another value, json->wrong. */
 bool json_open(struct json *json, enum json_kind kind);
-/* The next item, or the end (which is left behind). False: at the end, or json->wrong. */
+/* The next item. False: the container has ended (and was left), or json->wrong. */
 bool json_item(struct json *json, struct json_value *out_value);
 bool json_member(struct json *json, struct json_value *out_name, struct json_value *out_value);
 /* The first member of that name of an object; NULL, with no text, if there is none. O(length). */
 struct json_value json_find(struct bytes object, const char *name);
 
-/* Is nothing wrong, and nothing but white space left? Sets json->wrong if there is. */
+/* True: there was no error, and only white space is left; else json->wrong is set. */
 bool json_end(struct json *json);
 
 /* A string's bytes: borrowed from the input, or from `arena` if there were escapes. */
@@ -65,7 +65,7 @@ struct bytes json_text(const struct json_value *string, struct arena *arena);
 /* False: not an integer as written (1.0 and 1e3 are not), or more than 64 bits. */
 bool json_int(const struct json_value *number, int64_t *out_number);
 
-/* What leaves as an escape besides what must. */
+/* Which characters are escaped besides those that must be. */
 enum json_style {
     JSON_STYLE_PLAIN,
     JSON_STYLE_HTML /* also < > & U+2028 U+2029, as Go's encoder does */

@@ -1,8 +1,7 @@
 /*
- * MessagePack without a tree: a reader that is asked for one value after another. Nothing is
- * allocated, so a few bytes that claim to be an array of four thousand million elements cost
- * nothing (msgpack-c makes room for them first, which is why we have our own). The format is that
- * of github.com/msgpack/msgpack, spec.md. Pure.
+ * MessagePack without a tree: a pull reader. It allocates nothing, so a few bytes that announce an
+ * array of four billion elements cost nothing (msgpack-c allocates the elements first, which is why
+ * we have our own). The format is that of github.com/msgpack/msgpack, spec.md. Pure.
  */
 #ifndef LATERD_PROTO_MSGPACK_READ_H
 #define LATERD_PROTO_MSGPACK_READ_H

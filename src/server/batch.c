@@ -9,13 +9,13 @@ enum {
     SLICE_MIN = 16,    /* commands that are submitted at once even if the budget is spent */
     COMMAND_NS = 1000, /* work for reading a small command and writing its result */
     BYTES_PER_NS = 1,  /* of its text, read as JSON */
-    /* Commands that are with the engine and not answered: an engine has no room for any number,
-       and each may hold its body there. */
+    /* Unanswered commands in the engine, at most: each may keep its body in memory there. */
     UNANSWERED_MAX = 4096,
-    /* Of jobs that are shown: a turn must be able to copy what a batch is answered with. */
+    /* Bytes of bodies of jobs in the answer, at most: a turn must be able to copy them. */
     SHOWN_BODY_MAX = 64 * 1024,
-    SHOWN_MAX = 1024 * 1024, /* of all results; one more may come on top */
-    /* Of results, which the worker joins above it: 4 MB took more than 5 ms in one turn. */
+    SHOWN_MAX = 1024 * 1024, /* bytes of all results; exceeded by one result at most */
+    /* Above this many bytes of results the worker joins them: 4 MB took more than 5 ms in a turn.
+     */
     LONG_RESULTS = 256 * 1024,
 };
 
@@ -42,7 +42,7 @@ struct batch {
     size_t result_bytes;
     size_t counted_bytes; /* in pipeline::working_bytes */
     bool decoded;         /* all items are in the list */
-    bool full;            /* it goes on when half of those that wait are answered */
+    bool full;            /* UNANSWERED_MAX was reached: goes on when half of them are answered */
 };
 
 void batch_free(struct batch *batch)
@@ -51,7 +51,7 @@ void batch_free(struct batch *batch)
         return;
     batch->request->http->pipeline.working_bytes -= batch->counted_bytes;
     list_remove(&batch->place);
-    arena_fini_slowly(&batch->arena, &http_server(batch->request->http)->discard);
+    arena_fini_deferred(&batch->arena, &http_server(batch->request->http)->discard);
     mem_free(batch);
 }
 
@@ -125,7 +125,7 @@ static void item_done(struct batch_item *item, const struct reply *reply,
     buf_fini(&text);
 }
 
-/* A job that is to be shown and is too much for this answer. */
+/* Refuses a job in the answer whose body is too large for it. */
 static bool refuse_large(const struct batch *batch, const struct reply *reply,
                          struct problem *out_problem)
 {
@@ -148,7 +148,7 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     if (batch->full && batch->waiting <= UNANSWERED_MAX / 2) {
         batch->full = false;
         list_add_tail(&server->batches, &batch->place);
-        server->turn_again = true; /* the turn may be past this */
+        server->turn_again = true; /* the turn's stage for batches may be over */
     }
     finish(batch);
 }
@@ -227,10 +227,10 @@ void batch_begin(struct request *request, const struct api_batch *items)
     list_init(&batch->place);
     list_init(&batch->unanswered);
     request->batch = batch;
-    request->pending.state = PENDING_EXCLUSIVE; /* until all its commands are with the engine */
+    request->pending.state = PENDING_EXCLUSIVE; /* until all its commands are submitted */
     if (go_on(batch))
         return;
-    if (!request->decoding) /* the text is the parser's, which goes on */
+    if (!request->decoding) /* the parser reuses the text's memory for the next request */
         batch->items.rest = arena_copy(&batch->arena, batch->items.rest);
     batch->items.topic = arena_copy(&batch->arena, batch->items.topic);
     count_memory(batch);
@@ -247,7 +247,7 @@ bool batches_step(struct server *server)
         struct http_session *http = batch->request->http;
         list_remove(&batch->place);
         arena_reset(&server->scratch);
-        (void)loop_look_at_clock(server->loop);
+        (void)loop_update_time(server->loop);
         server_begin_visit(server);
         if (go_on(batch))
             pipeline_read_on(&http->pipeline);

@@ -1,8 +1,7 @@
 /*
  * A batch: one request with many commands, each with a ticket and a result of its own. It is
- * decoded and submitted in slices, as far as the session's share of the turn goes and no more than
- * some thousand of its commands are unanswered; nothing behind
- * it is read until all its commands are with the engine.
+ * decoded and submitted in slices, limited by the session's share of the turn and by a maximum of
+ * unanswered commands. Nothing behind it is read until all its commands are submitted.
  */
 #ifndef LATERD_SERVER_BATCH_H
 #define LATERD_SERVER_BATCH_H
@@ -11,7 +10,7 @@
 
 /* Begins the batch that answers the request. `items` is borrowed during the call. */
 void batch_begin(struct request *request, const struct api_batch *items);
-/* Nobody waits any more: cancels what is under way. */
+/* The client has gone: cancels the commands under way. */
 void batch_cancel(struct batch *batch);
 void batch_free(struct batch *batch); /* NULL does nothing */
 

@@ -106,7 +106,7 @@ static void evict(struct session *session)
     struct server *server = session->server;
     report_closed(server, session->footprint);
     server->counts.evicted++;
-    server->turn_again = true; /* its jobs go back, somebody may wait for them */
+    server->turn_again = true; /* its jobs are given back; consumers may wait for them */
     bool answers = session->state != SESSION_CLOSING && session->kind->evict(session);
     if (!answers || !session_flush(session))
         session_free(session, SESSION_DROPPED);

@@ -1,6 +1,6 @@
 /*
  * Owns the names of one page of topics. The states of a topic are cleared in the order in which
- * jobs go through them, as in clearing.c. A topic that has gone meanwhile is none.
+ * jobs go through them, as in clearing.c. A topic that was removed meanwhile is skipped.
  */
 #include "server/clear_all.h"
 
@@ -16,7 +16,7 @@ struct clear_all {
     struct list place; // server::clear_alls, while the engine is asked for nothing
     struct request *request;
     struct arena names;               /* of the page, and of the last one before it */
-    struct bytes topics[PAGE_TOPICS]; /* those that are left of the page: from `next` on */
+    struct bytes topics[PAGE_TOPICS]; /* those of the page that are left begin at `next` */
     uint32_t count, next;
     struct bytes after;   /* the last name of the page */
     bool more;            /* there are topics behind this page */
@@ -109,7 +109,7 @@ static void step(struct clear_all *clear_all)
                            .topic = {.topic = clear_all->topics[clear_all->next],
                                      .state = clear_all->state,
                                      .max = SLICE_JOBS}};
-    pending->state = PENDING_EXCLUSIVE; /* the next step may be parked or not */
+    pending->state = PENDING_EXCLUSIVE; /* until the next command is submitted */
     pipeline_submit(pending, &cmd);
 }
 
@@ -131,7 +131,7 @@ static bool step_item(struct list *item)
     return false;
 }
 
-bool clear_alls_go_on(struct server *server)
+bool clear_alls_step(struct server *server)
 {
     return server_step_each(server, &server->clear_alls, step_item);
 }

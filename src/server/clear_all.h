@@ -10,9 +10,9 @@
 #include "server/http/request.h"
 
 void clear_all_begin(struct request *request);
-void clear_all_free(struct clear_all *clear_all); /* whether it is under way or over; or NULL */
+void clear_all_free(struct clear_all *clear_all); /* at any time; NULL does nothing */
 
-/* For turn.c, as clearings_go_on(). */
-bool clear_alls_go_on(struct server *server);
+/* For turn.c, as clearings_step(). */
+bool clear_alls_step(struct server *server);
 
 #endif

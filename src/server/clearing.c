@@ -1,9 +1,9 @@
 /*
- * The states are cleared in the order in which jobs go through them, so that one which becomes
- * ready meanwhile is met again. A job that is pushed, or goes back to an earlier state, stays.
+ * The states are cleared in the order in which jobs go through them, so that a job which becomes
+ * ready meanwhile is still found. A job that is pushed, or goes back to an earlier state, may stay.
  *
- * An answered() callback may ask the engine for nothing: it leaves the clearing in
- * server::clearings, and the next step is taken from there.
+ * An answered() callback must not submit commands: it adds the clearing to server::clearings, and
+ * clearings_step() continues it.
  */
 #include "server/clearing.h"
 
@@ -61,8 +61,8 @@ static bool is_empty(const struct topic_view *topic)
 }
 
 /*
- * Of settings only what is known to be there is taken away: an engine may have none. (Others may
- * have set some this moment: then the topic stays, with them.)
+ * Settings are removed only if the topic has some, because an engine may not support settings. (If
+ * another client sets some at this moment, the topic stays, with them.)
  */
 static bool has_settings(const struct clearing *clearing)
 {
@@ -108,7 +108,7 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     struct request *request = LIST_ENTRY(ticket, struct request, pending.ticket);
     struct clearing *clearing = request->clearing;
     struct server *server = http_server(request->http);
-    bool gone = reply->err == ERR_NOT_FOUND && clearing->begun; /* idle, it made room for others */
+    bool gone = reply->err == ERR_NOT_FOUND && clearing->begun; /* evicted, as it was idle */
     bool unset = clearing->step == STEP_UNSET && reply->err == ERR_NOT_FOUND;
     if (!unset && (gone || reply->err || clearing->step == STEP_REMOVE)) {
         answer(clearing, gone ? OK : reply->err, reply);
@@ -145,7 +145,7 @@ static void step(struct clearing *clearing)
                   .if_version = clearing->if_version,
                   .version = clearing->version},
     };
-    pending->state = PENDING_EXCLUSIVE; /* the next step may be parked or not */
+    pending->state = PENDING_EXCLUSIVE; /* until the next command is submitted */
     pipeline_submit(pending, &cmd);
 }
 
@@ -180,7 +180,7 @@ static bool step_item(struct list *item)
     return false;
 }
 
-bool clearings_go_on(struct server *server)
+bool clearings_step(struct server *server)
 {
     return server_step_each(server, &server->clearings, step_item);
 }

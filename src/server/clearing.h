@@ -15,12 +15,12 @@
  * `if_empty`: only if there are no jobs. Answers the request, now or later.
  */
 void clearing_begin(struct request *request, const struct cmd *cmd);
-void clearing_free(struct clearing *clearing); /* whether it is under way or over; or NULL */
+void clearing_free(struct clearing *clearing); /* at any time; NULL does nothing */
 
 /*
  * For turn.c: does one more step of each clearing whose last command is answered, as far as the
  * budget goes. True: there is more to do.
  */
-bool clearings_go_on(struct server *server);
+bool clearings_step(struct server *server);
 
 #endif

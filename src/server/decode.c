@@ -12,7 +12,7 @@ enum {
 /* Owns all that its work touches. */
 struct decoding {
     struct offload offload;
-    struct request *request; /* NULL: nobody waits, it ends when it is not in use */
+    struct request *request; /* NULL: the client has gone; freed when it is not in use */
     size_t bytes; /* of the body, then of what was read from it, too: in pipeline::working_bytes */
     bool in_use;  /* by the worker, or by the command that it became */
     struct api_site site;
@@ -36,7 +36,7 @@ bool decode_is_long(const struct http_session *http)
 static void free_it(struct decoding *decoding)
 {
     struct discard *discard = &decoding->offload.server->discard;
-    arena_fini_slowly(&decoding->arena, discard);
+    arena_fini_deferred(&decoding->arena, discard);
     discard_buf(discard, &decoding->body);
     mem_free(decoding);
 }
@@ -50,7 +50,8 @@ static void run(struct work *work)
         settings_probe(decoding->probe, &decoding->arena, &decoding->call);
 }
 
-/* It may be with its request for long, as the topics of a reserve that waits are. */
+/* Counts the arena's memory: a request may keep it for long, such as the topics of a parked
+ * reserve. */
 static void count_arena(struct decoding *decoding)
 {
     struct pipeline *pipeline = &decoding->request->http->pipeline;

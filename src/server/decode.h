@@ -1,8 +1,8 @@
 /*
- * Has the worker decode requests that take too long for a turn: those with a large body (a megabyte
- * of JSON with escapes takes milliseconds), and those with settings of topics, because what these
- * refer to is tried (settings_probe.h), which may wait for a disk. Meanwhile the request is pending
- * in its session, and nothing behind it is read.
+ * Decodes requests on the worker's thread if that takes too long for a turn: those with a large
+ * body (a megabyte of JSON with escapes takes milliseconds), and those with settings of topics,
+ * because references in them are checked (settings_probe.h), which may wait for a disk. Meanwhile
+ * the request is pending in its session, and nothing behind it is read.
  */
 #ifndef LATERD_SERVER_DECODE_H
 #define LATERD_SERVER_DECODE_H
@@ -11,7 +11,7 @@
 
 struct decoding;
 
-/* Must the session's request, which is complete, be decoded by the worker? */
+/* True: the session's complete request must be decoded by the worker. */
 bool decode_is_long(const struct http_session *http);
 
 /* Takes the request out of the session's parser; http_session_decoded() is called in a later turn.

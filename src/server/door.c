@@ -8,8 +8,9 @@ enum { LOOK_UP_NS = 60 }; /* work for looking up the settings of one topic */
 /* ---- pushes ---- */
 
 /*
- * The schedule of a job that brings none to a topic with these settings. Without one consumers get
- * a failed job again at once; a receiver does not: it has the waits of the Standard Webhooks.
+ * The schedule of a job without one of its own, in a topic with these settings. Without any
+ * schedule a failed job is ready again at once; but jobs of topics with a target get the schedule
+ * of the Standard Webhooks.
  */
 static struct schedule schedule_for(const struct server *server,
                                     const struct topic_settings *settings)
@@ -17,19 +18,19 @@ static struct schedule schedule_for(const struct server *server,
     struct schedule fallback = server->retry;
     const char *why;
     if (fallback.count == 0 && settings->target.type != TARGET_NONE)
-        (void)schedule_read_words(BYTES("standard"), &fallback, &why); /* there is such a ladder */
+        (void)schedule_read_words(BYTES("standard"), &fallback, &why); /* cannot fail */
     return topic_settings_schedule(settings, &fallback);
 }
 
-/* A push as the engine gets it. */
+/* A push with its defaults filled in, as the engine gets it. */
 struct filled {
     struct cmd cmd;
     struct schedule schedule;
 };
 
 /*
- * With push.job_targets = any the first job that brings a URL makes its topic one that is pushed,
- * as long as it has no settings: else its jobs would lie there for consumers.
+ * With push.job_targets = any, the first job with a URL of its own gives its topic a target
+ * setting, if the topic has no settings: otherwise the job would wait for consumers.
  */
 static void make_pushed(struct server *server, struct bytes topic)
 {
@@ -40,7 +41,7 @@ static void make_pushed(struct server *server, struct bytes topic)
     (void)server->engine->verbs->submit(server->engine, &cmd, NULL);
 }
 
-/* May the job bring the URL that it brings? */
+/* Checks whether the job may have a URL of its own. */
 static enum err admit_target(struct server *server, const struct cmd_push *push,
                              const struct topic_settings *settings, const char **out_why)
 {
@@ -60,8 +61,8 @@ static enum err admit_target(struct server *server, const struct cmd_push *push,
 }
 
 /*
- * What the job does not say, its topic's settings say, or [defaults]. Once, when it is pushed: a
- * change of settings is for later jobs. *out_cmd is `cmd`, or what is in `filled`.
+ * Fills in what the job does not set, from its topic's settings or [defaults]; once, when it is
+ * pushed: a change of settings only concerns later jobs. *out_cmd is `cmd`, or in `filled`.
  */
 static enum err fill_in(struct server *server, const struct cmd *cmd, struct filled *filled,
                         const struct cmd **out_cmd, const char **out_why)
@@ -97,7 +98,7 @@ static enum err fill_in(struct server *server, const struct cmd *cmd, struct fil
 
 /* ---- reserves ---- */
 
-/* Jobs of a topic with a target are sent there: nobody else may take them. */
+/* Refuses reserves of clients on topics with a target: their jobs are sent there. */
 static enum err admit_reserve(struct server *server, const struct principal *principal,
                               const struct cmd_reserve *reserve)
 {
@@ -114,7 +115,8 @@ static enum err admit_reserve(struct server *server, const struct principal *pri
 
 /* ---- the door ---- */
 
-/* May it be done at all? The engine still has its own say: limits.jobs, a full disk. */
+/* Checks what is refused before the engine; the engine may refuse, too: limits.jobs, a full disk.
+ */
 static enum err admit(struct server *server, const struct principal *principal,
                       const struct cmd *cmd, struct filled *filled, const struct cmd **out_cmd,
                       const char **out_why)
@@ -137,8 +139,8 @@ static enum err admit(struct server *server, const struct principal *principal,
     return err;
 }
 
-/* Is there nothing to say before the engine? So it is of nearly all commands where no topic has
-   settings, which should not pay for them. */
+/* True: the command needs no checks here. True for nearly all commands if no topic has settings, so
+   that they cost nothing then. */
 static bool is_plain(const struct server *server, const struct principal *principal,
                      const struct cmd *cmd)
 {
@@ -157,7 +159,7 @@ static enum submitted
 submit_admitted(struct server *server, const struct principal *principal, const struct cmd *cmd,
                 struct ticket *ticket)
 {
-    struct filled filled; /* for as long as the engine looks at it */
+    struct filled filled; /* read by the engine during submit */
     const struct cmd *admitted;
     const char *why = NULL;
     enum err err = admit(server, principal, cmd, &filled, &admitted, &why);

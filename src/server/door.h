@@ -38,7 +38,7 @@ struct principal {
 enum submitted server_submit(struct server *server, const struct principal *principal,
                              const struct cmd *cmd, struct ticket *ticket);
 
-/* Has the topic a target, so that clients cannot reserve its jobs? */
+/* True: the topic has a target, so that clients cannot reserve its jobs. */
 bool server_is_pushed(struct server *server, struct bytes topic);
 
 /* The answer is no longer needed: none comes, and a parked reserve takes no job (P6). */

@@ -49,7 +49,7 @@ static void free_it(struct encoding *encoding)
 {
     struct discard *discard = &encoding->offload.server->discard;
     release_hold(encoding);
-    arena_fini_slowly(&encoding->arena, discard);
+    arena_fini_deferred(&encoding->arena, discard);
     discard_buf(discard, &encoding->out);
     mem_free(encoding);
 }

@@ -1,7 +1,7 @@
 /*
- * Messages that a broker's client brings (port/intake.h) become jobs here: each is one push, or one
- * delete, through the door, and is settled by its answer. A job is due when the message's delay is
- * over; its topic has a target that sends it on, which is set when there is none.
+ * Makes jobs of the messages of an intake (port/intake.h): each is one push, or one delete, through
+ * the door, and is settled by its answer. A job is due when the message's delay is over; its topic
+ * has a target that sends it on, which is set if the topic has no settings.
  */
 #ifndef LATERD_SERVER_INTAKE_H
 #define LATERD_SERVER_INTAKE_H
@@ -23,9 +23,9 @@ struct server_intake *server_intake_new(struct server *server,
                                         const struct server_intake_options *options,
                                         struct intake *intake);
 
-/* What is under way is cancelled and settled LATER: it may become a job all the same, and come a
-   second time. Its thread is told to end; server_intake_stopped() says when it has, as
-   intake_verbs::stopped does. */
+/* Cancels commands under way and settles their messages as LATER: such a message may still become a
+   job, and then come a second time. Makes the thread end, without waiting: server_intake_stopped()
+   is true when it has ended; it must be called as intake_verbs::stopped. */
 void server_intake_stop(struct server_intake *intake);
 bool server_intake_stopped(struct server_intake *intake);
 

@@ -2,8 +2,8 @@
  * Each item is asked for by a ticket of its own, up to ASKED_MAX at a time; its JSON waits in the
  * arena for those before it. The bodies that the engine reads with the properties are not kept.
  *
- * An answered() callback may ask the engine for nothing: it leaves the listing in server::listings,
- * and the next GETs are asked from there.
+ * An answered() callback must not submit commands: it adds the listing to server::listings, and
+ * listings_step() submits the next GETs.
  */
 #include "server/listing.h"
 
@@ -29,7 +29,7 @@ struct listing {
     struct request *request;
     struct arena arena;
     struct listing_item *items;
-    uint32_t count, next, asked; /* items; of them asked for; of those not answered */
+    uint32_t count, next, asked; /* items; the next to submit; submitted and not answered */
     struct bytes cursor;
     size_t text_bytes;    /* of all items */
     size_t counted_bytes; /* in pipeline::working_bytes */
@@ -41,7 +41,7 @@ void listing_free(struct listing *listing)
         return;
     listing->request->http->pipeline.working_bytes -= listing->counted_bytes;
     list_remove(&listing->place);
-    arena_fini_slowly(&listing->arena, &http_server(listing->request->http)->discard);
+    arena_fini_deferred(&listing->arena, &http_server(listing->request->http)->discard);
     mem_free(listing);
 }
 
@@ -153,7 +153,7 @@ static bool ask(struct listing *listing)
     return false;
 }
 
-bool listings_go_on(struct server *server)
+bool listings_step(struct server *server)
 {
     struct list *last = server->listings.prev; /* what a step adds waits for the next turn */
     bool left = !list_empty(&server->listings);

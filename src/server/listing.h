@@ -10,10 +10,10 @@
 
 /* `cmd` is a LIST. Answers the request, now or later. */
 void listing_begin(struct request *request, const struct cmd *cmd);
-void listing_cancel(struct listing *listing); /* nobody waits for what the engine was asked */
-void listing_free(struct listing *listing);   /* whether it is under way or over; or NULL */
+void listing_cancel(struct listing *listing); /* cancels its commands in the engine */
+void listing_free(struct listing *listing);   /* at any time; NULL does nothing */
 
 /* For turn.c: submits more GETs, as far as the budget goes. True: there is more to do. */
-bool listings_go_on(struct server *server);
+bool listings_step(struct server *server);
 
 #endif

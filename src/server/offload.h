@@ -1,6 +1,6 @@
 /*
- * Gives work of requests to the worker (decode.h, encode.h), within the memory that all such work
- * may take. What does not fit waits, the oldest first.
+ * Gives work of requests to the worker (decode.h, encode.h), within a limit of memory for all such
+ * work. Work beyond the limit waits, first come first served.
  */
 #ifndef LATERD_SERVER_OFFLOAD_H
 #define LATERD_SERVER_OFFLOAD_H

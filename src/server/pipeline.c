@@ -49,7 +49,7 @@ static bool is_oldest(const struct pending *pending)
     return pending->pipeline->pending.next == &pending->place;
 }
 
-/* Its answer is in `buffered` no more. */
+/* Its answer is no longer in `buffered`. */
 static void unbuffer(struct pending *pending)
 {
     struct pipeline *pipeline = pending->pipeline;
@@ -125,7 +125,8 @@ void pipeline_read_on(struct pipeline *pipeline)
 
 /* ---- answers ---- */
 
-/* Something was written for the client. Is it the end, or is there room to read on? */
+/* Answers were written: ends the connection if it is closing and this was the last one, or reads on
+ * if there is room. */
 static void answers_left(struct pipeline *pipeline)
 {
     struct session *session = &pipeline->session;
@@ -145,7 +146,7 @@ static void deliver(struct pending *pending)
     remove_pending(pending);
 }
 
-/* To the end of session::out, which takes the memory over if it is empty. */
+/* Appends the text to session::out, which takes over its memory if it is empty. */
 static void send_long(struct session *session, struct buf *text)
 {
     if (session->out.len == 0 && text->len > SWAP_BYTES) {
@@ -173,7 +174,7 @@ static void send_buffered(struct pending *pending)
                  (int64_t)pending->part.len / COPIED_BYTES_PER_NS);
 }
 
-/* The oldest one's answer is in `out`: so may be now what waited behind it. */
+/* The answer to the oldest request is in `out`: moves the buffered answers behind it there, too. */
 static void oldest_answered(struct pending *pending)
 {
     struct pipeline *pipeline = pending->pipeline;
@@ -252,10 +253,9 @@ void pipeline_stop(struct pipeline *pipeline)
 }
 
 /*
- * The client sends no more. What it sent before is still done and answered, with one exception: a
- * client that waits for a job and has ended its side has gone, as far as anybody can tell; if it
- * were handed a job, nobody would work on it (P6). So the wait ends at once, before jobs are
- * matched.
+ * The client sends no more. Its earlier requests are still executed and answered, with one
+ * exception: a client that waits for a job and has ended its sending has probably gone; if it got a
+ * job, the job would not be worked on (P6). So the wait ends at once, before jobs are matched.
  */
 void pipeline_check_client_end(struct pipeline *pipeline)
 {
@@ -271,7 +271,7 @@ size_t pipeline_input(struct session *session, struct bytes bytes)
 {
     struct pipeline *pipeline = of(session);
     size_t used = 0, unsent_bytes = unsent(session);
-    pipeline->unread = false; /* what is answered meanwhile need not call for the rest */
+    pipeline->unread = false; /* answers meanwhile need not resume reading */
     while (used < bytes.len && may_take(pipeline, unsent_bytes) && session_may_go_on(session)) {
         if (!kind_of(pipeline)->feed(pipeline, bytes_of(bytes.at + used, bytes.len - used), &used))
             break;
@@ -279,7 +279,7 @@ size_t pipeline_input(struct session *session, struct bytes bytes)
     pipeline->unread = used < bytes.len;
     pipeline_check_client_end(pipeline);
     if (!session_state_takes(session->state))
-        used = bytes.len; /* what a client sends after its last request is not looked at */
+        used = bytes.len; /* bytes after the client's last request are ignored */
     return used;
 }
 

@@ -67,7 +67,7 @@ struct pipeline_kind {
     bool (*feed)(struct pipeline *pipeline, struct bytes bytes, size_t *used);
     /* Makes a pending for an answer that is known at once. Calls pipeline_add(). */
     struct pending *(*add)(struct pipeline *pipeline);
-    /* Its answer is now at the end of session::out. May be NULL. */
+    /* Called when its answer is at the end of session::out. May be NULL. */
     void (*delivered)(struct pending *pending);
     /* Answers were sent, so there is room. May be NULL. */
     void (*progressed)(struct pipeline *pipeline);
@@ -76,7 +76,7 @@ struct pipeline_kind {
     /* The client will not get the answer: cancels what is in progress, and gives back what it
        reserved. */
     void (*abandon)(struct pending *pending);
-    /* Frees it; it is in no list any more. */
+    /* Frees it; it is in no list. */
     void (*free)(struct pending *pending);
 };
 

@@ -1,6 +1,6 @@
 /*
- * The pump of dispatch/ in the server: its way through the door, its stage of the turn, its end.
- * Nothing else in server/ knows when jobs are sent away.
+ * Connects the pump of dispatch/ to the server: its commands go through the door, it has a stage of
+ * the turn, and it is drained at the end.
  */
 #ifndef LATERD_SERVER_PUSH_H
 #define LATERD_SERVER_PUSH_H
@@ -12,14 +12,14 @@ struct server;
 struct server_push {
     struct pump_door door;
     struct pump *pump;
-    uint64_t order_changes; /* as the engine told last */
+    uint64_t order_changes; /* the last result of engine_verbs::order_changes */
 };
 
-/* After the engine is there: reads settings, and pumps as they say. */
+/* To be called when the engine is set: reads all settings, and begins to send jobs by them. */
 void push_begin(struct server *server);
 /* For turn.c. True: there is more to do. */
 bool push_step(struct server *server);
-/* Sinks are closed already: what is left is given back. */
+/* All sinks must be closed: gives back the jobs that are left. */
 void push_end(struct server *server);
 
 #endif

@@ -68,7 +68,7 @@ static void answer(struct replay *replay, enum err err)
     struct request *request = replay->request;
     if (err) {
         request_answer(request, &(struct reply){.err = err, .kind = CMD_KICK_TOPIC});
-        return; /* the replay may be gone */
+        return; /* the replay may have been freed */
     }
     struct pipeline_text text = request_begin(request);
     api_replay_reply(&request->format, &replay->counts, server_date(http_server(request->http)),
@@ -158,7 +158,7 @@ static void kick_next(struct replay *replay)
     (void)server_submit(session->server, &session->principal, &cmd, &kick->ticket);
 }
 
-/* Does what can be done now. True: the budget is spent, it must go on next turn. */
+/* Does what can be done now. True: the budget is spent, and it must go on in the next turn. */
 static bool step(struct list *item)
 {
     struct replay *replay = LIST_ENTRY(item, struct replay, place);
@@ -201,7 +201,7 @@ void replay_begin(struct request *request, const struct api_replay *asked)
     list_page(replay);
 }
 
-bool replays_go_on(struct server *server)
+bool replays_step(struct server *server)
 {
     return server_step_each(server, &server->replays, step);
 }

@@ -15,10 +15,10 @@ struct replay;
 void replay_begin(struct request *request, const struct api_replay *asked);
 /* Its client has left: no answer comes. */
 void replay_cancel(struct replay *replay);
-void replay_free(struct replay *replay); /* whether it is under way or over; or NULL */
+void replay_free(struct replay *replay); /* at any time; NULL does nothing */
 
 /* For turn.c: goes on with the replays whose commands are answered, as far as the budget goes.
    True: there is more to do. */
-bool replays_go_on(struct server *server);
+bool replays_step(struct server *server);
 
 #endif

@@ -4,7 +4,7 @@
 
 enum { REQUEUE_NS = 1500 }; /* work for one job */
 
-/* What one client left behind. */
+/* The reservations of one client that has gone. */
 struct requeue {
     struct list place;     // server::requeues
     struct buf deliveries; // struct unsent_job
@@ -35,7 +35,7 @@ static struct requeue *add(struct server *server)
     struct requeue *requeue = mem_zalloc(sizeof(*requeue));
     requeue->ended_us = server->loop->now_us;
     list_add_tail(&server->requeues, &requeue->place);
-    server->turn_again = true; /* the turn may be past this; somebody may wait for the jobs */
+    server->turn_again = true; /* the requeue stage may be over; consumers may wait for the jobs */
     return requeue;
 }
 
@@ -46,7 +46,7 @@ void requeue_deliveries(struct server *server, struct buf *deliveries, uint64_t 
         requeue->deliveries = *deliveries;
         requeue->sent = sent;
         *deliveries = (struct buf){0};
-        (void)requeue_step(server); /* at once what the budget allows: all, as a rule */
+        (void)requeue_step(server); /* usually the budget allows all of them now */
     } else {
         buf_fini(deliveries);
     }
@@ -65,8 +65,8 @@ void requeue_reserved(struct server *server, struct beanstalk_holder *held, uint
 }
 
 /*
- * Did the answer certainly not reach the client? A reset soon after it was sent means that the
- * client had closed before it read it: had it read all, it would have ended with a FIN.
+ * True: the answer certainly did not reach the client. A reset soon after it was sent means that
+ * the client had closed before reading it; after reading everything it would have sent a FIN.
  */
 static bool undelivered(const struct requeue *requeue,
                         const struct beanstalk_reservation *reservation)
@@ -85,7 +85,7 @@ static bool step(struct server *server, struct requeue *requeue)
     struct beanstalk_holder *held = requeue->held;
     if (held && held->count) {
         struct beanstalk_reservation *reservation =
-            held->heap[held->count - 1]; /* the cheapest to take out */
+            held->heap[held->count - 1]; /* the last one is the cheapest to remove */
         uint64_t seq = reservation->seq, lease = reservation->lease;
         bool lost = undelivered(requeue, reservation);
         beanstalk_reservations_drop(&server->beanstalk.reservations, reservation);
@@ -128,5 +128,5 @@ bool requeue_step(struct server *server)
 void requeue_all(struct server *server)
 {
     server->budget.left_ns = BUDGET_UNLIMITED;
-    (void)requeue_step(server); /* all of it: nothing is spent */
+    (void)requeue_step(server); /* all of them: the budget is unlimited here */
 }

@@ -1,10 +1,10 @@
 /*
- * A restoring is the server's, not its request's: it ends when all its rows are pushed and their
- * pushes are answered. A row is settled as soon as its push is submitted, since an engine keeps
- * nothing of a command; what is left of it is a ticket and its id, PUSHES_MAX at most.
+ * A restoring belongs to the server, not to its request: it ends when all its rows are pushed and
+ * their pushes are answered. A row is settled as soon as its push is submitted, because an engine
+ * keeps nothing of a command; only a ticket and the job's id remain, at most PUSHES_MAX.
  *
- * A push that fails for what is wrong with its row is counted and logged, the first ten by id; one
- * that fails because the server can take no more ends the restore, which can be begun again.
+ * A push that fails because of its row is counted, and the first ten are logged; one that fails
+ * because the server takes no more jobs ends the restore, which can be begun again.
  */
 #include "server/restore.h"
 
@@ -35,7 +35,7 @@ struct restoring {
     struct request *request; /* NULL: its client has gone */
     struct restore_run *run;
     bool single;  /* of one id */
-    bool lookup;  /* nothing is pushed: has it finished? */
+    bool lookup;  /* only looks up whether the job has finished; pushes nothing */
     bool arrived; /* the reader may have something */
     bool failed;  /* no further row is pushed */
     uint64_t rows, created, kept, refused;
@@ -129,7 +129,7 @@ static void answer(struct restoring *restoring)
     }
 }
 
-/* What pages and metrics show; the sums grow by what has come since the last time. */
+/* Updates the counts for pages and metrics; sums grow by the difference to the last call. */
 static void publish(struct restoring *restoring)
 {
     struct restore_counts *counts = &restoring->server->restored;
@@ -203,7 +203,7 @@ static void fail(struct restoring *restoring, enum err err, const char *why)
 
 /* ---- pushes ---- */
 
-/* Would a later push fail, too? Then going on now is useless. */
+/* True: later pushes would fail, too, so that the restore must end. */
 static bool is_for_all(enum err err)
 {
     int status = api_status(err);
@@ -218,12 +218,12 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     restoring->waiting--;
     restoring->server->turn_again = true; /* the next rows, or the end */
     if (push->cost.bytes && restoring->run && (reply->err || reply->kept))
-        restoring->server->options.restore->verbs->unspent(restoring->run, &push->cost);
+        restoring->server->options.restore->verbs->push_skipped(restoring->run, &push->cost);
     if (reply->err == OK) {
         restoring->kept += reply->kept;
         restoring->created += !reply->kept;
     } else if (reply->err == ERR_NOT_FOUND) {
-        restoring->rows--; /* it has ended meanwhile */
+        restoring->rows--; /* its job has ended meanwhile: not counted */
     } else if (reply->err == ERR_STALE_LEASE) {
         fail(restoring, reply->err, "the queue does not know of it any more: begin again");
     } else if (is_for_all(reply->err)) {
@@ -235,7 +235,7 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     mem_free(push);
 }
 
-/* Is it to be sent to a URL of its own? Then the door asks whether it may be. */
+/* True: the job has a URL of its own, so that the door must check whether that is allowed. */
 static bool has_own_target(struct bytes text)
 {
     struct job_properties properties;
@@ -327,7 +327,7 @@ static bool step(struct restoring *restoring)
     return false;
 }
 
-bool restores_go_on(struct server *server)
+bool restores_step(struct server *server)
 {
     bool more = false;
     struct list *at = server->restores.next;
@@ -361,12 +361,12 @@ static struct restoring *restoring_new(struct request *request, struct bytes id)
 }
 
 /* Not OK: it cannot begin; *out_why says why not. Then it is freed. */
-static enum err begin_query(struct restoring *restoring, bool leave_past, const char **out_why)
+static enum err begin_query(struct restoring *restoring, bool skip_overdue, const char **out_why)
 {
     struct server *server = restoring->server;
     struct restore *restore = server->options.restore;
     struct restore_query query = {.id = bytes_of(restoring->id, restoring->id_len),
-                                  .leave_past = leave_past,
+                                  .skip_overdue = skip_overdue,
                                   .now_us = server->loop->now_us};
     enum err err =
         restore->verbs->begin(restore, &query, &restoring->reader, &restoring->run, out_why);
@@ -442,14 +442,14 @@ void restore_begin(struct request *request, const struct api_restore *query)
                BYTES("a restore is under way: the log says how far it is (restoring)"));
         return;
     }
-    if (is_resyncing(server)) { /* of a single job, too: its row may be an old one */
+    if (is_resyncing(server)) { /* also for a single job: its row may be outdated */
         refuse(request, 409, "resync_under_way",
                BYTES("a resync of the journal is under way, and its rows are not right before it "
                      "has ended: see GET /v1/journal"));
         return;
     }
     struct restoring *restoring = restoring_new(request, query->id);
-    enum err err = begin_query(restoring, query->leave_past, &why);
+    enum err err = begin_query(restoring, query->skip_overdue, &why);
     if (!err && query->id.len == 0) {
         struct restore_counts *counts = &server->restored;
         counts->of = counts->rows = counts->created = counts->kept = counts->refused = 0;
@@ -498,7 +498,7 @@ void restore_forget(struct request *request)
         return;
     restoring->request = NULL;
     if (restoring->lookup)
-        restoring_free(restoring); /* nobody wants to know any more */
+        restoring_free(restoring); /* a look-up without a request has no purpose */
 }
 
 void restores_free(struct server *server)

@@ -27,7 +27,7 @@ void restore_forget(struct request *request);
 
 /* For turn.c: pushes more of the rows that have come, as far as the budget goes. True: there is
    more to do. */
-bool restores_go_on(struct server *server);
+bool restores_step(struct server *server);
 
 void restores_free(struct server *server); /* ends those that are under way */
 

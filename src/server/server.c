@@ -53,7 +53,7 @@ struct server *server_new(const struct server_options *options)
     server->meter.cpu_us = meter_cpu_us;
     server->budget = (struct budget){.left_ns = BUDGET_UNLIMITED, .meter = &server->meter};
     server->engine->verbs->use_budget(server->engine, &server->budget);
-    server->started_us = loop_look_at_clock(server->loop);
+    server->started_us = loop_update_time(server->loop);
     server->date_s = -1;
     server->worker = options->worker;
     config_known_hosts(options->config, &server->hosts);
@@ -89,7 +89,7 @@ void server_leave(struct server *server)
     server->draining = true;
     pump_drain(server->push.pump);
     drop_sessions(server);
-    discard_fini(&server->discard); /* no turn frees it any more */
+    discard_fini(&server->discard); /* there are no more turns to free it in pieces */
 }
 
 void server_free(struct server *server)
@@ -124,7 +124,7 @@ bool server_leads(const struct server *server)
 
 void server_refuse_pushes(struct server *server)
 {
-    server->refusing_pushes = true; /* server_submit() looks at it */
+    server->refusing_pushes = true; /* read by server_submit() */
 }
 
 void server_drain(struct server *server)

@@ -45,8 +45,8 @@ struct server_options {
     struct loop *loop;
     struct worker *worker; /* NULL: everything is done in the turn */
     struct engine *engine;
-    reference_probe *probe;           /* tries what clients' settings refer to, on the worker's
-                                         thread; NULL: it is not tried */
+    reference_probe *probe;           /* checks references in clients' settings, on the worker's
+                                         thread; NULL: they are not checked */
     struct sink *webhook;             /* of targets with a URL; NULL: none can be sent to */
     const struct sink_table *brokers; /* of all others; NULL: none */
     struct restore *restore;          /* the journal's; NULL: there is none */
@@ -54,8 +54,8 @@ struct server_options {
     char host[SERVER_HOST_MAX];       /* this machine's first address; empty: not known */
     struct member *member;            /* of [member]; NULL: there is no election. Borrowed */
     const char *advertise;            /* where clients reach us, or "" */
-    uint64_t led_epoch;               /* we lead with this one: see server_leads(); 0: not asked */
-    bool waits;                       /* `engine` is that of who waits: see engine/waiting */
+    uint64_t led_epoch;               /* the epoch that we lead with: server_leads(); 0: none */
+    bool waits;                       /* `engine` refuses everything: engine/waiting */
     struct server_listener listeners[SERVER_LISTENERS_MAX];
     struct api_limits api;
     struct http_limits http;
@@ -74,14 +74,14 @@ struct server_counts {
     uint64_t accepted, refused, timed_out, evicted, turns, undelivered, abandoned;
     uint64_t requests[SERVER_STATUS_MAX]; /* by HTTP status */
     uint64_t intake[3]; /* messages that brokers brought, by enum intake_verdict */
-    /* By who asked (our own are the last row) and what for: see server_submit(). */
+    /* By protocol (the server's own commands are the last row) and kind: see server_submit(). */
     uint64_t commands[PROTOCOL_KINDS + 1][CMD_KINDS];
 };
 
-/* Of restores of all rows; the last one's, of which others are sums. */
+/* Counts of the last restore of all rows, and sums over all restores. */
 struct restore_counts {
     bool runs, failed;
-    uint64_t of; /* rows that there were to read when it began; 0: not known */
+    uint64_t of; /* rows to read when it began; 0: not known */
     uint64_t rows, created, kept, refused;
     int64_t begun_us, ended_us; /* 0: none since the start */
     uint64_t all_rows, all_created, all_kept,
@@ -92,7 +92,7 @@ struct server {
     struct server_options options;
     struct loop *loop;
     struct acceptor acceptor; /* loop::acceptor */
-    struct loop_share share;  /* what is left of the budget: see session.c */
+    struct loop_share share;  /* charges the loop's work to `budget`: see session.c */
     struct worker *worker;
     struct engine *engine;
     struct registry *registry; /* the settings of topics */
@@ -108,36 +108,36 @@ struct server {
     struct list clear_alls; // clear_all::place: the same
     struct list restores;   // restoring::place: all of them
     struct restore_counts restored;
-    struct list offloads;   // offload::waiting: work that the worker cannot take yet
-    struct list batches;    // batch::place: those that are not submitted whole
-    struct list requeues;   // requeue::place: what clients that have gone left behind
+    struct list offloads;   // offload::waiting: work that exceeds the worker's memory for now
+    struct list batches;    // batch::place: those that are not completely submitted
+    struct list requeues;   // requeue::place: reservations of clients that have gone
     struct arena scratch;   /* of the request being decoded */
-    struct discard discard; /* what connections and requests had, some pieces a turn */
+    struct discard discard; /* memory of ended connections and requests, freed in pieces */
     struct budget budget;   /* of the turn's present stage */
-    int64_t plan_ns;        /* of this turn, of which stages have shares */
+    int64_t plan_ns;        /* the time that the stages of this turn share */
     struct budget_meter meter;
     struct turn_meter turn_meter;
-    int64_t visit_ns; /* the connection being served stops when so much budget is left */
+    int64_t visit_ns; /* the connection being served stops when this much budget is left */
     int64_t started_us;
     int64_t date_s;
     char date[32];
     size_t date_len;
     bool draining;
     bool refusing_pushes; /* see server_refuse_pushes */
-    bool turn_again;      /* the next turn is wanted at once */
+    bool turn_again;      /* the next turn must follow without a sleep */
     struct server_counts counts;
     struct buffers buffers;
     struct misdirected misdirected;
     struct buf hosts; /* our names, for host_is_known() */
     struct beanstalk_shared beanstalk;
-    struct snowflake snowflake; /* of the ids that are made for clients of sdmq */
+    struct snowflake snowflake; /* makes ids for clients of sdmq */
 };
 
 struct server *server_new(const struct server_options *options);
 void server_free(struct server *server); /* drops the connections that are left */
 /*
  * This server has lost the lead and will be freed soon: drops its connections and sends nothing
- * more. It has no turns any more, and stays only for deliveries that sinks still have; meanwhile
+ * more. It must get no more turns; it stays only for deliveries that sinks still have. Meanwhile
  * another server may use the loop.
  */
 void server_leave(struct server *server);
@@ -148,14 +148,15 @@ int64_t server_turn(struct server *server);
 void server_sleep(struct server *server, int64_t until_us);
 /* The upper bound of a bucket of server_counts::turn_us, in microseconds; INT64_MAX: the last. */
 int64_t turn_bound_us(unsigned bucket);
-/* What is planned for a turn, of which the stages have shares, when `beside_ns` of it are taken by
-   work with a bound of its own. Both together stay below what all shares of `turn_ns` are. */
-int64_t turn_plan_ns(int64_t turn_ns, int64_t beside_ns);
+/* The time that the stages of a turn share, if `excluded_next_ns` of the turn are taken by work
+   with a bound of its own (budget_exclude_elapsed()). Both together take no longer than all shares
+   of `turn_ns`. Pure. */
+int64_t turn_plan_ns(int64_t turn_ns, int64_t excluded_next_ns);
 
 /*
- * May this server still do what only a leader may? False once the deadline of led_epoch has passed:
- * then a turn does nothing, and nothing more is sent. The server must then be freed, and what it
- * had to send is lost. O(1).
+ * True: there is no election, or we still lead. False once the deadline of led_epoch has passed:
+ * then a turn does nothing, and nothing more is sent. The server must then be freed; answers that
+ * it had to send are lost. O(1).
  */
 bool server_leads(const struct server *server);
 
@@ -165,26 +166,26 @@ void server_refuse_pushes(struct server *server);
 /* Begins to shut down: not ready, no new connections, parked polls are answered, idle connections
    closed. */
 void server_drain(struct server *server);
-/* Are all clients answered and their connections closed? */
+/* True: all clients are answered, and their connections closed. */
 bool server_drained(const struct server *server);
 
 /*
- * One turn of commands that take many turns: takes each item off the list and calls `step` for it,
- * until the budget is spent, but for one item at least. Items that `step` adds wait for the next
- * turn. `step` returns true if its item must go on next turn, because the budget is spent: the item
- * goes back to the list, and no other one is stepped. True: there is more to do.
+ * For commands that take many turns: takes each item off the list and calls `step` for it, until
+ * the budget is spent, but for at least one item. Items that `step` adds wait for the next turn.
+ * `step` returns true if the budget is spent and its item must go on in the next turn: the item is
+ * put back into the list, and no further one is stepped. Returns true: there is more to do.
  */
 bool server_step_each(struct server *server, struct list *items, bool (*step)(struct list *item));
 
 /* Bytes of connections that are gone, and of what they have sent, that are not freed yet. */
 size_t server_discarded(const struct server *server);
-/* Frees some memory of sessions and requests that are gone. True: there is more. */
+/* Returns some memory of ended sessions and requests to the system. True: there is more. */
 bool server_trim(struct server *server);
 
 unsigned server_sessions(const struct server *server);
 
-/* This server's address in the ids that it makes for clients of sdmq: [sdmq] host, or what
-   server_options has. */
+/* This server's address in the ids that it makes for clients of sdmq: [sdmq] host, or
+   server_options::host. */
 const char *server_host(const struct server *server);
 
 /* This second's Date header. */

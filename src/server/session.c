@@ -5,13 +5,13 @@
 #include "server/protocol.h"
 
 enum {
-    TIMER_GRAIN_US = 5000000, /* a thousand idle connections wake us once in 5 s, not each alone */
+    TIMER_GRAIN_US = 5000000, /* deadlines are rounded up: idle connections wake us once in 5 s */
     SPARE_OUT_BYTES = 1024,
-    VISIT_NS = 150 * 1000,  /* work that one connection may ask for in a turn, if others wait */
-    RECEIVE_NS = 2500,      /* the system's part in receiving once, */
+    VISIT_NS = 150 * 1000,  /* work for one connection in a turn, if others wait */
+    RECEIVE_NS = 2500,      /* the system's time to receive once … */
     SEND_NS = 3500,         /* in sending once, */
-    CLOSE_NS = 10000,       /* and in closing a connection, */
-    FREED_BYTES_PER_NS = 8, /* whose buffers are given back */
+    CLOSE_NS = 10000,       /* … and to close a connection */
+    FREED_BYTES_PER_NS = 8, /* freeing of its buffers */
     REQUEST_BYTES_PER_S = 64 * 1024,
     ANSWER_BYTES_MIN = 64 * 1024, /* in each limits.request_seconds */
     EXPIRE_NS = 100,
@@ -91,7 +91,7 @@ static void open_window(struct session *session)
     session->window_sent = session_sent(session);
 }
 
-/* Has the client taken enough of what waited for it? Then it has as much time again. */
+/* If the client has read enough of what waited for it, its time limit starts again. */
 static void renew_window(struct session *session)
 {
     if (session_answer_deadline_us(session) <= session->server->loop->now_us &&
@@ -123,14 +123,14 @@ void session_free(struct session *session, enum session_end end)
     pool_give(&server->sessions, session->number);
 }
 
-/* ---- what streams tell ---- */
+/* ---- callbacks of streams ---- */
 
 static bool is_closing(const struct session *session)
 {
     return session->state == SESSION_CLOSING;
 }
 
-/* It may be that its time is not up, but was at the last time that the timer was armed for. */
+/* The timer has expired. The deadline may have moved later since it was armed. */
 static void look_at_deadline(struct timer *timer)
 {
     struct session *session = LIST_ENTRY(timer, struct session, timer);
@@ -189,7 +189,7 @@ static size_t handle_input(struct stream *stream, struct bytes bytes)
     struct server *server = session->server;
     if (is_closing(session))
         return bytes.len;
-    (void)loop_look_at_clock(server->loop);
+    (void)loop_update_time(server->loop);
     server_begin_visit(server);
     size_t used = session->kind->input(session, bytes);
     bool cut = used < bytes.len && !session_may_go_on(session);
@@ -265,7 +265,7 @@ void sessions_init(struct server *server)
     list_init(&server->all);
 }
 
-/* ---- what a turn does with them ---- */
+/* ---- calls of the turn ---- */
 
 static void send_out(struct session *session)
 {
@@ -278,7 +278,7 @@ static void send_out(struct session *session)
     if (unsent(session) && !session->window_us)
         open_window(session);
     if (unsent(session) == 0)
-        session->kind->drained(session); /* the network says so only of what it had to keep */
+        session->kind->drained(session); /* the stream calls drained() only for bytes it had kept */
 }
 
 bool session_flush(struct session *session)

@@ -1,8 +1,8 @@
 /*
- * A connection as the server sees it, whatever it speaks. Its protocol is a `session_kind`: see
+ * A connection of any protocol, as the server sees it. Its protocol is a `session_kind`: see
  * http/session.h and beanstalk/session.h.
  *
- * Bytes to send gather in `out` during a turn and go out in one write at its end.
+ * Bytes to send are collected in `out` during a turn and sent in one write at its end.
  */
 #ifndef LATERD_SERVER_SESSION_H
 #define LATERD_SERVER_SESSION_H
@@ -18,13 +18,13 @@ enum session_end {
     SESSION_RESET,   /* by the client or the network: what was sent last may be lost, too */
 };
 
-/* A client that resets its connection so soon after an answer has not read that answer. */
+/* A client that resets its connection within this time after an answer has not read that answer. */
 enum { RESET_SOON_US = 1000 * 1000 };
 
 struct session_kind {
     void (*init)(struct session *session); /* the rest of it is zeroed */
-    /* Called instead of serving the connection when there are too many: says so, if the protocol
-       has a word for it, and closes. */
+    /* Called instead of serving the connection when there are too many: sends an error, if the
+       protocol has one, and closes. */
     void (*refuse)(struct session *session);
     size_t (*input)(struct session *session, struct bytes bytes); /* as stream_handler::input */
     void (*leaving)(struct session *session);                     /* as stream_handler::leaving */
@@ -41,9 +41,9 @@ struct session_kind {
     /* Memory of the session, in bytes, without `out` and what the network keeps. O(1). */
     size_t (*footprint)(const struct session *session);
     /*
-     * It takes too much memory. If no part of an answer has been sent and its request has certainly
-     * not been executed: frees its memory, tells the client why, closes once that is sent, and
-     * returns true. Else returns false, and the caller drops it.
+     * The session uses too much memory. If no part of an answer has been sent, and its request was
+     * certainly not executed: frees its memory, sends the client an error, closes once that is
+     * sent, and returns true. Else returns false, and the caller drops the session.
      */
     bool (*evict)(struct session *session);
 };
@@ -55,15 +55,15 @@ struct session {
     const struct session_kind *kind;
     struct server *server;
     struct stream *stream;
-    struct principal principal; /* who sends its commands */
-    char *peer;                 /* its name; NULL: nobody keeps the history of jobs */
+    struct principal principal; /* the sender of its commands */
+    char *peer;                 /* its name; NULL: no history of jobs is kept */
     struct buf out;
     uint64_t passed;          /* bytes ever passed from `out` to the network */
     int64_t request_begun_us; /* when the first byte of the incomplete request came; 0 = none */
-    uint64_t request_bytes;   /* of it that have come */
+    uint64_t request_bytes;   /* bytes of it that have come */
     int64_t window_us;    /* when bytes began to wait for the client to take them; 0 = none wait */
     uint64_t window_sent; /* session_sent() then */
-    size_t footprint;     /* as buffers.c has counted it; 0 = it is small */
+    size_t footprint;     /* as counted by buffers.c; 0 = too small to be counted */
     struct list changed;  // buffers::changed
     struct list of_size;  // buffers::sizes
     struct list dirty;    // server::dirty
@@ -74,31 +74,29 @@ struct session {
 void server_begin_visit(struct server *server);
 
 /*
- * May the connection being served do one more thing in this turn? Each has a share of the budget,
- * so that one that sends a thousand requests at once does not delay the others.
+ * True: the connection being served may do one more step in this turn. Each has a share of the
+ * budget, so that one that sends a thousand requests at once does not delay the others.
  */
 static inline bool session_may_go_on(const struct session *session)
 {
     return session->server->budget.left_ns > session->server->visit_ns;
 }
 
-/* Puts the session on the list of those that are flushed at the turn's end: it has bytes in `out`,
-   or is to be closed. */
+/* The session has bytes in `out`, or is to be closed: it is flushed at the turn's end. */
 void session_mark_dirty(struct session *session);
 
 /*
- * Sends what is in `out`. True: the session was closing, the network has taken everything, and the
- * session has ended.
+ * Sends what is in `out`. True: the session was closing and everything is sent: it has ended, and
+ * must not be used any more.
  */
 bool session_flush(struct session *session);
 
-/* Arms the timer for deadline_us(). Call when a deadline comes nearer. */
+/* Arms the timer for deadline_us(). To be called when the deadline has become earlier. */
 void session_arm(struct session *session);
 
 /*
- * The time limit of a request: it must be complete within limits.request_seconds of its first byte,
- * plus one second for each 64 KiB that has come. These bytes belong to a request that is not
- * complete yet.
+ * Notes that this many bytes of an incomplete request have come. A request must be complete within
+ * limits.request_seconds of its first byte, plus one second for each 64 KiB.
  */
 void session_request_grew(struct session *session, size_t bytes);
 /* The request is complete, or was refused; its time limit ends. */
@@ -109,14 +107,14 @@ static inline void session_request_over(struct session *session)
 /* INT64_MAX: no request is incomplete. */
 int64_t session_request_deadline_us(const struct session *session);
 /*
- * When the client must have taken what waits for it: it has limits.request_seconds for all of it or
- * for each 64 KiB. INT64_MAX: nothing waits.
+ * The time by which the client must have read what waits for it: it has limits.request_seconds for
+ * each 64 KiB, or for less. INT64_MAX: nothing waits.
  */
 int64_t session_answer_deadline_us(const struct session *session);
 
 /*
  * Positions in the stream of all bytes for this client: the end of `out`, and how far the system
- * has taken them (whether those arrive cannot be known).
+ * has accepted them (whether they arrive cannot be known).
  */
 uint64_t session_end(const struct session *session);
 uint64_t session_sent(const struct session *session);

@@ -1,6 +1,6 @@
 /*
- * Where a connection is between its first byte and its last, whatever it speaks. Two things move
- * it: the client, which ends its sending, and we, who take no further request.
+ * The states of a connection of any protocol. Two things change the state: the client ends its
+ * sending, and the server stops to take requests.
  *
  *     OPEN ──leaves──▶ LEAVING ──ends──▶ ENDED          the client sends no more
  *      │ stops           │ stops            │ stops     we take no more
@@ -9,7 +9,7 @@
  *      │ answered        │ answered                     nothing is pending any more
  *      └────▶ CLOSING ◀──┘
  *
- * session_state_move() alone writes the state.
+ * Only session_state_move() writes the state.
  */
 #ifndef LATERD_SERVER_SESSION_STATE_H
 #define LATERD_SERVER_SESSION_STATE_H
@@ -18,11 +18,11 @@
 
 enum session_state {
     SESSION_OPEN,
-    SESSION_LEAVING,   /* the client has ended its sending; not all that it sent was shown to us */
-    SESSION_ENDED,     /* all was shown; what is not taken yet is still to be done */
-    SESSION_FINISHING, /* no request is taken any more; closed when all are answered */
+    SESSION_LEAVING,   /* the client has ended its sending; not all its bytes came to input() */
+    SESSION_ENDED,     /* all its bytes came; requests among them are still executed */
+    SESSION_FINISHING, /* no further request is taken; closed when all are answered */
     SESSION_FINISHING_LEFT, /* the same, and the client has ended its sending */
-    SESSION_CLOSING,        /* all are answered: closed when all is sent, or its time is up */
+    SESSION_CLOSING,        /* all are answered; closed when all is sent, or at its deadline */
     SESSION_STATES,
     SESSION_NEVER = SESSION_STATES /* in the table: a move that does not happen */
 };
@@ -38,16 +38,16 @@ enum session_event {
 /* The table of moves; SESSION_NEVER: only a bug could cause that event in that state. Pure. */
 enum session_state session_state_after(enum session_state state, enum session_event event);
 
-/* Moves along the table. CHECKs that there is such a move. */
+/* Changes the state by the table. CHECKs that the table has this move. */
 void session_state_move(enum session_state *state, enum session_event event);
 
-/* May a request be taken? */
+/* True: requests may be taken. */
 static inline bool session_state_takes(enum session_state state)
 {
     return state <= SESSION_ENDED;
 }
 
-/* Has the client ended its sending? Then it is to wait for no job (P6). */
+/* True: the client has ended its sending, so it must not wait for a job (P6). */
 static inline bool session_state_left(enum session_state state)
 {
     return state == SESSION_LEAVING || state == SESSION_ENDED || state == SESSION_FINISHING_LEFT;

@@ -1,7 +1,8 @@
 /*
- * What the settings that a client sends refer to (secrets, certificates) is tried before they are
- * taken, so that the client learns of a missing variable or file, and not the jobs. Only that:
- * settings that are stored, and those of other daemons, are taken as they are.
+ * Checks what the settings that a client sends refer to (secrets, certificates) before they are
+ * stored, so that the client gets an error for a missing variable or file, instead of failed
+ * deliveries later. Settings that are stored already, and those from other daemons, are not
+ * checked.
  */
 #ifndef LATERD_SERVER_SETTINGS_PROBE_H
 #define LATERD_SERVER_SETTINGS_PROBE_H

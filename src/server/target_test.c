@@ -44,8 +44,8 @@ static void done(struct pump_test *pump_test, const struct outcome *outcome)
     server->turn_again = true;
 }
 
-/* Nobody sends to the topic's target. Which section is missing, or of which type it is, is known
- * here. */
+/* There is no sink for the topic's target: names the section of the configuration that is missing,
+ * or has another type. */
 static void name_section(struct server *server, struct bytes topic, struct problem *problem)
 {
     struct settings_kept *kept = registry_hold(server->registry, topic);

@@ -11,6 +11,6 @@ struct target_test;
 
 /* `push` has the topic, the body and its type. Answers the request, now or later. */
 void target_test_begin(struct request *request, const struct cmd_push *push);
-void target_test_free(struct target_test *test); /* whether it is under way or over; or NULL */
+void target_test_free(struct target_test *test); /* at any time; NULL does nothing */
 
 #endif

@@ -1,44 +1,44 @@
 /*
  * The order of a turn: the second file a newcomer reads, after ARCHITECTURE.md.
  *
- *   sleep      until the next thing is due, bytes come, or a disk operation ends
- *   clock      is read, and again before each connection's bytes are dealt with: a delay must not
- *              count from before it was asked for (P3), and a turn with many connections is
- *              milliseconds long when others have the processor
- *   begin      finished syncs release their replies; what is due becomes ready
- *   gather     all bytes that came are decoded and applied, and all who left are forgotten
- *   batches    requests with many commands, and those that the worker has decoded, go on
- *   expire     timers that are due do their work: connections whose time is up are closed
- *   requeue    jobs of clients that have gone come back
- *   clear      topics that are cleared in slices lose another one
- *   restore    jobs that a journal has read are pushed
- *   push       settings that are new are read; outcomes of deliveries end their jobs; the pump
- *              reserves for topics with a target
- *   match      ready jobs meet waiting consumers, the pump's reserves too
- *   flush      answers that wait for no disk go out
- *   end        the turn's changes go to the disk as one batch
- *   flush      so do the answers to what that made durable
+ *   sleep      until the next timer or due job, input, or the end of a disk operation
+ *   clock      is read; again before each connection's input is handled, because a delay must not
+ *              count from before it was requested (P3), and a turn with many connections can take
+ *              milliseconds when other processes use the processor
+ *   begin      releases the replies of finished syncs, and makes due jobs ready
+ *   gather     decodes and executes all input; handles the ends of connections
+ *   batches    continues requests with many commands, and those that the worker has decoded
+ *   expire     calls due timers, which for example close connections whose time is up
+ *   requeue    gives back the jobs of clients that have gone
+ *   clear      deletes another slice of each topic that is being cleared
+ *   restore    pushes jobs that a journal has read
+ *   push       reads new settings; ends jobs by the outcomes of their deliveries; reserves jobs of
+ *              topics with a target (the pump)
+ *   match      gives ready jobs to waiting consumers, including the pump
+ *   flush      sends the answers that need not wait for the disk
+ *   end        writes the turn's changes to the disk as one batch
+ *   flush      sends the answers whose changes that has made durable
  *
- * Why in this order: clients that left, or that are given up, are known before jobs are matched
- * (P6). What is asked of the engine after `match` (a connection that closes in `flush` gives back
- * the jobs that it held) makes another turn at once: it would wait for one that nobody wants.
- * All changes of a turn share one sync, and while it runs the next turn gathers, so the busier the
+ * Why in this order: clients that have left, or were closed, are known before jobs are matched
+ * (P6). If the engine is given a command after `match` (a connection that closes in `flush` gives
+ * back its jobs), another turn follows at once; otherwise the jobs would wait for the next event.
+ * All changes of a turn share one sync, and the next turn gathers while it runs: the busier the
  * server, the more changes share a sync. All reading comes before all writing, so a turn costs one
- * read and one write a connection, however many commands a client sent (two writes if some answers
- * wait for the disk, and some do not: a job that is due is not to wait while the disk is written).
+ * read and one write per connection, however many commands a client sent (two writes if only some
+ * of its answers wait for the disk: a job that is due must not wait for a write).
  *
- * With an election (port/member.h) a turn begins only, and what was answered leaves only, before
- * the deadline by which we lead: a process that was stopped and wakes hands out nothing, and
- * acknowledges nothing.
+ * In an election (port/member.h) a turn does nothing, and answers are not sent, after the deadline
+ * of our lead: a process that was stopped and continues hands out no job and acknowledges nothing.
  *
- * At the very end the buffers of connections are counted, and some are closed if it is too much;
- * memory of what has gone is given back to the system: a chunk of each kind, and of large buffers
- * what the budget allows. While much of it waits, less is read.
+ * At the very end the memory of connections' buffers is checked against its limit, and some
+ * connections are closed if it is exceeded; freed memory is returned to the system: a chunk of each
+ * kind, and large buffers as far as the budget goes. While much memory waits to be freed, less is
+ * read.
  *
- * Each stage has a budget of work (base/budget.h), and each connection a share of that of `gather`.
- * What is left over is done in the next turn, which then does not sleep: so the first of 100,000
- * jobs due at one instant is handed out at once, and no client waits for all the others, whatever
- * they send.
+ * Each stage has a budget of work (base/budget.h), and each connection a share of the budget of
+ * `gather`. The rest is done in the next turn, which follows without a sleep: so the first of
+ * 100,000 jobs due at the same time is handed out at once, and no client waits for all others,
+ * whatever they send.
  */
 #include "server/batch.h"
 #include "server/beanstalk/session.h"
@@ -50,12 +50,11 @@
 #include "server/restore.h"
 
 /*
- * How the work of a turn is shared out, in percent of TURN_NS. All stages together may spend 135 %,
- * 4.05 ms, and each may overdraw its share by one step (one request, one reply with its bodies;
- * each loop behind the first one of a stage, by one of its own): planned below the 5 ms that no
- * turn may take. When the store's cleaner has work that does not wait, it takes up to 2 ms of each
- * turn, and the stages have so much less: it says in the turn before how long it will be at most
- * (decision 102).
+ * The shares of the stages, in percent of TURN_NS. All stages together may spend 135 %, 4.05 ms,
+ * and each may overdraw its share by one step (one request, or one reply with its bodies; every
+ * further loop of a stage, by one step of its own): that stays below the 5 ms that no turn may
+ * exceed. If the store's cleaner has urgent work, it takes up to 2 ms of each turn, announced in
+ * the turn before, and the stages have that much less (decision 102).
  */
 enum { TURN_NS = 3 * 1000 * 1000 };
 enum {
@@ -70,27 +69,27 @@ enum {
     FLUSH_SHARE = 10, /* twice */
     SETTLE_SHARE = 5,
     ALL_SHARES = 135,
-    FREEING_SHARE = 20, /* of that of `gather`, see MUCH_DISCARDED_BYTES */
+    FREEING_SHARE = 20, /* taken from GATHER_SHARE, see MUCH_DISCARDED_BYTES */
 };
-/* While so much memory waits to be freed, it is freed in a part of `gather`'s share: reading fills
-   more, and faster than the share of `settle` alone would free it (P8). */
+/* While more memory than this waits to be freed, FREEING_SHARE moves from `gather` to freeing:
+   reading would otherwise fill memory faster than SETTLE_SHARE alone frees it (P8). */
 enum { MUCH_DISCARDED_BYTES = 4 * DISCARD_PIECE_BYTES };
 _Static_assert(BEGIN_SHARE + GATHER_SHARE + BATCH_SHARE + EXPIRE_SHARE + REQUEUE_SHARE +
                        PUSH_SHARE + MATCH_SHARE + END_SHARE + 2 * FLUSH_SHARE + SETTLE_SHARE ==
                    ALL_SHARES,
-               "all of them");
+               "ALL_SHARES is the sum of all shares");
 
-int64_t turn_plan_ns(int64_t turn_ns, int64_t beside_ns)
+int64_t turn_plan_ns(int64_t turn_ns, int64_t excluded_next_ns)
 {
-    int64_t plan_ns = turn_ns - beside_ns * 100 / ALL_SHARES;
+    int64_t plan_ns = turn_ns - excluded_next_ns * 100 / ALL_SHARES;
     return plan_ns > turn_ns / 4 ? plan_ns : turn_ns / 4;
 }
 
-/* For this turn: what comes of it is for the next one. */
+/* Sets the time that this turn's stages share. */
 static void plan(struct server *server)
 {
     int64_t turn_ns = server->options.turn_ns ? server->options.turn_ns : TURN_NS;
-    server->plan_ns = turn_plan_ns(turn_ns, server->budget.beside_ns);
+    server->plan_ns = turn_plan_ns(turn_ns, server->budget.excluded_next_ns);
     budget_begin_turn(&server->budget);
 }
 
@@ -128,8 +127,8 @@ int64_t turn_bound_us(unsigned bucket)
     return bucket < TURN_BUCKETS - 1 ? bounds_us[bucket] : INT64_MAX;
 }
 
-/* What the worker has done goes on, as far as the budget goes. True: there is more. */
-static bool take_work(struct server *server)
+/* Calls `done` of the worker's finished work, until the budget is spent. True: there is more. */
+static bool poll_worker(struct server *server)
 {
     struct worker *worker = server->worker;
     while (worker && worker->verbs->poll(worker)) {
@@ -139,27 +138,27 @@ static bool take_work(struct server *server)
     return false;
 }
 
-/* Commands that take many turns go on. Hardly ever is there one, so that is seen here: a turn that
- * wakes for one request is to run through little code. */
-static bool long_commands_go_on(struct server *server)
+/* Continues commands that take many turns. There are hardly ever any, so the lists are checked
+ * here: a turn for a single request should run little code. */
+static bool continue_long_commands(struct server *server)
 {
     bool more = false;
     if (!list_empty(&server->requeues))
         more |= requeue_step(server);
     if (!list_empty(&server->clearings))
-        more |= clearings_go_on(server);
+        more |= clearings_step(server);
     if (!list_empty(&server->clear_alls))
-        more |= clear_alls_go_on(server);
+        more |= clear_alls_step(server);
     if (!list_empty(&server->replays))
-        more |= replays_go_on(server);
+        more |= replays_step(server);
     if (!list_empty(&server->listings))
-        more |= listings_go_on(server);
+        more |= listings_step(server);
     if (!list_empty(&server->restores))
-        more |= restores_go_on(server);
+        more |= restores_step(server);
     return more;
 }
 
-/* One of the two flushes. */
+/* One of the two flushes. True: there is more to send. */
 static bool flush(struct server *server, enum turn_stage stage)
 {
     begin_stage(server, stage, FLUSH_SHARE);
@@ -170,9 +169,9 @@ int64_t server_turn(struct server *server)
 {
     struct engine *engine = server->engine;
 
-    int64_t began_us = loop_look_at_clock(server->loop);
+    int64_t began_us = loop_update_time(server->loop);
     if (!server_leads(server))
-        return began_us; /* main.c ends it */
+        return began_us; /* service_update() ends this server */
     begin_turn(server, began_us);
     begin_stage(server, STAGE_BEGIN, BEGIN_SHARE);
     engine->verbs->begin(engine);
@@ -180,14 +179,14 @@ int64_t server_turn(struct server *server)
     begin_stage(server, STAGE_GATHER, GATHER_SHARE - freeing);
     bool more = server->loop->verbs->gather(server->loop, &server->share);
     begin_stage(server, STAGE_BATCHES, BATCH_SHARE);
-    server->turn_again = false; /* the stages from here on may be wanted again by later ones */
-    more |= take_work(server);
+    server->turn_again = false; /* set if a later stage makes work for an earlier one */
+    more |= poll_worker(server);
     more |= batches_step(server);
     begin_stage(server, STAGE_EXPIRE, EXPIRE_SHARE);
     more |= loop_expire(server->loop, &server->share);
     more |= beanstalk_surveys_step(server);
     begin_stage(server, STAGE_REQUEUE, REQUEUE_SHARE);
-    more |= long_commands_go_on(server);
+    more |= continue_long_commands(server);
     begin_stage(server, STAGE_PUSH, PUSH_SHARE);
     more |= push_step(server);
     begin_stage(server, STAGE_MATCH, MATCH_SHARE);

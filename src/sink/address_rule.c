@@ -38,7 +38,7 @@ bool address_read(struct bytes text, uint8_t out_address[ADDRESS_BYTES])
 static bool block_has(const struct address_block *block, const uint8_t address[ADDRESS_BYTES])
 {
     unsigned whole = block->bits / 8, rest = block->bits % 8;
-    /* ::/0 is about IPv6 alone, although addresses of IPv4 are written as some of it here. */
+    /* ::/0 means IPv6 only, although IPv4 addresses are represented as a part of it here. */
     if (block->is_v4 != address_is_v4(address) || memcmp(block->at, address, whole) != 0)
         return false;
     return !rest || ((block->at[whole] ^ address[whole]) >> (8 - rest)) == 0;
@@ -69,7 +69,7 @@ static const struct denied denied_v4[] = {
     {{224}, 3},           /* multicast, reserved, broadcast */
 };
 
-/* The same of IPv6. Those that hold an address of IPv4 are denied whole. */
+/* The same for IPv6. Ranges that embed IPv4 addresses are denied completely. */
 static const struct denied denied_v6[] = {
     {{0}, 96},                               /* ::, ::1, and ::a.b.c.d */
     {{0, 0x64, 0xff, 0x9b}, 96},             /* NAT64 */
@@ -129,7 +129,7 @@ static bool is_separator(char c)
     return c == ',' || c == ' ' || c == '\t';
 }
 
-/* Takes the next word off the front; empty: there is none. */
+/* Takes the next word off the front of the text; empty: there is none. */
 static struct bytes take_word(struct bytes *text)
 {
     size_t begin = 0, end;
@@ -142,7 +142,7 @@ static struct bytes take_word(struct bytes *text)
     return word;
 }
 
-/* The two parts around the first `c`. False: it has none. */
+/* Splits the word at the first `c`. False: there is no `c`. */
 static bool split(struct bytes word, char c, struct bytes *out_before, struct bytes *out_behind)
 {
     const char *at = word.len ? memchr(word.at, c, word.len) : NULL;
@@ -154,7 +154,7 @@ static bool split(struct bytes word, char c, struct bytes *out_before, struct by
     return true;
 }
 
-/* Are all bits behind the block's zero? */
+/* True: all bits behind the block's length are zero. */
 static bool is_aligned(const struct address_block *block)
 {
     for (unsigned bit = block->bits; bit < 8 * ADDRESS_BYTES; bit++) {
@@ -164,7 +164,7 @@ static bool is_aligned(const struct address_block *block)
     return true;
 }
 
-/* NULL, or why it is none. */
+/* Reads a block. Returns NULL, or a clause that says what is wrong. */
 static const char *read_block(struct bytes word, struct address_block *out_block)
 {
     struct address_block block = {.bits = 8 * ADDRESS_BYTES};
@@ -176,12 +176,13 @@ static const char *read_block(struct bytes word, struct address_block *out_block
     bool as_v4 = address_is_v4(block.at) && !memchr(address.at, ':', address.len);
     if (has_length) {
         if (length.len > 3 || !bytes_to_u64(length, &bits) || bits > (as_v4 ? 32 : 128))
-            return "the length behind / must be a number, up to 32 of IPv4 and 128 of IPv6";
+            return "the length behind / must be a number, up to 32 for IPv4 and 128 for IPv6";
         block.bits = (uint8_t)(bits + (as_v4 ? 96 : 0));
     }
     block.is_v4 = address_is_v4(block.at) && block.bits >= 96;
     if (!is_aligned(&block))
-        return "an address has bits behind its length: 10.1.2.3/8 must be 10.0.0.0/8";
+        return "an address must have no bits set behind its length: write 10.0.0.0/8 for "
+               "10.1.2.3/8";
     *out_block = block;
     return NULL;
 }

@@ -19,9 +19,9 @@
 #include "os/thread.h"
 
 enum {
-    TELL_MAX = 256, /* outcomes in one turn */
+    TELL_MAX = 256, /* outcomes reported in one turn */
     NAME_MAX_BYTES = 64,
-    INTERRUPT_US = 1000 * 1000, /* after the grace; then what the thread waits in is broken */
+    INTERRUPT_US = 1000 * 1000, /* after the grace time: then the thread's call is interrupted */
 };
 
 #define ENDING "laterd is ending"
@@ -80,7 +80,7 @@ static void wake(struct broker_thread *thread)
     CHECK(!failed || errno == EAGAIN); /* it is full: then it is readable */
 }
 
-/* ---- the thread's ---- */
+/* ---- on the broker's thread ---- */
 
 int broker_wake_fd(struct broker_thread *thread)
 {
@@ -135,7 +135,8 @@ void broker_finish(struct broker_thread *thread, struct broker_item *item, enum 
     unlock(thread);
 }
 
-/* More than the window may wait: those are not pending, so they are told by the loop's side. */
+/* Ends the deliveries that wait for room in the window: they were not taken, so they go straight to
+ * the outbox. */
 static void return_waiting(struct broker_thread *thread, enum outcome_kind kind, const char *reason)
 {
     struct queue_node *node;
@@ -196,7 +197,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* ---- the loop's ---- */
+/* ---- on the loop's thread ---- */
 
 static void report(struct broker_thread *thread, struct broker_item *item)
 {
@@ -211,7 +212,7 @@ static void report(struct broker_thread *thread, struct broker_item *item)
     mem_free(item);
 }
 
-/* A bounded number. True: there are more. */
+/* Reports up to `most` outcomes. True: there are more. */
 static bool report_some(struct broker_thread *thread, unsigned most)
 {
     for (unsigned i = 0; i < most; i++) {
@@ -281,7 +282,7 @@ static void sink_send(struct sink *sink, struct delivery *delivery)
     thread->in_flight++;
     lock(thread);
     bool first = !thread->closing && !thread->inbox.first;
-    if (thread->closing) { /* nobody takes it any more */
+    if (thread->closing) { /* the thread takes no more */
         item->kind = OUTCOME_UNSENT;
         (void)snprintf(item->reason, sizeof(item->reason), "%s", ENDING);
         queue_add(&thread->outbox, &item->place);
@@ -331,7 +332,7 @@ static void sink_stop(struct sink *sink, int64_t grace_us)
     wake(thread);
 }
 
-/* When its interrupt is due, if it has one. */
+/* The time left until the interrupt. */
 static int64_t interrupt_left_us(const struct broker_thread *thread)
 {
     bool may = thread->options.interrupt && !thread->interrupted;
@@ -376,7 +377,7 @@ static void sink_close(struct sink *sink, int64_t grace_us)
     CHECK(thread->in_flight == 0);
     thread->options.ended(thread->options.user);
     thread->closed = true;
-    if (!thread->posted) /* else its message comes yet */
+    if (!thread->posted) /* else the message that is under way frees it */
         free_thread(thread);
 }
 

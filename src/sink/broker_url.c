@@ -20,8 +20,8 @@ static bool take_scheme(struct bytes *text, const char *scheme)
     return true;
 }
 
-/* What stands before the first such byte; `text` is what is behind it. Not there: all, and empty.
- */
+/* Returns the part before the first `mark`, and sets `text` to the part behind it. Without a mark:
+ * returns all, and `text` is empty. */
 static struct bytes take_until(struct bytes *text, char mark)
 {
     const char *at = text->len ? memchr(text->at, mark, text->len) : NULL;
@@ -93,7 +93,7 @@ static const char *read_host(struct bytes text, uint16_t port, struct broker_url
     uint64_t number = port;
     struct bytes host = take_host(&text);
     if (host.len == 0)
-        return "a host is missing, or has a byte that no host has";
+        return "a host is missing, or has a character that host names cannot have";
     if (text.len &&
         (text.at[0] != ':' || !bytes_to_u64(bytes_of(text.at + 1, text.len - 1), &number) ||
          number == 0 || number > UINT16_MAX))
@@ -130,7 +130,7 @@ enum err broker_url_read(struct bytes text, const struct broker_url_kind *kind,
     }
     struct bytes authority = take_until(&text, '?');
     if (text.len >= sizeof(url.query))
-        return refuse(out_error, "there are more than 255 bytes behind the question mark");
+        return refuse(out_error, "the options behind the question mark are longer than 255 bytes");
     if (text.len)
         memcpy(url.query, text.at, text.len);
     if (authority.len && memchr(authority.at, '@', authority.len)) {
@@ -143,7 +143,7 @@ enum err broker_url_read(struct bytes text, const struct broker_url_kind *kind,
     while (!problem && more) {
         size_t before = authority.len;
         struct bytes host = take_until(&authority, ',');
-        more = host.len < before; /* there was a comma behind it */
+        more = host.len < before; /* a comma followed */
         problem = read_host(host, kind->port, &url);
     }
     if (problem)

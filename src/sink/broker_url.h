@@ -1,6 +1,5 @@
 /*
- * Where the brokers of a [broker.NAME] are and who we are to them, for those that are given by a
- * list of servers:
+ * The URL of a [broker.NAME] that is a list of servers, with the user and password to log in:
  *
  *   kafka://[user:password@]host[:port],host[:port],…[?name=value&…]
  *
@@ -33,21 +32,21 @@ struct broker_url_kind {
     uint16_t port;           /* of a host without one */
 };
 
-/* What is wrong: a clause, never with a part of the text. */
+/* What is wrong: a clause, which never contains a part of the URL. */
 struct broker_url_error {
     char text[200];
 };
 
-/* ERR_INVALID. O(length). */
+/* Reads a URL. ERR_INVALID: out_error. O(length). Pure. */
 enum err broker_url_read(struct bytes text, const struct broker_url_kind *kind,
                          struct broker_url *out_url, struct broker_url_error *out_error) MUST_USE;
 
-/* The same of a text that may be a reference (sink/reference.h): not for the loop's thread once
-   turns run. ERR_INVALID also if it stands for nothing. */
+/* The same for a text that may be a reference (sink/reference.h): may read a file, so not on the
+   loop's thread once turns run. ERR_INVALID also if what it refers to is missing. */
 enum err broker_url_find(const char *text, const struct broker_url_kind *kind,
                          struct broker_url *out_url, struct broker_url_error *out_error) MUST_USE;
 
-/* Is it right, as far as that can be said of a reference without looking? */
+/* Checks the URL; accepts a reference without reading it. */
 enum err broker_url_check(const char *text, const struct broker_url_kind *kind,
                           struct broker_url *out_url, struct broker_url_error *out_error) MUST_USE;
 

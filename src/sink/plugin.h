@@ -1,12 +1,12 @@
 /*
- * What a broker's client is that is a shared object of its own: laterd-amqp.so, laterd-kafka.so …
- * laterd loads one at start if the configuration names a broker of its type (laterd/brokers.c), so
- * that a library nobody uses need not be installed.
+ * The interface of a broker's client that is a shared object: laterd-amqp.so, laterd-kafka.so …
+ * laterd loads one at start if the configuration has a broker of its type (laterd/brokers.c), so
+ * that the libraries of unused types need not be installed.
  *
- * A plugin defines one symbol, `laterd_plugin`. It may call what tools/plugin-symbols.txt lists and
- * laterd exports: the heap (base/mem), buffers, the log, CHECK, what all brokers' sinks share
- * (sink/broker_thread). All else comes by the loop's and the sink's verbs. It is built together
- * with its laterd: one of another abi or version is refused.
+ * A plugin defines one symbol, `laterd_plugin`. It may call the functions of laterd that are listed
+ * in tools/plugin-symbols.txt: the heap (base/mem), buffers, the log, CHECK, and
+ * sink/broker_thread. Everything else it reaches by the verbs of loop and sink. It must be built
+ * together with its laterd: one of another abi or version is refused.
  *
  * open() is called on the main thread, before the first turn, and must not wait for the network.
  */
@@ -21,7 +21,7 @@
 enum { PLUGIN_ABI = 1 };
 #define PLUGIN_SYMBOL "laterd_plugin"
 
-/* One [broker.NAME]. Strings are good for as long as the process runs. */
+/* One [broker.NAME]. Strings are valid for as long as the process runs. */
 struct broker_options {
     const char *name;
     const char *url;                    /* or $NAME, file:PATH: see sink/reference.h */
@@ -50,20 +50,19 @@ struct plugin {
     const char *version; /* LATERD_VERSION */
     enum target_type type;
     const char *library; /* name and version of what it was linked with, for the log */
-    /* Are the options right, as far as that can be told without the network? ERR_INVALID, or
-       ERR_NOT_FOUND: a file that they name cannot be read now, and is looked for again when it is
-       connected; out_error. */
+    /* Checks the options without using the network. ERR_INVALID: out_error. ERR_NOT_FOUND: a file
+       that they name cannot be read now; it is tried again when connecting; out_error. */
     enum err (*check)(const struct broker_options *options, struct broker_error *out_error);
     /* Begins to connect, in a thread of its own. ERR_INVALID, ERR_IO: out_error. */
     enum err (*open)(const struct broker_options *options, struct sink **out_sink,
                      struct broker_error *out_error);
-    /* The same of what brings messages; NULL: this type brings none. Takes nothing before its
-       `arrived` is set, which must be before the next turn. */
+    /* The same for an intake; NULL: this type has none. The caller must set its `arrived` before
+       the next turn. */
     enum err (*open_intake)(const struct intake_options *options, struct intake **out_intake,
                             struct broker_error *out_error);
 };
 
-/* What a plugin defines. */
+/* Defined by the plugin. */
 __attribute__((visibility("default"))) extern const struct plugin laterd_plugin;
 
 #endif

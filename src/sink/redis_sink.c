@@ -1,15 +1,15 @@
 /*
- * Owns the connections and one `struct push` for each command whose reply is owed.
+ * Owns the connections and one `struct push` for each command whose reply is pending.
  *
  *     send ▶ waiting ▶ sent (its command is in a link) ▶ reply ▶ done
  *     waiting ─its slot has no server─▶ put off ─a little later─▶ waiting
  *     sent ─MOVED, ASK─▶ waiting, ─TRYAGAIN─▶ put off
  *     sent, put off ─stop()─▶ waiting ─▶ done: UNSENT
  *
- * Invariants: a push is in `waiting` or `put_off`, or its call is in a link; one whose delivery was
- * told already (time-out, close) has no delivery and ends with its call. What is in the links is at
- * most WINDOW_BYTES and one delivery more. `done` is never called from send(): all is told by a
- * timer, or by a reply.
+ * Invariants: a push is in `waiting` or `put_off`, or its call is in a link. One whose delivery has
+ * ended already (time-out, close) has no delivery, and is freed with its call. The links hold at
+ * most WINDOW_BYTES plus one delivery. `done` is never called from send(), but by a timer or a
+ * reply.
  */
 #include "sink/redis_sink.h"
 
@@ -24,10 +24,10 @@
 #include "sink/headers.h"
 
 enum {
-    WINDOW_BYTES = 4 * 1024 * 1024, /* of commands whose replies are owed */
-    EACH_BYTES = 512,               /* about what a command's words and our headers take */
-    TURN_MAX = 256,                 /* deliveries that are sent or told in one turn */
-    AGAIN_US = 20 * 1000,           /* a slot that is on its way to another server */
+    WINDOW_BYTES = 4 * 1024 * 1024, /* of commands whose replies are pending */
+    EACH_BYTES = 512,               /* estimated size of a command's words and our headers */
+    TURN_MAX = 256,                 /* deliveries that are sent or ended in one turn */
+    AGAIN_US = 20 * 1000,           /* before a slot that is moving is tried again */
     REST_US = 100 * 1000,           /* "not now" */
     REST_MAX_US = 5000 * 1000,
 };
@@ -46,10 +46,10 @@ struct redis_sink {
     struct list sent;    // push::place
     size_t sent_bytes;
     uint64_t in_flight; /* pushes that have a delivery */
-    struct timer work;  /* armed: send what waits, tell what has ended */
-    struct timer again; /* armed: some are put off */
-    struct timer rest;  /* armed: it said "not now" */
-    int64_t rest_us;    /* how long it rests the next time */
+    struct timer work;  /* armed: send what waits, end deliveries */
+    struct timer again; /* armed: some pushes are put off */
+    struct timer rest;  /* armed: Redis refuses all commands for now: see rest() */
+    int64_t rest_us;    /* how long the next rest is */
     bool was_ready;     /* as was told last */
     bool closing;       /* since stop(): nothing is sent, there are no connections */
     char rest_why[OUTCOME_REASON_MAX];
@@ -66,7 +66,7 @@ struct push {
     struct timer late;
     int64_t begun_us;
     size_t bytes;
-    bool asks; /* waiting: to be sent behind ASKING, to `ask_at` */
+    bool asks; /* waiting: to be sent after ASKING, to `ask_at` */
     struct redis_address ask_at;
 };
 
@@ -80,7 +80,7 @@ static struct loop *loop_of(const struct redis_sink *redis)
     return redis->options.loop;
 }
 
-/* ---- is it there? ---- */
+/* ---- readiness ---- */
 
 static bool is_ready(const struct redis_sink *redis)
 {
@@ -98,7 +98,7 @@ static void look_whether_ready(struct redis_sink *redis)
         redis->sink.changed(&redis->sink);
 }
 
-/* Why nothing is sent now: what it said last, or why there is no connection. */
+/* Why nothing is sent now: the last refusal, or why there is no connection. */
 static const char *why_not(struct redis_sink *redis)
 {
     if (redis->closing)
@@ -122,7 +122,7 @@ static bool sink_ready(const struct sink *sink, const char **out_why)
     return ready;
 }
 
-/* ---- what became of it ---- */
+/* ---- outcomes ---- */
 
 static void free_push(struct push *push)
 {
@@ -171,7 +171,7 @@ static void put_off(struct push *push)
     loop_arm_by(loop_of(redis), &redis->again, loop_of(redis)->now_us + AGAIN_US);
 }
 
-/* They are older than what waits. */
+/* Moves the put-off pushes to the front of `waiting`: they are older than the others there. */
 static void bring_back(struct redis_sink *redis)
 {
     while (!list_empty(&redis->put_off)) {
@@ -197,7 +197,7 @@ static void wait_again(struct push *push)
     loop_arm_by(loop_of(redis), &redis->work, loop_of(redis)->now_us);
 }
 
-/* The server does not have its slot any more, or (`later`) cannot serve it just now. */
+/* Queues the push again: the server no longer has its slot, or (`later`) cannot serve it now. */
 static void send_again(struct push *push, bool later)
 {
     if (!push->delivery)
@@ -208,7 +208,7 @@ static void send_again(struct push *push, bool later)
         wait_again(push);
 }
 
-/* It answers "not now", and would say so to all: nothing more is sent for a while. */
+/* Redis refuses the command for a reason that holds for all commands: sends nothing for a while. */
 static void rest(struct redis_sink *redis, const char *error)
 {
     (void)snprintf(redis->rest_why, sizeof(redis->rest_why), "Redis takes nothing now: %s", error);
@@ -232,7 +232,7 @@ static bool has_words(const char *text, const char *words)
     return strstr(text, words) != NULL;
 }
 
-/* Every other command of this sink is refused for the same reason until somebody corrects it. */
+/* Redis refuses all commands of this sink for this reason, until an operator corrects it. */
 static void refused_for_now(struct push *push, struct node *node, const struct failure *failure,
                             const char *error)
 {
@@ -301,7 +301,7 @@ static void answered(struct link_call *call, redisReply *reply)
     push->node = NULL;
     redis->sent_bytes -= push->bytes;
     if (redis->closing) {
-        send_again(push, false); /* to be told that it is unsent */
+        send_again(push, false); /* it then ends as UNSENT */
     } else if (!reply) {
         char reason[OUTCOME_REASON_MAX];
         (void)snprintf(reason, sizeof(reason), "the connection to Redis ended: %s",
@@ -323,7 +323,7 @@ static void answered(struct link_call *call, redisReply *reply)
 
 static void asking_answered(struct link_call *call, redisReply *reply)
 {
-    (void)call; /* its push comes behind it, and has an answer of its own */
+    (void)call; /* the answer to ASKING; the push behind it has an answer of its own */
     if (reply)
         freeReplyObject(reply);
 }
@@ -443,8 +443,8 @@ static struct node *node_for(struct push *push)
     return topology_node(topology, topology_slot(push->delivery->target->redis.key));
 }
 
-/* What waits goes out, oldest first. That which has no server is put off while there is another one
-   (a cluster that is on the move); with none at all it is UNSENT. */
+/* Sends what waits, oldest first. A push without a server is put off while other servers are
+   connected (a cluster that moves slots); without any server it is UNSENT. */
 static void send_waiting(struct timer *timer)
 {
     struct redis_sink *redis = LIST_ENTRY(timer, struct redis_sink, work);
@@ -489,7 +489,7 @@ static void sink_send(struct sink *sink, struct delivery *delivery)
     loop_arm_by(loop_of(redis), &redis->work, now_us);
 }
 
-/* ---- the topology's news ---- */
+/* ---- callbacks of the topology ---- */
 
 static struct redis_sink *of_callbacks(struct topology_callbacks *callbacks)
 {
@@ -506,7 +506,7 @@ static void node_ready(struct topology_callbacks *callbacks, struct node *node)
 
 static void node_lost(struct topology_callbacks *callbacks, struct node *node)
 {
-    node_ready(callbacks, node); /* what waits has another server now, or none */
+    node_ready(callbacks, node); /* waiting pushes may have another server now, or none */
 }
 
 static void slots_moved(struct topology_callbacks *callbacks)
@@ -517,7 +517,7 @@ static void slots_moved(struct topology_callbacks *callbacks)
 static void sentinel_refused(struct topology_callbacks *callbacks, const struct link *link)
 {
     (void)callbacks;
-    (void)link; /* topology_error() says so when it is asked */
+    (void)link; /* topology_error() reports it */
 }
 
 /* ---- the sink ---- */
@@ -541,8 +541,8 @@ static void describe(const struct sink *sink, struct metric_sink *metrics)
         metrics->metric(metrics, &all[i]);
 }
 
-/* Replies are owed for less than the link's time-out; who wants grace lets deliveries end first.
-   What the connections had not written yet is dropped with them; `work` tells all in its turns. */
+/* The grace time is not used: a caller that wants one lets deliveries end first. Closes the
+   connections, dropping what they had not written yet; `work` ends all deliveries in its turns. */
 static void sink_stop(struct sink *sink, int64_t grace_us)
 {
     struct redis_sink *redis = self(sink);

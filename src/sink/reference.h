@@ -1,7 +1,7 @@
 /*
- * Text that a configuration does not hold itself but points at: $NAME is a variable of the
- * environment, file:PATH the first line of a file (up to 4,095 bytes), everything else stands for
- * itself. Read each time it is needed, so that what is in a file can be changed while laterd runs.
+ * References in a configuration: $NAME is the value of an environment variable, file:PATH the first
+ * line of a file (up to 4,095 bytes); any other text stands for itself. Read each time it is
+ * needed, so that the file can be changed while laterd runs.
  */
 #ifndef LATERD_SINK_REFERENCE_H
 #define LATERD_SINK_REFERENCE_H
@@ -10,10 +10,10 @@
 #include "base/err.h"
 
 /*
- * Appends what the text stands for, and a NUL behind it. ERR_NOT_FOUND, with a clause in `why` that
- * names the variable or the file: it is not there, cannot be read or is empty. ERR_INVALID,
- * likewise: the line is longer than that. May read a disk: not for the loop's thread once turns
- * run. Any thread, as long as none calls setenv().
+ * Appends what the text stands for, and a NUL. ERR_NOT_FOUND: the variable or file is missing,
+ * unreadable or empty. ERR_INVALID: the line is too long. In both cases `why` is a clause that
+ * names the variable or the file. Any thread, while no thread calls setenv(). May read a disk, so
+ * not on the loop's thread once turns run.
  */
 enum err reference_read(const char *text, struct buf *out, char *why, size_t why_bytes) MUST_USE;
 

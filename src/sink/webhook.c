@@ -1,6 +1,6 @@
 /*
- * The port's side, on the loop's thread, and the thread: epoll, which waits for the mailbox and for
- * libcurl's sockets, and libcurl's multi handle, which is told of what happened.
+ * The sink's verbs, on the loop's thread, and the sink's own thread: it waits by epoll for the
+ * mailbox and for libcurl's sockets, and passes socket events to libcurl's multi handle.
  */
 #include "sink/webhook.h"
 
@@ -20,9 +20,9 @@ struct webhook {
     struct webhook_options options;
     struct webhook_counts counts;
     pthread_t thread;
-    bool started;                    /* the thread, and it was not joined */
-    bool stopping;                   /* it was told to end */
-    char broken[OUTCOME_REASON_MAX]; /* why nothing can be sent; empty: it can, as is believed */
+    bool started;                    /* the thread was started, and not joined yet */
+    bool stopping;                   /* stop() was called */
+    char broken[OUTCOME_REASON_MAX]; /* why nothing can be sent; empty: nothing is wrong */
     struct list under_way;           // exchange::under_way
     struct mailbox mailbox;          // exchange::place, and `stop`
     struct queue_node stop;          /* posted once, behind all exchanges */
@@ -41,8 +41,8 @@ struct worker_thread {
     struct sender sender;
     CURLM *multi;
     int epoll_fd;
-    int64_t timer_us;   /* when libcurl wants to be called; INT64_MAX: not */
-    int64_t end_us;     /* when what is left is given up; INT64_MAX: nobody asked for the end */
+    int64_t timer_us;   /* when to call libcurl; INT64_MAX: no time is set */
+    int64_t end_us;     /* when remaining exchanges are abandoned; INT64_MAX: not stopping */
     struct list wire;   // exchange::wire
     const char *broken; /* why it cannot work at all */
 };
@@ -54,7 +54,7 @@ static int64_t steady_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Back to the loop; not to be touched any more. */
+/* Gives the exchange back to the loop's thread. */
 static void hand_back(struct worker_thread *thread, struct exchange *exchange)
 {
     struct loop *loop = thread->webhook->options.loop;
@@ -93,7 +93,7 @@ static void take_finished(struct worker_thread *thread)
     int left;
     while ((message = curl->multi_info_read(thread->multi, &left))) {
         CURLcode result = message->data.result;
-        CURL *easy = message->easy_handle; /* the message dies with the removal */
+        CURL *easy = message->easy_handle; /* removing the handle frees the message */
         struct exchange *exchange = exchange_of(thread, easy);
         (void)curl->multi_remove_handle(thread->multi, easy);
         list_remove(&exchange->wire);
@@ -116,7 +116,7 @@ static void take_mail(struct worker_thread *thread)
     }
 }
 
-/* libcurl wants to be told of a socket, or not any more. `known`: it is watched already. */
+/* libcurl's socket callback: watch the socket, or stop watching it. `known`: it is watched. */
 static int watch_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *known)
 {
     struct worker_thread *thread = user;
@@ -130,7 +130,7 @@ static int watch_socket(CURL *easy, curl_socket_t fd, int what, void *user, void
     int failed = epoll_ctl(thread->epoll_fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
     if (!failed && !known)
         (void)thread->sender.curl->multi_assign(thread->multi, fd, thread);
-    return failed ? -1 : 0; /* libcurl ends what is on it */
+    return failed ? -1 : 0; /* -1: libcurl fails the transfers on this socket */
 }
 
 static int set_timer(CURLM *multi, long after_ms, void *user)
@@ -146,7 +146,7 @@ static void run_timer(struct worker_thread *thread)
     int running;
     if (thread->timer_us > steady_us())
         return;
-    thread->timer_us = INT64_MAX; /* unless it is set within */
+    thread->timer_us = INT64_MAX; /* the call below may set it */
     (void)thread->sender.curl->multi_socket_action(thread->multi, CURL_SOCKET_TIMEOUT, 0, &running);
 }
 
@@ -154,7 +154,7 @@ static void run_event(struct worker_thread *thread, const struct epoll_event *ev
 {
     int running, what = 0;
     if (event->data.fd == mailbox_fd(&thread->webhook->mailbox))
-        return; /* mail is looked for in each round */
+        return; /* the mailbox is read in each round anyway */
     what |= event->events & EPOLLIN ? CURL_CSELECT_IN : 0;
     what |= event->events & EPOLLOUT ? CURL_CSELECT_OUT : 0;
     what |= event->events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0;
@@ -170,14 +170,14 @@ static int sleep_ms(const struct worker_thread *thread)
     return us <= 0 ? 0 : us > 60000000 ? 60000 : (int)((us + 999) / 1000);
 }
 
-/* Until `stop` has come, and what was on the wire has ended or is given up. */
+/* Works until `stop` has come, and all exchanges have ended or were abandoned. */
 static void run(struct worker_thread *thread)
 {
     enum { EVENTS = 64 };
     struct epoll_event events[EVENTS];
     while (thread->end_us == INT64_MAX ||
            (!list_empty(&thread->wire) && steady_us() < thread->end_us)) {
-        if (thread->broken) { /* there may be no epoll to wait with */
+        if (thread->broken) { /* epoll may be missing */
             mailbox_wait_filled(&thread->webhook->mailbox);
             take_mail(thread);
             continue;
@@ -211,7 +211,7 @@ static bool prepare(struct worker_thread *thread)
         return false;
     const struct curl_api *curl = sender->curl;
     thread->multi = curl->multi_init();
-    CHECK(thread->multi); /* its memory is ours, which does not end */
+    CHECK(thread->multi); /* fails only without memory, and mem_alloc() never fails */
     CURLMcode code = curl->multi_setopt(thread->multi, CURLMOPT_SOCKETFUNCTION, watch_socket);
     CHECK(code == CURLM_OK);
     (void)curl->multi_setopt(thread->multi, CURLMOPT_SOCKETDATA, thread);
@@ -330,12 +330,12 @@ static void webhook_describe(const struct sink *sink, struct metric_sink *metric
     }
 }
 
-/* The thread has ended. A result that is in the loop's mailbox is told now; its message then finds
-   no delivery. */
+/* The thread has ended: ends the delivery now, even if the exchange's message is still in the
+   loop's mailbox; when that arrives it finds no delivery. */
 static void end_exchange(struct exchange *exchange)
 {
     struct delivery *delivery = exchange->delivery;
-    bool finished = exchange->finished; /* its message is on the way */
+    bool finished = exchange->finished; /* its message was posted */
     list_remove(&exchange->under_way);
     if (!finished)
         exchange->outcome = (struct outcome){

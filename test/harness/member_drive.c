@@ -1,6 +1,6 @@
 /*
- * Takes part in one election without a queue behind it: tests read on standard output what it
- * knows, and tell it by lines on standard input what to do.
+ * Takes part in one election without a queue: prints its state on standard output for tests, and
+ * takes commands from them as lines on standard input.
  *
  *   member_drive URL NAME TIMEOUT_MS ADVERTISE
  *
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
     (void)snprintf(config.member_advertise, sizeof(config.member_advertise), "%s", argv[4]);
     struct os_loop *os_loop = os_loop_new(&clock.clock, 0);
     loop = os_loop_port(os_loop);
-    (void)loop_look_at_clock(loop);
+    (void)loop_update_time(loop);
     if (election_load(&config, &election) ||
         election_open(&election, &config, loop, (uint64_t)getpid() << 32 | (uint64_t)loop->now_us,
                       ""))

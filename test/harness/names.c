@@ -1,5 +1,5 @@
 /*
- * Preloaded into a program that looks up names: what a name server may do to it, without one.
+ * Preloaded into a program that looks up names: simulates a name server.
  *
  *   rebind.test    127.0.0.1 the first time, 127.0.0.66 from then on
  *   both.test      127.0.0.66 and 127.0.0.1

@@ -1,6 +1,6 @@
 /*
- * Drives the sink of one broker without a queue behind it: tests tell it by lines on standard input
- * what to send, and read on standard output what became of it.
+ * Drives the sink of one broker without a queue: takes deliveries from tests as lines on standard
+ * input, and prints their outcomes on standard output.
  *
  *   sink_drive PLUGIN.so URL [window=N] [timeout=MS] [ca=FILE]
  *
@@ -141,7 +141,7 @@ static void flood_on(void)
     unsigned failed = flood.counts[OUTCOME_FAILED], delivered = flood.counts[OUTCOME_DELIVERED];
     (void)printf("many %u %u %u %u %lld\n", flood.wanted, delivered, failed,
                  flood.wanted - delivered - failed,
-                 (long long)(loop_look_at_clock(loop) - flood.begun_us));
+                 (long long)(loop_update_time(loop) - flood.begun_us));
     (void)fflush(stdout);
     mem_free(flood.body);
     flood = (struct flood){.wanted = 0};

@@ -1,6 +1,6 @@
 /*
- * Preloaded into a program: for 9 s from when it first asks whether one of its threads has ended,
- * none has. As if it waited in a call that nothing breaks.
+ * Preloaded into a program: for 9 s after its first attempt to join a thread no thread can be joined,
+ * as if it waited in a call that cannot be interrupted.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -56,8 +56,8 @@ static bool read_redirection(struct bytes text, struct failure *failure)
 }
 
 /*
- * A script that meets an error passes it on; before Redis 7 in a frame of its own, whose first word
- * is ERR, as is that of some others. Of these only the ones that say what to do are looked for.
+ * Finds known errors within other texts. Before Redis 7 an error within a script is reported inside
+ * a text that begins with ERR, as other errors do. Only errors that need a reaction are looked for.
  */
 static enum failure_kind kind_inside(struct bytes text)
 {
@@ -73,7 +73,7 @@ static enum failure_kind kind_inside(struct bytes text)
         /* A key that the script did not name has moved with its slot, which is still on its way. */
         {"attempted to access a non local key", FAILURE_LATER},
         {"The user executing the script can't", FAILURE_DENIED},
-        {"ERR AUTH ", FAILURE_DENIED}, /* a password where there is none: it is not that server */
+        {"ERR AUTH ", FAILURE_DENIED}, /* the server has no password: probably the wrong server */
         {"DB index is out of range", FAILURE_DENIED},
         {"TLS: the certificate", FAILURE_DENIED},
         {"No such master with that name", FAILURE_DENIED},
@@ -101,7 +101,7 @@ struct failure failure_read(struct bytes text)
     }
     bool redirects = failure.kind == FAILURE_MOVED || failure.kind == FAILURE_ASK;
     if (redirects && !read_redirection(rest, &failure))
-        failure.kind = FAILURE_LATER; /* the map of slots will tell */
+        failure.kind = FAILURE_LATER; /* the map of slots has the address */
     return failure;
 }
 

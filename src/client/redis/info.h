@@ -6,8 +6,8 @@
 
 #include "base/bytes.h"
 
-/* The value behind "name:" at the beginning of a line, a part of `text`; empty: there is no such
- * line. Takes time by the length of the text. */
+/* The value behind "name:" at the beginning of a line, borrowed from `text`; empty: there is no
+ * such line. O(text). */
 struct bytes redis_info_field(struct bytes text, struct bytes name);
 
 #endif

@@ -1,10 +1,9 @@
 /*
  * Owns the stream, the reader and the bytes to send.
  *
- * Invariants: calls are owed in the order in which their commands were written, greetings first; a
- * link that is DOWN has no stream, no bytes and no calls; the timer of silence is armed while calls
- * are owed, for when the server has been silent too long since the oldest one, or for an earlier
- * time.
+ * Invariants: `calls` is in the order in which the commands were written, greetings first; a link
+ * that is DOWN has no stream, no bytes and no calls; the timer `silence` is armed while calls are
+ * pending, for the time when the oldest one is overdue, or an earlier one.
  */
 #include "client/redis/link.h"
 
@@ -40,8 +39,8 @@ void link_init(struct link *link, const struct link_options *options)
 /* ---- the end of a connection ---- */
 
 /*
- * What is owed is asked again elsewhere, so what has not reached the server must not reach it
- * later, behind that: the connection is reset.
+ * Pending commands will be sent again elsewhere, so bytes that have not reached the server must not
+ * reach it after that: the connection is reset.
  */
 static void forget_stream(struct link *link)
 {
@@ -74,7 +73,7 @@ static void notify_calls(struct link *link)
     }
 }
 
-/* So that many daemons do not come back at one moment: up to a quarter more or less. */
+/* Up to a quarter more or less, so that many daemons do not reconnect at the same moment. */
 static int64_t with_jitter(int64_t us)
 {
     uint32_t dice;
@@ -97,7 +96,7 @@ static void end(struct link *link)
     }
     if (was_open)
         link->options.callbacks->down(link->options.callbacks, link);
-    if (link->rested) /* no reason why it is not there, once somebody wants it again */
+    if (link->rested) /* no error to report when it is wanted again */
         link->error[0] = '\0';
     link->rested = false;
     notify_calls(link);
@@ -125,7 +124,7 @@ void link_rest(struct link *link)
     want_no_more(link);
     if (link->state == LINK_DOWN)
         return;
-    if (!link->doomed) /* else the first reason counts: perhaps that it rests */
+    if (!link->doomed) /* the first reason counts */
         link->rested = true;
     link_fail(link, "not needed any more");
 }
@@ -141,7 +140,7 @@ void link_fini(struct link *link)
     buf_fini(&link->out);
 }
 
-/* ---- the beginning ---- */
+/* ---- connecting ---- */
 
 /* When to look whether a call was answered. */
 static int64_t look_after_us(const struct link *link)
@@ -179,14 +178,14 @@ static void greet(struct link *link)
         link->greetings++;
     }
     resp_begin(out, 1);
-    resp_add_str(out, "PING"); /* there is an answer to wait for, whatever the settings */
+    resp_add_str(out, "PING"); /* so that there is always a reply to wait for */
     link->greetings++;
     add_pending(link, &link->greeting);
     link_flush(link);
 }
 
-/* What is no Redis, or one that knows no AUTH, may answer with all that we said: our password is
- * for no log. */
+/* A server that is not Redis, or that has no AUTH, may return what we sent in its error: the
+ * password must not get into the log. */
 static void hide_password(redisReply *reply)
 {
     char *quoted = strstr(reply->str, "with args beginning");
@@ -194,7 +193,7 @@ static void hide_password(redisReply *reply)
         *quoted = '\0';
 }
 
-/* LOADING and the like come as an answer to the PING; they too make us come back later. */
+/* LOADING and the like come as the reply to PING; they also make us reconnect later. */
 static void greeted(struct link_call *call, redisReply *reply)
 {
     struct link *link = LIST_ENTRY(call, struct link, greeting);
@@ -216,8 +215,8 @@ static void greeted(struct link_call *call, redisReply *reply)
     link->options.callbacks->up(link->options.callbacks, link);
 }
 
-/* hiredis believes any length of an array, and makes and frees so many places: of a line of
- * nonsense that is seconds. */
+/* hiredis trusts any length of an array, and allocates and frees that many elements: after a line
+ * of nonsense that takes seconds. */
 #if HIREDIS_MAJOR >= 1
 
 static void bound_arrays(redisReader *reader)
@@ -290,7 +289,7 @@ void link_want(struct link *link, const struct redis_address *address)
     link->address = *address;
     link->back_off_us = BACK_OFF_US;
     link->wanted = true;
-    if (link->state == LINK_DOWN) /* else it is being left: end() comes to it */
+    if (link->state == LINK_DOWN) /* else it is being closed, and end() connects again */
         loop_arm(link->options.loop, &link->retry, link->options.loop->now_us);
 }
 
@@ -299,7 +298,7 @@ void link_good(struct link *link)
     link->back_off_us = BACK_OFF_US;
 }
 
-/* ---- commands out ---- */
+/* ---- sending commands ---- */
 
 struct buf *link_out(struct link *link)
 {
@@ -323,11 +322,11 @@ void link_flush(struct link *link)
 {
     if (link->state < LINK_GREETING || link->out.len == 0)
         return;
-    stream_send(link->stream, &link->out); /* `gone` tells of an error */
+    stream_send(link->stream, &link->out); /* `gone` reports errors */
     buf_shrink(&link->out, SPARE_OUT_BYTES);
 }
 
-/* ---- replies in ---- */
+/* ---- receiving replies ---- */
 
 int64_t link_counts_bound_us(unsigned bucket)
 {
@@ -388,7 +387,7 @@ static size_t stream_input(struct stream *stream, struct bytes bytes)
     if (link->doomed)
         end(link);
     else if (list_empty(&link->calls))
-        loop_cancel(link->options.loop, &link->silence); /* an idle daemon need not wake for it */
+        loop_cancel(link->options.loop, &link->silence); /* no wake-ups of an idle daemon */
     return bytes.len;
 }
 
@@ -410,7 +409,7 @@ static void look_for_silence(struct timer *timer)
         return;
     int64_t since_us = LIST_ENTRY(link->calls.next, struct link_call, place)->sent_us;
     if (since_us < link->heard_us)
-        since_us = link->heard_us; /* it answers those before, one after the other */
+        since_us = link->heard_us; /* it is still answering the calls before this one */
     int64_t late_us = since_us + link->options.timeout_us;
     int64_t slow_us = since_us + look_after_us(link);
     if (slow_us > loop->now_us) {

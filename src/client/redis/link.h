@@ -1,18 +1,17 @@
 /*
- * One connection to one Redis server: opens a stream, says who we are, sends what has gathered in
- * one write, hands replies to whom they belong, ends itself when the server is silent for too long,
- * and comes back after a while. All that comes, and all that is due, it does in the loop's turn.
+ * One connection to one Redis server: opens a stream, authenticates, sends the collected commands
+ * in one write, passes each reply to its call, closes itself when the server is silent for too
+ * long, and reconnects after a while. Everything happens in the loop's turn.
  *
  *     DOWN ─retry time─▶ CONNECTING ─stream is open─▶ GREETING ─all accepted─▶ UP
  *       ▲                    │                           │                     │
  *       └────────────────────┴───────────────────────────┴───── any error ─────┘
  *
- * Of hiredis only the reader is used, which turns bytes into replies. Its connections (async.c of
- * 0.14) would not do: an answer that nobody waits for is an assertion there, they know no
- * timeouts, and they write a command at a time. A server that answers nonsense must cost us
- * the connection and no more.
+ * Of hiredis only the reader is used, which parses replies. Its connections (async.c of 0.14) are
+ * not suitable: they abort at an unexpected reply, have no time-outs, and write one command at a
+ * time. A server that sends nonsense may only cost us the connection.
  *
- * One thread. Owned by whoever embeds it; does not move while it is open.
+ * Single-threaded. Owned by the struct that embeds it; must not move while it is open.
  */
 #ifndef LATERD_CLIENT_REDIS_LINK_H
 #define LATERD_CLIENT_REDIS_LINK_H
@@ -27,30 +26,30 @@ struct link;
 
 enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_GREETING, LINK_UP };
 
-/* One answer that is owed. Owned by the caller; stays until `done`. */
+/* A call whose reply is pending. Owned by the caller; must live until `done`. */
 struct link_call {
     struct list place; // link::calls
     int64_t sent_us;
-    /* Takes the reply over (freeReplyObject). NULL: the connection ended; nobody knows whether the
-       command was done. May send more, and may end the link. */
+    /* Called once; takes over the reply (freeReplyObject). NULL: the connection ended, and the
+       command may have been executed or not. May send more, and may end the link. */
     void (*done)(struct link_call *call, redisReply *reply);
 };
 
 struct link_callbacks {
     void (*up)(struct link_callbacks *callbacks, struct link *link);
-    /* It was up, or tried to be, and is no more; why is in link->error. Before the owed calls'
-       `done`. */
+    /* The connection ended, or could not be made; link->error says why. Called before `done` of the
+       pending calls. */
     void (*down)(struct link_callbacks *callbacks, struct link *link);
-    /* Answers are owed, and nothing has come for a quarter of the time-out: again and again while
-       that is so. NULL: nobody minds. */
+    /* Replies are pending, and nothing was received for a quarter of the time-out; called
+       repeatedly while that lasts. May be NULL. */
     void (*slow)(struct link_callbacks *callbacks, struct link *link);
-    /* A reply that no call waits for: a message of a subscription. Borrowed. */
+    /* A reply without a call: a message of a subscription. Borrowed. */
     void (*message)(struct link_callbacks *callbacks, struct link *link, const redisReply *reply);
 };
 
 enum { LINK_TIMES = 20 }; /* buckets of round trips */
 
-/* What connections have done since the start, for metrics. */
+/* Counters of connections since the start, for metrics. */
 struct link_counts {
     uint64_t connects, losses; /* of servers that took commands */
     uint64_t round_trips[LINK_TIMES];
@@ -66,10 +65,10 @@ struct link_options {
     const char *user, *password;
     unsigned db;
     struct tls *tls;            /* NULL: none; not over Unix sockets */
-    bool subscriber;            /* its replies are all messages */
-    struct link_counts *counts; /* of all that share it; NULL: nobody counts. Borrowed */
-    int64_t timeout_us; /* for the look-up of its name, for connecting, and without a byte of the
-                           answers that are owed */
+    bool subscriber;            /* all replies are messages */
+    struct link_counts *counts; /* shared by several links; NULL: not counted. Borrowed */
+    int64_t timeout_us; /* for the name look-up, for connecting, and for silence while replies are
+                           pending */
 };
 
 struct link {
@@ -81,40 +80,41 @@ struct link {
     struct buf out;        /* was not given to the stream yet */
     struct list calls;     // link_call::place, oldest first
     struct link_call greeting;
-    unsigned greetings;   /* answers owed to the greeting */
+    unsigned greetings;   /* pending replies to AUTH, SELECT and PING */
     struct timer retry;   /* DOWN: when to try again */
-    struct timer silence; /* the oldest call that is owed is late, or was answered meanwhile */
-    int64_t heard_us;     /* when something came last */
-    bool wanted;          /* by somebody: else it stays DOWN */
+    struct timer silence; /* to check whether the oldest pending call is overdue */
+    int64_t heard_us;     /* when bytes were received last */
+    bool wanted;          /* false: it stays DOWN */
     int64_t back_off_us;
     unsigned attempt; /* which of its name's addresses is tried */
-    bool dispatching; /* replies are being handed out */
-    bool doomed;      /* to be ended when that is over */
-    bool rested;      /* it ends because nobody wants it: that is no error */
+    bool dispatching; /* replies are being passed to their calls */
+    bool doomed;      /* to be ended after dispatching */
+    bool rested;      /* ended by link_rest(): that is no error */
     char error[160];
 };
 
 void link_init(struct link *link, const struct link_options *options);
-void link_fini(struct link *link); /* owed calls are told */
+void link_fini(struct link *link); /* calls `done` of pending calls with NULL */
 
-/* From now on it is wanted at this address, and tries at once; if it was elsewhere, it leaves. */
+/* Connects to this address, now and whenever the connection ends; leaves another address. */
 void link_want(struct link *link, const struct redis_address *address);
-/* Nobody wants it any more. */
+/* Disconnects, and stays DOWN. */
 void link_rest(struct link *link);
-/* Something is wrong with the server: ends the connection, and tries again after a while. */
+/* The caller found something wrong with the server: disconnects, and reconnects after a while.
+   `why`: a clause, copied. */
 void link_fail(struct link *link, const char *why);
 
-/* It is of use: should it end now, it is tried again soon, and not as late as the last time. */
+/* The connection works: resets the delay before the next reconnect. */
 void link_good(struct link *link);
 
-/* Where to write the next command (resp.h); then link_expect with who waits for its answer. */
+/* The buffer to append the next command to (resp.h); then link_expect() must be called. */
 struct buf *link_out(struct link *link);
 void link_expect(struct link *link, struct link_call *call);
 
-/* Sends what has gathered, in one write. */
+/* Sends the collected commands, in one write. */
 void link_flush(struct link *link);
-/* The same, within a turn, if that is as much as the server reads at once: it works while we gather
-   more. Does not end the link. */
+/* The same within a turn, if there is as much as the server reads at once: it then works while more
+   commands are collected. Does not end the link. */
 void link_flush_early(struct link *link);
 
 #endif

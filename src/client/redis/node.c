@@ -8,9 +8,9 @@
 #include "client/redis/resp.h"
 
 enum {
-    STALL_US = 500 * 1000, /* "not now" is no news before; a slot that moves says it all the time */
-    QUIET_US = 1500 * 1000,   /* longer than the timers keep silent */
-    UNASKED_US = 5000 * 1000, /* nobody asks it for anything any more, or minds */
+    STALL_US = 500 * 1000,    /* shorter refusals are normal, e.g. while a slot moves: not logged */
+    QUIET_US = 1500 * 1000,   /* without the error, after a command worked: it is over */
+    UNASKED_US = 5000 * 1000, /* without the error, when no command was sent: it is over */
 };
 
 static struct loop *loop_of(const struct node *node)
@@ -26,8 +26,8 @@ static void name_of(const struct node *node, char *room, size_t room_bytes)
     room[text.len < room_bytes ? text.len : room_bytes - 1] = '\0';
 }
 
-/* Once when it goes, and once more when it has words of its own: it is loading, or denies us; and
- * once when it is back, however often it is tried in between. */
+/* Logs redis_away once when the server becomes unreachable, and once more when it has an error text
+ * of its own (it is loading, or denies access), however often it is tried until it is back. */
 static void report_away(struct node *node)
 {
     char name[REDIS_HOST_MAX + 8];
@@ -53,7 +53,7 @@ static void report_here(struct node *node)
     node->said = node->said_words = false;
 }
 
-/* ---- is it fit? ---- */
+/* ---- readiness ---- */
 
 void node_suspect(struct node *node, const char *why)
 {
@@ -70,7 +70,7 @@ void node_accept(struct node *node)
 
 /* ---- "not now" ---- */
 
-/* When it is over, unless another error comes. */
+/* When the stall is over, unless another error comes. */
 static int64_t stall_ends_us(const struct node *node)
 {
     return node->refused_us + (node->worked_us > node->refused_us ? QUIET_US : UNASKED_US);

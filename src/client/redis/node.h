@@ -1,10 +1,11 @@
 /*
- * A Redis server that takes our commands: a link, and the proof that it is a master. A node is
- * `ready` once it has said so; a replica is left again and asked later, for it may be promoted.
+ * A Redis server that takes our commands: a link, and a check that it is a master. A node is
+ * `ready` once the server has said so; a replica is disconnected and checked again later, because
+ * it may be promoted.
  *
- * What keeps it from working is logged once when it begins, with Redis' own words, and once when it
- * is over: that it is away (redis_away, redis_back), and that it answers, but "not now", and goes
- * on so (redis_stalled, redis_resumed).
+ * Problems are logged once when they begin, with Redis' own text, and once when they end: that the
+ * server is unreachable (redis_away, redis_back), and that it keeps refusing commands with
+ * temporary errors (redis_stalled, redis_resumed).
  */
 #ifndef LATERD_CLIENT_REDIS_NODE_H
 #define LATERD_CLIENT_REDIS_NODE_H
@@ -18,7 +19,7 @@ struct node_callbacks {
                   struct node *node); /* it may be sent commands */
     void (*lost)(struct node_callbacks *callbacks,
                  struct node *node); /* it may not, as node->link says why */
-    /* An answer is late: see link_callbacks::slow. NULL: nobody minds. */
+    /* A reply is late: see link_callbacks::slow. May be NULL. */
     void (*slow)(struct node_callbacks *callbacks, struct node *node);
 };
 
@@ -29,15 +30,15 @@ struct node {
     struct node_callbacks *callbacks;
     bool ready;
     int64_t since_us;            /* when it became ready, or was lost; 0: it has never been tried */
-    bool replica;                /* it said so, the last time */
-    struct redis_address master; /* replica: of whom; an empty host: it did not say */
-    bool suspect;                /* it came, but was found not ready for us, the last time */
-    bool said;                   /* that it is away was logged */
-    bool said_words;             /* and, since, what it says itself */
-    /* It answers "not now": */
+    bool replica;                /* the server said so the last time */
+    struct redis_address master; /* replica: its master; an empty host: not known */
+    bool suspect;                /* the last time it connected, but could not serve us */
+    bool said;                   /* redis_away was logged */
+    bool said_words;             /* … with the server's own error text */
+    /* It refuses commands with temporary errors: */
     int64_t stalled_us; /* since when; 0: it does not */
-    int64_t refused_us; /* when it said so last */
-    int64_t worked_us;  /* when it did something last */
+    int64_t refused_us; /* when it refused last */
+    int64_t worked_us;  /* when it executed a command last */
     struct timer quiet; /* stalled: armed for when that may be over, or earlier */
     bool said_stalled;
 };
@@ -46,15 +47,15 @@ void node_init(struct node *node, const struct link_options *options,
                struct node_callbacks *callbacks);
 void node_fini(struct node *node);
 
-/* Leaves it, to come again: it is there, but cannot serve us yet; `why` is a clause, copied. Of a
- * server that is doubted again and again only the first time is logged, and that it is good at
- * last. */
+/* Disconnects and reconnects later: the server is reachable, but cannot serve us yet; `why` is a
+ * clause, copied. Repeated calls are logged only once, and once when the server is ready at last.
+ */
 void node_suspect(struct node *node, const char *why);
 void node_accept(struct node *node);
 
-/* It answered a call with an error that will pass (`error`: its text, copied), or did what it was
- * asked. The error is over when it has not come for a while, a shorter one if something was done
- * since. */
+/* node_refused(): it answered a call with a temporary error (`error`: its text, copied);
+ * node_worked(): it executed a call. The problem is over when the error has not come for a while, a
+ * shorter one if calls were executed since. */
 void node_refused(struct node *node, const char *error);
 void node_worked(struct node *node);
 

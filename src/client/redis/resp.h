@@ -1,13 +1,13 @@
 /*
- * Commands as Redis wants them on the wire (RESP arrays of bulk strings; redis.io/docs, "protocol
- * specification"), appended to a buffer. Any bytes may stand in a word. Pure; O(bytes).
+ * Encodes commands for Redis (RESP arrays of bulk strings; redis.io/docs, "protocol specification")
+ * at the end of a buffer. Words may have any bytes. Pure; O(bytes).
  */
 #ifndef LATERD_CLIENT_REDIS_RESP_H
 #define LATERD_CLIENT_REDIS_RESP_H
 
 #include "base/bytes.h"
 
-/* A command of so many words follows: as many calls of resp_add() and its kind. */
+/* Begins a command of `words` words; that many calls of resp_add…() must follow. */
 static inline void resp_begin(struct buf *out, unsigned words)
 {
     buf_add_char(out, '*');

@@ -1,6 +1,6 @@
 /*
- * Invariant: after SUBSCRIBE a connection takes no other question, so the question comes first, in
- * the same write; to ask again is to connect again.
+ * Invariant: after SUBSCRIBE a connection accepts no other command, so the question for the master
+ * comes before it, in the same write; to ask again, we reconnect.
  */
 #include "client/redis/sentinels.h"
 
@@ -23,7 +23,8 @@ static struct loop *loop_of(const struct sentinels *sentinels)
     return sentinels->options.loop;
 }
 
-/* It is found, or nobody knows it: if it is wanted still, or again, it is sought after a while. */
+/* Ends the search, with or without a result; if a master is still wanted, it is repeated after a
+ * while. */
 static void end_search(struct sentinels *sentinels)
 {
     sentinels->seeking = false;
@@ -34,7 +35,7 @@ static void end_search(struct sentinels *sentinels)
         loop_cancel(loop_of(sentinels), &sentinels->timer);
 }
 
-/* An answer came: if it was the last one, they are counted when all that came now was read. */
+/* An answer came: if it was the last one, all are counted when this turn's input was read. */
 static void count_soon(struct sentinels *sentinels)
 {
     unsigned answers = 0;
@@ -44,7 +45,7 @@ static void count_soon(struct sentinels *sentinels)
         loop_arm(loop_of(sentinels), &sentinels->timer, loop_of(sentinels)->now_us);
 }
 
-/* ---- what one sentinel says ---- */
+/* ---- messages of a sentinel ---- */
 
 static bool read_address(struct bytes host, struct bytes port, struct redis_address *out_address)
 {
@@ -73,7 +74,8 @@ static bool read_switch(struct bytes text, const char *service, struct redis_add
            read_address(words[HOST], words[PORT], out_address);
 }
 
-/* Most of them had to agree before one says so. */
+/* Handles +switch-master. One report is enough, because a failover needs a majority of sentinels.
+ */
 static void take_switch(struct sentinel *sentinel, struct bytes text)
 {
     struct sentinels *sentinels = sentinel->sentinels;
@@ -81,11 +83,11 @@ static void take_switch(struct sentinel *sentinel, struct bytes text)
     if (!read_switch(text, sentinels->options.url->service, &master))
         return; /* of another master */
     sentinel->answer = master;
-    end_search(sentinels); /* what others answered before is old */
+    end_search(sentinels); /* earlier answers of others are outdated */
     sentinels->options.named(sentinels->options.owner, &master);
 }
 
-/* It is back when it has answered as a sentinel does: another server can be connected to, too. */
+/* Logs that the sentinel is back, once it has answered as a sentinel: connecting proves nothing. */
 static void report_back(struct sentinel *sentinel)
 {
     char room[REDIS_HOST_MAX + 8];

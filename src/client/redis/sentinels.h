@@ -1,12 +1,12 @@
 /*
- * The sentinels, and the master that they name. Each has a connection that stays: it is asked for
- * the master once, and tells of every failover from then on (+switch-master), so that a master that
- * hangs, or was demoted while it lives, is left at once.
+ * The sentinels, and the master that they name. A connection to each stays open: it is asked for
+ * the master once, and then reports every failover (+switch-master), so that a master that hangs,
+ * or was demoted, is left at once.
  *
- * While there is no master, all are connected to and asked again, and the address that most of them
- * name is taken: a failover that nobody heard of is found so, too. How that goes on is a timer's.
+ * While there is no master, all sentinels are connected and asked again, and the address that most
+ * of them name is used: this also finds a failover whose report was lost. A timer repeats it.
  *
- * One thread. Does not move.
+ * Single-threaded. Must not move.
  */
 #ifndef LATERD_CLIENT_REDIS_SENTINELS_H
 #define LATERD_CLIENT_REDIS_SENTINELS_H
@@ -20,8 +20,8 @@ struct sentinel {
     struct link_callbacks callbacks;
     struct sentinels *sentinels;
     struct redis_address answer; /* an empty host: none yet */
-    bool fresh;                  /* that came, and was not counted yet */
-    bool said;                   /* that it is away was logged */
+    bool fresh;                  /* the answer was not counted yet */
+    bool said;                   /* that it is unreachable was logged */
 };
 
 struct sentinels_options {
@@ -31,7 +31,7 @@ struct sentinels_options {
     struct loop *loop;
     int64_t timeout_us;
     void (*named)(void *owner, const struct redis_address *master);
-    /* Nobody names a master, and here is a reason that stays until somebody corrects it. */
+    /* No sentinel names a master, for a permanent reason (link->error). */
     void (*refused)(void *owner, const struct link *link);
     void *owner;
 };
@@ -42,17 +42,17 @@ struct sentinels {
     unsigned count;
     bool wanted;         /* there is no master */
     bool seeking;        /* they are asked */
-    int64_t again_at_us; /* not seeking: not before this again */
-    struct timer timer;  /* seeking: to count the answers that have come; wanted: to seek again */
+    int64_t again_at_us; /* not searching: do not search again before this time */
+    struct timer timer;  /* searching: to count the answers; else to search again */
 };
 
 void sentinels_init(struct sentinels *sentinels, const struct sentinels_options *options);
 void sentinels_fini(struct sentinels *sentinels); /* of a zeroed one does nothing */
 
-/* There is no master: looks for one, again and again until this is called with false. */
+/* True: there is no master: searches for one, repeatedly, until this is called with false. */
 void sentinels_want_master(struct sentinels *sentinels, bool wanted);
 
-/* Why no master is known, for messages. */
+/* A connection whose error says why no master is known, for messages. */
 const struct link *sentinels_error(const struct sentinels *sentinels);
 
 #endif

@@ -11,8 +11,8 @@
 #include "client/redis/resp.h"
 
 enum {
-    /* Between two questions for the map: first, and when something has been wrong for long, so that
-       many daemons are no burden for a cluster that is down. */
+    /* Between two requests for the map: at first, and when something has been wrong for long, so
+       that many daemons do not overload a broken cluster. */
     MAP_AGAIN_US = 100 * 1000,
     MAP_RARELY_US = 1000 * 1000,
     SUSPECT_US = 1000 * 1000, /* a node that said CLUSTERDOWN, or was silent */
@@ -121,7 +121,7 @@ static bool is_suspect(const struct topology *topology, unsigned place)
     return topology->questions[place].suspect_us > loop_of(topology)->now_us;
 }
 
-/* All slots have nodes that are there and not suspect. */
+/* True: all slots have nodes that are ready and not suspect. */
 static bool is_well(const struct topology *topology)
 {
     for (unsigned i = 0; i < topology->node_count; i++) {
@@ -132,7 +132,7 @@ static bool is_well(const struct topology *topology)
     return topology->whole;
 }
 
-/* The longer something is wrong, the more rarely. */
+/* The delay before the next request: longer, the longer something has been wrong. */
 static int64_t map_again_us(const struct topology *topology)
 {
     int64_t quarter_us = (loop_of(topology)->now_us - topology->error_since_us) / 4;
@@ -170,7 +170,7 @@ static bool read_row(const redisReply *row, const struct redis_address *asked,
     return true;
 }
 
-/* Nodes that have no slot any more are left; there must be one to ask, though. */
+/* Closes nodes that have no slots any more, but keeps at least one node to ask. */
 static void leave_others(struct topology *topology)
 {
     for (unsigned i = 0; i < topology->node_count; i++) {
@@ -216,8 +216,9 @@ static unsigned ready_nodes(const struct topology *topology)
 }
 
 /*
- * A node that has lost the majority has the map of before, and so may one that is about to hear of
- * a newer one. Only if all nodes say so was the cluster made again, with lower epochs.
+ * Decides whether the map replaces ours. A node without the majority has an old map, and so may a
+ * node that has not received a newer one yet. If all nodes have lower epochs, the cluster was
+ * created again.
  */
 static bool is_believed(const struct map_question *question)
 {
@@ -266,7 +267,8 @@ static void map_told(struct link_call *call, redisReply *reply)
         freeReplyObject(reply);
 }
 
-/* Not always the same: one that was taken out of the cluster answers, but knows of no slots. */
+/* The next node to ask, in turn: a node that was removed from the cluster answers, but has no map.
+ */
 static struct map_question *next_to_ask(struct topology *topology, bool suspect)
 {
     for (unsigned i = 1; i <= topology->node_count; i++) {
@@ -300,7 +302,7 @@ static void ask_for_map(struct topology *topology)
     link_expect(link, &question->slots);
 }
 
-/* All that we know of may be gone: those that we were told at first may know the others. */
+/* All known nodes may be gone: adds the addresses of the configuration again. */
 static void ask_seeds(struct topology *topology)
 {
     const struct redis_url *url = topology->options.url;
@@ -360,7 +362,7 @@ static void init_sentinels(struct topology *topology)
     sentinels_want_master(&topology->sentinels, true);
 }
 
-/* ---- all of them ---- */
+/* ---- all kinds of topology ---- */
 
 static void node_ready(struct node_callbacks *callbacks, struct node *node)
 {

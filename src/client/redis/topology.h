@@ -1,6 +1,6 @@
 /*
- * Which Redis server has which keys, now: one server; the master that Sentinel names; or the
- * masters of a cluster by slot. Follows failovers and resharding by itself:
+ * Which Redis server has which keys now: a single server; the master that Sentinel names; or the
+ * masters of a cluster, by slot. Follows failovers and resharding by itself:
  *
  *   single    the one address, again and again until it answers
  *   Sentinel  the master that the sentinels name (sentinels.h), once it says that it is one
@@ -9,7 +9,7 @@
  *             is well. A node that has lost the cluster's majority, or whose epoch is older, does
  *             not replace what another said; a replica leads to its master
  *
- * One thread. The nodes belong to it; one that is not in the map any more is closed.
+ * Single-threaded. Owns the nodes; one that is no longer in the map is closed.
  */
 #ifndef LATERD_CLIENT_REDIS_TOPOLOGY_H
 #define LATERD_CLIENT_REDIS_TOPOLOGY_H
@@ -26,19 +26,19 @@ struct topology;
 struct map_question {
     struct topology *topology;
     struct link_call info, slots;
-    bool asked;         /* the answers are under way */
+    bool asked;         /* the answers are pending */
     bool ok;            /* cluster_state: it sees a majority, and all slots served */
     uint64_t epoch;     /* cluster_current_epoch: grows with each failover and moved slot */
-    int64_t suspect_us; /* until then it may know less than others; 0: it is not suspect */
+    int64_t suspect_us; /* until then its map may be outdated; 0: not suspect */
 };
 
 struct topology_callbacks {
     void (*ready)(struct topology_callbacks *callbacks,
                   struct node *node); /* takes commands from now on */
     void (*lost)(struct topology_callbacks *callbacks, struct node *node);
-    /* Slots have other nodes: topology_node() may say something else now. */
+    /* Slots have moved: topology_node() may return other nodes now. */
     void (*moved)(struct topology_callbacks *callbacks);
-    /* No sentinel names a master, and one of them says why that will not change. */
+    /* No sentinel names a master, for a permanent reason (link->error). */
     void (*refused)(struct topology_callbacks *callbacks, const struct link *link);
 };
 
@@ -64,7 +64,7 @@ struct topology {
     unsigned map_place;                             /* in nodes, of the one that was asked last */
     struct timer map_again; /* when to ask next: armed while something is wrong */
     int64_t asked_us;       /* when one was asked last */
-    int64_t error_since_us; /* since when something is wrong; 0: nothing is */
+    int64_t error_since_us; /* since when something is wrong; 0: all is well */
     bool whole;             /* the map has all slots */
     bool map_ok;            /* it is from a node that said cluster_state:ok, … */
     uint64_t epoch;         /* … of this epoch */
@@ -87,18 +87,18 @@ struct node *topology_any(struct topology *topology);
 /* The node at this address, to be asked once (ASK); NULL if it takes no commands now. */
 struct node *topology_at(struct topology *topology, const struct redis_address *address);
 
-/* The node that keeps us from serving: it is not ready, or says "not now"; NULL: none. */
+/* A node that keeps us from serving: it is not ready, or refuses commands; NULL: none. */
 const struct node *topology_bad_node(const struct topology *topology);
-/* The connection that keeps us from serving, with its reason; NULL: none. For messages. */
+/* A connection that keeps us from serving, whose error says why; NULL: none. For messages. */
 const struct link *topology_error(const struct topology *topology);
 
-/* A node said that a slot is another's (`failure` of its error), or that it is no master. */
+/* To be called when a node answered that another node has the slot, or that it is not a master. */
 void topology_moved(struct topology *topology, struct node *by, const struct failure *failure);
 
-/* A node says that its cluster is down: others may know better. */
+/* To be called when a node answered CLUSTERDOWN: other nodes may have a newer map. */
 void topology_suspect(struct topology *topology, struct node *node);
 
-/* Sends what has gathered, one write for each node. */
+/* Sends the collected commands, in one write for each node. */
 void topology_flush(struct topology *topology);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * Where Redis is and who we are to it, as one line of the configuration:
+ * The URL of Redis, with the user and password to log in:
  *
  *   redis://[user:password@]host[:port][/db]            one server
  *   unix:///path/to/socket                              one server on this machine
  *   redis+sentinel://[user:password@]h1[:port],h2,…/name[/db]
  *   redis+cluster://[user:password@]h1[:port],h2,…
  *
- * With rediss in place of redis, over TLS. User and password are percent-encoded, for both may hold
- * any byte. Pure.
+ * With rediss instead of redis: over TLS. User and password are percent-encoded, because both may
+ * have any bytes. Pure.
  */
 #ifndef LATERD_CLIENT_REDIS_URL_H
 #define LATERD_CLIENT_REDIS_URL_H
@@ -40,12 +40,12 @@ struct redis_url {
     unsigned address_count; /* at least 1 */
     char user[REDIS_WORD_MAX];
     char password[REDIS_WORD_MAX];
-    char service[REDIS_WORD_MAX]; /* what Sentinel calls the master */
+    char service[REDIS_WORD_MAX]; /* the master's name in Sentinel */
     unsigned db;
     bool tls;
 };
 
-/* What is wrong, ready to be shown; never with the password in it. */
+/* What is wrong, a text for people that never contains the password. */
 struct redis_error {
     char text[REDIS_TROUBLE_MAX];
 };
@@ -58,8 +58,8 @@ enum err redis_url_read(struct bytes text, struct redis_url *out_url,
 struct bytes redis_address_text(const struct redis_address *address, char *room, size_t room_bytes);
 bool redis_address_eq(const struct redis_address *a, const struct redis_address *b);
 /*
- * What a server says of others: a name or an address in digits, and a port. False: it is neither,
- * as the path of a socket, which is only for whoever writes the configuration to choose.
+ * Makes an address that a server reported: a host name or a numeric address, and a port. False: it
+ * is neither. The path of a Unix socket is refused, because only the configuration may choose one.
  */
 bool redis_address_make(struct bytes host, uint64_t port, struct redis_address *out_address);
 /* "host:port" or "[::1]:port", as Redis writes addresses in its answers; false: it is neither. */

@@ -1,12 +1,12 @@
 /*
- * Owns the replies that wait for bodies, and the jobs that were reserved and do not reach who asked
- * for them. A body in memory is given at once. For others the reply waits, as a copy, until the
- * disk's threads have brought all of them; replies behind it overtake it.
+ * Owns the replies that wait for bodies, and the jobs that were reserved and are not delivered. If
+ * all bodies are in memory the reply is sent at once. Otherwise it waits, as a copy, until the
+ * disk's threads have read them; later replies may be sent before it.
  *
- * A job is reserved when the reply is made, so that nobody else gets it. Its consumer has its whole
- * ttr all the same: while the body is being read the lease does not run out, and the ttr counts
- * from when the reply goes. A job that somebody deletes or replaces meanwhile leaves the reply
- * (P5); a RESERVE that has none left then asks again, and waits for the rest of its time.
+ * A job is reserved when the reply is made, so that no other client gets it. Its consumer still has
+ * the whole ttr: while the body is being read the lease does not expire, and the ttr counts from
+ * the sending of the reply. A job that is deleted or replaced meanwhile is removed from the reply
+ * (P5); a RESERVE that has none left reserves again, and waits for the rest of its time.
  *
  * Invariant: the jobs of a waiting RESERVE are reserved under the lease that its reply shows, but
  * for those that a client has deleted, replaced or moved since.
@@ -19,16 +19,16 @@
 #include "engine/embedded/parts.h"
 
 enum {
-    READ_NS = 1000,                /* work for reading a body, and */
-    READ_MIN = 64,                 /* bodies of a reserve are read though the budget is spent */
-    READ_BYTES_PER_NS = 4,         /* for checking and copying it */
-    FETCH_NS = 500,                /* for asking the disk for one */
-    SETTLE_NS = 1500,              /* for giving back one job */
-    STEPS_MIN = 16,                /* replies or jobs handled even if the budget is spent */
-    UNREAD_WAIT_US = 1000 * 1000,  /* before a job that could not be read is tried again */
-    RENEW_US = 10 * 1000 * 1000,   /* a lease that waits is renewed for so long at least */
-    HELD_BYTES = 16 * 1024 * 1024, /* above it a reply that has to wait takes one job only */
-    AHEAD_JOBS = 32,               /* of a topic, whose bodies are read ahead */
+    READ_NS = 1000,        /* work for reading a body, and */
+    READ_MIN = 64,         /* bodies of a reserve that are read even if the budget is spent */
+    READ_BYTES_PER_NS = 4, /* for checking and copying it */
+    FETCH_NS = 500,        /* for asking the disk for one */
+    SETTLE_NS = 1500,      /* for giving back one job */
+    STEPS_MIN = 16,        /* replies or jobs handled even if the budget is spent */
+    UNREAD_WAIT_US = 1000 * 1000, /* before a job that could not be read is tried again */
+    RENEW_US = 10 * 1000 * 1000,  /* leases in waiting replies are renewed for at least this time */
+    HELD_BYTES = 16 * 1024 * 1024, /* above this a reply that must wait gets one job only */
+    AHEAD_JOBS = 32,               /* jobs of a topic whose bodies are read ahead */
 };
 
 /* A body kept in memory, when there is no disk; struct stored::where is its block's handle. */
@@ -42,7 +42,7 @@ struct memory_body {
 struct unread {
     uint64_t seq;
     uint64_t lease;
-    enum err err; /* ERR_AGAIN: nobody has tried */
+    enum err err; /* ERR_AGAIN: reading was not tried */
 };
 
 /* A body or a note that is being read, for one job of a reply. */
@@ -67,7 +67,8 @@ struct shown_notes {
     uint32_t count, cold_count;
 };
 
-/* Lies in one piece of memory with its jobs, what those borrowed from the core, and `wanted`. */
+/* Allocated in one block with its jobs, copies of what they borrowed from the core, and `wanted`.
+ */
 struct body_waiter {
     struct waiting_reply head;
     struct list link;
@@ -80,8 +81,8 @@ struct body_waiter {
     struct wanted_body *wanted;
     size_t size_bytes;
     struct arena bodies;    /* those that were in memory */
-    struct reply_hold hold; /* taken: all of it is who was answered's */
-    atomic_uint users; /* while it is answered: answer(), and who was answered, on any thread */
+    struct reply_hold hold; /* taken: the receiver of the answer owns the whole block */
+    atomic_uint users;      /* while it is answered: answer(), and the receiver, on any thread */
 };
 
 /* ---- without a disk ---- */
@@ -133,8 +134,8 @@ static void note_unread(struct bodies *bodies, const struct job_view *job, enum 
 }
 
 /*
- * A failed read may pass; the wait lets other jobs of the topic go first. One that was not tried
- * keeps its place.
+ * A failed read may be temporary; the delay lets other jobs of the topic go first. A job whose read
+ * was not tried keeps its place.
  */
 static void give_back(struct embedded *embedded, const struct unread *unread)
 {
@@ -150,7 +151,8 @@ static void give_back(struct embedded *embedded, const struct unread *unread)
     (void)core_apply(embedded->core, embedded->loop->now_us, &cmd, NULL);
 }
 
-/* A body that is damaged stays so: an operator must see it. False: there is more to do. */
+/* Gives back jobs, and buries those with damaged bodies, so that an operator sees them. False:
+ * there is more to do. */
 static bool settle_unread(struct embedded *embedded)
 {
     struct bodies *bodies = &embedded->bodies;
@@ -171,7 +173,7 @@ static bool settle_unread(struct embedded *embedded)
     return true;
 }
 
-/* The job leaves the reply, for its body cannot be read. */
+/* Removes the job from the reply, because its body cannot be read. */
 static void leave_out(struct embedded *embedded, struct reply *reply, const struct job_view *job,
                       enum err err)
 {
@@ -182,7 +184,7 @@ static void leave_out(struct embedded *embedded, struct reply *reply, const stru
     reply->err = err;
 }
 
-/* Gives back its jobs, as if they had not been taken. */
+/* Gives back all its jobs, without counting an attempt. */
 static void give_back_all(struct embedded *embedded, const struct reply *reply)
 {
     for (uint32_t i = 0; i < reply->count && cmd_traits(reply->kind)->takes_jobs; i++)
@@ -269,7 +271,7 @@ static void show_note(struct job_note *note, const struct note_head *head, struc
     *note = (struct job_note){.at_us = head->at_us, .code = head->code, .text = text};
 }
 
-/* OK, ERR_AGAIN, or that it is lost: nothing of it is shown then. */
+/* OK; ERR_AGAIN: it must be read from the disk; another error: the note is lost, and not shown. */
 static enum err read_note(struct embedded *embedded, const struct body_place *place,
                           struct job_note *note)
 {
@@ -453,7 +455,8 @@ static void wait_for_bodies(struct embedded *embedded, struct ticket *ticket,
         bodies->renew_at_us = until_us;
 }
 
-/* Notes that the topic's next jobs are likely to be wanted, and not to be in memory. */
+/* Remembers the topic, because the bodies of its next jobs will probably be needed and be read from
+ * disk. */
 static void note_ahead(struct bodies *bodies, struct bytes topic)
 {
     for (uint32_t i = 0; i < bodies->ahead_count; i++)
@@ -510,9 +513,9 @@ void bodies_read_ahead(struct embedded *embedded)
     bodies->ahead_count = 0;
 }
 
-/* ---- the end of the wait ---- */
+/* ---- answering ---- */
 
-/* Nothing waits for it any more: it is memory only, in which fetch::bytes are its own. */
+/* Takes the waiter out of all lists: from now on it only owns memory. */
 static void leave_lists(struct body_waiter *waiter)
 {
     struct embedded *embedded = waiter->embedded;
@@ -535,7 +538,7 @@ static void free_memory(struct body_waiter *waiter)
     mem_free(waiter);
 }
 
-/* The last one frees it: a worker may be done with it before answered() has returned. */
+/* Drops one user; the last one frees it. A worker may finish before answered() has returned. */
 static void drop(struct body_waiter *waiter)
 {
     if (atomic_fetch_sub(&waiter->users, 1) == 1)
@@ -553,13 +556,13 @@ static void waiter_free(struct body_waiter *waiter)
     free_memory(waiter);
 }
 
-/* How long its reservation runs from when it is handed out. */
+/* The duration of the job's reservation, counted from its delivery. */
 static int64_t run_us(const struct reply *reply, const struct job_view *job)
 {
     return reply->asked && reply->asked->ttr_us > 0 ? reply->asked->ttr_us : job->ttr_us;
 }
 
-/* False: the job was deleted or replaced meanwhile, and leaves the reply. */
+/* False: the job was deleted or replaced meanwhile, and must be removed from the reply. */
 static bool still_ours(struct embedded *embedded, struct reply *reply, struct job_view *job)
 {
     if (!cmd_traits(reply->kind)->takes_jobs ||
@@ -571,7 +574,8 @@ static bool still_ours(struct embedded *embedded, struct reply *reply, struct jo
     return false;
 }
 
-/* Puts what was read into the reply; what could not be read leaves it. */
+/* Puts the bodies that were read into the reply; jobs whose bodies could not be read are removed.
+ */
 static void fill_in(struct embedded *embedded, struct body_waiter *waiter)
 {
     struct reply *reply = &waiter->reply;
@@ -602,7 +606,7 @@ static void fill_in(struct embedded *embedded, struct body_waiter *waiter)
     reply->count = good;
 }
 
-/* All jobs that a RESERVE had taken are gone: it is as if it had found none. */
+/* All jobs of a RESERVE are gone: submits it again, as if it had found none. */
 static void ask_again(struct embedded *embedded, struct body_waiter *waiter, struct ticket *ticket)
 {
     struct cmd cmd = {.kind = CMD_RESERVE, .reserve = waiter->asked};
@@ -610,7 +614,7 @@ static void ask_again(struct embedded *embedded, struct body_waiter *waiter, str
     cmd.reserve.wait_us = until_us > embedded->loop->now_us ? until_us - embedded->loop->now_us : 0;
     uint64_t parked = core_apply(embedded->core, embedded->loop->now_us, &cmd, ticket);
     if (parked)
-        ticket->parked = parked; /* not answered yet: the ticket is still there */
+        ticket->parked = parked; /* not answered yet, so the ticket is valid */
 }
 
 static void answer(struct embedded *embedded, struct body_waiter *waiter)
@@ -706,7 +710,7 @@ static int64_t renew(struct embedded *embedded, const struct list *head)
             if (job->until_us <= embedded->loop->now_us &&
                 !core_restart_lease(embedded->core, embedded->loop->now_us, job->ref.seq,
                                     job->lease, least_us, &job->until_us))
-                job->until_us = INT64_MAX; /* it is somebody else's matter now */
+                job->until_us = INT64_MAX; /* its lease is gone: no longer renewed here */
         }
         int64_t until_us = first_until_us(reply);
         next_us = until_us < next_us ? until_us : next_us;

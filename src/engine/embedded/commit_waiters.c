@@ -1,9 +1,9 @@
 /*
- * Owns the replies to changes that wait for the disk: promise P1. Each is a copy in the arena of
- * its list: one arena gathers while the other waits for its sync.
+ * Owns the replies to changes that wait for the disk (promise P1). Each is a copy in the arena of
+ * its list: one arena collects new replies while the other waits for its sync.
  *
- * Invariant: a waiting reply's batch is later than the store's durable one, but for those that are
- * let go in the next turns because this one's budget is spent.
+ * Invariant: the batch of a waiting reply is not durable yet, except for replies that are sent in
+ * the next turns because this turn's budget is spent.
  */
 #include "base/check.h"
 #include "engine/embedded/parts.h"
@@ -23,13 +23,13 @@ struct commit_waiter {
     struct job_view job[]; /* another reply's: one at most */
 };
 
-/* A push may ask for more than the server's setting. Asking for less gets what all others get. */
+/* True: the command asks for more durability than the server's setting. (Less is not possible.) */
 static bool wants_sync(const struct embedded *embedded)
 {
     return embedded->asked == DURABILITY_SYNC && embedded->durability != DURABILITY_SYNC;
 }
 
-/* What a view borrows from the core must be our own while the view waits. */
+/* Copies the view with everything that it borrows from the core. */
 static void keep_view(struct arena *arena, const struct job_view *from, struct job_view *job)
 {
     *job = *from;
@@ -95,7 +95,7 @@ static void answer(struct embedded *embedded, const struct commit_waiter *waiter
 }
 
 /*
- * Takes out and answers those whose batch is durable (or, with an error, the rest, too) until the
+ * Removes and answers the replies whose batch is durable (with an error, all others, too) until the
  * budget is spent. False: there are more.
  */
 static bool release(struct embedded *embedded, struct commit_waiter_list *list, uint64_t durable,
@@ -115,7 +115,7 @@ static bool release(struct embedded *embedded, struct commit_waiter_list *list, 
         answer(embedded, waiter, waiter->batch <= durable ? OK : err);
     }
     if (!list->first)
-        arena_reset_slowly(&list->arena, &embedded->discard);
+        arena_reset_deferred(&list->arena, &embedded->discard);
     return true;
 }
 

@@ -1,5 +1,5 @@
 /*
- * What the embedded engine tells about itself. `store` is NULL without a disk.
+ * Metrics and statistics of the embedded engine. `store` is NULL without a disk.
  */
 #ifndef LATERD_ENGINE_EMBEDDED_DESCRIBE_H
 #define LATERD_ENGINE_EMBEDDED_DESCRIBE_H

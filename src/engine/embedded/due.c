@@ -1,6 +1,6 @@
 /*
- * How many jobs are due by some times. Of those in memory the core has answered; far jobs are
- * counted slice by slice, some in each turn, and then both are told together. A job that comes back
+ * Counts jobs that are due by given times. The core has counted those in memory; far jobs are
+ * counted slice by slice, some in each turn, and then the sums are answered. A job that comes back
  * to memory meanwhile may be counted twice or not at all.
  */
 #include <assert.h>
@@ -72,7 +72,7 @@ void due_turn(struct embedded *embedded)
         }
         budget_spend(embedded->budget, (int64_t)STEP_SLICES * SLICE_NS);
         if (!count->head.ticket || !store_far_due(embedded->store, &count->far, STEP_SLICES))
-            end(embedded, count, OK); /* nobody asks any more, or all are counted */
+            end(embedded, count, OK); /* cancelled, or all are counted */
     }
 }
 

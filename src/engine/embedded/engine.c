@@ -1,6 +1,6 @@
 /*
- * The engine's verbs, and its life. Replies that cannot go at once are kept by commit_waiters.c and
- * bodies.c.
+ * The engine's verbs, opening and closing. Replies that cannot be sent at once are kept by
+ * commit_waiters.c and bodies.c.
  */
 #include "base/check.h"
 #include "base/log.h"
@@ -11,7 +11,7 @@
 enum {
     TICK_STEPS = 256,                /* of the timers' wheels in a turn */
     MATCH_JOBS = 1000,               /* handed out a turn */
-    ROOM_LASTS_US = 2 * 1000 * 1000, /* then a full disk's end is told */
+    ROOM_LASTS_US = 2 * 1000 * 1000, /* after this time with room, store_has_room is logged */
 };
 
 static struct embedded *of_engine(struct engine *engine)
@@ -19,14 +19,14 @@ static struct embedded *of_engine(struct engine *engine)
     return (struct embedded *)engine; /* its first member */
 }
 
-/* ---- events: what the core wants kept ---- */
+/* ---- events: changes of the core, for the store ---- */
 
 static struct stored sink_emit(struct event_sink *sink, const struct event *event)
 {
     struct embedded *embedded = LIST_ENTRY(sink, struct embedded, sink);
     if (!embedded->store)
         return bodies_keep_in_memory(&embedded->bodies, event);
-    if (event->kind == EVENT_GONE && embedded->feed.journal && embedded->feed.journal->wants_ends)
+    if (event->kind == EVENT_GONE && embedded->feed.journal && embedded->feed.journal->wants_ended)
         journal_feed_ended(embedded, event);
     if (embedded->feed.resyncing)
         journal_resync_note_event(embedded, event);
@@ -52,7 +52,8 @@ static void batch_synced(struct store_callbacks *callbacks, uint64_t batch)
     LIST_ENTRY(callbacks, struct embedded, store_callbacks)->synced = batch;
 }
 
-/* The replies that wait are answered in this turn and the next ones: see commit_release(). */
+/* The store has failed: waiting replies are answered in this turn and the next ones, see
+   commit_release(). */
 static void store_broke(struct store_callbacks *callbacks, int sys_errno)
 {
     (void)callbacks;
@@ -63,8 +64,8 @@ static void store_broke(struct store_callbacks *callbacks, int sys_errno)
 }
 
 /*
- * Once when the store has no room and once when it has had some for a while: it may come and go
- * with each segment. Returns when to look again.
+ * Logs once when the store has no room, and once when it has had room for a while, because that may
+ * change with each segment. Returns when to call it again.
  */
 static int64_t report_full(struct embedded *embedded)
 {
@@ -88,12 +89,12 @@ static int64_t report_full(struct embedded *embedded)
     return INT64_MAX;
 }
 
-/* ---- replies: now, or when they may go ---- */
+/* ---- replies: at once, or when they are durable ---- */
 
 /*
- * Does the reply say that something has been changed for good? "Not found" and "exists" do, too: to
- * a client that asks a second time they say that the job is gone, or kept, and the change that made
- * it so may not be durable yet.
+ * True: the reply implies a change, so that it must wait until that is durable. "Not found" and
+ * "exists" do, too: to a client that repeats a request they say that the job is gone, or stored,
+ * and the change that caused it may not be durable yet.
  */
 static bool is_of_change(const struct embedded *embedded, const struct reply *reply)
 {
@@ -118,7 +119,7 @@ static void core_replied(struct core_callbacks *callbacks, void *ctx, const stru
     struct ticket *ticket = ctx;
     bool of_change = is_of_change(embedded, reply);
     if (!ticket)
-        return; /* nobody asks */
+        return; /* there is no ticket */
     ticket->parked = 0;
     if (of_change &&
         store_failed(embedded->store)) { /* a long search that began before the failure */
@@ -167,7 +168,7 @@ static bool something_is_read(const struct embedded *embedded)
            embedded->bodies.unread.len > 0;
 }
 
-/* What waits for something to be read goes on. */
+/* Continues everything that waits for reads. */
 static void read_waiters_turn(struct embedded *embedded)
 {
     bodies_renew_leases(embedded);
@@ -195,7 +196,8 @@ static void engine_begin(struct engine *engine)
     embedded->busy |= discard_some(&embedded->discard, embedded->budget);
 }
 
-/* May the command be done at all? Reading goes on whatever happens; consumers are not held up. */
+/* Checks whether the command may be executed now. Commands that only read are always allowed, and
+   consumers may always wait. */
 static enum err admit(const struct embedded *embedded, const struct cmd *cmd)
 {
     const struct cmd_traits *traits = cmd_traits(cmd->kind);
@@ -232,7 +234,7 @@ static enum submitted submit_refused(const struct cmd *cmd, struct ticket *ticke
     return SUBMIT_ANSWERED;
 }
 
-/* What the engine's state makes of the command; in `room` if it is another one. */
+/* Changes the command as the engine's state requires, in a copy in `room`; else returns `cmd`. */
 static const struct cmd *adjust(struct embedded *embedded, const struct cmd *cmd, struct cmd *room)
 {
     embedded->stats = cmd->kind == CMD_TOPICS && cmd->topic.stats ? &cmd->topic : NULL;
@@ -244,13 +246,13 @@ static const struct cmd *adjust(struct embedded *embedded, const struct cmd *cmd
     bool noted = cmd_keeps_note(cmd) && cmd->job.note.len > 0;
     if (noted && embedded->store && store_admit(embedded->store, cmd->job.note.len)) {
         *room = *cmd;
-        room->job.note.len = 0; /* a full disk's last room is for ends */
+        room->job.note.len = 0; /* the last room of a full disk is for ends of jobs */
         return room;
     }
     return cmd;
 }
 
-/* How a command ended that the core has done. */
+/* The result of a command that the core has executed. */
 __attribute__((always_inline)) static inline enum submitted outcome(const struct embedded *embedded,
                                                                     struct ticket *ticket,
                                                                     uint64_t waiting_before,
@@ -264,7 +266,7 @@ __attribute__((always_inline)) static inline enum submitted outcome(const struct
         const struct waiting_reply *reply = ticket->held;
         return reply->may_park ? SUBMIT_PARKED : SUBMIT_PENDING;
     }
-    ticket->parked = parked; /* not answered yet: the ticket is still there */
+    ticket->parked = parked; /* not answered yet, so the ticket is valid */
     return SUBMIT_PARKED;
 }
 
@@ -278,7 +280,7 @@ __attribute__((always_inline)) static inline enum submitted do_command(struct em
         return submit_refused(cmd, ticket, err);
     embedded->asked = durability_of(embedded, cmd);
     struct cmd room;
-    if (cmd->kind != CMD_PUSH) /* most are pushes, and those are done as they are */
+    if (cmd->kind != CMD_PUSH) /* pushes, the most frequent commands, are never changed */
         cmd = adjust(embedded, cmd, &room);
     uint64_t waiting_before = embedded_waiting_replies(embedded);
     uint64_t parked = core_apply(embedded->core, embedded->loop->now_us, cmd, ticket);
@@ -358,12 +360,12 @@ static void engine_match(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
     if ((embedded->store && store_failed(embedded->store)) || journal_feed_stops(embedded))
-        return; /* who waits is told so: stop_serving() */
+        return; /* stop_serving() answers those that wait */
     if (core_match(embedded->core, embedded->loop->now_us, MATCH_JOBS))
         embedded->busy = true;
 }
 
-/* What no event tells the store, and a restart must know. */
+/* Tells the store values that are in no event, and that a restart needs. */
 static void note_marks(struct embedded *embedded)
 {
     store_lease_note(embedded->store, core_lease_next(embedded->core));
@@ -381,8 +383,8 @@ static int64_t engine_end(struct engine *engine)
         store_latency_first(embedded->store, core_is_awaited(embedded->core));
         note_marks(embedded);
         store_turn(embedded->store, embedded->loop->now_us);
-        /* The cleaner ends its own turn. */
-        budget_leave_out(embedded->budget, store_cleaning_us(embedded->store) * 1000);
+        /* The cleaner limits its own work. */
+        budget_exclude_elapsed(embedded->budget, store_cleaning_us(embedded->store) * 1000);
         core_far_waits(embedded->core, store_far_waits(embedded->store));
         journal_feed_turn(embedded);
         commit_release(embedded);
@@ -447,7 +449,7 @@ static void notify_settings(void *ctx, struct bytes topic, uint64_t version, str
 static void engine_observe_settings(struct engine *engine, struct settings_observer *observer)
 {
     struct embedded *embedded = of_engine(engine);
-    if (!observer) { /* none of them any more */
+    if (!observer) { /* unregistered */
         embedded->observer_count = 0;
         return;
     }
@@ -553,7 +555,7 @@ void embedded_leave(struct embedded *embedded)
     if (embedded->store) {
         note_marks(embedded);
         journal_feed_end(embedded);
-        store_close(embedded->store); /* tells batch_durable() of the last ones */
+        store_close(embedded->store); /* calls batch_durable() for the last batches */
     } else {
         core_each(embedded->core, free_memory_body, &embedded->bodies);
         core_drop_all_notes(embedded->core);

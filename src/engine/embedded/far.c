@@ -1,28 +1,28 @@
 /*
- * Commands that name a far job: one that the core does not have in memory, because its record lies
- * in a slice of the store. The core knows where it may lie. The job arrives in the core, and the
- * command is done as on any other job; if that left it as it was, it departs again to where it came
- * from.
+ * Commands that name a far job: one that the core does not have in memory, because its record is in
+ * a slice of the store. The core knows the possible places of the record. The job arrives in the
+ * core, and the command is executed as on any other job; if the job was not changed, it departs
+ * again to the same place.
  *
- * A record that the page cache has is read at once, and the command is done in its turn: a client
- * that sends many behind each other need not wait for each. Else the disk's threads read it, and
- * the command waits, as a copy: other commands are done before it (SUBMIT_PARKED).
+ * A record in the page cache is read at once, and the command is executed in this turn: a client
+ * that sends many commands need not wait for each. Otherwise the disk's threads read the record,
+ * and the command waits, as a copy: other commands are executed before it (SUBMIT_PARKED).
  *
- * What the disk brings is trusted only if the job is still far at that place; if it is not, the
- * command begins again. So two commands on one job need no order of their own: each is done in one
- * turn, on what is there then.
+ * A record that was read is used only if the job is still far, at that place; otherwise the command
+ * begins again. So two commands on one job need no further ordering: each is executed within one
+ * turn, on the state at that time.
  *
- * A far job that is changed is written to the log as a whole first: a later move of it must not
- * need a record in a slice that nobody has loaded.
+ * A far job that is changed is first written to the log completely, so that later records of moves
+ * never refer to a record in a slice that is not loaded.
  */
 #include "base/check.h"
 #include "base/mem.h"
 #include "engine/embedded/parts.h"
 
-/* Work for taking a record that has come, and for writing it again. */
+/* Work for handling a record that was read, and for writing it to the log again. */
 enum { READ_NS = 1000, ARRIVE_NS = 2000, BODY_BYTES_PER_NS = 4 };
 
-/* Lies in one piece of memory with what the command borrowed. */
+/* Allocated in one block with copies of what the command borrowed. */
 struct far_command {
     struct waiting_reply head;
     struct list link;
@@ -30,14 +30,14 @@ struct far_command {
     struct cmd cmd;
     struct far_fetch fetch;
     uint32_t tried_count;
-    /* Places whose records are other jobs': the last ones, because between two reads others may
-       have come in the place of those that were candidates. */
+    /* The last places whose records were of other jobs, so that they are not read again; candidates
+       may change between two reads. */
     uint64_t tried[FAR_CANDIDATES_MAX];
 };
 
 /* ---- the job has arrived ---- */
 
-/* A push that asks first whether the job lives under a number. */
+/* True: a push that first checks whether a job of a given number lives. */
 static bool asks_number(const struct cmd *cmd)
 {
     return cmd->kind == CMD_PUSH && cmd->push.number;
@@ -58,8 +58,8 @@ static bool is_named(const struct cmd *cmd, const struct event *event)
     return ref.id.len ? bytes_eq(ref.id, event->id) : ref.seq == event->job.seq;
 }
 
-/* Will the job, which is delayed or buried, be another than its record says, and go on living? If
-   the command may be done at all: what is refused changes nothing. */
+/* True: the command would change the delayed or buried job without ending it, if it is not
+   refused. */
 static bool changes_job(const struct cmd *cmd)
 {
     return (cmd->kind == CMD_RUN || cmd->kind == CMD_KICK || cmd->kind == CMD_RESCHEDULE ||
@@ -109,8 +109,8 @@ static enum submitted do_on_arrived(struct embedded *embedded, struct cmd *cmd,
 }
 
 /*
- * Does the command on a job whose record is in memory. False: there is none, or it does not go that
- * simply, and the command has to wait.
+ * Executes the command if the job's record is in memory. False: it is not, or the case is not that
+ * simple, and the command has to wait.
  */
 static bool do_at_once(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                        const uint64_t *places, uint32_t count, enum submitted *out_submitted)
@@ -195,7 +195,7 @@ static bool was_tried(const struct far_command *command, uint64_t where)
     return false;
 }
 
-/* The next place where the job's record may lie. False: there is none any more. */
+/* The next possible place of the job's record. False: there is no other. */
 static bool next_place(const struct far_command *command, uint64_t *out_where)
 {
     uint64_t places[FAR_CANDIDATES_MAX];
@@ -215,7 +215,7 @@ static void fetched(struct far_fetch *fetch)
     struct far_command *command = fetch->owner;
     list_remove(&command->link);
     list_add_tail(&command->embedded->far_commands.whole, &command->link);
-    command->embedded->busy = true; /* a read from the page cache ends after this turn's work */
+    command->embedded->busy = true; /* the record is handled in the next turn, without a sleep */
 }
 
 static void fetch(struct far_command *command, uint64_t where)
@@ -226,7 +226,7 @@ static void fetch(struct far_command *command, uint64_t where)
     store_far_fetch(embedded->store, &command->fetch);
 }
 
-/* No job of this number lives, as far as the index knows. */
+/* True: the index has no job of this number. */
 static bool number_is_free(const struct embedded *embedded, const struct cmd *cmd)
 {
     uint64_t places[FAR_CANDIDATES_MAX];
@@ -292,7 +292,7 @@ static void refuse(struct far_command *command, enum err err)
 
 /* ---- the record has come ---- */
 
-/* No far job has the number: one that has come back meanwhile may. */
+/* No far job has the number; a job that came back to memory meanwhile may have it. */
 static void go_on_by_id(struct far_command *command, struct ticket *ticket)
 {
     struct job_ref ref = named_by(&command->cmd);
@@ -304,7 +304,7 @@ static void go_on_by_id(struct far_command *command, struct ticket *ticket)
     (void)embedded_submit(command->embedded, &command->cmd, ticket);
 }
 
-/* There is no such far job: it may have come back, or never have been. */
+/* There is no such far job: it came back to memory, or never existed. */
 static void do_without(struct far_command *command)
 {
     struct ticket *ticket = command->head.ticket;
@@ -316,10 +316,10 @@ static void do_without(struct far_command *command)
     else if (asks_history(&command->cmd))
         (void)history_look(command->embedded, &command->cmd, ticket);
     else if (!reschedule_begin(command->embedded, &command->cmd, ticket, &submitted))
-        (void)embedded_do(command->embedded, &command->cmd, ticket); /* the ticket is told of it */
+        (void)embedded_do(command->embedded, &command->cmd, ticket); /* answers the ticket */
 }
 
-/* Is the job that the command names still where it was looked for? */
+/* True: the job that the command names is still far, at the place that was read. */
 static bool is_candidate(const struct far_command *command)
 {
     uint64_t places[FAR_CANDIDATES_MAX];
@@ -332,7 +332,7 @@ static bool is_candidate(const struct far_command *command)
     return false;
 }
 
-/* False: the command goes on at another place. */
+/* False: the command continues at another place. */
 static bool try_next(struct far_command *command)
 {
     uint64_t where;
@@ -346,13 +346,13 @@ static bool try_next(struct far_command *command)
     return false;
 }
 
-/* Does the command on the job whose record has come. False: it is not there any more. */
+/* Executes the command on the job whose record was read. False: the job is no longer there. */
 static bool do_on_record(struct far_command *command)
 {
     struct embedded *embedded = command->embedded;
     const struct event *event = &command->fetch.event;
     struct ticket *ticket = command->head.ticket;
-    enum submitted submitted; /* of no use: the ticket is told */
+    enum submitted submitted; /* not used: the ticket is answered later */
     if (ticket)
         ticket->held = NULL;
     if (embedded_delete_far(embedded, &command->cmd, event, ticket, &submitted))
@@ -384,7 +384,7 @@ static void go_on(struct far_command *command)
         answer_kept(command->head.ticket);
     } else if (err || !named || !do_on_record(command)) {
         if (asks_history(&command->cmd))
-            do_without(command); /* it is found by its number, if by anything */
+            do_without(command); /* it can only be found by its number now */
         else
             refuse(command, err ? err : ERR_DAMAGED);
     }
@@ -404,7 +404,7 @@ void far_turn(struct embedded *embedded)
     }
 }
 
-/* ---- the end of who asked, and of all ---- */
+/* ---- cancelling ---- */
 
 void far_cancel(struct waiting_reply *reply)
 {
@@ -434,7 +434,7 @@ void far_commands_init(struct far_commands *all)
 
 /* ---- the store's callbacks ---- */
 
-/* The key is the store's, which is not open yet when it first asks. */
+/* The first callbacks come before the store is open and embedded::store is set. */
 static struct core *core_of(struct store_callbacks *callbacks)
 {
     struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, store_callbacks);
@@ -452,7 +452,8 @@ static bool spill(struct store_callbacks *callbacks, const struct event *event, 
            (!embedded->feed.resyncing || out_job->job.state != JOB_READY);
 }
 
-/* The journal looks for ready jobs in memory, when it has listed those that are far. */
+/* True: the job must stay in memory: a resync of the journal lists ready jobs there, after it has
+   listed the far ones. */
 static bool stays_for_journal(const struct embedded *embedded, uint64_t seq)
 {
     struct job_view job;
@@ -471,7 +472,7 @@ _Static_assert((int)FAR_SOON_MAX <= (int)CORE_SOON_MAX, "the core takes as many"
 static void soon(struct store_callbacks *callbacks, const uint64_t *seqs, uint32_t count,
                  bool departs)
 {
-    /* Not core_of(): jobs that are relocated are told of, too, though there is no horizon. */
+    /* Not core_of(): without a horizon this is called, too, for jobs that are relocated. */
     core_fetch(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, seqs, count, departs);
 }
 

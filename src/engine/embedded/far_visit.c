@@ -1,17 +1,18 @@
 /*
  * Commands on the delayed, ready or buried jobs of a topic, some of which are far. The store finds
- * the first of them in its slices, the disk's threads read their records, and they arrive in the
- * core for a visit; the command is done as if all were in memory, and then those that it has left
- * as they were depart again. What is cleared is deleted one by one, as its record is come to,
- * because the core would look for it among all jobs: delayed ones do not even arrive for that.
+ * the first of them in its slices, the disk's threads read their records, and the jobs arrive in
+ * the core for a visit; the command is executed as if all jobs were in memory, and then the
+ * unchanged ones depart again. CLEAR_TOPIC deletes jobs one by one as their records are read,
+ * because otherwise the core would have to search all jobs; delayed jobs do not even arrive for
+ * that.
  *
- * Who only wants to know when the first is due looks at its record, and nobody visits. Who peeks at
- * the first ready job needs the one that the core hands out first, whenever that was due. A few
- * look at once.
+ * A command that only asks when the first job is due reads its record, without a visit. A peek at
+ * the first ready job needs the job that the core would hand out first, whatever its due time. A
+ * few such look-ups run at once.
  *
- * One visit at a time, the others wait for their turn: a job must not depart after one visit while
- * the next, for which it was not read, looks for it. For the same reason the store lets no jobs of
- * the topic depart meanwhile; those that have waited for that do before the next visit begins.
+ * Only one visit runs at a time, the others wait: a job must not depart after one visit while the
+ * next one, which has not read it, looks for it in memory. For the same reason the store lets no
+ * jobs of the topic depart during a visit; they depart before the next visit begins.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -19,7 +20,7 @@
 
 enum {
     PAGE_MAX = 1000,
-    LOOKS_MAX = 8, /* who only look, at a time: each holds a slice's block, or its index */
+    LOOKS_MAX = 8, /* look-ups at a time: each holds a slice's block, or its index */
     ARRIVE_NS = 2000,
     STEPS_MIN = 16, /* records handled even if the budget is spent */
 };
@@ -32,9 +33,9 @@ enum visit_step {
     VISIT_LEAVES, /* the jobs depart again */
 };
 
-/* Lies in one piece of memory with what the command borrowed. */
+/* Allocated in one block with copies of what the command borrowed. */
 struct far_visit {
-    struct waiting_reply head; /* the reply's ticket is that of who asked */
+    struct waiting_reply head; /* its ticket is the client's */
     struct list link;
     struct embedded *embedded;
     struct cmd cmd;
@@ -45,11 +46,11 @@ struct far_visit {
     bool reading;           /* store_far_page_end() is due */
     bool fetching;          /* store_far_fetch_end() is due */
     bool read;              /* the page has come */
-    bool answered;          /* nobody waits any more */
+    bool answered;          /* the client's ticket was answered, or cancelled */
     uint32_t here;          /* jobs of the page that are in memory now */
     uint32_t next;          /* of the page's records */
     uint32_t cleared;       /* CLEAR_TOPIC: jobs that were deleted */
-    bool goes_behind; /* none of the last page's jobs was of use: the next one begins behind */
+    bool goes_behind; /* no job of the last page could be used: the next page begins behind it */
     int64_t behind_us;
     uint64_t behind_seq;
 };
@@ -59,7 +60,7 @@ static bool only_looks(const struct far_visit *visit)
     return visit->cmd.kind == CMD_TOPIC;
 }
 
-/* It can go on: in far_visit_turn(). */
+/* The visit can continue, in far_visit_turn(). */
 static void make_ready(struct far_visit *visit)
 {
     visit->embedded->busy = true;
@@ -142,7 +143,7 @@ static bool read_first(struct far_visit *visit)
     return true;
 }
 
-/* False: none of the topic's jobs are far any more. */
+/* False: no jobs of the topic are far any more. */
 static bool read_page(struct far_visit *visit)
 {
     struct far_after after;
@@ -151,7 +152,7 @@ static bool read_page(struct far_visit *visit)
         return read_first(visit);
     if (!core_wants_far(visit->embedded->core, &visit->cmd, &after))
         return false;
-    if (visit->goes_behind && after.state == visit->page.state) { /* it was the last page's */
+    if (visit->goes_behind && after.state == visit->page.state) { /* the same state as before */
         after.due_us = visit->behind_us;
         after.seq = visit->behind_seq;
     }
@@ -214,8 +215,9 @@ static void clear_one(struct far_visit *visit, const struct event *event)
     visit->cleared++;
 }
 
-/* Is the job in memory, at its place in the order of the page? Else it has ended, or is another
-   than its record in the slice says: it has fallen due, or was kicked during an earlier visit. */
+/* True: the job is in memory, at its place in the order of the page. False: it has ended, or
+   differs from its record in the slice: it has become due, or was kicked during an earlier visit.
+ */
 static bool is_here(const struct far_visit *visit, const struct event *event)
 {
     struct job_view job;
@@ -243,7 +245,7 @@ static enum err take_one(struct far_visit *visit, const struct event *event)
     return OK;
 }
 
-/* True: all are here, or *out_err says why not. */
+/* True: all have arrived, or *out_err says why not. */
 static bool take_all(struct far_visit *visit, enum err *out_err)
 {
     *out_err = OK;
@@ -256,7 +258,7 @@ static bool take_all(struct far_visit *visit, enum err *out_err)
     return true;
 }
 
-/* Those that are as they were. True: all that will. */
+/* Unchanged jobs depart. True: all have departed that can. */
 static bool leave_all(struct far_visit *visit)
 {
     for (unsigned steps = 0; visit->next > 0; steps++) {
@@ -271,7 +273,7 @@ static bool leave_all(struct far_visit *visit)
 
 /* ---- the command ---- */
 
-/* Of the topic the core knows when the first job in memory is due. */
+/* Answers with the due time of the topic's first job, in memory or far. */
 static void answer_topic(const struct far_visit *visit, struct ticket *ticket,
                          const struct reply *reply)
 {
@@ -284,8 +286,8 @@ static void answer_topic(const struct far_visit *visit, struct ticket *ticket,
     ticket->answered(ticket, &whole);
 }
 
-/* Far jobs that cannot be read are counted, but who clears a topic must not ask for them without an
- * end.
+/* Far jobs that cannot be read are counted, but CLEAR_TOPIC must not be repeated for them without
+ * an end.
  */
 static void answer_cleared(const struct far_visit *visit, struct ticket *ticket,
                            const struct reply *reply)
@@ -369,12 +371,12 @@ static void take(struct far_visit *visit)
     if (err)
         refuse(visit, err);
     else if (visit->here == 0 && visit->page.more)
-        go_behind(visit); /* all of them ended meanwhile, or are something else now */
+        go_behind(visit); /* all of them have ended or changed meanwhile */
     else
         ask(visit);
 }
 
-/* A slice of its work. True: it waits, or there is no time left. */
+/* Does a slice of its work. True: it waits, or the budget is spent. */
 static bool work(struct far_visit *visit)
 {
     switch (visit->step) {
@@ -420,7 +422,7 @@ static void end(struct far_visit *visit)
     mem_free(visit);
 }
 
-/* Who can go on before who has not begun; NULL: all wait for the disk, or for others. */
+/* The next look-up to continue, or else to begin; NULL: all wait for the disk, or for others. */
 static struct far_visit *next_look(const struct far_visits *all)
 {
     const struct list *from = !list_empty(&all->ready) ? &all->ready : &all->asked;

@@ -1,10 +1,10 @@
 /*
- * Ready jobs that are far and come next: consumers wait for a topic whose first ready job is not in
- * memory. The records of its first ones are read, at once what the page cache has, else by the
- * disk's threads, and the jobs arrive in the core, to stay. It hands nothing out of order: so they
- * may come in any.
+ * Loads ready jobs that are far and will be handed out next: consumers wait for a topic whose first
+ * ready job is not in memory. The records of its first ready jobs are read, from the page cache at
+ * once, else by the disk's threads, and the jobs arrive in the core, to stay. The core hands out
+ * nothing out of order, so they may arrive in any order.
  *
- * What cannot be read is told on the log, left out, and tried again later.
+ * Records that cannot be read are logged, skipped, and tried again later.
  */
 #include "base/check.h"
 #include "base/log.h"
@@ -13,11 +13,11 @@
 
 enum {
     READS_MAX = 64,               /* under way at a time */
-    TOPICS_TURN = 8,              /* in a turn: some 10 µs each, and what is read */
-    READ_NS = 1000,               /* work for reading what is in memory, and … */
+    TOPICS_TURN = 8,              /* topics in a turn: some 10 µs each, besides reading */
+    READ_NS = 1000,               /* work for reading a record from the page cache … */
     ARRIVE_NS = 2000,             /* … for taking it in */
-    RETRY_US = 30 * 1000 * 1000,  /* so often what cannot be read is tried again … */
-    REPORT_US = 60 * 1000 * 1000, /* … and, at most, told of */
+    RETRY_US = 30 * 1000 * 1000,  /* before an unreadable record is tried again */
+    REPORT_US = 60 * 1000 * 1000, /* between log lines about unreadable records */
 };
 
 struct front_read {
@@ -83,7 +83,7 @@ static void report_unread(struct embedded *embedded, uint64_t seq, enum err err)
               (unsigned long long)seq, err_text(err), RETRY_US / 1000000);
 }
 
-/* The record of the job, or why there is none. */
+/* Handles the record of the job that was read, or the error. */
 static void take(struct embedded *embedded, const struct front_read *read, enum err err,
                  const struct event *event)
 {
@@ -91,7 +91,7 @@ static void take(struct embedded *embedded, const struct front_read *read, enum 
     if (!err && event->job.seq != read->seq)
         err = ERR_DAMAGED;
     if (!err && !core_front_arrive(embedded->core, event))
-        err = ERR_DAMAGED; /* it is of another job; or somebody was faster, and it is not far */
+        err = ERR_DAMAGED; /* a record of another job; or the job is no longer far */
     if (err && core_is_far(embedded->core, read->seq, read->fetch.where)) {
         report_unread(embedded, read->seq, err);
         core_front_unread(embedded->core, read->topic, read->seq, read->fetch.where);
@@ -111,7 +111,7 @@ static void take_whole(struct embedded *embedded)
     embedded->busy |= !list_empty(whole);
 }
 
-/* The first jobs of one topic. True: some have come, or are being read. */
+/* Loads the first jobs of one topic. True: some have arrived, or are being read. */
 static bool bring(struct embedded *embedded, const struct core_front *front)
 {
     struct far_room room;
@@ -138,7 +138,7 @@ static bool bring(struct embedded *embedded, const struct core_front *front)
         any = true;
         embedded->busy |= !cold;
     }
-    embedded->busy |= front->count == 0; /* stale entries have gone: perhaps it goes on */
+    embedded->busy |= front->count == 0; /* stale entries were removed: try again */
     return any;
 }
 
@@ -157,7 +157,7 @@ void front_turn(struct embedded *embedded)
                               (topics == 0 || !budget_spent(embedded->budget)) &&
                               core_front(embedded->core, &front) && bring(embedded, &front);)
         topics++;
-    /* Nothing is being read, perhaps, whose end would make a turn. */
+    /* Perhaps no read is under way whose end would start a turn. */
     embedded->busy |= budget_spent(embedded->budget) && core_front_wanted(embedded->core);
 }
 

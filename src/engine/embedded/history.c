@@ -1,6 +1,6 @@
 /*
- * The history of jobs: what the core tells goes to the store; a question for it waits until the
- * disk's threads have looked.
+ * The history of jobs: passes the core's events to the store; a request for a job's history waits
+ * until the disk's threads have searched the store.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 
 enum { HAPPENINGS_MAX = 1000 }; /* shown of one id */
 
-/* Lies in one piece of memory with the id. */
+/* Allocated in one block with the id. */
 struct history_question {
     struct waiting_reply head;
     struct list link; // embedded::questions
@@ -26,7 +26,7 @@ static void found(struct history_find *find)
 {
     struct history_question *question = find->owner;
     question->whole = true;
-    question->embedded->busy = true; /* it is answered in the next turn */
+    question->embedded->busy = true; /* it is answered in the next turn, without a sleep */
 }
 
 /* A job that lives may be named by its number, though its client has chosen an id. */

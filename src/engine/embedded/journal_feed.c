@@ -1,7 +1,7 @@
 /*
- * Feeds the journal: a follower of the log whose batches go to it as they are, and whose cursor is
- * what the database has committed. The database's word counts: it is changed in one transaction
- * with the rows, and the follower's cursor only follows.
+ * Feeds the journal: a follower of the log passes its batches on unchanged, and its cursor is what
+ * the database has committed. The cursor in the database decides, because it is changed in one
+ * transaction with the rows; the follower's cursor only follows it.
  *
  *     follower's cursor ≤ done (committed there) ≤ given ≤ durable here
  *
@@ -15,10 +15,10 @@
 #include "engine/embedded/parts.h"
 
 enum {
-    HELD_MAX = 8 * 1024 * 1024,    /* bytes that the journal has and has not committed */
-    READ_BYTES = 256 * 1024,       /* of the log, looked at in a turn */
-    LOOK_US = 100 * 1000,          /* the lag is measured so often */
-    LAG_LOG_US = 10 * 1000 * 1000, /* … and told of so often, while pushes are refused */
+    HELD_MAX = 8 * 1024 * 1024,    /* bytes that the journal holds and has not committed, at most */
+    READ_BYTES = 256 * 1024,       /* of the log, read in a turn */
+    LOOK_US = 100 * 1000,          /* between measurements of the lag */
+    LAG_LOG_US = 10 * 1000 * 1000, /* between journal_behind lines, while pushes are refused */
 };
 
 static struct embedded *of_callbacks(struct follower_callbacks *callbacks)
@@ -47,7 +47,7 @@ static void give(struct follower_callbacks *callbacks, const struct batch_head *
     feed->journal->verbs->give(feed->journal, copy);
 }
 
-/* ---- do log and database fit? ---- */
+/* ---- comparing log and database ---- */
 
 static void stop(struct journal_feed *feed, const char *why)
 {
@@ -61,7 +61,7 @@ static void stop(struct journal_feed *feed, const char *why)
     feed->journal->verbs->stop(feed->journal, why);
 }
 
-/* A batch of no changes, which moves the cursor to the log's end. */
+/* Gives the journal a batch without changes, which moves its cursor to the log's end. */
 static void give_empty(struct embedded *embedded)
 {
     struct journal_feed *feed = &embedded->feed;
@@ -70,15 +70,15 @@ static void give_empty(struct embedded *embedded)
     batch->number = store_synced(embedded->store);
     batch->clock_us = embedded->loop->now_us;
     batch->bytes = BATCH_HEAD;
-    CHECK(batch->number > feed->done); /* else the follower could go on there */
+    CHECK(batch->number > feed->done); /* else the follower could continue at the cursor */
     feed->held_bytes += batch->bytes;
     feed->given = batch->number;
     feed->journal->verbs->give(feed->journal, batch);
 }
 
 /*
- * The log behind the cursor was not kept. The follower stays dropped until the cursor has been
- * moved: if either of us ends meanwhile, the next start begins again in the same way.
+ * The log behind the cursor was deleted. The follower stays dropped until the cursor has been
+ * moved: if laterd or the database ends meanwhile, the next start does the same again.
  */
 static void begin_at_end(struct embedded *embedded)
 {
@@ -89,8 +89,8 @@ static void begin_at_end(struct embedded *embedded)
         give_empty(embedded);
 }
 
-/* The database had no cursor of this store, as of its beginning, or because an operator took it out
-   to begin again: what is in the log no longer, and does not change, has no rows. */
+/* The database had no cursor of this store, because the journal is new, or because an operator has
+   deleted it to begin again: jobs that are no longer in the log get no rows until they change. */
 static void begin_without_cursor(struct embedded *embedded)
 {
     struct core_totals totals;
@@ -107,7 +107,7 @@ static void begin_without_cursor(struct embedded *embedded)
             (unsigned long long)jobs);
 }
 
-/* Once the database's cursor is known: goes on from it, or says why that cannot be. */
+/* The database's cursor is known: continues from it, or reports why that is impossible. */
 static void join(struct embedded *embedded)
 {
     struct journal_feed *feed = &embedded->feed;
@@ -153,7 +153,7 @@ static void status_changed(struct journal *journal)
 
 /* ---- the lag ---- */
 
-/* When the oldest change was written that the database lacks; 0: it has all. */
+/* The time of the oldest change that the database lacks; 0: it has all. */
 static int64_t oldest_lacking_us(const struct journal_feed *feed)
 {
     return feed->joined ? feed->status.oldest_us : feed->lacking_us;
@@ -188,7 +188,7 @@ static void look_at_lag(struct embedded *embedded)
         detach(embedded);
     feed->refuses = late && feed->options.refuse;
     if (feed->broken)
-        return; /* that has been told */
+        return; /* it was logged before */
     if (feed->refuses && (!was || now_us >= feed->report_us)) {
         feed->report_us = now_us + LAG_LOG_US;
         log_event(LOG_ERROR, "journal_behind",
@@ -202,7 +202,8 @@ static void look_at_lag(struct embedded *embedded)
 
 /* ---- for the engine ---- */
 
-/* The disk is asked again with the next turn; what cannot be read is the journal's to wait for. */
+/* Logs the first failed read of the log; it is tried again in the next turn, and the journal waits.
+ */
 static void note_read(struct journal_feed *feed, enum err err)
 {
     bool unread = err != OK && err != ERR_AGAIN;
@@ -231,7 +232,7 @@ void journal_feed_turn(struct embedded *embedded)
         return;
     }
     if (feed->held_bytes >= HELD_MAX)
-        return; /* the journal's next word begins a turn */
+        return; /* the journal's next callback starts a turn */
     enum err err = follower_read(feed->follower, &feed->callbacks, READ_BYTES, &more);
     note_read(feed, err);
     if (!err && more)
@@ -244,8 +245,8 @@ bool journal_feed_stops(const struct embedded *embedded)
     return feed->options.before && (feed->down || feed->broken);
 }
 
-/* It keeps a lease, or gives a job back that was not delivered: were that refused, the lease would
-   end, and that counts as a failure of the job. */
+/* True: the command renews a lease, or gives back a job that was not delivered. If it were refused,
+   the lease would expire, which counts as a failure of the job. */
 static bool spares_job(const struct cmd *cmd)
 {
     return cmd->kind == CMD_TOUCH ||
@@ -284,7 +285,7 @@ static enum journal_state state_of(const struct journal_feed *feed)
     return feed->down ? JOURNAL_STATE_WAITS : JOURNAL_STATE_WRITES;
 }
 
-/* Since when it is so: looked at whenever that may have changed. */
+/* Updates state and state_us; to be called whenever the state may have changed. */
 static void note_state(struct embedded *embedded)
 {
     struct journal_feed *feed = &embedded->feed;
@@ -358,7 +359,7 @@ static uint64_t newest(const struct journal *journal)
     return store_batch(embedded->store);
 }
 
-/* Whether it is a far one cannot be said without its record: cmd_push::number sees to that. */
+/* False for far jobs, too: they are checked by cmd_push::number when the row is pushed. */
 static bool lives(const struct journal *journal, uint64_t seq)
 {
     const struct embedded *embedded = journal->user;

@@ -1,28 +1,28 @@
 /*
- * A resync: each job's image is given to the journal, and each unfinished row is looked for in the
- * queue. Nothing stops for it.
+ * A resync: gives an image of each job to the journal, and looks up each unfinished row in the
+ * queue. The queue is served meanwhile.
  *
- *     begins ─▶ delayed and buried jobs, by topic ─▶ all others in memory ─▶ unfinished rows ─▶
- * ends └──────────┬─────────────────────────┘                     │ numbers, got one by one ─▶
- * images                not there ─▶ absent
+ *     begins ─▶ delayed and buried jobs, by topic ─▶ other jobs in memory ─▶ unfinished rows ─▶
+ * ends │                                   │                        │ └─▶ numbers: GET one by one
+ * ◀───────┘                        └─▶ no job: ABSENT └─▶ IMAGES
  *
- * Why it is exact. An image is how a job is at the moment at which it is given, behind the batches
- * that the journal was given before. Later ones may repeat what led there, and end with the same:
- * records say how things are (core/event.h). A GET whose job changed while its body was read is
- * done again; so each image is that of its moment.
+ * Why it is exact. An image is the state of a job at the moment when it is given, after all batches
+ * that were given before. Batches that follow may repeat older changes, but end with the same
+ * state, because records contain states, not differences (core/event.h). A GET whose job changed
+ * while its body was read is repeated, so each image is of its moment.
  *
- * No job is missed: one that stays delayed, at its due time, or buried, while such jobs are listed
- * is in that list, in memory or far. Any other has changed meanwhile, and then its number was
- * noted, or it fell due or was ready or reserved; such a job stays in memory until it changes, and
- * is found there. A job that is pushed meanwhile has its row by its own batch.
+ * No job is missed. A job that stays delayed with the same due time, or stays buried, while such
+ * jobs are listed, is in that list, in memory or far. Any other job has changed meanwhile, so its
+ * number was noted; or it became due, or was ready or reserved: such a job stays in memory until it
+ * changes, and is found there. A job that is pushed meanwhile gets its row from its own batch.
  *
- * A row whose job is not there ends the same way. The database has all up to the beginning of the
- * reading of rows when they are read, so a row that is unfinished there, and whose job has not
- * ended since, is either that of a job that is there, or wrong.
+ * Rows without a job are found exactly, too. When rows are read, the database has all changes up to
+ * the beginning of that step. So an unfinished row whose job has not ended since either has a job,
+ * or is wrong.
  *
- * A crash: what was given may be ahead of what is durable. So it is over only when the database has
- * all that was durable when the last image was given; until then the database notes that a resync
- * goes on, and the next start begins it again from its beginning.
+ * After a crash, the database may have images of changes that were not durable. So a resync ends
+ * only when the database has everything that was durable when the last image was given; until then
+ * the database notes that a resync is running, and the next start begins it again.
  */
 #include <stdio.h>
 
@@ -33,18 +33,19 @@
 
 enum {
     SLOTS = 64,          /* GETs at once */
-    WANTED_MAX = 4096,   /* numbers gathered before no more are looked for */
-    MOVED_MAX = 65536,   /* … before jobs that move are noted no more, and all looked for again */
+    WANTED_MAX = 4096,   /* noted numbers above which listing pauses */
+    MOVED_MAX = 65536,   /* noted numbers above which moved jobs are not noted: listing restarts */
     LIST_JOBS = 200,     /* of a page */
-    VISIT_PLACES = 2048, /* in memory, looked at in a turn */
-    GETS_A_TURN = 128,   /* that are answered at once; … */
+    VISIT_PLACES = 2048, /* jobs in memory that are checked in a turn */
+    GETS_A_TURN = 128,   /* GETs in a turn … */
     BYTES_A_TURN = 1 << 18, /* … and bytes of their images */
     ROWS_A_TURN = 512,
-    DONE_BYTES = 64 * 1024,     /* of numbers that were got, and are still in the buffer */
-    HELD_MAX = 4 * 1024 * 1024, /* of the journal's: the log's batches must not wait for images */
+    DONE_BYTES = 64 * 1024, /* of numbers that were got, and are still in the buffer */
+    HELD_MAX =
+        4 * 1024 * 1024, /* bytes in the journal: the log's batches must not wait for images */
     LOG_US = 10 * 1000 * 1000,
-    NAMED_MAX = 10,              /* jobs and rows that are logged each */
-    REJOIN_US = 10 * 1000,       /* until the journal has stopped, that is looked at so often */
+    NAMED_MAX = 10,              /* jobs, and rows, that are logged by name */
+    REJOIN_US = 10 * 1000,       /* between checks whether the journal has stopped */
     ROWS_AGAIN_US = 1000 * 1000, /* after rows could not be read */
 };
 
@@ -64,8 +65,8 @@ struct resync_slot {
     struct ticket ticket;
     struct journal_resync *owner;
     bool busy, of_row;
-    bool again;    /* to be asked for by its id, too */
-    bool changed;  /* its job has, or one of that id was pushed */
+    bool again;    /* must be looked up by its id, too */
+    bool changed;  /* its job has changed, or one of that id was pushed */
     uint64_t seq;  /* 0: of an id */
     size_t id_len; /* of a row */
     char id[JOB_ID_MAX];
@@ -86,9 +87,9 @@ struct journal_resync {
     uint32_t place;    /* in memory, to go on at */
     struct buf wanted; // uint64_t: numbers of jobs to get
     size_t wanted_at;  /* bytes of it that are done */
-    bool overflowed;   /* jobs moved that were not noted */
+    bool overflowed;   /* some moved jobs were not noted */
     struct restore_reader reader;
-    struct restore_run *run; /* reads rows; NULL: it does not */
+    struct restore_run *run; /* reads rows; NULL: none */
     bool arrived;
     int64_t rows_us;    /* not begun before */
     uint64_t target;    /* the batch that the database must have at the end */
@@ -110,7 +111,7 @@ static int64_t now_of(const struct journal_resync *all)
 
 static void fail(struct journal_resync *all, const char *why);
 
-/* ---- what the journal is given ---- */
+/* ---- batches for the journal ---- */
 
 static struct journal_batch *new_batch(struct journal_resync *all, enum journal_batch_kind kind,
                                        size_t len)
@@ -196,7 +197,7 @@ static size_t wanted_count(const struct journal_resync *all)
     return (all->wanted.len - all->wanted_at) / sizeof(uint64_t);
 }
 
-/* One of ours that was restored lives under its row's id, and no longer under its number. */
+/* Handles the look-up of a row. A restored job has its row's id, and no longer its old number. */
 static void row_answered(struct journal_resync *all, struct resync_slot *slot, enum err err)
 {
     if (err != ERR_NOT_FOUND || slot->changed)
@@ -480,7 +481,7 @@ static void look_for(struct journal_resync *all, struct resync_slot *slot,
     all->status.rows++;
     if (!id.len || id.len > JOB_ID_MAX || core_holds(core, &ref) ||
         core_holds(core, &(struct job_ref){.id = id}))
-        return; /* no job can be named so: such a row is nobody's, and no restore takes it */
+        return; /* no job can have this id: no job has this row, and no restore uses it */
     slot->of_row = true;
     slot->seq = row->seq;
     slot->id_len = id.len;
@@ -574,7 +575,7 @@ static void drop_all(struct journal_resync *all)
     feed_of(all)->resyncing = false;
 }
 
-/* What it has written is right, and the rest as before: the journal stays marked. */
+/* Rows that were written are correct, the others unchanged: the journal stays marked. */
 static void fail(struct journal_resync *all, const char *why)
 {
     (void)snprintf(all->status.why, sizeof(all->status.why), "%s", why);
@@ -597,7 +598,7 @@ static void begin_steps(struct journal_resync *all)
     give(all, new_batch(all, JOURNAL_RESYNC_BEGINS, 0));
 }
 
-/* The journal was stopped: it begins again behind what the log has now, once that is durable. */
+/* The journal was stopped: it begins again at the present end of the log, once that is durable. */
 static void rejoin(struct journal_resync *all)
 {
     struct embedded *embedded = all->embedded;

@@ -1,15 +1,15 @@
 /*
- * What the files of the embedded engine share. Nobody else includes this.
+ * Internal declarations of the embedded engine; only its own files include this.
  *
  *     core ─reply▶ engine.c ─┬─▶ the ticket, at once
  *                            ├─▶ due.c: until far jobs are counted, too
  *                            ├─▶ commit_waiters.c: until a change is durable (P1)
  *                            └─▶ bodies.c: until bodies that it shows are in memory
  *     command ─┬▶ reschedule.c: until what it keeps of the job is in memory
- *              ├▶ far.c: until the job that it names is
- *              ├▶ far_visit.c: until the jobs of its topic are
- *              ├▶ front.c: a parked RESERVE, until its topic's first jobs are
- *              └▶ history.c: until what happened to a job has been found
+ *              ├▶ far.c: until the job that it names is in memory
+ *              ├▶ far_visit.c: until the jobs of its topic are in memory
+ *              ├▶ front.c: a parked RESERVE, until its topic's first jobs are in memory
+ *              └▶ history.c: until the history of a job has been found
  */
 #ifndef LATERD_ENGINE_EMBEDDED_PARTS_H
 #define LATERD_ENGINE_EMBEDDED_PARTS_H
@@ -103,20 +103,20 @@ struct far_visits {
     struct list waiting; // far_visit::link: the first is under way
     struct list asked;   // far_visit::link: those that only look and have not begun; …
     struct list looking; // far_visit::link: … have, some at once; …
-    struct list ready;   // far_visit::link: … and of those, who can go on
-    uint32_t looks;      /* under way: pages that are read for those who look */
+    struct list ready;   // far_visit::link: … and can continue
+    uint32_t looks;      /* number of look-ups that read a page now */
 };
 
 enum { OBSERVERS_MAX = 4 };
 
-/* Feeds the journal from the log. Zeroed: there is no journal. */
+/* The state of the journal's feed from the log. Zeroed: there is no journal. */
 struct journal_feed {
     struct embedded_journal options;
     struct journal_control control;
     struct journal *journal; /* NULL: there is none */
     struct follower *follower;
     struct follower_callbacks callbacks;
-    struct journal_status status; /* as it was told last */
+    struct journal_status status; /* as it was reported last */
     size_t held_bytes; /* that the journal holds: by its last status, and what it was given since */
     uint64_t done;     /* batches up to this one are committed in the database */
     uint64_t given;    /* batches up to this one were given to the journal */
@@ -128,7 +128,7 @@ struct journal_feed {
     bool begins;        /* … and is being moved to where the log can be followed from */
     bool broken;        /* … and does not fit, or it was too late */
     bool down;          /* nothing is being written now */
-    bool refuses;       /* pushes: the lag is above its limit */
+    bool refuses;       /* pushes are refused: the lag is above its limit */
     bool unread;        /* the disk could not read the log the last time */
     int64_t lacking_us; /* since when it lacks something while its cursor is not known; 0: it does
                            not */
@@ -157,7 +157,7 @@ struct embedded {
     struct store *store;
     struct budget *budget; /* see engine_verbs::use_budget */
     struct budget unlimited;
-    const char *directory; /* NULL: not told */
+    const char *directory; /* NULL: not shown */
     enum durability durability;
     enum durability asked; /* by the command being applied; between commands the server's own */
     const struct cmd_topic *stats; /* the CMD_TOPICS with `stats` that is being applied; or NULL */
@@ -238,7 +238,7 @@ void reschedulings_init(struct reschedulings *all);
  */
 bool reschedule_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                       enum submitted *out_submitted);
-/* Does those whose properties have come. */
+/* Executes the commands whose properties have been read. */
 void reschedule_turn(struct embedded *embedded);
 /* The end: those that wait have failed. */
 void reschedule_give_up_all(struct embedded *embedded);
@@ -250,11 +250,11 @@ void far_commands_init(struct far_commands *all);
    is. */
 bool far_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                enum submitted *out_submitted);
-/* May the far job of this record come to stay, and be written to the log again? */
+/* OK: the far job of this record may stay in memory, and be written to the log again. */
 enum err far_may_stay(const struct embedded *embedded, const struct event *event) MUST_USE;
 /* The far job has arrived and will change: writes its record to the log again. */
 void far_write_again(struct embedded *embedded, const struct event *event);
-/* Does those whose records have come, as far as the budget goes. */
+/* Executes the commands whose records have been read, as far as the budget goes. */
 void far_turn(struct embedded *embedded);
 /* The client has gone: a command that was not executed yet never will be, since others may have
    changed the job by then. */
@@ -281,7 +281,7 @@ void far_visit_give_up_all(struct embedded *embedded);
 /* ---- front.c ---- */
 
 void fronts_init(struct fronts *fronts);
-/* Brings the first ready jobs of topics that somebody waits for, as far as the budget goes. */
+/* Loads the first ready jobs of topics that consumers wait for, as far as the budget goes. */
 void front_turn(struct embedded *embedded);
 /* When it has something to do next besides; INT64_MAX: never. */
 int64_t front_next_us(const struct embedded *embedded);
@@ -313,15 +313,15 @@ void due_give_up_all(struct embedded *embedded);
 
 /* ---- engine.c ---- */
 
-/* Admits and does a command, or begins to read what it needs. */
+/* Checks and executes a command, or begins to read what it needs. */
 enum submitted embedded_submit(struct embedded *embedded, const struct cmd *cmd,
                                struct ticket *ticket);
 
-/* Admits and does a command that waits for nothing. */
+/* Checks and executes a command that needs no reads. */
 enum submitted embedded_do(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket);
 
-/* The same of a command that deletes a far job, whose record is `event`. False: it is not that
-   simple, and nothing has been done; see core_delete_far(). */
+/* The same for a command that deletes a far job, whose record is `event`. False: the case is not
+   that simple, and nothing was done; see core_delete_far(). */
 bool embedded_delete_far(struct embedded *embedded, const struct cmd *cmd,
                          const struct event *event, struct ticket *ticket,
                          enum submitted *out_submitted);
@@ -330,9 +330,9 @@ bool embedded_delete_far(struct embedded *embedded, const struct cmd *cmd,
 
 /* The end of a turn: gives the journal what has become durable, as far as there is room. */
 void journal_feed_turn(struct embedded *embedded);
-/* Nothing is handed out, and nothing changed, until the journal writes again. */
+/* True: no job may be handed out, and nothing changed, until the journal writes again. */
 bool journal_feed_stops(const struct embedded *embedded);
-/* May the command be done, as far as the journal is concerned? */
+/* OK, or why the journal does not allow the command now. */
 enum err journal_feed_admit(const struct embedded *embedded, const struct cmd *cmd);
 enum err journal_feed_health(const struct embedded *embedded);
 /* Of batches that are durable up to `batch`: those whose replies may go. */
@@ -347,13 +347,13 @@ void journal_feed_end(struct embedded *embedded);
 
 void journal_resync_open(struct embedded *embedded);
 void journal_resync_close(struct embedded *embedded);
-/* The end of a turn: goes on with it. */
+/* The end of a turn: continues a resync. */
 void journal_resync_turn(struct embedded *embedded);
-/* When it wants a turn; INT64_MAX: when something comes. */
+/* When it needs the next turn; INT64_MAX: after the next event. */
 int64_t journal_resync_next_us(const struct embedded *embedded);
-/* The database says that one was not ended. */
+/* Continues a resync that the database has noted as not ended. */
 void journal_resync_resume(struct embedded *embedded);
-/* An event, while a resync goes on. */
+/* Notes an event while a resync is running. */
 void journal_resync_note_event(struct embedded *embedded, const struct event *event);
 /* journal_control_verbs */
 enum err journal_resync_begin(struct embedded *embedded, const char **out_why);

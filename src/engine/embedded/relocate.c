@@ -1,14 +1,14 @@
 /*
- * What the store tells the core at recovery, and asks of it when it cleans: a job whose record is
- * in a segment that is to be deleted is appended again.
+ * The store's callbacks to the core during recovery and cleaning: jobs whose records are in a
+ * segment that is to be deleted are appended to the log again.
  */
 #include "base/log.h"
 #include "engine/embedded/parts.h"
 
 enum {
-    RELOCATE_BUDGET = 4096,   /* jobs looked at a turn while cleaning a damaged segment */
-    TOPICS_BUDGET = 256,      /* topics looked at a turn while cleaning */
-    LOG_AGE_US = 1000 * 1000, /* between two lines in the log of how far an opening is */
+    RELOCATE_BUDGET = 4096,   /* jobs checked in a turn while cleaning a damaged segment */
+    TOPICS_BUDGET = 256,      /* topics checked in a turn while cleaning */
+    LOG_AGE_US = 1000 * 1000, /* between log lines with the progress of an opening */
 };
 
 static enum err replay(struct store_callbacks *callbacks, const struct event *event)

@@ -1,16 +1,16 @@
 /*
- * A job gets a new body and keeps its properties. The core does not have those; they lie in the
- * record that goes. If it is not in memory the disk's threads read it, and the command waits, as a
- * copy: other commands are done before it (SUBMIT_PARKED).
+ * RESCHEDULE with a new body keeps the job's properties. The core does not have them; they are in
+ * the record that will be replaced. If that is not in memory the disk's threads read it, and the
+ * command waits, as a copy: other commands are executed before it (SUBMIT_PARKED).
  *
- * Properties never change while a job lives, so those that come are the right ones if the job that
- * has the name then has the same number still; if not, the command begins again.
+ * Properties never change while a job lives, so those that were read are valid if the job of that
+ * name still has the same number; if not, the command begins again.
  */
 #include "base/check.h"
 #include "base/mem.h"
 #include "engine/embedded/parts.h"
 
-/* Lies in one piece of memory with what the command borrowed. */
+/* Allocated in one block with copies of what the command borrowed. */
 struct rescheduling {
     struct waiting_reply head;
     struct list link;
@@ -64,7 +64,8 @@ static void refuse(const struct cmd *cmd, struct ticket *ticket, enum err err)
 }
 
 /*
- * Of damaged properties nothing is kept: a job without its own target would be sent to another one.
+ * If the properties are damaged the command fails: without them a job with a target of its own
+ * would be sent to another one.
  */
 bool reschedule_begin(struct embedded *embedded, const struct cmd *cmd, struct ticket *ticket,
                       enum submitted *out_submitted)
@@ -111,7 +112,7 @@ static void go_on(struct embedded *embedded, struct rescheduling *rescheduling)
         refuse(cmd, ticket, rescheduling->fetch.err);
     } else if (same) {
         cmd->job.properties = rescheduling->fetch.content.properties;
-        (void)embedded_do(embedded, cmd, ticket); /* the ticket is told, sooner or later */
+        (void)embedded_do(embedded, cmd, ticket); /* answers the ticket, now or later */
     } else {
         (void)embedded_submit(embedded, cmd, ticket); /* the same */
     }

@@ -1,6 +1,6 @@
 /*
- * What the files of the waits share, and nobody else: consumers.c has who waits, fetch.c asks Redis
- * for their jobs.
+ * Internal declarations of consumers.c (the waiting consumers) and fetch.c (reserving jobs for them
+ * in Redis).
  */
 #ifndef LATERD_ENGINE_REDIS_CONSUMERS_PARTS_H
 #define LATERD_ENGINE_REDIS_CONSUMERS_PARTS_H
@@ -17,25 +17,25 @@ struct place {
 struct wait_group {
     struct consumers *consumers;
     struct list place;   // consumers::groups
-    struct list dirty;   // consumers::dirty, or nowhere
+    struct list dirty;   // consumers::dirty, or in no list
     struct list waiters; // waiter::place, first come first
     struct place *topics;
     uint32_t topic_count;
     bool listed_order, bound;
-    int64_t ttr_us;    /* see cmd_reserve */
-    uint64_t settles;  /* waiters for whom settle() would do something: see there */
-    uint32_t calls;    /* under way */
-    uint32_t silent;   /* of these, the ones whose time is up: nobody waits for them any more */
-    uint64_t wanted;   /* jobs, by all waiters */
-    uint64_t asked;    /* jobs, by calls under way */
-    bool *asking;      /* for each partition: a call is under way, */
-    int64_t *asked_us; /* since then */
-    int64_t suspect_since_us; /* when wait_group_nothing() was found out; 0: no more so */
+    int64_t ttr_us;           /* see cmd_reserve */
+    uint64_t settles;         /* number of waiters that settle() would handle: see there */
+    uint32_t calls;           /* under way */
+    uint32_t silent;          /* of these, calls that are overdue, and no longer waited for */
+    uint64_t wanted;          /* jobs, by all waiters */
+    uint64_t asked;           /* jobs, by calls under way */
+    bool *asking;             /* [partition]: a call is under way … */
+    int64_t *asked_us;        /* since then */
+    int64_t suspect_since_us; /* since when all partitions seem empty; 0: they do not */
     enum err nothing;         /* and what it was */
-    uint32_t looking;         /* calls under way that nothing is asked for before, until: */
+    uint32_t looking;         /* calls under way that reserving waits for, until `probe`: */
     int64_t probe_deadline_us;
-    struct timer probe;    /* armed for that time, or it is over */
-    uint64_t verify_round; /* in which it was looked at last: see consumers::verify */
+    struct timer probe;    /* the end of that time; not armed: it is over */
+    uint64_t verify_round; /* the last round in which it was checked: consumers::verify */
 };
 
 static inline int64_t consumers_now_us(const struct consumers *consumers)
@@ -43,26 +43,25 @@ static inline int64_t consumers_now_us(const struct consumers *consumers)
     return consumers->options.loop->now_us;
 }
 
-/* In the next turn's match something may be done for it. */
+/* Marks the group to be handled in the next match. */
 void wait_group_touch(struct wait_group *group);
-/* Asks for what is wanted where there may be some, and answers those for whom nothing more comes.
- */
+/* Reserves the wanted jobs where there may be some, and answers waiters that get nothing more. */
 void wait_group_step(struct wait_group *group);
-/* That a partition is empty, where that may be wrong, was believed for so long that it is to look.
- */
+/* True: a partition was assumed to be empty, which may be wrong, for so long that it must be read
+ * again. */
 bool wait_group_is_suspect(const struct wait_group *group);
-/* What is told who has got no job: ERR_EMPTY, or ERR_AGAIN where a partition could not be asked, or
- * has not answered for so long that it may have some. */
+/* The answer for a consumer without a job: ERR_EMPTY; ERR_AGAIN if a partition could not be asked,
+ * or has not answered for so long that it may have jobs. */
 enum err wait_group_nothing(struct wait_group *group);
-/* Asks behind a promote that is under way to the partition. */
+/* Sends a reserve right behind a promote that is under way to the partition. */
 void wait_group_ask_behind(struct wait_group *group, uint32_t partition);
-/* We were told of a ready job and do not ask for it: another daemon is to. */
+/* We were notified of a ready job, and do not need it: has another daemon notified. */
 void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t partition);
-/* Jobs that the call to the partition has brought: to those who wait, first come first served; what
- * nobody wants, or has been reserved for too long, is given back. */
+/* Delivers the jobs of a call to the waiters, first come first served; gives back jobs that are not
+ * wanted any more, or whose reservation is too old. */
 void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct job_view *jobs,
                          uint32_t count);
-/* Nothing more comes: what it has got, or `err`. */
+/* Answers the waiter with the jobs that it has got, or with `err` if it has none. */
 void waiter_end(struct waiter *waiter, enum err err);
 
 #endif

@@ -128,7 +128,7 @@ static void look_at_policies(struct redis_engine *redis, struct bytes policy)
         preflight_keep_policies(&redis->preflight, nodes, count);
 }
 
-static void heartbeat_answered(void *owner, const struct members_told *told)
+static void heartbeat_answered(void *owner, const struct heartbeat_answer *told)
 {
     struct redis_engine *redis = owner;
     redis->journal_behind = told->journal_behind;
@@ -530,7 +530,7 @@ static bool serves(const struct redis_engine *redis)
 {
     return reaches_all(redis) && takes_changes(redis) && settings_sync_is_whole(&redis->settings) &&
            redis->members.heartbeats > redis->serves_after &&
-           subscription_is_whole(&redis->subscription);
+           subscription_is_complete(&redis->subscription);
 }
 
 /* What a start waits for, in words; none of it is plainly wrong, or it would wait no longer. */
@@ -627,7 +627,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     redis->space.journal_bytes = options->journal_bytes;
     redis->space.journal_lag_us = options->journal_lag_us;
     redis->space.journal_detaches = options->journal_detaches;
-    int64_t now_us = loop_look_at_clock(options->loop);
+    int64_t now_us = loop_update_time(options->loop);
     make_parts(redis);
     redis->standby = redis->space.leaves_older = options->standby;
     if (!redis->standby)
@@ -639,7 +639,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
 
 void redis_engine_serve(struct redis_engine *redis)
 {
-    int64_t now_us = loop_look_at_clock(redis->options.loop);
+    int64_t now_us = loop_update_time(redis->options.loop);
     redis->standby = redis->late = redis->preflight.serving = redis->space.leaves_older = false;
     redis->serves_after = redis->members.heartbeats + redis->members.asked;
     if (redis->preflight.fit) {

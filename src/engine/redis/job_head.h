@@ -1,21 +1,21 @@
 /*
- * A job as it lies in Redis (docs/redis-layout.md): the one description from which the offsets in C
- * and the words in the scripts are made. Numbers are little-endian; there are no gaps. Whoever
- * changes it changes what is stored, and raises SCRIPT_LAYOUT.
+ * The format of a job in Redis (docs/redis-layout.md). This is the only definition: the offsets in
+ * C and the constants in the scripts are made from it. Numbers are little-endian; there is no
+ * padding. A change here changes what is stored, and must raise SCRIPT_LAYOUT.
  *
- * The record is written when the job is pushed, and again only if its body is replaced: one of
- * three forms, of which the compact one, for ordinary jobs, has 28 bytes; behind it topic, id, the
- * waits of the schedule (8 bytes each), content type and body. A body beyond JOB_INLINE_MAX is
- * apart, in a field of its own; properties always are. The head is what changes; it exists from the
- * first change on, and what it says goes before what the record says.
+ * A job has a record and a head. The record is written when the job is pushed, and again only if
+ * its body is replaced. It has one of three forms: compact (28 bytes, for ordinary jobs), short or
+ * long; then follow topic, id, the waits of the schedule (8 bytes each), content type and body. A
+ * body longer than JOB_INLINE_MAX is in a field of its own; properties always are. The head has the
+ * fields that change; it exists from the first change on, and overrides those of the record.
  *
- * In a script (script_text.c replaces them when the text is made, so they cost nothing there), with
- * HEAD, COMPACT, SHORT or LONG in front of the point:
- *     HEAD.DUE              where the field begins, as string.sub and struct.unpack count: from 1
+ * Scripts use these constants, with HEAD, COMPACT, SHORT or LONG before the dot (script_text.c
+ * replaces them when it makes the text, so they cost nothing at run time):
+ *     HEAD.DUE              first byte of the field, counted from 1 as in string.sub, struct.unpack
  *     HEAD.DUE_END          its last byte
  *     HEAD.STATE_TO_LEASE   the format of these fields for struct.pack and struct.unpack, quoted
- *     HEAD.DUE_FORMAT       that of one field
- *     HEAD.BYTES, LONG.TOPIC  the length of all fields, and what begins behind them
+ *     HEAD.DUE_FORMAT       the format of one field
+ *     HEAD.BYTES, LONG.TOPIC  the length of all fields; the first byte behind them
  */
 #ifndef LATERD_ENGINE_REDIS_JOB_HEAD_H
 #define LATERD_ENGINE_REDIS_JOB_HEAD_H
@@ -39,7 +39,7 @@
     FIELD(DELAY_S, "I4", 4)                                                                        \
     FIELD(DUE, "I8", 8)
 
-/* What the two brief forms begin with. TTR: in seconds. */
+/* The first fields of the compact and the short form. TTR: in seconds. */
 #define JOB_BRIEF_FIELDS(FIELD)                                                                    \
     FIELD(FORM, "B", 1)                                                                            \
     FIELD(ID_LEN, "B", 1)                                                                          \
@@ -50,22 +50,23 @@
     FIELD(DELAY_S, "I3", 3)                                                                        \
     FIELD(DUE, "I7", 7)
 
-/* For who has no content type, a body of JOB_INLINE_MAX bytes at most, a ttr in whole seconds, and
- * numbers that fit. The body's length is what is left of the record. AHEAD: by how much
- * the job's number, which is a time, is ahead of when it was made, and JOB_AHEAD_BASE. */
+/* For jobs without content type, with a body of at most JOB_INLINE_MAX bytes, a ttr in whole
+ * seconds, and numbers that fit into these fields. The body is the rest of the record. AHEAD: the
+ * job's number, which is a time, minus the time of its creation, plus JOB_AHEAD_BASE. */
 #define JOB_COMPACT_FIELDS(FIELD)                                                                  \
     JOB_BRIEF_FIELDS(FIELD)                                                                        \
     FIELD(AHEAD, "H", 2)                                                                           \
     FIELD(CONTENT_SUM, "c8", 8)
 
-/* The same, up to DUE, for who was made elsewhere, or got a number that is too far ahead: so it is
- * for a while after Redis has started again, and where there are very many numbers. */
+/* The same for jobs whose CREATED does not follow from AHEAD: jobs that were created elsewhere, or
+ * whose number is too far ahead of that time, which happens for a while after a restart of Redis,
+ * and where very many numbers are used. */
 #define JOB_SHORT_FIELDS(FIELD)                                                                    \
     JOB_BRIEF_FIELDS(FIELD)                                                                        \
     FIELD(CREATED, "I7", 7)                                                                        \
     FIELD(CONTENT_SUM, "c8", 8)
 
-/* For all others. TTR: in microseconds. */
+/* For all other jobs. TTR: in microseconds. */
 #define JOB_LONG_FIELDS(FIELD)                                                                     \
     FIELD(FORM, "B", 1)                                                                            \
     FIELD(ID_LEN, "B", 1)                                                                          \
@@ -115,21 +116,21 @@ enum { JOB_LONG_FIELDS(JOB_LONG_OFFSET) JOB_LONG_BYTES = sizeof(struct job_long_
 #undef JOB_SHORT_OFFSET
 #undef JOB_LONG_OFFSET
 
-/* FORM. No head begins with a byte that has JOB_IS_RECORD. */
+/* Bits of FORM. The first byte of a head never has JOB_IS_RECORD. */
 enum {
     JOB_IS_LONG = 1,
     JOB_IN_ARRIVAL = 2,
     JOB_IS_JSON = 4,
     JOB_IS_APART = 8,        /* content type and body are in a field of their own */
-    JOB_HAS_PROPERTIES = 16, /* the same of its properties */
+    JOB_HAS_PROPERTIES = 16, /* properties are in a field of their own */
     JOB_IS_COMPACT = 32,     /* never with JOB_IS_LONG */
     JOB_IS_RECORD = 128,
 };
 
 enum {
     JOB_INLINE_MAX = 1024, /* bytes of content type and body */
-    JOB_AHEAD_BASE = 1024, /* no number is that far behind: see SCRIPT_PARTITIONS_MAX */
-    JOB_SUM_BYTES = 8,     /* in front of properties: XXH3-64 of them */
+    JOB_AHEAD_BASE = 1024, /* numbers are behind by less than this: see SCRIPT_PARTITIONS_MAX */
+    JOB_SUM_BYTES = 8,     /* length of the XXH3-64 in front of properties */
 };
 
 #endif

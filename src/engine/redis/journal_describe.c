@@ -1,4 +1,5 @@
-/* How the journal of a queue in Redis is, as this daemon sees it: for GET /v1/journal, metrics. */
+/* The health of the journal of a queue in Redis, as this daemon sees it: for GET /v1/journal and
+ * /metrics. */
 #include <stdio.h>
 
 #include "engine/redis/journal_feed.h"
@@ -10,13 +11,13 @@ static int64_t now_of(const struct redis_journal_feed *feed)
 
 /* ---- the lag ---- */
 
-/* When the oldest change was that MySQL lacks, by our clock; 0: it has all. */
+/* The time, by our clock, of the oldest change that MySQL lacks; 0: it has all. */
 static int64_t oldest_lacking_us(const struct redis_journal_feed *feed)
 {
     int64_t oldest_us = feed->joined ? feed->status.oldest_us : 0;
     for (uint32_t i = 0; !feed->joined && i < feed->options.space->partitions; i++) {
         const struct feed_stream *stream = &feed->streams[i];
-        if (!feed_stream_has_told(stream) || !stream->first_us)
+        if (!feed_stream_has_reported(stream) || !stream->first_us)
             continue;
         if (!oldest_us || stream->first_us < oldest_us)
             oldest_us = stream->first_us;
@@ -37,7 +38,7 @@ static void look_at_partition(const struct redis_journal_feed *feed, uint32_t pa
     uint64_t lacks = stream->last > stream->committed ? stream->last - stream->committed : 0;
     *out_partition = (struct journal_partition){
         .entry = feed->joined ? stream->committed : 0,
-        .knows_lag = feed_stream_has_told(stream),
+        .knows_lag = feed_stream_has_reported(stream),
         .refuses_pushes = feed_stream_refuses(stream),
     };
     if (!out_partition->knows_lag)
@@ -46,8 +47,8 @@ static void look_at_partition(const struct redis_journal_feed *feed, uint32_t pa
     out_partition->lag_bytes = stream->waiting_bytes;
 }
 
-/* Of the partitions that have told. What the others lack comes on top: one that does not answer
- * does not hide the lag of all, but as long as there is one the others' 0 says nothing. */
+/* Sums the lag of the partitions that have reported it: a lower bound while others have not. If the
+ * sum is 0 and some have not reported, the lag is unknown. */
 static void look_at_lag(const struct redis_journal_feed *feed, struct journal_health *health)
 {
     bool all = true;

@@ -7,7 +7,7 @@
 #include "store/format.h"
 #include "store/record.h"
 
-/* As scripts/entry.lua has it: offsets. */
+/* Offsets of the format in scripts/entry.lua. */
 enum {
     ENTRY_NUMBER = 1,
     ENTRY_BYTES_EVER = 9,
@@ -59,7 +59,7 @@ enum err journal_field_read(struct bytes field, struct journal_field *out_field)
     return OK;
 }
 
-/* Its body may be damaged: then the row has what is there. */
+/* A damaged body is written to the row as it is. */
 static void take_content(struct script_head *head)
 {
     struct job_view *view = &head->view;
@@ -178,8 +178,8 @@ enum err journal_entry_batch(const struct script_space *space, uint32_t partitio
     return OK;
 }
 
-struct journal_batch *journal_entry_place(uint32_t partition, uint64_t entry, uint64_t mark,
-                                          int64_t now_us)
+struct journal_batch *journal_entry_position(uint32_t partition, uint64_t entry, uint64_t mark,
+                                             int64_t now_us)
 {
     struct journal_batch *batch = mem_zalloc(sizeof(*batch) + BATCH_HEAD);
     batch->clock_us = now_us;

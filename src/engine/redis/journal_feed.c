@@ -7,28 +7,28 @@
 
 enum {
     TICK_US = 20 * 1000,
-    IDLE_US = 200 * 1000, /* a partition in which nothing happens is looked at so often */
+    IDLE_US = 200 * 1000, /* between reads of an idle partition */
     LEASE_US = 5 * 1000 * 1000,
     RENEW_US = 1000 * 1000,
-    LOOK_US = 1000 * 1000,       /* where nothing is read, only how much waits is asked */
-    OPEN_AGAIN_US = 1000 * 1000, /* after a journal that could not be made */
-    LEAVE_US = 1000 * 1000,      /* so long a journal that ends may wait for the database */
-    HELD_MAX = 8 * 1024 * 1024,  /* bytes that the journal has and has not committed */
+    LOOK_US = 1000 * 1000, /* between calls that only ask for the lag, while nothing is read */
+    OPEN_AGAIN_US = 1000 * 1000, /* after a journal that could not be opened */
+    LEAVE_US = 1000 * 1000,      /* how long an ending journal may wait for the database */
+    HELD_MAX = 8 * 1024 * 1024,  /* bytes that the journal holds and has not committed, at most */
     ENTRIES_FIRST = 32,
     ENTRIES_MOST = 256,
-    ENTRIES_LEAST = 2,             /* the one that was read last, and another */
-    DROPPED_MOST = 1000,           /* entries that go by one call */
-    LAG_LOG_US = 10 * 1000 * 1000, /* that pushes are refused is told so often */
+    ENTRIES_LEAST = 2,             /* the anchor, and a new one */
+    DROPPED_MOST = 1000,           /* entries that one call deletes */
+    LAG_LOG_US = 10 * 1000 * 1000, /* between journal_behind lines */
 };
 
-/* How journal.lua answers a read: its state. */
+/* The state in journal.lua's answer to a read. */
 enum {
     JOURNAL_THERE = 1,
     JOURNAL_GIVEN_UP = 2,
-    JOURNAL_BEHIND = 3, /* it is there, and pushes are refused */
+    JOURNAL_BEHIND = 3, /* as JOURNAL_GOOD, but pushes are refused */
 };
 
-/* Up to this batch, the partition is committed up to that entry. */
+/* When this batch is committed, the partition is committed up to this entry. */
 struct given {
     struct queue_node place; // redis_journal_feed::given
     uint64_t number, entry, mark;
@@ -45,14 +45,14 @@ static bool leads(const struct redis_journal_feed *feed)
     return !feed->leaving && now_of(feed) < feed->lease_until_us;
 }
 
-/* A journal of before, until its threads have ended. */
+/* A former journal, until its threads have ended. */
 struct left_journal {
     struct queue_node place; // redis_journal_feed::left
     struct journal *journal;
     int64_t since_us;
 };
 
-/* ---- the journal comes and goes ---- */
+/* ---- opening and closing the journal ---- */
 
 static void forget_given(struct redis_journal_feed *feed)
 {
@@ -61,8 +61,8 @@ static void forget_given(struct redis_journal_feed *feed)
         mem_free(LIST_ENTRY(node, struct given, place));
 }
 
-/* Its thread may be waiting for a database that is silent: the loop must not wait with it. */
-static void leave_journal(struct redis_journal_feed *feed, struct journal *journal)
+/* Ends the journal without waiting for its thread, which may be waiting for the database. */
+static void close_journal_later(struct redis_journal_feed *feed, struct journal *journal)
 {
     if (journal->verbs->leave(journal, false)) {
         journal->verbs->close(journal, 0);
@@ -74,8 +74,9 @@ static void leave_journal(struct redis_journal_feed *feed, struct journal *journ
     queue_add(&feed->left, &left->place);
 }
 
-/* They end in any order; the oldest is looked at. At the end of all, `wait`, each is waited for. */
-static void look_at_left(struct redis_journal_feed *feed, bool wait)
+/* Closes former journals whose threads have ended, the oldest first. `wait`: closes all, waiting
+ * for their threads. */
+static void close_ended_journals(struct redis_journal_feed *feed, bool wait)
 {
     while (feed->left.first) {
         struct left_journal *left = LIST_ENTRY(feed->left.first, struct left_journal, place);
@@ -88,14 +89,14 @@ static void look_at_left(struct redis_journal_feed *feed, bool wait)
     }
 }
 
-/* What it has not committed will be read again, by whoever has the lease then. */
+/* Entries that it has not committed are read again, by the next writer. */
 static void close_journal(struct redis_journal_feed *feed, bool opens_again)
 {
     if (!feed->journal)
         return;
     feed->journal->changed = NULL;
     redis_resync_closed(feed->resync, opens_again);
-    leave_journal(feed, feed->journal);
+    close_journal_later(feed, feed->journal);
     feed->journal = NULL;
     feed->joined = feed->broken = false;
     feed->held_bytes = 0;
@@ -128,12 +129,12 @@ static void note_given(struct feed_stream *stream)
     queue_add(&feed->given, &given->place);
 }
 
-/* A batch of no changes: MySQL is told where it stands in this stream. */
+/* Gives the journal a batch without changes, which sets MySQL's position in this stream. */
 static void give_place(struct feed_stream *stream)
 {
     struct redis_journal_feed *feed = stream->feed;
     struct journal_batch *batch =
-        journal_entry_place(stream->partition, stream->entry, stream->mark, now_of(feed));
+        journal_entry_position(stream->partition, stream->entry, stream->mark, now_of(feed));
     batch->number = ++feed->number;
     feed->held_bytes += batch->bytes;
     feed->journal->verbs->give(feed->journal, batch);
@@ -150,14 +151,15 @@ static void begin_at(struct feed_stream *stream, const struct journal_stream *at
 }
 
 /*
- * Its cursor is known: reading begins where MySQL stands. Where the cursor's row was taken away
- * under us, who have written all the time, that is known here alone: the new one is told.
+ * The journal's cursor is known: reading begins at its positions. If the cursor's row was deleted
+ * while this daemon was the writer, only this daemon knows the positions, and sets them in the new
+ * cursor.
  */
 static void join(struct redis_journal_feed *feed)
 {
     uint32_t count = feed->options.space->partitions;
     struct journal_stream *at = mem_zalloc(count * sizeof(*at));
-    bool goes_on = feed->status.made && feed->knows_places;
+    bool goes_on = feed->status.made && feed->knows_positions;
     feed->journal->verbs->streams(feed->journal, at);
     feed->number = feed->status.done;
     feed->joined = true;
@@ -171,7 +173,7 @@ static void join(struct redis_journal_feed *feed)
             give_place(stream);
     }
     mem_free(at);
-    feed->knows_places = false;
+    feed->knows_positions = false;
     if (goes_on)
         log_event(
             LOG_WARN, "journal_cursor_made",
@@ -231,9 +233,9 @@ static void open_journal(struct redis_journal_feed *feed)
 
 /* ---- the lease ---- */
 
-/* What the one calls itself, for people. Not if we are it: if we lose the lease later, because
- * Redis does not answer, nobody knows who is next. */
-static void take_leader(struct redis_journal_feed *feed, struct bytes label, bool ours)
+/* Notes the writer's label, for people; none if we are the writer: if we lose the lease later,
+ * because Redis does not answer, the next writer is unknown. */
+static void note_leader(struct redis_journal_feed *feed, struct bytes label, bool ours)
 {
     if (ours)
         label = BYTES("");
@@ -258,18 +260,19 @@ static void lease_answered(void *owner, struct script_request *call, enum err er
     if (err || feed->leaving || script_read_answer(feed->options.space, &said, &answer) ||
         answer.err || count != 3 || parts[1].len != JOURNAL_STORE_BYTES)
         return;
-    take_leader(feed, parts[2], answer.state != 0);
+    note_leader(feed, parts[2], answer.state != 0);
     bool same = memcmp(feed->identity, parts[1].at, JOURNAL_STORE_BYTES) == 0;
     memcpy(feed->identity, parts[1].at, JOURNAL_STORE_BYTES);
-    if (!same) { /* Redis has lost the queue: this is another */
+    if (!same) { /* Redis has lost the queue: this is a new one */
         close_journal(feed, false);
-        feed->knows_places = false;
+        feed->knows_positions = false;
     }
     feed->lease_until_us = answer.state ? feed->lease_asked_us + LEASE_US : 0;
 }
 
-/* A queue that has no identity gets a new one each time: one that was emptied is another. */
-static void ask_lease(struct redis_journal_feed *feed, int64_t span_us)
+/* Asks for the lease. A queue without an identity gets a new one: an emptied queue is another
+ * queue. */
+static void request_lease(struct redis_journal_feed *feed, int64_t span_us)
 {
     uint8_t identity[JOURNAL_STORE_BYTES];
     if (getrandom(identity, sizeof(identity), 0) != sizeof(identity))
@@ -290,14 +293,14 @@ static void ask_lease(struct redis_journal_feed *feed, int64_t span_us)
 
 /* ---- entries ---- */
 
-/* Is this the entry that was read last? Else it says why it cannot be. */
-static const char *why_not_anchor(const struct feed_stream *stream,
-                                  const struct journal_entry *first)
+/* NULL: the entry is the anchor, the one that was read last. Else why it is not. */
+static const char *anchor_mismatch(const struct feed_stream *stream,
+                                   const struct journal_entry *first)
 {
     if (!first && stream->last < stream->entry)
         return "Redis has lost changes that MySQL has: a failover, or an older save";
     if (!first || first->number > stream->entry)
-        return "Redis has entries no longer that MySQL lacks: MySQL is an older copy, Redis has "
+        return "Redis has deleted entries that MySQL lacks: MySQL is an older copy, Redis has "
                "lost "
                "a key, or the journal was given up, as it was later than journal.max_lag";
     return first->mark == stream->mark
@@ -305,7 +308,7 @@ static const char *why_not_anchor(const struct feed_stream *stream,
                : "Redis has other changes than those that MySQL has: a failover, or an older save";
 }
 
-/* ERR_CORRUPT: the entry is none of ours, and so has no event. */
+/* Gives the entry's batch to the journal. ERR_CORRUPT: laterd has not written this entry. */
 static enum err give(struct feed_stream *stream, const struct journal_entry *entry)
 {
     struct redis_journal_feed *feed = stream->feed;
@@ -322,7 +325,7 @@ static enum err give(struct feed_stream *stream, const struct journal_entry *ent
     return OK;
 }
 
-/* What follows the entry that was read last. */
+/* Handles an answer: the anchor, and the entries that follow it. */
 static void take_entries(struct feed_stream *stream, const struct bytes *parts, uint32_t count)
 {
     struct redis_journal_feed *feed = stream->feed;
@@ -330,15 +333,15 @@ static void take_entries(struct feed_stream *stream, const struct bytes *parts, 
     const char *why = NULL;
     arena_reset(&feed->arena);
     if (stream->entry && !count)
-        why = why_not_anchor(stream, NULL);
+        why = anchor_mismatch(stream, NULL);
     for (uint32_t i = 0; i < count && !why; i++) {
         struct journal_entry entry;
         if (i == 0 && stream->has_head && !parts[0].len)
-            continue; /* the one that we have */
+            continue; /* the anchor */
         if (journal_entry_read(feed->options.space, stream->partition, parts[i], &entry))
-            why = "Redis has an entry that is none";
+            why = "Redis has an entry that laterd has not written";
         else if (i == 0 && stream->entry)
-            why = why_not_anchor(stream, &entry);
+            why = anchor_mismatch(stream, &entry);
         else if (stream->entry && entry.number != stream->entry + 1)
             why = "the journal was given up meanwhile: it was later than journal.max_lag";
         else if (give(stream, &entry))
@@ -354,7 +357,8 @@ static void take_entries(struct feed_stream *stream, const struct bytes *parts, 
     }
 }
 
-/* How many are asked for. The script bounds their bytes; an answer may be too much all the same. */
+/* Adapts how many entries are read at a time. The script limits their bytes, but an answer may
+ * still be too large. */
 static void tune(struct feed_stream *stream, enum err err)
 {
     if (err && stream->at_once >= 2 * ENTRIES_LEAST)
@@ -370,7 +374,8 @@ static bool reads(const struct redis_journal_feed *feed)
     return feed->joined && !feed->broken && feed->held_bytes < HELD_MAX;
 }
 
-/* Its entries go, whatever becomes of the journal: else none could ever begin here again. */
+/* The journal of the partition was given up: deletes its entries in any case, because otherwise no
+ * journal could ever begin there again. */
 static void given_up(struct feed_stream *stream, bool more)
 {
     struct redis_journal_feed *feed = stream->feed;
@@ -443,13 +448,13 @@ static void stream_answered(void *owner, struct script_request *call, enum err e
         stream_told(stream, &answer, parts, count);
 }
 
-/* max 0: only looks how much waits. */
+/* Reads up to `max` entries; 0: only asks how much waits. */
 static void ask_stream(struct feed_stream *stream, uint32_t max)
 {
     struct redis_journal_feed *feed = stream->feed;
     struct script_request *call =
         script_requests_new_unkept(feed->options.calls, stream->partition);
-    bool known = feed->joined && stream->has_head; /* else the script lets nothing go */
+    bool known = feed->joined && stream->has_head; /* else the script deletes no entries */
     uint64_t upto = known ? stream->committed : 0;
     if (upto > stream->dropped + DROPPED_MOST && stream->dropped)
         upto = stream->dropped + DROPPED_MOST;
@@ -474,7 +479,7 @@ static void ask_stream(struct feed_stream *stream, uint32_t max)
 static bool is_due(const struct feed_stream *stream)
 {
     const struct redis_journal_feed *feed = stream->feed;
-    return now_of(feed) >= stream->look_us || redis_resync_goes_on(feed->resync) ||
+    return now_of(feed) >= stream->look_us || redis_resync_is_running(feed->resync) ||
            stream->dropped < stream->committed ||
            feed->options.calls->partitions[stream->partition].used != stream->used;
 }
@@ -482,7 +487,7 @@ static bool is_due(const struct feed_stream *stream)
 static void look_at_stream(struct feed_stream *stream)
 {
     const struct redis_journal_feed *feed = stream->feed;
-    int64_t look_us = redis_restore_goes_on(&feed->restore) ? IDLE_US : LOOK_US;
+    int64_t look_us = redis_restore_is_running(&feed->restore) ? IDLE_US : LOOK_US;
     if (stream->asked || now_of(feed) < stream->not_before_us)
         return;
     if (reads(feed) && is_due(stream))
@@ -506,7 +511,7 @@ static void report_lag(struct redis_journal_feed *feed, bool was)
     }
 }
 
-/* The scripts refuse pushes by themselves. Here it is seen, and told to all daemons. */
+/* Logs, and reports to all daemons, that pushes are refused; the scripts refuse by themselves. */
 static void look_at_lag(struct redis_journal_feed *feed)
 {
     bool was = feed->refuses;
@@ -515,7 +520,7 @@ static void look_at_lag(struct redis_journal_feed *feed)
         feed->refuses = feed->refuses || feed_stream_refuses(&feed->streams[i]);
     if (feed->refuses != was && feed->journal)
         feed->reports_lag = true;
-    if (!feed->broken) /* that has been told */
+    if (!feed->broken) /* it was logged before */
         report_lag(feed, was);
 }
 
@@ -525,12 +530,12 @@ static void look_at_lease(struct redis_journal_feed *feed)
 {
     bool due = feed->reports_lag || now_of(feed) - feed->lease_asked_us >= RENEW_US;
     if (!feed->lease_asked && due)
-        ask_lease(feed, LEASE_US);
+        request_lease(feed, LEASE_US);
     bool fenced = feed->journal && feed->status.phase == JOURNAL_FENCED;
     if (!leads(feed))
-        feed->knows_places = false; /* another one may write meanwhile */
+        feed->knows_positions = false; /* another daemon may have been the writer meanwhile */
     else if (fenced && feed->joined)
-        feed->knows_places = !feed->broken;
+        feed->knows_positions = !feed->broken;
     if (feed->journal && (fenced || !leads(feed)))
         close_journal(feed, leads(feed));
     else if (!feed->journal && leads(feed) && now_of(feed) >= feed->open_us)
@@ -540,7 +545,7 @@ static void look_at_lease(struct redis_journal_feed *feed)
 static void tick(struct timer *timer)
 {
     struct redis_journal_feed *feed = LIST_ENTRY(timer, struct redis_journal_feed, tick);
-    look_at_left(feed, false);
+    close_ended_journals(feed, false);
     if (feed->leaving) {
         if (feed->left.first)
             loop_arm(feed->options.loop, &feed->tick, now_of(feed) + TICK_US);
@@ -589,14 +594,14 @@ void redis_journal_leave(struct redis_journal_feed *feed)
     feed->leaving = true;
     close_journal(feed, false);
     if (feed->lease_until_us)
-        ask_lease(feed, 0);
+        request_lease(feed, 0);
 }
 
 void redis_journal_fini(struct redis_journal_feed *feed)
 {
     loop_cancel(feed->options.loop, &feed->tick);
     close_journal(feed, false);
-    look_at_left(feed, true);
+    close_ended_journals(feed, true);
     redis_restore_fini(&feed->restore);
     redis_resync_free(feed->resync);
     feed->resync = NULL;

@@ -1,11 +1,12 @@
 /*
- * Invariants: of a partition at most one call is under way (`asked`), so that they are done in
- * their order; those of rows are beside these. A run that has failed gives no more rows. A row that
- * is looked for in Redis is in its run's `looks`, and goes to `fit` when it is to be pushed.
+ * Invariants: at most one call to each partition is under way (`asked`), so that they are executed
+ * in order; calls for single rows are separate. A run that has failed returns no more rows. A row
+ * whose job is looked up in Redis is in its run's `looks`, and moves to `fit` when it can be
+ * pushed.
  *
- * A push leaves an entry, and may be quicker than MySQL: beyond journal.max_lag pushes of all would
- * be refused, or the journal given up. So a row waits (`next`) while its partition has entries for
- * half of that; what was pushed since Redis was asked how much waits there is counted beside it.
+ * Each push makes an entry, and pushes may be faster than MySQL: beyond journal.max_lag all pushes
+ * would be refused, or the journal given up. So a row waits (`next`) while its partition's entries
+ * exceed half of that; pushes since the last report of the lag are counted in addition.
  */
 #include "engine/redis/journal_restore.h"
 
@@ -17,15 +18,15 @@
 #include "engine/redis/journal_feed.h"
 
 enum {
-    SPAN_US = 15 * 1000 * 1000, /* a restore that nobody renews goes on for so long */
+    SPAN_US = 15 * 1000 * 1000, /* Redis ends a restore that is not renewed for this long */
     RENEW_US = 1000 * 1000,
     AGAIN_US = 200 * 1000,          /* after a call that failed */
-    SILENT_US = 10 * 1000 * 1000,   /* Redis does not answer: it is given up */
-    AWAY_US = 5 * 1000 * 1000,      /* and so it is if the journal does not write, */
-    CATCH_UP_US = 60 * 1000 * 1000, /* or is not there in time */
-    LOOKS_MAX = 256,                /* rows that Redis is asked about at once */
-    END_BYTES = 128,                /* of Redis' memory for a job that ends */
-    ENTRY_BYTES = 160,              /* of an entry, besides its job's own */
+    SILENT_US = 10 * 1000 * 1000,   /* the restore fails if Redis does not answer for this long, */
+    AWAY_US = 5 * 1000 * 1000,      /* … if the journal does not write for this long, */
+    CATCH_UP_US = 60 * 1000 * 1000, /* … or if it has not caught up in this time */
+    LOOKS_MAX = 256,                /* look-ups of rows under way at once */
+    END_BYTES = 128,                /* Redis' memory for the record of a job that ended */
+    ENTRY_BYTES = 160,              /* of an entry, without its job's bytes */
     WHY_MAX = 240,
 };
 
@@ -43,16 +44,16 @@ struct restore_stream {
     uint32_t partition;
     struct script_restore call; /* that is under way, */
     bool asked;                 /* if one is */
-    bool begun;                 /* the run that goes on, behind: */
+    bool begun;                 /* the run under way, after `begun`: */
     uint64_t target;            /* entry */
     int64_t not_before_us, renewed_us;
-    bool left;                      /* there may be what is to go, */
-    uint64_t of;                    /* of this restore; 0: of any */
-    uint64_t pushed, pushed_before; /* bytes, since the feed asked last, and before that */
-    uint32_t look;                  /* counts how often it has asked */
+    bool left;                      /* there may be a restore to end: … */
+    uint64_t of;                    /* … this one; 0: any */
+    uint64_t pushed, pushed_before; /* bytes since the feed's last request, and before that */
+    uint32_t look;                  /* number of the feed's requests */
 };
 
-/* The journal's run is one of another kind, which only the journal knows. */
+/* Not the journal's own struct of the same name, which only the journal knows. */
 struct restore_run {
     struct list place; // redis_restore::runs
     struct redis_restore *owner;
@@ -60,22 +61,22 @@ struct restore_run {
     struct restore_query query; /* its id in: */
     struct buf id;
     enum phase phase;
-    uint64_t mark; /* by which Redis knows it; 0: it is of one job */
+    uint64_t mark; /* identifies it in Redis; 0: a run for one job */
     int64_t begun_us, heard_us, wrote_us;
-    /* Of who reads; the journal itself may be closed before the run. NULL: nobody reads yet. */
+    /* The reader's verbs; the journal may be closed before the run. NULL: not reading yet. */
     const struct restore_verbs *journal;
     struct restore_reader journal_reader;
     struct restore_run *journal_run; /* NULL: not begun */
     struct list looks;               // look::place
     struct queue fit;                // look::next
     uint32_t look_count;             /* of both */
-    struct restore_row *next;        /* taken, and not handed out: its partition is full */
+    struct restore_row *next;        /* taken, but not returned yet: its partition is full */
     int64_t next_us;                 /* since when */
     bool failed;
     char why[WHY_MAX];
 };
 
-/* A row whose job is looked for. */
+/* A row whose job is being looked up. */
 struct look {
     struct list place;
     struct queue_node next;
@@ -120,7 +121,7 @@ static void began(struct restore_stream *stream, struct restore_run *run,
 {
     int state = (int)answer->state; /* no job's */
     if (answer->more)
-        return; /* what another has left goes first */
+        return; /* a restore left by another daemon must be ended first */
     if (state != GOES_ON) {
         fail(run, "there is no journal in Redis: it was given up");
         return;
@@ -171,8 +172,8 @@ static void answered(void *owner, struct script_request *request, enum err err,
         went_on(run, &answer);
 }
 
-/* It keeps its answer if it begins: else one that comes late would begin it a second time, and what
- * ended before that has left no word. */
+/* The answer to BEGIN is kept in Redis: else a resent BEGIN could begin a second time, and jobs
+ * that ended before that would not be recorded. */
 static void ask(struct restore_stream *stream, enum script_restore_step step, uint64_t of)
 {
     const struct journal_feed_options *options = &stream->restore->feed->options;
@@ -200,7 +201,7 @@ static void look_at_stream(struct restore_stream *stream, const struct restore_r
     if (stream->asked || now_us < stream->not_before_us)
         return;
     if (run && !stream->begun) {
-        stream->left = false; /* to begin is to end another */
+        stream->left = false; /* BEGIN ends another restore */
         ask(stream, SCRIPT_RESTORE_BEGIN, run->mark);
     } else if (run && now_us - stream->renewed_us >= RENEW_US) {
         ask(stream, SCRIPT_RESTORE_GO_ON, run->mark);
@@ -241,7 +242,7 @@ static void journal_arrived(struct restore_reader *reader)
     arrived(LIST_ENTRY(reader, struct restore_run, journal_reader));
 }
 
-/* False: it cannot; *out_why says why not. */
+/* Begins to read rows. An error: *out_why says why not. */
 static enum err read_rows(struct restore_run *run, const char **out_why)
 {
     struct journal *journal = run->owner->feed->journal;
@@ -411,7 +412,7 @@ static void look_at_next(struct restore_run *run)
              "when laterd_journal_lag_batches is small");
 }
 
-bool redis_restore_goes_on(const struct redis_restore *restore)
+bool redis_restore_is_running(const struct redis_restore *restore)
 {
     return run_of_all(restore) != NULL;
 }
@@ -426,7 +427,7 @@ void redis_restore_looks(struct redis_restore *restore, uint32_t partition)
 
 /* ---- restore_verbs ---- */
 
-/* OK: we are the one. A run of all waits for a journal that has only begun. */
+/* OK: we are the writer. A run for all jobs waits for a journal that has just begun. */
 static enum err may_begin(struct redis_restore *restore, bool all)
 {
     const struct redis_journal_feed *feed = restore->feed;
@@ -535,8 +536,8 @@ static void settle(struct restore_run *run, struct restore_row *row)
     run->journal->settle(run->journal_run, row);
 }
 
-/* It left no entry. What was pushed before the last look but one is counted no longer. */
-static void unspent(struct restore_run *run, const struct restore_cost *cost)
+/* The push made no entry. Pushes before the last request but one are not counted any more. */
+static void push_skipped(struct restore_run *run, const struct restore_cost *cost)
 {
     struct restore_stream *stream = &run->owner->streams[cost->place];
     if (cost->look == stream->look)
@@ -578,7 +579,7 @@ static const struct restore_verbs verbs = {
     .begin = begin,
     .take = take,
     .settle = settle,
-    .unspent = unspent,
+    .push_skipped = push_skipped,
     .ended = ended,
     .expected = expected,
     .close = close_run,
@@ -624,7 +625,7 @@ void redis_restore_look(struct redis_restore *restore)
 
 void redis_restore_opened(struct redis_restore *restore)
 {
-    if (!run_of_all(restore)) /* to begin is to end the others */
+    if (!run_of_all(restore)) /* else BEGIN ends the others */
         leave_to_end(restore, 0);
 }
 

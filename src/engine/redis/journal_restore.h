@@ -1,17 +1,16 @@
 /*
- * Jobs come back from the journal of a queue in Redis: port/restore.h, in the daemon that writes
- * the journal. The rows are read by the journal itself (journal_verbs::restore); here is what is of
- * Redis:
+ * Restores jobs of a queue in Redis from its journal: port/restore.h, in the daemon that writes the
+ * journal. The journal itself reads the rows (journal_verbs::restore); this file does Redis' part:
  *
  *     all:  begin in each partition ─▶ MySQL has its entries up to there ─▶ rows are read ─▶ end
  *
- * From begin to end each job that ends in a partition, by whichever daemon, leaves word there
- * (scripts/restore.lua), and a row's push is left out in the same step in which that is looked for.
- * Rows whose job this queue named by its number are pushed under an id, which has another
- * partition: so that of the number is asked first.
+ * From begin to end each job that ends in a partition, by any daemon, is recorded there
+ * (scripts/restore.lua), and the push of a row is skipped, in the same script call that checks this
+ * record. Rows whose job has a number of this queue are pushed with an id, which may be in another
+ * partition: so the number's partition is asked first.
  *
- * Nothing of this depends on clocks or leases. Whoever takes the journal over ends what goes on in
- * each partition; pushes that come late then are refused.
+ * This does not depend on clocks or leases. A daemon that takes over the journal ends restores in
+ * each partition; pushes of them that come later are refused.
  */
 #ifndef LATERD_ENGINE_REDIS_JOURNAL_RESTORE_H
 #define LATERD_ENGINE_REDIS_JOURNAL_RESTORE_H
@@ -31,18 +30,18 @@ struct redis_restore {
 };
 
 void redis_restore_init(struct redis_restore *restore, struct redis_journal_feed *feed);
-/* No run is there any more. */
+/* All runs must be closed. */
 void redis_restore_fini(struct redis_restore *restore);
 void redis_restore_start(struct redis_restore *restore);
-/* The feed asks Redis how much waits in that partition. */
+/* To be called when the feed asks Redis for the lag of the partition. */
 void redis_restore_looks(struct redis_restore *restore, uint32_t partition);
-/* Is a restore of all under way, which must know that soon? */
-bool redis_restore_goes_on(const struct redis_restore *restore);
-/* Each time that the feed looks. */
+/* True: a restore of all jobs is under way, which needs the lag often. */
+bool redis_restore_is_running(const struct redis_restore *restore);
+/* To be called in each step of the feed. */
 void redis_restore_look(struct redis_restore *restore);
-/* We write the journal from now on: what others have left goes. */
+/* We are the writer from now on: ends restores that others have left. */
 void redis_restore_opened(struct redis_restore *restore);
-/* The journal is closed: what is under way ends with an error. */
+/* The journal is closed: restores under way end with an error. */
 void redis_restore_closed(struct redis_restore *restore);
 
 #endif

@@ -1,18 +1,18 @@
 /*
  *     begins ─▶ jobs, bucket by bucket, of all partitions ─▶ unfinished rows ─▶ caught up ─▶ ends
  *
- * Why it is exact. An entry of a job, or of there being none, is made in the same step as it is
- * looked for, and has its place among those of changes: after it, MySQL is as the queue was at that
- * moment, and goes on with what comes behind. Each job that is there all the time is entered; one
- * that is pushed meanwhile has its own entry. A row that is unfinished when rows are read, and
- * whose job is not there when that is looked for, is wrong, or will end by an entry that is on its
- * way.
+ * Why it is exact: the script that looks a job up makes its entry (or the entry that it does not
+ * exist) in the same atomic step, in order with the entries of changes. After that entry MySQL has
+ * the job as the queue had it at that moment, and later entries change it further. Each job that
+ * exists during the whole resync gets an entry; one that is pushed meanwhile has its own. A row
+ * that is unfinished when rows are read, and whose job does not exist when it is looked up, is
+ * wrong, or will be ended by an entry that is under way.
  *
- * HSCAN's way through a bucket is the server's own. So a partition that was opened again, perhaps
- * on another server, is gone through from its beginning.
+ * An HSCAN cursor is only valid on one server. So a partition that was opened again, perhaps on
+ * another server, is scanned from its beginning.
  *
- * Invariants: of a partition at most one call is under way. Calls that were made by an earlier
- * resync are known by `run`, and their answers are not looked at.
+ * Invariants: at most one call to each partition is under way. Calls of an earlier resync are
+ * recognized by `run`, and their answers ignored.
  */
 #include "engine/redis/journal_resync.h"
 
@@ -25,14 +25,14 @@
 #include "store/format.h"
 
 enum {
-    FIELDS = 400,                   /* of buckets, looked at in a call */
-    IDS_MAX = 64,                   /* rows that are looked for in a call */
-    LOOKS_MAX = 256,                /* rows whose numbers are looked for at once */
+    FIELDS = 400,                   /* fields of buckets that one call scans */
+    IDS_MAX = 64,                   /* rows whose jobs one call looks up */
+    LOOKS_MAX = 256,                /* look-ups by number under way at once */
     ROWS_AT_ONCE = 512,             /* taken at a look */
     WAITING_MOST = 2 * 1024 * 1024, /* bytes of entries of a partition, or a share of max_lag */
     ROOM_PARTS = 4,
     AGAIN_US = 100 * 1000, /* after a call that failed, or while no more entries may be made */
-    SILENT_US = 60 * 1000 * 1000, /* there is no journal in a partition: it has failed */
+    SILENT_US = 60 * 1000 * 1000, /* without a journal in a partition: then the resync fails */
     ROWS_AGAIN_US = 1000 * 1000,
     LOG_US = 10 * 1000 * 1000,
     PLACE_BYTES = 48,
@@ -40,11 +40,11 @@ enum {
 
 enum step {
     STEP_NONE,
-    STEP_REJOINS, /* the journal was stopped: it is opened again */
-    STEP_BEGINS,  /* once its cursor is known */
+    STEP_REJOINS, /* the journal was stopped: waits until it is opened again */
+    STEP_BEGINS,  /* waits until its cursor is known */
     STEP_JOBS,
     STEP_ROWS,
-    STEP_DRAINS, /* all has been entered; MySQL is to have it */
+    STEP_DRAINS, /* all entries are made; waits until MySQL has them */
     STEP_ENDS,
 };
 
@@ -53,7 +53,7 @@ struct resync_stream {
     uint32_t partition;
     uint64_t run;   /* of the call under way */
     bool asked;     /* one is */
-    bool done;      /* all its jobs were entered */
+    bool done;      /* all its jobs have entries */
     bool asks_rows; /* the call is of rows */
     char place[PLACE_BYTES];
     int64_t opened_us; /* partition::opened_us when it was begun */
@@ -72,7 +72,7 @@ struct redis_resync {
     struct resync_status status;
     struct restore_reader reader;
     const struct restore_verbs *rows; /* of: */
-    struct restore_run *rows_run;     /* NULL: nobody reads */
+    struct restore_run *rows_run;     /* NULL: not reading rows */
     bool arrived;
     bool rows_read; /* all are taken */
     int64_t rows_us;
@@ -82,7 +82,7 @@ struct redis_resync {
     char why[240];
 };
 
-/* A row of ours, by its number: is that job there? */
+/* The look-up of a row's job by its number. */
 struct number_look {
     struct redis_resync *owner;
     uint64_t run;
@@ -123,7 +123,7 @@ static void close_rows(struct redis_resync *all)
 static void drop_all(struct redis_resync *all)
 {
     close_rows(all);
-    all->run++; /* answers that come late are nobody's */
+    all->run++; /* late answers will be ignored */
     all->looks = 0;
     for (uint32_t i = 0; i < count_of(all); i++) {
         buf_fini(&all->streams[i].ids);
@@ -183,7 +183,7 @@ static void jobs_entered(struct resync_stream *stream, const struct script_answe
         memcpy(stream->place, place.at, place.len);
         stream->place[place.len] = '\0';
     }
-    if (!answer->count) /* MySQL is to take some first, or the buckets are all but empty */
+    if (!answer->count) /* MySQL must catch up first, or the buckets are nearly empty */
         stream->not_before_us =
             all->feed->options.loop->now_us + (answer->more ? AGAIN_US / 10 : 0);
 }
@@ -286,14 +286,14 @@ static void rows_arrived(struct restore_reader *reader)
     LIST_ENTRY(reader, struct redis_resync, reader)->arrived = true; /* the feed looks soon */
 }
 
-/* To be looked for under its id, in the partition that this has. */
+/* Adds an id to look up, in the id's partition. */
 static void want_id(struct redis_resync *all, struct bytes id)
 {
     struct cmd cmd = {.kind = CMD_GET, .job.ref.id = id};
     uint32_t partition = 0, len = (uint32_t)id.len;
     enum err ignored;
     if (script_route(all->feed->options.space, &cmd, &partition, &ignored) != SCRIPT_ONE)
-        return; /* no job can be named so */
+        return; /* no job can have this id */
     buf_add_bytes(&all->streams[partition].ids, id);
     buf_add(&all->streams[partition].lengths, &len, sizeof(len));
 }
@@ -311,7 +311,7 @@ static void number_looked(void *owner, struct script_request *request, enum err 
             err = script_read_answer(all->feed->options.space, &said, &answer);
         if (!err)
             err = answer.err;
-        if (err) /* all rows are looked at again */
+        if (err) /* then all rows are read again */
             all->rows_us = INT64_MAX;
         else if (!answer.state)
             want_id(all, bytes_of(look->id, look->id_len));
@@ -405,7 +405,7 @@ static bool rows_are_done(const struct redis_resync *all)
 
 static void step_rows(struct redis_resync *all)
 {
-    if (all->rows_us == INT64_MAX && !all->looks) { /* a look had no answer */
+    if (all->rows_us == INT64_MAX && !all->looks) { /* a look-up was not answered */
         close_rows(all);
         all->rows_read = false;
         all->rows_us = now_of(all) + ROWS_AGAIN_US;
@@ -487,7 +487,7 @@ void redis_resync_look(struct redis_resync *all)
         return;
     bool opens = all->step == STEP_REJOINS || all->step == STEP_BEGINS;
     if (opens && !feed->journal && !redis_journal_leads(feed)) {
-        fail(all, "this laterd writes the journal no longer: ask the one that does");
+        fail(all, "this laterd no longer writes the journal: ask the one that does");
         return;
     }
     if (feed->broken && all->step != STEP_REJOINS) {
@@ -534,7 +534,7 @@ void redis_resync_joined(struct redis_resync *all)
     }
 }
 
-/* What it had entered and given is not all in MySQL: it begins again with the next journal. */
+/* Not all of its entries are in MySQL: the resync begins again with the next journal. */
 static void begin_again(struct redis_resync *all)
 {
     int64_t begun_us = all->status.begun_us;
@@ -552,10 +552,11 @@ void redis_resync_closed(struct redis_resync *all, bool opens_again)
     if (opens_again)
         begin_again(all);
     else
-        fail(all, "this laterd writes the journal no longer: who does goes on with it");
+        fail(all,
+             "this laterd no longer writes the journal: the one that does continues the resync");
 }
 
-bool redis_resync_goes_on(const struct redis_resync *all)
+bool redis_resync_is_running(const struct redis_resync *all)
 {
     return all->step != STEP_NONE;
 }

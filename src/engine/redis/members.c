@@ -1,5 +1,5 @@
 /*
- * Invariants: no name is in `others` twice, nor is ours; a member is there until it is dead.
+ * Invariants: `others` has no name twice, and not ours; a member is in it until it is dead or left.
  */
 #include "engine/redis/members.h"
 
@@ -11,11 +11,12 @@
 
 enum {
     AGAIN_US = 100 * 1000,  /* after a heartbeat that failed */
-    MEMORY_HEARTBEATS = 10, /* so often a heartbeat asks how Redis deals with its memory */
-    LOOK_HEARTBEATS = 10,   /* and who is there, though nothing was missed */
-    /* A heartbeat that is answered later than that has interrupted our contact. */
+    MEMORY_HEARTBEATS = 10, /* every 10th heartbeat asks for Redis' eviction policy, … */
+    LOOK_HEARTBEATS = 10,   /* … and for the list of daemons, though nothing was missed */
+    /* If the answer to a heartbeat is later than this, our contact was interrupted. */
     IN_CONTACT_US = MEMBERS_HEARTBEAT_US + 500 * 1000,
-    /* Who serves for so long without a break is known to all: they look every tenth heartbeat. */
+    /* A daemon that has served this long without a break is known to all others, because they read
+       the list with every tenth heartbeat. */
     KNOWN_TO_ALL_US = (LOOK_HEARTBEATS + 2) * MEMBERS_HEARTBEAT_US,
 };
 
@@ -24,9 +25,9 @@ static int64_t now_of(const struct members *members)
     return members->options.loop->now_us;
 }
 
-/* ---- who owns what ---- */
+/* ---- owners of partitions ---- */
 
-/* Our last heartbeat was answered lately enough for us to know who is silent. */
+/* True: our last answered heartbeat is recent enough for us to know which daemons are silent. */
 static bool in_contact(const struct members *members)
 {
     return members->contact_us && now_of(members) - members->contact_us < IN_CONTACT_US;
@@ -42,7 +43,8 @@ static uint64_t rank_of(const char name[SCRIPT_NAME], uint32_t partition)
     return hash_seeded(name, SCRIPT_NAME, partition);
 }
 
-/* Ours is compared with the others'; `how` is how one must be to be asked at all. */
+/* True: another daemon has a higher rank for the partition (rendezvous hashing). `only_serving`:
+ * compare only with daemons that serve. */
 static bool outranked(const struct members *members, uint32_t partition, bool only_serving)
 {
     uint64_t ours = rank_of(members->options.space->daemon, partition);
@@ -63,8 +65,9 @@ static bool somebody_serves(const struct members *members)
     return serves;
 }
 
-/* Those who do not reach all partitions own none, unless there is nobody else. */
-static void share_out(struct members *members)
+/* Computes our partitions. Daemons that do not reach all partitions own none, unless no other
+ * daemon does. */
+static void assign_partitions(struct members *members)
 {
     bool only_serving = somebody_serves(members);
     bool may = members->contact_us && !members->leaving &&
@@ -75,13 +78,13 @@ static void share_out(struct members *members)
 
 /* ---- ordered topics ---- */
 
-/* Until then nobody can take us for silent. */
+/* The time until which no other daemon can consider us silent. */
 static int64_t trusted_until_us(const struct members *members)
 {
     return members->reached_us + SCRIPT_FRESH_US;
 }
 
-/* Do the others know that we serve, so that none of them sends what is ours? */
+/* True: all others know that we serve, so that none of them sends our ordered topics. */
 static bool is_known_to_all(const struct members *members)
 {
     int64_t now_us = now_of(members);
@@ -114,7 +117,7 @@ static void note_order(struct members *members)
     members->order_view = view;
 }
 
-/* When that changes by itself; INT64_MAX: it does not. */
+/* When the result of keep_order() changes by time alone; INT64_MAX: never. */
 static int64_t order_next_us(const struct members *members)
 {
     int64_t known_us = members->steady_us + KNOWN_TO_ALL_US;
@@ -124,7 +127,7 @@ static int64_t order_next_us(const struct members *members)
     return known_us > now_of(members) && known_us < trusted_us ? known_us : trusted_us;
 }
 
-/* We say that we serve, or that we do not: that holds before anybody has heard it. */
+/* We begin or stop to serve: counts from now on, before others are notified. */
 static void serve(struct members *members, bool serves)
 {
     if (!serves)
@@ -132,7 +135,7 @@ static void serve(struct members *members, bool serves)
     note_order(members);
 }
 
-/* A heartbeat was answered. */
+/* Updates steady_us when a heartbeat was answered. */
 static void stay_steady(struct members *members, int64_t sent_us)
 {
     bool broken = !members->steady_us || now_of(members) >= trusted_until_us(members);
@@ -140,7 +143,7 @@ static void stay_steady(struct members *members, int64_t sent_us)
         members->steady_us = members->how == SCRIPT_SERVES ? sent_us : 0;
 }
 
-/* ---- who lives ---- */
+/* ---- living daemons ---- */
 
 static struct member *find(struct members *members, const char name[SCRIPT_NAME])
 {
@@ -160,48 +163,48 @@ static void add(struct members *members, const struct member *member)
     members->others[members->count++] = *member;
 }
 
-/* When all that came now was read. */
+/* Runs look() in this turn, after all input was read. */
 static void look_soon(struct members *members)
 {
     loop_arm(members->options.loop, &members->look, now_of(members));
 }
 
-void members_look(struct members *members)
+void members_request_list(struct members *members)
 {
-    members->wants_look = true;
+    members->wants_list = true;
 }
 
-/* It is silent now, or no more there: if we watched it, then whom we watch instead is not known. */
-static void watch_no_more(struct members *members, struct member *member)
+/* The daemon is silent or gone. If we watched it, the list must be read to choose another one. */
+static void stop_watching(struct members *members, struct member *member)
 {
     if (member->watched)
-        members_look(members);
+        members_request_list(members);
     member->watched = false;
 }
 
-/* It is dead, or has left, perhaps before it had given back all it held. */
+/* Removes a daemon that is dead or has left, perhaps before it had given back all its jobs. */
 static void drop_gone(struct members *members, struct member *member)
 {
-    watch_no_more(members, member);
+    stop_watching(members, member);
     *member = members->others[--members->count];
     members->gone++;
 }
 
-static bool is_ours(const struct members *members, const struct script_member *said)
+static bool is_ours(const struct members *members, const struct script_member *report)
 {
-    return memcmp(said->name, members->options.space->daemon, SCRIPT_NAME) == 0;
+    return memcmp(report->name, members->options.space->daemon, SCRIPT_NAME) == 0;
 }
 
-/* It surely lived at `heard_us`, by our clock, and that is how it was at `as_of_us`. NULL: it is
- * not, or not to be, known. */
-static struct member *add_heard(struct members *members, const struct script_member *said,
+/* Adds or updates a daemon that was alive at `heard_us`, by our clock; its state is that of
+ * `as_of_us`. NULL: it must not be added. */
+static struct member *add_heard(struct members *members, const struct script_member *report,
                                 int64_t heard_us, int64_t as_of_us)
 {
-    struct member *known = find(members, said->name);
+    struct member *known = find(members, report->name);
     look_soon(members);
-    if (is_ours(members, said))
+    if (is_ours(members, report))
         return NULL;
-    if (said->how == SCRIPT_LEAVES) {
+    if (report->how == SCRIPT_LEAVES) {
         if (known)
             drop_gone(members, known);
         return NULL;
@@ -211,33 +214,33 @@ static struct member *add_heard(struct members *members, const struct script_mem
         if (!alive || members->count == SCRIPT_MEMBERS_MAX)
             return NULL;
         struct member member = {.heard_us = heard_us};
-        memcpy(member.name, said->name, SCRIPT_NAME);
+        memcpy(member.name, report->name, SCRIPT_NAME);
         add(members, &member);
         known = &members->others[members->count - 1];
     }
     if (known->heard_us > as_of_us)
         return known; /* we know better */
-    known->silent = said->how == SCRIPT_SILENT;
+    known->silent = report->how == SCRIPT_SILENT;
     if (known->silent) {
-        int64_t least_us = members->since_us - SCRIPT_FRESH_US; /* what was before says nothing */
+        int64_t least_us = members->since_us - SCRIPT_FRESH_US; /* earlier silence does not count */
         known->heard_us = heard_us > least_us ? heard_us : least_us;
-        watch_no_more(members, known);
+        stop_watching(members, known);
     } else {
-        known->how = said->how;
+        known->how = report->how;
         known->heard_us = heard_us > known->heard_us ? heard_us : known->heard_us;
     }
     return known;
 }
 
-void members_heard(struct members *members, const struct script_member *said, bool to_us)
+void members_note_report(struct members *members, const struct script_member *report, bool to_us)
 {
-    int64_t ago_us = said->how == SCRIPT_SILENT ? SCRIPT_FRESH_US : 0;
-    struct member *known = add_heard(members, said, now_of(members) - ago_us, now_of(members));
+    int64_t ago_us = report->how == SCRIPT_SILENT ? SCRIPT_FRESH_US : 0;
+    struct member *known = add_heard(members, report, now_of(members) - ago_us, now_of(members));
     if (known && to_us)
         known->watched = true;
 }
 
-bool members_know(const struct members *members)
+bool members_can_judge(const struct members *members)
 {
     return in_contact(members) && now_of(members) - members->since_us >= members->options.alive_us;
 }
@@ -249,7 +252,7 @@ static int64_t sooner(int64_t a_us, int64_t b_us)
 
 static void heartbeat(struct members *members);
 
-/* When we have something to do about the member next: it is late, or dead. */
+/* When the member must be checked next: it is late then, or dead. */
 static int64_t next_of(const struct members *members, const struct member *member)
 {
     if (member->silent)
@@ -257,15 +260,15 @@ static int64_t next_of(const struct members *members, const struct member *membe
     return member->watched ? member->heard_us + SCRIPT_FRESH_US : INT64_MAX;
 }
 
-/* It is said to be silent, and for so long that it would be dead. But it may have come back, and we
- * missed the notice: it is dead once Redis was asked after that time, and did not say otherwise. */
+/* True: the member was silent until dead_at_us, and a list that was requested after that time still
+ * says so. (It may have come back without our getting the notice.) */
 static bool is_dead(const struct members *members, const struct member *member, int64_t dead_at_us)
 {
-    return member->silent && members->looked_us >= dead_at_us;
+    return member->silent && members->list_sent_us >= dead_at_us;
 }
 
-/* Drops the dead, looks if one that is watched is late or one may be dead, shares out again, and
- * finds out when that must be done next. */
+/* Removes dead members, requests the list if a watched one is late or one may be dead, computes the
+ * owners again, and arms the timer for the next time. */
 static void look(struct timer *timer)
 {
     struct members *members = LIST_ENTRY(timer, struct members, look);
@@ -285,10 +288,10 @@ static void look(struct timer *timer)
         }
     }
     loop_arm(members->options.loop, timer, next_us);
-    members->wants_look = members->wants_look || late;
+    members->wants_list = members->wants_list || late;
     if (late && in_contact(members) && !members->asked && !members->leaving)
         heartbeat(members);
-    share_out(members);
+    assign_partitions(members);
     note_order(members);
     members->options.changed(members->options.owner);
 }
@@ -307,15 +310,15 @@ void members_living(const struct members *members, struct buf *out)
 
 /* ---- our own heartbeat ---- */
 
-/* What was not told meanwhile says nothing: whoever is silent is found from now on. */
-static void forgive(struct members *members)
+/* After an interruption: silence is counted from now on, because notices may have been missed. */
+static void restart_silence_detection(struct members *members)
 {
     for (uint32_t i = 0; i < members->count; i++)
         members->others[i].heard_us = now_of(members);
-    members_look(members);
+    members_request_list(members);
 }
 
-/* A newer one may have been sent since. */
+/* When this heartbeat was sent; a newer one may have been sent since. */
 static int64_t sent_us_of(const struct script_request *call)
 {
     return call->deadline_us - call->calls->options.timeout_us;
@@ -327,7 +330,7 @@ static void have_contact(struct members *members, int64_t sent_us, bool looked)
     if (first || now_of(members) - members->contact_us > IN_CONTACT_US) {
         members->since_us = now_of(members);
         if (!looked)
-            forgive(members);
+            restart_silence_detection(members);
     }
     int64_t silent_us = now_of(members) - members->reached_us;
     if (!first && silent_us >= members->options.alive_us)
@@ -338,8 +341,8 @@ static void have_contact(struct members *members, int64_t sent_us, bool looked)
     members->heartbeats++;
 }
 
-/* The nearest one before us, in the order in which they came, that is not silent: it is told to us.
- */
+/* Watches the nearest daemon before us, in the order in which they started, that is not silent: its
+ * heartbeats are published to us. */
 static void watch(struct members *members, const struct script_member *all, uint32_t count)
 {
     uint32_t ours = 0;
@@ -357,9 +360,9 @@ static void watch(struct members *members, const struct script_member *all, uint
     }
 }
 
-/* The answer to a look that was sent then has all that there were. */
-static void take_all(struct members *members, int64_t sent_us, const struct script_member *all,
-                     uint32_t count)
+/* Applies a complete list, of a request that was sent at sent_us. */
+static void apply_list(struct members *members, int64_t sent_us, const struct script_member *all,
+                       uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         (void)add_heard(members, &all[i], sent_us - all[i].age_us, sent_us);
@@ -371,7 +374,7 @@ static void take_all(struct members *members, int64_t sent_us, const struct scri
         if (at == count && member->heard_us < sent_us)
             drop_gone(members, member);
     }
-    members->looked_us = sent_us;
+    members->list_sent_us = sent_us;
     watch(members, all, count);
 }
 
@@ -380,28 +383,28 @@ static void answered(void *owner, struct script_request *call, enum err err,
 {
     struct members *members = owner;
     struct script_member others[SCRIPT_MEMBERS_MAX];
-    struct script_parts said = {.at = parts, .count = count};
+    struct script_parts list = {.at = parts, .count = count};
     uint32_t heard = 0;
     int64_t sent_us = sent_us_of(call);
     members->asked--;
     if (!err)
-        err = script_read_members(&said, others, &heard);
+        err = script_read_members(&list, others, &heard);
     int64_t next_us =
         err ? now_of(members) + AGAIN_US : members->heartbeat_sent_us + MEMBERS_HEARTBEAT_US;
     if (!members->asked && !members->leaving)
         loop_arm(members->options.loop, &members->heartbeat, next_us);
     if (err) {
-        members->wants_look = true; /* perhaps it was one */
+        members->wants_list = true; /* perhaps it was one */
         return;
     }
     have_contact(members, sent_us, heard > 0);
     clock_sync_heartbeat(members->options.calls, parts, count);
-    struct members_told told = {.policy = count > 2 ? &parts[2] : NULL,
-                                .settings_changes = script_settings_mark(parts, count),
-                                .journal_behind = script_journal_behind(parts, count)};
+    struct heartbeat_answer told = {.policy = count > 2 ? &parts[2] : NULL,
+                                    .settings_changes = script_settings_mark(parts, count),
+                                    .journal_behind = script_journal_behind(parts, count)};
     members->options.heartbeat_answered(members->options.owner, &told);
     if (heard)
-        take_all(members, sent_us, others, heard);
+        apply_list(members, sent_us, others, heard);
     look_soon(members);
 }
 
@@ -413,12 +416,12 @@ static void heartbeat(struct members *members)
     if (members->leaving)
         members->how = SCRIPT_LEAVES;
     serve(members, members->how == SCRIPT_SERVES);
-    members->wants_look = members->wants_look || members->heartbeats % LOOK_HEARTBEATS == 6;
+    members->wants_list = members->wants_list || members->heartbeats % LOOK_HEARTBEATS == 6;
     script_ask_heartbeat(&call->request, members->options.space, &call->id, members->how,
-                         members->wants_look, members->heartbeats % MEMORY_HEARTBEATS == 1);
-    members->wants_look = false;
-    loop_cancel(members->options.loop, &members->heartbeat); /* armed again by the answer */
-    call->probes = true; /* that we live is so without replicas, too: it does not wait for them */
+                         members->wants_list, members->heartbeats % MEMORY_HEARTBEATS == 1);
+    members->wants_list = false;
+    loop_cancel(members->options.loop, &members->heartbeat); /* the answer arms it again */
+    call->probes = true; /* sent without waiting for replicas: a heartbeat need not be durable */
     members->asked++;
     members->heartbeat_sent_us = now_of(members);
     script_requests_send(call, members, answered);
@@ -429,7 +432,7 @@ static void time_for_heartbeat(struct timer *timer)
     heartbeat(LIST_ENTRY(timer, struct members, heartbeat));
 }
 
-/* ---- what the engine does ---- */
+/* ---- calls of the engine ---- */
 
 void members_init(struct members *members, const struct members_options *options)
 {
@@ -450,7 +453,7 @@ void members_fini(struct members *members)
 
 void members_start(struct members *members)
 {
-    members->started = members->wants_look = true;
+    members->started = members->wants_list = true;
     loop_arm(members->options.loop, &members->heartbeat, now_of(members));
 }
 
@@ -464,7 +467,7 @@ void members_leave(struct members *members)
 {
     members->leaving = true;
     loop_cancel(members->options.loop, &members->heartbeat);
-    share_out(members);
+    assign_partitions(members);
     serve(members, false);
     members->options.changed(members->options.owner);
     if (members->started)

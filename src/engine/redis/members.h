@@ -1,28 +1,32 @@
 /*
- * The daemons that serve this queue, as this one knows them: who lives, and who makes each
- * partition's due jobs ready.
+ * The daemons that serve this queue, as seen by this one: which are alive, and which one promotes
+ * the due jobs of each partition (its owner).
  *
- * Each daemon says once a second that it lives (a heartbeat), in one call to partition 0. So an
- * idle daemon sends one command a second, however many partitions there are. What is news (it has
- * come, leaves, serves or does not any more) all hear at once by a notice; else one daemon alone
- * does, the next in the order in which they came: it watches that one. When it misses a heartbeat
- * it looks at all that Redis has noted, and who is silent is told to all.
+ * Each daemon sends a heartbeat once a second, in one call to partition 0: an idle daemon sends one
+ * command a second, however many partitions there are. A notice reports state changes of a daemon
+ * (it has started, leaves, begins or stops to serve) to all others at once; an ordinary heartbeat
+ * is published only to one daemon, the next in the order in which they started, which watches it.
+ * If the watching daemon misses a heartbeat, it reads the list of all daemons from Redis, and a
+ * silent daemon is reported to all.
  *
- * Nobody holds a lease: each daemon works out by itself who owns a partition, by rendezvous hashing
- * (Thaler and Ravishankar, 1998) among those that are not silent. Daemons whose views differ for a
- * moment may both think that they own a partition, or neither: two owners do no harm, and none only
- * makes jobs late. While our own heartbeats are not answered we do not know who is silent: then we
- * own all.
+ * There are no leases: each daemon computes the owner of a partition by itself, by rendezvous
+ * hashing (Thaler and Ravishankar, 1998) among the daemons that are not silent. If views differ for
+ * a moment, two daemons or none may think that they own a partition: two owners do no harm, and
+ * without an owner jobs are only late. While our own heartbeats are not answered we cannot know
+ * which daemons are silent: then we own all partitions.
  *
- * Ordered topics (order by key) are each sent by one daemon, chosen in the same way, and there two
- * would do harm. So a daemon sends them only while all others know of it (it has served without a
- * break for as long as they may take to hear of it) and cannot have taken it for silent; else it
- * stops at once. Who is alone waits for nobody.
+ * Ordered topics (order by key) are each sent by one daemon, chosen in the same way, and two
+ * senders would do harm. So a daemon sends them only while all others must know of it (it has
+ * served without a break for as long as they may take to learn of it) and cannot consider it
+ * silent; else it stops at once. A single daemon need not wait.
  *
- * A silent daemon's partitions are another's. One that was silent for alive_us is dead, and what it
- * held is given back; but only a daemon that was itself in contact so long without a pause may say
- * so: else a Redis that comes back would make all others look dead. And only one that has looked
- * after that time: the notice that the silent one is back may be lost.
+ * The partitions of a silent daemon go to others. A daemon that was silent for alive_us is dead,
+ * and the jobs that it held are given back. Only a daemon whose own heartbeats were answered for
+ * that long without a pause may decide this: else after an outage of Redis all others would look
+ * dead. And it must have read the list after that time, because the notice that the silent daemon
+ * is back may have been lost.
+ *
+ * Single-threaded. Times are microseconds of the loop's clock.
  */
 #ifndef LATERD_ENGINE_REDIS_MEMBERS_H
 #define LATERD_ENGINE_REDIS_MEMBERS_H
@@ -34,15 +38,15 @@ enum { MEMBERS_HEARTBEAT_US = 1000 * 1000 };
 struct member {
     char name[SCRIPT_NAME];
     enum script_how how;
-    int64_t heard_us; /* when it surely lived, by our clock */
+    int64_t heard_us; /* when it was known to be alive last, by our clock */
     bool silent;
-    bool watched; /* we are told of each of its heartbeats, or should be */
+    bool watched; /* its heartbeats are published to us, or should be */
 };
 
-/* What the answer to a heartbeat says besides who lives; borrowed. */
-struct members_told {
-    const struct bytes *policy; /* now and then: by which Redis may evict keys, empty if it may not;
-                                   else NULL */
+/* What the answer to a heartbeat has besides the list of daemons; borrowed. */
+struct heartbeat_answer {
+    const struct bytes *policy; /* the policy by which Redis evicts keys, empty: it does not; NULL:
+                                   not in this answer */
     uint64_t settings_changes;  /* see script_settings_mark() */
     bool journal_behind;        /* pushes are refused: see script_journal_behind() */
 };
@@ -51,14 +55,14 @@ struct members_options {
     const struct script_space *space;
     struct script_requests *calls;
     struct loop *loop;
-    int64_t alive_us; /* a daemon that is silent for so long is dead */
-    /* Do we reach all partitions now? If not, somebody else had better own them. */
+    int64_t alive_us; /* a daemon that is silent for this long is dead */
+    /* True: we reach all partitions now. If not, other daemons own them, if there are any. */
     bool (*serves)(void *owner);
     /* A heartbeat of ours was answered. */
-    void (*heartbeat_answered)(void *owner, const struct members_told *told);
-    /* We were silent for so long, alive_us or more, that others may have taken us for dead. */
+    void (*heartbeat_answered)(void *owner, const struct heartbeat_answer *told);
+    /* We were silent for alive_us or more, so others may have considered us dead. */
     void (*missed)(void *owner, int64_t silent_us);
-    /* What members_own(), members_know() and `gone` say may have changed; `heartbeats` has. */
+    /* members_own(), members_can_judge() or `gone` may have changed; `heartbeats` has. */
     void (*changed)(void *owner);
     void *owner;
 };
@@ -67,51 +71,49 @@ struct members {
     struct members_options options;
     struct member *others;
     uint32_t count, cap;
-    uint64_t gone; /* dead or left, ever: each calls for forgetting, see promoter.h */
-    uint64_t
-        heartbeats; /* ours that were answered: we heard one of another meanwhile, or of ours */
-    bool *ours;     /* for each partition */
-    uint32_t asked; /* heartbeats without an answer yet */
+    uint64_t gone;       /* counts daemons that died or left: each must be reaped, see promoter.h */
+    uint64_t heartbeats; /* ours that were answered: by then a notice must have come as well */
+    bool *ours;          /* for each partition */
+    uint32_t asked;      /* heartbeats that are not answered yet */
     bool started, leaving;
-    bool wants_look;   /* with the next heartbeat */
-    int64_t looked_us; /* the last look that was answered was sent then; 0: none was */
+    bool wants_list;      /* the next heartbeat asks for the list of daemons */
+    int64_t list_sent_us; /* when the last answered request for the list was sent; 0: never */
     enum script_how how;
     int64_t heartbeat_sent_us;
-    struct timer heartbeat; /* the next one; armed unless one is under way */
-    int64_t steady_us;      /* since when we serve and are answered without a break; 0: we do not */
+    struct timer heartbeat; /* sends the next one; not armed while one is under way */
+    int64_t steady_us;      /* since when we serve, and are answered, without a break; 0: not now */
     uint64_t order_changes; /* see members_order_changes() */
-    uint64_t order_view;    /* what it was counted of */
-    int64_t contact_us;     /* our last heartbeat was answered; 0: none was */
-    int64_t
-        reached_us;   /* that heartbeat was sent: since then, at the latest, others think we live */
-    int64_t since_us; /* since when all of ours were answered in time */
+    uint64_t order_view;    /* hash of the state that order_changes was counted for */
+    int64_t contact_us;     /* when a heartbeat of ours was answered last; 0: never */
+    int64_t reached_us;     /* when that heartbeat was sent: others know that we were alive then */
+    int64_t since_us;       /* since when all our heartbeats were answered in time */
     struct timer
-        look; /* when one that is watched is late, somebody is dead, or our answer is late */
+        look; /* expires when a watched daemon is late, one is dead, or our answer is late */
 };
 
 void members_init(struct members *members, const struct members_options *options);
 void members_fini(struct members *members);
 
-/* Redis is there and fit: says that we live. */
+/* Begins to send heartbeats, once Redis is connected and the preflight has passed. */
 void members_start(struct members *members);
-/* A notice: how a daemon is. `to_us`: it was told to us alone. */
-void members_heard(struct members *members, const struct script_member *said, bool to_us);
-/* Notices may have been missed: asks for all with the next heartbeat. */
-void members_look(struct members *members);
-/* Says how we are at once; nothing before members_start(). */
+/* Handles a notice with the state of a daemon. `to_us`: it was published only to us. */
+void members_note_report(struct members *members, const struct script_member *report, bool to_us);
+/* Notices may have been missed: the next heartbeat asks for the list of all daemons. */
+void members_request_list(struct members *members);
+/* Sends a heartbeat now, with our present state. Does nothing before members_start(). */
 void members_heartbeat(struct members *members);
 /* Tells the other daemons that this one leaves. */
 void members_leave(struct members *members);
 
-/* Are we to make the partition's due jobs ready? */
+/* True: we own the partition: we promote its due jobs. */
 bool members_own(const struct members *members, uint32_t partition);
 /* As engine_verbs::keeps_order, of the topic with this hash. O(daemons) */
 uint64_t members_keep_order(const struct members *members, uint64_t topic_hash);
-/* Grows when that may have changed. */
+/* Grows when results of members_keep_order() may have changed. */
 uint64_t members_order_changes(const struct members *members);
-/* Have we heard of others for long enough to say who is dead? */
-bool members_know(const struct members *members);
-/* Appends the names of all who live, ourselves among them. */
+/* True: we were in contact for long enough to decide which daemons are dead. */
+bool members_can_judge(const struct members *members);
+/* Appends the names of all living daemons, including ours. */
 void members_living(const struct members *members, struct buf *out);
 
 #endif

@@ -5,9 +5,9 @@
 
 enum {
     AGAIN_US = 100 * 1000,         /* after a call that failed */
-    STEPS = 150,                   /* of one promote: a millisecond of Redis' time */
-    GIVEN_BACK = 20,               /* jobs by one reap_dead: less than a millisecond */
-    BUCKETS_US = 10 * 1000 * 1000, /* so often it is looked whether all buckets are there */
+    STEPS = 150,                   /* of one promote: about a millisecond of Redis' time */
+    GIVEN_BACK = 20,               /* jobs of one reap_dead: less than a millisecond */
+    BUCKETS_US = 10 * 1000 * 1000, /* between checks that all buckets exist */
 };
 
 static void time_to_promote(struct timer *timer);
@@ -55,10 +55,11 @@ static void plan_promote(struct duty *duty)
     loop_arm(duty->promoter->options.loop, &duty->promote, may ? at_us : INT64_MAX);
 }
 
-/* While we do not know enough to forget, the next heartbeat is soon enough. */
+/* While we cannot decide which daemons are dead, this is planned again by the next heartbeat. */
 static void plan_forget(struct duty *duty)
 {
-    bool may = duty->owner && !duty->forget_asked && members_know(duty->promoter->options.members);
+    bool may =
+        duty->owner && !duty->forget_asked && members_can_judge(duty->promoter->options.members);
     loop_arm(duty->promoter->options.loop, &duty->forget, may ? duty->forget_at_us : INT64_MAX);
 }
 
@@ -72,8 +73,7 @@ static enum err read_answer(const struct duty *duty, const struct bytes *parts, 
 
 /* ---- promote ---- */
 
-/* Up to a quarter sooner, each time and partition otherwise, so that they do not all look at once.
- */
+/* Up to a quarter sooner, at random, so that not all partitions promote at the same time. */
 static int64_t believed_until_us(const struct duty *duty)
 {
     int64_t most_us = duty->promoter->options.believe_us, now_us = now_of(duty->promoter);
@@ -103,7 +103,7 @@ static void promoted(void *owner, struct script_request *call, enum err err,
     if (!err && (answer.lost || answer.missed))
         promoter->options.lost(promoter->options.owner, duty->partition, answer.lost);
     duty->unheard = duty->unheard || err || call->resent;
-    if (!err || !duty->owner) /* no other will be asked for */
+    if (!err || !duty->owner) /* no longer the owner: no further promote will be sent */
         report_missed(duty);
     for (uint32_t i = 1; i < count && !err; i++)
         promoter->options.promoted(promoter->options.owner, parts[i], duty->partition);
@@ -131,7 +131,7 @@ static void promote(struct duty *duty)
     duty->promote_again = false;
     duty->checked = promoter->options.calls->partitions[duty->partition].used;
     script_requests_send(call, duty, promoted);
-    if (duty->promote_at_us <= now_of(promoter)) /* else nothing is expected of it */
+    if (duty->promote_at_us <= now_of(promoter)) /* else it is expected to promote nothing */
         promoter->options.promoting(promoter->options.owner, duty->partition);
 }
 
@@ -151,7 +151,7 @@ static void forgot(void *owner, struct script_request *call, enum err err,
     duty->forget_asked = false;
     if (!err)
         err = read_answer(duty, parts, count, &answer);
-    bool another = duty->forget_at_us != INT64_MAX; /* has died meanwhile: from the start */
+    bool another = duty->forget_at_us != INT64_MAX; /* one died meanwhile: begin at the start */
     duty->forget_from = err || another || !answer.more ? 0 : answer.seq;
     if (!err && answer.next_us < duty->young_at_us)
         duty->young_at_us = answer.next_us;
@@ -185,7 +185,7 @@ static void forget(struct duty *duty)
 static void time_to_forget(struct timer *timer)
 {
     struct duty *duty = LIST_ENTRY(timer, struct duty, forget);
-    if (members_know(duty->promoter->options.members))
+    if (members_can_judge(duty->promoter->options.members))
         forget(duty);
 }
 
@@ -213,13 +213,13 @@ static void forget_me(struct duty *duty)
     script_requests_send(call, duty, forgot_me);
 }
 
-/* ---- what the engine does ---- */
+/* ---- calls of the engine ---- */
 
 void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us)
 {
     struct duty *duty = &promoter->duties[partition];
     if (duty->promote_asked)
-        duty->promote_again = true; /* its answer may not know yet */
+        duty->promote_again = true; /* the promote under way may have missed this job */
     if (due_us < duty->promote_at_us)
         duty->promote_at_us = due_us;
     plan_promote(duty);
@@ -237,7 +237,7 @@ void promoter_leave(struct promoter *promoter)
         forget_me(&promoter->duties[i]);
 }
 
-/* Nobody knows yet what is due there, nor whom the owner before was about to forget. */
+/* We become the owner: due times, and what the former owner had left to give back, are unknown. */
 static void take_over(struct duty *duty)
 {
     duty->promote_at_us = now_of(duty->promoter);

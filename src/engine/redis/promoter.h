@@ -1,11 +1,14 @@
 /*
- * The promoter of each partition: one daemon at a time, its owner (see members.h), makes what is
- * due ready there. It sleeps until the next job is due, or a notice says that one is due sooner;
- * where no notices are heard, no longer than about a second.
+ * The promoter: in each partition one daemon, its owner (see members.h), makes due jobs ready. It
+ * sleeps until the next job is due, or until a notice says that one is due sooner; where no notices
+ * are received, about a second at most.
  *
- * The owner also gives back what dead daemons held there: when one has died or left, when it
- * becomes the owner, since the one before may have died at it, and once more when one that had left
- * word there shortly before its death is old enough to be told from one that has just come.
+ * The owner also gives back the jobs of dead daemons in its partitions ("forget"): when a daemon
+ * has died or left; when it becomes the owner, because the former owner may have died before it had
+ * finished; and once more for daemons that wrote to the partition shortly before they died: at
+ * first they cannot be distinguished from daemons that have just started.
+ *
+ * Single-threaded.
  */
 #ifndef LATERD_ENGINE_REDIS_PROMOTER_H
 #define LATERD_ENGINE_REDIS_PROMOTER_H
@@ -18,15 +21,15 @@ struct duty {
     bool owner;
     bool promote_asked, forget_asked;
     bool promote_again;    /* a notice came while promote was under way */
-    bool unheard;          /* a promote's answer was lost: `missed` is to be told */
-    int64_t promote_at_us; /* of the owner: something is due, as far as it was told */
-    int64_t look_at_us;    /* it looks then anyhow; INT64_MAX: notices are heard */
-    int64_t forget_at_us;  /* the dead are to be forgotten; INT64_MAX: none are */
+    bool unheard;          /* a promote's answer was lost: `missed` must be called */
+    int64_t promote_at_us; /* the next due time that the owner knows of */
+    int64_t look_at_us;    /* promote then in any case; INT64_MAX: notices are received */
+    int64_t forget_at_us;  /* when to give back jobs of dead daemons; INT64_MAX: there are none */
     uint64_t forget_from;  /* where that goes on; 0: at the start */
-    int64_t young_at_us;   /* the first of those that were left alone since the start is old */
-    uint64_t gone;         /* members::gone, when they were last */
-    int64_t buckets_at_us; /* all buckets were looked at, with promote */
-    uint64_t checked; /* so many calls of clients had been made there when promote was asked last */
+    int64_t young_at_us;   /* when the first daemon that was too young to be reaped is old enough */
+    uint64_t gone;         /* members::gone at the last time */
+    int64_t buckets_at_us; /* when a promote has checked all buckets last */
+    uint64_t checked;      /* number of clients' calls to the partition at the last promote */
     struct timer promote, forget;
 };
 
@@ -35,38 +38,38 @@ struct promoter_options {
     struct script_requests *calls;
     struct loop *loop;
     const struct members *members;
-    const bool *heard;  /* for each partition: its notices are heard … */
-    int64_t believe_us; /* … else nothing is believed for longer */
-    /* A promote is under way to the partition: what is sent now is done after it. */
+    const bool *heard;  /* [partition]: its notices are received … */
+    int64_t believe_us; /* … else a known due time is trusted for this long only */
+    /* A promote was sent to the partition: calls that are sent now are executed after it. */
     void (*promoting)(void *owner, uint32_t partition);
-    /* By its answer, the topic has ready jobs there, and our mark is gone. */
+    /* The promote has made jobs of the topic ready there, and removed our mark. */
     void (*promoted)(void *owner, struct bytes topic, uint32_t partition);
-    /* A sorted set of the partition was lost, or a bucket of jobs. */
+    /* Redis has lost a sorted set of the partition, or a bucket of jobs. */
     void (*lost)(void *owner, uint32_t partition, bool is_set);
-    /* Such an answer was lost. Told when the next one has come: while Redis refuses or is silent,
-       there is nothing to look for. */
+    /* The answer to a promote was lost. Called when the next answer has come, because before that
+       Redis could not be asked. */
     void (*missed)(void *owner);
     void *owner;
 };
 
 struct promoter {
     struct promoter_options options;
-    struct duty *duties; /* one for each partition */
+    struct duty *duties; /* [partition] */
     struct buf living;
-    uint32_t leaving; /* calls under way by which we forget ourselves */
+    uint32_t leaving; /* calls under way that give back our own jobs */
 };
 
 void promoter_init(struct promoter *promoter, const struct promoter_options *options);
 void promoter_fini(struct promoter *promoter);
 
-/* A notice: something is due at this time. */
+/* Handles a notice: a job is due at this time. */
 void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us);
-/* Notices may have been missed: looks what is due everywhere. */
+/* Notices may have been missed: promotes in all partitions. */
 void promoter_look(struct promoter *promoter);
-/* About once a second: where clients did something since the last promote, looks though nothing be
- * due, whether all is there. Where all is idle nothing is asked. */
+/* To be called about once a second: in partitions that clients used since the last promote, sends a
+ * promote even if nothing is due, which finds lost keys. Idle partitions cost nothing. */
 void promoter_check(struct promoter *promoter);
-/* Gives back all that our own connections hold: call it until there is no more to wait for. */
+/* Gives back all jobs that our own connections hold; to be called until `leaving` is 0. */
 void promoter_leave(struct promoter *promoter);
 
 /* See members_options::changed. */

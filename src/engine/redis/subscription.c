@@ -1,6 +1,7 @@
 /*
- * Invariants: `hearings[p].at` is a listener that is up, and was asked for the channels of p; all
- * of its channels are confirmed exactly while consumers and promoter are told that p is heard.
+ * Invariants: `channels[p].at` is a connected listener that has subscribed to the channels of p.
+ * All channels of p are confirmed if, and only if, consumers and promoter were notified that p is
+ * heard.
  */
 #include "engine/redis/subscription.h"
 
@@ -10,20 +11,21 @@
 #include "client/redis/resp.h"
 
 enum {
-    CHANNELS = 2,            /* of a partition */
-    DEAF_HEARTBEATS = 3,     /* that nobody hears are too many */
-    SILENT_US = 1200 * 1000, /* then we ask for a sign of life … */
-    ANSWER_US = 800 * 1000,  /* … and wait so long for it */
+    CHANNELS = 2, /* of a partition */
+    UNHEARD_HEARTBEATS_MAX =
+        3,                   /* answered heartbeats without a notice: the subscription is broken */
+    SILENT_US = 1200 * 1000, /* after this silence we send PING … */
+    ANSWER_US = 800 * 1000,  /* … and wait this long for the answer */
 };
 
-/* ---- what is heard ---- */
+/* ---- partitions that are heard ---- */
 
 static bool is_heard(const struct subscription *subscription, uint32_t partition)
 {
     return subscription->options.consumers->heard[partition];
 }
 
-/* Whatever was believed is looked at. */
+/* Notifies consumers and promoter, which then drop or trust what they know of the partition. */
 static void notify_heard(struct subscription *subscription, uint32_t partition, bool heard)
 {
     const struct subscription_options *options = &subscription->options;
@@ -33,7 +35,7 @@ static void notify_heard(struct subscription *subscription, uint32_t partition, 
 
 static void stop_hearing(struct subscription *subscription, uint32_t partition)
 {
-    subscription->hearings[partition] = (struct hearing){0};
+    subscription->channels[partition] = (struct partition_channels){0};
     if (is_heard(subscription, partition))
         notify_heard(subscription, partition, false);
 }
@@ -41,13 +43,13 @@ static void stop_hearing(struct subscription *subscription, uint32_t partition)
 static void confirmed(struct listener *listener, uint32_t partition)
 {
     struct subscription *subscription = listener->subscription;
-    struct hearing *hearing = &subscription->hearings[partition];
+    struct partition_channels *partition_channels = &subscription->channels[partition];
     link_good(&listener->link);
-    if (hearing->at != listener || ++hearing->acked != CHANNELS)
+    if (partition_channels->at != listener || ++partition_channels->acked != CHANNELS)
         return;
     if (partition == 0) {
         subscription->heartbeats = subscription->options.members->heartbeats;
-        members_look(subscription->options.members);
+        members_request_list(subscription->options.members);
     }
     notify_heard(subscription, partition, true);
 }
@@ -59,7 +61,7 @@ static void subscribe(struct listener *listener, uint32_t partition)
     const struct script_space *space = listener->subscription->options.space;
     struct buf *out = link_out(&listener->link);
     char room[SCRIPT_CHANNEL_MAX];
-    listener->subscription->hearings[partition] = (struct hearing){.at = listener};
+    listener->subscription->channels[partition] = (struct partition_channels){.at = listener};
     resp_begin(out, 1 + CHANNELS);
     resp_add_str(out, listener->plain ? "SUBSCRIBE" : "SSUBSCRIBE");
     resp_add(out, script_channel(space, partition, false, room));
@@ -108,13 +110,13 @@ static void went_down(struct link_callbacks *callbacks, struct link *link)
     loop_cancel(link->options.loop, &listener->alive);
     preflight_lost(subscription->options.preflight, link);
     for (uint32_t i = 0; i < subscription->options.space->partitions; i++) {
-        if (subscription->hearings[i].at == listener)
+        if (subscription->channels[i].at == listener)
             stop_hearing(subscription, i);
     }
 }
 
-/* Something was heard a while ago, or an answer is late. */
-static void look_alive(struct timer *timer)
+/* Nothing was received for a while, or the answer to PING is late. */
+static void check_alive(struct timer *timer)
 {
     struct listener *listener = LIST_ENTRY(timer, struct listener, alive);
     struct loop *loop = listener->link.options.loop;
@@ -131,14 +133,14 @@ static void look_alive(struct timer *timer)
     }
 }
 
-/* ---- what comes ---- */
+/* ---- messages ---- */
 
 static void take_notice(const struct subscription *subscription, struct bytes message, bool own)
 {
     struct script_notice notice;
     const struct subscription_options *options = &subscription->options;
     if (script_notice(options->space, message, &notice))
-        return; /* somebody else's, on our channel: it is not for us */
+        return; /* another program published on our channel: ignored */
     switch (notice.kind) {
     case SCRIPT_READY_NOW:
         consumers_ready(options->consumers, notice.topic, notice.partition,
@@ -152,16 +154,16 @@ static void take_notice(const struct subscription *subscription, struct bytes me
         if (!notice.by_us)
             partition_init_lost(options->partition_init, notice.partition);
         break;
-    case SCRIPT_MEMBER: members_heard(options->members, &notice.member, own); break;
+    case SCRIPT_MEMBER: members_note_report(options->members, &notice.member, own); break;
     }
 }
 
-/* The server says by itself that a slot is not its any more. */
+/* The server has unsubscribed us, because a slot is no longer its. */
 static void slot_left(struct listener *listener, uint32_t partition)
 {
     struct subscription *subscription = listener->subscription;
     struct topology *topology = subscription->options.topology;
-    if (subscription->hearings[partition].at != listener)
+    if (subscription->channels[partition].at != listener)
         return;
     stop_hearing(subscription, partition);
     topology_suspect(topology, &topology->nodes[listener - subscription->listeners]);
@@ -183,7 +185,7 @@ static void refused(struct listener *listener, const redisReply *reply)
     } else if (failure.kind == FAILURE_MOVED && node->ready) {
         for (uint32_t i = 0; i < subscription->options.space->partitions; i++) {
             struct bytes tag = script_tag(subscription->options.space, i, room);
-            if (subscription->hearings[i].at == listener && topology_slot(tag) == failure.slot)
+            if (subscription->channels[i].at == listener && topology_slot(tag) == failure.slot)
                 stop_hearing(subscription, i);
         }
         topology_moved(topology, node, &failure);
@@ -235,10 +237,10 @@ static bool is_deaf(const struct subscription *subscription)
 {
     const struct members *members = subscription->options.members;
     return is_heard(subscription, 0) &&
-           members->heartbeats - subscription->heartbeats >= DEAF_HEARTBEATS;
+           members->heartbeats - subscription->heartbeats >= UNHEARD_HEARTBEATS_MAX;
 }
 
-/* Each partition is heard at the server that has it. */
+/* Subscribes to each partition at the server that has it now. */
 static void look(struct timer *timer)
 {
     struct subscription *subscription = LIST_ENTRY(timer, struct subscription, look);
@@ -247,11 +249,11 @@ static void look(struct timer *timer)
     for (uint32_t i = 0; i < subscription->options.space->partitions; i++) {
         struct listener *listener = listener_of(subscription, i);
         if (!listener)
-            continue; /* it is heard as before, or not */
+            continue; /* nothing has changed */
         needed[listener - subscription->listeners] = true;
         link_want(&listener->link,
                   &topology->nodes[listener - subscription->listeners].link.address);
-        if (subscription->hearings[i].at == listener)
+        if (subscription->channels[i].at == listener)
             continue;
         stop_hearing(subscription, i);
         if (is_up(listener))
@@ -261,8 +263,8 @@ static void look(struct timer *timer)
         if (!needed[i] && subscription->listeners[i].link.wanted)
             link_rest(&subscription->listeners[i].link);
     }
-    if (is_deaf(subscription) && subscription->hearings[0].at)
-        link_fail(&subscription->hearings[0].at->link, "no notices are heard");
+    if (is_deaf(subscription) && subscription->channels[0].at)
+        link_fail(&subscription->channels[0].at->link, "no notices are heard");
 }
 
 void subscription_look(struct subscription *subscription)
@@ -281,7 +283,7 @@ void subscription_lost(struct subscription *subscription, const struct redis_add
     subscription_look(subscription);
 }
 
-bool subscription_is_whole(const struct subscription *subscription)
+bool subscription_is_complete(const struct subscription *subscription)
 {
     bool whole = true;
     for (uint32_t i = 0; i < subscription->options.space->partitions; i++)
@@ -309,15 +311,15 @@ void subscription_init(struct subscription *subscription,
                        const struct subscription_options *options)
 {
     *subscription = (struct subscription){.options = *options, .look.expired = look};
-    subscription->hearings =
-        mem_zalloc(options->space->partitions * sizeof(*subscription->hearings));
+    subscription->channels =
+        mem_zalloc(options->space->partitions * sizeof(*subscription->channels));
     for (unsigned i = 0; i < REDIS_NODES_MAX; i++) {
         struct listener *listener = &subscription->listeners[i];
         struct link_options link = options->link;
         *listener = (struct listener){
             .subscription = subscription,
             .callbacks = {.up = went_up, .down = went_down, .message = said},
-            .alive.expired = look_alive,
+            .alive.expired = check_alive,
         };
         link.callbacks = &listener->callbacks;
         link.subscriber = true;
@@ -333,5 +335,5 @@ void subscription_fini(struct subscription *subscription)
         loop_cancel(loop, &subscription->listeners[i].alive);
         link_fini(&subscription->listeners[i].link);
     }
-    mem_free(subscription->hearings);
+    mem_free(subscription->channels);
 }

@@ -1,17 +1,18 @@
 /*
- * The subscription to the queue's notices: a connection to each server that has partitions, where
- * it hears what their scripts publish: no bus of a cluster is between. Sharded channels
- * (SSUBSCRIBE) where Redis has them, from 7.0 on; a server that does not know them is asked for
- * others.
+ * The subscription to the queue's notices: one connection to each server that has partitions, on
+ * which we receive what their scripts publish, without the cluster bus in between. It uses sharded
+ * channels (SSUBSCRIBE), which Redis has since 7.0; on servers without them, ordinary channels.
  *
- * What has been published has reached us, or the connection ends: then, when a slot moves (the
- * server says so, or the map), and when a server that should have said something is silent, the
- * partitions are not `heard`. Consumers and promoter forget what they know of these, and look for
- * themselves until they are heard again. Servers of which nothing is heard are asked for a sign of
- * life (PING); the one of partition 0 gives one each second, by a heartbeat (members.h).
+ * Every published notice reaches us, or the connection ends. When it ends, when a slot moves (by
+ * the server's message or the slot map), or when a server that should have published is silent, its
+ * partitions are no longer `heard`: consumers and promoter then forget what they know of these, and
+ * poll them until they are heard again. Servers that publish nothing are checked by PING; the
+ * server of partition 0 publishes at least a heartbeat each second (members.h).
  *
- * A start waits until all partitions are heard, and fails with the reason: a user of Redis 7 has no
- * right to any channel unless somebody gave it.
+ * A start waits until all partitions are heard, and fails with the reason: users of Redis 7 have no
+ * right to channels unless their ACL grants it.
+ *
+ * Single-threaded.
  */
 #ifndef LATERD_ENGINE_REDIS_SUBSCRIPTION_H
 #define LATERD_ENGINE_REDIS_SUBSCRIPTION_H
@@ -24,12 +25,12 @@
 struct subscription_options {
     const struct script_space *space;
     struct topology *topology;
-    struct consumers *consumers; /* knows whether we are subscribed */
+    struct consumers *consumers; /* is notified which partitions are heard */
     struct partition_init *partition_init;
     struct members *members;
     struct promoter *promoter;
-    struct preflight *preflight; /* is told why a subscription ended */
-    struct link_options link;    /* `listener` and `subscriber` are made here */
+    struct preflight *preflight; /* is notified why a subscription ended */
+    struct link_options link;    /* all but `listener` and `subscriber`, which are set here */
 };
 
 /* The connection to one server. */
@@ -37,42 +38,43 @@ struct listener {
     struct link link; /* flushed by the owner */
     struct link_callbacks callbacks;
     struct subscription *subscription;
-    struct timer alive; /* while it is up: when something should have been heard */
+    struct timer alive; /* while connected: when something should have been received */
     int64_t heard_us;   /* when something was */
     bool pinged;        /* an answer is owed */
-    bool plain;         /* the server knows no sharded channels */
+    bool plain;         /* the server has no sharded channels */
 };
 
-/* A partition's channels: the one for all, and our own. */
-struct hearing {
-    struct listener *at; /* where it was subscribed to; NULL: nowhere */
+/* A partition's two channels: the one for all daemons, and our own. */
+struct partition_channels {
+    struct listener *at; /* the connection on which we subscribed; NULL: none */
     unsigned acked;      /* channels that the server has confirmed */
 };
 
 struct subscription {
     struct subscription_options options;
-    struct listener listeners[REDIS_NODES_MAX]; /* each for the node of the same place */
-    struct hearing *hearings;                   /* one for each partition */
-    uint64_t heartbeats;                        /* members::heartbeats, when one was heard last */
-    struct timer look; /* something changed that tells where it should be */
+    struct listener listeners[REDIS_NODES_MAX]; /* [i]: to the node at index i */
+    struct partition_channels *channels;        /* [partition] */
+    uint64_t heartbeats; /* members::heartbeats when a heartbeat was received last */
+    struct timer look;   /* armed: subscription_look() was called in this turn */
 };
 
-/* Does not move afterwards. */
+/* The struct must not move afterwards. */
 void subscription_init(struct subscription *subscription,
                        const struct subscription_options *options);
 void subscription_fini(struct subscription *subscription);
 
-/* Servers came or went, slots moved, or a heartbeat was answered: in this turn it connects, moves
-   to where the queue is served, or finds that nothing is heard. */
+/* To be called when servers came or went, slots moved, or a heartbeat was answered: later in this
+   turn it connects, subscribes at the servers that have the partitions now, and checks that
+   heartbeats are received. */
 void subscription_look(struct subscription *subscription);
-/* A server is gone: nothing will be heard from it. */
+/* A server is gone: its partitions are no longer heard. */
 void subscription_lost(struct subscription *subscription, const struct redis_address *address);
 /* The end of a turn. */
 void subscription_flush(struct subscription *subscription);
 
-/* Are all partitions heard? */
-bool subscription_is_whole(const struct subscription *subscription);
-/* The connection by which one is not. */
+/* True: all partitions are heard. */
+bool subscription_is_complete(const struct subscription *subscription);
+/* A connection whose partitions are not heard, for its error. */
 const struct link *subscription_error(const struct subscription *subscription);
 
 #endif

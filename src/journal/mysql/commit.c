@@ -94,7 +94,7 @@ static unsigned build(const struct writing *writing, unsigned at, unsigned most)
     return count;
 }
 
-/* The row that the statement is for goes to where an operator finds it. */
+/* Writes a refused row to laterd_journal_rejected, for the operator. */
 static enum link_result reject(const struct writing *writing, unsigned i)
 {
     struct writer *writer = writing->writer;
@@ -125,7 +125,7 @@ static enum link_result reject(const struct writing *writing, unsigned i)
     return result == LINK_ROW ? LINK_REFUSED : result;
 }
 
-/* All rows of the kind; those that are refused are found by halving the statement. */
+/* Writes all rows of the kind; refused rows are found by splitting the statement in halves. */
 static enum link_result write_rows(const struct writing *writing)
 {
     struct writer *writer = writing->writer;
@@ -135,7 +135,7 @@ static enum link_result write_rows(const struct writing *writing)
         unsigned count = build(writing, at, most);
         enum link_result result = link_run(&writer->link, buf_bytes(&writer->sql), &changed);
         if (result == LINK_ROW && !link_in_transaction(&writer->link))
-            return LINK_AWAY; /* what was written before it is gone, too */
+            return LINK_AWAY; /* earlier statements of the transaction are lost as well */
         if (result == LINK_ROW && count > 1) {
             most = count / 2;
             continue;
@@ -189,7 +189,7 @@ static enum link_result write_logs(struct writer *writer)
     return write_rows(&writing);
 }
 
-/* Its own words are not a row's: nothing can be halved. */
+/* Runs a statement without rows, which cannot be split. */
 static enum link_result run_word(struct writer *writer, struct bytes sql)
 {
     uint64_t ignored;
@@ -198,9 +198,9 @@ static enum link_result run_word(struct writer *writer, struct bytes sql)
 }
 
 /*
- * Who else has moved it? The transaction is over. LINK_ROW: somebody. LINK_AWAY: the connection was
- * lost, or a COMMIT of our own, which had been given up, has come to its end since: on the next
- * connection the cursor says how far, or whose it is.
+ * The cursor was not as expected: finds out who has moved it. The transaction is rolled back.
+ * LINK_ROW: another writer. LINK_AWAY: the connection was lost, or an earlier COMMIT of ours, whose
+ * answer was lost, has succeeded: the next connection reads the cursor again.
  */
 static enum link_result set_fenced(struct writer *writer, char why[JOURNAL_WHY_MAX])
 {
@@ -226,7 +226,7 @@ static enum link_result set_fenced(struct writer *writer, char why[JOURNAL_WHY_M
     return LINK_ROW;
 }
 
-/* Before the cursor: who is fenced undoes it. */
+/* Written before the cursor; rolled back if we are fenced. */
 static enum link_result move_streams(struct writer *writer)
 {
     const char *comma = "";

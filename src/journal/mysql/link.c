@@ -12,7 +12,7 @@
 
 enum { PACKET_LEAST = 64 * 1024, PACKET_HEAD = 16 };
 
-/* ---- what an error means ---- */
+/* ---- classification of errors ---- */
 
 struct meaning {
     unsigned errnum;
@@ -20,7 +20,7 @@ struct meaning {
     const char *hint;
 };
 
-/* Errors that are in no list are of the row: halving the group finds it. */
+/* Errors that are not listed count as errors of a row, which splitting the group finds. */
 static const struct meaning meanings[] = {
     {1205, LINK_AWAY, "another transaction holds locks on the journal's tables: end it"},
     {1206, LINK_AWAY, "the lock table is full: raise innodb_buffer_pool_size"},
@@ -162,7 +162,8 @@ void link_close(struct link *link)
     link->open = false;
 }
 
-/* Is the server to prove who it is, and is there no file of authorities? An error that passes. */
+/* True: the server's certificate must be verified, but the file of authorities is missing, which
+ * may be temporary. */
 static bool lacks_ca(struct link *link, const struct link_options *options)
 {
     const char *path;
@@ -185,7 +186,7 @@ static void set_tls(struct link *link, const struct link_options *options)
     if (options->url.tls != JOURNAL_TLS_VERIFY)
         return;
     (void)mysql_options(&link->mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
-    if (ca_file_find(options->ca, &path, why) == OK) /* else lacks_ca() has said so */
+    if (ca_file_find(options->ca, &path, why) == OK) /* lacks_ca() has reported an error before */
         (void)mysql_options(&link->mysql, MYSQL_OPT_SSL_CA, path);
 }
 
@@ -250,7 +251,7 @@ enum link_result link_open(struct link *link, const struct link_options *options
 
 /* ---- statements ---- */
 
-/* A server ends the connection of who sends it more than it takes: it is not tried. */
+/* False: the statement is longer than max_allowed_packet: the server would end the connection. */
 static bool fits(struct link *link, size_t len)
 {
     if (!link->packet_max || len + PACKET_HEAD <= link->packet_max)

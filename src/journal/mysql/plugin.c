@@ -1,4 +1,4 @@
-/* What laterd loads: checks the options, and opens a journal by them. */
+/* The plugin's entry points: checks the options, and opens a journal. */
 #include "journal/mysql/plugin.h"
 
 #include <arpa/inet.h>
@@ -56,7 +56,7 @@ static enum err check(const struct journal_options *options, struct journal_erro
     return err;
 }
 
-/* As sdmq has it: the machine's name, a slash, its first address that is no loopback. */
+/* The format of sdmq: the machine's name, a slash, its first address that is not loopback. */
 static void name_host(char *room, size_t room_bytes)
 {
     char name[64] = "", address[INET_ADDRSTRLEN] = "127.0.0.1";

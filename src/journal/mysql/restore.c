@@ -1,15 +1,16 @@
 /*
- * Rows read back as pushes: port/restore.h. Each run has a thread with a connection of its own,
- * which reads one consistent snapshot by pages of the primary key and hands over portions; the
- * server takes their rows.
+ * Reads rows back as pushes: port/restore.h. Each run has a thread with a connection of its own,
+ * which reads one consistent snapshot by pages of the primary key and passes portions of rows to
+ * the loop's thread.
  *
- * What a restore must not do is give back a job that ended after the snapshot was made. So a run of
- * all rows first waits until the database has every change made before it began, and from its
- * beginning on the engine names each job that ends: those rows are left out when they are taken,
- * which is on the loop's thread, as the ends are.
+ * A restore must not bring back a job that ended after the snapshot was made. So a run of all rows
+ * first waits until the database has every change made before it began, and from its beginning on
+ * the engine reports each job that ends: take() leaves their rows out. Both happen on the loop's
+ * thread.
  *
- * Lifetimes: a run belongs to the server until close(), and to its thread until that has ended,
- * which its last message tells; whoever comes last frees it. The mutex guards what is marked.
+ * Lifetimes: a run is used by the server until close(), and by its thread until that has ended,
+ * which its last message reports; the later of the two frees it. The mutex protects the fields
+ * marked.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +29,8 @@ enum {
     PAGE_ROWS = 500,
     PORTION_ROWS = 64,
     PORTION_BYTES = 256 * 1024,
-    AHEAD_BYTES = 4 * 1024 * 1024, /* that a thread has read and nobody has taken */
-    LEFT_OUT_MAX = 128,            /* rows that one take() goes past: each is looked up */
+    AHEAD_BYTES = 4 * 1024 * 1024, /* bytes that a thread reads ahead of take() */
+    LEFT_OUT_MAX = 128,            /* rows that one take() skips at most: each is looked up */
     CATCH_UP_US = 60 * 1000 * 1000,
     AWAY_US = 5 * 1000 * 1000,
     POLL_US = 10 * 1000,
@@ -49,7 +50,7 @@ struct restore_run {
     struct list place; // restorer::runs
     struct writer *writer;
     struct restore_reader *reader; /* NULL: closed */
-    bool all, leave_past, only_ids;
+    bool all, skip_overdue, only_ids;
     int64_t now_us;
     uint64_t target; /* the batch that the database must have first */
     struct buf id;   /* of a run of one */
@@ -60,8 +61,8 @@ struct restore_run {
     /* Under the mutex. */
     struct queue portions; // portion::place
     size_t ahead_bytes;
-    bool closed;  /* by its reader: it is nobody's once its thread has ended */
-    bool stopped; /* the journal ends: the thread does, and the run is its reader's until closed */
+    bool closed;  /* by its reader: freed when its thread has ended */
+    bool stopped; /* the journal ends: the thread must end; the reader frees the run by close() */
     bool finished, posted;
     uint64_t expected; /* rows; 0: not counted yet */
     enum err err;
@@ -93,7 +94,7 @@ static void post(struct restore_run *run)
     loop->verbs->post(loop, &run->message);
 }
 
-/* Under the mutex: is nothing more to be read? */
+/* With the mutex locked. True: nothing more must be read. */
 static bool is_over(const struct restore_run *run)
 {
     return run->closed || run->stopped;
@@ -205,7 +206,7 @@ static void add_row(struct restore_run *run, struct portion *portion, MYSQL_ROW 
                       (int)(bytes_is_utf8(in.id) ? in.id.len : 0), in.id.at, why);
         return;
     }
-    if (run->leave_past && out->push.due_us < run->now_us)
+    if (run->skip_overdue && out->push.due_us < run->now_us)
         return;
     out->end = end_of(in.status);
     out->written = extend_is_written(&in, &out->push, run->now_us);
@@ -376,7 +377,7 @@ void restorer_ended(struct restorer *restorer, struct bytes id)
 
 /* ---- the loop: runs ---- */
 
-/* The run is nobody's any more. */
+/* Neither the server nor the thread uses the run any more. */
 static void free_run(struct restore_run *run)
 {
     struct writer *writer = run->writer;
@@ -415,7 +416,7 @@ static struct restore_run *new_run(struct writer *writer, const struct restore_q
     run->writer = writer;
     run->reader = reader;
     run->all = id.len == 0;
-    run->leave_past = query->leave_past;
+    run->skip_overdue = query->skip_overdue;
     run->only_ids = query->only_ids;
     run->now_us = query->now_us;
     run->message.arrived = message_arrived;
@@ -426,7 +427,7 @@ static struct restore_run *new_run(struct writer *writer, const struct restore_q
     list_add_tail(&writer->restorer.runs, &run->place);
     if (run->all) {
         writer->restorer.of_all++;
-        writer->journal.wants_ends = true;
+        writer->journal.wants_ended = true;
         run->target = writer->journal.newest ? writer->journal.newest(&writer->journal) : 0;
     }
     return run;
@@ -437,7 +438,7 @@ static void end_all(struct restore_run *run)
     struct restorer *restorer = &run->writer->restorer;
     if (!run->all || --restorer->of_all)
         return;
-    run->writer->journal.wants_ends = false;
+    run->writer->journal.wants_ended = false;
     id_set_fini(&restorer->ends);
 }
 
@@ -501,7 +502,7 @@ static uint64_t number_of(const struct restore_run *run, const struct restore_ro
     return journal_id_read(row->push.id, run->writer->begin.store);
 }
 
-/* Is the job there under a number of this store? False: perhaps; its push will know. */
+/* True: the job lives, under a number of this store. False: not known; its push checks it. */
 static bool lives(const struct restore_run *run, const struct restore_row *row)
 {
     const struct journal *journal = &run->writer->journal;
@@ -509,7 +510,7 @@ static bool lives(const struct restore_run *run, const struct restore_row *row)
     return seq && journal->lives && journal->lives(journal, seq);
 }
 
-/* Is the job there, or has it ended meanwhile? */
+/* True: the job lives, or has ended meanwhile, so that its row is skipped. */
 static bool is_left_out(const struct restore_run *run, const struct restore_row *row)
 {
     return run->all && (row->lives || id_set_has(&run->writer->restorer.ends, row->push.id));

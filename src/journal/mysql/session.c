@@ -131,7 +131,8 @@ enum link_result session_read_cursor(struct link *link, const uint8_t store[JOUR
     return LINK_DONE;
 }
 
-/* Are there cursors of others? Two queues in one table would mix their jobs. */
+/* Refuses tables that have cursors of other stores: two queues in one table would mix their jobs.
+ */
 static enum link_result refuse_others(struct link *link, struct session_refusal *refusal)
 {
     enum link_result result;
@@ -154,8 +155,7 @@ static enum link_result refuse_others(struct link *link, struct session_refusal 
     return result;
 }
 
-/* A new cursor stands nowhere in its streams, whatever one before it did: rows are never deleted.
- */
+/* Resets the positions in streams, for a new cursor; their rows are never deleted. */
 static enum link_result forget_streams(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES])
 {
     struct buf sql = {0};
@@ -262,7 +262,7 @@ static enum link_result make_cursor(struct link *link, const struct journal_begi
         result = forget_streams(link, begin->store);
     if (result == LINK_DONE)
         result = run_words(link, "COMMIT");
-    return result == LINK_ROW ? LINK_AWAY : result; /* somebody else made it: look again */
+    return result == LINK_ROW ? LINK_AWAY : result; /* another writer made it: read it again */
 }
 
 enum link_result session_make_again(struct link *link, const struct journal_begin *begin,
@@ -292,7 +292,7 @@ enum link_result session_raise_epoch(struct link *link, const uint8_t store[JOUR
     return result;
 }
 
-/* Statements may have taken long: another one may lead by now. */
+/* Checks again that we may take the cursor: statements may have taken long. */
 static enum link_result ask_lead(const struct session_place *place, struct session_refusal *refusal)
 {
     if (place->may_take(place->owner))
@@ -302,7 +302,7 @@ static enum link_result ask_lead(const struct session_place *place, struct sessi
     return LINK_AWAY;
 }
 
-/* All in one transaction: that the cursor was set is believed only while the resync goes on. */
+/* All in one transaction: a cursor that was set is valid only while the resync is noted. */
 static enum link_result set_cursor(struct link *link, const struct journal_begin *begin,
                                    const struct session_place *place, struct session_cursor *cursor,
                                    struct session_refusal *refusal)
@@ -321,7 +321,7 @@ static enum link_result set_cursor(struct link *link, const struct journal_begin
     if (result == LINK_DONE)
         result = link_run(link, buf_bytes(&sql), &changed);
     if (result == LINK_DONE && changed != 1)
-        result = LINK_AWAY; /* somebody took it meanwhile: look again */
+        result = LINK_AWAY; /* another writer took it meanwhile: read it again */
     sql.len = 0;
     sql_add_resync_begin(&sql, begin->store, place->at_us, place->sql);
     if (result == LINK_DONE)

@@ -1,10 +1,10 @@
 /*
- * What is done on a connection before anything is written: are the tables there and fit, and where
- * does the cursor stand.
+ * The checks on a new connection before anything is written: whether the tables exist and match,
+ * and the position of the cursor.
  *
- * On the writer's thread alone; each call waits for the server, a few statements long. What is
- * written out is so if the result is DONE. After any other result the caller closes the connection:
- * a transaction that was begun may still be open.
+ * Writer's thread only; each call waits for the server, for a few statements. Outputs are set if
+ * the result is DONE. After any other result the caller must close the connection, because a
+ * transaction may still be open.
  */
 #ifndef LATERD_JOURNAL_MYSQL_SESSION_H
 #define LATERD_JOURNAL_MYSQL_SESSION_H
@@ -13,7 +13,7 @@
 #include "journal/sql.h"
 #include "port/journal.h"
 
-/* Why nothing may be written. The one who asked logs it: a connection is tried again and again. */
+/* Why nothing may be written. The caller logs it, because connecting is tried repeatedly. */
 struct session_refusal {
     char why[JOURNAL_WHY_MAX]; /* a clause for people; empty: it is not refused */
     const char *event;         /* of the line for the log; static */
@@ -38,16 +38,16 @@ enum link_result session_read_cursor(struct link *link, const uint8_t store[JOUR
 
 /* Makes the table that notes resyncs, if it is missing. REFUSED: as session_check_tables(). */
 enum link_result session_make_resyncs(struct link *link, struct session_refusal *refusal);
-/* Has a resync of the store begun, and not ended? */
+/* Reads whether a resync of the store has begun and not ended. */
 enum link_result session_read_resync(struct link *link, const uint8_t store[JOURNAL_STORE_BYTES],
                                      bool *out_goes_on);
 
-/* What taking a cursor needs besides. */
+/* Further arguments for taking a cursor. */
 struct session_place {
     const struct sql_place *sql;
     int64_t at_us; /* the time, of one that is set */
-    /* False: an election says that another one leads, whose cursor it is. Asked before anything is
-       written, and, of one that is set, again before that is committed. */
+    /* False: by the election another laterd leads, and the cursor is that one's. Called before
+       anything is written, and if the cursor is set, again before that is committed. */
     bool (*may_take)(void *owner);
     void *owner;
 };

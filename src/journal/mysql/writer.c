@@ -14,9 +14,9 @@
 enum {
     BACKOFF_FIRST_US = 100 * 1000,
     BACKOFF_MOST_US = 10 * 1000 * 1000,
-    IDLE_US = 5 * 1000 * 1000,       /* then the connection is asked whether it lives */
-    LOG_AGAIN_US = 60 * 1000 * 1000, /* an error that stays the same is logged this often */
-    JOIN_US = 1000 * 1000,           /* after the grace; then what the thread waits in is broken */
+    IDLE_US = 5 * 1000 * 1000,       /* without batches: then the connection is checked */
+    LOG_AGAIN_US = 60 * 1000 * 1000, /* between log lines of the same error */
+    JOIN_US = 1000 * 1000,           /* after the grace time: then the thread is interrupted */
 };
 
 static struct writer *self(struct journal *journal)
@@ -41,7 +41,8 @@ static void unlock(struct writer *writer)
     (void)pthread_mutex_unlock(&writer->mutex);
 }
 
-/* Under the mutex; returns when something was given, it is to end, or the time has come. */
+/* With the mutex locked. Sleeps until a batch is given, the thread must end, or the time has come.
+ */
 static void wait_until(struct writer *writer, int64_t until_us)
 {
     struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
@@ -98,7 +99,7 @@ static enum link_result out_of_step(struct writer *writer, const char *why)
     bool ends = writer->closing;
     unlock(writer);
     set_phase(writer, JOURNAL_FENCED, why, "");
-    if (ends) /* who leads now goes on with it */
+    if (ends) /* the next writer continues */
         log_event(LOG_INFO, "journal_left", "reason=\"%s\"", why);
     else
         log_event(LOG_ERROR, "journal_fenced",
@@ -189,10 +190,10 @@ static enum link_result make_again(struct writer *writer, struct session_refusal
 }
 
 /*
- * Another one has the cursor. It may have been slow to notice that it leads no longer: if we are
- * sure that it must not write, and it has not, the cursor is ours again, and what is held is
- * written after that. What a resync writes moves no cursor: a resync that is not ours has written.
- * ROW: it is not so.
+ * Another writer has taken the cursor. It may be a former leader that noticed its end late: if the
+ * election says that it must not write, and it has not written, we take the cursor back and write
+ * what is held. A resync writes without moving the cursor: one that is not ours counts as a write.
+ * ROW: the cursor cannot be taken back.
  */
 static enum link_result retake(struct writer *writer, struct session_refusal *refusal)
 {
@@ -221,7 +222,7 @@ static enum link_result retake(struct writer *writer, struct session_refusal *re
     return LINK_DONE;
 }
 
-/* The connection was lost: which of the held batches has it? */
+/* After a lost connection: finds out which of the held batches the database has. */
 static enum link_result go_on(struct writer *writer, struct session_refusal *refusal)
 {
     struct session_cursor cursor = {0};
@@ -246,7 +247,7 @@ static enum link_result go_on(struct writer *writer, struct session_refusal *ref
     return LINK_DONE;
 }
 
-/* Before the cursor is known: nobody else looks at them until then. */
+/* Reads the positions in streams, before the cursor is published; no lock is needed until then. */
 static enum link_result read_streams(struct writer *writer)
 {
     uint32_t count = writer->begin.streams;
@@ -294,14 +295,15 @@ static bool is_closing(struct writer *writer)
     return closing;
 }
 
-/* A writer that ends must not take the cursor: another one may write, and would be fenced. */
+/* True: the writer is ending, and must not take the cursor any more: it would fence the next one.
+ */
 static bool ends_untaken(struct writer *writer)
 {
     return !writer->taken && is_closing(writer);
 }
 
-/* Something was written on this connection: a server that is read-only or full takes connections,
- * too. */
+/* Reports WRITES once something was written on this connection: a read-only or full server accepts
+ * connections, too. */
 static void report_writes(struct writer *writer)
 {
     if (writer->writes)
@@ -405,7 +407,7 @@ static void committed(struct writer *writer)
     unlock(writer);
 }
 
-/* What was said of an earlier group is no reason for what fails now. */
+/* Clears the refusal of an earlier group. */
 static void forget_refusal(struct session_refusal *refusal)
 {
     refusal->why[0] = '\0';
@@ -441,7 +443,7 @@ static enum link_result serve(struct writer *writer, struct session_refusal *ref
     }
 }
 
-/* ---- when it does not go ---- */
+/* ---- errors ---- */
 
 /* For the status each time; for the log if it is another error than last time, or long ago. */
 static void report_error(struct writer *writer, enum link_result result,
@@ -513,7 +515,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- the loop's ---- */
+/* ---- on the loop's thread ---- */
 
 static void status_arrived(struct message *message);
 
@@ -527,7 +529,7 @@ static void free_all(struct queue *queue)
 void writer_release(struct writer *writer)
 {
     if (!writer->closed || writer->posted || !restorer_idle(&writer->restorer))
-        return; /* a message comes yet, and with it this call */
+        return; /* a message is under way, and makes this call again */
     restorer_fini(&writer->restorer);
     free_all(&writer->inbox);
     free_all(&writer->held);
@@ -566,7 +568,7 @@ static void journal_begin(struct journal *journal, const struct journal_begin *b
         set_phase(writer, JOURNAL_REFUSES, "the system has no thread left for it", "");
 }
 
-/* Its thread has ended: nobody else has anything of it. */
+/* Frees everything, after the thread has ended. */
 static void forget_all(struct writer *writer)
 {
     free_all(&writer->inbox);

@@ -1,10 +1,10 @@
 /*
- * The journal on MySQL: a thread with a connection, which is given batches and commits them.
+ * The journal in MySQL: a thread with a connection, which receives batches and commits them.
  *
  *     loop: give() ─▶ inbox ─▶ held ─▶ group ─▶ one transaction ─▶ status ─▶ changed()
  *
- * Batches are held until they are committed, so that a lost connection loses nothing: what the
- * cursor says then decides what of them is still to be written. `mutex` guards what is marked.
+ * Batches are held until they are committed, so that a lost connection loses nothing: the cursor
+ * then decides which of them must still be written. `mutex` protects the fields marked.
  */
 #ifndef LATERD_JOURNAL_MYSQL_WRITER_H
 #define LATERD_JOURNAL_MYSQL_WRITER_H
@@ -17,7 +17,7 @@
 #include "journal/sql.h"
 #include "port/journal.h"
 
-/* Who reads rows back: each run on a thread of its own, with a connection of its own. */
+/* Reads rows back: each run has a thread and a connection of its own. */
 struct restorer {
     struct restore restore;
     struct list runs;      // restore_run::place
@@ -62,7 +62,7 @@ struct writer {
     int64_t logged_us; /* when an error was logged; 0: none since the last connection */
     unsigned logged_errnum;
     char logged_why[JOURNAL_WHY_MAX];
-    /* Both sides', under the mutex. */
+    /* Used by both threads, under the mutex: */
     pthread_mutex_t mutex;
     pthread_cond_t given;
     struct queue inbox; // journal_batch::place
@@ -85,20 +85,20 @@ int64_t writer_now_us(void); /* of a clock that never goes back */
 /* ---- restore.c; the loop's ---- */
 
 void restorer_init(struct restorer *restorer);
-/* Tells the threads to end. True: they have. Runs are there until their readers close them. */
+/* Makes the threads end. True: they have ended. Runs exist until their readers close them. */
 bool restorer_leave(struct restorer *restorer);
 /* The same, and waits for it. */
 void restorer_stop(struct restorer *restorer);
-/* No run is there any more. */
+/* True: there are no runs. */
 bool restorer_idle(const struct restorer *restorer);
 void restorer_fini(struct restorer *restorer);
 void restorer_ended(struct restorer *restorer, struct bytes id);
 
 /* ---- writer.c ---- */
 
-/* Is all up to this batch committed? AWAY: it does not write now. */
+/* DONE: everything up to this batch is committed. AWAY: the writer does not write now. */
 enum link_result writer_has(struct writer *writer, uint64_t batch);
-/* Closed, and nobody has anything of it any more: frees it. */
+/* Frees the writer; it must be closed, and not used any more. */
 void writer_release(struct writer *writer);
 
 /* ---- commit.c; the thread's ---- */
@@ -107,7 +107,8 @@ void writer_release(struct writer *writer);
 uint64_t writer_group_end(const struct writer *writer);
 
 /* Writes the group, its cursor last, and commits. Not DONE: nothing of it was written, or, if
-   COMMIT itself failed, all of it. ROW: fenced, *refusal says by whom; REFUSED: perhaps why. */
+   COMMIT itself failed, all of it. ROW: fenced, *refusal says by which writer; REFUSED: it may say
+   why. */
 enum link_result writer_commit(struct writer *writer, struct session_refusal *refusal);
 /* Changes nothing, by writing the cursor: DONE: the server takes changes. */
 enum link_result writer_probe(struct writer *writer);

@@ -1,15 +1,15 @@
 /*
- * The plugin for a row in MySQL or MariaDB: a struct claim on libmariadb, whose calls wait, on our
- * own thread. The row is in a table that is made if it is not there:
+ * The plugin for a row in MySQL or MariaDB: a struct claim on our own thread, using the blocking
+ * calls of libmariadb. The row is in a table that is created if it does not exist:
  *
  *     laterd_member(name, epoch, count, timeout_ms, holder, url, updated)
  *
- * `updated` is for people; nothing here reads a clock of the server (member/claim.h says why). A
+ * `updated` is for people; this code never reads a clock of the server (member/claim.h says why). A
  * write is one UPDATE whose WHERE has the epoch and the count that were read, so of two candidates
- * one changes a row and the other none.
+ * only one changes the row.
  *
- * libmariadb counts its time-outs in seconds: a server that is silent is given up after a third of
- * the session's time-out, but not before a second.
+ * libmariadb's time-outs are whole seconds: a request without an answer is given up after a third
+ * of the session's time-out, and at least a second.
  */
 #include <errno.h>
 #include <mariadb/errmsg.h>
@@ -43,7 +43,7 @@ static void set_why(struct mysql_member *row, const char *what)
     (void)snprintf(row->why, sizeof(row->why), "%s %.90s: %.110s", what, row->url.hosts, text);
     for (char *at = row->why; *at; at++) {
         if ((unsigned char)*at < ' ' || *at == '"')
-            *at = '\''; /* it goes into the log and into JSON */
+            *at = '\''; /* the text is quoted in the log and in JSON */
     }
 }
 
@@ -71,11 +71,11 @@ static void set_options(struct mysql_member *row)
     if (row->tls)
         (void)mysql_options(row->mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
     (void)mysql_options(row->mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
-    if (row->verify && ca_file_find(options->ca, &ca, why) == OK) /* connect_now() has looked */
+    if (row->verify && ca_file_find(options->ca, &ca, why) == OK) /* lacks_ca() was false */
         (void)mysql_options(row->mysql, MYSQL_OPT_SSL_CA, ca);
 }
 
-/* Is the server to prove who it is, and is there no file of authorities? */
+/* True: the server's certificate must be verified, but the file of authorities is missing. */
 static bool lacks_ca(struct mysql_member *row)
 {
     const char *path;
@@ -103,7 +103,7 @@ static bool connect_now(struct mysql_member *row)
         mysql_autocommit(row->mysql, 1) == 0) /* whatever the server's default is */
         return true;
     set_why(row, mysql_errno(row->mysql) == CR_SSL_CONNECTION_ERROR
-                     ? "no TLS as member.url and member.ca want it with"
+                     ? "cannot agree on TLS, as member.url and member.ca require, with MySQL at"
                      : "cannot reach MySQL at");
     disconnect(row);
     return false;
@@ -116,7 +116,7 @@ static bool query(struct mysql_member *row, const char *sql)
     if (mysql_real_query(row->mysql, sql, strlen(sql)) == 0)
         return true;
     set_why(row, "MySQL refused at");
-    disconnect(row); /* whatever it was: the next question begins on a good connection */
+    disconnect(row); /* after any error, so that the next request gets a new connection */
     return false;
 }
 
@@ -167,7 +167,7 @@ static void write_sql(struct mysql_member *row, const struct claim_ask *ask, cha
                        (unsigned long long)ask->from_epoch, (unsigned long long)ask->from_count);
 }
 
-/* A column as a number; what is none is 0, as nothing of ours writes. */
+/* A column as a number; 0 if it is not a number, which this code never writes. */
 static uint64_t number_of(const char *text)
 {
     uint64_t number;
@@ -177,7 +177,7 @@ static uint64_t number_of(const char *text)
 static void take_row(MYSQL_ROW columns, struct claim_row *row)
 {
     *row = (struct claim_row){
-        .there = true,
+        .exists = true,
         .epoch = number_of(columns[0]),
         .count = number_of(columns[1]),
         .timeout_us = (int64_t)(number_of(columns[2]) % 3600000) * 1000,
@@ -201,7 +201,7 @@ static bool read_row(struct mysql_member *row, struct claim_row *out_row)
         return false;
     }
     MYSQL_ROW columns = mysql_fetch_row(result);
-    *out_row = (struct claim_row){.there = false};
+    *out_row = (struct claim_row){.exists = false};
     if (columns)
         take_row(columns, out_row);
     mysql_free_result(result);
@@ -234,8 +234,8 @@ static void ask(struct mysql_member *row)
         claim_answered(&row->claim, &got, member_now_us());
         return;
     }
-    row->made = false; /* somebody may have dropped it */
-    claim_lost(&row->claim, member_now_us());
+    row->made = false; /* the table may have been dropped: try to create it again */
+    claim_unanswered(&row->claim, member_now_us());
     if (!row->mysql)
         row->claim.next_us += CONNECT_AGAIN_US;
 }
@@ -249,7 +249,7 @@ static int64_t next_us(const struct mysql_member *row)
     return tenure->leading && tenure->deadline_us < at_us ? tenure->deadline_us : at_us;
 }
 
-/* Gives back what we hold, so that others need not wait, for as long as that may take. */
+/* Writes the resignation, so that others need not wait for the time-out; limited in time. */
 static void give_back(struct mysql_member *row)
 {
     int64_t until_us = member_now_us() + CLOSE_US;
@@ -266,7 +266,7 @@ static void run(struct member_thread *thread, void *user)
     row->thread = thread;
     (void)mysql_thread_init();
     for (;;) {
-        struct member_wishes wishes = member_wishes(thread);
+        struct member_requests wishes = member_requests(thread);
         if (wishes.close)
             break;
         int64_t now_us = member_now_us();
@@ -315,7 +315,7 @@ static enum err read_options(const struct member_options *options, struct mysql_
     if (query_text[0] && !row->tls)
         wrong = "url: behind the '?' there may be tls=on or tls=verify";
     else if (row->url.host_count > 1)
-        wrong = "url: give one host: a row is only as safe as the one server that writes it";
+        wrong = "url: name one host only: with several servers two laterds could both lead";
     else if (row->url.path[0] != '/' || !row->url.path[1] || !is_name(row->url.path + 1))
         wrong = "url: the database is missing: mysql://user@host/database";
     else if (!row->url.user[0])

@@ -2,14 +2,15 @@
  * The plugin for ZooKeeper: a struct zk_election on libzookeeper-mt.
  *
  *     our thread: zk_next() ─▶ zoo_a…() ─▶ the library's threads ─▶ completion, watcher
- *                     ▲                                                   │ struct happening
- *                     └───────────── happenings, wake ◀───────────────────┘
+ *                     ▲                                                   │ struct zk_event
+ *                     └───────────── events, wake ◀───────────────────┘
  *
- * The library's two threads do nothing but copy what came and wake ours. A session that has expired
- * takes its handle with it: our thread closes that and opens another. In a callback it would wait
- * for the very thread that it runs on. What comes of an earlier handle is known by its number.
+ * The library's two threads only copy what they receive into an event and wake our thread. A handle
+ * cannot be used after its session has expired: our thread closes it and opens another one. (A
+ * callback cannot: zookeeper_close() would wait for the thread that runs the callback.) Events of
+ * an earlier handle are recognized by its number, and dropped.
  *
- * Debian's library (3.8.0) has neither TLS nor SASL: servers are to be in a network of their own.
+ * Debian's library (3.8.0) has neither TLS nor SASL: the servers must be in a private network.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -35,16 +36,16 @@ enum {
     CHILDREN_MAX = 1000,
 };
 
-enum happening_kind { HAPPENED_STATE, HAPPENED_WATCH, HAPPENED_ANSWER };
+enum zk_event_kind { ZK_EVENT_STATE, ZK_EVENT_WATCH, ZK_EVENT_ANSWER };
 
-/* What the library said; on the heap. */
-struct happening {
+/* An answer or a state change from the library; on the heap. */
+struct zk_event {
     struct queue_node place;
-    enum happening_kind kind;
+    enum zk_event_kind kind;
     unsigned number; /* of the handle */
     int state;       /* STATE */
     struct zk_answer answer;
-    char *bytes; /* that the answer points into; ours to free */
+    char *bytes; /* what the answer points into; owned */
 };
 
 struct zookeeper {
@@ -55,42 +56,42 @@ struct zookeeper {
     int64_t reopen_us;
     char why[MEMBER_WHY_MAX];
     pthread_mutex_t mutex; /* of what follows, which the library's threads write */
-    struct queue happenings;
+    struct queue events;
     unsigned number; /* of the handle that there is */
 };
 
-/* What an operation carries through the library. */
-struct under_way {
+/* The context of an operation in the library. */
+struct zk_request {
     struct zookeeper *zookeeper;
     unsigned number;
 };
 
 /* ---- called by the library's threads ---- */
 
-static void post(struct zookeeper *zookeeper, struct happening *happening)
+static void post(struct zookeeper *zookeeper, struct zk_event *event)
 {
     (void)pthread_mutex_lock(&zookeeper->mutex);
-    queue_add(&zookeeper->happenings, &happening->place);
+    queue_add(&zookeeper->events, &event->place);
     (void)pthread_mutex_unlock(&zookeeper->mutex);
     member_wake(zookeeper->thread);
 }
 
 static void watched(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
-    const struct under_way *open = zoo_get_context(handle);
-    struct happening *happening = mem_zalloc(sizeof(*happening));
+    const struct zk_request *open = zoo_get_context(handle);
+    struct zk_event *event = mem_zalloc(sizeof(*event));
     (void)path;
     (void)context;
-    happening->kind = type == ZOO_SESSION_EVENT ? HAPPENED_STATE : HAPPENED_WATCH;
-    happening->number = open->number;
-    happening->state = state;
+    event->kind = type == ZOO_SESSION_EVENT ? ZK_EVENT_STATE : ZK_EVENT_WATCH;
+    event->number = open->number;
+    event->state = state;
     if (type == ZOO_SESSION_EVENT || type == ZOO_DELETED_EVENT)
-        post(open->zookeeper, happening);
+        post(open->zookeeper, event);
     else
-        mem_free(happening); /* its data changed: that is no news */
+        mem_free(event); /* its data changed: that is no news */
 }
 
-/* A node's own watcher is called for the session's states, too: watched() has those already. */
+/* A node's own watcher is called for session states, too, which watched() has handled already. */
 static void node_watched(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
     if (type != ZOO_SESSION_EVENT)
@@ -113,20 +114,20 @@ static enum zk_result result_of(int code)
     }
 }
 
-static struct happening *begin_answer(const struct under_way *op, int code)
+static struct zk_event *begin_answer(const struct zk_request *op, int code)
 {
-    struct happening *happening = mem_zalloc(sizeof(*happening));
-    happening->kind = HAPPENED_ANSWER;
-    happening->number = op->number;
-    happening->state = code;
-    happening->answer.result = result_of(code);
-    return happening;
+    struct zk_event *event = mem_zalloc(sizeof(*event));
+    event->kind = ZK_EVENT_ANSWER;
+    event->number = op->number;
+    event->state = code;
+    event->answer.result = result_of(code);
+    return event;
 }
 
-static void end_answer(const void *data, struct happening *happening)
+static void end_answer(const void *data, struct zk_event *event)
 {
-    struct under_way *op = (struct under_way *)(uintptr_t)data; /* made by send(), freed here */
-    post(op->zookeeper, happening);
+    struct zk_request *op = (struct zk_request *)(uintptr_t)data; /* made by send(), freed here */
+    post(op->zookeeper, event);
     mem_free(op);
 }
 
@@ -138,7 +139,7 @@ static void changed(int code, const struct Stat *stat, const void *data)
 
 static void created(int code, const char *path, const void *data)
 {
-    (void)path; /* LIST finds it, as it must if this answer had been lost */
+    (void)path; /* LIST finds the name, as it does if this answer is lost */
     end_answer(data, begin_answer(data, code));
 }
 
@@ -149,43 +150,43 @@ static void removed(int code, const void *data)
 
 static void got(int code, const char *value, int len, const struct Stat *stat, const void *data)
 {
-    struct happening *happening = begin_answer(data, code);
+    struct zk_event *event = begin_answer(data, code);
     if (code == ZOK && len > 0) {
-        happening->bytes = mem_alloc((size_t)len);
-        memcpy(happening->bytes, value, (size_t)len);
-        happening->answer.data = bytes_of(happening->bytes, (size_t)len);
+        event->bytes = mem_alloc((size_t)len);
+        memcpy(event->bytes, value, (size_t)len);
+        event->answer.data = bytes_of(event->bytes, (size_t)len);
     }
     if (code == ZOK)
-        happening->answer.version = stat->version;
-    end_answer(data, happening);
+        event->answer.version = stat->version;
+    end_answer(data, event);
 }
 
 /* One block: the pointers, then the names. */
-static void copy_names(struct happening *happening, const struct String_vector *names)
+static void copy_names(struct zk_event *event, const struct String_vector *names)
 {
     size_t count = names->count < CHILDREN_MAX ? (size_t)names->count : CHILDREN_MAX;
     size_t bytes = count * sizeof(char *);
     for (size_t i = 0; i < count; i++)
         bytes += strlen(names->data[i]) + 1;
-    happening->bytes = mem_alloc(bytes + 1);
-    const char **pointers = (const char **)(void *)happening->bytes;
-    char *at = happening->bytes + count * sizeof(char *);
+    event->bytes = mem_alloc(bytes + 1);
+    const char **pointers = (const char **)(void *)event->bytes;
+    char *at = event->bytes + count * sizeof(char *);
     for (size_t i = 0; i < count; i++) {
         size_t len = strlen(names->data[i]) + 1;
         memcpy(at, names->data[i], len);
         pointers[i] = at;
         at += len;
     }
-    happening->answer.names = pointers;
-    happening->answer.name_count = (unsigned)count;
+    event->answer.names = pointers;
+    event->answer.name_count = (unsigned)count;
 }
 
 static void listed(int code, const struct String_vector *names, const void *data)
 {
-    struct happening *happening = begin_answer(data, code);
+    struct zk_event *event = begin_answer(data, code);
     if (code == ZOK)
-        copy_names(happening, names);
-    end_answer(data, happening);
+        copy_names(event, names);
+    end_answer(data, event);
 }
 
 static void drop_log_line(const char *message)
@@ -203,9 +204,9 @@ static void set_why(struct zookeeper *zookeeper, const char *text)
 static void open_handle(struct zookeeper *zookeeper)
 {
     const struct member_options *options = member_thread_options(zookeeper->thread);
-    struct under_way *context = mem_alloc(sizeof(*context));
+    struct zk_request *context = mem_alloc(sizeof(*context));
     (void)pthread_mutex_lock(&zookeeper->mutex);
-    *context = (struct under_way){zookeeper, ++zookeeper->number};
+    *context = (struct zk_request){zookeeper, ++zookeeper->number};
     (void)pthread_mutex_unlock(&zookeeper->mutex);
     zookeeper->handle =
         zookeeper_init2(zookeeper->url.hosts, watched, (int)(options->timeout_us / 1000), NULL,
@@ -224,7 +225,8 @@ static void open_handle(struct zookeeper *zookeeper)
     mem_free(context);
 }
 
-/* Ends its threads, and the session if there is a connection; what they said still is dropped. */
+/* Ends the library's threads, and the session if there is a connection. Their last events are
+ * dropped. */
 static void close_handle(struct zookeeper *zookeeper)
 {
     if (!zookeeper->handle)
@@ -238,7 +240,7 @@ static void close_handle(struct zookeeper *zookeeper)
     (void)pthread_mutex_unlock(&zookeeper->mutex);
 }
 
-static int send_op(struct zookeeper *zookeeper, const struct zk_op *op, struct under_way *data)
+static int send_op(struct zookeeper *zookeeper, const struct zk_op *op, struct zk_request *data)
 {
     zhandle_t *handle = zookeeper->handle;
     int data_len = (int)strlen(op->data);
@@ -258,8 +260,8 @@ static int send_op(struct zookeeper *zookeeper, const struct zk_op *op, struct u
 static void send_next(struct zookeeper *zookeeper)
 {
     const struct zk_op *op = zk_next(&zookeeper->election, member_now_us());
-    struct under_way *data = mem_alloc(sizeof(*data));
-    *data = (struct under_way){zookeeper, zookeeper->number};
+    struct zk_request *data = mem_alloc(sizeof(*data));
+    *data = (struct zk_request){zookeeper, zookeeper->number};
     int code = send_op(zookeeper, op, data);
     if (code == ZOK)
         return;
@@ -288,18 +290,18 @@ static void take_state(struct zookeeper *zookeeper, int state)
     }
 }
 
-static void take(struct zookeeper *zookeeper, struct happening *happening)
+static void take(struct zookeeper *zookeeper, struct zk_event *event)
 {
-    if (happening->number != zookeeper->number)
+    if (event->number != zookeeper->number)
         return; /* of an earlier handle */
-    switch (happening->kind) {
-    case HAPPENED_STATE: take_state(zookeeper, happening->state); break;
-    case HAPPENED_WATCH: zk_fired(&zookeeper->election, member_now_us()); break;
-    case HAPPENED_ANSWER:
-        if (happening->answer.result == ZK_REFUSED)
-            set_why(zookeeper, zerror(happening->state));
+    switch (event->kind) {
+    case ZK_EVENT_STATE: take_state(zookeeper, event->state); break;
+    case ZK_EVENT_WATCH: zk_fired(&zookeeper->election, member_now_us()); break;
+    case ZK_EVENT_ANSWER:
+        if (event->answer.result == ZK_REFUSED)
+            set_why(zookeeper, zerror(event->state));
         if (zookeeper->election.asked)
-            zk_answered(&zookeeper->election, &happening->answer, member_now_us());
+            zk_answered(&zookeeper->election, &event->answer, member_now_us());
         break;
     }
 }
@@ -308,14 +310,14 @@ static void take_all(struct zookeeper *zookeeper)
 {
     for (;;) {
         (void)pthread_mutex_lock(&zookeeper->mutex);
-        struct queue_node *node = queue_take(&zookeeper->happenings);
+        struct queue_node *node = queue_take(&zookeeper->events);
         (void)pthread_mutex_unlock(&zookeeper->mutex);
         if (!node)
             return;
-        struct happening *happening = (struct happening *)(void *)node; /* its first member */
-        take(zookeeper, happening);
-        mem_free(happening->bytes);
-        mem_free(happening);
+        struct zk_event *event = (struct zk_event *)(void *)node; /* its first member */
+        take(zookeeper, event);
+        mem_free(event->bytes);
+        mem_free(event);
     }
 }
 
@@ -326,7 +328,7 @@ static void publish(struct zookeeper *zookeeper)
                    zookeeper->why);
 }
 
-/* When there is something to do without anybody's waking us. */
+/* When there is something to do, if nothing wakes the thread before. */
 static int64_t next_us(const struct zookeeper *zookeeper)
 {
     int64_t at_us = zk_next_us(&zookeeper->election);
@@ -345,7 +347,7 @@ static void run(struct member_thread *thread, void *user)
     zookeeper->thread = thread;
     open_handle(zookeeper);
     for (;;) {
-        struct member_wishes wishes = member_wishes(thread);
+        struct member_requests wishes = member_requests(thread);
         if (wishes.close)
             break;
         int64_t now_us = member_now_us();

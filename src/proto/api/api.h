@@ -1,6 +1,6 @@
 /*
- * The HTTP interfaces: which path means which command, and how its reply looks. Each dialect is
- * one file (delay_queue.c, delayqueue_java.c) or some (v1*.c, proto/sdmq); api.c chooses. Pure.
+ * The HTTP interfaces: converts requests to commands, and replies to responses. Each dialect has
+ * one file (delay_queue.c, delayqueue_java.c) or several (v1*.c, proto/sdmq); api.c chooses. Pure.
  */
 #ifndef LATERD_PROTO_API_API_H
 #define LATERD_PROTO_API_API_H
@@ -30,7 +30,8 @@ struct api_limits {
     int64_t block_us;        /* long poll of delay-queue and sdmq: defaults.block_timeout */
     int64_t ttr_us;          /* of a push to /v1 that names none: defaults.ttr */
     int64_t ttr_max_us;      /* limits.ttr_seconds */
-    /* How far local time is east of UTC at a time, for delayqueue-java's dates; NULL: UTC. */
+    /* The offset of local time from UTC at a time, in microseconds, positive to the east, for
+       delayqueue-java's dates; NULL: UTC. */
     int64_t (*east_us)(int64_t at_us);
     bool keeps_history; /* of jobs: store.history */
     bool no_history;    /* the engine cannot keep one */
@@ -38,11 +39,11 @@ struct api_limits {
     uint64_t jobs, topics, waiters, memory_bytes, disk_bytes;
 };
 
-/* Where a request came in. */
+/* The listener that a request came to. */
 struct api_site {
-    enum api_dialect root; /* who owns the paths outside /v1 */
-    bool any_host;         /* the request's Host does not matter: no browser gets here */
-    struct bytes hosts;    /* names that are ours, for host_is_known() */
+    enum api_dialect root; /* the dialect of the paths outside /v1 */
+    bool any_host;         /* Host is not checked: browsers cannot connect here */
+    struct bytes hosts;    /* our names, for host_is_known() */
 };
 
 enum call_kind {
@@ -58,22 +59,22 @@ enum call_kind {
                     api_list_reply writes them all */
     CALL_DELETE,    /* `cmd` is a DELETE; the server asks a journal, if there is one, whether a job
                        that is not there has finished, which is an error then */
-    CALL_RESYNC,    /* the journal is brought to what the queue holds */
-    CALL_RESTORE,   /* `restore`: jobs come back from the journal; api_restored writes what came */
-    CALL_CLEAR_ALL, /* all jobs are deleted; api_cleared writes how many */
+    CALL_RESYNC,    /* begins a resync, which makes the journal match the queue */
+    CALL_RESTORE,   /* `restore`: restores jobs from the journal; api_restored writes the counts */
+    CALL_CLEAR_ALL, /* deletes all jobs; api_cleared writes the count */
     CALL_PROBLEM,   /* the request is refused: `problem` */
     CALL_HEALTHZ,   /* the server answers these itself */
     CALL_READYZ,
     CALL_METRICS,
     CALL_OPENAPI,
-    CALL_STATS,   /* GET /v1/stats: the whole server's figures, for `later top` and `later stats` */
-    CALL_ROOT,    /* GET /: what this is, and where to look */
-    CALL_LIMITS,  /* GET /v1/limits: the limits that a client must know to stay within them */
-    CALL_CLUSTER, /* GET /v1/cluster: who leads */
-    CALL_JOURNAL, /* GET /v1/journal: how far a restore and a resync are */
+    CALL_STATS,   /* GET /v1/stats: statistics of the server, for `later top` and `later stats` */
+    CALL_ROOT,    /* GET /: name, version and links */
+    CALL_LIMITS,  /* GET /v1/limits: the limits that clients must keep */
+    CALL_CLUSTER, /* GET /v1/cluster: which laterd leads */
+    CALL_JOURNAL, /* GET /v1/journal: health of the journal, progress of restore and resync */
 };
 
-/* What api_reply must know later; kept by the session, owns nothing. */
+/* What api_reply needs to write the response; kept by the session, owns nothing. */
 struct response_format {
     const struct api_limits *limits; /* whose values errors name; NULL: none. Borrowed */
     uint8_t dialect;                 /* enum api_dialect, or DIALECT_COUNT for /v1 */
@@ -86,7 +87,7 @@ struct response_format {
 
 struct problem {
     int status;        /* HTTP status in /v1 */
-    enum err err;      /* what the engine said; ERR_INVALID: it was not asked */
+    enum err err;      /* the engine's error; ERR_INVALID: the engine was not asked */
     const char *code;  /* stable word, e.g. "bad_field" */
     char field[64];    /* JSON path of the bad field, or "" */
     char detail[200];  /* one sentence for people */
@@ -103,7 +104,7 @@ struct api_batch {
     struct bytes topic; /* PUSH */
 };
 
-/* Which buried jobs go back to work. */
+/* Which buried jobs are kicked. */
 struct api_replay {
     struct bytes topic;
     bool has_code;
@@ -113,17 +114,17 @@ struct api_replay {
     uint32_t max;           /* jobs to kick, at most */
 };
 
-/* Which jobs come back from the journal. */
+/* Which jobs are restored from the journal. */
 struct api_restore {
-    struct bytes id; /* empty: all that have not ended */
-    bool leave_past; /* not those that are past their due time */
+    struct bytes id;   /* empty: all that have not ended */
+    bool skip_overdue; /* leave out jobs that are past their due time */
 };
 
 /* What came back. */
 struct api_restored {
     int64_t took_us;
-    uint64_t rows;                   /* that the journal has of what was asked for, … */
-    uint64_t created, kept, refused; /* … and what became of them */
+    uint64_t rows;                   /* rows that were read … */
+    uint64_t created, kept, refused; /* … and their results */
     bool single;                     /* one job was asked for by its id */
 };
 
@@ -140,18 +141,18 @@ struct call {
     struct api_batch batch;
     struct api_replay replay;
     struct api_restore restore;
-    /* CMD of a PUSH without an id: what an id begins with that the server makes as sdmq does (see
-       proto/sdmq/job_id.h); empty: the engine makes one. */
+    /* CMD, a PUSH without an id: the beginning of an id that the server must make in sdmq's form
+       (see proto/sdmq/job_id.h); empty: the engine makes the id. */
     struct bytes id_begin;
-    /* CONFIGURE_TOPIC: what the settings refer to is to be tried before they are taken. */
+    /* CONFIGURE_TOPIC: references in the settings must be checked before they are stored. */
     bool probes;
     struct problem problem;
 };
 
 /*
- * Decodes a request that came at `now_us` (µs since 1970), and sets all of *call but what its kind
- * has no use for. Whatever is allocated for it lives in `scratch`; `call` borrows from that, from
- * the request and from `limits`. A request that is refused is a CALL_PROBLEM. Any thread. O(length)
+ * Decodes a request that came at `now_us` (µs since 1970), and sets all fields of *call that its
+ * kind uses. Memory comes from `scratch`; `call` borrows from that, from the request and from
+ * `limits`. A request that is refused becomes a CALL_PROBLEM. Any thread. O(length)
  */
 void api_decode(const struct api_site *site, const struct api_limits *limits,
                 const struct http_request *request, int64_t now_us, struct arena *scratch,
@@ -171,10 +172,10 @@ void api_send(const struct api_output *output, int status, const char *content_t
 /* A whole HTTP response for a command's reply. `date` as in http_response. */
 void api_reply(const struct response_format *format, const struct reply *reply, int64_t now_us,
                struct bytes date, struct buf *out);
-/* The answer to a CALL_REPLAY that came to its end. */
+/* Writes the answer to a finished CALL_REPLAY. */
 void api_replay_reply(const struct response_format *format, const struct replay_counts *counts,
                       struct bytes date, struct buf *out);
-/* What became of a CALL_TEST. */
+/* The outcome of a CALL_TEST. */
 struct api_test_result {
     const char *outcome; /* "delivered" … */
     uint16_t code;       /* of the answer; 0: none */

@@ -1,6 +1,6 @@
 /*
- * What the dialects share: the words of a refusal, checks of names, and the way out. Each dialect
- * has a decode, a reply and a problem function; api.c chooses.
+ * Internal declarations of the dialects: texts of refusals, checks of names, writing of responses.
+ * Each dialect has a decode, a reply and a problem function; api.c chooses.
  */
 #ifndef LATERD_PROTO_API_API_PARTS_H
 #define LATERD_PROTO_API_API_PARTS_H
@@ -8,7 +8,7 @@
 #include "proto/api/api.h"
 #include "proto/json.h"
 
-/* What decoding a request has at hand. */
+/* The input of decoding a request. */
 struct api_input {
     const struct api_limits *limits;
     const struct http_request *request;
@@ -42,12 +42,12 @@ void api_problem_addf(struct problem *problem, const char *format, ...)
 void api_problem_of(struct problem *problem, const struct api_limits *limits,
                     const struct reply *reply);
 /*
- * Is it one to the older dialects? Not if there was nothing to reserve, to find or to delete, which
- * they answer like success. True: *out_problem says why.
+ * True: the reply is an error in the older dialects, and *out_problem says which. They answer as a
+ * success that there was nothing to reserve, to find or to delete.
  */
 bool api_is_failure(const struct api_output *output, const struct reply *reply,
                     struct problem *out_problem);
-/* The body of a job has so many bytes, which is too many. */
+/* Sets the problem of a body that is too large, with its number of bytes. */
 void api_problem_body(struct problem *problem, int status, const char *field, uint64_t bytes,
                       const struct api_limits *limits);
 /* The same, for `return`. Inline, so that compilers and readers see that it is always false. */

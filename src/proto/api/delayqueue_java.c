@@ -81,7 +81,7 @@ static void decode_push(const struct api_input *input, struct call *call)
         };
 }
 
-/* Several at a time, if the client says so. False: refused. */
+/* Reads the number of jobs, if the client gives one. False: refused. */
 static bool read_max(const struct api_input *input, struct call *call, uint32_t *out_max)
 {
     struct bytes text;

@@ -1,7 +1,7 @@
 /*
- * The topics that a reserve names: in their order, each once. Up to a few they are compared with
- * one another, more are found by their hash, so that as many as limits.reserve_topics allows are
- * read within a turn. Pure.
+ * The topics of a reserve, in order, without duplicates. A few names are compared with each other;
+ * for more there is a hash table, so that as many as limits.reserve_topics allows are decoded
+ * within a turn. Pure.
  */
 #ifndef LATERD_PROTO_API_TOPIC_LIST_H
 #define LATERD_PROTO_API_TOPIC_LIST_H

@@ -3,8 +3,8 @@
  * v1_job.c and v1_topic.c make commands of it, v1_batch.c goes through batches of them, v1_reply.c
  * and v1_history.c answer.
  *
- * Strict: a field, parameter or type that is not expected is refused by name, because a typo that
- * is silently ignored is a job that runs at the wrong time.
+ * Strict: an unknown field or parameter, or a wrong type, is refused with its name, because a typo
+ * that is silently ignored makes a job run at the wrong time.
  */
 #ifndef LATERD_PROTO_API_V1_H
 #define LATERD_PROTO_API_V1_H
@@ -12,7 +12,7 @@
 #include "proto/api/api_parts.h"
 #include "proto/settings/job_properties.h"
 
-/* The fields there are, in any call. */
+/* All fields of all calls. */
 enum v1_field {
     V1_ID,
     V1_DELAY,
@@ -31,7 +31,7 @@ enum v1_field {
     V1_MAX,
     V1_FOR,
     V1_STATE,
-    V1_REF,  /* the id of a job that is there; V1_ID is that of a new one */
+    V1_REF,  /* the id of an existing job; V1_ID is that of a new one */
     V1_JOBS, /* the items of a batch */
     V1_CREATE,
     V1_URL, /* of deliveries: what a job brings besides its body */
@@ -103,7 +103,7 @@ static inline bool v1_given(const struct v1_fields *fields, enum v1_field field)
     return (fields->given & V1_BIT(field)) != 0;
 }
 
-/* What reading a request's JSON has at hand. */
+/* The context of reading a request's JSON. */
 struct v1_input {
     const struct api_limits *limits;
     int64_t now_us;
@@ -117,7 +117,7 @@ bool v1_read_object(const struct v1_input *input, struct json *json, uint64_t al
 /* Reads a whole request body; an empty one has no fields. */
 bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allowed,
                   struct v1_fields *out_fields);
-/* The problem of JSON that is none. */
+/* Sets the problem of text that is not JSON. */
 bool v1_refuse_json(const struct v1_input *input, const struct json *json);
 
 bool v1_is_ndjson(struct bytes content_type);

@@ -104,7 +104,7 @@ static void name_line(struct problem *problem, uint32_t line_number)
     buf_fini(&detail);
 }
 
-/* "jobs":[…] of a finish or a get: what is no object is told by its place. */
+/* "jobs":[…] of a finish or a get: an item that is no object is reported with its index. */
 static bool is_object(const struct api_batch *batch, struct bytes item, struct problem *problem)
 {
     char field[sizeof(problem->field)];

@@ -95,7 +95,7 @@ static bool read_delay(const struct reader *reader)
     return true;
 }
 
-/* From 2001 to 5138, if somebody sends seconds; as milliseconds these are days of the year 1970. */
+/* Times that were probably sent in seconds (2001 to 5138); as milliseconds they are in 1970. */
 #define SECONDS_SINCE_MIN INT64_C(1000000000)
 #define SECONDS_SINCE_MAX INT64_C(100000000000)
 

@@ -13,7 +13,7 @@ static const uint64_t fields_of[CMD_KINDS] = {
                        V1_BIT(V1_BODY_BASE64) | V1_BIT(V1_CONTENT_TYPE),
 };
 
-/* What a consumer says of its failed attempt, as it is kept. */
+/* The note of a consumer's failed attempt, in its stored form. */
 static struct bytes make_note(const struct v1_call *v1, const struct v1_fields *fields)
 {
     struct attempt_note note = {.reason = fields->reason, .took_us = -1};
@@ -160,7 +160,7 @@ bool v1_decode_restore(const struct v1_call *v1)
         return false;
     v1->call->kind = CALL_RESTORE;
     v1->call->restore = (struct api_restore){
-        .leave_past = v1_given(&fields, V1_EXPIRE) && !fields.expire,
+        .skip_overdue = v1_given(&fields, V1_EXPIRE) && !fields.expire,
     };
     if (v1_given(&fields, V1_REF))
         v1->call->restore.id = arena_copy(v1->input.scratch, job_ref_text(&fields.ref, room));

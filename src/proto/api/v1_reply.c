@@ -515,7 +515,7 @@ static bool is_unreserved(char c)
            c == '_' || c == '~' || c == '@';
 }
 
-/* Where a job that was pushed is, as the Location header says it. */
+/* The path of a pushed job, for the Location header. */
 static void add_location(struct buf *out, const struct job_ref *ref)
 {
     static const char hex[] = "0123456789ABCDEF";

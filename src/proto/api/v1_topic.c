@@ -4,7 +4,7 @@
 #include "proto/base64.h"
 #include "proto/settings/topic_settings.h"
 
-enum { LIST_LIMIT = 100 }; /* entries of a page when nothing is said */
+enum { LIST_LIMIT = 100 }; /* entries of a page by default */
 
 /* ---- settings, and the version that they must have ---- */
 

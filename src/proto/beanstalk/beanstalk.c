@@ -14,9 +14,10 @@
 
 enum {
     CRLF = 2,
-    PUT_WORD = 4,                        /* bytes of "put " */
-    KEEP_BODY_BYTES = 1024,              /* kept for the next body */
-    TRUST_BODY_BYTES = 64 * 1024 + CRLF, /* given room as soon as it is announced */
+    PUT_WORD = 4,           /* bytes of "put " */
+    KEEP_BODY_BYTES = 1024, /* kept for the next body */
+    TRUST_BODY_BYTES =
+        64 * 1024 + CRLF, /* bodies up to this size get their buffer when they are announced */
 };
 
 /* ---- one line ---- */
@@ -363,7 +364,7 @@ static enum beanstalk_progress feed_swallow(struct beanstalk *beanstalk, struct 
     if (beanstalk->left)
         return BEANSTALK_MORE;
     beanstalk->stage = BEANSTALK_LINE;
-    return BEANSTALK_BAD; /* `refusal` was said when the line was read */
+    return BEANSTALK_BAD; /* `refusal` was set when the line was read */
 }
 
 static enum beanstalk_progress feed_body(struct beanstalk *beanstalk, struct bytes *in)

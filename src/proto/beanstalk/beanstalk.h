@@ -1,12 +1,12 @@
 /*
- * The beanstalkd protocol: one command at a time out of a stream of bytes, and answers in. Pure.
- * The wire is beanstalkd's own, as its protocol.txt and the running server (1.12, 1.13) have it;
+ * The beanstalkd protocol: decodes one command at a time from a stream of bytes, and encodes
+ * answers. Pure. It follows beanstalkd's protocol.txt and the running server (1.12, 1.13);
  * docs/beanstalk.md lists where laterd differs.
  *
- * However the stream is cut, the same commands and refusals come out. A refused command never ends
+ * However the stream is cut, the same commands and refusals result. A refused command never ends
  * the connection: its line, and the part of its body that beanstalkd skips, is skipped, and the
- * next line is a command again. But a line of HTTP does end it: a web page can make its reader's
- * browser send us one, and the commands in its body must not be done.
+ * next line is a command again. But a line of HTTP does end it: a web page can make a browser send
+ * us one, and commands in its body must not be executed.
  *
  * What beanstalkd accepts is accepted: several spaces before a number, leading zeros, any text
  * behind "quit", "kick N" and "reserve-with-timeout N", a negative time-out (no limit). What
@@ -56,7 +56,7 @@ enum beanstalk_cmd {
     BEANSTALK_CMDS
 };
 
-/* A whole command. Its bytes are good until the next beanstalk_feed or beanstalk_next. */
+/* A complete command. Its bytes are valid until the next beanstalk_feed or beanstalk_next. */
 struct beanstalk_request {
     enum beanstalk_cmd cmd;
     struct bytes tube;  /* USE WATCH IGNORE STATS_TUBE PAUSE_TUBE: checked */
@@ -121,9 +121,9 @@ void beanstalk_fini(struct beanstalk *beanstalk);
  */
 enum beanstalk_progress beanstalk_feed(struct beanstalk *beanstalk, struct bytes in,
                                        size_t *out_used);
-/* Call when the command or refusal has been dealt with, before feeding on: frees a large body. */
+/* Must be called when the command or refusal was handled, before feeding on: frees a large body. */
 void beanstalk_next(struct beanstalk *beanstalk);
-/* Has a command begun that is not whole? */
+/* True: an incomplete command has begun. */
 bool beanstalk_midway(const struct beanstalk *beanstalk);
 
 const char *beanstalk_cmd_name(enum beanstalk_cmd cmd); /* "put" …: its word, without spaces */

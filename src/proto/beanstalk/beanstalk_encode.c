@@ -286,7 +286,7 @@ void beanstalk_yaml_tube(struct buf *out, const struct beanstalk_tube_stats *tub
     yaml_number(out, "current-using", tube->using);
     yaml_number(out, "current-watching", tube->watching);
     yaml_number(out, "current-waiting", topic->waiters);
-    /* Who finishes a job over this protocol deletes it. */
+    /* In this protocol clients finish jobs by deleting them. */
     yaml_number(out, "cmd-delete", topic->deleted + topic->finished);
     yaml_number(out, "cmd-pause-tube", topic->pauses);
     yaml_seconds(out, "pause", topic->pause_us);

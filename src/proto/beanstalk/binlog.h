@@ -18,9 +18,9 @@
  * it) has microseconds, 8 bytes for the name's length, and no padding behind the state: 77 bytes.
  * A record of id 0 ends the file.
  *
- * A job's newest record says how it is. Compaction writes a job whole again in the newest file, so
- * a short record may be met whose whole one is gone: it says nothing. A reservation is not
- * logged; a job may say that it is reserved all the same, and is ready then.
+ * A job's newest record has its state. Compaction writes a complete record again into the newest
+ * file, so a short record may be found whose complete one was deleted: it is ignored. Reservations
+ * are not logged; a record may still have the state reserved, which means ready.
  */
 #ifndef LATERD_PROTO_BEANSTALK_BINLOG_H
 #define LATERD_PROTO_BEANSTALK_BINLOG_H
@@ -60,14 +60,14 @@ struct binlog_record {
 enum err binlog_version(struct bytes in, uint32_t *out_version) MUST_USE;
 
 /*
- * The record that `in` begins with; its body need not be in `in`. ERR_EMPTY: there are no more
- * records in this file. ERR_AGAIN: more bytes are needed to tell; with BINLOG_HEAD_MAX that is
- * never the case. ERR_CORRUPT: beanstalkd does not write that.
+ * Decodes the record at the beginning of `in`; its body need not be in `in`. ERR_EMPTY: there are
+ * no more records in this file. ERR_AGAIN: more bytes are needed, at most BINLOG_HEAD_MAX in all.
+ * ERR_CORRUPT: not a record of beanstalkd.
  */
 enum err binlog_decode(uint32_t version, struct bytes in,
                        struct binlog_record *out_record) MUST_USE;
 
-/* A body as it lies in the file: does it end in CR LF? One torn by a power cut ends in zeros. */
+/* True: the body in the file ends with CR LF. One torn by a power cut ends with zeros. */
 bool binlog_body_whole(struct bytes body_and_end);
 
 #endif

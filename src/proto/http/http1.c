@@ -207,7 +207,7 @@ static enum http_progress feed_body(struct http1 *http, struct bytes in, size_t 
     return progress;
 }
 
-/* The head is whole: judges it, and goes on with what follows it in the input. */
+/* The head is complete: checks it, and continues with the input behind it. */
 static enum http_progress begin_body(struct http1 *http, struct bytes head, struct bytes rest,
                                      size_t *out_used)
 {

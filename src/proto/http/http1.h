@@ -1,11 +1,11 @@
 /*
- * HTTP/1.1, the strict reading of RFC 9112: one request at a time out of a stream of bytes, and
- * responses in. Pure. llhttp reads the heads; what it lets through and the RFC does not (CR in
- * header names, bare LF, two lengths, folded lines, …) is refused here, and a refused request
- * always closes the connection, so that nothing can be smuggled behind it.
+ * HTTP/1.1, strictly by RFC 9112: decodes one request at a time from a stream of bytes, and encodes
+ * responses. Pure. llhttp parses the heads; what it accepts against the RFC (CR in header names,
+ * bare LF, two lengths, folded lines, …) is refused here. A refused request always closes the
+ * connection, so that no request can be smuggled behind it.
  *
- * However the stream is cut, the same requests and refusals come out: a head is judged only when
- * it is whole (a command of beanstalkd at its line's end), and each limit is a place in the stream.
+ * However the stream is cut, the same requests and refusals result: a head is checked only when it
+ * is complete (a command of beanstalkd at its line's end), and limits are positions in the stream.
  */
 #ifndef LATERD_PROTO_HTTP_HTTP1_H
 #define LATERD_PROTO_HTTP_HTTP1_H
@@ -33,13 +33,13 @@ enum http_method {
     HTTP_M_OTHER
 };
 
-/* A whole request. The bytes are good until the next http1_feed or http1_next. */
+/* A complete request. The bytes are valid until the next http1_feed or http1_next. */
 struct http_request {
     enum http_method method;
     struct bytes target; /* as sent */
     struct bytes path;   /* not decoded, without the query */
     struct bytes query;  /* without '?'; may be empty */
-    struct bytes host;   /* whom it asks, with a port or without; empty: it does not say */
+    struct bytes host;   /* the Host header, with or without a port; empty: none */
     struct bytes content_type;
     struct bytes accept;
     struct bytes authorization;
@@ -64,8 +64,8 @@ struct http1 {
     struct http_request request;
     int status;         /* HTTP_BAD: 400, 413, 414, 417, 431, 501, 505 */
     const char *reason; /* HTTP_BAD: what is wrong and which limit, one sentence, static */
-    uint64_t limit;     /* HTTP_BAD: the value of the limit that `reason` names; 0: it names none */
-    uint64_t asked;     /* HTTP_BAD: how much there was to be, if that is known; else 0 */
+    uint64_t limit;     /* HTTP_BAD: the value of the limit that `reason` names; 0: none */
+    uint64_t asked;     /* HTTP_BAD: the announced size, if it is known; else 0 */
     bool beanstalk;     /* HTTP_BAD: it is a command of beanstalkd's protocol */
     /* The codec's own: */
     enum http1_stage stage;
@@ -89,7 +89,7 @@ void http1_fini(struct http1 *http);
  * body that lies whole in `in` is not copied: request.body then points into `in`.
  */
 enum http_progress http1_feed(struct http1 *http, struct bytes in, size_t *out_used);
-/* Call when the request has been dealt with, before feeding on. */
+/* Must be called when the request was handled, before feeding on. */
 void http1_next(struct http1 *http);
 /*
  * Makes the whole request independent of the parser, for work that goes on after http1_next: what
@@ -97,7 +97,7 @@ void http1_next(struct http1 *http);
  */
 void http1_detach(struct http1 *http, struct arena *arena, struct http_request *out_request,
                   struct buf *out_body);
-/* Has a request begun that is not whole? (For time-outs: 408 or a quiet close.) */
+/* True: an incomplete request has begun. (For time-outs: answer 408, or just close.) */
 bool http1_midway(const struct http1 *http);
 
 /* The value of the first of that name, percent-decoded: *out_value lies in `room`, whose content it
@@ -119,7 +119,7 @@ struct http_response {
     bool head_only;           /* answer to HEAD: length but no body */
     int retry_after_s;        /* 0 = none */
     struct bytes allow;       /* 405: methods */
-    struct bytes location;    /* 201: where the new thing is; may be empty */
+    struct bytes location;    /* 201: the new resource; may be empty */
     struct bytes etag;        /* with its quotes; may be empty */
     struct bytes date;        /* IMF-fixdate of this second, made by the caller; may be empty */
 };

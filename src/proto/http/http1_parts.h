@@ -1,6 +1,6 @@
 /*
- * What the files of the HTTP/1.1 codec share: http1.c cuts the stream, http1_head.c judges a
- * whole head, http1_chunk.c takes a chunked body apart.
+ * Internal declarations of the HTTP/1.1 codec: http1.c splits the stream, http1_head.c checks a
+ * complete head, http1_chunk.c decodes a chunked body.
  */
 #ifndef LATERD_PROTO_HTTP_HTTP1_PARTS_H
 #define LATERD_PROTO_HTTP_HTTP1_PARTS_H
@@ -19,7 +19,7 @@ struct http_refusal {
     const char *reason;
 };
 
-/* Judges a head, from the request line to the empty line. False: *out_refusal. */
+/* Checks a head, from the request line to the empty line. False: *out_refusal says why. */
 bool http_head_read(struct bytes head, struct http_head *out_head,
                     struct http_refusal *out_refusal);
 
@@ -33,7 +33,7 @@ enum http_progress http_refuse(struct http1 *http, int status, const char *reaso
 enum http_progress http_refuse_limit(struct http1 *http, int status, const char *reason,
                                      uint64_t limit);
 
-/* May the character be part of a method or a header's name (RFC 9110, 5.6.2)? */
+/* True: the character may be part of a method or a header name (RFC 9110, 5.6.2). */
 bool http_is_token(char c);
 
 #endif

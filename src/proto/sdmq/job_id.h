@@ -1,11 +1,10 @@
 /*
- * Numbers that are unique without asking anybody (Twitter's Snowflake): 41 bits of milliseconds, 10
- * of the machine, 12 that count within the millisecond; the beginning of time is sdmq's, so that
- * ours are above those that its servers made. And the ids that sdmq makes of them. Pure.
+ * Numbers that are unique without coordination (Twitter's Snowflake): 41 bits of milliseconds, 10
+ * of the machine, 12 that count within the millisecond. The epoch is sdmq's, so that our numbers
+ * are above those that its servers made. And the ids that sdmq makes of these numbers. Pure.
  *
- * The clock may be set back: a generator never goes back, it goes on counting where it was. One
- * that has given out all numbers of a millisecond takes those of the next one; so it may be ahead
- * of the clock, by as much as more than 4096 numbers a millisecond were asked for.
+ * If the clock is set back, a generator continues to count where it was. When it has used all 4096
+ * numbers of a millisecond it uses those of the next one, so it may be ahead of the clock.
  */
 #ifndef LATERD_PROTO_SDMQ_JOB_ID_H
 #define LATERD_PROTO_SDMQ_JOB_ID_H
@@ -27,12 +26,12 @@ struct snowflake {
     uint32_t machine;
 };
 
-/* Two generators with different machines never give out the same number; `machine` is taken modulo
+/* Generators with different machine numbers never make the same number; `machine` is used modulo
    SNOWFLAKE_MACHINES. */
 void snowflake_init(struct snowflake *snowflake, uint32_t machine);
 
-/* A number above all that it gave out before. Times before the epoch, and beyond 2087, are the
-   first and the last one. O(1). */
+/* A number above all earlier ones of this generator. A time before the epoch counts as the epoch,
+   one after 2087 as the last one. O(1). */
 uint64_t snowflake_next(struct snowflake *snowflake, int64_t now_us);
 
 /* An id of sdmq's form: `begin` is "topic:" or "topic:bizKey:"; appends "HOST:NUMBER" to it. */

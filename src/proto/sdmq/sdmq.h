@@ -1,8 +1,8 @@
 /*
- * The `sdmq` dialect: JSON in, {"success","code","message","data"} out, always 200 (except 403, 404
- * and 405). Texts are those of the original Java server, which clients compare with. Like /v1 it
- * knows labels of jobs; its priority is their rank. sdmq_request.c decodes, sdmq_reply.c answers,
- * job_id.h makes ids. Pure.
+ * The `sdmq` dialect: JSON in, {"success","code","message","data"} out, always with status 200
+ * (except 403, 404 and 405). Texts are those of the original Java server, because clients compare
+ * them. Like /v1 it has labels of jobs; its priority is their rank. sdmq_request.c decodes,
+ * sdmq_reply.c answers, job_id.h makes ids. Pure.
  */
 #ifndef LATERD_PROTO_SDMQ_SDMQ_H
 #define LATERD_PROTO_SDMQ_SDMQ_H

@@ -349,7 +349,7 @@ static void decode_restore(const struct api_input *input, struct call *call)
         return;
     }
     call->kind = CALL_RESTORE;
-    call->restore = (struct api_restore){.leave_past = !expire};
+    call->restore = (struct api_restore){.skip_overdue = !expire};
 }
 
 static void decode_clear_all(const struct api_input *input, struct call *call)

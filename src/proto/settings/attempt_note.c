@@ -43,7 +43,7 @@ static void add_response(struct bytes response, struct buf *text)
 {
     size_t room = text->len < JOB_NOTE_ROOM ? JOB_NOTE_ROOM - text->len : 0;
     size_t good = bytes_utf8_prefix(response);
-    if (good + UTF8_TAIL_MAX >= response.len) { /* whoever cut it may have cut a character */
+    if (good + UTF8_TAIL_MAX >= response.len) { /* it may have been cut within a character */
         struct bytes shown = cut_escaped(bytes_of(response.at, good), room);
         if (shown.len)
             settings_add_text(text, "response", shown);

@@ -1,13 +1,13 @@
 /*
- * What is known of one job besides its body (cmd_push::properties): where it is delivered to, its
- * key, its headers, the AMQP properties it came with, and the labels that its client gave it. As
- * JSON, in one fixed form:
+ * The properties of a job, stored besides its body (cmd_push::properties): its URL, key, headers,
+ * the AMQP properties of the message it came from, and the labels that its client gave. As JSON, in
+ * one fixed form:
  *
  *     {"url":"https://…","key":"order-17","headers":{"X-A":"1"},"amqp":"base64…",
  *      "biz_key":"17","subtopic":"eu","tags":["a","b"],"extend_data":"{…}",
  *      "create_time":1700000000000,"rank":7}
  *
- * Whoever pushes writes them; dispatch/, journals and the answers of /v1 and sdmq read them. Pure.
+ * Written when a job is pushed; read by dispatch/, journals and the answers of /v1 and sdmq. Pure.
  */
 #ifndef LATERD_PROTO_SETTINGS_JOB_PROPERTIES_H
 #define LATERD_PROTO_SETTINGS_JOB_PROPERTIES_H
@@ -19,15 +19,15 @@
 
 enum { JOB_KEY_MAX = 255 }; /* bytes */
 
-/* Labels: what a client says of its job for people and other programs. The queue does not look at
-   them, but for the rank, which whoever pushes puts into the due time (job_due_with_rank()). */
+/* Labels: what a client tells people and other programs about its job. The queue does not use them,
+   except the rank, which is put into the due time when the job is pushed (job_due_with_rank()). */
 enum job_label {
-    LABEL_BIZ_KEY,     /* what the job is about, in its client's words */
+    LABEL_BIZ_KEY,     /* the client's business key of the job */
     LABEL_SUBTOPIC,    /* a part of its topic */
     LABEL_TAGS,        /* words */
     LABEL_EXTEND_DATA, /* any text */
-    LABEL_CREATE_TIME, /* when it was made, as its client says: epoch milliseconds or RFC 3339 */
-    LABEL_RANK,        /* of jobs that are due in one millisecond the lower goes first */
+    LABEL_CREATE_TIME, /* its time of creation: epoch milliseconds or RFC 3339 */
+    LABEL_RANK,        /* of jobs due in the same millisecond those with a lower rank go first */
     LABEL_COUNT
 };
 
@@ -95,7 +95,7 @@ static inline int64_t job_due_with_rank(int64_t due_ms, uint32_t rank)
     return due_ms * 1000 + (rank < 1000 ? rank : 999);
 }
 
-/* Refuses a key that is none: 1 … JOB_KEY_MAX bytes without control characters. */
+/* Refuses an invalid key: it must have 1 … JOB_KEY_MAX bytes without control characters. */
 bool job_key_read(struct settings_reader *reader, struct bytes *out_key);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Retry schedules as people write them: a list of waits, the name of a ladder, or a formula. What
- * comes out is always a list, up to RETRY_STEPS_MAX steps. Pure.
+ * Reads retry schedules: a list of waits, the name of a ladder, or a formula. The result is always
+ * a list, of up to RETRY_STEPS_MAX steps. Pure.
  */
 #ifndef LATERD_PROTO_SETTINGS_SCHEDULE_H
 #define LATERD_PROTO_SETTINGS_SCHEDULE_H
@@ -8,8 +8,8 @@
 #include "core/job.h"
 #include "proto/settings/settings_reader.h"
 
-/* A schedule that many know by a name. Names are stable, and what they mean is, too: who
-   stored a name gets today's waits. */
+/* A well-known schedule with a name. Names and their waits never change, because settings are
+   stored with the name. */
 struct ladder {
     const char *name;
     const char *note; /* where it comes from, one clause */
@@ -44,8 +44,8 @@ bool schedule_read_words(struct bytes text, struct schedule *out_schedule, const
 /* As schedule_read() takes it. */
 void schedule_write(const struct schedule *schedule, struct buf *out);
 
-/* Makes it a schedule of `attempts` attempts, at least 2, at most RETRY_STEPS_MAX + 1: cuts it, or
-   repeats its last wait, which is 0 if it has none. 0: leaves it. */
+/* Changes it to a schedule of `attempts` attempts, 2 … RETRY_STEPS_MAX + 1: cuts it, or repeats its
+   last wait (0 if it has none). 0: does nothing. */
 void schedule_limit(struct schedule *schedule, unsigned attempts);
 
 #endif

@@ -91,7 +91,7 @@ static const struct settings_field *find(const struct settings_field *fields, si
     return NULL;
 }
 
-/* Nobody should have to look for the page: says which names there are. */
+/* The error lists the valid names, so that nobody has to read the documentation for them. */
 static bool refuse_name(struct settings_reader *reader, const struct settings_field *fields,
                         size_t field_count)
 {

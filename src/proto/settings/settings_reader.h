@@ -1,7 +1,6 @@
 /*
- * What the codecs of this folder share: reading an object of JSON field by field, each refusal with
- * the path of its field. Strict: an unknown field is refused by its name, and so is one given
- * twice.
+ * Common code of the codecs in this folder: reads a JSON object field by field, and reports errors
+ * with the path of the field. Strict: unknown and duplicate fields are refused. Pure.
  */
 #ifndef LATERD_PROTO_SETTINGS_SETTINGS_READER_H
 #define LATERD_PROTO_SETTINGS_SETTINGS_READER_H
@@ -21,8 +20,8 @@ enum { SETTINGS_PATH_MAX = 256, SETTINGS_DEPTH = 8, SETTINGS_FIELDS_MAX = 32 };
 struct settings_reader {
     struct arena *scratch;
     struct settings_problem *problem;
-    struct json_value value; /* of the field that is read */
-    void *into;              /* what the object's fields are read into */
+    struct json_value value; /* the present value: of the field being read */
+    void *into;              /* the struct that the object's fields are read into */
     size_t path_len;
     char path[SETTINGS_PATH_MAX]; /* of the field that is read; what is longer is cut */
 };
@@ -59,7 +58,7 @@ bool settings_members(struct settings_reader *reader,
                       bool (*each)(struct settings_reader *reader, struct bytes name));
 bool settings_items(struct settings_reader *reader, bool (*each)(struct settings_reader *reader));
 
-/* Goes into the path of a member, or of an item; who set path_len aside comes back by it. */
+/* Appends a member, or an item, to the path; the caller restores path_len afterwards. */
 void settings_path_member(struct settings_reader *reader, struct bytes name);
 
 /* ---- values; each refuses what it cannot read ---- */
@@ -68,7 +67,8 @@ bool settings_text(struct settings_reader *reader, size_t bytes_max, struct byte
 bool settings_number(struct settings_reader *reader, int64_t least, int64_t most,
                      int64_t *out_number);
 bool settings_bool(struct settings_reader *reader, bool *out_is);
-/* What a text that is no duration is refused with. "10y" is tried: years are said as days. */
+/* The text of the refusal of an invalid duration; has a hint for years, which must be given in
+ * days. */
 #define SETTINGS_DURATION_WANTED                                                                   \
     "this must be a duration such as \"250ms\", \"1h30m\" or \"3650d\", or a whole number of "     \
     "milliseconds"

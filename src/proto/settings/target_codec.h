@@ -1,6 +1,6 @@
 /*
- * A target (core/target.h) as JSON, in a topic's settings, and the target that a job brings itself.
- * Pure.
+ * A target (core/target.h) as JSON, in a topic's settings; and the target that a job has of its
+ * own. Pure.
  */
 #ifndef LATERD_PROTO_SETTINGS_TARGET_CODEC_H
 #define LATERD_PROTO_SETTINGS_TARGET_CODEC_H
@@ -9,9 +9,9 @@
 #include "proto/settings/settings_reader.h"
 
 /*
- * Reads the target that is being read; what is not given has the values of core/target.h. Texts are
- * borrowed from what is read, or lie in the reader's scratch. False: refused, reader->problem says
- * why, and out_target is untouched. O(length).
+ * Reads a target from the reader's present value; missing fields get the defaults of core/target.h.
+ * Texts are borrowed from the input or the reader's scratch. False: refused, reader->problem says
+ * why, and out_target is not changed. O(length).
  */
 bool target_read(struct settings_reader *reader, struct target *out_target);
 

@@ -1,6 +1,6 @@
 /*
- * What the files of the target codec share: target_codec.c has the object, target_http.c and
- * target_broker.c the fields of each type. For them alone; others include target_codec.h.
+ * Internal declarations of the target codec: target_codec.c has the object, target_http.c and
+ * target_broker.c the fields of each type. Other code includes target_codec.h.
  */
 #ifndef LATERD_PROTO_SETTINGS_TARGET_PARTS_H
 #define LATERD_PROTO_SETTINGS_TARGET_PARTS_H
@@ -14,7 +14,7 @@ enum { TARGET_WORD_MAX = 255 }; /* bytes; of a broker: names of exchanges, topic
 struct target_kind {
     const struct settings_field *fields;
     size_t field_count;
-    /* Do the fields fit one another? False: it has been refused. */
+    /* Checks that the fields do not contradict each other. False: refused. */
     bool (*fits)(struct settings_reader *reader, const struct target *target);
     /* Appends its own fields: not type, broker and headers. */
     void (*write)(const struct target *target, struct buf *out);
@@ -32,7 +32,7 @@ extern const struct target_kind target_http_kind, target_amqp_kind, target_kafka
 bool target_pass_type(struct settings_reader *reader); /* it was read before all others */
 bool target_read_headers(struct settings_reader *reader);
 
-/* Refuses the target for a field that is not there; for `return`. */
+/* Refuses the target because of a missing field; for `return`. */
 bool target_missing(struct settings_reader *reader, const char *detail);
 /* The same, and names the field. The reader reads nothing more. */
 bool target_missing_field(struct settings_reader *reader, const char *field, const char *detail);

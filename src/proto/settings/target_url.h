@@ -1,6 +1,6 @@
 /*
- * URLs that jobs may be sent to, as text. Whether the address behind one may be connected to is not
- * said here: sink/address_rule.h. Pure.
+ * Checks the text of URLs that jobs may be sent to. sink/address_rule.h checks the addresses that
+ * they resolve to. Pure.
  */
 #ifndef LATERD_PROTO_SETTINGS_TARGET_URL_H
 #define LATERD_PROTO_SETTINGS_TARGET_URL_H
@@ -8,8 +8,8 @@
 #include "proto/settings/settings_reader.h"
 
 /*
- * NULL if a job may be sent there, as far as its text says: http or https, up to TARGET_URL_MAX
- * bytes of ASCII, a host, no user, no fragment. Else why not, a sentence, good forever. O(length).
+ * Returns NULL if the text is allowed: http or https, up to TARGET_URL_MAX bytes of ASCII, a host,
+ * no user, no fragment. Else why not, a sentence that is valid forever. O(length).
  */
 const char *url_flaw(struct bytes url);
 

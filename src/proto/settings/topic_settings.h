@@ -1,6 +1,6 @@
 /*
- * The settings of a topic as JSON, which is how clients send them and how engines keep them, and
- * what they mean. Pure.
+ * The settings of a topic as JSON, the form in which clients send them and engines store them.
+ * Pure.
  *
  *     {"target":{"type":"http","url":"https://shop.example/hook","headers":{"X-A":"1"},
  *                "timeout":"15s","sign":["$HOOK_NEW","$HOOK_OLD"],
@@ -21,8 +21,8 @@
 #include "proto/settings/schedule.h"
 
 enum order_kind {
-    ORDER_NONE,   /* many at once, in any order */
-    ORDER_BY_KEY, /* of one key one at a time, each waiting for the one before to end */
+    ORDER_NONE,   /* many jobs at once, in any order */
+    ORDER_BY_KEY, /* one job of each key at a time; the next one waits until it has ended */
 };
 
 enum { JITTER_DEFAULT_PERMILLE = 200, PAUSED_WHY_MAX = 200 };
@@ -32,10 +32,10 @@ struct topic_settings {
     struct target target;
     /* Of jobs that are pushed without a schedule of their own: */
     bool has_retry;
-    struct schedule retry; /* as it was given; after the last of its waits the job is buried */
-    uint16_t attempts_max; /* at most so many attempts; 0: as many as the schedule has; 1: no second
-                              one, with a target only, since the jobs cannot say it */
-    int64_t ttr_us;        /* of jobs that are pushed without one; 0: the server's */
+    struct schedule retry;    /* as it was given; after the last of its waits the job is buried */
+    uint16_t attempts_max;    /* attempts at most; 0: as many as the schedule has; 1: no second
+                                 attempt,    only with a target, because jobs cannot represent it */
+    int64_t ttr_us;           /* of jobs that are pushed without one; 0: the server's */
     uint16_t jitter_permille; /* of a wait, more or less; deliveries only; 200 unless set */
     /* Of deliveries: */
     uint32_t concurrency;     /* under way at once; 0: push.concurrency */
@@ -46,7 +46,7 @@ struct topic_settings {
     uint32_t key_rate_count;
     int64_t key_rate_us;
     enum order_kind order;
-    bool paused; /* the target takes nothing: it said 410, or failed for push.disable_after */
+    bool paused; /* nothing is sent: the target answered 410, or failed for push.disable_after */
     struct bytes paused_why; /* "gone", "failing", or what an operator wrote */
 };
 
@@ -58,7 +58,7 @@ enum err topic_settings_read(struct bytes text, struct arena *scratch,
                              struct topic_settings *out_settings,
                              struct settings_problem *out_problem) MUST_USE;
 
-/* Appends them as JSON, in one fixed form: reading that gives the same settings. */
+/* Appends them as JSON, in one fixed form, from which the same settings are read. */
 void topic_settings_write(const struct topic_settings *settings, struct buf *out);
 
 /* The settings of a topic that has none. */

@@ -1,4 +1,4 @@
-/* /v1/cluster, and the same as metrics: who leads, as far as this laterd knows. */
+/* /v1/cluster and its metrics: which laterd leads, as far as this one knows. */
 #include "port/member.h"
 #include "proto/json.h"
 #include "server/admin/pages.h"

@@ -1,5 +1,5 @@
-/* /v1/journal: how the journal is, and how far a restore and a resync are; that of restores as
-   metrics, too. */
+/* /v1/journal: the health of the journal, and the progress of restores and resyncs; also the
+   metrics of restores. */
 #include "proto/json.h"
 #include "server/admin/pages.h"
 #include "server/server.h"

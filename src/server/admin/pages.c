@@ -14,7 +14,7 @@ static void respond(struct server *server, const struct response_format *format,
 struct text_sink {
     struct metric_sink sink;
     struct buf *out;
-    bool reasoned; /* why was told */
+    bool reasoned; /* a reason was reported */
 };
 
 static void add_warning(struct metric_sink *sink, const char *what, uint64_t count)
@@ -77,7 +77,7 @@ static void stats_page(struct server *server, const struct response_format *form
     buf_fini(&body);
 }
 
-/* For whoever opens the port to see what is there. */
+/* For people who open the port in a browser. */
 static void root_page(struct server *server, const struct response_format *format, struct buf *out)
 {
     struct buf body = {0};

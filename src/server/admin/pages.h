@@ -11,7 +11,8 @@
    statistics. It borrows nothing. */
 struct cmd page_question(const struct server *server, enum call_kind page);
 
-/* `topics` is the answer, which may be an error; NULL if nothing was asked. */
+/* Writes a page. `topics`: the answer to page_question(), which may be an error; NULL: the page
+   needs none. */
 void page_write(struct server *server, enum call_kind kind, const struct response_format *format,
                 const struct reply *topics, struct buf *out);
 
@@ -32,8 +33,7 @@ void journal_pages_describe(const struct server *server, struct metric_sink *sin
 /* The JSON of /v1/stats. */
 void stats_write(struct server *server, const struct reply *topics, struct buf *out);
 
-/* The answer's statistics, as long as the answer lives; before the engine could ever count them,
- * none of anything. */
+/* The answer's statistics, valid as long as the answer; all 0 if the answer has none. */
 const struct engine_stats *page_stats(const struct reply *topics);
 
 #endif

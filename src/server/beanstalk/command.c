@@ -220,7 +220,8 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
     beanstalk_ask(pending, &cmd);
 }
 
-/* RELEASE, BURY and TOUCH are for who holds the job; anybody else is answered without asking. */
+/* RELEASE, BURY and TOUCH need the reservation; other clients are refused without asking the
+ * engine. */
 static void holder_only(struct beanstalk_session *beanstalk,
                         const struct beanstalk_request *request)
 {
@@ -233,7 +234,7 @@ static void holder_only(struct beanstalk_session *beanstalk,
         .job = {.ref.seq = reservation->seq, .lease = reservation->lease, .brief = true}};
     if (request->cmd == BEANSTALK_TOUCH) {
         cmd.kind = CMD_TOUCH;
-        reservation->end = 0; /* who touches it has got it */
+        reservation->end = 0; /* a client that touches a job has received it */
         beanstalk_reservations_extend(reservation, beanstalk_server(beanstalk)->loop->now_us +
                                                        reservation->ttr_us);
     } else {
@@ -248,7 +249,7 @@ static void holder_only(struct beanstalk_session *beanstalk,
     ask(beanstalk, request, &cmd);
 }
 
-/* Its holder deletes a job because it is done; anybody may delete one that nobody holds. */
+/* The holder of a job deletes it when it is done; any client may delete a job without a holder. */
 static void delete_job(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
     struct cmd cmd = {.kind = CMD_DELETE, .job = {.ref.seq = request->id, .brief = true}};

@@ -254,7 +254,7 @@ static int64_t deadline_us(const struct session *session)
     const struct beanstalk_session *beanstalk = of_const(session);
     int64_t answer_us = session_answer_deadline_us(session);
     int64_t request_us = session_request_deadline_us(session);
-    if (beanstalk->pipeline.unread) /* it is we who keep it waiting */
+    if (beanstalk->pipeline.unread) /* the client waits for us */
         return answer_us;
     return answer_us < request_us ? answer_us : request_us;
 }

@@ -14,7 +14,7 @@ struct beanstalk_survey {
     uint32_t tube_next; /* in the pool of tubes; UINT32_MAX: all are seen */
     struct buf after;   /* the last topic seen */
     bool topics_seen;   /* all of them */
-    enum err err;       /* what the engine said instead of topics */
+    enum err err;       /* the engine's error instead of topics */
     uint64_t tubes;     /* so far */
     struct buf names;   /* of LIST_TUBES: YAML */
     struct engine_stats stats;

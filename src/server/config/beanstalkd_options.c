@@ -208,7 +208,7 @@ bool beanstalkd_binlog_find(const char *directory, char *out_name, size_t name_b
     bool found = false;
     uint64_t number;
     if (!dir)
-        return false; /* who opens it next says why it cannot be used */
+        return false; /* opening it later reports the error */
     for (struct dirent *entry = readdir(dir); entry && !found; entry = readdir(dir)) {
         found = strncmp(entry->d_name, "binlog.", 7) == 0 &&
                 bytes_to_u64(bytes_str(entry->d_name + 7), &number);

@@ -9,9 +9,10 @@
 #include "server/config/config.h"
 
 /*
- * What beanstalkd's clients are told, by `-v` and in the key `version` of stats: the version whose
- * commands laterd has, and nothing more, since clients make a semantic version of it by adding
- * ".0" and fail if that is none (fivebeans does). Who it is that answers, `-v` says behind it.
+ * The version reported to beanstalkd's clients, by `-v` and in the key `version` of stats: the
+ * version whose commands laterd implements. It has only two numbers, because clients append ".0"
+ * and parse the result as a semantic version (fivebeans does). `-v` also prints laterd's own
+ * version.
  */
 #define BEANSTALKD_VERSION "1.13"
 
@@ -19,8 +20,8 @@
 enum {
     BEANSTALKD_EXIT_USAGE = 5,
     BEANSTALKD_EXIT_DIRECTORY = 10, /* the -b directory cannot be used */
-    BEANSTALKD_EXIT_NO_USER = 33,   /* -u: nobody has this name */
-    BEANSTALKD_EXIT_NO_RIGHT = 34,  /* -u: only root may become somebody else */
+    BEANSTALKD_EXIT_NO_USER = 33,   /* -u: there is no such user */
+    BEANSTALKD_EXIT_NO_RIGHT = 34,  /* -u: only root may become another user */
     BEANSTALKD_EXIT_LISTEN = 111,
 };
 
@@ -29,8 +30,8 @@ enum beanstalkd_wish { BEANSTALKD_RUN, BEANSTALKD_SHOW_HELP, BEANSTALKD_SHOW_VER
 struct beanstalkd_options {
     enum beanstalkd_wish wish;
     bool persist;     /* -b was given */
-    const char *user; /* -u: borrowed from argv; NULL = stay who we are */
-    char notice[128]; /* a value was taken as another: to be told; or empty */
+    const char *user; /* -u: borrowed from argv; NULL = keep our user */
+    char notice[128]; /* a message: a value was replaced by another one; or empty */
 };
 
 extern const char beanstalkd_help[];

@@ -1,6 +1,6 @@
 /*
  * Sets keys: the reader of each kind of value. The rows are in config_keys.c, numbers in
- * config_numbers.c, what is said of keys in config_print.c, the file in config_file.c.
+ * config_numbers.c, the texts about keys in config_print.c, the file in config_file.c.
  */
 #include "server/config/config.h"
 

@@ -154,9 +154,9 @@ struct config_error {
 void config_init(struct config *config); /* the defaults; owns nothing, so nothing ends it */
 
 /*
- * Reads a file over what is there. `path` is borrowed for as long as there is a copy of *config.
- * ERR_NOT_FOUND: there is no such file; ERR_IO: it cannot be opened; ERR_INVALID: a line is wrong,
- * and *config has the lines before it. Waits for the disk. O(length × keys)
+ * Reads a file, overriding what is set. `path` is borrowed for as long as there is a copy of
+ * *config. ERR_NOT_FOUND: there is no such file; ERR_IO: it cannot be opened; ERR_INVALID: a line
+ * is wrong, and *config has the lines before it. Waits for the disk. O(length × keys)
  */
 enum err config_read(struct config *config, const char *path,
                      struct config_error *out_error) MUST_USE;
@@ -168,13 +168,13 @@ enum err config_read(struct config *config, const char *path,
 enum err config_add_listener(struct config *config, enum protocol_kind protocol, const char *value,
                              struct config_error *out_error) MUST_USE;
 
-/* What no single key can tell: values that do not fit together, and what is missing. ERR_INVALID;
-   the first that is wrong is told. Opens nothing. */
+/* Checks what concerns several keys: values that contradict each other, and missing ones.
+   ERR_INVALID: out_error has the first error. Opens nothing. */
 enum err config_check(const struct config *config, struct config_error *out_error) MUST_USE;
 
 /*
- * Appends what is allowed but hardly meant, in a configuration that config_check() takes: a line
- * each, which begins with the place if a file set it.
+ * Appends warnings about values that are allowed but probably not intended, in a configuration that
+ * has passed config_check(): a line each, beginning with the place if a file set it.
  */
 void config_add_warnings(const struct config *config, struct buf *out);
 
@@ -191,7 +191,7 @@ struct config_place_text config_place_text(struct config_place place);
 /* "amqp" … as `type` of [broker.NAME] has it; NULL: there is no broker of this type. */
 const char *config_broker_type(enum target_type type);
 
-/* NULL: the configuration names none such. */
+/* The broker of this name; NULL: there is none. */
 const struct config_broker *config_broker(const struct config *config, struct bytes name);
 
 /* All names of this server, those it listens on included, as host_is_known() reads them. */

@@ -48,7 +48,7 @@ static unsigned distance(const char *a, const char *b)
     return row[len];
 }
 
-/* Is it a slip of the pen, rather than another word? */
+/* True: `name` is probably a misspelling of `other`. */
 static bool is_near(const char *name, const char *other)
 {
     return distance(name, other) <= 1 + strlen(name) / 3;
@@ -85,7 +85,7 @@ static void complain(struct reading *reading, const char *what)
 {
     struct config_place place = {.path = reading->path, .line = reading->line};
     if (reading->refused)
-        return; /* the first complaint is shown */
+        return; /* only the first error is shown */
     reading->refused = true;
     reading->refused_line = reading->line;
     (void)snprintf(reading->error->text, sizeof(reading->error->text), "%s%.320s",

@@ -1,6 +1,6 @@
 /*
- * What is allowed but hardly meant: said at the start and by --check-config, and then laterd goes
- * on.
+ * Warnings about values that are allowed but probably not intended: printed at the start and by
+ * --check-config; laterd starts nevertheless.
  */
 #include <string.h>
 
@@ -32,7 +32,7 @@ static void add_bare_times(const struct config *config, struct buf *out)
     }
 }
 
-/* Else the jobs would be on a disk that nobody looks after. */
+/* Keys of [redis] without engine = redis: the jobs would be on the local disk, unexpectedly. */
 static void add_unused_redis(const struct config *config, struct buf *out)
 {
     struct config initial;

@@ -22,7 +22,7 @@ const char *misdirected_name(enum misdirected_kind kind)
     return kinds[kind].name;
 }
 
-/* What cannot be shown between quotes on one line is shown as '?'. */
+/* Copies the text; characters that cannot be printed within quotes become '?'. */
 static void show(struct bytes text, char *room)
 {
     size_t len = text.len < SHOWN_MAX ? text.len : SHOWN_MAX;

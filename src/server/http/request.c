@@ -67,7 +67,7 @@ void request_free(struct pending *pending)
     pool_give(&http_server(request->http)->requests, request->number);
 }
 
-/* ---- reservations that may not arrive ---- */
+/* ---- reservations whose answers may not arrive ---- */
 
 static void note_deliveries(struct request *request, const struct reply *reply)
 {
@@ -78,7 +78,7 @@ static void note_deliveries(struct request *request, const struct reply *reply)
     }
 }
 
-/* The answer is in the session's bytes now: so are its reservations, until the client has it. */
+/* The answer is in session::out: notes its reservations until the client has received it. */
 void request_delivered(struct pending *pending)
 {
     struct request *request = of(pending);
@@ -156,7 +156,7 @@ static struct topic_view with_settings(struct server *server, const struct topic
 static void wait_for_encoding(struct request *request)
 {
     request->http->pipeline.working_bytes += encode_bytes(request->encoding);
-    request->pending.state = PENDING_OPEN; /* it waits for nobody but us */
+    request->pending.state = PENDING_OPEN; /* not parked any more: only the answer is missing */
 }
 
 void request_answer_source(struct request *request, const struct encode_source *source,

@@ -1,6 +1,6 @@
 /*
- * Owns the parser and the reservations that are on their way; the order of answers is
- * pipeline.c's.
+ * Owns the parser and the reservations whose answers may not have arrived; pipeline.c keeps the
+ * order of answers.
  */
 #include "server/http/session.h"
 
@@ -56,7 +56,7 @@ static void answer_page(struct request *request, enum call_kind page)
     request_done_uncounted(request, text);
 }
 
-/* A push without an id may want one of sdmq's form, which only the server can make. */
+/* Submits a command; a push of the sdmq dialect without an id gets one, which the server makes. */
 static void submit_cmd(struct request *request, struct call *call)
 {
     struct server *server = http_server(request->http);
@@ -95,8 +95,8 @@ static void keep_reason(struct metric_sink *sink, const char *text)
 }
 
 /*
- * Who waits for its turn to lead, or reads its store, answers a few pages and refuses all else,
- * whatever the dialect. Connections do not outlive the reading, so each is closed.
+ * A laterd that waits to lead, or reads its store, answers a few pages and refuses everything else,
+ * in all dialects. Connections cannot be kept when it begins to serve, so each is closed.
  */
 static void refuse_as_waiting(struct server *server, struct call *call)
 {
@@ -184,7 +184,7 @@ void http_session_decoded(struct request *request, struct call *call, struct byt
     request->pending.state = PENDING_OPEN;
     submit(request, call, host);
     pipeline_check_client_end(
-        &http->pipeline); /* it may have ended meanwhile: it waits for no job (P6) */
+        &http->pipeline); /* the client may have left meanwhile: it must not wait for a job (P6) */
     pipeline_read_on(&http->pipeline);
 }
 
@@ -226,7 +226,7 @@ static void send_continue(struct http_session *http)
     session_mark_dirty(&pipeline->session);
 }
 
-/* What came is no request, or over a limit, whose value is named. */
+/* Refuses bytes that are no valid request, or over a limit, which the answer names. */
 static void refuse_bytes(struct http_session *http)
 {
     const struct http1 *codec = &http->http;
@@ -278,7 +278,7 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
     return false;
 }
 
-/* A client that asks on has, in all likelihood, read what the system had taken for it. */
+/* A client that sends another request has very likely read the answers that were sent before. */
 static void forget_deliveries(struct http_session *http)
 {
     uint64_t sent = http->deliveries.len ? session_sent(&http->pipeline.session) : 0;
@@ -301,7 +301,7 @@ static size_t input(struct session *session, struct bytes bytes)
     return used;
 }
 
-/* ---- the end, in its several forms ---- */
+/* ---- the end of a connection ---- */
 
 static void drained(struct session *session)
 {
@@ -309,7 +309,7 @@ static void drained(struct session *session)
     pipeline_drained(session);
 }
 
-/* What was asked behind a wait ends with it. */
+/* Ends a parked request; requests behind it are not executed. */
 static void end_wait(struct pending *parked)
 {
     struct pipeline *pipeline = parked->pipeline;
@@ -327,17 +327,17 @@ static void progressed(struct pipeline *pipeline)
 }
 
 /*
- * Up to where the client has its bytes, as far as anybody can tell: what the system has taken, even
- * if a reset comes right behind it. That is what a client does that closes without reading, but
- * also a proxy that has passed the answer on. Were a job given to another while the proxy's client
- * is at work on it, each time, it could never be finished; so its ttr decides.
+ * The position up to which the client is assumed to have its bytes: all that the system has
+ * accepted, even if a reset comes right afterwards. A client that closes without reading sends a
+ * reset, but so does a proxy that has passed the answer on. If a job were given to another client
+ * each time while the proxy's client works on it, it could never be finished; so its ttr decides.
  */
 static uint64_t arrived(const struct session *session, enum session_end end)
 {
     return end == SESSION_ORDERLY ? session_end(session) : session_sent(session);
 }
 
-/* What has come of one that is not whole, which may be many MiB. */
+/* Frees the bytes of an incomplete request, which may be many MiB. */
 static void forget_request(struct http_session *http)
 {
     discard_buf(&http_server(http)->discard, &http->http.body);
@@ -357,7 +357,7 @@ static int64_t deadline_us(const struct session *session)
     const struct http_session *http = of_const(session);
     int64_t answer_us = session_answer_deadline_us(session);
     int64_t request_us = session_request_deadline_us(session);
-    if (request_us != INT64_MAX && !http->pipeline.unread) /* else it is we who keep it waiting */
+    if (request_us != INT64_MAX && !http->pipeline.unread) /* unread: it waits for us, not we */
         return answer_us < request_us ? answer_us : request_us;
     if (answer_us != INT64_MAX)
         return answer_us;
@@ -419,9 +419,9 @@ static bool evict(struct session *session)
     struct http_session *http = of(session);
     struct pending *parked = pipeline_parked(&http->pipeline);
     if (parked && cmd_traits(request_of(parked)->format.cmd)->changes)
-        return false; /* some of it has been done */
+        return false; /* a part of it was executed */
     if (pipeline_unsent(&http->pipeline) || http->pipeline.count > (parked ? 1 : 0))
-        return false; /* what was asked may have been done */
+        return false; /* the command may have been executed */
     if (parked)
         pipeline_abandon(parked);
     forget_request(http);

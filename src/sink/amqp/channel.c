@@ -10,7 +10,7 @@ void rabbit_channel_init(struct rabbit_channel *channel, amqp_channel_t number, 
                          struct broker_thread *thread, struct publish_counts *counts)
 {
     *channel = (struct rabbit_channel){.thread = thread, .counts = counts, .number = number};
-    /* Twice the window: one message that is late does not stop all behind it. */
+    /* Twice the window, so that one late message does not stop all behind it. */
     channel->ring_size = 2;
     while (channel->ring_size < 2 * (uint64_t)window)
         channel->ring_size *= 2;
@@ -117,7 +117,7 @@ static void settle(struct rabbit_channel *channel, struct unconfirmed *one, bool
         finish(channel, one, OUTCOME_FAILED, "RabbitMQ refused it (basic.nack): a queue is full");
 }
 
-/* What RabbitMQ says is not believed further than the tags that were given. */
+/* Ignores tags that were not used. */
 static void confirm(struct rabbit_channel *channel, uint64_t tag, bool multiple, bool taken)
 {
     uint64_t first = multiple ? channel->oldest_tag : tag;
@@ -131,7 +131,7 @@ static void confirm(struct rabbit_channel *channel, uint64_t tag, bool multiple,
         channel->oldest_tag++;
 }
 
-/* ---- what comes back ---- */
+/* ---- returned messages ---- */
 
 static void begin_return(struct rabbit_channel *channel, const amqp_basic_return_t *what)
 {
@@ -148,8 +148,8 @@ static void begin_return(struct rabbit_channel *channel, const amqp_basic_return
                    (const char *)what->routing_key.bytes);
 }
 
-/* It is whole: the oldest one that is the same in everything; if RabbitMQ has changed its
-   properties, the oldest one of that route. */
+/* A returned message is complete: marks the oldest unconfirmed one that is equal to it, or, if
+   RabbitMQ has changed its properties, the oldest one with the same route. */
 static void end_return(struct rabbit_channel *channel)
 {
     uint64_t fingerprint = XXH64_digest(channel->return_hash);

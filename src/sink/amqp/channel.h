@@ -2,9 +2,9 @@
  * A channel that publishes with confirms: which messages RabbitMQ has not confirmed, by their
  * delivery tags (1, 2, 3 … since the channel was opened).
  *
- * A message that no queue takes comes back (basic.return) before it is confirmed, and then is
- * confirmed all the same. What comes back does not say its tag: it is found by all that it is made
- * of, the oldest first, and two that are equal in that are equal to everybody.
+ * A message that no queue takes is returned (basic.return) before it is confirmed, and is then
+ * confirmed nevertheless. A returned message has no tag: it is found by comparing everything it
+ * consists of, the oldest first. If two messages are equal in all of that, either one will do.
  */
 #ifndef LATERD_SINK_AMQP_CHANNEL_H
 #define LATERD_SINK_AMQP_CHANNEL_H
@@ -16,12 +16,12 @@
 #include "sink/amqp/message.h"
 #include "sink/broker_thread.h"
 
-/* A message that is not confirmed, or one that is behind such a one. */
+/* A message that is not confirmed, or that was published after one that is not. */
 struct unconfirmed {
-    struct broker_item *item;    /* NULL: its outcome is told */
+    struct broker_item *item;    /* NULL: its outcome was reported */
     bool settled;                /* confirmed, or refused */
-    char *returned;              /* why it came back; NULL: it did not. Owned */
-    uint64_t route, fingerprint; /* of exchange and key; and of all else */
+    char *returned;              /* why it was returned; NULL: it was not. Owned */
+    uint64_t route, fingerprint; /* hashes: of exchange and key; of everything else */
 };
 
 struct publish_counts {
@@ -44,26 +44,27 @@ struct rabbit_channel {
     char return_why[RABBIT_WHY_MAX];
 };
 
-/* Nothing is in it. `window` as of broker_options. */
+/* An empty channel. `window`: broker_options::window. */
 void rabbit_channel_init(struct rabbit_channel *channel, amqp_channel_t number, uint32_t window,
                          struct broker_thread *thread, struct publish_counts *counts);
 void rabbit_channel_fini(struct rabbit_channel *channel); /* it holds no item */
 
-/* It was opened: tags begin again. */
+/* The channel was opened: tags begin again at 1. */
 void rabbit_channel_opened(struct rabbit_channel *channel);
-/* It was closed, or its connection: what is to become of all that is not confirmed, but for what
-   came back, which has FAILED. */
+/* The channel or its connection was closed: all messages that are not confirmed end with `kind`,
+   except returned ones, which end as FAILED. */
 void rabbit_channel_lost(struct rabbit_channel *channel, enum outcome_kind kind, const char *why);
 
-/* May one more be published? */
+/* True: one more message may be published. */
 bool rabbit_channel_has_room(const struct rabbit_channel *channel);
-/* This message has been, or is about to be, published on it. */
+/* The message was, or is about to be, published on this channel. */
 void rabbit_channel_add(struct rabbit_channel *channel, struct broker_item *item,
                         const struct rabbit_message *message);
-/* Its outcome is told, for its time is over; `item` is of this channel. */
+/* The outcome of `item`, which is of this channel, was reported at its deadline. */
 void rabbit_channel_forget(struct broker_item *item);
 
-/* A frame of this channel. False: RabbitMQ has closed it, and all has been told. */
+/* Handles a frame of this channel. False: RabbitMQ has closed the channel, and all outcomes were
+   reported. */
 bool rabbit_channel_take(struct rabbit_channel *channel, const amqp_frame_t *frame);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * Brings the messages of one queue of RabbitMQ to the loop, and acknowledges each when it is a job.
+ * Takes the messages of one queue of RabbitMQ to the loop, and acknowledges each when it is a job.
  *
  *   thread: deliver ─▶ `brought` ─▶ loop: take() … settle() ─▶ `settled` ─▶ thread: ack
  *
- * Acknowledgements go out in the order of the delivery tags, many in one (multiple). The thread has
- * the ring of tags; a message knows its tag and of which connection it is, for a verdict may come
- * when that is gone: then it says nothing any more, and RabbitMQ brings the message again.
+ * Acknowledgements are sent in the order of the delivery tags, many in one frame (multiple). The
+ * thread has the ring of tags. A message knows its tag and its connection, because its verdict may
+ * come when that connection has ended: then it is ignored, and RabbitMQ delivers the message again.
  *
- * When the store does not take messages, the consumer is cancelled for a while: what stays
- * unacknowledged for 30 minutes would close the channel.
+ * While the store takes no jobs, the consumer is cancelled: RabbitMQ closes a channel on which a
+ * message stays unacknowledged for 30 minutes.
  */
 #include <amqp.h>
 #include <amqp_framing.h>
@@ -31,12 +31,13 @@ enum {
     CHANNEL = 1,
     FRAMES_AT_ONCE = 500,
     SLEEP_MS = 100,
-    BYTES_OUT_MAX = 64 << 20, /* of bodies that are not settled */
+    BYTES_OUT_MAX = 64 << 20, /* of bodies that are not settled, at most */
     BACKOFF_FIRST_US = 100000,
     BACKOFF_MOST_US = 10000000,
     PAUSE_FIRST_US = 1000000,
     PAUSE_MOST_US = 30000000,
-    INTERRUPT_US = 2000000, /* after it was told to end: then what it waits in is broken */
+    INTERRUPT_US =
+        2000000, /* after stop(): then the call that the thread waits in is interrupted */
 };
 
 /* Its bytes lie behind it. */
@@ -64,7 +65,7 @@ struct consumer {
     struct message message;
     /* The loop's. */
     bool closed, joined, interrupted;
-    int64_t interrupt_us; /* while it is closing: then what the thread waits in is broken */
+    int64_t interrupt_us; /* while closing: when to interrupt what the thread waits in */
     /* The thread's. */
     uint64_t connection; /* its number */
     uint8_t *ring;       /* enum tag_state, by tag */
@@ -72,7 +73,7 @@ struct consumer {
     size_t bytes_out;
     bool consuming;
     int64_t resume_us, pause_us;
-    struct brought *reading; /* a message whose body comes; NULL: its body is passed over */
+    struct brought *reading; /* a message whose body is being received; NULL: it is skipped */
     uint64_t reading_tag, reading_left;
     size_t reading_used;
     bool in_body, cancelled;
@@ -107,7 +108,7 @@ static bool send_ack(struct consumer *consumer, uint64_t tag)
     return sent(consumer, amqp_basic_ack(consumer->link.state, CHANNEL, tag, 1));
 }
 
-/* All that can be told, in order. False: the connection is lost. */
+/* Sends all acknowledgements that are possible in order. False: the connection is lost. */
 static bool flush(struct consumer *consumer)
 {
     uint64_t stored = 0;
@@ -131,7 +132,7 @@ static bool flush(struct consumer *consumer)
     return good && send_ack(consumer, stored);
 }
 
-/* No more for a while. */
+/* Cancels the consumer for a while. False: the connection is lost. */
 static bool pause(struct consumer *consumer)
 {
     amqp_basic_cancel_t cancel = {.consumer_tag = amqp_cstring_bytes("laterd"), .nowait = 0};
@@ -144,8 +145,11 @@ static bool pause(struct consumer *consumer)
     if (consumer->pause_us > PAUSE_MOST_US)
         consumer->pause_us = PAUSE_MOST_US;
     consumer->resume_us = broker_now_us() + consumer->pause_us;
-    log_event(LOG_WARN, "amqp_in_paused", "name=%s ms=%lld hint=\"the store takes no jobs now\"",
-              consumer->options.name, (long long)(consumer->pause_us / 1000));
+    log_event(
+        LOG_WARN, "amqp_in_paused",
+        "name=%s ms=%lld hint=\"the queue takes no jobs now, see /readyz; the messages stay in "
+        "RabbitMQ\"",
+        consumer->options.name, (long long)(consumer->pause_us / 1000));
     rabbit_link_begin_send(&consumer->link);
     return sent(consumer,
                 amqp_send_method(consumer->link.state, CHANNEL, AMQP_BASIC_CANCEL_METHOD, &cancel));
@@ -176,7 +180,7 @@ static bool take_settled(struct consumer *consumer)
     return good;
 }
 
-/* ---- what comes ---- */
+/* ---- deliveries from RabbitMQ ---- */
 
 static void bring(struct consumer *consumer, struct brought *one)
 {
@@ -239,7 +243,7 @@ static struct bytes put(struct brought *one, size_t *used, struct bytes text)
     return bytes_of(at, text.len);
 }
 
-/* From the header on all is known but the body. NULL: it is refused, and that is noted. */
+/* Makes a message, of which all but the body is known. NULL: it is refused, and marked so. */
 static struct brought *make_message(struct consumer *consumer, amqp_basic_properties_t *properties,
                                     uint64_t body_bytes)
 {
@@ -263,7 +267,7 @@ static struct brought *make_message(struct consumer *consumer, amqp_basic_proper
     if (properties->_flags & AMQP_BASIC_CONTENT_TYPE_FLAG)
         type = bytes_of(properties->content_type.bytes, properties->content_type.len);
     if (type.len > CONTENT_TYPE_MAX || !bytes_is_utf8(type) || !bytes_is_printable(type))
-        type.len = 0; /* the job has none then; what was kept has it */
+        type.len = 0; /* the job gets none; it stays in the kept AMQP properties */
     size_t used = 0, bytes = head.id.len + type.len + consumer->kept.len + (size_t)body_bytes;
     struct brought *one = mem_alloc(sizeof(*one) + bytes);
     *one = (struct brought){.message = head,
@@ -337,7 +341,7 @@ static bool take_frames(struct consumer *consumer)
     amqp_frame_t frame;
     for (unsigned i = 0; i < FRAMES_AT_ONCE; i++) {
         if (consumer->bytes_out > BYTES_OUT_MAX && !consumer->in_body)
-            break; /* TCP holds the rest back */
+            break; /* the rest waits in the socket, and then at the sender */
         next = rabbit_link_next(link, &frame);
         if (next != RABBIT_FRAME)
             break;
@@ -409,7 +413,7 @@ static void wait_to_connect(struct consumer *consumer, int64_t backoff_us)
                   consumer->link.why);
     memcpy(consumer->logged, consumer->link.why, sizeof(consumer->logged));
     while (broker_now_us() < end_us && !atomic_load(&consumer->closing)) {
-        (void)take_settled(consumer); /* of connections that are gone */
+        (void)take_settled(consumer); /* verdicts for connections that have ended */
         rabbit_sleep_on(mailbox_fd(&consumer->settled), SLEEP_MS);
     }
 }
@@ -433,7 +437,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* ---- the loop's ---- */
+/* ---- on the loop's thread ---- */
 
 static void free_consumer(struct consumer *consumer)
 {
@@ -458,7 +462,7 @@ static void arrived(struct message *message)
         free_consumer(consumer);
         return;
     }
-    bool closing = atomic_load(&consumer->closing); /* then nobody takes what it has brought */
+    bool closing = atomic_load(&consumer->closing); /* then no more messages are taken */
     if (!closing)
         consumer->intake.arrived(&consumer->intake);
     (void)pthread_mutex_lock(&consumer->mutex);
@@ -514,7 +518,7 @@ static void close_intake(struct intake *intake)
         (void)pthread_join(consumer->thread, NULL);
     }
     consumer->closed = true;
-    if (!consumer->posted) /* else its message comes yet */
+    if (!consumer->posted) /* else the message that is under way frees it */
         free_consumer(consumer);
 }
 
@@ -542,7 +546,7 @@ enum err rabbit_consumer_open(const struct intake_options *options, struct intak
         *out_intake = &consumer->intake;
         return OK;
     }
-    (void)snprintf(out_error->text, sizeof(out_error->text), "there is no thread left for it");
+    (void)snprintf(out_error->text, sizeof(out_error->text), "the system has no thread left");
     if (!watched)
         (void)mailbox_init(&consumer->settled, false); /* for free_consumer() */
     free_consumer(consumer);

@@ -48,7 +48,6 @@ static void explain(struct rabbit_link *link, const char *what, int status)
     (void)snprintf(link->why, sizeof(link->why), "%s: %s", what, amqp_error_string2(status));
 }
 
-/* Of a call that waits for an answer. */
 bool rabbit_link_explain(struct rabbit_link *link, const char *what, amqp_rpc_reply_t reply)
 {
     switch (reply.reply_type) {
@@ -202,7 +201,7 @@ void rabbit_link_close(struct rabbit_link *link, bool in_order)
 
 bool rabbit_link_open_channel(struct rabbit_link *link, amqp_channel_t channel, bool confirms)
 {
-    rabbit_link_let_go(link); /* an answer is waited for */
+    rabbit_link_let_go(link); /* the call below waits for an answer */
     rabbit_link_begin_send(link);
     (void)amqp_channel_open(link->state, channel); /* the reply says it */
     bool good = rabbit_link_explain(link, "it opens no channel", amqp_get_rpc_reply(link->state));
@@ -216,7 +215,7 @@ bool rabbit_link_open_channel(struct rabbit_link *link, amqp_channel_t channel, 
 
 /* ---- frames ---- */
 
-/* Channel 0. False: it was closed. */
+/* Handles a frame of channel 0. False: the connection was closed. */
 static bool take_of_connection(struct rabbit_link *link, const amqp_frame_t *frame)
 {
     if (frame->frame_type != AMQP_FRAME_METHOD)
@@ -225,7 +224,7 @@ static bool take_of_connection(struct rabbit_link *link, const amqp_frame_t *fra
         const amqp_connection_close_t *end = frame->payload.method.decoded;
         amqp_connection_close_ok_t bye = {.dummy = 0};
         add_text(link, "it closed the connection", end->reply_code, end->reply_text);
-        link->refused = end->reply_code != AMQP_CONNECTION_FORCED; /* else it is shut down */
+        link->refused = end->reply_code != AMQP_CONNECTION_FORCED; /* that one: RabbitMQ stops */
         (void)amqp_send_method(link->state, 0, AMQP_CONNECTION_CLOSE_OK_METHOD, &bye);
         return false;
     }
@@ -270,19 +269,19 @@ void rabbit_link_sleep(struct rabbit_link *link, int other_fd, int most_ms)
                             {.fd = other_fd, .events = POLLIN}};
     if (amqp_frames_enqueued(link->state) || amqp_data_in_buffer(link->state))
         return;
-    (void)poll(fds, 2, most_ms); /* whatever it says, the caller looks again */
+    (void)poll(fds, 2, most_ms); /* whatever the result, the caller reads again */
 }
 
 bool rabbit_link_writable(const struct rabbit_link *link)
 {
     struct pollfd fd = {.fd = amqp_get_sockfd(link->state), .events = POLLOUT};
-    return poll(&fd, 1, 0) > 0; /* broken, too: the next call says so */
+    return poll(&fd, 1, 0) > 0; /* also true if broken: the next call reports that */
 }
 
 static void set_cork(struct rabbit_link *link, int cork)
 {
     int fd = amqp_get_sockfd(link->state);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_CORK, &cork, sizeof(cork)); /* without, it only costs */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_CORK, &cork, sizeof(cork)); /* only an optimization */
     link->held = cork;
 }
 

@@ -4,7 +4,7 @@
 
 enum { KEPT_VERSION = 1 };
 
-/* Of the class basic; the lowest bit says that there are more, which there are not. */
+/* The property flags of the class basic. The lowest bit would say that more flags follow. */
 static const amqp_flags_t KNOWN_FLAGS = 0xfffc;
 
 /* librabbitmq reads them only. */
@@ -180,7 +180,7 @@ bool rabbit_message_make(struct rabbit_message *out, const struct delivery *deli
     out->body = amqp_of(delivery->body);
     if (delivery->amqp.len) {
         if (!rabbit_kept_read(delivery->amqp, pool, &out->exchange, &out->key, &out->properties)) {
-            (void)snprintf(why, why_bytes, "what was kept of its AMQP properties is damaged");
+            (void)snprintf(why, why_bytes, "its stored AMQP properties are damaged");
             return false;
         }
         return encode(out, why, why_bytes);

@@ -1,11 +1,11 @@
 /*
- * From a delivery to a message of AMQP 0-9-1, and how a message that came by [amqp_in.NAME] is kept
- * with its job (delivery::amqp, job_properties::amqp):
+ * Makes an AMQP 0-9-1 message of a delivery, and encodes a message that came by [amqp_in.NAME], to
+ * be kept with its job (delivery::amqp, job_properties::amqp):
  *
  *     byte 1 | length, exchange | length, routing key | properties as AMQP has them on the wire
  *
- * lengths are bytes; the properties begin with their flags. So they go out with the same bits,
- * types of headers included.
+ * Lengths are one byte; the properties begin with their flags. So they are sent on bit by bit as
+ * they came, including the types of headers.
  */
 #ifndef LATERD_SINK_AMQP_MESSAGE_H
 #define LATERD_SINK_AMQP_MESSAGE_H
@@ -39,11 +39,11 @@ bool rabbit_message_make(struct rabbit_message *out, const struct delivery *deli
 bool rabbit_fill(struct bytes text, const struct delivery *delivery, char room[RABBIT_NAME_MAX],
                  amqp_bytes_t *out);
 
-/* Appends what is kept of a message. False: it cannot be encoded. */
+/* Appends the encoding of a message. False: it cannot be encoded. */
 bool rabbit_keep(struct bytes exchange, struct bytes key, const amqp_basic_properties_t *properties,
                  struct buf *out);
 
-/* Reads that. False: it was not made by rabbit_keep(). Borrows from `kept` and the pool. */
+/* Decodes that. False: not made by rabbit_keep(). Results borrow from `kept` and the pool. */
 bool rabbit_kept_read(struct bytes kept, amqp_pool_t *pool, amqp_bytes_t *out_exchange,
                       amqp_bytes_t *out_key, amqp_basic_properties_t *out_properties);
 

@@ -24,7 +24,7 @@ static enum err check(const struct broker_options *options, struct broker_error 
 void rabbit_sleep_on(int fd, int most_ms)
 {
     struct pollfd watched = {.fd = fd, .events = POLLIN};
-    (void)poll(&watched, 1, most_ms); /* whatever it says, the caller looks again */
+    (void)poll(&watched, 1, most_ms); /* whatever the result, the caller reads again */
 }
 
 __attribute__((visibility("default"))) const struct plugin laterd_plugin = {

@@ -1,18 +1,18 @@
 /*
  * The sink of a [broker.NAME] of type amqp: publishes with confirms from a thread of its own.
  *
- * A missing exchange closes the channel it is published on, with all that is not confirmed there.
- * So messages are spread over CHANNELS channels by their exchange: one that is missing does not
- * fail what goes to others.
+ * Publishing to a missing exchange closes the channel, with all its unconfirmed messages. So
+ * messages are spread over CHANNELS channels by their exchange: a missing exchange then fails only
+ * the messages that share its channel.
  *
- *   what comes                                     outcome
- *   basic.ack, nothing came back                   DELIVERED
+ *   event                                          outcome
+ *   basic.ack, without basic.return                DELIVERED
  *   basic.return, then basic.ack                   FAILED: no queue takes it
  *   basic.nack                                     FAILED: a queue is full
  *   the channel is closed                          FAILED: it may have been taken
- *   the connection is lost                         UNSENT: the same; the broker is away
- *   RabbitMQ closes it for what it was sent        FAILED: else that was sent again without end
- *   nothing by the delivery's time-out             FAILED: the same
+ *   the connection is lost                         UNSENT: the same; the broker is unreachable
+ *   RabbitMQ closes it because of a message        FAILED: else it would be sent again forever
+ *   nothing by the delivery's time-out             FAILED: it may have been taken
  *   nothing by then, and an alarm began meanwhile  UNSENT: RabbitMQ reads it late, or never
  *   not connected, or connection.blocked           UNSENT; not ready until that is over
  *
@@ -29,10 +29,10 @@
 
 enum {
     CHANNELS = 16,
-    PUBLISH_AT_ONCE = 64, /* between looks at what has come */
-    BYTES_UNASKED = 4096, /* between looks whether the socket takes more: then a third of its buffer
-                             is free, which is 16 KiB or more */
-    MESSAGE_BYTES = 256,  /* about, of one without its body */
+    PUBLISH_AT_ONCE = 64, /* messages between two reads of frames */
+    BYTES_UNASKED = 4096, /* bytes between two checks that the socket takes more: it says so when a
+                             third of its buffer is free, which is 16 KiB or more */
+    MESSAGE_BYTES = 256,  /* estimated size of a message without its body */
     SLEEP_MS = 100,
     BACKOFF_FIRST_US = 100000,
     BACKOFF_MOST_US = 10000000,
@@ -47,9 +47,9 @@ struct publisher {
     struct rabbit_message message;
     amqp_pool_t pool; /* of one message at a time */
     bool told_ready;
-    int64_t blocked_us; /* when it was seen to be blocked, last; 0: never */
+    int64_t blocked_us; /* when connection.blocked came last; 0: never */
     struct publish_counts counts;
-    struct timer watch; /* the loop's: breaks a connection that a call waits in for too long */
+    struct timer watch; /* the loop's: interrupts a call that writes for too long */
 };
 
 /* ---- publishing ---- */
@@ -61,7 +61,7 @@ static void set_ready(struct publisher *publisher, bool ready)
     publisher->told_ready = ready;
 }
 
-/* Those that were not published. */
+/* Ends the deliveries that were not published. */
 static void return_waiting(struct publisher *publisher)
 {
     struct broker_item *item;
@@ -78,7 +78,7 @@ static bool have_room(const struct publisher *publisher)
     return true;
 }
 
-/* NULL: it cannot be opened; the connection is of no use any more. */
+/* NULL: the channel cannot be opened; the connection must be closed. */
 static struct rabbit_channel *channel_for(struct publisher *publisher, amqp_bytes_t exchange)
 {
     uint64_t hash = XXH3_64bits(exchange.bytes, exchange.len);
@@ -108,14 +108,14 @@ static bool publish(struct publisher *publisher, struct broker_item *item)
         return false;
     }
     rabbit_channel_add(channel, item, message);
-    rabbit_link_hold(link); /* a message is three writes, and more follow */
+    rabbit_link_hold(link); /* a message is three writes, and more messages follow */
     rabbit_link_begin_send(link);
     int status = amqp_basic_publish(link->state, channel->number, message->exchange, message->key,
                                     1, 0, &message->properties, message->body);
     return rabbit_link_end_send(link, status);
 }
 
-/* Some may stay held back. False: the connection is lost. */
+/* Publishes waiting messages; some may be left. False: the connection is lost. */
 static bool publish_held(struct publisher *publisher)
 {
     size_t room = 0;
@@ -141,7 +141,7 @@ static bool publish_some(struct publisher *publisher)
     return good;
 }
 
-/* ---- what comes ---- */
+/* ---- frames from RabbitMQ ---- */
 
 static bool take_frames(struct publisher *publisher)
 {
@@ -165,7 +165,8 @@ static bool take_frames(struct publisher *publisher)
     return next == RABBIT_NOTHING;
 }
 
-/* What was sent before the end of an alarm has lost its time to the alarm: no attempt counts. */
+/* Ends messages whose deadline has passed. For those that were under way during an alarm the
+ * attempt does not count. */
 static void end_late(struct publisher *publisher)
 {
     struct broker_item *item;
@@ -180,7 +181,7 @@ static void end_late(struct publisher *publisher)
     }
 }
 
-/* Until the connection is lost, or laterd ends. True: it ended well. */
+/* Works until the connection is lost (false), or laterd ends (true). */
 static bool serve(struct publisher *publisher)
 {
     struct rabbit_link *link = &publisher->link;
@@ -209,7 +210,7 @@ static bool serve(struct publisher *publisher)
 
 /* ---- the thread ---- */
 
-/* Not connected: what is sent meanwhile comes back. False: laterd ends. */
+/* Waits before the next attempt to connect; deliveries meanwhile are UNSENT. False: laterd ends. */
 static bool wait_to_connect(struct publisher *publisher, int64_t backoff_us)
 {
     int64_t until_us, end_us = broker_now_us() + backoff_us;
@@ -258,9 +259,9 @@ static void run(struct broker_thread *thread, void *user)
         rabbit_channel_fini(&publisher->channels[i]);
 }
 
-/* ---- the loop's side ---- */
+/* ---- on the loop's thread ---- */
 
-/* A call that writes has waited for so long that RabbitMQ does not read: break it. */
+/* Interrupts a call that has been writing for so long that RabbitMQ cannot be reading. */
 static void watch(struct timer *timer)
 {
     struct publisher *publisher = LIST_ENTRY(timer, struct publisher, watch);
@@ -329,7 +330,7 @@ enum err rabbit_publisher_open(const struct broker_options *options, struct sink
                                            .ended = publisher_free};
     struct sink *sink = broker_thread_open(&thread);
     if (!sink) {
-        (void)snprintf(out_error->text, sizeof(out_error->text), "there is no thread left for it");
+        (void)snprintf(out_error->text, sizeof(out_error->text), "the system has no thread left");
         publisher_free(publisher);
         return ERR_IO;
     }

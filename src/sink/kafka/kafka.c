@@ -3,16 +3,16 @@
  *
  *     broker_take ▶ produce (copied; librdkafka batches, sends, sends again) ▶ delivery report
  *
- * A job is done when its report says PERSISTED without an error (acks=all). A report that comes too
- * late finds that its item has been told already: each message has a struct push of its own, which
- * lives until its report, and an item until then or until its deadline.
+ * A job is done when its report says PERSISTED without an error (acks=all). Each message has a
+ * struct push, which lives until its report, and has an item until then or until the item's
+ * deadline: so a late report finds that its item has ended.
  *
- *     AWAY ──metadata──▶ HERE ──no broker answers──▶ AWAY
+ *     AWAY ──metadata──▶ READY ──no broker answers──▶ AWAY
  *       ▲                  │
- *       └──── resting ◀────┴── fatal error: a new producer; what was under way is UNSENT
+ *       └──── resting ◀────┴── fatal error: a new producer; messages under way are UNSENT
  *
- * librdkafka 2.0.2 does not come back from a fatal error (confluentinc/librdkafka#4438), and an
- * idempotent producer takes nothing more after one: so the producer is replaced.
+ * librdkafka 2.0.2 does not recover from a fatal error (confluentinc/librdkafka#4438), and an
+ * idempotent producer accepts no more messages after one: so the producer is replaced.
  */
 #include <errno.h>
 #include <librdkafka/rdkafka.h>
@@ -30,12 +30,12 @@
 #include "sink/plugin.h"
 
 enum {
-    TURN_MS = 100,              /* deadlines are looked at so often */
-    PROBE_MS = 500,             /* a look whether a broker answers may take so long */
-    WINDOW_BYTES = 32 << 20,    /* bodies that librdkafka holds, at most about so many */
+    TURN_MS = 100,              /* between checks of deadlines */
+    PROBE_MS = 500,             /* time limit of a probe whether a broker answers */
+    WINDOW_BYTES = 32 << 20,    /* bytes of bodies that librdkafka holds, about */
     BATCH_BYTES = 128 << 10,    /* of one request; one message may be longer */
-    MESSAGE_BYTES = 1000000000, /* librdkafka's most: the broker's limit decides */
-    TOPICS_MAX = 64,            /* whose handles are kept */
+    MESSAGE_BYTES = 1000000000, /* librdkafka's maximum: the broker's limit decides */
+    TOPICS_MAX = 64,            /* topic handles that are kept */
     DRAIN_MS = 200,
     REST_MS = 100,
     REST_MAX_MS = 5000,
@@ -50,9 +50,9 @@ struct kafka {
     rd_kafka_t *producer; /* NULL: there is none now */
     rd_kafka_queue_t *queue;
     int event_fd;
-    bool ready, suspect; /* suspect: some connection failed; look whether another is there */
-    int64_t look_at_us;  /* AWAY: not before this */
-    int64_t rest_ms;     /* after the next failure of a producer */
+    bool ready, suspect; /* suspect: a connection failed; probe whether another broker answers */
+    int64_t look_at_us;  /* AWAY: no probe before this time */
+    int64_t rest_ms;     /* how long to wait after the next failure of a producer */
     struct list pushes;  // push::place
     size_t bytes;        /* of all pushes */
     struct topic {
@@ -102,12 +102,12 @@ static bool set_numbers(rd_kafka_conf_t *conf, const struct broker_options *opti
 {
     int64_t timeout_ms = options->timeout_us / 1000;
     timeout_ms = timeout_ms < 1000 ? 1000 : timeout_ms;
-    /* Half of it: a report comes some seconds after message.timeout.ms is over. */
+    /* Half of the time-out, because a report comes some seconds after message.timeout.ms. */
     return set_number(conf, "message.timeout.ms", timeout_ms / 2 < 1000 ? 1000 : timeout_ms / 2,
                       room) &&
            set_number(conf, "socket.timeout.ms", timeout_ms, room) &&
            set_number(conf, "socket.connection.setup.timeout.ms", timeout_ms, room) &&
-           /* Well before the message's own time-out, which would hide that there is no topic. */
+           /* Well before the message's time-out, which would hide that the topic is missing. */
            set_number(conf, "topic.metadata.propagation.max.ms", timeout_ms / 8, room) &&
            set_number(conf, "queue.buffering.max.messages", 4 * (int64_t)options->window + 1000,
                       room) &&
@@ -116,7 +116,7 @@ static bool set_numbers(rd_kafka_conf_t *conf, const struct broker_options *opti
            set_number(conf, "batch.size", BATCH_BYTES, room);
 }
 
-/* NULL: there is no such one, or something else was asked for. */
+/* The SASL mechanism of the URL; NULL: it names an unknown one, or has other options. */
 static const char *mechanism_of(const struct broker_url *url)
 {
     static const char *const all[] = {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"};
@@ -204,7 +204,7 @@ static void rest(struct kafka *kafka)
     kafka->rest_ms = kafka->rest_ms * 2 < REST_MAX_MS ? kafka->rest_ms * 2 : REST_MAX_MS;
 }
 
-/* False: it is away, and says why. */
+/* False: it failed; the sink is not ready, with the reason. */
 static bool open_producer(struct kafka *kafka)
 {
     static const uint64_t one = 1;
@@ -235,14 +235,14 @@ static void free_push(struct kafka *kafka, struct push *push)
     mem_free(push);
 }
 
-/* The fatal error that the producer has had, if there is one. */
+/* True: the producer has had a fatal error, whose text is written to `room`. */
 static bool is_broken(struct kafka *kafka, char room[static TEXT_BYTES])
 {
     return kafka->producer && rd_kafka_fatal_error(kafka->producer, room, TEXT_BYTES);
 }
 
-/* Asks any broker anything. May take PROBE_MS, in which nothing is sent: it is done while none is
-   known to be there. */
+/* Probes whether any broker answers. May take PROBE_MS, during which nothing is sent: only called
+   while no broker is known to answer. */
 static void look_for_brokers(struct kafka *kafka)
 {
     const struct rd_kafka_metadata *metadata = NULL;
@@ -267,9 +267,9 @@ static void look_for_brokers(struct kafka *kafka)
         rd_kafka_metadata_destroy(metadata);
 }
 
-/* ---- what became of a message ---- */
+/* ---- outcomes ---- */
 
-/* Is it the producer that Kafka does not take any more, not this message? */
+/* True: Kafka refuses the producer, not just this message. */
 static bool is_of_the_producer(struct kafka *kafka, rd_kafka_resp_err_t err)
 {
     char ignored[TEXT_BYTES];
@@ -290,16 +290,17 @@ static void report(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_
     (void)sink_fill(delivery->target->kafka.topic, delivery, topic, sizeof(topic)); /* it was */
     (void)snprintf(reason, sizeof(reason), "Kafka refused it: %s", text);
     if (err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) {
-        /* Of a batch that is too large nobody says which message was. */
+        /* If a batch is too large, Kafka does not say which message is. */
         kind = delivery->body.len >= BATCH_BYTES ? OUTCOME_REFUSED : OUTCOME_FAILED;
     } else if (err == RD_KAFKA_RESP_ERR_INVALID_RECORD ||
                err == RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE) {
         kind = OUTCOME_REFUSED;
     } else if (err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
                err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
-        (void)snprintf(reason, sizeof(reason),
-                       "Kafka has no topic %.64s: kafka-topics.sh --create --topic %.64s makes it",
-                       topic, topic);
+        (void)snprintf(
+            reason, sizeof(reason),
+            "Kafka has no topic %.64s: create it with kafka-topics.sh --create --topic %.64s",
+            topic, topic);
     } else if (err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION) {
         (void)snprintf(reason, sizeof(reason), "Kafka's topic %.64s has no partition %d", topic,
                        (int)delivery->target->kafka.partition);
@@ -320,7 +321,7 @@ static void report(struct kafka *kafka, struct broker_item *item, rd_kafka_resp_
     broker_finish(kafka->thread, item, kind, unhealthy, reason);
 }
 
-/* The library remembers that there is no such topic; with a new handle it asks again. */
+/* The library caches that the topic is missing; with a new handle it asks again. */
 static void forget_topic(struct kafka *kafka, const struct delivery *delivery)
 {
     char name[NAME_BYTES] = "";
@@ -341,7 +342,7 @@ static void take_report(struct kafka *kafka, const rd_kafka_message_t *message)
     bool persisted =
         !message->err && rd_kafka_message_status(message) == RD_KAFKA_MSG_STATUS_PERSISTED;
     if (persisted)
-        kafka->rest_ms = REST_MS; /* not before: brokers that answer may still refuse a producer */
+        kafka->rest_ms = REST_MS; /* only now: brokers that answer may still refuse a producer */
     if (item) {
         item->user = NULL;
         if (message->err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
@@ -355,7 +356,7 @@ static void take_report(struct kafka *kafka, const rd_kafka_message_t *message)
     free_push(kafka, push);
 }
 
-/* The next event, if there is one. */
+/* Handles the next event. False: there is none. */
 static bool take_event(struct kafka *kafka)
 {
     const rd_kafka_message_t *message;
@@ -374,7 +375,7 @@ static bool take_event(struct kafka *kafka)
     return true;
 }
 
-/* All of its messages are forgotten: their items must have been told. May take DRAIN_MS. */
+/* Drops all its messages: their items must have ended before. May take DRAIN_MS. */
 static void close_producer(struct kafka *kafka)
 {
     if (!kafka->producer)
@@ -412,7 +413,7 @@ static void start_again(struct kafka *kafka, const char *why)
 
 /* ---- sending ---- */
 
-/* NULL: it cannot be a topic. */
+/* The handle of the delivery's topic; NULL: not a valid topic name. */
 static rd_kafka_topic_t *topic_of(struct kafka *kafka, const struct delivery *delivery)
 {
     char name[NAME_BYTES];
@@ -446,12 +447,13 @@ static rd_kafka_headers_t *headers_of(const struct delivery *delivery)
     for (unsigned i = 0; i < headers.count; i++) {
         struct bytes name = headers.all[i].name, value = headers.all[i].value;
         (void)rd_kafka_header_add(list, name.at, (ssize_t)name.len, value.len ? value.at : "",
-                                  (ssize_t)value.len); /* fails for read-only lists alone */
+                                  (ssize_t)value.len); /* fails only for read-only lists */
     }
     return list;
 }
 
-/* NULL, or an error to be destroyed; with an error librdkafka has nothing of it. */
+/* Gives a message to librdkafka. Returns NULL, or an error, to be destroyed: then it was not taken.
+ */
 static rd_kafka_error_t *hand_over(struct kafka *kafka, rd_kafka_topic_t *topic,
                                    const struct delivery *delivery, struct push *push)
 {
@@ -515,7 +517,7 @@ static void take_items(struct kafka *kafka)
     }
 }
 
-/* The report will come, to nobody. */
+/* Ends items whose deadline has passed; their reports will be ignored. */
 static void report_late(struct kafka *kafka)
 {
     struct broker_item *item;
@@ -537,7 +539,7 @@ static void wait(struct kafka *kafka)
         {.fd = full ? -1 : broker_wake_fd(kafka->thread), .events = POLLIN},
         {.fd = kafka->event_fd, .events = POLLIN},
     };
-    (void)poll(fds, 2, TURN_MS); /* an error is a turn without news */
+    (void)poll(fds, 2, TURN_MS); /* an error counts as no event */
     (void)eventfd_read(kafka->event_fd, &ignored);
 }
 

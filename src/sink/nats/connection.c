@@ -1,10 +1,10 @@
 /*
- * The connection to NATS: its options, its opening and end. libnats has threads of its own, which
- * call back; what they say goes into flags under nats::mutex, and the broker's thread takes it from
- * there.
+ * The connection to NATS: its options, opening and closing. libnats has threads of its own, whose
+ * callbacks set flags under nats::mutex; the broker's thread reads them.
  *
- * While libnats reconnects it would keep what is published in memory and send it later, behind what
- * dispatch/ has sent again: ReconnectBufSize 1 makes it refuse instead (0 means 8 MB to 3.4.1).
+ * While libnats reconnects, it would keep published messages in memory and send them later, after
+ * dispatch/ has sent them again: ReconnectBufSize 1 makes it refuse them instead (0 means 8 MB in
+ * 3.4.1).
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 #include "sink/nats/parts.h"
 
 enum {
-    CONNECT_MS = 2000,    /* all addresses, if none of them answers, … */
-    CONNECT_MIN_MS = 500, /* … each of many: nothing ends what libnats connects with, not even
-                             laterd's own end */
+    CONNECT_MS = 2000,    /* for all addresses together, if none answers, … */
+    CONNECT_MIN_MS = 500, /* … but for each at least this: connecting cannot be interrupted, so
+                             laterd's shutdown waits for it */
     RECONNECT_MS = 200,
     REST_MAX_MS = 5000,
 };
@@ -68,7 +68,7 @@ static void on_closed(natsConnection *connection, void *closure)
     jetstream_wake(nats);
 }
 
-/* Without one libnats writes to standard error. */
+/* Without this callback libnats would write to standard error. */
 static void on_error(natsConnection *connection, natsSubscription *subscription, natsStatus status,
                      void *closure)
 {
@@ -88,7 +88,7 @@ static void option_text(const struct broker_url *url, struct bytes name,
     (void)snprintf(room, BROKER_WORD_BYTES, "%.*s", (int)value.len, value.at);
 }
 
-/* Who we are: by files that the URL names, a token, or user and password. */
+/* Sets the credentials: files that the URL names, a token, or user and password. */
 static natsStatus set_user(natsOptions *options, const struct broker_url *url)
 {
     char credentials[BROKER_WORD_BYTES], seed[BROKER_WORD_BYTES];
@@ -154,7 +154,7 @@ static natsStatus set_callbacks(natsOptions *options, struct nats *nats)
     return status;
 }
 
-/* `nats` NULL: only to see whether they can be made. NULL: out_status says why. */
+/* `nats` NULL: only checks that the options can be made. Returns NULL: out_status says why. */
 static natsOptions *make_options(const struct broker_options *ours, const struct broker_url *url,
                                  struct nats *nats, natsStatus *out_status)
 {
@@ -182,7 +182,7 @@ static natsOptions *make_options(const struct broker_options *ours, const struct
     return NULL;
 }
 
-/* Is one of the files that it is given not there, or not yet? */
+/* True: a file that the options name cannot be read now. */
 static bool lacks_file(const struct broker_options *options)
 {
     const char *const files[] = {options->ca, options->certificate, options->key};
@@ -205,7 +205,7 @@ enum err jetstream_check(const struct broker_options *options, struct broker_err
     natsOptions *made = make_options(options, &url, NULL, &status);
     if (!made) {
         (void)snprintf(out_error->text, sizeof(out_error->text),
-                       "its options are not taken (ca, certificate, key?): %.100s",
+                       "libnats refuses its options (check ca, certificate and key): %.100s",
                        natsStatus_GetText(status));
         return url.tls && lacks_file(options) ? ERR_NOT_FOUND : ERR_INVALID;
     }
@@ -240,7 +240,7 @@ natsStatus jetstream_make_stream(struct nats *nats)
     natsStatus status = jsOptions_Init(&options);
     if (status != NATS_OK)
         return status;
-    options.PublishAsync.MaxPending = 1000000; /* the window is ours: it must not wait here */
+    options.PublishAsync.MaxPending = 1000000; /* never reached: broker_thread limits the window */
     options.PublishAsync.AckHandler = jetstream_on_answer;
     options.PublishAsync.AckHandlerClosure = nats;
     return natsConnection_JetStream(&nats->stream, nats->connection, &options);

@@ -1,9 +1,9 @@
 /*
  * The plugin for NATS JetStream: libnats' asynchronous publish on a broker_thread. A job is done
- * when a stream has acknowledged it; that it was a duplicate is as good.
+ * when a stream has acknowledged it, also as a duplicate.
  *
- * When a connection ends, all that was under way is UNSENT: within the stream's duplicate window (2
- * minutes unless set) JetStream drops what it gets twice.
+ * When a connection ends, all messages under way are UNSENT: JetStream drops duplicates within the
+ * stream's duplicate window (2 minutes by default).
  */
 #include <errno.h>
 #include <poll.h>
@@ -35,7 +35,7 @@ static void wait(struct nats *nats)
         {.fd = full ? -1 : broker_wake_fd(nats->thread), .events = POLLIN},
         {.fd = nats->event_fd, .events = POLLIN},
     };
-    (void)poll(fds, 2, TURN_MS); /* an error is a turn without news */
+    (void)poll(fds, 2, TURN_MS); /* an error counts as no event */
     (void)eventfd_read(nats->event_fd, &ignored);
 }
 
@@ -75,15 +75,15 @@ static void run(struct broker_thread *thread, void *user)
 
 /* ---- the plugin ---- */
 
-/* Of the loop's thread. libnats' threads may call a little after its connections are destroyed, so
-   what they are given is freed when the last broker has gone and its threads, too. */
+/* Loop's thread only. libnats' threads may call callbacks shortly after a connection is destroyed,
+   so what the callbacks use is freed only when the last broker and libnats' threads have ended. */
 static unsigned open_count;
 static struct list all_dead = {.prev = &all_dead, .next = &all_dead}; // nats::dead
 
 static void free_nats(struct nats *nats)
 {
     list_remove(&nats->dead);
-    jetstream_take_answers(nats); /* nobody minds; frees them */
+    jetstream_take_answers(nats); /* only frees them */
     jetstream_forget_pushes(nats);
     (void)close(nats->event_fd);
     (void)pthread_mutex_destroy(&nats->mutex);
@@ -107,7 +107,7 @@ static void ended(void *user)
     if (--open_count)
         return;
     if (nats_CloseAndWait(END_MS) != NATS_OK)
-        return; /* a thread hangs: what it may use stays */
+        return; /* a thread hangs: the memory that it may use is not freed */
     while (!list_empty(&all_dead))
         free_nats(LIST_ENTRY(all_dead.next, struct nats, dead));
 }
@@ -131,7 +131,7 @@ static enum err nats_open(const struct broker_options *options, struct sink **ou
                           struct broker_error *out_error)
 {
     enum err err = jetstream_check(options, out_error);
-    if (err && err != ERR_NOT_FOUND) /* then it is away until the file is there */
+    if (err && err != ERR_NOT_FOUND) /* a missing file: not ready until the file exists */
         return err;
     struct nats *nats = new_nats(options);
     struct sink *sink = nats->event_fd < 0 ? NULL

@@ -1,8 +1,8 @@
 /*
- * What the files of this plugin know of each other: nats.c has the thread and the plugin,
- * connection.c the connection to NATS, publisher.c the messages under way.
+ * Internal declarations of this plugin: nats.c has the thread and the plugin, connection.c the
+ * connection to NATS, publisher.c the messages under way.
  *
- * All functions are for the broker's thread alone, but where it says otherwise.
+ * All functions are called on the broker's thread, unless they say otherwise.
  */
 #ifndef LATERD_SINK_NATS_PARTS_H
 #define LATERD_SINK_NATS_PARTS_H
@@ -16,19 +16,19 @@
 #include "sink/plugin.h"
 
 enum {
-    WINDOW_BYTES = 32 << 20, /* bodies that libnats holds, at most about so many */
-    REST_MS = 200,           /* the first rest between two attempts to connect; then it doubles */
+    WINDOW_BYTES = 32 << 20, /* bytes of bodies that libnats holds, about */
+    REST_MS = 200,           /* the first pause between two attempts to connect; then it doubles */
 };
 
 struct nats {
-    struct list dead; // in `all_dead`: ended, but libnats' threads may still call
+    struct list dead; // in `all_dead`: ended, but libnats threads may still call back
     char *url_text;
     struct broker_options options;
     struct broker_thread *thread;
     natsConnection *connection; /* NULL: there is none */
     jsCtx *stream;
     int event_fd;
-    int64_t open_at_us; /* without a connection: not before this */
+    int64_t open_at_us; /* not connected: do not connect before this time */
     int64_t rest_ms;
     bool ready;
     struct list pushes; // push::place, oldest first
@@ -50,7 +50,7 @@ struct push {
 
 /* ---- nats.c ---- */
 
-/* Has the broker's thread look at what happened. On any thread. */
+/* Wakes the broker's thread. Any thread. */
 void jetstream_wake(struct nats *nats);
 
 /* ---- connection.c ---- */
@@ -58,11 +58,11 @@ void jetstream_wake(struct nats *nats);
 /* As plugin::check. On the loop's thread. */
 enum err jetstream_check(const struct broker_options *options,
                          struct broker_error *out_error) MUST_USE;
-/* Waits up to 2 s for each of its addresses; then libnats goes on trying by itself. */
+/* Connects; waits up to 2 s. If that fails, libnats goes on trying by itself. */
 void jetstream_connect(struct nats *nats);
-/* Forgets all messages, too: the caller has said what became of them. */
+/* Closes the connection and drops all messages, whose items the caller has finished before. */
 void jetstream_close(struct nats *nats);
-/* What libnats' threads have said of the connection: is it there, has it ended? */
+/* Handles what libnats' threads have reported about the connection. */
 void jetstream_look_at_connection(struct nats *nats);
 bool jetstream_is_closed(struct nats *nats);
 /* A context of JetStream, nats::stream, on the connection that is there. */
@@ -81,7 +81,7 @@ void jetstream_take_items(struct nats *nats);
 void jetstream_report_late(struct nats *nats);
 /* All items under way are OUTCOME_UNSENT. Their messages stay until libnats has answered. */
 void jetstream_unsend_all(struct nats *nats, const char *why);
-/* libnats keeps what was not answered; nobody here waits for it any more. */
+/* Drops the context of JetStream, if too many messages without items were never answered. */
 void jetstream_forget_lost(struct nats *nats);
 /* Frees all of nats::pushes; libnats must be done with them. */
 void jetstream_forget_pushes(struct nats *nats);

@@ -1,12 +1,13 @@
 /*
- * Messages to JetStream, and what became of them.
+ * Messages to JetStream, and their outcomes.
  *
  *     broker_take ▶ publish (copied, with its Nats-Msg-Id) ▶ the stream's acknowledgement
  *
- * Each message has a struct push, in the order of publishing, which lives until libnats has
- * answered, and an item until then or until its deadline. Deadlines are ours: libnats' own
- * (jsPubOptions::MaxWait) are a sorted list, and made it ten times slower with 1000 under way. What
- * is never answered is given up with its context of JetStream.
+ * Each message has a struct push, which lives until libnats has answered, and has an item until
+ * then or until the item's deadline. They are in the order of publishing. We check deadlines
+ * ourselves: libnats' own (jsPubOptions::MaxWait) use a sorted list, and made it ten times slower
+ * with 1000 messages under way. Messages that are never answered are dropped with their JetStream
+ * context.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,12 +18,12 @@
 #include "sink/nats/parts.h"
 
 enum {
-    LOST_MAX = 10000, /* messages that nobody waits for any more and that were not answered */
+    LOST_MAX = 10000, /* unanswered messages whose deadline has passed, at most */
     SUBJECT_BYTES = 512,
     VALUE_BYTES = 8192,
 };
 
-/* What libnats said of a message; on the heap. */
+/* An answer of libnats to a message; on the heap. */
 struct answer {
     struct queue_node place;
     natsMsg *message; /* ours to destroy */
@@ -70,7 +71,7 @@ void jetstream_forget_pushes(struct nats *nats)
     nats->lost = 0;
 }
 
-/* ---- what became of a message ---- */
+/* ---- outcomes ---- */
 
 static void report_no_stream(struct nats *nats, struct broker_item *item)
 {
@@ -103,7 +104,7 @@ static void report(struct nats *nats, struct broker_item *item, natsStatus statu
         unhealthy = kind == OUTCOME_FAILED;
         (void)snprintf(reason, sizeof(reason), "%s",
                        unhealthy ? "no stream acknowledged it in time" : "NATS is away");
-    } else if (code == 0) { /* libnats itself: the connection is gone, or going */
+    } else if (code == 0) { /* from libnats itself: the connection has ended, or is ending */
         kind = OUTCOME_UNSENT;
     } else {
         unhealthy = code == JSInsufficientResourcesErr || code == JSMemoryResourcesExceededErr ||
@@ -112,7 +113,7 @@ static void report(struct nats *nats, struct broker_item *item, natsStatus statu
     broker_finish(nats->thread, item, kind, unhealthy, reason);
 }
 
-/* They come in the order of publishing, or nearly so. */
+/* Finds the push of an answer; near the front, because answers come nearly in order. */
 static struct push *find_push(struct nats *nats, const natsMsg *message)
 {
     for (struct list *at = nats->pushes.next; at != &nats->pushes; at = at->next) {
@@ -173,12 +174,12 @@ void jetstream_forget_lost(struct nats *nats)
     nats->stream = NULL;
     jetstream_forget_pushes(nats);
     if (jetstream_make_stream(nats) != NATS_OK)
-        natsConnection_Close(nats->connection); /* and it is opened again */
+        natsConnection_Close(nats->connection); /* a new connection is opened */
 }
 
 /* ---- sending ---- */
 
-/* Can it be a line of NATS' headers? */
+/* True: the text can be sent as a name or value in NATS' headers. */
 static bool fits(struct bytes text, bool is_name)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -189,7 +190,8 @@ static bool fits(struct bytes text, bool is_name)
     return text.len < VALUE_BYTES && (!is_name || text.len > 0);
 }
 
-/* Ours may hold anything, ids of jobs for one: percent-encoded, as in webhooks. */
+/* Values of laterd's own headers may have any bytes (a job's id): percent-encoded, as in webhooks.
+ */
 static void encode(struct bytes text, char room[static VALUE_BYTES])
 {
     size_t len = 0;
@@ -214,7 +216,7 @@ static bool add_headers(natsMsg *message, const struct delivery *delivery, struc
         bool ours = i < headers.own_count;
         *out_name = header->name;
         if (bytes_eq_nocase(header->name, BYTES("Nats-Msg-Id")))
-            continue; /* is the message's, always */
+            continue; /* always set by the message itself */
         if (!fits(header->name, true) || (!ours && !fits(header->value, false)))
             return false;
         (void)snprintf(name, sizeof(name), "%.*s", (int)header->name.len, header->name.at);
@@ -254,7 +256,7 @@ static void publish(struct nats *nats, struct broker_item *item, natsMsg *messag
     report(nats, item, status, 0, natsStatus_GetText(status));
 }
 
-/* A job's key must not make it a command to NATS ($JS.API…), or one for many subjects. */
+/* A job's key must not make the subject a command to NATS ($JS.API…), or a wildcard. */
 static bool make_subject(const struct delivery *delivery, char room[static SUBJECT_BYTES])
 {
     struct bytes text = delivery->target->nats.subject;

@@ -35,7 +35,7 @@ int64_t retry_after_read(struct bytes value, answer_date *date, int64_t now_us)
     uint64_t seconds;
     if (bytes_to_u64(value, &seconds))
         return (seconds < (uint64_t)seconds_max ? (int64_t)seconds : seconds_max) * 1000000;
-    /* All three forms of a date begin with the day of the week; curl_getdate() would take "12". */
+    /* All three date formats begin with a weekday; curl_getdate() alone would accept "12". */
     if (value.len == 0 || value.len >= sizeof(text) || (value.at[0] | 0x20) < 'a' ||
         (value.at[0] | 0x20) > 'z' || memchr(value.at, '\0', value.len))
         return -1;
@@ -69,7 +69,7 @@ bool answer_header(struct answer *answer, struct bytes line, answer_date *date, 
 
 /* ---- body ---- */
 
-/* Goes on comparing with what a success says. */
+/* Continues the comparison of the body with http->success_body. */
 static void match(struct answer *answer, struct bytes bytes)
 {
     struct bytes wanted = trim(answer->http->success_body);
@@ -100,7 +100,7 @@ bool answer_body(struct answer *answer, struct bytes bytes)
     return !answer->cut;
 }
 
-/* ---- what it means ---- */
+/* ---- the outcome ---- */
 
 static bool is_success_body(const struct answer *answer)
 {
@@ -128,7 +128,8 @@ static void explain(const struct answer *answer, unsigned status, bool is_succes
         (void)snprintf(reason, OUTCOME_REASON_MAX,
                        "answered %u with another body than that of a success", status);
     else if (status == 410)
-        (void)snprintf(reason, OUTCOME_REASON_MAX, "answered 410: it wants no more webhooks");
+        (void)snprintf(reason, OUTCOME_REASON_MAX,
+                       "answered 410 (Gone): the receiver wants no more webhooks");
     else
         (void)snprintf(reason, OUTCOME_REASON_MAX, "answered %u%s", status, of_status);
 }

@@ -1,5 +1,5 @@
 /*
- * Its own global: libcurl has global state, too, and is loaded once.
+ * The table is a global, because libcurl has global state and is loaded once.
  */
 #include "sink/webhook/curl.h"
 
@@ -59,7 +59,7 @@ static void *count_calloc(size_t count, size_t size_bytes)
     return __builtin_mul_overflow(count, size_bytes, &bytes) ? NULL : mem_zalloc(bytes);
 }
 
-/* RTLD_LOCAL: what libcurl brings is nobody else's. */
+/* RTLD_LOCAL: symbols of libcurl and its libraries must not be visible to other libraries. */
 static bool load(void)
 {
     enum { VERSION_NEEDED = 0x075700 }; /* 7.87: CURLOPT_QUICK_EXIT */

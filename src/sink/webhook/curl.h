@@ -1,7 +1,7 @@
 /*
  * libcurl, loaded when the first webhook is sent. Linked, it would cost each laterd 4 MB of
- * resident memory and 3.4 ms at the start (measured with Debian's 7.88, whose library brings 25
- * others), webhooks or not. Included by the sink's thread alone.
+ * resident memory and 3.4 ms at the start, even without webhooks (measured with Debian's 7.88,
+ * which loads 25 other libraries). Used only by the code of the sink's thread.
  */
 #ifndef LATERD_SINK_WEBHOOK_CURL_H
 #define LATERD_SINK_WEBHOOK_CURL_H
@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 
-/* The functions as libcurl has them; without the type checks of its macros. */
+/* libcurl's functions, without the type checks of its macros. */
 struct curl_api {
     __typeof__(curl_global_init_mem) *global_init_mem;
     __typeof__(curl_version_info) *version_info;
@@ -37,8 +37,9 @@ struct curl_api {
 };
 
 /*
- * Loads it; its memory counts in mem_used(). NULL: *out_problem says why, and what to install; good
- * forever. It stays loaded for the life of the process. Takes milliseconds; one thread.
+ * Loads libcurl; its memory counts in mem_used(). NULL: *out_problem, valid forever, says why and
+ * what to install. It stays loaded for the life of the process. Takes milliseconds. One thread
+ * only.
  */
 const struct curl_api *curl_api_load(const char **out_problem);
 

@@ -1,7 +1,7 @@
 /*
- * Owns the options of an easy handle and the words for what went wrong. Peer and host are always
- * verified; redirects are never followed; the address that is connected to is asked about in
- * open_socket(), and nowhere else is a socket made.
+ * Sets the options of an easy handle, and explains failures. Peer and host are always verified;
+ * redirects are never followed; sockets are made only in open_socket(), which applies the address
+ * rule.
  */
 #include "sink/webhook/exchange.h"
 
@@ -37,7 +37,7 @@ static int64_t clock_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* ---- what libcurl calls ---- */
+/* ---- libcurl's callbacks ---- */
 
 static bool is_allowed(const struct sender *sender, const struct sockaddr *address)
 {
@@ -60,7 +60,8 @@ static bool is_allowed(const struct sender *sender, const struct sockaddr *addre
            address_rule_allows_port(sender->options->rule, port);
 }
 
-/* The address of a proxy is the operator's own; it filters what is behind it. */
+/* The address of a proxy is set by the operator, and always allowed; the proxy must filter targets.
+ */
 static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
     struct transfer *transfer = user;
@@ -97,25 +98,25 @@ static size_t take_body(char *at, size_t size, size_t count, void *user)
 
 /* ---- handles ---- */
 
-/* An option that is refused would be a rule that is not kept: the libcurl that was loaded can all
-   of these. */
+/* CHECKs that libcurl accepts the option, because some are security rules. The loaded libcurl
+   supports all of them. */
 #define SET(transfer, option, value)                                                               \
     do {                                                                                           \
         CURLcode set = (transfer)->sender->curl->easy_setopt((transfer)->easy, option, value);     \
         CHECK(set == CURLE_OK);                                                                    \
     } while (0)
 
-/* What is the same for all exchanges. */
+/* Sets the options that all exchanges share. */
 static void set_constants(struct transfer *transfer)
 {
     const struct webhook_options *options = transfer->sender->options;
     SET(transfer, CURLOPT_NOSIGNAL, 1L);
-    /* Else a time-out in the middle of a name look-up waits for the resolver's thread. */
+    /* Without it a time-out during a name look-up would wait for the resolver's thread. */
     SET(transfer, CURLOPT_QUICK_EXIT, 1L);
     SET(transfer, CURLOPT_PROTOCOLS_STR, "http,https");
     SET(transfer, CURLOPT_FOLLOWLOCATION, 0L);
-    SET(transfer, CURLOPT_PROXY, options->proxy); /* "": nor the environment's */
-    /* Else the environment's no_proxy leads past the proxy, where no address is asked about. */
+    SET(transfer, CURLOPT_PROXY, options->proxy); /* "": no proxy, not even the environment's */
+    /* Else the environment's no_proxy could bypass the proxy, and so the filter of targets. */
     SET(transfer, CURLOPT_NOPROXY, "");
     SET(transfer, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     SET(transfer, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
@@ -220,7 +221,7 @@ static char *url_part(const struct transfer *transfer, CURLUPart part, unsigned 
                                                                                            : NULL;
 }
 
-/* NULL, or why nothing is ever sent there. Sets what is known of the URL. */
+/* Checks the URL and stores its parts. Returns NULL, or why nothing can ever be sent to it. */
 static const char *examine_url(struct transfer *transfer)
 {
     const struct curl_api *curl = transfer->sender->curl;
@@ -249,7 +250,7 @@ static const char *examine_url(struct transfer *transfer)
     return problem;
 }
 
-/* The URL is parsed once, by libcurl, and what was examined is what is connected to. */
+/* The URL is parsed only once, by libcurl, so that the checked host is the one connected to. */
 static const char *set_url(struct transfer *transfer, struct bytes url)
 {
     const struct curl_api *curl = transfer->sender->curl;
@@ -317,16 +318,16 @@ static bool read_file(const char *path, struct buf *out)
 }
 
 /*
- * libcurl uses a connection again if the certificate has the same path, whatever is in that file
- * now and whichever key goes with it; of a certificate in memory it compares the bytes. So that is
- * what it gets, and behind it the path of the key, which readers of PEM skip.
+ * libcurl reuses a connection if the certificate has the same path, even if the file has changed or
+ * the key is another one; for a certificate in memory it compares the bytes. So it gets the
+ * certificate in memory, with the path of the key appended, which PEM readers skip.
  */
 static void set_certificate(struct transfer *transfer, const char *path, struct bytes key)
 {
     struct buf text = {0};
     bool by_path =
         !strstr(transfer->sender->curl->version_info(CURLVERSION_NOW)->ssl_version, "OpenSSL") ||
-        !read_file(path, &text); /* libcurl says what is wrong with it */
+        !read_file(path, &text); /* libcurl reports what is wrong with the file */
     if (by_path) {
         SET(transfer, CURLOPT_SSLCERT, path);
     } else {
@@ -339,8 +340,8 @@ static void set_certificate(struct transfer *transfer, const char *path, struct 
     buf_fini(&text);
 }
 
-/* Opening a pipe or a device may take forever, and the thread of all webhooks with it. What is not
-   there is libcurl's to complain of. */
+/* True: not a regular file. Opening a pipe or a device could block the thread of all webhooks
+   forever. A missing file returns false: libcurl reports it. */
 static bool is_no_file(struct bytes name)
 {
     char room[1024];
@@ -349,7 +350,7 @@ static bool is_no_file(struct bytes name)
     return path && stat(path, &status) == 0 && !S_ISREG(status.st_mode);
 }
 
-/* False: one of them is no file, and the exchange has ended. */
+/* False: one of them is not a regular file, and the exchange has ended. */
 static bool set_files(struct transfer *transfer, struct exchange *exchange)
 {
     const struct target_http *http = &exchange->delivery->target->http;
@@ -495,7 +496,7 @@ static void explain_no_connection(struct transfer *transfer, struct exchange *ex
     }
 }
 
-/* What libcurl says of TLS, without control characters. */
+/* libcurl's text of the error, without control characters. */
 static const char *detail(struct transfer *transfer, CURLcode result)
 {
     for (char *at = transfer->error; *at; at++) {
@@ -516,7 +517,7 @@ static void explain_lost(const struct transfer *transfer, struct exchange *excha
         explain(exchange, "the connection was closed without an answer");
 }
 
-/* No answer, or not a whole one. */
+/* Sets the reason of an exchange without a complete answer. */
 static void explain_failure(struct transfer *transfer, struct exchange *exchange, CURLcode result)
 {
     exchange->outcome.kind = OUTCOME_FAILED;

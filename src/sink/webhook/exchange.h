@@ -1,6 +1,6 @@
 /*
- * One delivery on its way: a request, its answer, and what became of it. Made and ended on the
- * loop's thread; between, it is the sink's thread's.
+ * One delivery under way: a request, its answer and the outcome. Made and ended on the loop's
+ * thread; in between it belongs to the sink's thread.
  */
 #ifndef LATERD_SINK_WEBHOOK_EXCHANGE_H
 #define LATERD_SINK_WEBHOOK_EXCHANGE_H
@@ -17,7 +17,7 @@
 struct transfer;
 struct webhook;
 
-/* What the thread counts, for describe(). */
+/* Counters of the thread, for describe(). */
 struct webhook_counts {
     atomic_uint_fast64_t connections; /* opened */
     atomic_uint_fast64_t refused;     /* addresses that were not allowed */
@@ -28,11 +28,11 @@ struct webhook_counts {
 struct exchange {
     struct message message;    /* comes back by it */
     struct queue_node place;   /* goes there by it */
-    struct list under_way;     // webhook::under_way; the loop's thread's
-    struct webhook *webhook;   /* as long as there is a delivery */
+    struct list under_way;     // webhook::under_way; loop's thread only
+    struct webhook *webhook;   /* valid while there is a delivery */
     struct delivery *delivery; /* NULL: it was `done` when the sink was closed */
-    bool finished;             /* the thread is done with it, `outcome` is set */
-    bool broken;               /* because it cannot work at all */
+    bool finished;             /* the thread has finished it, `outcome` is set */
+    bool broken;               /* finished because the thread cannot work at all */
     struct transfer *transfer; /* the thread's, while it is on the wire, */
     struct list wire;          // worker_thread::wire
     struct answer answer;
@@ -41,7 +41,7 @@ struct exchange {
     char reason[OUTCOME_REASON_MAX];
 };
 
-/* What can be used again: an easy handle, whose connections are the multi handle's, and the memory
+/* What exchanges reuse: an easy handle (its connections belong to the multi handle), and the memory
    of a request. */
 struct transfer {
     const struct sender *sender;
@@ -50,8 +50,8 @@ struct transfer {
     struct buf url_text;                 /* that it was made of */
     char host[OUTCOME_ADDRESS_MAX];      /* of it: host:port */
     bool over_tls;                       /* of it */
-    bool refused_by_rule, tried_address; /* of addresses of this exchange, some were */
-    bool to_unix, has_files; /* of this exchange: options that the next one must not have */
+    bool refused_by_rule, tried_address; /* at least one address of this exchange was */
+    bool to_unix, has_files;             /* this exchange has options that must not be reused */
     uint16_t port;
     struct exchange *exchange;
     struct request request;
@@ -59,7 +59,7 @@ struct transfer {
     struct transfer *next; /* idle ones */
 };
 
-/* What all exchanges of a sink share. The thread's. */
+/* What all exchanges of a sink share. Sink's thread only. */
 struct sender {
     const struct curl_api *curl;
     const struct webhook_options *options;
@@ -70,16 +70,16 @@ struct sender {
 };
 
 /*
- * Makes everything ready for curl_multi_add_handle(transfer->easy). False: it was ended by
- * exchange->outcome without being sent.
+ * Prepares the exchange for curl_multi_add_handle(transfer->easy). False: it has ended without
+ * being sent, and exchange->outcome says why.
  */
 bool exchange_begin(struct sender *sender, struct exchange *exchange);
 /* The transfer is out of the multi handle: sets exchange->outcome. */
 void exchange_end(struct sender *sender, struct exchange *exchange, CURLcode result);
-/* The same, for one that is given up: UNSENT. */
+/* The same, for an exchange that is abandoned: UNSENT. */
 void exchange_abandon(struct sender *sender, struct exchange *exchange, const char *why);
 
 void exchange_free(struct exchange *exchange);
-void sender_fini(struct sender *sender); /* frees what is idle; nothing is on the wire */
+void sender_fini(struct sender *sender); /* no exchange may be under way */
 
 #endif

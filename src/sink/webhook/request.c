@@ -45,7 +45,8 @@ void request_add_encoded(struct buf *out, struct bytes text)
     }
 }
 
-/* As CloudEvents' binding to HTTP says (3.1.3.2): what is not visible ASCII, " and %. */
+/* Percent-encodes what is not visible ASCII, " and %, as CloudEvents' HTTP binding says (3.1.3.2).
+ */
 static void add_attribute(struct buf *out, struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -75,8 +76,8 @@ bool request_header_is_free(struct bytes name)
            !begins(name, BYTES("proxy-"));
 }
 
-/* A name of RFC 9110, 5.1, and a value without control characters: nothing else gets on the wire,
-   whoever let it in. */
+/* True: a name of RFC 9110, 5.1, and a value without control characters. Nothing else is ever sent,
+   even if it was accepted earlier. */
 static bool is_header(const struct target_header *header)
 {
     static const char marks[] = "!#$%&'*+-.^_`|~";
@@ -94,7 +95,7 @@ static bool is_header(const struct target_header *header)
     return header->name.len > 0;
 }
 
-/* Is there a header of that name that can be sent? */
+/* True: there is a header of that name that can be sent. */
 static bool among(const struct target_header *headers, unsigned count, struct bytes name)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -106,7 +107,7 @@ static bool among(const struct target_header *headers, unsigned count, struct by
 
 /* ---- one header ---- */
 
-/* Its value is what is added to request->text before end(). */
+/* Begins a header; its value is what is appended to request->text before end(). */
 static struct buf *begin(struct request *request, const char *name)
 {
     CHECK(request->count < REQUEST_HEADERS_MAX);
@@ -169,7 +170,8 @@ static void add_trace(struct request *request, const struct delivery *delivery, 
     end(request);
 }
 
-/* curl sends none then; it would wait a second for "100 Continue" before a body over 1 MB. */
+/* Makes curl send no Expect header: it would wait a second for "100 Continue" before a body over
+ * 1 MB. */
 static void add_no_expect(struct request *request)
 {
     request->starts[request->count++] = request->text.len;
@@ -249,7 +251,7 @@ static void add_free(struct request *request, const struct delivery *delivery,
         buf_add(&request->text, ": ", 2);
         buf_add_bytes(&request->text, header->value);
     } else {
-        buf_add_char(&request->text, ';'); /* curl's word for one without a value */
+        buf_add_char(&request->text, ';'); /* curl's notation for a header without a value */
     }
     end(request);
 }
@@ -274,7 +276,7 @@ static void add_defaults(struct request *request, const struct delivery *deliver
         add_trace(request, delivery, now_s);
 }
 
-/* The text does not move any more. */
+/* Links the list's nodes to the text, which must not grow any more. */
 static void link(struct request *request)
 {
     for (unsigned i = 0; i < request->count; i++)

@@ -139,7 +139,7 @@ void secrets_forget(struct secrets *secrets)
     explicit_bzero(secrets, sizeof(*secrets));
 }
 
-/* ---- before they are needed ---- */
+/* ---- the probe ---- */
 
 static enum err probe_file(struct bytes path, char *why, size_t why_bytes)
 {
@@ -153,7 +153,7 @@ static enum err probe_file(struct bytes path, char *why, size_t why_bytes)
     memcpy(name, path.at, path.len);
     name[path.len] = '\0';
     bool there = stat(name, &status) == 0;
-    if (there && !S_ISREG(status.st_mode)) { /* to open a device may do something */
+    if (there && !S_ISREG(status.st_mode)) { /* opening a device may have side effects */
         (void)snprintf(why, why_bytes, "%.*s is %s, not a file", shown, path.at,
                        S_ISDIR(status.st_mode) ? "a directory" : "a pipe or a device");
         return ERR_INVALID;

@@ -1,9 +1,9 @@
 /*
- * The keys that secrets' references stand for: "$NAME" of the environment, "file:/PATH". A file is
- * looked at (stat) each time and read again when it has changed, so that a secret can be replaced
- * without a restart. Nothing here is ever logged or told, but the reference.
+ * The keys that references to secrets stand for: "$NAME" of the environment, "file:/PATH". A file
+ * is checked by stat() each time and read again when it has changed, so that a secret can be
+ * replaced without a restart. Only references are ever logged or returned in errors, never secrets.
  *
- * One thread, which may wait for a disk: the sink's. secrets_probe() is for any other.
+ * Sink's thread only, which may wait for a disk; secrets_probe() may be called on any thread.
  */
 #ifndef LATERD_SINK_WEBHOOK_SECRETS_H
 #define LATERD_SINK_WEBHOOK_SECRETS_H
@@ -16,7 +16,7 @@
 enum { SECRETS_KEPT = 64, SECRET_REFERENCE_MAX = 512 };
 
 struct secret {
-    char reference[SECRET_REFERENCE_MAX]; /* empty: none is kept here */
+    char reference[SECRET_REFERENCE_MAX]; /* empty: this entry is free */
     struct timespec changed;              /* of a file: its mtime, */
     uint64_t inode, size;                 /* and these */
     struct signing_key key;
@@ -24,21 +24,22 @@ struct secret {
 
 struct secrets {
     struct secret kept[SECRETS_KEPT];
-    unsigned next; /* to make room for another */
+    unsigned next; /* the entry to replace next */
 };
 
 struct secret_problem {
     char text[200]; /* a clause that names the reference */
 };
 
-/* *out_key is good until the next call. ERR_INVALID. O(SECRETS_KEPT), a stat(), at times a read. */
+/* *out_key is valid until the next call. ERR_INVALID: out_problem. O(SECRETS_KEPT), a stat(), and a
+   read if the file has changed. */
 enum err secrets_find(struct secrets *secrets, struct bytes reference,
                       const struct signing_key **out_key,
                       struct secret_problem *out_problem) MUST_USE;
 void secrets_forget(struct secrets *secrets); /* overwrites all keys */
 
-/* A reference_probe of what a target of HTTP refers to: secrets as secrets_find() reads them, and
-   files that libcurl will open (not a directory). Keeps nothing. */
+/* A reference_probe for HTTP targets: secrets as in secrets_find(), and regular files that libcurl
+   will open. Caches nothing. */
 enum err secrets_probe(enum reference_kind kind, struct bytes reference, char *why,
                        size_t why_bytes) MUST_USE;
 

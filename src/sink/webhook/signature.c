@@ -63,7 +63,7 @@ enum err signing_key_read(struct bytes text, struct signing_key *out_key, const 
     if (!memchr(text.at, '=', digits) && text.len <= TEXT_MAX && text.len % 4 == 0 &&
         text.len - digits <= 2)
         len = EVP_DecodeBlock(room, (const uint8_t *)text.at, (int)text.len);
-    len -= (int)(text.len - digits); /* it has counted what padding stands for */
+    len -= (int)(text.len - digits); /* EVP counts padding as zero bytes */
     bool good = len >= SIGNING_KEY_MIN && len <= SIGNING_KEY_MAX;
     if (good) {
         memcpy(out_key->at, room, (size_t)len);

@@ -347,7 +347,7 @@ def test_who_cannot_open_its_store_lets_others_try(member, tmp_path):
     ("mysql://h/db", "user is missing"),
     ("mysql://u@h", "database is missing"),
     ("mysql://u@h/db?tls=maybe", "tls=on or tls=verify"),
-    ("zookeeper://h:99999", "has no good port"),
+    ("zookeeper://h:99999", "its port is not a number from 1 to 65535"),
     ("zookeeper://u:secret@h/ns", "not supported"),
     ("redis://h:x", "url"),
     ("alone!", "nothing comes behind"),

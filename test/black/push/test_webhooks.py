@@ -226,7 +226,7 @@ def test_each_answer_has_its_meaning(receiver, sink):
             ("/status/404", {}, "failed", "answered 404"),
             ("/status/500", {}, "failed", "answered 500"),
             ("/status/422", {"bury_on": [400, 422]}, "refused", "answered 422"),
-            ("/status/410", {}, "gone", "answered 410: it wants no more webhooks"),
+            ("/status/410", {}, "gone", "answered 410 (Gone): the receiver wants no more webhooks"),
             ("/say/%20SUCCESS%0A", {"success_body": "success"}, "delivered", ""),
             ("/say/fail", {"success_body": "success"}, "failed",
              "answered 200 with another body than that of a success")):

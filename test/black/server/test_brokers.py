@@ -106,4 +106,4 @@ def test_a_plugin_of_another_build_is_refused(tmp_path, source):
     laterd = alone(tmp_path)
     compiled(laterd, source)
     code, said = checked(tmp_path, RABBIT, laterd)
-    assert code == 1 and "is not of this laterd" in said
+    assert code == 1 and "does not match this laterd" in said

@@ -137,7 +137,7 @@ def test_a_term_that_ends_meanwhile_ends_the_opening_and_no_disk_is_blamed(later
         assert server.wait_log("opening_given_up")
         assert time.monotonic() - begun < 2  # all of it takes five seconds and more
         said = server.events("opening_given_up")[0][1]
-        assert "of the log are read" in said and "leads_no_longer says why" in said
+        assert "of the log are read" in said and "see leads_no_longer for the reason" in said
         assert server.wait_log("leads_no_longer")
         assert "was written by another" in server.events("leads_no_longer")[0][1]
         assert not server.events("cannot_lead")

@@ -76,7 +76,7 @@ static void work_that_takes_no_longer_than_estimated_gets_its_share(void **state
     struct fixture fixture;
     init(&fixture);
     assert_int_equal(steps(&fixture, STEP_NS / NS_PER_US), SHARE_NS / STEP_NS);
-    assert_int_equal(fixture.looks, SHARE_NS / BUDGET_LOOK_NS);
+    assert_int_equal(fixture.looks, SHARE_NS / BUDGET_METER_NS);
     init(&fixture);
     assert_int_equal(steps(&fixture, 0), SHARE_NS / STEP_NS); /* no more, either */
 }
@@ -91,7 +91,7 @@ static int steps_in_a_new_turn(struct fixture *fixture, int64_t step_us)
 static void slow_work_ends_its_stage_sooner(void **state)
 {
     (void)state;
-    enum { SLOWER = 10, UNSEEN = BUDGET_LOOK_NS / STEP_NS, STEPS = SHARE_NS / STEP_NS };
+    enum { SLOWER = 10, UNSEEN = BUDGET_METER_NS / STEP_NS, STEPS = SHARE_NS / STEP_NS };
     struct fixture fixture;
     init(&fixture);
     /* The first time the clock has used it up, there is nothing to compare with. */
@@ -141,7 +141,7 @@ static void time_that_others_had_the_processor_is_not_spent(void **state)
 static void only_time_of_others_is_credited(void **state)
 {
     (void)state;
-    enum { OWN = 5, SLOWER = 10, STEPS = SHARE_NS / STEP_NS, UNSEEN = BUDGET_LOOK_NS / STEP_NS };
+    enum { OWN = 5, SLOWER = 10, STEPS = SHARE_NS / STEP_NS, UNSEEN = BUDGET_METER_NS / STEP_NS };
     struct fixture fixture;
     init(&fixture);
     fixture.meter.sampled_turns = 1;
@@ -171,13 +171,13 @@ static void what_has_a_bound_of_its_own_is_left_out(void **state)
     (void)state;
     struct fixture fixture;
     init(&fixture);
-    for (int i = 0; i < BUDGET_LOOK_NS / STEP_NS; i++)
+    for (int i = 0; i < BUDGET_METER_NS / STEP_NS; i++)
         budget_spend(&fixture.budget, STEP_NS);
     fixture.now_us += SHARE_NS / NS_PER_US;
-    budget_leave_out(&fixture.budget, 0);
-    for (int i = 0; i < 2 * BUDGET_LOOK_NS / STEP_NS; i++)
+    budget_exclude_elapsed(&fixture.budget, 0);
+    for (int i = 0; i < 2 * BUDGET_METER_NS / STEP_NS; i++)
         budget_spend(&fixture.budget, STEP_NS);
-    assert_int_equal(fixture.budget.left_ns, SHARE_NS - 3 * BUDGET_LOOK_NS);
+    assert_int_equal(fixture.budget.left_ns, SHARE_NS - 3 * BUDGET_METER_NS);
     assert_int_equal(fixture.cpu_looks, 0);
 }
 
@@ -189,7 +189,7 @@ static void each_stage_does_some_work_whatever_was_before(void **state)
     (void)steps(&fixture, 1000);
     fixture.now_us += 1000 * 1000;
     budget_begin(&fixture.budget, SHARE_NS);
-    for (int i = 0; i < BUDGET_LOOK_NS / STEP_NS; i++) {
+    for (int i = 0; i < BUDGET_METER_NS / STEP_NS; i++) {
         assert_false(budget_spent(&fixture.budget));
         budget_spend(&fixture.budget, STEP_NS);
     }

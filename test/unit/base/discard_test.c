@@ -104,9 +104,9 @@ static void an_arena_goes_a_piece_a_step(void **state)
     for (unsigned i = 0; i < 10 * 1000; i++)
         (void)arena_alloc(&arena, 1000);
     size_t used = mem_used();
-    arena_reset_slowly(&arena, &discard);
+    arena_reset_deferred(&arena, &discard);
     assert_true(arena.held > 0 && used - mem_used() <= (size_t)PIECE);
-    arena_fini_slowly(&arena, &discard);
+    arena_fini_deferred(&arena, &discard);
     assert_true(used - mem_used() <= (size_t)PIECE);
     unsigned steps = 0;
     used = mem_used();

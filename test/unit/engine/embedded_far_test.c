@@ -33,18 +33,18 @@ static void a_far_job_is_shown_whole_and_stays_far(void **state)
 static void what_the_cleaner_will_take_of_a_turn_is_known_before(void **state)
 {
     (void)state;
-    struct budget budget = {.left_ns = BUDGET_UNLIMITED, .look_ns = INT64_MIN};
+    struct budget budget = {.left_ns = BUDGET_UNLIMITED, .next_reading_ns = INT64_MIN};
     int64_t most_ns = 0;
     bed.engine->verbs->use_budget(bed.engine, &budget);
     for (unsigned number = JOBS; number < 3 * JOBS; number++) {
         assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
         rest(1);
-        most_ns = budget.beside_ns > most_ns ? budget.beside_ns : most_ns;
+        most_ns = budget.excluded_next_ns > most_ns ? budget.excluded_next_ns : most_ns;
     }
     assert_in_range(most_ns, 1, 2000000);
     grow_log();
     rest(50);
-    assert_int_equal(budget.beside_ns, 0); /* there is nothing to clean */
+    assert_int_equal(budget.excluded_next_ns, 0); /* there is nothing to clean */
     bed.engine->verbs->use_budget(bed.engine, NULL);
 }
 

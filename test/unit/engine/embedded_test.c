@@ -595,7 +595,7 @@ static void a_reserve_takes_no_more_jobs_than_there_is_time_for(void **state)
         assert_true(fast_looks[i] < UINT32_MAX || count >= GATHER_NS / 2600);
         assert_true(fast_looks[i] > 0 || count == RESERVE_MIN);
         uint32_t looks_beyond = slow.looks > fast_looks[i] ? slow.looks - fast_looks[i] : 0;
-        assert_true(looks_beyond <= 2 + RESERVE_MIN * 2500 / BUDGET_LOOK_NS);
+        assert_true(looks_beyond <= 2 + RESERVE_MIN * 2500 / BUDGET_METER_NS);
         for (unsigned turn = 0; turn < 3; turn++) {
             bed.engine->verbs->begin(bed.engine);
             (void)bed.engine->verbs->end(bed.engine);

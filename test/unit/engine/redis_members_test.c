@@ -93,7 +93,7 @@ static void report(int who, enum script_how how)
     if (how != SCRIPT_SILENT)
         members[who].how = how;
     for (int i = 0; i < 3; i++)
-        members_heard(&members[i], &said, false);
+        members_note_report(&members[i], &said, false);
 }
 
 static void pass(int64_t us)
@@ -169,15 +169,15 @@ static void one_that_is_silent_for_long_is_dead(void **state)
     assert_int_equal(timers_next_us(&loop.timers), loop.now_us + 1);
     pass(1);
     assert_int_equal(living(0), 3); /* it may be back */
-    assert_true(members[0].wants_look);
-    members[0].looked_us = loop.now_us;
+    assert_true(members[0].wants_list);
+    members[0].list_sent_us = loop.now_us;
     changes = 0;
     report(1, SCRIPT_SERVES);
     pass(0);
     assert_true(changes >= 1);
     assert_int_equal(living(0), 2);
     assert_int_equal(members[0].gone, 1);
-    assert_true(members_know(&members[0]));
+    assert_true(members_can_judge(&members[0]));
 }
 
 static void one_that_leaves_is_gone_at_once(void **state)
@@ -209,9 +209,9 @@ static void who_hears_nothing_itself_says_nobody_dead(void **state)
     (void)state;
     all_say(SCRIPT_SERVES);
     at(loop.now_us + ALIVE_US); /* no heartbeat of ours was answered meanwhile */
-    assert_false(members_know(&members[0]));
+    assert_false(members_can_judge(&members[0]));
     members[0].contact_us = members[0].since_us = loop.now_us; /* it is back */
-    assert_false(members_know(&members[0]));
+    assert_false(members_can_judge(&members[0]));
     assert_int_equal(owned(0), PARTITIONS);
 }
 
@@ -219,11 +219,11 @@ static void who_was_never_in_contact_owns_nothing(void **state)
 {
     (void)state;
     members[0].contact_us = 0;
-    members_heard(&members[0], &(struct script_member){.name = "daemon-2", .how = SCRIPT_SERVES},
-                  false);
+    members_note_report(&members[0],
+                        &(struct script_member){.name = "daemon-2", .how = SCRIPT_SERVES}, false);
     at(loop.now_us);
     assert_int_equal(owned(0), 0);
-    assert_false(members_know(&members[0]));
+    assert_false(members_can_judge(&members[0]));
 }
 
 /* ---- our own heartbeats ---- */
@@ -237,7 +237,7 @@ static bool serves(void *owner)
     return true;
 }
 
-static void ignore_beat(void *owner, const struct members_told *told)
+static void ignore_beat(void *owner, const struct heartbeat_answer *told)
 {
     (void)owner;
     (void)told;
@@ -371,7 +371,7 @@ static void one_that_is_watched_and_late_is_looked_for(void **state)
         at(loop.now_us + SECOND_US);
         assert_false(looks(&bed.calls));
         answer_beat(&bed.calls);
-        members_heard(&bed.us, &before, true);
+        members_note_report(&bed.us, &before, true);
     }
     at(loop.now_us + SECOND_US);
     answer_beat(&bed.calls);
@@ -424,7 +424,7 @@ static void one_that_may_be_dead_is_looked_for_before_it_is(void **state)
         at(loop.now_us);
         answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));
         at(loop.now_us);
-        members_heard(&bed.us, &silent, false);
+        members_note_report(&bed.us, &silent, false);
         at(loop.now_us);
         beat_until(&bed, loop.now_us + ALIVE_US - SCRIPT_FRESH_US);
         assert_int_equal(bed.us.count, 1);
@@ -448,7 +448,7 @@ static void one_that_came_since_a_look_was_sent_stays(void **state)
     make_bed(&bed);
     at(loop.now_us);
     at(loop.now_us + 100 * 1000);
-    members_heard(&bed.us, &newcomer, false);
+    members_note_report(&bed.us, &newcomer, false);
     at(loop.now_us + 100 * 1000);
     members_heartbeat(&bed.us);
     answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));

@@ -336,8 +336,8 @@ static inline void bed_run_client(struct bed *bed, struct bed_node *node)
 static inline void bed_do_row(struct bed *bed, struct bed_node *node)
 {
     const struct claim_ask *ask = &node->claim.ask;
-    bool fits = ask->make ? !bed->row.there
-                          : bed->row.there && bed->row.epoch == ask->from_epoch &&
+    bool fits = ask->make ? !bed->row.exists
+                          : bed->row.exists && bed->row.epoch == ask->from_epoch &&
                                 bed->row.count == ask->from_count;
     node->row_answer.done = ask->write && fits;
     if (node->row_answer.done)
@@ -374,7 +374,7 @@ static inline void bed_receive(struct bed *bed, struct bed_node *node)
     if (bed->kind == BED_ROW && came)
         claim_answered(&node->claim, &node->row_answer, clock_us);
     else if (bed->kind == BED_ROW)
-        claim_lost(&node->claim, clock_us);
+        claim_unanswered(&node->claim, clock_us);
     else if (came)
         zk_answered(&node->zk, &node->zk_answer, clock_us);
     else

@@ -131,7 +131,7 @@ static void delete_by_hand(struct bed *bed, unsigned leader)
 {
     struct bed_node *node = &bed->nodes[leader];
     if (bed->kind == BED_ROW) {
-        bed->row = (struct claim_row){.there = false};
+        bed->row = (struct claim_row){.exists = false};
         return;
     }
     for (unsigned i = 0; i < BED_ZNODES; i++) {
@@ -184,7 +184,7 @@ static void all_that_is_deleted_by_hand_is_made_again(void **state)
     begin(&bed, state);
     bed_pass(&bed, 2 * SECOND_US);
     unsigned leader = bed_holder(&bed);
-    bed.row = (struct claim_row){.there = false};
+    bed.row = (struct claim_row){.exists = false};
     memset(bed.made, 0, sizeof(bed.made));
     bed.epoch = 0;
     bed.epoch_version = 0;

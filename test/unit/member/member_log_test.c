@@ -24,7 +24,7 @@ static int64_t look_at_us(int64_t now_us)
     assert_non_null(file);
     int before = dup(STDERR_FILENO);
     assert_true(before >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
-    int64_t next_us = member_log_look(&member_log, &view, now_us);
+    int64_t next_us = member_log_update(&member_log, &view, now_us);
     assert_true(dup2(before, STDERR_FILENO) >= 0);
     (void)close(before); /* nothing is lost with it */
     rewind(file);
@@ -99,7 +99,7 @@ static void each_end_of_a_term_has_its_reason_and_what_to_do(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         (void)begin(state);
         view = (struct member_view){.role = MEMBER_LEADING, .epoch = 8, .connected = true};
-        member_log_lost(&member_log, 8);
+        member_log_term_ended(&member_log, 8);
         (void)look_at_us(110 * SECOND_US); /* the member's thread has not noticed yet */
         assert_string_equal(said, "");
         view.role = MEMBER_WAITING;
@@ -117,7 +117,7 @@ static void a_service_that_is_away_is_the_reason_why_nothing_was_answered(void *
     (void)state;
     view = (struct member_view){.epoch = 8, .loss = LOSS_UNANSWERED};
     (void)snprintf(view.why, sizeof(view.why), "ZooKeeper at h:1 does not answer");
-    member_log_lost(&member_log, 8);
+    member_log_term_ended(&member_log, 8);
     (void)look_at_us(111 * SECOND_US);
     assert_true(says("leads_no_longer") && says("why=\"ZooKeeper at h:1 does not answer\""));
 }

@@ -489,7 +489,7 @@ static void a_listeners_files_must_fit(void **state)
     struct tls_error error;
     struct tls_options options = {.keys = "tls_", .ca = "", .certificate = "", .key = ""};
     assert_int_equal(tls_server_new(&options, &tls, &error), ERR_IO);
-    assert_string_equal(error.text, "tls_certificate is not given");
+    assert_string_equal(error.text, "tls_certificate is missing");
     options.certificate = other;
     options.key = key; /* of another certificate */
     assert_int_equal(tls_server_new(&options, &tls, &error), ERR_IO);

@@ -165,7 +165,7 @@ static void restores_say_what_and_how_long(void **state)
     (void)state;
     static const struct {
         const char *target, *id;
-        bool leave_past;
+        bool skip_overdue;
     } cases[] = {
         {"/reStore", "", false},
         {"/reStore?expire=true", "", false},
@@ -179,7 +179,7 @@ static void restores_say_what_and_how_long(void **state)
         struct call call = call_of(HTTP_M_GET, cases[i].target, NULL);
         assert_int_equal(call.kind, CALL_RESTORE);
         assert_text(call.restore.id, cases[i].id);
-        assert_int_equal(call.restore.leave_past, cases[i].leave_past);
+        assert_int_equal(call.restore.skip_overdue, cases[i].skip_overdue);
     }
     struct call call = call_of(HTTP_M_GET, "/reStore", NULL);
     fixture_out.len = 0;

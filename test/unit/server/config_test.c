@@ -82,8 +82,8 @@ static void push_rules_are_read_and_bad_ones_refused(void **state)
     assert_string_equal(config.push_unix_sockets, "/run/a.sock\n/run/b.sock\n/c\n");
     assert_int_equal(config.push_timeout_us, 30000000);
     expect_error("[push]\nallow = 10.1.2.3/8\n",
-                 ":2: push.allow = 10.1.2.3/8: an address has bits behind its length: 10.1.2.3/8 "
-                 "must be 10.0.0.0/8");
+                 ":2: push.allow = 10.1.2.3/8: an address must have no bits set behind its length: "
+                 "write 10.0.0.0/8 for 10.1.2.3/8");
     expect_error("[push]\n\nports = https\n", ":3: push.ports = https: it must be ports such as "
                                               "443, 8000-8099 or 1024+, from 1 to 65535");
     expect_error("[push]\nunix_sockets = /a, b\n",

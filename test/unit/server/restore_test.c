@@ -67,7 +67,7 @@ static bool is_wanted(const struct restore_run *run, const struct restore_row *r
     if (run->query.id.len)
         return bytes_eq(row->push.id, run->query.id);
     return row->end == RESTORE_LIVES &&
-           !(run->query.leave_past && row->push.due_us < run->query.now_us);
+           !(run->query.skip_overdue && row->push.due_us < run->query.now_us);
 }
 
 static struct restore_row *journal_take(struct restore_run *run)

@@ -17,9 +17,9 @@ static void a_turn_is_planned_with_what_the_cleaner_takes(void **state)
 {
     (void)state;
     assert_int_equal(turn_plan_ns(TURN_NS, 0), TURN_NS);
-    for (int64_t beside_ns = 0; beside_ns <= 2000000; beside_ns += 10000) {
-        int64_t plan_ns = turn_plan_ns(TURN_NS, beside_ns);
-        assert_in_range(plan_ns * ALL_SHARES / 100 + beside_ns, PLANNED_NS - ALL_SHARES,
+    for (int64_t excluded_next_ns = 0; excluded_next_ns <= 2000000; excluded_next_ns += 10000) {
+        int64_t plan_ns = turn_plan_ns(TURN_NS, excluded_next_ns);
+        assert_in_range(plan_ns * ALL_SHARES / 100 + excluded_next_ns, PLANNED_NS - ALL_SHARES,
                         PLANNED_NS + ALL_SHARES);
     }
     assert_true(turn_plan_ns(TURN_NS, 100 * TURN_NS) > 0); /* each stage does some work */

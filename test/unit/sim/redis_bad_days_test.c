@@ -617,7 +617,7 @@ static struct numbers cycle(struct life *day, unsigned count)
     for (unsigned jobs = 1; jobs;) {
         jobs = numbers.jobs;
         unsigned answers = numbers.answers;
-        (void)loop_look_at_clock(day->daemons[0].loop);
+        (void)loop_update_time(day->daemons[0].loop);
         (void)redis_engine_port(engine)->verbs->submit(redis_engine_port(engine), &take,
                                                        &numbers.ticket);
         redis_engine_port(engine)->verbs->match(redis_engine_port(engine));

@@ -56,7 +56,7 @@ static inline void pass(int64_t us)
 static inline void turn(void)
 {
     struct engine *port = redis_engine_port(engine);
-    (void)loop_look_at_clock(options.loop);
+    (void)loop_update_time(options.loop);
     port->verbs->begin(port);
     (void)options.loop->verbs->gather(options.loop, NULL); /* all of it */
     (void)loop_expire(options.loop, NULL);                 /* the same */

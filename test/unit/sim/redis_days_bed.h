@@ -152,7 +152,7 @@ static inline void day_submit(struct life *day, unsigned number, const struct cm
     struct engine *engine = redis_engine_port(daemon->engine);
     if (client)
         *client = (struct client){.ticket.answered = client_answered, .clock_us = &day->now_us};
-    (void)loop_look_at_clock(daemon->loop);
+    (void)loop_update_time(daemon->loop);
     (void)engine->verbs->submit(engine, cmd, client ? &client->ticket : NULL);
     engine->verbs->match(engine);
     daemon->wanted_us = day->now_us;

@@ -348,7 +348,7 @@ static void p2_jobs_are_found_within_a_second_though_no_notice_is_heard(void **s
     park_in_a_cluster(takers);
     deafen();
     turns(100 * MS);
-    assert_false(subscription_is_whole(&engine->subscription));
+    assert_false(subscription_is_complete(&engine->subscription));
     push_to_all_topics(now_us + 300 * MS);
     turns(290 * MS);
     for (unsigned i = 0; i < TOPICS; i++)
@@ -359,7 +359,7 @@ static void p2_jobs_are_found_within_a_second_though_no_notice_is_heard(void **s
     for (unsigned i = 0; i < SERVERS; i++)
         sim_redis_settings(servers[i])->denied = NULL;
     turns(4 * SECOND_US);
-    assert_true(subscription_is_whole(&engine->subscription));
+    assert_true(subscription_is_complete(&engine->subscription));
 }
 
 /* Each server tells its partitions' notices itself; and whoever waits alone need not look. */
@@ -409,7 +409,7 @@ static void move_all_slots(bool told)
         lose_what_hearers_are_told();
     /* Nobody asks for anything there but the heartbeat. */
     turns(told ? 200 * MS : SECOND_US);
-    assert_true(subscription_is_whole(&engine->subscription));
+    assert_true(subscription_is_complete(&engine->subscription));
     push_to_all_topics(1);
     turns(20 * MS);
     for (unsigned i = 0; i < TOPICS; i++)
@@ -631,7 +631,7 @@ static uint32_t most_groups_of_a_turn(void)
     const struct list *dirty = &engine->consumers.dirty;
     uint32_t most = 0;
     for (int64_t until_us = now_us + SECOND_US; now_us < until_us; pass(MS)) {
-        (void)loop_look_at_clock(options.loop);
+        (void)loop_update_time(options.loop);
         (void)options.loop->verbs->gather(options.loop, NULL);
         port->verbs->match(port); /* for what was answered */
         (void)loop_expire(options.loop, NULL);

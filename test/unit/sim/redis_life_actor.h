@@ -29,7 +29,7 @@ static inline void submit(struct actor *actor, enum op op, const struct cmd *cmd
     actor->born = daemon->born;
     actor->sent_us = life->now_us;
     actor->bound = cmd->kind == CMD_RESERVE && cmd->reserve.bound;
-    (void)loop_look_at_clock(daemon->loop);
+    (void)loop_update_time(daemon->loop);
     (void)engine->verbs->submit(engine, cmd, &actor->ticket); /* the ticket says it as well */
     engine->verbs->match(engine);
     daemon->wanted_us = life->now_us;

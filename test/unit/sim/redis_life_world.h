@@ -230,7 +230,7 @@ static inline void daemon_turn(struct daemon *daemon)
     struct life *life = daemon->life;
     struct engine *engine = redis_engine_port(daemon->engine);
     struct loop *loop = daemon->loop;
-    (void)loop_look_at_clock(loop);
+    (void)loop_update_time(loop);
     engine->verbs->begin(engine);
     bool more = loop->verbs->gather(loop, NULL) | loop_expire(loop, NULL);
     engine->verbs->match(engine);

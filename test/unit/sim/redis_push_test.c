@@ -240,7 +240,7 @@ static void daemon_start(struct daemon *daemon)
     struct redis_error error;
     daemon->clock.now_us = daemon_clock;
     daemon->loop = sim_network_start(life->network, daemon->number, &daemon->clock);
-    (void)loop_look_at_clock(daemon->loop);
+    (void)loop_update_time(daemon->loop);
     struct redis_options options = {.url.topology = REDIS_SINGLE,
                                     .url.address_count = 1,
                                     .url.addresses[0] = {.host = "10.0.0.1", .port = 7000},
@@ -314,7 +314,7 @@ static void daemon_turn(struct daemon *daemon)
 {
     struct engine *engine = redis_engine_port(daemon->engine);
     struct loop *loop = daemon->loop;
-    (void)loop_look_at_clock(loop);
+    (void)loop_update_time(loop);
     daemon->again = false;
     engine->verbs->begin(engine);
     daemon->again |= loop->verbs->gather(loop, NULL) | loop_expire(loop, NULL);
@@ -349,7 +349,7 @@ static void check_keeper(struct life *life)
         bool awake = daemon->engine && !daemon->dead && daemon->frozen_until_us <= life->now_us;
         if (!awake)
             continue;
-        (void)loop_look_at_clock(daemon->loop);
+        (void)loop_update_time(daemon->loop);
         keepers += keeps_order(&daemon->door, BYTES("keyed")) != 0;
     }
     if (keepers > 1)

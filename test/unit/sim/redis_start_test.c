@@ -161,7 +161,7 @@ static void a_subscription_that_hears_nothing_is_made_anew(void **state)
     assert_int_equal(sim_redis_spublish(servers[0], BYTES("{q:0}:notice"), BYTES("-")), 0);
     turns(5 * SECOND_US);
     assert_int_equal(sim_redis_spublish(servers[0], BYTES("{q:0}:notice"), BYTES("-")), 1);
-    assert_true(subscription_is_whole(&engine->subscription));
+    assert_true(subscription_is_complete(&engine->subscription));
 }
 
 /* ---- commands ---- */

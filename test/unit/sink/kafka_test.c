@@ -258,7 +258,7 @@ static void a_topic_that_is_not_there_fails_with_the_command_that_makes_it(void 
     (void)state;
     rd_kafka_mock_topic_set_error(mock, "orders", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
     push(&sent);
-    expect(&sent, OUTCOME_FAILED, "kafka-topics.sh --create --topic orders");
+    expect(&sent, OUTCOME_FAILED, "create it with kafka-topics.sh --create --topic orders");
     rd_kafka_mock_topic_set_error(mock, "orders", RD_KAFKA_RESP_ERR_NO_ERROR);
     sent.kind = OUTCOME_FAILED; /* it was made meanwhile, which is found out soon */
     for (int round = 0; round < 50 && sent.kind != OUTCOME_DELIVERED; round++) {
@@ -311,7 +311,7 @@ static void a_broker_that_does_not_answer_ends_at_the_deadline_not_when_the_libr
     assert_int_equal(rd_kafka_mock_broker_set_rtt(mock, 1, 30000), 0);
     prepare(&sent);
     sent.delivery.timeout_us = 700 * 1000;
-    int64_t begun_us = loop_look_at_clock(loop);
+    int64_t begun_us = loop_update_time(loop);
     sink->verbs->send(sink, &sent.delivery);
     expect(&sent, OUTCOME_FAILED, "did not confirm it in time");
     assert_true(loop->now_us - begun_us < 25000 * 1000);

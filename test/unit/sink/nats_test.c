@@ -437,7 +437,7 @@ static void options_that_cannot_be_used_are_refused_with_the_reason(void **state
     options.url = "nats+tls://127.0.0.1";
     options.ca = "/nowhere/ca.pem";
     assert_int_equal(laterd_plugin.check(&options, &error), ERR_NOT_FOUND);
-    assert_non_null(strstr(error.text, "ca, certificate, key"));
+    assert_non_null(strstr(error.text, "ca, certificate and key"));
 }
 
 #define LIVE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

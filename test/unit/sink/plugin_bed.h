@@ -45,7 +45,7 @@ static inline void done(struct delivery *delivery, const struct outcome *outcome
 
 static inline bool turn_until_ready(bool ready)
 {
-    int64_t until_us = loop_look_at_clock(loop) + WAIT_US;
+    int64_t until_us = loop_update_time(loop) + WAIT_US;
     while (sink->verbs->ready(sink, NULL) != ready && loop->now_us < until_us)
         loop_turn(loop, loop->now_us + TURN_US);
     return sink->verbs->ready(sink, NULL) == ready;
@@ -53,7 +53,7 @@ static inline bool turn_until_ready(bool ready)
 
 static inline void turn_until_done(struct sent *sent, unsigned count)
 {
-    int64_t until_us = loop_look_at_clock(loop) + WAIT_US;
+    int64_t until_us = loop_update_time(loop) + WAIT_US;
     for (unsigned i = 0; i < count; i++) {
         while (!sent[i].done && loop->now_us < until_us)
             loop_turn(loop, loop->now_us + TURN_US);
@@ -75,7 +75,7 @@ static inline void bed_open(const char *url)
     os_clock_init(&os_clock);
     os = os_loop_new(&os_clock.clock, 0);
     loop = os_loop_port(os);
-    (void)loop_look_at_clock(loop);
+    (void)loop_update_time(loop);
     assert_int_equal(laterd_plugin.open(&(struct broker_options){.name = "events",
                                                                  .url = url,
                                                                  .ca = "",

@@ -132,7 +132,7 @@ static void run_for(struct bed *bed, int64_t us)
         if (next_us > bed->clock.now_us)
             bed->clock.now_us = next_us < until_us ? next_us : until_us;
         sim_net_run(bed->net);
-        (void)loop_look_at_clock(bed->loop);
+        (void)loop_update_time(bed->loop);
         (void)bed->loop->verbs->gather(bed->loop, NULL);
         (void)loop_expire(bed->loop, NULL);
     }

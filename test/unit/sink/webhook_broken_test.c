@@ -61,7 +61,7 @@ static void without_a_descriptor_it_returns_deliveries_and_sleeps(void **state)
     struct rlimit before = use_up_descriptors();
     sink->verbs->send(sink, &sent.delivery);
     for (int i = 0; i < 1000 && !sent.done; i++)
-        loop_turn(loop, loop_look_at_clock(loop) + 5000);
+        loop_turn(loop, loop_update_time(loop) + 5000);
     assert_int_equal(sent.done, 1);
     assert_int_equal(sent.kind, OUTCOME_UNSENT);
     assert_false(sink->verbs->ready(sink, &why));
