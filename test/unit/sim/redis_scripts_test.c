@@ -222,6 +222,37 @@ static void each_job_is_told_to_one_daemon_in_the_order_in_which_they_wait(void 
     assert_int_equal(notices("r0 t"), 0);
 }
 
+/* In one call of a daemon that does not wait: each is told to another one. */
+static void p2_jobs_that_are_pushed_together_are_told_to_one_daemon_each(void **state)
+{
+    enum { PUSHES = 2 };
+    struct cmd cmd = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .due_us = 1, .ttr_us = 1}};
+    struct sim_redis_conn *listeners[DAEMONS];
+    struct bytes texts[PUSHES];
+    struct buf pushes[PUSHES] = {0};
+    (void)state;
+    make_topic();
+    for (unsigned i = 0; i < DAEMONS; i++) {
+        listeners[i] = listen_as(i);
+        (void)wait_as(i);
+    }
+    for (unsigned i = 0; i < PUSHES; i++) {
+        struct script_call call = next_call();
+        script_ask(&pushes[i], &spaces[0], &call, &cmd);
+        texts[i] = buf_bytes(&pushes[i]);
+    }
+    script_join(
+        &request, &spaces[0],
+        &(struct script_joined){.requests = texts, .pushes = PUSHES, .one_partition = true});
+    sim_redis_input(conn, buf_bytes(&request));
+    request.len = sim_redis_output(conn)->len = 0;
+    for (unsigned i = 0; i < DAEMONS; i++)
+        assert_int_equal(heard_by(listeners[i], "r0 t"), i < PUSHES);
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 1); /* who is left */
+    for (unsigned i = 0; i < PUSHES; i++)
+        buf_fini(&pushes[i]);
+}
+
 static void a_daemon_that_nobody_hears_for_is_not_told(void **state)
 {
     (void)state;
@@ -715,6 +746,7 @@ int main(void)
         STARTED(who_waits_for_topics_that_are_not_there_leaves_nothing),
         STARTED(each_job_is_told_to_one_daemon_in_the_order_in_which_they_wait),
         STARTED(a_daemon_that_nobody_hears_for_is_not_told),
+        STARTED(p2_jobs_that_are_pushed_together_are_told_to_one_daemon_each),
         STARTED(p2_a_mark_outlasts_a_notice_that_redis_refused),
         STARTED(who_was_told_and_needs_no_job_has_the_next_one_told),
         STARTED(who_does_not_wait_is_told_by_a_hint),
