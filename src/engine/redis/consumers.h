@@ -87,7 +87,7 @@ void consumers_drain(struct consumers *consumers, enum err err);
 /* How a notice was told. */
 enum told {
     TOLD_US,  /* alone: if we need no job there, another is to be told */
-    TOLD_ALL, /* whoever waits looks */
+    TOLD_ALL, /* whoever waits looks; or nobody else waits */
     TOLD_HINT /* another is told to take the job: nobody is woken for it here */
 };
 

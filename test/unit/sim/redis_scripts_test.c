@@ -215,7 +215,7 @@ static void each_job_is_told_to_one_daemon_in_the_order_in_which_they_wait(void 
     for (unsigned told = 0; told < DAEMONS; told++) {
         (void)push("t", 1);
         for (unsigned i = 0; i < DAEMONS; i++)
-            assert_int_equal(heard_by(listeners[i], "r0 t"), i == told);
+            assert_int_equal(heard_by(listeners[i], "0 t"), i == told);
     }
     assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
     (void)push("t", 1);
@@ -247,7 +247,7 @@ static void p2_jobs_that_are_pushed_together_are_told_to_one_daemon_each(void **
     sim_redis_input(conn, buf_bytes(&request));
     request.len = sim_redis_output(conn)->len = 0;
     for (unsigned i = 0; i < DAEMONS; i++)
-        assert_int_equal(heard_by(listeners[i], "r0 t"), i < PUSHES);
+        assert_int_equal(heard_by(listeners[i], "0 t"), i < PUSHES);
     assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 1); /* who is left */
     for (unsigned i = 0; i < PUSHES; i++)
         buf_fini(&pushes[i]);
@@ -261,7 +261,7 @@ static void a_daemon_that_nobody_hears_for_is_not_told(void **state)
         assert_true(wait_as(i).marked);
     struct sim_redis_conn *last = listen_as(DAEMONS - 1);
     (void)push("t", 1);
-    assert_int_equal(heard_by(last, "r0 t"), 1);
+    assert_int_equal(heard_by(last, "0 t"), 1);
     assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
 }
 
@@ -275,9 +275,24 @@ static void p2_a_mark_outlasts_a_notice_that_redis_refused(void **state)
     sim_redis_settings(redis)->denied = " publish spublish ";
     (void)push("t", 1);
     sim_redis_settings(redis)->denied = NULL;
-    assert_int_equal(heard_by(waits, "r0 t"), 0);
+    assert_int_equal(heard_by(waits, "0 t"), 0);
     (void)push("t", 1);
-    assert_int_equal(heard_by(waits, "r0 t"), 1);
+    assert_int_equal(heard_by(waits, "0 t"), 1);
+}
+
+/* Who alone waited need not have another one told. */
+static void p2_who_is_told_learns_whether_others_wait(void **state)
+{
+    (void)state;
+    make_topic();
+    struct sim_redis_conn *first = listen_as(0), *second = listen_as(1);
+    (void)wait_as(0);
+    (void)wait_as(1);
+    (void)reserve_marking(2, "t", 1, false, SCRIPT_MARK_HINT);
+    (void)push("t", 1);
+    assert_int_equal(heard_by(first, "r0 t"), 1);
+    (void)push("t", 1);
+    assert_int_equal(heard_by(second, "r00 t"), 1);
 }
 
 static void who_was_told_and_needs_no_job_has_the_next_one_told(void **state)
@@ -288,14 +303,14 @@ static void who_was_told_and_needs_no_job_has_the_next_one_told(void **state)
     (void)wait_as(0);
     (void)wait_as(1);
     (void)push("t", 1);
-    assert_int_equal(heard_by(first, "r0 t"), 1);
-    assert_int_equal(heard_by(second, "r0 t"), 0);
+    assert_int_equal(heard_by(first, "0 t"), 1);
+    assert_int_equal(heard_by(second, "0 t"), 0);
     (void)reserve_marking(0, "t", 0, false, SCRIPT_PASS_ON);
-    assert_int_equal(heard_by(second, "r0 t"), 1);
+    assert_int_equal(heard_by(second, "0 t"), 1);
     assert_int_equal(reserve(1, "t", 1, false).count, 1);
     (void)wait_as(1);
     (void)reserve_marking(0, "t", 0, false, SCRIPT_PASS_ON); /* there is none any more */
-    assert_int_equal(heard_by(second, "r0 t"), 0);
+    assert_int_equal(heard_by(second, "0 t"), 0);
 }
 
 /* Who only looked is not woken, but learns that its knowledge is over. */
@@ -308,7 +323,7 @@ static void who_does_not_wait_is_told_by_a_hint(void **state)
     assert_false(wait_as(0).shared);
     (void)notices("r");
     (void)push("t", 1);
-    assert_int_equal(heard_by(waits, "r0 t"), 1);
+    assert_int_equal(heard_by(waits, "0 t"), 1);
     assert_int_equal(notices("h0 t"), 1);
     assert_int_equal(notices("r0 t"), 0);
 }
@@ -342,19 +357,19 @@ static void p2_who_pushes_is_told_unless_its_mark_is_older_than_the_push(void **
     struct sim_redis_conn *waits = listen_as(0);
     (void)wait_as(0);
     (void)push("t", 1);
-    assert_int_equal(heard_by(waits, "r0 t"), 0);
+    assert_int_equal(heard_by(waits, "0 t"), 0);
     assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
     assert_int_equal(reserve(0, "t", 1, false).count, 1);
     (void)wait_as(0);
     number -= 2; /* as if the push was made before that */
     (void)push("t", 1);
     number += 2;
-    assert_int_equal(heard_by(waits, "r0 t"), 1);
+    assert_int_equal(heard_by(waits, "0 t"), 1);
     assert_int_equal(reserve(0, "t", 1, false).count, 1);
     struct sim_redis_conn *other = listen_as(1);
     (void)wait_as(1);
     (void)push("t", 1);
-    assert_int_equal(heard_by(other, "r0 t"), 1);
+    assert_int_equal(heard_by(other, "0 t"), 1);
 }
 
 /* ---- reserves ---- */
@@ -748,6 +763,7 @@ int main(void)
         STARTED(a_daemon_that_nobody_hears_for_is_not_told),
         STARTED(p2_jobs_that_are_pushed_together_are_told_to_one_daemon_each),
         STARTED(p2_a_mark_outlasts_a_notice_that_redis_refused),
+        STARTED(p2_who_is_told_learns_whether_others_wait),
         STARTED(who_was_told_and_needs_no_job_has_the_next_one_told),
         STARTED(who_does_not_wait_is_told_by_a_hint),
         STARTED(no_daemon_is_one_too_many_to_wait),

@@ -27,15 +27,16 @@ local function which(topic, state)
     return string.format('%.0f ', last % partitions) .. topic
 end
 
--- Tells the first daemon that waits and can be told: one that nobody hears for is gone. Gives what
--- is left of the mark.
+-- Tells the first daemon that waits and can be told: one that nobody hears for is gone. A zero before
+-- the partition tells it that no other one waits. Gives what is left of the mark.
 local function tell_marked(hash, topic, mark)
     local flags, from, told = string.byte(mark) - 48, 2, false
     local found = redis.call('HMGET', hash, 'c', 'p')
     local channel, words = found[1], which(topic, found[2])
     while from <= #mark and not told do
         local own = channel .. ':' .. sub(mark, from, from + 7)
-        local heard_by = redis.pcall(PUBLISH, own, 'r' .. words)
+        local alone = flags < 2 and from + 16 > #mark
+        local heard_by = redis.pcall(PUBLISH, own, (alone and 'r0' or 'r') .. words)
         -- An error: we may not tell, for now. Who waits stays in the mark, for the next job.
         if type(heard_by) ~= 'number' then return mark end
         told, from = heard_by > 0, from + 16
