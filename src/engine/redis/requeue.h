@@ -37,7 +37,7 @@ void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job)
 /* Some jobs are not back yet, as far as we know. */
 bool redis_requeue_is_pending(const struct redis_requeue *requeue);
 /* The daemon is about to say that it has gone, behind which nothing may come: Redis forgets what it
-   keeps for us then, and would keep an answer for ever. What waits is sent now, though Redis has
+   keeps for us then, and would keep an answer without end. What waits is sent now, though Redis has
    just refused some; what is added after this is not, and its ttr has to end. */
 void redis_requeue_leave(struct redis_requeue *requeue);
 
