@@ -92,8 +92,11 @@ static void p5_what_goes_back_is_sent_before_the_daemon_leaves_and_not_after(voi
     redis_requeue_leave(&test->requeue);
     assert_int_equal(under_way(test, 0), 2);
     redis_requeue_add(&test->requeue, &(struct cmd_job){.ref.seq = 1, .lease = 7});
-    calls_bed_at(&test->bed, TIMEOUT_US + SECOND_US);
     assert_int_equal(under_way(test, 1), 0);
+    calls_bed_at(&test->bed, 2 * TIMEOUT_US);
+    assert_int_equal(under_way(test, 0), 0); /* nor is what was not answered */
+    calls_bed_at(&test->bed, 2 * TIMEOUT_US + SECOND_US);
+    assert_int_equal(under_way(test, 0), 0);
 }
 
 int main(void)

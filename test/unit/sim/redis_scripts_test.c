@@ -175,6 +175,11 @@ static void who_waits_for_topics_that_are_not_there_leaves_nothing(void **state)
         assert_int_equal(answer.err, ERR_EMPTY);
         assert_true(answer.marked);
     }
+    const struct bytes both[] = {BYTES("none-0"), BYTES("none-1")};
+    struct cmd_reserve cmd = {.topics = both, .topic_count = 2, .max = 1};
+    struct script_call call = next_call();
+    script_ask_reserve(&request, &spaces[0], &call, &cmd, 1, SCRIPT_MARK_WAIT);
+    assert_true(ask(0).marked);
     assert_int_equal(fields(), before);
     (void)notices("r");
     (void)push("none-7", 1);
