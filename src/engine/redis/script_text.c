@@ -257,11 +257,16 @@ static bool enters(enum script_kind kind)
     return false;
 }
 
+/* Has it a short way for the common case, and is it one of those that turn.lua consists of? */
+static bool is_hot(enum script_kind kind)
+{
+    return kind == SCRIPT_PUSH || kind == SCRIPT_RESERVE || kind == SCRIPT_END;
+}
+
 /* What a script needs behind clock.lua, and what it does. */
 static void add_body(struct buf *out, enum script_kind kind)
 {
-    bool hot = kind == SCRIPT_PUSH || kind == SCRIPT_RESERVE || kind == SCRIPT_END;
-    if (hot)
+    if (is_hot(kind))
         buf_add_str(out, begin_other);
     ADD(out, common);
     if (kind != SCRIPT_HEARTBEAT) { /* it is about no job */
@@ -299,7 +304,7 @@ static void add_body(struct buf *out, enum script_kind kind)
     case SCRIPT_TURN:
     case SCRIPT_COUNT: break;
     }
-    if (hot)
+    if (is_hot(kind))
         buf_add_str(out, "end\n");
     if (kind == SCRIPT_PUSH)
         ADD(out, push);
@@ -309,11 +314,11 @@ static void add_body(struct buf *out, enum script_kind kind)
         ADD(out, end);
 }
 
-/* A function of turn.lua: the script of that kind, for the keys and the arguments that it is given.
- */
+/* A function of turn.lua: the script of that kind, for `many` requests whose keys and arguments are
+ * behind so many others. */
 static void add_part(struct buf *out, const char *name, enum script_kind kind)
 {
-    buf_addf(out, "local function %s(KEYS, ARGV)\n", name);
+    buf_addf(out, "local function %s(KEYS, ARGV, keys_from, args_from, many)\n", name);
     add_body(out, kind);
     buf_add_str(out, "end\n");
 }
@@ -323,6 +328,8 @@ void script_write(struct buf *out, enum script_kind kind)
     ADD(out, clock);
     ADD(out, marks);
     if (kind != SCRIPT_TURN) {
+        if (is_hot(kind))
+            buf_add_str(out, "local keys_from, args_from, many = 0, 0, nil\n");
         add_body(out, kind);
         return;
     }

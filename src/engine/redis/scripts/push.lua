@@ -17,10 +17,10 @@
 -- in push_other.lua, which is other().
 local call, pack, sub, byte = redis.call, struct.pack, string.sub, string.byte
 local PER_JOB, AHEAD_MOST = 13, 50000 -- the latter as common.lua has it
-local count, keys_each = #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
+local count, keys_each = many or #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
 local answers, answered = { '' }, 0
 while answered < count do
-    local base, keys = answered * PER_JOB, answered * keys_each
+    local base, keys = args_from + answered * PER_JOB, keys_from + answered * keys_each
     local hash, topic, now = KEYS[keys + 1], ARGV[base + 7], clock_of(ARGV[base + 1])
     local ready = tonumber(ARGV[base + 5]) <= now
     local fields = { 'p', topic, ready and '#w' .. sub(topic, 3) or '', ARGV[base + 8] }

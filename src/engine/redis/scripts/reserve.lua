@@ -1,5 +1,5 @@
 -- Reserve, one, or several, each as if it came by itself: then each is for one topic. KEYS: four for
--- each. ARGV, for each: 1 the request, 2 options: l listed order, b bound, w leave marks where there
+-- all of them (turn.lua), or four for each. ARGV, for each: 1 the request, 2 options: l listed order, b bound, w leave marks where there
 -- is no more, or h the same, but nobody waits, p who asks needs no job: tell the next who waits where
 -- there are some; behind these, in digits, how long the reservations run in place of the jobs' own
 -- ttr; 3 how many at most (0: only look what there is), 4 bytes of bodies after which to
@@ -17,11 +17,12 @@ local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
 local PER_ASK = 5
 local NOTHING = {}
 local JOBS, JOBS_BYTES = 32, 65536 -- so many have less than that in their records
-local count, answers, bytes = #KEYS / 4, { '' }, 0
+local count, answers, bytes = many or #KEYS / 4, { '' }, 0
+local keys_each = #KEYS > 4 and 4 or 0
 for at = 1, count do
-    local base, keys, answer = (at - 1) * PER_ASK, (at - 1) * 4, nil
+    local base, keys, answer = args_from + (at - 1) * PER_ASK, keys_from + (at - 1) * keys_each, nil
     local request, options, most = ARGV[base + 1], ARGV[base + 2], tonumber(ARGV[base + 3])
-    if most <= JOBS and (count > 1 or not ARGV[6]) and ARGV[base + 4] - bytes >= JOBS_BYTES then
+    if most <= JOBS and (many or count > 1 or not ARGV[6]) and ARGV[base + 4] - bytes >= JOBS_BYTES then
         local hash, order, topic = KEYS[keys + 1], KEYS[keys + 4], ARGV[base + 5]
         local now, daemon = clock_of(request), sub(request, 3, 10)
         local found = call('HMGET', hash, 'p', '#u' .. topic, '#r' .. topic, '#h' .. topic, 'j',
@@ -168,7 +169,7 @@ for at = 1, count do
     end
     if not answer then
         if bytes > 0 then ARGV[base + 4] = math.max(0, ARGV[base + 4] - bytes) end
-        answer = other(keys, base, #ARGV / count)
+        answer = other(keys, base, many and PER_ASK or #ARGV / count)
     end
     answers[at] = answer
     if count > 1 then
