@@ -41,6 +41,9 @@ is also held against the measured figure times (the floor there / the floor here
   are the CPU of all Redis processes and the scripts that they were asked to run, for each cycle:
   these hardly depend on what else the machine does. Ids are the clients', but for server-ids: there
   laterd makes them (--id-bytes 0), and redis.order says whether the jobs of the topic are spread.
+  Beside one and two daemons, and in turn with them, `redis_turns` does as many visits of partitions
+  as they do, with one process and with two: a bare queue with the duty of laterd's. What two
+  processes are dearer there, two daemons are at least.
 - takeover: two daemons, which share the timers of all partitions; one is killed while 1,000 jobs
   a second fall due and consumers wait at the other. The largest lateness is how long nobody watched the time.
 """
@@ -99,12 +102,15 @@ SHAPES = [
     ("3 masters, ids by laterd, spread", "server-ids", {"masters": 3, "order": "spread", "ids": False}),
 ]
 # Title, the bar, of which shape, by which, of what: 0 CPU of Redis a cycle, 2 cycles a second.
+# Two daemons are dearer than one because fewer requests share a visit of a partition, and by what
+# they look for and tell each other; a bare queue is dearer by the former, 2 % (docs/decisions/0075).
 # With 64 clients and their own ids hardly two requests go to one partition at once, and what a
 # partition costs is not shared: the commands alone, without any work of ours, cost 2.2 times as much
 # in 16 partitions as in one. So these bars say that it gets no worse (docs/decisions/0075, 0086);
 # those of 1,024 clients, and of ids by laterd, that it is shared where it can be.
 SHAPE_BARS = [
     ("16 partitions / 1, Redis' CPU a cycle", 2.0, "16 partitions", "1 partition", 0),
+    ("2 daemons / 1, Redis' CPU a cycle", 1.15, "2 daemons", "16 partitions", 0),
     ("2 daemons / 1, cycles a second", 0.85, "2 daemons", "16 partitions", 2),
     ("4 daemons / 2, cycles a second", 1.0, "4 daemons", "2 daemons", 2),
     ("3 masters / 1, Redis' CPU a cycle", 1.7, "3 masters", "16 partitions", 0),
@@ -117,6 +123,10 @@ SHAPE_BARS = [
     ("3 masters / 1, ids by laterd, spread, Redis' CPU a cycle", 1.2,
      "3 masters, ids by laterd, spread", "16 partitions, ids by laterd, spread", 0),
 ]
+# A bare queue: processes, trains of each, clients of a train. As many requests in a call as one
+# daemon's have, and as those of each of two.
+TURNS = [("1 process", 1, 5, 13), ("2 processes", 2, 4, 8)]
+TURNS_JOBS = 60000
 TAKEOVER_MAX_US = 2000000
 
 
@@ -375,9 +385,15 @@ class Bench(Suite):
         """What a cycle costs Redis by the number of partitions, daemons and masters."""
         chosen = [row for row in SHAPES if self.wanted(row[1]) or self.wanted("shapes")]
         costs = {row[0]: [] for row in chosen}
+        bare = {row[0]: [] for row in TURNS if self.wanted("daemons") or self.wanted("shapes")}
         for _ in range(self.repeats):
             for name, _, shape in chosen:
                 costs[name].append(self.shape_cost(shape))
+            for name, *shape in TURNS:
+                if name in bare:
+                    bare[name].append(self.turns_cost(*shape))
+        for name, values in bare.items():
+            self.figures.append((f"cycle, {name}: µs of Redis' CPU", {LUA: statistics.median(values)}))
         cpu = {}
         for name, _, _ in chosen:
             for place, title in enumerate(("µs of Redis' CPU", "scripts", "cycles a second")):
@@ -401,6 +417,18 @@ class Bench(Suite):
             used = place.redis_cpu_us() - before[0], place.scripts() - before[1]
         cycles = sum(result["operations"] for result in results)
         return used[0] / cycles, used[1] / cycles, sum(r["per_second"] for r in results)
+
+    def turns_cost(self, processes, trains, clients):
+        """What Redis takes for a cycle of the bare queue whose requests go together."""
+        with Place(self, False, daemons=0) as place:
+            before = place.redis_cpu_us()
+            command = [self.build / "bench/redis_turns", place.redis.address.split(":")[1]]
+            running = [subprocess.Popen([str(word) for word in [
+                *command, number + 1, place.partitions, trains, clients, TURNS_JOBS // processes]],
+                stdout=subprocess.PIPE) for number in range(processes)]
+            cycles = sum(json.loads(process.communicate(timeout=60)[0])["cycles"]
+                         for process in running)
+            return (place.redis_cpu_us() - before) / cycles
 
     def two_generators(self, place, words, connections=32):
         """What two generators say that cycle jobs of one topic, each through its daemon."""

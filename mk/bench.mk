@@ -27,7 +27,7 @@ bench-beanstalkd-exact: $(BENCH_PROGRAMS) ## system calls and user instructions 
 
 # The bare queue in Redis is driven by the load engine of `later bench`.
 $(BUILD)/bench/redis_floor: $(patsubst %,$(BUILD)/src/cli/%.o,bench/dial bench/histogram bench/load bench/cpu_usage)
-bench-redis: $(BENCH_PROGRAMS) $(BUILD)/bench/redis_floor ## laterd on Redis beside a bare Lua queue, with the bars, under 5 minutes
+bench-redis: $(BENCH_PROGRAMS) $(BUILD)/bench/redis_floor $(BUILD)/bench/redis_turns ## laterd on Redis beside a bare Lua queue, with the bars, under 5 minutes
 	$(PYTHON) bench/redis.py --build $(BUILD)
 
 .PHONY: bench-journal

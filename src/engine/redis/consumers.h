@@ -87,7 +87,7 @@ void consumers_drain(struct consumers *consumers, enum err err);
 /* To whom a notice was published. */
 enum told {
     TOLD_US,  /* only to us: if we need no job there, another daemon must be notified */
-    TOLD_ALL, /* whoever waits looks */
+    TOLD_ALL, /* every daemon that waits looks; or we are the only one */
     TOLD_HINT /* another daemon was notified to take the job: no consumer is woken here */
 };
 

@@ -654,6 +654,7 @@ void redis_engine_serve(struct redis_engine *redis)
 /* What its connections hold goes back now, and others take over its partitions. */
 static void announce_leaving(struct redis_engine *redis)
 {
+    redis_requeue_leave(&redis->requeue);
     if (redis->preflight.fit && !redis->preflight.unfit) {
         redis_journal_leave(&redis->journal);
         promoter_leave(&redis->promoter);

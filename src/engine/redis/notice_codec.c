@@ -97,6 +97,8 @@ enum err script_notice(const struct script_space *space, struct bytes message,
         return ERR_CORRUPT;
     struct script_notice notice = {.kind = (enum notice_kind)message.at[0]};
     struct bytes rest = bytes_of(message.at + 1, message.len - 1);
+    notice.alone =
+        notice.kind == SCRIPT_READY_NOW && rest.at[0] == '0' && rest.len > 1 && rest.at[1] != ' ';
     enum err err;
     if (notice.kind == SCRIPT_MEMBER) {
         err = read_member(rest, &notice.member);

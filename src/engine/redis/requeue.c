@@ -73,7 +73,7 @@ static bool send(struct release *release, uint32_t partition)
 {
     struct redis_requeue *requeue = release->requeue;
     struct returning *returning = where(requeue, partition);
-    if (returning->under_way >= AT_ONCE || returning->again_us > now_of(requeue))
+    if (requeue->left || returning->under_way >= AT_ONCE || returning->again_us > now_of(requeue))
         return false;
     struct script_request *call = script_requests_new(requeue->options.calls, partition);
     struct cmd cmd = {
@@ -133,6 +133,15 @@ void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job)
         return;
     list_add_tail(&returning->waiting, &release->place);
     set_timer(returning);
+}
+
+void redis_requeue_leave(struct redis_requeue *requeue)
+{
+    for (uint32_t i = 0; i < requeue->options.space->partitions; i++) {
+        requeue->partitions[i].again_us = 0;
+        send_waiting(&requeue->partitions[i].again);
+    }
+    requeue->left = true;
 }
 
 bool redis_requeue_is_pending(const struct redis_requeue *requeue)

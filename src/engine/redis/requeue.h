@@ -25,6 +25,7 @@ struct redis_requeue {
     struct redis_requeue_options options;
     struct returning *partitions; /* one for each */
     struct arena scratch;
+    bool left; /* nothing is sent any more */
 };
 
 void redis_requeue_init(struct redis_requeue *requeue, const struct redis_requeue_options *options);
@@ -32,8 +33,12 @@ void redis_requeue_init(struct redis_requeue *requeue, const struct redis_requeu
 void redis_requeue_fini(struct redis_requeue *requeue);
 
 /* A release by number and lease. */
+void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job);
 /* Some jobs are not back yet, as far as we know. */
 bool redis_requeue_is_pending(const struct redis_requeue *requeue);
-void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job);
+/* The daemon is about to say that it has gone, behind which nothing may come: Redis forgets what it
+   keeps for us then, and would keep an answer without end. What waits is sent now, though Redis has
+   just refused some; what is added after this is not, and its ttr has to end. */
+void redis_requeue_leave(struct redis_requeue *requeue);
 
 #endif

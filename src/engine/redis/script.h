@@ -549,6 +549,7 @@ struct script_notice {
     enum notice_kind kind;
     uint32_t partition; /* but for a member */
     struct bytes topic; /* borrowed */
+    bool alone;         /* READY_NOW: no other daemon waited for it, so it need not be passed on */
     bool by_us;
     int64_t due_us;
     struct script_member member;

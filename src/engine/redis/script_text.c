@@ -1,13 +1,13 @@
 /*
  * The texts of the scripts: the files in src/engine/redis/scripts, taken in when this is assembled
- * (mk/redis.mk names them as its sources). Each script is clock.lua, common.lua, record.lua,
- * marks.lua, job.lua (all but reserve), entry.lua if it changes jobs, walk.lua if it goes through a
- * topic, room.lua if it makes them, its own file. The common cases of push, reserve and end come
- * before all that they do not need: to make functions takes time, too. turn.lua has these three,
- * with all that they need, as functions. Where they say HEAD.…, COMPACT.…, SHORT.… or LONG.…, the
- * text has the number or the format from job_head.h instead. Comments and indentation are left out:
- * a third of what each server would be sent. Lines stay, so that an error's line is that of the
- * files.
+ * (mk/redis.mk names them as its sources). Each script is clock.lua, marks.lua, common.lua,
+ * record.lua, notify.lua, job.lua (all but reserve), entry.lua if it changes jobs, walk.lua if it
+ * goes through a topic, room.lua if it makes them, its own file. The common cases of push, reserve
+ * and end come before all that they do not need: to make functions takes time, too. turn.lua has
+ * these three, with all that they need, as functions. Where they say HEAD.…, COMPACT.…, SHORT.… or
+ * LONG.…, the text has the number or the format from job_head.h instead. Comments and indentation
+ * are left out: a third of what each server would be sent. Lines stay, so that an error's line is
+ * that of the files.
  */
 #include <string.h>
 
@@ -25,9 +25,10 @@
     extern const char script_##name##_text_end[]
 
 TEXT(clock);
+TEXT(marks);
 TEXT(common);
 TEXT(record);
-TEXT(marks);
+TEXT(notify);
 TEXT(job);
 TEXT(entry);
 TEXT(walk);
@@ -256,16 +257,21 @@ static bool enters(enum script_kind kind)
     return false;
 }
 
+/* Has it a short way for the common case, and is it one of those that turn.lua consists of? */
+static bool is_hot(enum script_kind kind)
+{
+    return kind == SCRIPT_PUSH || kind == SCRIPT_RESERVE || kind == SCRIPT_END;
+}
+
 /* What a script needs behind clock.lua, and what it does. */
 static void add_body(struct buf *out, enum script_kind kind)
 {
-    bool hot = kind == SCRIPT_PUSH || kind == SCRIPT_RESERVE || kind == SCRIPT_END;
-    if (hot)
+    if (is_hot(kind))
         buf_add_str(out, begin_other);
     ADD(out, common);
     if (kind != SCRIPT_HEARTBEAT) { /* it is about no job */
         ADD(out, record);
-        ADD(out, marks);
+        ADD(out, notify);
     }
     if (kind != SCRIPT_RESERVE && kind != SCRIPT_HEARTBEAT)
         ADD(out, job);
@@ -298,7 +304,7 @@ static void add_body(struct buf *out, enum script_kind kind)
     case SCRIPT_TURN:
     case SCRIPT_COUNT: break;
     }
-    if (hot)
+    if (is_hot(kind))
         buf_add_str(out, "end\n");
     if (kind == SCRIPT_PUSH)
         ADD(out, push);
@@ -308,11 +314,11 @@ static void add_body(struct buf *out, enum script_kind kind)
         ADD(out, end);
 }
 
-/* A function of turn.lua: the script of that kind, for the keys and the arguments that it is given.
- */
+/* A function of turn.lua: the script of that kind, for `many` requests whose keys and arguments are
+ * behind so many others. */
 static void add_part(struct buf *out, const char *name, enum script_kind kind)
 {
-    buf_addf(out, "local function %s(KEYS, ARGV)\n", name);
+    buf_addf(out, "local function %s(KEYS, ARGV, keys_from, args_from, many)\n", name);
     add_body(out, kind);
     buf_add_str(out, "end\n");
 }
@@ -320,7 +326,10 @@ static void add_part(struct buf *out, const char *name, enum script_kind kind)
 void script_write(struct buf *out, enum script_kind kind)
 {
     ADD(out, clock);
+    ADD(out, marks);
     if (kind != SCRIPT_TURN) {
+        if (is_hot(kind))
+            buf_add_str(out, "local keys_from, args_from, many = 0, 0, nil\n");
         add_body(out, kind);
         return;
     }

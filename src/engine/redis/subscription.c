@@ -144,7 +144,7 @@ static void take_notice(const struct subscription *subscription, struct bytes me
     switch (notice.kind) {
     case SCRIPT_READY_NOW:
         consumers_ready(options->consumers, notice.topic, notice.partition,
-                        own ? TOLD_US : TOLD_ALL);
+                        own && !notice.alone ? TOLD_US : TOLD_ALL);
         break;
     case SCRIPT_HINT:
         consumers_ready(options->consumers, notice.topic, notice.partition, TOLD_HINT);

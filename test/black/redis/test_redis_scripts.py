@@ -108,7 +108,7 @@ def test_a_look_leaves_its_mark_where_there_is_nothing(queue, script_port):
     other = Queue(script_port, daemon=b"daemon-2")
     other.push("t")
     other.push("u")
-    assert ear.hear() == b"r3 u"
+    assert ear.hear() == b"r03 u"
     with pytest.raises(TimeoutError):
         ear.hear()
     ear.close()
@@ -407,7 +407,7 @@ def test_a_mark_brings_one_notice(queue, script_port):
     other.push("t")
     other.push("t")
     other.push("u")
-    assert [ear.hear() for _ in range(3)] == [b"w3 %d" % until, b"r3 t", b"r3 u"]
+    assert [ear.hear() for _ in range(3)] == [b"w3 %d" % until, b"r03 t", b"r03 u"]
     with pytest.raises(TimeoutError):
         ear.hear()
     ear.close()
@@ -429,7 +429,7 @@ def test_a_promote_tells_its_asker_alone_where_nobody_waits_longer(queue, script
     answer, topics = queue.run("promote", 100)
     assert answer.count == 5 and topics == [b"mine", b"both"]
     told = [ear.hear() for _ in range(3)]
-    assert sorted(notice for notice in told if notice[:1] == b"r") == [b"r3 other", b"r3 younger"]
+    assert sorted(notice for notice in told if notice[:1] == b"r") == [b"r03 other", b"r03 younger"]
     other.close()
     ear.close()
 

@@ -81,12 +81,32 @@ static void a_release_for_later_keeps_its_time(void **state)
     }
 }
 
+/* Redis refused one just now, and the next is tried later: but not behind the farewell. */
+static void p5_what_goes_back_is_sent_before_the_daemon_leaves_and_not_after(void **state)
+{
+    struct redis_requeue_test *test = *state;
+    redis_requeue_add(&test->requeue, &(struct cmd_job){.ref.seq = 0, .lease = 7});
+    calls_bed_at(&test->bed, TIMEOUT_US);
+    redis_requeue_add(&test->requeue, &(struct cmd_job){.ref.seq = PARTITIONS, .lease = 7});
+    assert_int_equal(under_way(test, 0), 0);
+    redis_requeue_leave(&test->requeue);
+    assert_int_equal(under_way(test, 0), 2);
+    redis_requeue_add(&test->requeue, &(struct cmd_job){.ref.seq = 1, .lease = 7});
+    assert_int_equal(under_way(test, 1), 0);
+    calls_bed_at(&test->bed, 2 * TIMEOUT_US);
+    assert_int_equal(under_way(test, 0), 0); /* nor is what was not answered */
+    calls_bed_at(&test->bed, 2 * TIMEOUT_US + SECOND_US);
+    assert_int_equal(under_way(test, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(releases_are_tried_until_they_are_answered, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_release_for_later_keeps_its_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            p5_what_goes_back_is_sent_before_the_daemon_leaves_and_not_after, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,6 +81,7 @@ static void scripts_are_sent_without_comments_and_keep_their_lines(void **state)
     }
     assert_int_equal(lines_of(script_text(&space, SCRIPT_HEARTBEAT)),
                      lines_of_file("src/engine/redis/scripts/clock.lua") +
+                         lines_of_file("src/engine/redis/scripts/marks.lua") +
                          lines_of_file("src/engine/redis/scripts/common.lua") +
                          lines_of_file("src/engine/redis/scripts/heartbeat.lua"));
 }
@@ -529,6 +530,9 @@ static void subscription_are_read_or_refused(void **state)
     assert_int_equal(script_notice(&space, BYTES("r3 a topic"), &notice), OK);
     assert_true(notice.kind == SCRIPT_READY_NOW && notice.partition == 3);
     assert_bytes(notice.topic, BYTES("a topic"));
+    assert_false(notice.alone);
+    assert_int_equal(script_notice(&space, BYTES("r03 a topic"), &notice), OK);
+    assert_true(notice.alone && notice.partition == 3);
     assert_int_equal(script_notice(&space, BYTES("w0 1234"), &notice), OK);
     assert_true(notice.kind == SCRIPT_DUE && notice.due_us == 1234);
     assert_int_equal(script_notice(&space, BYTES("n2 daemon-7"), &notice), OK);

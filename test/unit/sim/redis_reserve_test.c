@@ -80,7 +80,10 @@ static void any_queue(void)
         case 0: now_us += 70 * 1000; break; /* another bucket */
         case 1: release_some(1 + roll(3)); break;
         case 2: (void)reserve_as(roll(DAEMONS), "t", 1 + roll(2), roll(2), roll(2)); break;
-        case 3: (void)reserve_marking(roll(DAEMONS), "t", 1, false, SCRIPT_MARK_HINT); break;
+        case 3:
+            (void)reserve_marking(roll(DAEMONS), "t", roll(2), false,
+                                  roll(3) ? SCRIPT_MARK_WAIT : SCRIPT_MARK_HINT);
+            break;
         default: push_any();
         }
     }
@@ -109,10 +112,11 @@ static struct outcome live(void **state, uint64_t seed, bool long_way)
     call.most_us = roll(4) ? now_us + 10000 : now_us - 5000;
     struct cmd_reserve cmd = {.topics = topics,
                               .topic_count = long_way ? 2 : 1,
-                              .max = 1 + (roll(2) ? roll(32) : 0),
+                              .max = roll(4) ? 1 + (roll(2) ? roll(32) : 0) : 0,
                               .bound = roll(2),
                               .ttr_us = roll(4) ? 0 : 5 * SECOND_US};
-    script_ask_reserve(&request, &spaces[0], &call, &cmd, cmd.max, (enum script_mark)roll(3));
+    script_ask_reserve(&request, &spaces[0], &call, &cmd, cmd.max,
+                       (enum script_mark)roll(cmd.max ? 3 : 4));
     (void)ask(0);
     for (uint32_t i = 0; i + 1 < part_count; i++)
         script_add(&outcome.said, parts[i]);

@@ -175,6 +175,11 @@ static void who_waits_for_topics_that_are_not_there_leaves_nothing(void **state)
         assert_int_equal(answer.err, ERR_EMPTY);
         assert_true(answer.marked);
     }
+    const struct bytes both[] = {BYTES("none-0"), BYTES("none-1")};
+    struct cmd_reserve cmd = {.topics = both, .topic_count = 2, .max = 1};
+    struct script_call call = next_call();
+    script_ask_reserve(&request, &spaces[0], &call, &cmd, 1, SCRIPT_MARK_WAIT);
+    assert_true(ask(0).marked);
     assert_int_equal(fields(), before);
     (void)notices("r");
     (void)push("none-7", 1);
@@ -215,11 +220,42 @@ static void each_job_is_told_to_one_daemon_in_the_order_in_which_they_wait(void 
     for (unsigned told = 0; told < DAEMONS; told++) {
         (void)push("t", 1);
         for (unsigned i = 0; i < DAEMONS; i++)
-            assert_int_equal(heard_by(listeners[i], "r0 t"), i == told);
+            assert_int_equal(heard_by(listeners[i], "0 t"), i == told);
     }
     assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
     (void)push("t", 1);
     assert_int_equal(notices("r0 t"), 0);
+}
+
+/* In one call of a daemon that does not wait: each is told to another one. */
+static void p2_jobs_that_are_pushed_together_are_told_to_one_daemon_each(void **state)
+{
+    enum { PUSHES = 2 };
+    struct cmd cmd = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .due_us = 1, .ttr_us = 1}};
+    struct sim_redis_conn *listeners[DAEMONS];
+    struct bytes texts[PUSHES];
+    struct buf pushes[PUSHES] = {0};
+    (void)state;
+    make_topic();
+    for (unsigned i = 0; i < DAEMONS; i++) {
+        listeners[i] = listen_as(i);
+        (void)wait_as(i);
+    }
+    for (unsigned i = 0; i < PUSHES; i++) {
+        struct script_call call = next_call();
+        script_ask(&pushes[i], &spaces[0], &call, &cmd);
+        texts[i] = buf_bytes(&pushes[i]);
+    }
+    script_join(
+        &request, &spaces[0],
+        &(struct script_joined){.requests = texts, .pushes = PUSHES, .one_partition = true});
+    sim_redis_input(conn, buf_bytes(&request));
+    request.len = sim_redis_output(conn)->len = 0;
+    for (unsigned i = 0; i < DAEMONS; i++)
+        assert_int_equal(heard_by(listeners[i], "0 t"), i < PUSHES);
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 1); /* who is left */
+    for (unsigned i = 0; i < PUSHES; i++)
+        buf_fini(&pushes[i]);
 }
 
 static void a_daemon_that_nobody_hears_for_is_not_told(void **state)
@@ -230,7 +266,7 @@ static void a_daemon_that_nobody_hears_for_is_not_told(void **state)
         assert_true(wait_as(i).marked);
     struct sim_redis_conn *last = listen_as(DAEMONS - 1);
     (void)push("t", 1);
-    assert_int_equal(heard_by(last, "r0 t"), 1);
+    assert_int_equal(heard_by(last, "0 t"), 1);
     assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
 }
 
@@ -244,9 +280,24 @@ static void p2_a_mark_outlasts_a_notice_that_redis_refused(void **state)
     sim_redis_settings(redis)->denied = " publish spublish ";
     (void)push("t", 1);
     sim_redis_settings(redis)->denied = NULL;
-    assert_int_equal(heard_by(waits, "r0 t"), 0);
+    assert_int_equal(heard_by(waits, "0 t"), 0);
     (void)push("t", 1);
-    assert_int_equal(heard_by(waits, "r0 t"), 1);
+    assert_int_equal(heard_by(waits, "0 t"), 1);
+}
+
+/* Who alone waited need not have another one told. */
+static void p2_who_is_told_learns_whether_others_wait(void **state)
+{
+    (void)state;
+    make_topic();
+    struct sim_redis_conn *first = listen_as(0), *second = listen_as(1);
+    (void)wait_as(0);
+    (void)wait_as(1);
+    (void)reserve_marking(2, "t", 1, false, SCRIPT_MARK_HINT);
+    (void)push("t", 1);
+    assert_int_equal(heard_by(first, "r0 t"), 1);
+    (void)push("t", 1);
+    assert_int_equal(heard_by(second, "r00 t"), 1);
 }
 
 static void who_was_told_and_needs_no_job_has_the_next_one_told(void **state)
@@ -257,14 +308,14 @@ static void who_was_told_and_needs_no_job_has_the_next_one_told(void **state)
     (void)wait_as(0);
     (void)wait_as(1);
     (void)push("t", 1);
-    assert_int_equal(heard_by(first, "r0 t"), 1);
-    assert_int_equal(heard_by(second, "r0 t"), 0);
+    assert_int_equal(heard_by(first, "0 t"), 1);
+    assert_int_equal(heard_by(second, "0 t"), 0);
     (void)reserve_marking(0, "t", 0, false, SCRIPT_PASS_ON);
-    assert_int_equal(heard_by(second, "r0 t"), 1);
+    assert_int_equal(heard_by(second, "0 t"), 1);
     assert_int_equal(reserve(1, "t", 1, false).count, 1);
     (void)wait_as(1);
     (void)reserve_marking(0, "t", 0, false, SCRIPT_PASS_ON); /* there is none any more */
-    assert_int_equal(heard_by(second, "r0 t"), 0);
+    assert_int_equal(heard_by(second, "0 t"), 0);
 }
 
 /* Who only looked is not woken, but learns that its knowledge is over. */
@@ -277,7 +328,7 @@ static void who_does_not_wait_is_told_by_a_hint(void **state)
     assert_false(wait_as(0).shared);
     (void)notices("r");
     (void)push("t", 1);
-    assert_int_equal(heard_by(waits, "r0 t"), 1);
+    assert_int_equal(heard_by(waits, "0 t"), 1);
     assert_int_equal(notices("h0 t"), 1);
     assert_int_equal(notices("r0 t"), 0);
 }
@@ -311,19 +362,19 @@ static void p2_who_pushes_is_told_unless_its_mark_is_older_than_the_push(void **
     struct sim_redis_conn *waits = listen_as(0);
     (void)wait_as(0);
     (void)push("t", 1);
-    assert_int_equal(heard_by(waits, "r0 t"), 0);
+    assert_int_equal(heard_by(waits, "0 t"), 0);
     assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
     assert_int_equal(reserve(0, "t", 1, false).count, 1);
     (void)wait_as(0);
     number -= 2; /* as if the push was made before that */
     (void)push("t", 1);
     number += 2;
-    assert_int_equal(heard_by(waits, "r0 t"), 1);
+    assert_int_equal(heard_by(waits, "0 t"), 1);
     assert_int_equal(reserve(0, "t", 1, false).count, 1);
     struct sim_redis_conn *other = listen_as(1);
     (void)wait_as(1);
     (void)push("t", 1);
-    assert_int_equal(heard_by(other, "r0 t"), 1);
+    assert_int_equal(heard_by(other, "0 t"), 1);
 }
 
 /* ---- reserves ---- */
@@ -715,7 +766,9 @@ int main(void)
         STARTED(who_waits_for_topics_that_are_not_there_leaves_nothing),
         STARTED(each_job_is_told_to_one_daemon_in_the_order_in_which_they_wait),
         STARTED(a_daemon_that_nobody_hears_for_is_not_told),
+        STARTED(p2_jobs_that_are_pushed_together_are_told_to_one_daemon_each),
         STARTED(p2_a_mark_outlasts_a_notice_that_redis_refused),
+        STARTED(p2_who_is_told_learns_whether_others_wait),
         STARTED(who_was_told_and_needs_no_job_has_the_next_one_told),
         STARTED(who_does_not_wait_is_told_by_a_hint),
         STARTED(no_daemon_is_one_too_many_to_wait),

@@ -66,9 +66,6 @@ local function even_if_full()
     call('HDEL', hash, '')
 end
 
--- Redis 7 passes messages on a sharded channel on to no other node of a cluster.
-local PUBLISH = redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH'
-
 -- Tells all daemons. It is no error if we may not: that must not leave a transition half done.
 local function publish(notice)
     redis.pcall(PUBLISH, call('HGET', hash, 'c'), notice)

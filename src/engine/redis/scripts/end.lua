@@ -6,11 +6,11 @@
 -- are in end_other.lua, which is other().
 local call, sub, byte, unpack_bytes = redis.call, string.sub, string.byte, struct.unpack
 local PER_JOB = 6
-local count, keys_each = #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
+local count, keys_each = many or #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
 local answers, answered, journal = { '' }, 0, nil
 local last = nil -- the counts that changed in the partition before: read with the rest, most are the same
 while answered < count do
-    local base, keys = answered * PER_JOB, answered * keys_each
+    local base, keys = args_from + answered * PER_JOB, keys_from + answered * keys_each
     local hash, alike, at, names, ids, by_id, seen = KEYS[keys + 1], 0, base, { '' }, nil, nil, nil
     repeat
         local id = ARGV[at + 3]

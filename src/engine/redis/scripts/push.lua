@@ -17,10 +17,10 @@
 -- in push_other.lua, which is other().
 local call, pack, sub, byte = redis.call, struct.pack, string.sub, string.byte
 local PER_JOB, AHEAD_MOST = 13, 50000 -- the latter as common.lua has it
-local count, keys_each = #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
+local count, keys_each = many or #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
 local answers, answered = { '' }, 0
 while answered < count do
-    local base, keys = answered * PER_JOB, answered * keys_each
+    local base, keys = args_from + answered * PER_JOB, keys_from + answered * keys_each
     local hash, topic, now = KEYS[keys + 1], ARGV[base + 7], clock_of(ARGV[base + 1])
     local ready = tonumber(ARGV[base + 5]) <= now
     local fields = { 'p', topic, ready and '#w' .. sub(topic, 3) or '', ARGV[base + 8] }
@@ -63,12 +63,13 @@ while answered < count do
         if since > 0 and span > 0 and now - since > span then most = 0 end
     end
     if run and (done > 0 or not ended or not ended[1]) then most = 0 end
-    -- The topic is known, and nobody waits, or this daemon alone, which said so by a request before
-    -- this one: it learns of the job by the answer (marks.lua).
+    -- The topic is known. If somebody waits, one is told for each job. This daemon alone need not be,
+    -- if it said so by a request before this one: it learns of the job by the answer (marks.lua).
     local mark, request = found[3], ARGV[base + 1]
-    if found[1] and found[2] and bytes - taken < most and (not mark or #mark == 17 and byte(mark) == 48 and
+    local tells = mark and not (#mark == 17 and byte(mark) == 48 and
         sub(mark, 2, 9) == sub(request, 3, 10) and
-        struct.unpack('<I8', mark, 10) < struct.unpack('<I8', request, 13)) then
+        struct.unpack('<I8', mark, 10) < struct.unpack('<I8', request, 13))
+    if found[1] and found[2] and bytes - taken < most then
         local last, pushed, partitions, wake = struct.unpack('<I8I8I8I7', found[1])
         local sets = { 'p', '', topic, '', '', '', '', '' }
         local places, n, soonest = { '', '' }, 4, math.huge
@@ -93,7 +94,7 @@ while answered < count do
             if seq <= last then seq = last + partitions end
             local name, made = pack('>I8', seq), pack('<I8I8', seq, now)
             -- All of a round are in one bucket, the first write: if it has moved, nothing is done.
-            if done > 0 and byte(name, 6) ~= bucket then break end
+            if done > 0 and (tells or byte(name, 6) ~= bucket) then break end
             bucket = byte(name, 6)
             local rank, place, answer = '', nil, nil -- answer as say() has it
             if order == by_arrival then rank = pack('>I8', made_at) end
@@ -169,7 +170,11 @@ while answered < count do
                 call('ZADD', KEYS[keys + 2], 'LT', soonest, '\0' .. sub(topic, 3))
             end
             call('HSET', hash, unpack(sets, 1, n))
-            if mark then call('HDEL', hash, '#w' .. sub(topic, 3)) end
+            if tells then
+                tell_marked(hash, sub(topic, 3), mark)
+            elseif mark then
+                call('HDEL', hash, '#w' .. sub(topic, 3))
+            end
         end
     end
     if done == 0 then

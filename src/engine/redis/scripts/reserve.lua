@@ -1,5 +1,5 @@
 -- Reserve, one, or several, each as if it came by itself: then each is for one topic. KEYS: four for
--- each. ARGV, for each: 1 the request, 2 options: l listed order, b bound, w leave marks where there
+-- all of them (turn.lua), or four for each. ARGV, for each: 1 the request, 2 options: l listed order, b bound, w leave marks where there
 -- is no more, or h the same, but nobody waits, p who asks needs no job: tell the next who waits where
 -- there are some; behind these, in digits, how long the reservations run in place of the jobs' own
 -- ttr; 3 how many at most (0: only look what there is), 4 bytes of bodies after which to
@@ -8,8 +8,7 @@
 -- `firsts` has 12 bytes for each topic asked for: priority and rank of the first job that is still
 -- ready there, NONE, or UNSEEN if nobody looked; it is empty if the request was sent again.
 -- Of several: an array of such answers. Here is the common case: jobs of one topic whose bodies are in
--- their records, and a mark that names nobody else. The others are in reserve_other.lua, which is
--- other().
+-- their records. The others are in reserve_other.lua, which is other().
 local call, sub, byte = redis.call, string.sub, string.byte
 local pack, unpack_bytes, format = struct.pack, struct.unpack, string.format
 -- Behind every place in a topic: 21 bytes.
@@ -18,12 +17,12 @@ local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
 local PER_ASK = 5
 local NOTHING = {}
 local JOBS, JOBS_BYTES = 32, 65536 -- so many have less than that in their records
-local count, answers, bytes = #KEYS / 4, { '' }, 0
+local count, answers, bytes = many or #KEYS / 4, { '' }, 0
+local keys_each = #KEYS > 4 and 4 or 0
 for at = 1, count do
-    local base, keys, answer = (at - 1) * PER_ASK, (at - 1) * 4, nil
+    local base, keys, answer = args_from + (at - 1) * PER_ASK, keys_from + (at - 1) * keys_each, nil
     local request, options, most = ARGV[base + 1], ARGV[base + 2], tonumber(ARGV[base + 3])
-    if most > 0 and most <= JOBS and (count > 1 or not ARGV[6]) and
-        ARGV[base + 4] - bytes >= JOBS_BYTES then
+    if most <= JOBS and (many or count > 1 or not ARGV[6]) and ARGV[base + 4] - bytes >= JOBS_BYTES then
         local hash, order, topic = KEYS[keys + 1], KEYS[keys + 4], ARGV[base + 5]
         local now, daemon = clock_of(request), sub(request, 3, 10)
         local found = call('HMGET', hash, 'p', '#u' .. topic, '#r' .. topic, '#h' .. topic, 'j',
@@ -32,28 +31,24 @@ for at = 1, count do
         -- It is not paused, and the journal has no entries to be written (entry.lua).
         local fits = found[1] and tonumber(found[2] or 0) <= now and is_first(hash, request)
         local journal = found[5] and byte(found[5], 33) ~= 120 -- 120: x, it was given up
-        if journal and not string.find(options, 'b', 1, true) then fits = false end
+        if journal and most > 0 and not string.find(options, 'b', 1, true) then fits = false end
         if fits then
             local key = 'r' .. string.char(#topic) .. topic
             ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', '0', most + 1)
             taken = #ready
         end
         if taken > most then
-            taken, flags = most, 4
-        elseif fits and taken < most and string.find(options, '[wh]') then
-            local waits = string.find(options, 'w', 1, true)
-            local old = found[6]
-            -- As with_mark() has it, if it names nobody, or this daemon alone.
-            if waits then
-                fits = not old or #old == 17 and byte(old) == 48 and sub(old, 2, 9) == daemon
-            else
-                fits = not old or old == '1'
-            end
+            taken, flags = most, most == 0 and string.find(options, '[wh]') and 20 or 4
+            -- Who was told of a job and needs none: is there another one to be told?
+            if most == 0 and found[6] and string.find(options, 'p', 1, true) then fits = false end
+        elseif fits and (taken < most or most == 0) and string.find(options, '[wh]') then
+            local old, others = found[6], nil
             -- Something was pushed there, once.
             if old or found[3] or call('HEXISTS', hash, '#p' .. topic) == 1 then
-                mark = waits and '0' .. daemon .. sub(request, 13, 20) or '1'
+                mark, others = with_mark(old, daemon, sub(request, 13, 20),
+                    string.find(options, 'w', 1, true))
             end
-            flags = 16
+            flags = others and 80 or 16
         end
         if fits then
             local buckets = sub(hash, 1, -2) .. 'j' -- as bucket_of() has it
@@ -174,7 +169,7 @@ for at = 1, count do
     end
     if not answer then
         if bytes > 0 then ARGV[base + 4] = math.max(0, ARGV[base + 4] - bytes) end
-        answer = other(keys, base, #ARGV / count)
+        answer = other(keys, base, many and PER_ASK or #ARGV / count)
     end
     answers[at] = answer
     if count > 1 then

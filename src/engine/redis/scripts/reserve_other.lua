@@ -187,7 +187,7 @@ if wait and (most == 0 or count < most and bytes < most_bytes) then
         if not first_of[topics[i]] and (mark or call('HEXISTS', hash, '#p' .. topics[i]) == 1) then
             local others
             sets[n + 1] = '#w' .. topics[i]
-            sets[n + 2], others = with_mark(mark, daemon, waits)
+            sets[n + 2], others = with_mark(mark, daemon, request, waits)
             shared = shared or others
         end
     end

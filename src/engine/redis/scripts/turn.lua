@@ -1,10 +1,10 @@
 -- Ends, pushes and reserves of one topic that go in one call: each as if it came by itself, in this
 -- order. ARGV: 1 how many of each kind (three bytes), and how many arguments one of each has (three
 -- bytes); then the arguments of each, as end.lua, push.lua and reserve.lua have them, which are ends(),
--- pushes() and reserves() here. KEYS: four for all of them, or four for each. Answer: an array of their
--- answers.
+-- pushes() and reserves() here: each is told where its keys and arguments begin, and how many it has.
+-- KEYS: four for all of them, or four for each. Answer: an array of their answers.
 local counts, answers, n, key, at = { string.byte(ARGV[1], 1, 6) }, {}, 0, 0, 1
-local one = #KEYS == 4 and KEYS
+local one = #KEYS == 4
 -- A full Redis refuses a script's first write alone. So that pushes do not come in behind an end,
 -- this is the first one, if there are any: it writes nothing, but is refused where they would be.
 local full = counts[2] > 0 and redis.pcall('ZADD', KEYS[4], 'XX', '0', '')
@@ -13,23 +13,16 @@ full = type(full) == 'table' and string.find(full.err, 'OOM', 1, true) and
 for kind = 1, 3 do
     local count = counts[kind]
     if count > 0 then
-        local keys, upto, some = one, at + count * counts[3 + kind], nil
-        if not one then
-            keys = { unpack(KEYS, key + 1, key + 4 * count) }
-        elseif kind == 3 then -- it has the keys of each
-            keys = {}
-            for i = 1, 4 * count do keys[i] = KEYS[(i - 1) % 4 + 1] end
-        end
-        local arguments = { unpack(ARGV, at + 1, upto) }
+        local keys, some = one and 0 or key, nil
         if kind == 1 then
-            some = ends(keys, arguments)
+            some = ends(KEYS, ARGV, keys, at, count)
         elseif kind == 3 then
-            some = reserves(keys, arguments)
+            some = reserves(KEYS, ARGV, keys, at, count)
         elseif not full then
-            some = pushes(keys, arguments)
+            some = pushes(KEYS, ARGV, keys, at, count)
         end
         for i = 1, count do answers[n + i] = not some and full or count == 1 and some or some[i] end
-        n, key, at = n + count, key + 4 * count, upto
+        n, key, at = n + count, key + 4 * count, at + count * counts[3 + kind]
     end
 end
 return answers
