@@ -14,6 +14,13 @@ struct place {
     struct topic *topic;
 };
 
+/* What a group has asked a partition for. */
+struct asked {
+    int64_t us;     /* the last time */
+    uint32_t calls; /* under way */
+    uint32_t left;  /* jobs that are ready there, as its last answer counted them; 0: it did not */
+};
+
 struct wait_group {
     struct consumers *consumers;
     struct list place;   // consumers::groups
@@ -22,19 +29,19 @@ struct wait_group {
     struct place *topics;
     uint32_t topic_count;
     bool listed_order, bound;
-    int64_t ttr_us;    /* see cmd_reserve */
-    uint64_t settles;  /* waiters for whom settle() would do something: see there */
-    uint32_t calls;    /* under way */
-    uint32_t silent;   /* of these, the ones whose time is up: nobody waits for them any more */
-    uint64_t wanted;   /* jobs, by all waiters */
-    uint64_t asked;    /* jobs, by calls under way */
-    bool *asking;      /* for each partition: a call is under way, */
-    int64_t *asked_us; /* since then */
+    int64_t ttr_us;   /* see cmd_reserve */
+    uint64_t settles; /* waiters for whom settle() would do something: see there */
+    uint32_t calls;   /* under way */
+    uint32_t silent;  /* of these, the ones whose time is up: nobody waits for them any more */
+    uint64_t wanted;  /* jobs, by all waiters */
+    uint64_t asked;   /* jobs, by calls under way */
+    struct asked *at; /* for each partition */
     int64_t suspect_since_us; /* when wait_group_nothing() was found out; 0: no more so */
     enum err nothing;         /* and what it was */
     uint32_t looking;         /* calls under way that nothing is asked for before, until: */
     int64_t probe_deadline_us;
-    struct timer probe;    /* armed for that time, or it is over */
+    int64_t many_us;       /* when jobs were asked for in a round: see ask_many() */
+    struct timer probe;    /* armed for that time, or it is over; or for the next round */
     uint64_t verify_round; /* in which it was looked at last: see consumers::verify */
 };
 
