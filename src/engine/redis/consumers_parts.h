@@ -40,8 +40,7 @@ struct wait_group {
     enum err nothing;         /* and what it was */
     uint32_t looking;         /* calls under way that nothing is asked for before, until: */
     int64_t probe_deadline_us;
-    int64_t many_us;       /* when jobs were asked for in a round: see ask_many() */
-    struct timer probe;    /* armed for that time, or it is over; or for the next round */
+    struct timer probe;    /* armed for that time, or it is over */
     uint64_t verify_round; /* in which it was looked at last: see consumers::verify */
 };
 

@@ -13,7 +13,6 @@ enum {
     COUNTED_AT_ONCE = 512, /* of one partition, by several calls, where it has counted them */
     ROUND_JOBS = 2048,     /* by such calls to all partitions: as many as a turn sends in time */
     SHARE_ROUNDS = 8,      /* until what one partition lacks is shared by the others */
-    OPEN_PART = 4,         /* of what is wanted: less is asked for when more has come */
     PROBE_US = 20 * 1000,  /* with looks: after that those partitions count that have answered */
     SILENT_US = 50 * 1000, /* a call that is under way for so long is no answer of "empty" */
     STALE_US = 100 * 1000, /* what is known of others' changes may be so old, where that matters */
@@ -264,17 +263,30 @@ static void asked_long_ago(void *owner)
 
 /* ---- asking ---- */
 
-static uint64_t open_wants(const struct wait_group *group)
-{
-    return group->wanted > group->asked ? group->wanted - group->asked : 0;
-}
-
 /* The first who waits wants more than one call brings. Only then is it worth Redis' while to count
  * what is left, and are partitions asked in rounds, by what they have counted. */
 static bool wants_many(const struct wait_group *group)
 {
     return !list_empty(&group->waiters) &&
            LIST_ENTRY(group->waiters.next, struct waiter, place)->max > JOBS_AT_ONCE;
+}
+
+/* Jobs that who waits still takes. Of one who wants many, as many as fit its answer, by the size of
+ * those that it has. */
+static uint64_t wants(const struct wait_group *group)
+{
+    const struct waiter *first = LIST_ENTRY(group->waiters.next, struct waiter, place);
+    if (!wants_many(group) || !first->got_bytes || first->got_bytes >= RESERVE_BODY_BYTES)
+        return group->wanted;
+    uint64_t room = RESERVE_BODY_BYTES - first->got_bytes;
+    uint64_t fit = room * first->job_count / first->got_bytes + 1;
+    return fit < group->wanted ? fit : group->wanted;
+}
+
+static uint64_t open_wants(const struct wait_group *group)
+{
+    uint64_t wanted = wants(group);
+    return wanted > group->asked ? wanted - group->asked : 0;
 }
 
 static bool is_ordered(const struct wait_group *group)
@@ -353,17 +365,6 @@ static void ask_all(struct wait_group *group, uint32_t topics, struct candidates
         (void)ask_for(group, topics, candidates.at[i].partition,
                       share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE);
     }
-}
-
-/* How many jobs the first who waits still takes, by the size of those that it has. */
-static uint64_t many_wanted(const struct wait_group *group)
-{
-    const struct waiter *first = LIST_ENTRY(group->waiters.next, struct waiter, place);
-    if (!first->got_bytes || first->got_bytes >= RESERVE_BODY_BYTES)
-        return group->wanted;
-    uint64_t room = RESERVE_BODY_BYTES - first->got_bytes;
-    uint64_t fit = room * first->job_count / first->got_bytes + 1;
-    return fit < group->wanted ? fit : group->wanted;
 }
 
 static uint32_t most_at_once(const struct wait_group *group, const struct candidate *candidate)
@@ -469,43 +470,21 @@ static bool ask_unsure(struct wait_group *group)
     return !group->looking || group->probe_deadline_us <= consumers_now_us(group->consumers);
 }
 
-/*
- * For one who wants at least as many as there are partitions that may have some: all of these are
- * asked at once, without a look first, for the best come with the others. What is open behind that
- * is asked for when it is a part of what is wanted, or nothing is under way, or after a moment:
- * else it would be fetched job by job.
- */
-enum many { MANY_ASKED, MANY_WAITS, MANY_CHOOSES /* it is as for one who wants few */ };
-
-/* False: a partition may be silent, and the others are not to wait for that. */
-static bool wait_for_more(struct wait_group *group)
-{
-    struct loop *loop = group->consumers->options.loop;
-    int64_t until_us = group->many_us + SILENT_US;
-    if (until_us <= loop->now_us)
-        return false;
-    if (!group->looking)
-        loop_arm(loop, &group->probe, until_us);
-    return true;
-}
-
-static enum many ask_many(struct wait_group *group)
+/* For one who wants at least as many as there are partitions that may have some: all of these are
+ * asked at once, without a look first, for the best come with the others. False: it is as for one
+ * who wants few. */
+static bool ask_many(struct wait_group *group)
 {
     if (!wants_many(group) || is_ordered(group))
-        return MANY_CHOOSES;
-    uint64_t wanted = many_wanted(group);
-    uint64_t open = wanted > group->asked ? wanted - group->asked : 0;
-    if (group->calls > group->silent && open < (wanted + OPEN_PART - 1) / OPEN_PART &&
-        wait_for_more(group))
-        return MANY_WAITS;
+        return false;
+    uint64_t open = open_wants(group);
     struct candidates candidates =
         find_candidates(group, 0, group->topic_count, is_candidate_or_unsure);
     if (candidates.count == 0 || open < candidates.count)
-        return MANY_CHOOSES;
+        return false;
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
     ask_shares(group, candidates, open);
-    group->many_us = consumers_now_us(group->consumers);
-    return MANY_ASKED;
+    return true;
 }
 
 static void ask_taken(struct wait_group *group)
@@ -538,10 +517,10 @@ void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
 
 static void wait_group_ask(struct wait_group *group)
 {
-    enum many many = ask_many(group);
-    if (many == MANY_WAITS || (many == MANY_CHOOSES && (!ask_unsure(group) || !open_wants(group))))
+    bool many = ask_many(group);
+    if (!many && (!ask_unsure(group) || !open_wants(group)))
         return;
-    if (many == MANY_CHOOSES &&
+    if (!many &&
         !(group->listed_order ? ask_in_order(group) : ask_candidates(group, 0, group->topic_count)))
         ask_taken(group);
     else
