@@ -72,6 +72,20 @@ class Queue(Oracle):
             return nonce
 
 
+class Supervised(Laterd):
+    """Is started again, as a supervisor does it, if Redis did not answer within the five seconds that a start waits
+    for it: on a busy machine, servers do not run for seconds."""
+
+    def start(self, seconds=PATIENCE_S, wait=True):
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return super().start(seconds, wait)
+            except DidNotStart as why:
+                if "it does not answer" not in str(why) or time.monotonic() > end:
+                    raise
+
+
 class TimedClient(Client):
     """Tells the oracle how long each answer took."""
 
@@ -243,9 +257,9 @@ class Part:
         self.folder = tempfile.mkdtemp(prefix="laterd-crash-")
         config = {"engine": {"engine": "redis"}, "redis": {"url": url, **settings}}
         # Ports of their own, so that clients find a daemon again when it is started again.
-        self.daemons = [Laterd(os.path.join(self.folder, f"daemon{i}"), config,
-                               listeners=(f"127.0.0.1:{free_port()}",),
-                               beanstalk=[f"127.0.0.1:{free_port()}"]) for i in range(2)]
+        self.daemons = [Supervised(os.path.join(self.folder, f"daemon{i}"), config,
+                                   listeners=(f"127.0.0.1:{free_port()}",),
+                                   beanstalk=[f"127.0.0.1:{free_port()}"]) for i in range(2)]
         for daemon in self.daemons:
             daemon.start()
         self.workers = [(TubeWorker if i % 3 == 2 else HttpWorker)(

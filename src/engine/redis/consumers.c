@@ -13,7 +13,8 @@ enum {
     HIT_STREAK_MIN = 3,
     VERIFY_GROUPS = 250, /* in one turn: some 50 us, or 1 ms if all of them look */
     VERIFY_PAUSE_US = 1000,
-    GONE_PART = 8, /* of a reservation: so much may be over when the one who gets it asks */
+    GONE_PART = 8, /* of a reservation: so much may be over when the one who gets it asks, */
+    HELD_PART = 4, /* and so much before who has it is answered without waiting for more */
 };
 
 const struct topic *consumers_topic(const struct consumers *consumers, struct bytes name)
@@ -85,8 +86,7 @@ static struct wait_group *wait_group_new(struct consumers *consumers,
     group->ttr_us = reserve->ttr_us;
     group->probe.expired = end_probe;
     group->topics = mem_zalloc(reserve->topic_count * sizeof(*group->topics));
-    group->asking = mem_zalloc(consumers->options.space->partitions * sizeof(bool));
-    group->asked_us = mem_zalloc(consumers->options.space->partitions * sizeof(int64_t));
+    group->at = mem_zalloc(consumers->options.space->partitions * sizeof(*group->at));
     list_init(&group->waiters);
     list_init(&group->dirty);
     list_add_tail(&consumers->groups, &group->place);
@@ -112,8 +112,7 @@ static void wait_group_free(struct wait_group *group)
     list_remove(&group->dirty);
     loop_cancel(group->consumers->options.loop, &group->probe);
     mem_free(group->topics);
-    mem_free(group->asking);
-    mem_free(group->asked_us);
+    mem_free(group->at);
     mem_free(group);
 }
 
@@ -249,6 +248,14 @@ void waiter_end(struct waiter *waiter, enum err err)
     waiter_answer(waiter, &reply);
 }
 
+/* What it has got must not wait for other jobs until most of its reservation is over. */
+static void answer_before_over(struct waiter *waiter, const struct job_view *job)
+{
+    int64_t ttr_us = waiter->group->ttr_us ? waiter->group->ttr_us : job->ttr_us;
+    loop_arm_by(waiter->group->consumers->options.loop, &waiter->deadline,
+                job->until_us - ttr_us + ttr_us / HELD_PART);
+}
+
 static void keep_job(struct waiter *waiter, const struct job_view *job)
 {
     struct arena *arena = &waiter->arena;
@@ -270,6 +277,7 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
     }
     waiter->got_bytes += job->body.len + job->properties.len;
     waiter->group->wanted--;
+    answer_before_over(waiter, job);
     consumers_delivered(waiter->group->consumers, job);
 }
 
@@ -396,7 +404,7 @@ static uint32_t give_back_stale(struct wait_group *group, uint32_t partition, st
     const struct waiter *waiter = LIST_ENTRY(group->waiters.next, struct waiter, place);
     struct consumers *consumers = group->consumers;
     uint32_t left = 0;
-    if (waiter->asked_us <= group->asked_us[partition])
+    if (waiter->asked_us <= group->at[partition].us)
         return count;
     while (left < count && !is_stale_for(waiter, &jobs[left]))
         left++;
@@ -447,7 +455,7 @@ static bool is_asked(const struct topic *topic, uint32_t partition)
 {
     for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
         const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
-        if (group->asking[partition] && !group->looking)
+        if (group->at[partition].calls && !group->looking)
             return true;
     }
     return false;

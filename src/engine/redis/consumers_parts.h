@@ -14,6 +14,13 @@ struct place {
     struct topic *topic;
 };
 
+/* What a group has asked a partition for. */
+struct asked {
+    int64_t us;     /* the last time */
+    uint32_t calls; /* under way */
+    uint32_t left;  /* jobs that are ready there, as its last answer counted them; 0: it did not */
+};
+
 struct wait_group {
     struct consumers *consumers;
     struct list place;   // consumers::groups
@@ -28,8 +35,7 @@ struct wait_group {
     uint32_t silent;          /* of these, calls that are overdue, and no longer waited for */
     uint64_t wanted;          /* jobs, by all waiters */
     uint64_t asked;           /* jobs, by calls under way */
-    bool *asking;             /* [partition]: a call is under way … */
-    int64_t *asked_us;        /* since then */
+    struct asked *at;         /* for each partition */
     int64_t suspect_since_us; /* since when all partitions seem empty; 0: they do not */
     enum err nothing;         /* and what it was */
     uint32_t looking;         /* calls under way that reserving waits for, until `probe`: */

@@ -10,6 +10,9 @@
 enum {
     AGAIN_US = 500 * 1000, /* after a call that failed */
     JOBS_AT_ONCE = 32,     /* of one call: some ten microseconds of Redis each */
+    COUNTED_AT_ONCE = 512, /* of one partition, by several calls, where it has counted them */
+    ROUND_JOBS = 2048,     /* by such calls to all partitions: as many as a turn sends in time */
+    SHARE_ROUNDS = 8,      /* until what one partition lacks is shared by the others */
     PROBE_US = 20 * 1000,  /* with looks: after that those partitions count that have answered */
     SILENT_US = 50 * 1000, /* a call that is under way for so long is no answer of "empty" */
     STALE_US = 100 * 1000, /* what is known of others' changes may be so old, where that matters */
@@ -32,6 +35,7 @@ struct candidate {
     enum hint_kind best;
     bool unsure, stale, empty_long;
     struct script_rank first; /* READY */
+    uint32_t share;           /* ask_shares() */
 };
 
 /* ---- what is known ---- */
@@ -90,6 +94,11 @@ static bool is_candidate(const struct candidate *candidate)
     return candidate->best >= NOTICED;
 }
 
+static bool is_candidate_or_unsure(const struct candidate *candidate)
+{
+    return candidate->best >= UNKNOWN;
+}
+
 /* A set of partitions that are not being asked. */
 struct candidates {
     struct candidate *at; /* in the scratch */
@@ -105,7 +114,7 @@ static struct candidates find_candidates(const struct wait_group *group, uint32_
     };
     for (uint32_t i = 0; i < partitions; i++) {
         struct candidate candidate = look_up(group, from, to, i);
-        if (!group->asking[i] && fits(&candidate))
+        if (!group->at[i].calls && fits(&candidate))
             found.at[found.count++] = candidate;
     }
     return found;
@@ -190,11 +199,18 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
     }
 }
 
+/* Beyond what it brings; 0: it was not counted, or there are none. */
+static uint32_t left_there(const struct script_answer *answer)
+{
+    return answer->seq < UINT32_MAX ? (uint32_t)answer->seq : UINT32_MAX;
+}
+
 static void take_answer(const struct ask *ask, const struct script_request *call,
                         const struct script_parts *said, const struct script_answer *answer)
 {
     struct consumers *consumers = ask->group->consumers;
     learn(ask, said->partition, answer);
+    ask->group->at[said->partition].left = left_there(answer);
     if (ask->behind && answer->count == 0)
         consumers->hit_streak = 0;
     if (answer->next_us != INT64_MAX)
@@ -219,7 +235,8 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
         loop_cancel(consumers->options.loop, &group->probe);
     group->silent -= ask->silent;
     group->asked -= ask->silent ? 0 : ask->max;
-    group->asking[said.partition] = false;
+    group->at[said.partition].calls--;
+    group->at[said.partition].left = 0;
     group->suspect_since_us = 0;
     if (!err)
         err =
@@ -246,6 +263,37 @@ static void asked_long_ago(void *owner)
 
 /* ---- asking ---- */
 
+/* The first who waits wants more than one call brings. Only then is it worth Redis' while to count
+ * what is left, and are partitions asked in rounds, by what they have counted. */
+static bool wants_many(const struct wait_group *group)
+{
+    return !list_empty(&group->waiters) &&
+           LIST_ENTRY(group->waiters.next, struct waiter, place)->max > JOBS_AT_ONCE;
+}
+
+/* Jobs that who waits still takes. Of one who wants many, as many as fit its answer, by the size of
+ * those that it has. */
+static uint64_t wants(const struct wait_group *group)
+{
+    const struct waiter *first = LIST_ENTRY(group->waiters.next, struct waiter, place);
+    if (!wants_many(group) || !first->got_bytes || first->got_bytes >= RESERVE_BODY_BYTES)
+        return group->wanted;
+    uint64_t room = RESERVE_BODY_BYTES - first->got_bytes;
+    uint64_t fit = room * first->job_count / first->got_bytes + 1;
+    return fit < group->wanted ? fit : group->wanted;
+}
+
+static uint64_t open_wants(const struct wait_group *group)
+{
+    uint64_t wanted = wants(group);
+    return wanted > group->asked ? wanted - group->asked : 0;
+}
+
+static bool is_ordered(const struct wait_group *group)
+{
+    return group->listed_order && group->topic_count > 1;
+}
+
 static struct ask *ask_new(struct wait_group *group, uint32_t topics, uint32_t max)
 {
     struct ask *ask = mem_alloc(sizeof(*ask));
@@ -270,7 +318,7 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
     struct cmd_reserve reserve = {
         .topics = names,
         .topic_count = topics,
-        .max = max,
+        .max = max > 1 && wants_many(group) ? UINT32_MAX : max, /* then it counts what is left */
         .ttr_us = group->ttr_us,
         .listed_order = group->listed_order,
         .bound = group->bound,
@@ -285,8 +333,8 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
     call->jobs = max;
     call->at_most_once = max > 0;
     call->on_timeout = asked_long_ago;
-    group->asking[partition] = true;
-    group->asked_us[partition] = consumers_now_us(consumers);
+    group->at[partition].calls++;
+    group->at[partition].us = consumers_now_us(consumers);
     script_requests_send(call, ask, asked);
     return ask;
 }
@@ -306,11 +354,6 @@ void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t 
     script_requests_send(call, consumers, passed_on);
 }
 
-static uint64_t open_wants(const struct wait_group *group)
-{
-    return group->wanted > group->asked ? group->wanted - group->asked : 0;
-}
-
 /* Spreads what is wanted: to each as much as to the others, if it suffices for all of them. */
 static void ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates)
 {
@@ -321,6 +364,45 @@ static void ask_all(struct wait_group *group, uint32_t topics, struct candidates
         uint64_t share = (open_wants(group) + left - 1) / left;
         (void)ask_for(group, topics, candidates.at[i].partition,
                       share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE);
+    }
+}
+
+static uint32_t most_at_once(const struct wait_group *group, const struct candidate *candidate)
+{
+    uint32_t counted = group->at[candidate->partition].left;
+    if (!counted)
+        return JOBS_AT_ONCE;
+    return counted < COUNTED_AT_ONCE ? counted : COUNTED_AT_ONCE;
+}
+
+/* To each as much as to the others, as far as it has so many: what it lacks is theirs. */
+static void share_out(const struct wait_group *group, struct candidates candidates, uint64_t open)
+{
+    for (uint32_t round = 0; open && round < SHARE_ROUNDS; round++) {
+        uint32_t left = candidates.count;
+        for (uint32_t i = 0; i < candidates.count && open; i++, left--) {
+            struct candidate *at = &candidates.at[i];
+            uint64_t share = (open + left - 1) / left, room = most_at_once(group, at) - at->share;
+            share = share < room ? share : room;
+            at->share += (uint32_t)share;
+            open -= share;
+        }
+    }
+}
+
+/* Asks each for its share, by as many calls as that takes: they go together, and Redis does them
+ * one after the other. */
+static void ask_shares(struct wait_group *group, struct candidates candidates, uint64_t open)
+{
+    uint64_t most = (uint64_t)JOBS_AT_ONCE * candidates.count;
+    most = most > ROUND_JOBS ? most : ROUND_JOBS;
+    share_out(group, candidates, open < most ? open : most);
+    for (uint32_t i = 0; i < candidates.count; i++) {
+        struct candidate *at = &candidates.at[i];
+        for (uint32_t max; at->share; at->share -= max) {
+            max = at->share < JOBS_AT_ONCE ? at->share : JOBS_AT_ONCE;
+            (void)ask_for(group, group->topic_count, at->partition, max);
+        }
     }
 }
 
@@ -388,6 +470,23 @@ static bool ask_unsure(struct wait_group *group)
     return !group->looking || group->probe_deadline_us <= consumers_now_us(group->consumers);
 }
 
+/* For one who wants at least as many as there are partitions that may have some: all of these are
+ * asked at once, without a look first, for the best come with the others. False: it is as for one
+ * who wants few. */
+static bool ask_many(struct wait_group *group)
+{
+    if (!wants_many(group) || is_ordered(group))
+        return false;
+    uint64_t open = open_wants(group);
+    struct candidates candidates =
+        find_candidates(group, 0, group->topic_count, is_candidate_or_unsure);
+    if (candidates.count == 0 || open < candidates.count)
+        return false;
+    qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
+    ask_shares(group, candidates, open);
+    return true;
+}
+
 static void ask_taken(struct wait_group *group)
 {
     struct candidates taken = find_candidates(group, 0, group->topic_count, is_taken);
@@ -409,8 +508,7 @@ bool wait_group_is_suspect(const struct wait_group *group)
 void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
 {
     uint64_t open = open_wants(group);
-    bool ordered = group->listed_order && group->topic_count > 1;
-    if (!open || ordered || group->asking[partition])
+    if (!open || is_ordered(group) || group->at[partition].calls)
         return;
     struct ask *ask = ask_for(group, group->topic_count, partition,
                               open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE);
@@ -419,9 +517,11 @@ void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
 
 static void wait_group_ask(struct wait_group *group)
 {
-    if (!ask_unsure(group) || !open_wants(group))
+    bool many = ask_many(group);
+    if (!many && (!ask_unsure(group) || !open_wants(group)))
         return;
-    if (!(group->listed_order ? ask_in_order(group) : ask_candidates(group, 0, group->topic_count)))
+    if (!many &&
+        !(group->listed_order ? ask_in_order(group) : ask_candidates(group, 0, group->topic_count)))
         ask_taken(group);
     else
         look_at_all(group, find_candidates(group, 0, group->topic_count, is_stale), false);
@@ -433,7 +533,7 @@ static bool is_suspect_now(const struct wait_group *group)
     int64_t silent_us = consumers_now_us(group->consumers) - SILENT_US;
     uint32_t partitions = group->consumers->options.space->partitions;
     for (uint32_t i = 0; i < partitions; i++) {
-        if (group->asking[i] && group->asked_us[i] <= silent_us)
+        if (group->at[i].calls && group->at[i].us <= silent_us)
             return true;
     }
     for (uint32_t topic = 0; topic < group->topic_count; topic++) {

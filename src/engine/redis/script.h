@@ -159,11 +159,13 @@ enum script_mark {
 };
 
 /*
- * A reserve of up to `max` jobs; of 0, it only looks what there is. A partition is asked again only
- * after (a) a notice for one of the topics, (b) an answer that was not `marked`, (c) the answer's
- * next_us (a pause ends), (d) the subscription broke: then it is unknown again, (e) after a while,
- * if the mark is `shared`: who is told instead of us may be dead. Subscribe first, then leave
- * marks. A mark whose daemon has gone costs one publication.
+ * A reserve of up to `max` jobs; of 0, it only looks what there is. Where more are wanted in all
+ * (reserve->max) and max is above 1, the answer's seq says how many more than it brings are ready;
+ * else it is 0. A partition is asked again only after (a) a notice for one of the topics, (b) an
+ * answer that was not `marked`, (c) the answer's next_us (a pause ends), (d) the subscription
+ * broke: then it is unknown again, (e) after a while, if the mark is `shared`: who is told instead
+ * of us may be dead. Subscribe first, then leave marks. A mark whose daemon has gone costs one
+ * publication.
  */
 void script_ask_reserve(struct buf *out, const struct script_space *space,
                         const struct script_call *call, const struct cmd_reserve *reserve,

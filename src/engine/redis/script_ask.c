@@ -29,6 +29,8 @@ void script_ask_reserve(struct buf *out, const struct script_space *space,
         options[count++] = 'b';
     if (mark != SCRIPT_NO_MARK)
         options[count++] = marks[mark];
+    if (max > 1 && reserve->max > max)
+        options[count++] = 'n';
     if (reserve->ttr_us > 0)
         count += (size_t)snprintf(options + count, sizeof(options) - count, "%lld",
                                   (long long)script_span_in(reserve->ttr_us));

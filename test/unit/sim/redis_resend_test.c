@@ -229,49 +229,6 @@ static unsigned master_of(uint64_t seq)
     return node_at((uint32_t)(seq % options.partitions))->link.address.port - 7000u;
 }
 
-/* It waits with what it has got while a server does not answer, and the reservation ends meanwhile:
- * the job comes once more. */
-static void p4_a_job_is_not_handed_out_twice_in_one_answer(void **state)
-{
-    struct cmd push = a_push(), take = a_reserve();
-    static struct client taker;
-    (void)state;
-    start_on_a_cluster();
-    push.push.ttr_us = 300 * MS;
-    take.reserve.max = 2;
-    uint64_t seq = ask(&push, false).seq;
-    sim_network_cut(network, 0, (master_of(seq) + 1) % MASTERS, SIM_CUT_ALL);
-    begin(&take, &taker);
-    for (int i = 0; i < 2500 && !taker.answers; i++)
-        turn();
-    assert_int_equal(taker.count, 1);
-    assert_int_equal(taker.seq, seq);
-    assert_true(taker.until_us > now_us);
-}
-
-/* … nor when both of its reservations are over in the end. */
-static void p4_a_job_is_not_handed_out_twice_though_all_is_over(void **state)
-{
-    struct cmd push = a_push(), take = a_reserve();
-    static struct client taker;
-    (void)state;
-    start_on_a_cluster();
-    push.push.ttr_us = 300 * MS;
-    take.reserve.max = 3;
-    uint64_t seq = ask(&push, false).seq;
-    sim_network_cut(network, 0, (master_of(seq) + 1) % MASTERS, SIM_CUT_ALL);
-    begin(&take, &taker);
-    turns(1100 * MS); /* it has been reserved twice */
-    assert_int_equal(taker.answers, 0);
-    for (unsigned i = 0; i < MASTERS; i++)
-        sim_network_cut(network, 0, i, SIM_CUT_ALL);
-    for (int i = 0; i < 2500 && !taker.answers; i++)
-        turn();
-    assert_int_equal(taker.count, 1);
-    assert_int_equal(taker.seq, seq);
-    assert_true(taker.until_us <= now_us);
-}
-
 /* A replica that has not got it takes over: it is left there again, at once. */
 static void p2_who_waits_leaves_word_again_where_a_replica_takes_over(void **state)
 {
@@ -477,8 +434,6 @@ int main(void)
         STARTED(p4_who_asks_later_and_does_not_wait_is_given_all_of_a_reservation),
         STARTED(who_asks_a_moment_later_is_given_what_another_did_not_wait_for),
         STARTED(p5_a_job_that_goes_back_is_not_overtaken_by_those_behind_it),
-        STARTED(p4_a_job_is_not_handed_out_twice_in_one_answer),
-        STARTED(p4_a_job_is_not_handed_out_twice_though_all_is_over),
         STARTED(p2_who_waits_leaves_word_again_where_a_replica_takes_over),
         STARTED(p8_a_full_redis_refuses_a_push_at_once_and_lets_jobs_be_finished),
         STARTED(p8_without_enough_replicas_a_push_is_refused_within_its_time),

@@ -115,8 +115,9 @@ static struct outcome live(void **state, uint64_t seed, bool long_way)
                               .max = roll(4) ? 1 + (roll(2) ? roll(32) : 0) : 0,
                               .bound = roll(2),
                               .ttr_us = roll(4) ? 0 : 5 * SECOND_US};
-    script_ask_reserve(&request, &spaces[0], &call, &cmd, cmd.max,
-                       (enum script_mark)roll(cmd.max ? 3 : 4));
+    uint32_t max = cmd.max;
+    cmd.max += roll(2); /* more are wanted: what is left is counted */
+    script_ask_reserve(&request, &spaces[0], &call, &cmd, max, (enum script_mark)roll(max ? 3 : 4));
     (void)ask(0);
     for (uint32_t i = 0; i + 1 < part_count; i++)
         script_add(&outcome.said, parts[i]);

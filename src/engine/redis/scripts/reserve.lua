@@ -1,10 +1,11 @@
 -- Reserve, one, or several, each as if it came by itself: then each is for one topic. KEYS: four for
 -- all of them (turn.lua), or four for each. ARGV, for each: 1 the request, 2 options: l listed order, b bound, w leave marks where there
--- is no more, or h the same, but nobody waits, p who asks needs no job: tell the next who waits where
+-- is no more, or h the same, but nobody waits, n count what is left, p who asks needs no job: tell the next who waits where
 -- there are some; behind these, in digits, how long the reservations run in place of the jobs' own
 -- ttr; 3 how many at most (0: only look what there is), 4 bytes of bodies after which to
 -- stop (of several, those of all before count, too), 5 … topics.
--- Answer: {it, job with its content, …, firsts}; its next_us: when the first pause among the topics ends.
+-- Answer: {it, job with its content, …, firsts}; its next_us: when the first pause among the topics ends;
+-- its seq: if asked, how many more are ready.
 -- `firsts` has 12 bytes for each topic asked for: priority and rank of the first job that is still
 -- ready there, NONE, or UNSEEN if nobody looked; it is empty if the request was sent again.
 -- Of several: an array of such answers. Here is the common case: jobs of one topic whose bodies are in
@@ -27,7 +28,7 @@ for at = 1, count do
         local now, daemon = clock_of(request), sub(request, 3, 10)
         local found = call('HMGET', hash, 'p', '#u' .. topic, '#r' .. topic, '#h' .. topic, 'j',
             '#w' .. topic)
-        local ready, taken, flags, mark = nil, 0, 0, nil
+        local ready, taken, flags, mark, left = nil, 0, 0, nil, 0
         -- It is not paused, and the journal has no entries to be written (entry.lua).
         local fits = found[1] and tonumber(found[2] or 0) <= now and is_first(hash, request)
         local journal = found[5] and byte(found[5], 33) ~= 120 -- 120: x, it was given up
@@ -36,6 +37,9 @@ for at = 1, count do
             local key = 'r' .. string.char(#topic) .. topic
             ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', '0', most + 1)
             taken = #ready
+            if taken > most and most > 1 and string.find(options, 'n', 1, true) then
+                left = call('ZLEXCOUNT', order, '[' .. key, '(' .. key .. PAST) - most
+            end
         end
         if taken > most then
             taken, flags = most, most == 0 and string.find(options, '[wh]') and 20 or 4
@@ -163,7 +167,7 @@ for at = 1, count do
         end
         if answer then -- as say() has it
             answer[1] = pack('<BBBBI4I8I8I8', taken > 0 and 0 or 5, 0, flags, 0, taken,
-                9007199254740991, 0, now)
+                9007199254740991, left, now)
             answer[taken + 2] = ready[taken + 1] and sub(ready[taken + 1], -20, -9) or NONE
         end
     end

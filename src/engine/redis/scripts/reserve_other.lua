@@ -11,8 +11,8 @@ local own_ttr = tonumber(string.match(ARGV[2], '%d+'))
 local most, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = clock()
 
-local function reply(jobs, flags, next_us, firsts)
-    local parts = { say(#jobs > 0 and OK or EMPTY, 0, flags, #jobs, now, next_us, 0), unpack(jobs) }
+local function reply(jobs, flags, next_us, firsts, left)
+    local parts = { say(#jobs > 0 and OK or EMPTY, 0, flags, #jobs, now, next_us, left), unpack(jobs) }
     parts[#parts + 1] = firsts
     return parts
 end
@@ -27,7 +27,7 @@ if first then
             jobs[#jobs + 1] = whole_job(job)
         end
     end
-    return reply(jobs, MORE, FOREVER, '')
+    return reply(jobs, MORE, FOREVER, '', 0)
 end
 
 local fields, topics, seen = { 'p' }, {}, {}
@@ -217,6 +217,13 @@ if count > 0 then
     if sooner then publish(string.format('w%.0f %.0f', last % partitions, wake)) end
 end
 in_pieces('HSET', hash, sets)
+local left = 0
+for i = 1, string.find(ARGV[2], 'n', 1, true) and #topics or 0 do
+    if first_of[topics[i]] then
+        local key = 'r' .. char(#topics[i]) .. topics[i]
+        left = left + call('ZLEXCOUNT', order, '[' .. key, '(' .. key .. PAST)
+    end
+end
 local firsts = {}
 for i = 5, #ARGV do firsts[i - 4] = first_of[ARGV[i]] or NONE end
-return reply(bodies, flags, next_us, table.concat(firsts))
+return reply(bodies, flags, next_us, table.concat(firsts), left)

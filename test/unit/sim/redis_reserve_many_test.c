@@ -1,0 +1,400 @@
+/*
+ * A reserve of many jobs, whichever partitions they are in, on simulated servers: how many round
+ * trips and scripts it takes, that it is handed no more than it asked for, in order, and that
+ * nothing is lost of what comes for a client that has gone.
+ */
+#include "base/mem.h"
+#include "engine/redis/consumers_parts.h"
+#include "redis_bed.h"
+
+enum { MANY = 256, JOBS = 1984, JOBS_MAX = 2048, REQUEST = 500, SHORT_US = 300 * MS };
+
+static const struct bytes topics[] = {{"a", 1}, {"b", 1}, {"c", 1}};
+static unsigned failed_pushes, answered_pushes;
+static int64_t ttr_us, began_us;
+
+/* Who asks for many, and what came. */
+struct taker {
+    struct ticket ticket;
+    unsigned answers;
+    enum err err;
+    uint32_t count;
+    uint64_t seqs[JOBS_MAX];
+    int64_t due_us[JOBS_MAX], until_us[JOBS_MAX];
+    char topic[JOBS_MAX];
+    int64_t asked_us, took_us;
+    uint64_t scripts;
+};
+
+static struct taker taker;
+
+static void taken(struct ticket *ticket, const struct reply *reply)
+{
+    struct taker *of = (struct taker *)ticket; /* its first member */
+    of->answers++;
+    of->err = reply->err;
+    of->count = reply->count;
+    assert_in_range(reply->count, 0, JOBS_MAX);
+    for (uint32_t i = 0; i < reply->count; i++) {
+        of->seqs[i] = reply->jobs[i].ref.seq;
+        of->due_us[i] = reply->jobs[i].due_us;
+        of->until_us[i] = reply->jobs[i].until_us;
+        of->topic[i] = reply->jobs[i].topic.at[0];
+    }
+    of->took_us = now_us - of->asked_us;
+}
+
+static struct cmd reserve_of(uint32_t topic_count, uint32_t max, int64_t wait_us)
+{
+    return (struct cmd){
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = topics, .topic_count = topic_count, .max = max, .wait_us = wait_us}};
+}
+
+static void submit_cmd(const struct cmd *cmd)
+{
+    struct engine *port = redis_engine_port(engine);
+    turn(); /* it knows what time it is */
+    taker = (struct taker){.ticket.answered = taken, .asked_us = now_us};
+    taker.scripts = scripts_sent();
+    (void)port->verbs->submit(port, cmd, &taker.ticket); /* it is told */
+}
+
+static void submit(uint32_t topic_count, uint32_t max, int64_t wait_us)
+{
+    struct cmd cmd = reserve_of(topic_count, max, wait_us);
+    submit_cmd(&cmd);
+}
+
+static void await(void)
+{
+    while (!taker.answers)
+        turn();
+    taker.scripts = scripts_sent() - taker.scripts;
+}
+
+/* Each job once, and no reservation that is over. */
+static void assert_jobs_are_distinct(void)
+{
+    for (uint32_t i = 0; i < taker.count; i++) {
+        for (uint32_t before = 0; before < i; before++)
+            assert_int_not_equal(taker.seqs[before], taker.seqs[i]);
+    }
+}
+
+static void take(uint32_t topic_count, uint32_t max, int64_t wait_us)
+{
+    submit(topic_count, max, wait_us);
+    await();
+    assert_in_range(taker.count, 0, max);
+    assert_jobs_are_distinct();
+}
+
+static void pushed(struct ticket *ticket, const struct reply *reply)
+{
+    mem_free(ticket);
+    answered_pushes++;
+    failed_pushes += reply->err != OK;
+}
+
+/* Ids of the client's own spread the jobs over the partitions; without, all are in the topic's. */
+static void push(uint32_t topic, uint32_t number, bool with_id, uint32_t body_bytes)
+{
+    static const char body[64 * 1024];
+    struct engine *port = redis_engine_port(engine);
+    struct ticket *ticket = mem_zalloc(sizeof(*ticket));
+    char id[16];
+    int len = snprintf(id, sizeof(id), "%u-%u", topic, number);
+    ticket->answered = pushed;
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.topic = topics[topic],
+                               .id = bytes_of(id, with_id ? (size_t)len : 0),
+                               .due_us = began_us + number,
+                               .ttr_us = ttr_us,
+                               .body = bytes_of(body, body_bytes)}};
+    (void)port->verbs->submit(port, &cmd, ticket); /* it is told */
+    if (number % 100 == 0)
+        turn();
+}
+
+static void push_some(uint32_t topic_count, uint32_t from, uint32_t jobs, bool with_id,
+                      uint32_t body_bytes)
+{
+    answered_pushes = failed_pushes = 0;
+    for (uint32_t i = 0; i < jobs; i++)
+        push(i % topic_count, from + i, with_id, body_bytes);
+    while (answered_pushes < jobs)
+        turn();
+    assert_int_equal(failed_pushes, 0);
+}
+
+/* … and they are due, and known to be. */
+static void push_all(uint32_t topic_count, uint32_t jobs, bool with_id, uint32_t body_bytes)
+{
+    push_some(topic_count, 0, jobs, with_id, body_bytes);
+    turns(SECOND_US);
+}
+
+static void start_with(uint32_t partitions)
+{
+    options.partitions = partitions;
+    ttr_us = 60 * SECOND_US;
+    began_us = now_us - SECOND_US;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    start_second(); /* which knows nothing yet of what the other one pushes */
+    change_daemon();
+}
+
+/* For the next case of a test. */
+static void again(void)
+{
+    stop_pair();
+    (void)teardown(NULL);
+    (void)setup(NULL);
+}
+
+/* Where the jobs lie, and what it may take to get many of them. */
+struct layout {
+    uint32_t partitions, topic_count;
+    bool with_ids; /* in all partitions, else in that of the topic */
+};
+
+static const struct layout layouts[] = {
+    {MANY, 1, true}, {MANY, 3, true}, {16, 1, true}, {16, 1, false}, {16, 3, false}, {1, 3, true},
+};
+
+/* As much as that of the others: it comes with them. */
+static void many_jobs_come_in_few_round_trips_wherever_they_are(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+        const struct layout *at = &layouts[i];
+        const uint32_t calls = JOBS / 32 + at->partitions;
+        start_with(at->partitions);
+        push_all(at->topic_count, JOBS, at->with_ids, 20);
+        change_daemon();
+        for (uint32_t left = JOBS; left; left -= taker.count) {
+            take(at->topic_count, REQUEST, 500 * MS);
+            assert_int_equal(taker.count, left < REQUEST ? left : REQUEST);
+            assert_true(taker.took_us <= (left < REQUEST ? 5 : 3) * MS);
+            assert_true(taker.scripts <= calls + at->partitions / 2);
+        }
+        again();
+    }
+}
+
+/* One partition has most of them: what the others lack is taken there, by as few calls. */
+static void what_partitions_lack_is_taken_from_those_that_have_more(void **state)
+{
+    (void)state;
+    start_with(16);
+    push_all(1, REQUEST - 50, false, 20);
+    push_some(1, REQUEST, 50, true, 20);
+    change_daemon();
+    take(1, REQUEST, 500 * MS);
+    assert_int_equal(taker.count, REQUEST);
+    assert_true(taker.took_us <= 4 * MS);
+    assert_in_range(taker.scripts, 1, 48);
+    stop_pair();
+}
+
+/* In one partition, and wherever redis.order says topic, the oldest come first, in each reserve and
+ * from one to the next. */
+static void many_jobs_of_one_partition_come_in_exact_order(void **state)
+{
+    (void)state;
+    for (unsigned one = 0; one < 2; one++) {
+        int64_t last_us = 0;
+        start_with(one ? 1 : 16);
+        push_all(1, JOBS, one, 20);
+        change_daemon();
+        for (uint32_t left = JOBS; left; left -= taker.count) {
+            take(1, 33 + left % 300, 500 * MS);
+            assert_true(taker.count > 0);
+            for (uint32_t i = 0; i < taker.count; i++) {
+                assert_true(taker.due_us[i] >= last_us);
+                last_us = taker.due_us[i];
+            }
+        }
+        again();
+    }
+}
+
+/* What comes of several partitions is sorted, and of each the oldest come first. */
+static void many_jobs_of_all_partitions_are_in_order_as_far_as_they_go(void **state)
+{
+    (void)state;
+    start_with(16);
+    push_all(1, JOBS, true, 20);
+    change_daemon();
+    int64_t last_us[16] = {0};
+    for (uint32_t left = JOBS; left; left -= taker.count) {
+        take(1, REQUEST, 500 * MS);
+        for (uint32_t i = 0; i < taker.count; i++) {
+            assert_true(i == 0 || taker.due_us[i] >= taker.due_us[i - 1]);
+            assert_true(taker.due_us[i] >= last_us[taker.seqs[i] % 16]);
+            last_us[taker.seqs[i] % 16] = taker.due_us[i];
+        }
+    }
+    stop_pair();
+}
+
+/* The list's order holds for many, too: all of the first topic before any of the second. */
+static void many_jobs_of_a_list_come_topic_by_topic(void **state)
+{
+    (void)state;
+    start_with(16);
+    push_all(3, 900, true, 20);
+    change_daemon();
+    struct cmd cmd = reserve_of(3, 280, 500 * MS);
+    cmd.reserve.listed_order = true;
+    submit_cmd(&cmd);
+    await();
+    assert_int_equal(taker.count, 280);
+    for (uint32_t i = 0; i < 280; i++) /* there are 300 */
+        assert_int_equal(taker.topic[i], 'a');
+    stop_pair();
+}
+
+/* A reserve ends at 512 KB of bodies: so many are asked for as fit, by the size of the first ones.
+ */
+static void large_jobs_are_not_reserved_beyond_what_the_answer_holds(void **state)
+{
+    (void)state;
+    start_with(16);
+    push_all(1, 400, false, 8000);
+    change_daemon();
+    take(1, REQUEST, 500 * MS); /* which learns where they are */
+    take(1, REQUEST, 500 * MS);
+    assert_in_range(taker.count, 64, 70);
+    assert_in_range(taker.scripts, 1, 8); /* what is given back takes one for each */
+    again();
+    start_with(16);
+    push_all(1, 400, true, 30000); /* in all of them */
+    change_daemon();
+    take(1, REQUEST, 500 * MS);
+    take(1, 100, 500 * MS);
+    assert_in_range(taker.count, 17, 18);
+    stop_pair();
+}
+
+/* The client goes while jobs are on their way to it, at any time: another one gets all of them,
+ * long before their ttr is over. */
+static void p2_of_many_jobs_none_is_lost_when_the_client_goes(void **state)
+{
+    (void)state;
+    for (unsigned turn_count = 0; turn_count < 8; turn_count++) {
+        struct engine *port;
+        uint32_t count = 0;
+        start_with(16);
+        push_all(1, JOBS, turn_count % 2, 20);
+        change_daemon();
+        port = redis_engine_port(engine);
+        submit(1, REQUEST, 500 * MS);
+        for (unsigned i = 0; i < turn_count / 2; i++)
+            turn();
+        if (taker.answers)
+            count = taker.count;
+        else
+            port->verbs->cancel(port, &taker.ticket);
+        turns(SECOND_US);
+        for (take(1, REQUEST, 0); taker.count; take(1, REQUEST, 0))
+            count += taker.count;
+        assert_int_equal(count, JOBS);
+        again();
+    }
+}
+
+/* ---- short reservations ---- */
+
+static void start_on_a_cluster(void)
+{
+    static struct sim_cluster cluster;
+    options.url.topology = REDIS_CLUSTER;
+    sim_cluster_init(&cluster, servers, MASTERS, MASTERS, 1);
+    add_address(7001);
+    add_address(7002);
+    start_with(MANY);
+    ttr_us = SHORT_US;
+    push_all(1, JOBS, true, 20);
+    change_daemon();
+    sim_network_cut(network, 1, 0, SIM_CUT_ALL);
+}
+
+/* One of the masters does not answer: what the others gave is not kept until its ttr is over. */
+static void p4_what_is_reserved_does_not_wait_for_more_until_it_is_over(void **state)
+{
+    (void)state;
+    start_on_a_cluster();
+    take(1, REQUEST, 500 * MS);
+    assert_true(taker.count > REQUEST / 4);
+    assert_true(taker.took_us <= SHORT_US / 4 + 5 * MS);
+    for (uint32_t i = 0; i < taker.count; i++)
+        assert_true(taker.until_us[i] > now_us + SHORT_US / 2);
+    sim_network_cut(network, 1, 0, SIM_WHOLE);
+    stop_pair();
+}
+
+/* It has some jobs, and waits for the others. */
+static struct waiter *wait_with_some(void)
+{
+    start_on_a_cluster();
+    submit(1, REQUEST, 500 * MS);
+    struct waiter *waiter = taker.ticket.held;
+    while (!waiter->job_count)
+        turn();
+    turns(10 * MS);
+    assert_int_equal(taker.answers, 0);
+    return waiter;
+}
+
+/* It is ready or another's by then. (Daemons that stand still for long have such jobs.) */
+static void p4_a_job_that_was_over_while_it_waited_for_others_is_not_handed_out(void **state)
+{
+    (void)state;
+    struct waiter *waiter = wait_with_some();
+    uint32_t some = waiter->job_count;
+    uint64_t over = waiter->jobs[0].ref.seq;
+    waiter->jobs[0].until_us = now_us;
+    await();
+    assert_int_equal(taker.count, some - 1);
+    for (uint32_t i = 0; i < taker.count; i++)
+        assert_int_not_equal(taker.seqs[i], over);
+    sim_network_cut(network, 1, 0, SIM_WHOLE);
+    stop_pair();
+}
+
+/* … nor when it was reserved twice, and all is over. */
+static void p4_a_job_is_not_handed_out_twice_though_all_is_over(void **state)
+{
+    (void)state;
+    struct waiter *waiter = wait_with_some();
+    uint32_t some = waiter->job_count;
+    waiter->jobs[waiter->job_count++] = waiter->jobs[0];
+    waiter->group->wanted--;
+    pass(2 * SHORT_US);
+    await();
+    assert_int_equal(taker.count, some);
+    assert_jobs_are_distinct();
+    sim_network_cut(network, 1, 0, SIM_WHOLE);
+    stop_pair();
+}
+
+int main(void)
+{
+#define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        STARTED(many_jobs_come_in_few_round_trips_wherever_they_are),
+        STARTED(what_partitions_lack_is_taken_from_those_that_have_more),
+        STARTED(many_jobs_of_one_partition_come_in_exact_order),
+        STARTED(many_jobs_of_all_partitions_are_in_order_as_far_as_they_go),
+        STARTED(many_jobs_of_a_list_come_topic_by_topic),
+        STARTED(large_jobs_are_not_reserved_beyond_what_the_answer_holds),
+        STARTED(p2_of_many_jobs_none_is_lost_when_the_client_goes),
+        STARTED(p4_what_is_reserved_does_not_wait_for_more_until_it_is_over),
+        STARTED(p4_a_job_that_was_over_while_it_waited_for_others_is_not_handed_out),
+        STARTED(p4_a_job_is_not_handed_out_twice_though_all_is_over),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
