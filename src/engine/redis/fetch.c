@@ -375,8 +375,9 @@ static uint32_t most_at_once(const struct wait_group *group, const struct candid
     return counted < COUNTED_AT_ONCE ? counted : COUNTED_AT_ONCE;
 }
 
-/* To each as much as to the others, as far as it has so many: what it lacks is theirs. */
-static void share_out(const struct wait_group *group, struct candidates candidates, uint64_t open)
+/* Divides `open` jobs evenly among the candidates. What a candidate has not got goes to the others.
+ */
+static void divide_jobs(const struct wait_group *group, struct candidates candidates, uint64_t open)
 {
     for (uint32_t round = 0; open && round < SHARE_ROUNDS; round++) {
         uint32_t left = candidates.count;
@@ -396,7 +397,7 @@ static void ask_shares(struct wait_group *group, struct candidates candidates, u
 {
     uint64_t most = (uint64_t)JOBS_AT_ONCE * candidates.count;
     most = most > ROUND_JOBS ? most : ROUND_JOBS;
-    share_out(group, candidates, open < most ? open : most);
+    divide_jobs(group, candidates, open < most ? open : most);
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct candidate *at = &candidates.at[i];
         for (uint32_t max; at->share; at->share -= max) {
