@@ -7,24 +7,40 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void read_cpu(struct budget_meter *meter)
 {
     meter->last_cpu_us = meter->cpu_us(meter);
-    meter->estimated_ns = 0;
+    meter->estimated_ns = meter->charged_before_ns = 0;
 }
 
-/* The clock has used the budget up. What of that the thread did not use itself, it gets back; if
- * there is no earlier reading in this turn to compare with, all of it. */
+/* The charged time that others had the processor, since the last reading of `cpu_us`. */
+static int64_t read_time_of_others(struct budget_meter *meter)
+{
+    int64_t before_us = meter->last_cpu_us, estimated_ns = meter->estimated_ns;
+    int64_t charged_ns = meter->charged_before_ns + meter->charged_ns;
+    read_cpu(meter);
+    int64_t own_ns = (meter->last_cpu_us - before_us) * NS_PER_US - estimated_ns;
+    return charged_ns - larger(own_ns, 0);
+}
+
+/* The budget is used up by what was charged: gives back what the thread did not use itself. */
 static void check_charged(struct budget *budget)
 {
     struct budget_meter *meter = budget->meter;
-    int64_t before_us = meter->last_cpu_us, estimated_ns = meter->estimated_ns, beyond_ns = 0;
-    read_cpu(meter);
-    if (before_us)
-        beyond_ns = larger((meter->last_cpu_us - before_us) * NS_PER_US - estimated_ns, 0);
-    budget->left_ns += larger(meter->charged_ns - beyond_ns, 0);
-    if (beyond_ns > meter->charged_ns / 2)
-        meter->sampled_turns = BUDGET_SAMPLED_TURNS;
+    if (meter->last_cpu_us) {
+        int64_t credit_ns = smaller(larger(read_time_of_others(meter), 0), meter->charged_ns);
+        budget->left_ns += credit_ns;
+        if (credit_ns < meter->charged_ns / 2)
+            meter->sampled_turns = BUDGET_SAMPLED_TURNS;
+    } else { /* it may have been either: it gets half of what the estimates have left */
+        read_cpu(meter);
+        budget->left_ns = (budget->left_ns + meter->charged_ns) / 2;
+    }
     meter->charged_ns = 0;
 }
 

@@ -12,8 +12,9 @@
  * meter, which reads a clock after each BUDGET_METER_NS of estimated work and charges the time that
  * passed beyond the estimate. Some of that time another process may have had the processor. So when
  * such charges have used up the budget, the thread's processor time is read, and what the thread
- * did not use itself is credited back. That reading is a system call: it is not made while the
- * clock shows less than the budget.
+ * did not use itself is credited back. Without an earlier reading to compare with, half of what the
+ * estimates have left is. That reading is a system call: it is not made while the clock shows less
+ * than the budget.
  */
 #ifndef LATERD_BASE_BUDGET_H
 #define LATERD_BASE_BUDGET_H
@@ -32,13 +33,14 @@ struct budget_meter {
     int64_t (*now_us)(
         struct budget_meter *meter); /* any clock that costs next to nothing to read */
     int64_t (*cpu_us)(struct budget_meter *meter); /* the thread's processor time: a system call */
-    int64_t last_reading_us; /* the last reading of `now_us`; 0: none since budget_begin() */
-    int64_t last_left_ns;    /* of the budget, then, or at budget_begin() */
-    int64_t charged_ns;      /* beyond the estimate, by `now_us`: to be compared with `cpu_us` */
-    int64_t last_cpu_us;     /* the last reading of `cpu_us`; 0: none in this turn */
-    int64_t estimated_ns;    /* of work since that reading */
-    unsigned sampled_turns;  /* so many turns more read `cpu_us` at their first look, to have
-                                something to compare with */
+    int64_t last_reading_us;   /* the last reading of `now_us`; 0: none since budget_begin() */
+    int64_t last_left_ns;      /* of the budget, then, or at budget_begin() */
+    int64_t charged_ns;        /* beyond the estimate, by `now_us`, since budget_begin() … */
+    int64_t charged_before_ns; /* … and before it, since the last reading of `cpu_us` */
+    int64_t last_cpu_us;       /* the last reading of `cpu_us`; 0: none in this turn */
+    int64_t estimated_ns;      /* of work since that reading */
+    unsigned sampled_turns;    /* so many turns more read `cpu_us` at their first look, to have
+                                  something to compare with */
 };
 
 struct budget {
@@ -62,6 +64,7 @@ static inline void budget_begin(struct budget *budget, int64_t ns)
     struct budget_meter *meter = budget->meter;
     if (meter) {
         meter->estimated_ns += meter->last_left_ns - budget->left_ns;
+        meter->charged_before_ns += meter->charged_ns;
         meter->last_left_ns = ns;
         meter->last_reading_us = meter->charged_ns = 0;
     }
@@ -77,7 +80,7 @@ static inline void budget_exclude_elapsed(struct budget *budget, int64_t next_ns
 {
     budget->excluded_next_ns = next_ns;
     if (budget->meter)
-        budget->meter->last_reading_us = 0;
+        budget->meter->last_reading_us = budget->meter->last_cpu_us = 0;
 }
 
 static inline void budget_spend(struct budget *budget, int64_t cost_ns)

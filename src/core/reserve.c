@@ -10,15 +10,16 @@
 #include "core/core_internal.h"
 
 enum {
-    TAKE_MIN = 64,      /* a reserve takes this many jobs even if the budget is spent */
-    TAKE_NS = 1500,     /* work for one job taken, and for its way into the reply */
-    BODY_NS = 1000,     /* work that the engine will have with its body: so much is left for it */
-    TOPIC_NS = 50,      /* for finding a topic, or taking a waiter off one */
-    LINK_NS = 500,      /* for waiting on a topic, which may have to be made */
-    CANDIDATE_NS = 4,   /* for comparing one topic's first job */
-    ENDS_MIN = 16,      /* waits that end in a tick even if the budget is spent */
-    HUNGRY_TURN = 256,  /* hungry topics that are served in a turn while memory is short */
-    FAR_WAIT_US = 1000, /* after its wait a waiter looks this often for its far job … */
+    TAKE_MIN = 64,  /* a reserve takes this many jobs even if the budget is spent */
+    TAKE_NS = 1500, /* work for one job taken, and for its way into the reply */
+    BODY_NS = 1000, /* kept of the budget for each taken job: the engine reads its body, … */
+    BODY_BYTES_PER_NS = 4, /* … checks and copies it */
+    TOPIC_NS = 50,         /* for finding a topic, or taking a waiter off one */
+    LINK_NS = 500,         /* for waiting on a topic, which may have to be made */
+    CANDIDATE_NS = 4,      /* for comparing one topic's first job */
+    ENDS_MIN = 16,         /* waits that end in a tick even if the budget is spent */
+    HUNGRY_TURN = 256,     /* hungry topics that are served in a turn while memory is short */
+    FAR_WAIT_US = 1000,    /* after its wait a waiter looks this often for its far job … */
     FAR_WAIT_MAX_US = 1000 * 1000, /* … and no longer */
 };
 
@@ -76,8 +77,9 @@ static uint32_t take(struct core *core, uint32_t count, const struct wanted *wan
 {
     uint32_t taken = 0;
     uint64_t body_bytes = 0;
+    int64_t bodies_ns = 0;
     while (taken < wanted->max && body_bytes < RESERVE_BODY_BYTES &&
-           (taken < TAKE_MIN || core->budget->left_ns > (int64_t)taken * BODY_NS)) {
+           (taken < TAKE_MIN || core->budget->left_ns > bodies_ns)) {
         uint32_t number = choose(core, count, wanted->listed_order, out_far);
         if (number == POOL_NONE)
             break;
@@ -85,6 +87,7 @@ static uint32_t take(struct core *core, uint32_t count, const struct wanted *wan
         struct job_view *views = core_views(core, taken + 1);
         core_view(core, core_job(core, number), &views[taken]);
         body_bytes += views[taken].body_len;
+        bodies_ns += BODY_NS + views[taken].body_len / BODY_BYTES_PER_NS;
         taken++;
         budget_spend(core->budget, TAKE_NS + (int64_t)count * CANDIDATE_NS);
     }

@@ -232,8 +232,8 @@ enum err bodies_read(struct embedded *embedded, struct job_view *job)
 
 /*
  * Fills in what is in memory, or in the page cache. Jobs whose bodies are damaged leave the reply,
- * and so do those of a RESERVE that the budget has no time for, though what was estimated for them
- * was left: a later one gets them. Those whose bodies are to be read have no .body.at afterwards.
+ * and so do those of a RESERVE for which there is no time because reading took longer than
+ * estimated: a later one gets them. Those whose bodies are to be read have no .body.at afterwards.
  * Returns how many they are.
  */
 static uint32_t read_bodies(struct embedded *embedded, struct reply *reply)
@@ -243,7 +243,7 @@ static uint32_t read_bodies(struct embedded *embedded, struct reply *reply)
     bool takes = cmd_traits(reply->kind)->takes_jobs;
     for (uint32_t i = 0; i < reply->count; i++) {
         struct job_view *job = &reply->jobs[i];
-        bool late = i >= READ_MIN && takes && budget_spent(embedded->budget);
+        bool late = i >= READ_MIN && good > 0 && takes && budget_spent(embedded->budget);
         enum err err = late ? ERR_AGAIN : bodies_read(embedded, job);
         if (late || (err == ERR_AGAIN && full && good > 0)) {
             note_unread(&embedded->bodies, job, err); /* for a later reserve */

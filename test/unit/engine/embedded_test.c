@@ -545,6 +545,12 @@ static int64_t slow_us(struct budget_meter *meter)
     return slow->at_us;
 }
 
+/* All of that time was the thread's own. */
+static int64_t slow_cpu_us(struct budget_meter *meter)
+{
+    return ((struct slow_meter *)meter)->at_us;
+}
+
 static uint32_t reserved; /* jobs */
 
 static void count_reserved(struct ticket *ticket, const struct reply *reply)
@@ -584,7 +590,7 @@ static void a_reserve_takes_no_more_jobs_than_there_is_time_for(void **state)
     static const unsigned fast_looks[] = {UINT32_MAX, 0, 8, 10, 12, 14};
     for (unsigned i = 0; i < sizeof(fast_looks) / sizeof(fast_looks[0]); i++) {
         struct bed bed = {0};
-        struct slow_meter slow = {.meter = {slow_us, slow_us}, .fast_looks = fast_looks[i]};
+        struct slow_meter slow = {.meter = {slow_us, slow_cpu_us}, .fast_looks = fast_looks[i]};
         struct budget budget = {.meter = &slow.meter};
         open_bed(&bed, DURABILITY_OS);
         push_ready(&bed);
@@ -595,7 +601,8 @@ static void a_reserve_takes_no_more_jobs_than_there_is_time_for(void **state)
         assert_true(fast_looks[i] < UINT32_MAX || count >= GATHER_NS / 2600);
         assert_true(fast_looks[i] > 0 || count == RESERVE_MIN);
         uint32_t looks_beyond = slow.looks > fast_looks[i] ? slow.looks - fast_looks[i] : 0;
-        assert_true(looks_beyond <= 2 + RESERVE_MIN * 2500 / BUDGET_METER_NS);
+        /* The first slow one leaves half, as nobody can tell yet whose time it was. */
+        assert_true(looks_beyond <= 3 + RESERVE_MIN * 2500 / BUDGET_METER_NS);
         for (unsigned turn = 0; turn < 3; turn++) {
             bed.engine->verbs->begin(bed.engine);
             (void)bed.engine->verbs->end(bed.engine);

@@ -121,7 +121,9 @@ static const struct pipeline_kind kind = {
 
 static void open_bed(struct bed *bed)
 {
-    *bed = (struct bed){.stream.verbs = &stream_verbs, .server.budget.left_ns = BUDGET_UNLIMITED};
+    static struct loop loop;
+    *bed = (struct bed){.stream.verbs = &stream_verbs,
+                        .server = {.loop = &loop, .budget.left_ns = BUDGET_UNLIMITED}};
     buffers_init(&bed->server.buffers, UINT64_MAX);
     list_init(&bed->server.dirty);
     struct session *session = &bed->pipeline.session;
