@@ -8,13 +8,14 @@
 
 #include <stdint.h>
 
+#include <xxhash.h>
+
 #include "base/bytes.h"
-#include "base/hash.h"
 
 /* On disk: never change it. 0: the job has no id from its client. */
 static inline uint64_t far_hash_id(uint64_t key, struct bytes id)
 {
-    uint64_t hash = id.len ? hash_seeded(id.at, id.len, key) : 0;
+    uint64_t hash = id.len ? XXH3_64bits_withSeed(id.at, id.len, key) : 0;
     return hash || !id.len ? hash : 1;
 }
 
