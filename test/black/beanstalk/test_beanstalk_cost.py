@@ -28,13 +28,13 @@ def puts(connections, depth):
 
 @needs_strace
 def test_a_put_costs_at_most_2_3_system_calls_at_depth_1(start, tmp_path):
-    per_put, table = system_calls(start, tmp_path, puts(connections=64, depth=1))
+    per_put, table = system_calls(start, tmp_path, puts(connections=64, depth=1), most=2.3)
     assert per_put <= 2.3, f"{per_put:.2f} system calls a put\n{table}"
 
 
 @needs_strace
 def test_a_pipelined_put_costs_at_most_3_tenths_of_a_system_call(start, tmp_path):
-    per_put, table = system_calls(start, tmp_path, puts(connections=16, depth=16))
+    per_put, table = system_calls(start, tmp_path, puts(connections=16, depth=16), most=0.3)
     assert per_put <= 0.3, f"{per_put:.2f} system calls a put\n{table}"
 
 
