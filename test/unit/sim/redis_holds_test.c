@@ -179,6 +179,54 @@ static void tell_server(struct bytes command)
     sim_redis_hang_up(conn);
 }
 
+static void forget_heartbeats_of(const struct redis_engine *daemon)
+{
+    struct buf forget = {0};
+    buf_addf(&forget, "*4\r\n$4\r\nHDEL\r\n$7\r\n{q:0}:h\r\n$1\r\nr\r\n$9\r\nh");
+    buf_add(&forget, daemon->space.daemon, SCRIPT_NAME);
+    buf_addf(&forget, "\r\n");
+    tell_server(buf_bytes(&forget));
+    buf_fini(&forget);
+}
+
+/* Redis has lost who was there, by a save that was older, and the other one is the first to say
+   that it lives. */
+static void p4_a_daemon_whose_heartbeats_redis_lost_keeps_its_jobs(void **state)
+{
+    static struct client taker;
+    (void)state;
+    struct client held = begin_with_a_held_job();
+    park_other(&taker);
+    forget_heartbeats_of(engine);
+    change_daemon();
+    look_at_all();
+    turn(); /* it is answered */
+    assert_true(holds_other_for_silent());
+    change_daemon();
+    turns_of_both(2 * SECOND_US);
+    assert_int_equal(taker.count, 0);
+    change_daemon();
+    assert_false(holds_other_for_silent());
+    change_daemon();
+    assert_int_equal(finish(&held).err, OK);
+    stop_pair();
+}
+
+/* It died just before. */
+static void p6_what_was_held_by_a_daemon_whose_heartbeats_redis_lost_is_given_back(void **state)
+{
+    static struct client taker;
+    (void)state;
+    (void)begin_with_a_held_job();
+    park_other(&taker);
+    forget_heartbeats_of(engine);
+    change_daemon();
+    turns(18 * SECOND_US); /* of the other one alone */
+    assert_int_equal(taker.count, 1);
+    change_daemon();
+    stop_pair();
+}
+
 /* Its last heartbeat was noted by a clock that was an hour ahead. */
 static void p6_what_was_held_by_a_daemon_that_died_in_the_future_is_given_back(void **state)
 {
@@ -255,6 +303,8 @@ int main(void)
         STARTED(p4_a_daemon_that_froze_finds_its_holds_given_to_others),
         STARTED(p4_a_daemon_that_was_silent_for_a_moment_keeps_its_jobs_though_no_notice_is_heard),
         STARTED(p4_a_daemon_whose_heartbeat_is_from_the_future_keeps_its_jobs),
+        STARTED(p4_a_daemon_whose_heartbeats_redis_lost_keeps_its_jobs),
+        STARTED(p6_what_was_held_by_a_daemon_whose_heartbeats_redis_lost_is_given_back),
         STARTED(p6_what_was_held_by_a_daemon_that_died_in_the_future_is_given_back),
         STARTED(p6_what_was_held_by_a_daemon_that_died_just_after_it_came_back_is_given_back),
         STARTED(a_daemon_with_one_who_waits_asks_once_a_second),
