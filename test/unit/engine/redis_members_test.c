@@ -472,6 +472,8 @@ static void one_that_a_look_lacks_is_dead_only_if_it_says_nothing_more(void **st
         }
         assert_int_equal(bed.us.count, back);
         assert_int_equal(bed.us.gone, !back);
+        while (!none_under_way(&bed.calls))
+            answer_beat(&bed.calls);
         end_bed(&bed);
     }
 }
