@@ -190,6 +190,18 @@ static void drop_gone(struct members *members, struct member *member)
     members->gone++;
 }
 
+/* A list that was requested at `sent_us` lacks the daemon: it has left without our hearing of it,
+ * or Redis lost its record. If it lives, its next heartbeat is published to all. */
+static void note_missing(struct members *members, struct member *member, int64_t sent_us)
+{
+    int64_t least_us = sent_us - SCRIPT_FRESH_US;
+    if (member->silent)
+        return;
+    member->silent = true;
+    member->heard_us = member->heard_us > least_us ? member->heard_us : least_us;
+    stop_watching(members, member);
+}
+
 static bool is_ours(const struct members *members, const struct script_member *report)
 {
     return memcmp(report->name, members->options.space->daemon, SCRIPT_NAME) == 0;
@@ -372,7 +384,7 @@ static void apply_list(struct members *members, int64_t sent_us, const struct sc
         while (at < count && memcmp(all[at].name, member->name, SCRIPT_NAME) != 0)
             at++;
         if (at == count && member->heard_us < sent_us)
-            drop_gone(members, member);
+            note_missing(members, member, sent_us);
     }
     members->list_sent_us = sent_us;
     watch(members, all, count);

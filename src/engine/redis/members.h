@@ -24,7 +24,8 @@
  * and the jobs that it held are given back. Only a daemon whose own heartbeats were answered for
  * that long without a pause may decide this: else after an outage of Redis all others would look
  * dead. And it must have read the list after that time, because the notice that the silent daemon
- * is back may have been lost.
+ * is back may have been lost. A daemon that the list lacks is silent, not dead: Redis may have lost
+ * its record.
  *
  * Single-threaded. Times are microseconds of the loop's clock.
  */

@@ -439,6 +439,45 @@ static void one_that_may_be_dead_is_looked_for_before_it_is(void **state)
     }
 }
 
+/* Nor does a look know it any more: it has left, or Redis has lost its record. */
+static void one_that_a_look_lacks_is_dead_only_if_it_says_nothing_more(void **state)
+{
+    struct script_member alive = {.name = "daemon-2", .how = SCRIPT_SERVES};
+    (void)state;
+    for (int back = 1; back >= 0; back--) {
+        static struct bed bed;
+        struct bytes both = records_of_two(SCRIPT_SERVES);
+        struct bytes ours = bytes_of(both.at + SCRIPT_MEMBER_BYTES, both.len - SCRIPT_MEMBER_BYTES);
+        make_bed(&bed);
+        at(loop.now_us);
+        answer_beat_with(&bed.calls, both);
+        beat_until(&bed, loop.now_us + 2 * ALIVE_US);
+        int64_t missing_us = loop.now_us;
+        while (!none_under_way(&bed.calls))
+            answer_beat(&bed.calls);
+        members_request_list(&bed.us);
+        members_heartbeat(&bed.us);
+        answer_beat_with(&bed.calls, ours);
+        at(loop.now_us);
+        assert_int_equal(bed.us.count, 1);
+        assert_true(bed.us.others[0].silent);
+        if (back)
+            members_note_report(&bed.us, &alive, false);
+        while (loop.now_us < missing_us + ALIVE_US + SECOND_US) {
+            if (!none_under_way(&bed.calls))
+                answer_beat_with(&bed.calls, back ? both : ours);
+            at(timers_next_us(&loop.timers));
+            if (loop.now_us < missing_us + ALIVE_US - SCRIPT_FRESH_US)
+                assert_int_equal(bed.us.gone, 0);
+        }
+        assert_int_equal(bed.us.count, back);
+        assert_int_equal(bed.us.gone, !back);
+        while (!none_under_way(&bed.calls))
+            answer_beat(&bed.calls);
+        end_bed(&bed);
+    }
+}
+
 /* It came while a look was under way, which could not find it, and before the next heartbeat. */
 static void one_that_came_since_a_look_was_sent_stays(void **state)
 {
@@ -454,6 +493,8 @@ static void one_that_came_since_a_look_was_sent_stays(void **state)
     answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));
     assert_int_equal(bed.us.count, 2);
     assert_int_equal(bed.us.gone, 0);
+    assert_false(bed.us.others[0].silent);
+    assert_false(bed.us.others[1].silent);
     answer_beat(&bed.calls);
     end_bed(&bed);
 }
@@ -472,6 +513,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_was_never_in_contact_owns_nothing, set_up, tear_down),
         cmocka_unit_test(one_that_is_watched_and_late_is_looked_for),
         cmocka_unit_test(one_that_may_be_dead_is_looked_for_before_it_is),
+        cmocka_unit_test(one_that_a_look_lacks_is_dead_only_if_it_says_nothing_more),
         cmocka_unit_test(one_that_came_since_a_look_was_sent_stays),
         cmocka_unit_test(whoever_was_not_heard_for_long_leaves_word_again),
     };

@@ -2,6 +2,7 @@
  * What a daemon's connections hold while it, or Redis, is silent: two daemons on one server. Time
  * is simulated: what is waited for takes none.
  */
+#include "base/codec.h"
 #include "redis_bed.h"
 
 enum { SILENT_US = 7 * SECOND_US }; /* longer than a daemon may be without being taken for dead */
@@ -133,6 +134,123 @@ static void p4_a_daemon_that_was_silent_for_a_moment_keeps_its_jobs_though_no_no
     stop_pair();
 }
 
+/* After what it was told before. */
+static void look_at_all(void)
+{
+    turn();
+    (void)loop_update_time(options.loop);
+    members_request_list(&engine->members);
+    members_heartbeat(&engine->members);
+    turn();
+}
+
+static bool holds_other_for_silent(void)
+{
+    assert_int_equal(engine->members.count, 1);
+    return engine->members.others[0].silent;
+}
+
+/* Redis' clock was set back by an hour, so each daemon's bounds make the time of its scripts. The
+   other one is less sure of the clock: by its bounds, the holder's heartbeat is from the future. */
+static void p4_a_daemon_whose_heartbeat_is_from_the_future_keeps_its_jobs(void **state)
+{
+    static struct client taker;
+    (void)state;
+    struct client held = begin_with_a_held_job();
+    park_other(&taker);
+    other_engine->calls.partitions[0].clock.least_us -= 8 * MS;
+    sim_redis_settings(servers[0])->ahead_us = -3600 * INT64_C(1000000);
+    look_at_all();
+    change_daemon();
+    look_at_all();
+    turn(); /* it is answered */
+    assert_false(holds_other_for_silent());
+    change_daemon();
+    turns_of_both(2 * SECOND_US);
+    assert_int_equal(taker.count, 0);
+    assert_int_equal(finish(&held).err, OK);
+    stop_pair();
+}
+
+static void tell_server(struct bytes command)
+{
+    struct sim_redis_conn *conn = sim_redis_accept(servers[0]);
+    sim_redis_input(conn, command);
+    sim_redis_hang_up(conn);
+}
+
+static void forget_heartbeats_of(const struct redis_engine *daemon)
+{
+    struct buf forget = {0};
+    buf_addf(&forget, "*4\r\n$4\r\nHDEL\r\n$7\r\n{q:0}:h\r\n$1\r\nr\r\n$9\r\nh");
+    buf_add(&forget, daemon->space.daemon, SCRIPT_NAME);
+    buf_addf(&forget, "\r\n");
+    tell_server(buf_bytes(&forget));
+    buf_fini(&forget);
+}
+
+/* Redis has lost who was there, by a save that was older, and the other one is the first to say
+   that it lives. */
+static void p4_a_daemon_whose_heartbeats_redis_lost_keeps_its_jobs(void **state)
+{
+    static struct client taker;
+    (void)state;
+    struct client held = begin_with_a_held_job();
+    park_other(&taker);
+    forget_heartbeats_of(engine);
+    change_daemon();
+    look_at_all();
+    turn(); /* it is answered */
+    assert_true(holds_other_for_silent());
+    change_daemon();
+    turns_of_both(2 * SECOND_US);
+    assert_int_equal(taker.count, 0);
+    change_daemon();
+    assert_false(holds_other_for_silent());
+    change_daemon();
+    assert_int_equal(finish(&held).err, OK);
+    stop_pair();
+}
+
+/* It died just before. */
+static void p6_what_was_held_by_a_daemon_whose_heartbeats_redis_lost_is_given_back(void **state)
+{
+    static struct client taker;
+    (void)state;
+    (void)begin_with_a_held_job();
+    park_other(&taker);
+    forget_heartbeats_of(engine);
+    change_daemon();
+    turns(18 * SECOND_US); /* of the other one alone */
+    assert_int_equal(taker.count, 1);
+    change_daemon();
+    stop_pair();
+}
+
+/* Its last heartbeat was noted by a clock that was an hour ahead. */
+static void p6_what_was_held_by_a_daemon_that_died_in_the_future_is_given_back(void **state)
+{
+    static struct client taker;
+    char record[9] = {SCRIPT_SERVES};
+    struct buf set = {0};
+    (void)state;
+    (void)begin_with_a_held_job();
+    park_other(&taker);
+    put_u64(record + 1, (uint64_t)(now_us + 3600 * INT64_C(1000000)));
+    buf_addf(&set, "*4\r\n$4\r\nHSET\r\n$7\r\n{q:0}:h\r\n$9\r\nh");
+    buf_add(&set, engine->space.daemon, SCRIPT_NAME);
+    buf_addf(&set, "\r\n$9\r\n");
+    buf_add(&set, record, sizeof(record));
+    buf_addf(&set, "\r\n");
+    tell_server(buf_bytes(&set));
+    buf_fini(&set);
+    change_daemon();
+    turns(15 * SECOND_US); /* of the other one alone */
+    assert_int_equal(taker.count, 1);
+    change_daemon();
+    stop_pair();
+}
+
 /* It leaves word in the partition whenever it comes back, later than it was last heard of: so it
  * looks like one that has just come when it is taken for dead. */
 static void p6_what_was_held_by_a_daemon_that_died_just_after_it_came_back_is_given_back(
@@ -184,6 +302,10 @@ int main(void)
         STARTED(p4_who_holds_a_job_keeps_it_while_redis_is_away_for_long),
         STARTED(p4_a_daemon_that_froze_finds_its_holds_given_to_others),
         STARTED(p4_a_daemon_that_was_silent_for_a_moment_keeps_its_jobs_though_no_notice_is_heard),
+        STARTED(p4_a_daemon_whose_heartbeat_is_from_the_future_keeps_its_jobs),
+        STARTED(p4_a_daemon_whose_heartbeats_redis_lost_keeps_its_jobs),
+        STARTED(p6_what_was_held_by_a_daemon_whose_heartbeats_redis_lost_is_given_back),
+        STARTED(p6_what_was_held_by_a_daemon_that_died_in_the_future_is_given_back),
         STARTED(p6_what_was_held_by_a_daemon_that_died_just_after_it_came_back_is_given_back),
         STARTED(a_daemon_with_one_who_waits_asks_once_a_second),
     };

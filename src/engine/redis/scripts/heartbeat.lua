@@ -3,9 +3,8 @@
 -- but cannot serve now, s it was silent), and when it said so. What changes is told to all. A
 -- heartbeat that changes nothing is told to the next one in that order that lives and can be told;
 -- who misses one looks (l), and tells all who is silent.
--- ARGV: 2 how: y, n, x it leaves; 3 who was silent for that long is dropped, and records from the
--- future, which a master with a slower clock has taken over: who lives writes another; 4 l look at
--- all, m the answer has a third part: the policy by which this server may evict keys, '' if it may
+-- ARGV: 2 how: y, n, x it leaves; 3 who was silent for that long is dropped; 4 l look at all, m the
+-- answer has a third part: the policy by which this server may evict keys, '' if it may
 -- not; 5 who has said nothing for that long is silent. Answer: {it, of a look a record of 17 bytes
 -- for each daemon: its name, how, and when it said so}; state: 1 pushes are refused, as the journal is
 -- too far behind, here or wherever the daemon that writes it has seen so (journal.lua); seq: see
@@ -55,11 +54,16 @@ local function look()
         local found = call('HMGET', hash, unpack(fields))
         for i = 1, #fields do
             local name, record = sub(fields[i], 2), found[i]
-            local age_us = record and now - unpack_bytes('<I8', record, 2) or -1
-            if age_us < 0 or age_us > kept_us then
+            local age_us = record and now - unpack_bytes('<I8', record, 2)
+            if not record or age_us > kept_us then
                 drop_name(name)
             else
-                if age_us > fresh_us and byte(record) ~= 115 then -- 115: s
+                -- While Redis' clock is wrong each daemon's bounds make the time: a record may be a
+                -- little from the future. One from far beyond counts from now on.
+                if age_us < -kept_us then
+                    record = sub(record, 1, 1) .. pack('<I8', now)
+                    call('HSET', hash, 'h' .. name, record)
+                elseif age_us > fresh_us and byte(record) ~= 115 then -- 115: s
                     record = 's' .. sub(record, 2)
                     call('HSET', hash, 'h' .. name, record)
                     publish('bs' .. name)
