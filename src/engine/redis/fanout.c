@@ -226,8 +226,7 @@ static enum err take_sweep(struct fanout *fanout, struct part *part,
     if (fanout->counts && !has_part_left(fanout))
         end_counting(fanout);
     bool too_few = fanout->changed < fanout->cmd.topic.max;
-    if (fanout->directed && too_few &&
-        !has_part_left(fanout)) /* others have changed the counted jobs */
+    if (fanout->directed && too_few && !has_part_left(fanout)) /* the counts were too high */
         begin(fanout, fanout->state);
     bool any = fanout->cmd.kind == CMD_KICK_TOPIC && fanout->cmd.topic.state == JOB_GONE;
     if (any && fanout->changed == 0 && fanout->state == JOB_BURIED && !has_part_left(fanout))
