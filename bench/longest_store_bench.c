@@ -4,9 +4,13 @@
  * all, so that slices empty and go; and a history that is written and merged. longest.h says what
  * is shown. `begin` and `end` are those of a turn; what the disk's threads do is not counted.
  *
- *     longest_store_bench [--jobs N] [--topics N] [DIRECTORY]     a new one under /var/tmp
+ *     longest_store_bench [--jobs N] [--topics N] [DIRECTORY]
+ *
+ * The store is in a new directory, made within DIRECTORY (/var/tmp) and removed at the end. Nothing
+ * else in DIRECTORY is read, written or removed.
  */
 #include <errno.h>
+#include <limits.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -25,6 +29,7 @@ enum {
     DAY_US_IN_SECONDS = 86400,
     FILES = 512,
     SEGMENTS_KEPT = 8,
+    PATH_BYTES = 512, /* of the store's directory */
 };
 
 struct bed {
@@ -233,11 +238,12 @@ static void say(const struct bed *bed, const char *when)
 
 static void remove_each(void *ctx, const char *name)
 {
-    char path[512];
+    char path[PATH_BYTES + NAME_MAX + 1];
     (void)snprintf(path, sizeof(path), "%s/%s", (const char *)ctx, name);
     (void)unlink(path); /* what a bench leaves */
 }
 
+/* Removes all files of the directory that make_directory() made. */
 static void clear(const char *directory)
 {
     struct os_disk *disk;
@@ -263,15 +269,24 @@ static void play(struct bed *bed, const char *directory, int64_t history_us)
     clear(directory);
 }
 
+/* Makes a new directory within `within`. False: it could not be made. */
+static bool make_directory(const char *within, char out_path[static PATH_BYTES])
+{
+    int len = snprintf(out_path, PATH_BYTES, "%s/laterd-bench-XXXXXX", within);
+    if (len < 0 || len >= PATH_BYTES)
+        errno = ENAMETOOLONG;
+    else if (mkdtemp(out_path))
+        return true;
+    (void)fprintf(stderr, "no new directory in %s: %s\n", within, strerror(errno));
+    return false;
+}
+
 int main(int count, char **args)
 {
-    char room[] = "/var/tmp/laterd-bench-XXXXXX";
-    const char *directory = count % 2 == 0 ? args[count - 1] : mkdtemp(room);
+    char directory[PATH_BYTES];
     static struct bed bed;
-    if (!directory) {
-        (void)fprintf(stderr, "no directory: %s\n", strerror(errno));
+    if (!make_directory(count % 2 == 0 ? args[count - 1] : "/var/tmp", directory))
         return 1;
-    }
     (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024); /* as laterd has it */
     (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
     bed.jobs = number_after(args, count, "--jobs", 1000000);

@@ -49,6 +49,17 @@ bool loop_watch_source(struct os_loop *loop, struct source *source, uint32_t int
 
 /* ---- accepting ---- */
 
+static const char *pause_hint(int why)
+{
+    switch (why) {
+    case ENOSPC: return "raise sysctl fs.epoll.max_user_watches or lower limits.connections";
+    case ENOMEM:
+    case ENOBUFS: return "the kernel has no memory for more connections: lower limits.connections";
+    default: return "raise the limit of open files (ulimit -n) or lower limits.connections";
+    }
+}
+
+/* No client is accepted for a while; `why` is an errno. */
 static void listeners_pause(struct os_loop *loop, int why)
 {
     for (unsigned i = 0; i < loop->listener_count; i++)
@@ -57,10 +68,8 @@ static void listeners_pause(struct os_loop *loop, int why)
     loop->accept_again_us = now_us + ACCEPT_PAUSE_US;
     if (now_us < loop->accept_report_us)
         return;
-    log_event(LOG_WARN, "accept_paused",
-              "error=\"%s\" hint=\"raise the limit of open files (ulimit -n) or lower "
-              "limits.connections\"",
-              strerror(why));
+    log_event(LOG_WARN, "accept_paused", "error=\"%s\" hint=\"%s\"", strerror(why),
+              pause_hint(why));
     loop->accept_report_us = now_us + ACCEPT_REPORT_US;
 }
 
@@ -77,7 +86,8 @@ static void listeners_go_on(struct os_loop *loop)
     }
 }
 
-static void take_client(struct os_loop *loop, int fd, const struct listener *listener)
+/* False: epoll refused it, with errno; it is closed. */
+static bool take_client(struct os_loop *loop, int fd, const struct listener *listener)
 {
     int on = 1;
     struct os_stream *stream = stream_new(loop, fd);
@@ -86,13 +96,16 @@ static void take_client(struct os_loop *loop, int fd, const struct listener *lis
     loop->client_count++;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* unix sockets: no matter */
     if (!loop_watch_source(loop, &stream->source, stream->interest)) {
+        int why = errno;
         stream_discard(stream); /* unwatched it would never be served */
-        return;
+        errno = why;
+        return false;
     }
     if (listener->tls)
         stream_accept_tls(stream, listener);
     else
         loop->loop.acceptor->accepted(loop->loop.acceptor, &stream->stream, listener->number);
+    return true;
 }
 
 static void accept_some(struct os_loop *loop, struct listener *listener)
@@ -104,8 +117,10 @@ static void accept_some(struct os_loop *loop, struct listener *listener)
         }
         int fd = accept4(listener->source.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            take_client(loop, fd, listener);
-            continue;
+            if (take_client(loop, fd, listener))
+                continue;
+            listeners_pause(loop, errno);
+            return;
         }
         if (errno == EINTR || errno == ECONNABORTED)
             continue;

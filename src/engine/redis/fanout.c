@@ -1,11 +1,13 @@
 /*
- * A command on a topic, or on all, asks every partition; here one answer is made of theirs.
- * Showing asks all partitions at once, a slice each until they have no more that matters; kicking
- * and clearing ask some at a time, each for a share of `max`, so that no more than `max` jobs
- * change. If `max` is too small for a share of each partition, all are first asked at once how many
- * such jobs they have, and then only those that have some. For more than can be asked for at once
- * the calls that count would be too many: nothing is counted. The next kick of that topic goes by
- * what is left of these counts, as long as they are enough for it, and are true.
+ * Sends a command on a topic, or on all topics, to every partition, and makes one answer of theirs.
+ * Commands that show jobs or topics ask all partitions at once, for one slice after the other,
+ * until the next ones would change nothing in the answer. Kicking and clearing ask some partitions
+ * at a time, each for a share of `max`, so that no more than `max` jobs change. If `max` is too
+ * small for a share for each partition, all partitions are first asked how many such jobs they
+ * have, and then only those that have some are asked to change them. If `max` is more than may be
+ * requested at once nothing is counted, to save these calls. The next kick of the same topic uses
+ * what is left of the counts, if they suffice for it; if they turn out to be wrong, all partitions
+ * are asked.
  */
 #include "base/check.h"
 #include "base/hash.h"
@@ -22,8 +24,8 @@ static bool sweeps(const struct fanout *fanout)
     return fanout->cmd.kind == CMD_KICK_TOPIC || fanout->cmd.kind == CMD_CLEAR_TOPIC;
 }
 
-/* There would not be a share for each partition, nor for more than are asked at once. Jobs in order
-   of time cannot be counted. */
+/* `max` is too small for a full share for each partition, and may be requested at once. Jobs that
+   lie in order of time cannot be counted for one topic. */
 static bool counts_first(const struct fanout *fanout)
 {
     uint32_t partitions = fanout->space->partitions;
@@ -41,7 +43,8 @@ struct fanout *fanout_new(const struct script_space *space, const struct cmd *cm
     fanout->state = cmd->topic.state;
     fanout->cmd.topic.backwards = cmd->kind == CMD_LIST && cmd->topic.backwards;
     if (cmd->kind == CMD_KICK_TOPIC && fanout->state != JOB_DELAYED)
-        fanout->state = JOB_BURIED; /* none there, and any will do: then the delayed ones */
+        fanout->state =
+            JOB_BURIED; /* of a kick of any: if there are none, the delayed ones follow */
     fanout->counts = counts_first(fanout);
     fanout->page_max = cmd->kind == CMD_PEEK ? 1 : fanout_least(cmd->topic.max, SCRIPT_HEADS_MAX);
     if (cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK)
@@ -131,7 +134,7 @@ void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call
 
 /* ---- kicking and clearing ---- */
 
-/* A partition that has more, or was not asked. */
+/* True: a partition has more jobs, or was not asked. */
 static bool has_part_left(const struct fanout *fanout)
 {
     for (uint32_t i = 0; i < fanout->space->partitions; i++) {
@@ -171,7 +174,7 @@ void fanout_direct(struct fanout *fanout, const struct fanout_counts *counts)
     uint64_t sum = 0;
     if (!fanout->counts || fanout->cmd.kind != CMD_KICK_TOPIC || counts->state != fanout->state ||
         counts->topic != hash_of(topic.at, topic.len) || fanout->cmd.topic.max == 0)
-        return; /* of none, too: is the topic there? */
+        return; /* max 0: all are asked, only to learn whether the topic exists */
     for (uint32_t i = 0; i < partitions; i++)
         sum += counts->jobs[i];
     if (sum < fanout->cmd.topic.max)
@@ -223,17 +226,17 @@ static enum err take_sweep(struct fanout *fanout, struct part *part,
     if (fanout->counts && !has_part_left(fanout))
         end_counting(fanout);
     bool too_few = fanout->changed < fanout->cmd.topic.max;
-    if (fanout->directed && too_few && !has_part_left(fanout)) /* others were sooner */
+    if (fanout->directed && too_few && !has_part_left(fanout)) /* the counts were too high */
         begin(fanout, fanout->state);
     bool any = fanout->cmd.kind == CMD_KICK_TOPIC && fanout->cmd.topic.state == JOB_GONE;
     if (any && fanout->changed == 0 && fanout->state == JOB_BURIED && !has_part_left(fanout))
-        begin(fanout, JOB_DELAYED); /* there are no buried ones, and any will do */
+        begin(fanout, JOB_DELAYED); /* no job was buried: the kick takes delayed ones */
     return OK;
 }
 
-/* ---- pausing what is there, or in use ---- */
+/* ---- pausing only a topic that exists, or is in use ---- */
 
-/* Some partitions may not have seen the topic: one that has decides for them. */
+/* One partition has the topic, so those that do not know it are asked to pause it as well. */
 static void pause_in_all(struct fanout *fanout)
 {
     fanout->in_all = true;
@@ -308,7 +311,8 @@ void fanout_reply(struct fanout *fanout, struct reply *out_reply)
         out_reply->more = fanout->more;
     } else if (sweeps(fanout)) {
         out_reply->count = fanout->changed;
-        out_reply->more = fanout->directed || has_part_left(fanout); /* who was not asked may */
+        out_reply->more = fanout->directed ||
+                          has_part_left(fanout); /* partitions that were not asked may have some */
     } else if (fanout->jobs) {
         fanout_reply_jobs(fanout, out_reply);
     } else if (kind == CMD_TOPIC || kind == CMD_TOPICS) {

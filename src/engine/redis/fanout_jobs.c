@@ -1,6 +1,6 @@
 /*
- * One page of jobs out of what all partitions show, a slice each at a time: until none has any that
- * belongs on the page.
+ * Merges the jobs that all partitions show into one page. Each partition is asked for one slice
+ * after the other, until no further slice can have a job that belongs on the page.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -18,7 +18,8 @@ static struct listing listing_of(const struct fanout *fanout)
     };
 }
 
-/* The cursor's place, as scripts/job.lua makes it, in a set where a topic's jobs lie together. */
+/* The cursor's place, in the form of scripts/job.lua, in a set that has the jobs of a topic side by
+ * side. */
 static void add_cursor_place(const struct fanout *fanout, uint32_t partition, struct buf *out)
 {
     static const char letters[JOB_STATES] = {
@@ -40,17 +41,17 @@ static void add_cursor_place(const struct fanout *fanout, uint32_t partition, st
     }
     fanout_add_big_endian(out, after->seq, 8);
     if (fanout->state == JOB_DELAYED && !fanout->cmd.topic.backwards)
-        buf_add_char(out, '\xff'); /* behind the rank that may follow */
+        buf_add_char(out, '\xff'); /* sorts after any rank that may follow */
 }
 
-/* The page begins where the last one ended. walk.lua says how a place to go on at is spelled. */
+/* Begins the page where the last one ended. walk.lua has the format of the place to continue at. */
 enum err fanout_begin_at_cursor(struct fanout *fanout, struct bytes cursor)
 {
     struct listing listing = listing_of(fanout);
     enum err err = cursor_read(&listing, cursor, &fanout->after);
     const struct cursor *after = &fanout->after;
     if (!err && (after->first < 0 || after->second < 0 || after->seq > INT64_MAX))
-        err = ERR_INVALID; /* made up: no script would have said so */
+        err = ERR_INVALID; /* not a cursor that a script has returned */
     if (err)
         return err;
     fanout->goes_on = true;
@@ -71,7 +72,8 @@ void fanout_ask_list(struct fanout *fanout, struct buf *out, const struct script
     const struct cmd_topic *cmd = &fanout->cmd.topic;
     bool peeks = fanout->cmd.kind == CMD_PEEK;
     bool leaves_out =
-        fanout->goes_on && fanout_by_time(fanout->state); /* else nothing before the cursor comes */
+        fanout->goes_on &&
+        fanout_by_time(fanout->state); /* otherwise no job before the cursor is shown */
     script_begin(out, fanout->space, call, SCRIPT_LIST, 8);
     script_add(out, peeks ? BYTES("p") : BYTES("l"));
     script_add_i64(out, fanout->state);
@@ -94,7 +96,7 @@ static int compare(const struct ordered *a, const struct ordered *b)
     return 0;
 }
 
-/* On the page. */
+/* Compares by the order of the page, which may be backwards. */
 static int order_of(const struct fanout *fanout, const struct ordered *a, const struct ordered *b)
 {
     return fanout->cmd.topic.backwards ? compare(b, a) : compare(a, b);
@@ -102,8 +104,9 @@ static int order_of(const struct fanout *fanout, const struct ordered *a, const 
 
 /*
  * Delayed jobs by due time and priority, ready ones as they would be taken, reserved ones by the
- * end of their ttr, buried ones by the time of their burial. Only due times are on our clock, for
- * clients see them. The cursor is the last one's `first`, `second` and number.
+ * end of their ttr, buried ones by the time of their burial. Only due times are converted to this
+ * daemon's clock, since clients see them. The cursor has the last job's `first`, `second` and
+ * number.
  */
 static struct ordered ordered_of(const struct fanout *fanout, const struct script_head *head)
 {
@@ -126,7 +129,7 @@ static struct job_view copy_view(struct arena *arena, const struct job_view *vie
     copy.topic = arena_copy(arena, view->topic);
     copy.content_type = arena_copy(arena, view->content_type);
     copy.body = arena_copy(arena, view->body);
-    copy.notes = NULL; /* GET alone shows them */
+    copy.notes = NULL; /* only GET shows them */
     copy.note_count = 0;
     copy.properties = arena_copy(arena, view->properties);
     copy.retry_us =
@@ -134,7 +137,7 @@ static struct job_view copy_view(struct arena *arena, const struct job_view *vie
     return copy;
 }
 
-/* Puts the job on the page if it comes before its end; the page's last one may go for it. */
+/* Puts the job on the page if it belongs there; if the page is full its last job is removed. */
 static void offer(struct fanout *fanout, const struct script_head *head)
 {
     struct ordered ordered = ordered_of(fanout, head);
@@ -143,7 +146,7 @@ static void offer(struct fanout *fanout, const struct script_head *head)
         uint32_t middle = low + (high - low) / 2;
         int order = order_of(fanout, &ordered, &fanout->jobs[middle]);
         if (order == 0)
-            return; /* seen already: it moved while the slices went by */
+            return; /* already on the page: the job moved between two slices */
         if (order < 0)
             high = middle;
         else
@@ -159,8 +162,8 @@ static void offer(struct fanout *fanout, const struct script_head *head)
     fanout->job_count = fanout_least(fanout->job_count + 1, fanout->page_max);
 }
 
-/* How far a search in order of time has come: nothing before it (backwards: after it) is left.
-   False: that is not known. */
+/* The time up to which a search in order of time has shown all jobs (backwards: down to which).
+   False: it is not known. */
 static bool read_reached(const struct part *part, int64_t *out_us)
 {
     struct bytes from = buf_bytes(&part->from);
@@ -173,7 +176,8 @@ static bool read_reached(const struct part *part, int64_t *out_us)
     return true;
 }
 
-/* Jobs of one instant come in any order. */
+/* The search is past that time. Jobs of one instant come in any order, so it must be past all of
+ * them. */
 static bool has_passed(const struct fanout *fanout, const struct part *part, int64_t at_us)
 {
     int64_t reached_us;
@@ -181,7 +185,8 @@ static bool has_passed(const struct fanout *fanout, const struct part *part, int
            (fanout->cmd.topic.backwards ? reached_us < at_us : reached_us > at_us);
 }
 
-/* Could the partition's next slice bring a job that belongs on the page? `last` was its last. */
+/* True: the partition's next slice may have a job that belongs on the page. `last` is the last job
+ * that it has shown. */
 static bool matters(struct fanout *fanout, const struct part *part, const struct ordered *last)
 {
     if (fanout->cmd.kind == CMD_PEEK)
@@ -215,7 +220,8 @@ enum err fanout_take_jobs(struct fanout *fanout, struct part *part,
         else if (err)
             return err;
         last = ordered_of(fanout, &head);
-        head.view.state = fanout->state; /* a due job that nobody promoted yet is where it is */
+        head.view.state = fanout->state; /* a due job that is not promoted yet still is in the set
+                                            of delayed ones */
         offer(fanout, &head);
     }
     part->from.len = 0;

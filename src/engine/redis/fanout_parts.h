@@ -1,7 +1,7 @@
 /*
- * What the files of a command on topics share, and nobody else: fanout.c asks each partition, and
- * kicks and clears; fanout_jobs.c makes one page of the jobs that each shows, fanout_topics.c one
- * sum of what each says of its topics.
+ * Shared by the files of commands on topics only: fanout.c asks the partitions, and kicks and
+ * clears; fanout_jobs.c merges the jobs that they show into one page; fanout_topics.c sums their
+ * figures of topics.
  *
  * Invariant: `jobs` and `topics` are sorted, and hold no more than a page (all topics, if all are
  * asked for).
@@ -18,14 +18,14 @@ enum part_state { PART_IDLE, PART_ASKED, PART_DONE };
 struct part {
     enum part_state state;
     bool absent;      /* it does not know the topic, or does not use it */
-    uint32_t share;   /* KICK_TOPIC, CLEAR_TOPIC: of `max`, of the call under way */
+    uint32_t share;   /* KICK_TOPIC, CLEAR_TOPIC: jobs that the call under way may change */
     uint32_t known;   /* KICK_TOPIC, CLEAR_TOPIC: jobs that were counted; 0: none, or not counted */
     uint32_t changed; /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
-    bool touched;     /* KICK_TOPIC, CLEAR_TOPIC: was asked to change some, and may have */
-    struct buf from;  /* where its slice goes on; empty: from the start */
+    bool touched; /* KICK_TOPIC, CLEAR_TOPIC: was asked to change jobs, so some may have changed */
+    struct buf from; /* where its next slice begins; empty: at the start */
 };
 
-/* A job on the page and what orders it there. */
+/* A job on the page, and the values by which the page is sorted. */
 struct ordered {
     int64_t first;
     int64_t second;
@@ -34,28 +34,28 @@ struct ordered {
 
 struct fanout {
     const struct script_space *space;
-    struct cmd cmd; /* its topic is our own copy */
+    struct cmd cmd; /* its topic is a copy in `arena` */
     struct arena arena;
     enum err err;
     bool found;           /* a partition knows the topic */
-    bool more;            /* REMOVE_TOPIC: a partition keeps it */
-    bool in_all;          /* PAUSE: in every partition, for one has or uses the topic */
+    bool more;            /* REMOVE_TOPIC: a partition still has it, as it has jobs there */
+    bool in_all;          /* PAUSE: every partition is asked, since one has or uses the topic */
     enum job_state state; /* KICK_TOPIC: which ones; CLEAR_TOPIC LIST PEEK: as asked */
     uint32_t page_max;
     uint32_t asked;   /* calls under way */
     uint32_t changed; /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
     uint32_t shares;  /* KICK_TOPIC, CLEAR_TOPIC: of all calls under way */
-    bool counts;      /* KICK_TOPIC, CLEAR_TOPIC: jobs are counted, none is changed meanwhile */
-    bool counted;     /* … they were */
-    bool directed;    /* KICK_TOPIC: by earlier counts, only where these say that there are some */
-    bool goes_on;     /* LIST: behind `after`, where the page before ended */
+    bool counts;      /* KICK_TOPIC, CLEAR_TOPIC: calls only count jobs, none changes any */
+    bool counted;     /* … the counting is done */
+    bool directed;    /* KICK_TOPIC: only partitions that have jobs by earlier counts are asked */
+    bool goes_on;     /* LIST: the page begins after `after`, where the page before ended */
     struct cursor after; /* see ordered_of() */
     struct ordered *jobs;
     uint32_t job_count;
     struct topic_view *topics;
     uint32_t topic_count, topic_cap;
     uint64_t due_within[STATS_SPANS]; /* TOPICS, all */
-    uint64_t *due;                    /* DUE: by each of cmd.topic.until_us, which is ours */
+    uint64_t *due;     /* DUE: jobs due by each of cmd.topic.until_us, a copy in `arena` */
     struct bytes last; /* TOPICS: a partition has more after this name; empty: none has */
     struct part parts[];
 };
@@ -65,7 +65,8 @@ static inline uint32_t fanout_least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Jobs in this state lie in order of time, other topics' between them; else in that of places. */
+/* True: jobs in this state are in order of time, those of all topics mixed. False: in the order of
+ * places, each topic's side by side. */
 static inline bool fanout_by_time(enum job_state state)
 {
     return state == JOB_RESERVED;
@@ -79,29 +80,30 @@ static inline void fanout_add_big_endian(struct buf *out, uint64_t number, unsig
 
 /* ---- fanout_jobs.c: LIST and PEEK ---- */
 
-/* The page begins where the last one ended. ERR_INVALID: none did there. */
+/* Begins the page where the last one ended. ERR_INVALID: not a cursor of such a page. */
 enum err fanout_begin_at_cursor(struct fanout *fanout, struct bytes cursor) MUST_USE;
 /* Appends the call for the partition's next slice of jobs. */
 void fanout_ask_list(struct fanout *fanout, struct buf *out, const struct script_call *call);
-/* The slice: O(jobs of the page) for each job. ERR_CORRUPT: no script says so. */
+/* Adds the slice to the page: O(jobs of the page) for each job. ERR_CORRUPT: not an answer of the
+ * script. */
 enum err fanout_take_jobs(struct fanout *fanout, struct part *part,
                           const struct script_answer *answer, const struct bytes *parts,
                           uint32_t count) MUST_USE;
-/* What it shows is the fanout's. */
+/* The reply's jobs belong to the fanout. */
 void fanout_reply_jobs(struct fanout *fanout, struct reply *reply);
 
-/* ---- fanout_topics.c: TOPIC, TOPICS, DUE, and what is done to a topic ---- */
+/* ---- fanout_topics.c: TOPIC, TOPICS, DUE, and changes of a topic ---- */
 
 void fanout_ask_topic(struct fanout *fanout, struct buf *out, const struct script_call *call);
 void fanout_ask_due(struct fanout *fanout, struct buf *out, const struct script_call *call);
-/* ERR_CORRUPT: no script says so. */
+/* ERR_CORRUPT: not an answer of the script. */
 enum err fanout_take_topics(struct fanout *fanout, struct part *part,
                             const struct script_answer *answer, const struct bytes *parts,
                             uint32_t count) MUST_USE;
 enum err fanout_take_due(struct fanout *fanout, struct part *part,
                          const struct script_answer *answer, const struct bytes *parts,
                          uint32_t count) MUST_USE;
-/* What it shows is the fanout's. */
+/* The reply's topics and times belong to the fanout. */
 void fanout_reply_topics(struct fanout *fanout, struct reply *reply);
 
 #endif

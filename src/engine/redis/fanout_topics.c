@@ -1,6 +1,6 @@
 /*
- * What all partitions say of topics, summed up; how many jobs are due by some times; and what is
- * done to a topic in each of them.
+ * Sums the figures of topics over all partitions, counts the jobs that are due by given times, and
+ * changes a topic (pause, resume, remove) in each partition.
  */
 #include "base/check.h"
 #include "base/codec.h"
@@ -9,7 +9,7 @@
 
 static const struct lateness no_lateness;
 
-/* What falls due is counted with each page of all topics. */
+/* True: each page of topics also counts the jobs that fall due soon. */
 static bool counts_due(const struct fanout *fanout)
 {
     return fanout->cmd.kind == CMD_TOPICS && fanout->cmd.topic.stats &&
@@ -72,7 +72,7 @@ void fanout_ask_due(struct fanout *fanout, struct buf *out, const struct script_
     buf_fini(&times);
 }
 
-/* Where the name is among the topics, or where it belongs. */
+/* The index of the topic of that name, or at which it is to be inserted. */
 static uint32_t topic_place(const struct fanout *fanout, struct bytes name)
 {
     uint32_t low = 0, high = fanout->topic_count;
@@ -110,7 +110,7 @@ static int64_t sooner(int64_t a_us, int64_t b_us) /* 0 = none */
     return a_us < b_us ? a_us : b_us;
 }
 
-/* By our clock; 0 = none. */
+/* Converts to this daemon's clock; 0 = none. */
 static int64_t time_of(const struct fanout *fanout, const struct part *part, uint64_t us)
 {
     uint32_t partition = (uint32_t)(part - fanout->parts);
@@ -128,7 +128,7 @@ static void add_stats(const struct fanout *fanout, const struct part *part,
     for (size_t i = 0; i < SCRIPT_FIGURES; i++) {
         of[i] = get_u64(sums.at + 8 * i);
         if (of[i] > INT64_MAX)
-            of[i] = 0; /* below 0: the hash was lost, and with it how many there had been */
+            of[i] = 0; /* below 0: the hash was lost, with the counts of jobs made before */
     }
     uint64_t gone = of[7] + of[8] + of[9], hang = of[0] + of[2] + of[4];
     topic->jobs[JOB_READY] += of[0];
@@ -145,7 +145,7 @@ static void add_stats(const struct fanout *fanout, const struct part *part,
     topic->released += of[11];
     topic->buried += of[12];
     topic->kicked += of[13];
-    if (of[14] > topic->pauses) /* each partition is paused each time */
+    if (of[14] > topic->pauses) /* a pause counts in every partition */
         topic->pauses = of[14];
     int64_t pause_us = time_of(fanout, part, of[15]);
     if (now_us >= 0 && pause_us > now_us && pause_us > topic->pause_until_us) {
@@ -211,7 +211,8 @@ enum err fanout_take_due(struct fanout *fanout, struct part *part,
     return OK;
 }
 
-/* Behind the first name with which a partition's page ended, names may be missing: cut there. */
+/* A partition's page may have ended before others'. After the least name at which one ended, names
+ * may be missing: the answer ends there. */
 void fanout_reply_topics(struct fanout *fanout, struct reply *reply)
 {
     uint32_t count = fanout->topic_count;

@@ -1,6 +1,6 @@
 /*
- * Asks Redis for the jobs that a group wants, and reads what comes. It never has more jobs asked
- * for (`asked`) than its waiters want, at the time of asking.
+ * Requests the jobs that a group wants from Redis, and reads the answers. When a request is sent,
+ * the jobs requested by all calls under way (`asked`) are no more than the group's waiters want.
  */
 #include <stdlib.h>
 
@@ -8,14 +8,15 @@
 #include "engine/redis/consumers_parts.h"
 
 enum {
-    AGAIN_US = 500 * 1000, /* after a call that failed */
-    JOBS_AT_ONCE = 32,     /* of one call: some ten microseconds of Redis each */
-    COUNTED_AT_ONCE = 512, /* of one partition, by several calls, where it has counted them */
-    ROUND_JOBS = 2048,     /* by such calls to all partitions: as many as a turn sends in time */
-    SHARE_ROUNDS = 8,      /* until what one partition lacks is shared by the others */
-    PROBE_US = 20 * 1000,  /* with looks: after that those partitions count that have answered */
-    SILENT_US = 50 * 1000, /* a call that is under way for so long is no answer of "empty" */
-    STALE_US = 100 * 1000, /* what is known of others' changes may be so old, where that matters */
+    AGAIN_US = 500 * 1000, /* until the next call, after one that failed */
+    JOBS_AT_ONCE = 32,     /* requested by one call: each takes Redis some ten microseconds */
+    COUNTED_AT_ONCE =
+        512,              /* of one partition, by several calls, if it has counted its ready jobs */
+    ROUND_JOBS = 2048,    /* of all partitions, by such calls: as many as one turn can send */
+    SHARE_ROUNDS = 8,     /* rounds of divide_jobs() at most */
+    PROBE_US = 20 * 1000, /* looks are waited for; then partitions that answered count */
+    SILENT_US = 50 * 1000, /* a partition with a call under way for so long is not "empty" */
+    STALE_US = 100 * 1000, /* knowledge of ready jobs that is older is checked by a look */
 };
 
 /* One request for the group's first `topics` topics. */
@@ -23,19 +24,19 @@ struct ask {
     struct wait_group *group;
     uint32_t topics;
     uint32_t max; /* jobs; 0: it only looks */
-    bool behind;  /* a promote: it may bring nothing */
-    bool waits;   /* somebody does: marks say so */
-    bool awaited; /* nothing is asked for before this look is answered */
-    bool silent;
+    bool behind;  /* sent right after a promote: it may find nothing */
+    bool waits;   /* a consumer is parked: its mark asks for a notice */
+    bool awaited; /* reserving waits for the answer to this look */
+    bool silent;  /* not answered for too long: no longer waited for */
 };
 
-/* What a group knows of a partition, of some of its topics. */
+/* What is known of some of a group's topics in one partition. */
 struct candidate {
     uint32_t partition;
     enum hint_kind best;
     bool unsure, stale, empty_long;
-    struct script_rank first; /* READY */
-    uint32_t share;           /* ask_shares() */
+    struct script_rank first; /* READY: of the best known job */
+    uint32_t share;           /* jobs to request: see ask_shares() */
 };
 
 /* ---- what is known ---- */
@@ -99,7 +100,7 @@ static bool is_candidate_or_unsure(const struct candidate *candidate)
     return candidate->best >= UNKNOWN;
 }
 
-/* A set of partitions that are not being asked. */
+/* Partitions without a call under way. */
 struct candidates {
     struct candidate *at; /* in the scratch */
     uint32_t count;
@@ -120,7 +121,7 @@ static struct candidates find_candidates(const struct wait_group *group, uint32_
     return found;
 }
 
-/* What was left when the call was done. */
+/* Notes which jobs were left in the partition after the call. */
 static void learn(const struct ask *ask, uint32_t partition, const struct script_answer *answer)
 {
     const struct consumers *consumers = ask->group->consumers;
@@ -137,13 +138,13 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
         case SCRIPT_NONE:
             if (hint->stale_answer)
                 break;
-            /* Without notices it is UNKNOWN again when they are heard. */
+            /* Without notices: consumers_heard() makes it UNKNOWN when they are received. */
             hint->what = answer->marked || !consumers->heard[partition] ? EMPTY : TAKEN;
             hint->at_us = now_us;
             hint->only_hint = !ask->waits;
             hint->shared = answer->shared;
             if (hint->only_hint && ask->group->topics[i].topic->parked)
-                hint->what = TAKEN; /* somebody came since */
+                hint->what = TAKEN; /* a consumer was parked since the call was sent */
             break;
         case SCRIPT_UNSEEN:
             if (answer->firsts.len == 0)
@@ -159,13 +160,13 @@ static void bury_damaged(struct consumers *consumers, const struct script_parts 
 {
     struct job_view *jobs = arena_alloc(&consumers->scratch, JOBS_AT_ONCE * sizeof(*jobs));
     struct script_parts taken = *parts;
-    taken.count--; /* the last is no job: see script_first() */
+    taken.count--; /* the last part is not a job: see script_first() */
     uint32_t found = script_damaged(consumers->options.space, &taken, jobs, JOBS_AT_ONCE);
     for (uint32_t i = 0; i < found; i++)
         consumers->options.damaged(consumers->options.owner, &jobs[i]);
 }
 
-/* What is EMPTY now may not be at that time: a pause ends there. */
+/* Asks again at that time for the topics that are EMPTY now: a pause ends then, for instance. */
 static void again_at(const struct ask *ask, int64_t again_us)
 {
     struct consumers *consumers = ask->group->consumers;
@@ -177,7 +178,7 @@ static void again_at(const struct ask *ask, int64_t again_us)
     loop_arm_by(consumers->options.loop, &consumers->again, again_us);
 }
 
-/* A call that failed: those who do not wait are told; the others wait on. */
+/* A call failed: waiters that are not parked are answered with `err`, parked ones stay. */
 static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
 {
     struct wait_group *group = ask->group;
@@ -189,7 +190,7 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
                 .what = EMPTY, .at_us = consumers_now_us(group->consumers), .told = hint->told};
         hint->failed = true;
     }
-    /* until then: */
+    /* The partition counts as empty until then. */
     again_at(ask, consumers_now_us(group->consumers) + AGAIN_US);
     for (struct list *at = group->waiters.next; at != &group->waiters; at = next) {
         struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
@@ -199,7 +200,7 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
     }
 }
 
-/* Beyond what it brings; 0: it was not counted, or there are none. */
+/* Ready jobs that the call left there; 0: none, or they were not counted. */
 static uint32_t left_there(const struct script_answer *answer)
 {
     return answer->seq < UINT32_MAX ? (uint32_t)answer->seq : UINT32_MAX;
@@ -250,8 +251,8 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
     wait_group_touch(group);
 }
 
-/* Its partition is silent: the others may give what was asked for there, and whoever has got
- * something already goes with that. */
+/* The call's time is up without an answer: its jobs may be requested from other partitions, and
+ * waiters that have got some jobs are answered with these. */
 static void asked_long_ago(void *owner)
 {
     struct ask *ask = owner;
@@ -263,16 +264,16 @@ static void asked_long_ago(void *owner)
 
 /* ---- asking ---- */
 
-/* The first who waits wants more than one call brings. Only then is it worth Redis' while to count
- * what is left, and are partitions asked in rounds, by what they have counted. */
+/* The first waiter wants more jobs than one call may request. Only then does Redis count the jobs
+ * that are left, and are partitions asked by several calls at once, according to these counts. */
 static bool wants_many(const struct wait_group *group)
 {
     return !list_empty(&group->waiters) &&
            LIST_ENTRY(group->waiters.next, struct waiter, place)->max > JOBS_AT_ONCE;
 }
 
-/* Jobs that who waits still takes. Of one who wants many, as many as fit its answer, by the size of
- * those that it has. */
+/* Jobs that the waiters still take. For one that wants many: no more than its answer has room for,
+ * if they are as large as those it has got. */
 static uint64_t wants(const struct wait_group *group)
 {
     const struct waiter *first = LIST_ENTRY(group->waiters.next, struct waiter, place);
@@ -318,7 +319,8 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
     struct cmd_reserve reserve = {
         .topics = names,
         .topic_count = topics,
-        .max = max > 1 && wants_many(group) ? UINT32_MAX : max, /* then it counts what is left */
+        .max = max > 1 && wants_many(group) ? UINT32_MAX
+                                            : max, /* the script counts the jobs that are left */
         .ttr_us = group->ttr_us,
         .listed_order = group->listed_order,
         .bound = group->bound,
@@ -342,7 +344,8 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
 static void passed_on(void *owner, struct script_request *call, enum err err,
                       const struct bytes *parts, uint32_t count)
 {
-    (void)owner, (void)call, (void)err, (void)parts, (void)count; /* who waits looks, in the end */
+    (void)owner, (void)call, (void)err, (void)parts,
+        (void)count; /* if the notice is lost, waiters look again themselves */
 }
 
 void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t partition)
@@ -354,7 +357,8 @@ void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t 
     script_requests_send(call, consumers, passed_on);
 }
 
-/* Spreads what is wanted: to each as much as to the others, if it suffices for all of them. */
+/* Requests the wanted jobs from the candidates, in equal shares, of at least one job each: if fewer
+ * jobs are wanted than there are candidates, only the first ones are asked. */
 static void ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates)
 {
     uint64_t open = open_wants(group);
@@ -375,8 +379,8 @@ static uint32_t most_at_once(const struct wait_group *group, const struct candid
     return counted < COUNTED_AT_ONCE ? counted : COUNTED_AT_ONCE;
 }
 
-/* Divides `open` jobs evenly among the candidates. What a candidate has not got goes to the others.
- */
+/* Divides `open` jobs evenly among the candidates. What exceeds the jobs of one candidate is
+ * divided among the others. */
 static void divide_jobs(const struct wait_group *group, struct candidates candidates, uint64_t open)
 {
     for (uint32_t round = 0; open && round < SHARE_ROUNDS; round++) {
@@ -391,8 +395,8 @@ static void divide_jobs(const struct wait_group *group, struct candidates candid
     }
 }
 
-/* Asks each for its share, by as many calls as that takes: they go together, and Redis does them
- * one after the other. */
+/* Requests its share from each candidate, by as many calls as needed: they are sent at once, and
+ * Redis runs them one after the other. */
 static void ask_shares(struct wait_group *group, struct candidates candidates, uint64_t open)
 {
     uint64_t most = (uint64_t)JOBS_AT_ONCE * candidates.count;
@@ -419,8 +423,8 @@ static void look_at_all(struct wait_group *group, struct candidates candidates, 
             group->looking++;
         }
     }
-    /* One that is over stays so until the looks are answered: to want a turn for it would be to
-       spin until then. */
+    /* Once the deadline has passed it stays in the past until all looks are answered: to arm the
+       timer then would make the loop run without sleeping until they are. */
     if (group->looking && group->probe_deadline_us > loop->now_us)
         loop_arm(loop, &group->probe, group->probe_deadline_us);
 }
@@ -432,12 +436,13 @@ static int compare_candidates(const void *a_at, const void *b_at)
     return order ? order : (a->partition > b->partition) - (a->partition < b->partition);
 }
 
-/* Asks where there are jobs of these topics, the best first. False: nowhere. */
+/* Asks the partitions that have jobs of these topics, that with the best job first. False: none
+ * has. */
 static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
 {
     struct candidates candidates = find_candidates(group, from, to, is_candidate);
     struct candidates noticed = find_candidates(group, from, to, is_noticed);
-    if (noticed.count && candidates.count > open_wants(group)) { /* which is the best? */
+    if (noticed.count && candidates.count > open_wants(group)) { /* looks which has the best job */
         look_at_all(group, noticed, true);
         return true;
     }
@@ -446,8 +451,8 @@ static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
     return candidates.count > 0;
 }
 
-/* Where the order of the list counts, nothing of a topic is asked for before all before it have
- * answered that they have nothing. */
+/* For reserves in listed order: jobs of a topic are requested only when all partitions have
+ * answered that the topics before it have none. */
 static bool ask_in_order(struct wait_group *group)
 {
     for (uint32_t i = 0; i < group->topic_count; i++) {
@@ -457,8 +462,8 @@ static bool ask_in_order(struct wait_group *group)
     return false;
 }
 
-/* Nobody has asked there yet; false: they are being looked at, and may have better jobs than what
- * is known. */
+/* Asks the partitions of which nothing is known. False: looks at them are under way, and may find
+ * better jobs than the known ones. */
 static bool ask_unsure(struct wait_group *group)
 {
     struct candidates unsure = find_candidates(group, 0, group->topic_count, is_unsure);
@@ -471,9 +476,9 @@ static bool ask_unsure(struct wait_group *group)
     return !group->looking || group->probe_deadline_us <= consumers_now_us(group->consumers);
 }
 
-/* For one who wants at least as many as there are partitions that may have some: all of these are
- * asked at once, without a look first, for the best come with the others. False: it is as for one
- * who wants few. */
+/* If at least as many jobs are wanted as there are partitions that may have some, all of these are
+ * asked at once. No look is needed, since the best jobs are among those that come. False: the group
+ * wants too few, and must be handled as for few jobs. */
 static bool ask_many(struct wait_group *group)
 {
     if (!wants_many(group) || is_ordered(group))
@@ -546,7 +551,7 @@ static bool is_suspect_now(const struct wait_group *group)
     return group->silent > 0;
 }
 
-/* Very many may ask in one turn. */
+/* Computed once a turn: very many waiters may be answered in one. */
 enum err wait_group_nothing(struct wait_group *group)
 {
     if (group->suspect_since_us != consumers_now_us(group->consumers))
@@ -556,8 +561,9 @@ enum err wait_group_nothing(struct wait_group *group)
 }
 
 /*
- * Nothing is under way, and nowhere is known to be anything: who does not wait, or has got some
- * jobs, is answered. Most groups have none of these, and may be long.
+ * No call is waited for, and no partition is known to have jobs: answers the waiters that are not
+ * parked, or have got some jobs. Most groups have no such waiter (`settles` is 0), and may have
+ * very many others, so the list is not searched then.
  */
 static void settle(struct wait_group *group)
 {

@@ -14,12 +14,13 @@ struct group_call {
 
 /* ---- answers ---- */
 
-/* It may have been done for some of them, before it failed. */
+/* True: the script may have done some of the requests before it failed. */
 static bool may_be_done(struct bytes text)
 {
     enum failure_kind kind = failure_read(text).kind;
     if (memmem(text.at, text.len, SCRIPT_MISSING, strlen(SCRIPT_MISSING)))
-        return false; /* each is sent again, marked as such, when the bucket may be there */
+        return false; /* each is sent again alone, marked as a repetition, when its bucket may have
+                         arrived */
     return kind == FAILURE_OTHER || kind == FAILURE_WRONG_TYPE || kind == FAILURE_DENIED;
 }
 
@@ -27,7 +28,7 @@ static void group_refused(struct group_call *group, struct bytes text)
 {
     struct script_requests *calls = group->requests[0]->calls;
     bool unsure = may_be_done(text);
-    if (bytes_starts(text, BYTES("CROSSSLOT"))) /* a cluster that does not look like one */
+    if (bytes_starts(text, BYTES("CROSSSLOT"))) /* a cluster that was not recognized as one */
         calls->apart = true;
     for (uint32_t i = 0; i < group->count; i++) {
         if (unsure)
@@ -48,7 +49,7 @@ static void group_replied(struct link_call *on_link, redisReply *reply)
         for (uint32_t i = 0; i < group->count; i++) {
             redisReply *own = whole ? reply->element[i] : NULL;
             if (whole)
-                reply->element[i] = NULL; /* it is taken over */
+                reply->element[i] = NULL; /* script_request_replied() owns it */
             script_request_replied(group->requests[i], own);
         }
     }
@@ -59,7 +60,7 @@ static void group_replied(struct link_call *on_link, redisReply *reply)
 
 /* ---- sending ---- */
 
-/* Requests that go in one call, in the order in which they are done. */
+/* Requests that are sent in one call, in the order in which the script does them. */
 struct together {
     struct script_request *requests[GROUP_TOGETHER_MAX];
     uint32_t counts[GROUP_KINDS];
@@ -91,7 +92,7 @@ static void send_together(const struct script_requests *calls, struct node *node
     link_flush_early(&node->link);
 }
 
-/* Takes those of the partition off the list, as many as the call has room for. */
+/* Moves the partition's requests from the list to the call, as many as it has room for. */
 static void take_of_partition(struct node *node, struct list *list, enum group_kind kind,
                               uint32_t partition, struct together *together)
 {
@@ -103,7 +104,7 @@ static void take_of_partition(struct node *node, struct list *list, enum group_k
         if (request->id.partition != partition)
             continue;
         list_remove(&request->unsent);
-        if (!script_request_may_go(request, node)) /* it waits in its partition */
+        if (!script_request_may_go(request, node)) /* it is queued in its partition */
             continue;
         together->one_partition =
             together->count == 0 ||
@@ -118,8 +119,8 @@ static uint32_t first_partition(const struct list *list)
     return LIST_ENTRY(list->next, struct script_request, unsent)->id.partition;
 }
 
-/* Takes up to GROUP_TOGETHER_MAX requests that may go in one call: of each kind, those to one
- * partition stand together. False: nothing is left. */
+/* Takes up to GROUP_TOGETHER_MAX requests that may be sent in one call, by kind, and within a kind
+ * by partition. False: nothing is left. */
 static bool take_together(struct script_requests *calls, struct node *node,
                           struct request_group *group, struct together *together)
 {

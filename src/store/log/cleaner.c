@@ -629,7 +629,8 @@ static void take_turn(struct cleaner *cleaner)
     }
 }
 
-/* The others have less of the next turn, so it is known now. */
+/* How long the cleaner may run in the next turn. Determined at the end of this one, because the
+ * next turn is planned with so much less time for its other stages. */
 static int64_t next_allowed_us(const struct cleaner *cleaner)
 {
     if (!goes_on(cleaner))

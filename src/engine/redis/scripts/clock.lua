@@ -1,10 +1,10 @@
--- The queue's time, of a partition: Redis' own, moved by the partition's field `o`, which the daemon
--- that asks knows, and held between two bounds, which it knows, too: its clock does not leap, Redis'
--- may. Everything that is written or compared here is by this time. Put before everything else.
--- A request has, behind its number: the least and the most that Redis' clock can show, and the
--- queue's time at the least. queue_clock.h says where these come from.
-local redis_time = nil -- its own clock's, for the whole call: seconds, microseconds
-local unsure = false -- Redis' clock is beyond a request's bounds: it has leapt, or that comes late
+-- The queue's time in a partition: Redis' clock plus the partition's field `o`, kept between two
+-- bounds, because Redis' clock may leap, and the daemon's does not. The daemon knows `o`, and sends the
+-- bounds. All times that are written or compared here are of this clock. First part of every script's
+-- text. A request has, after its number: the least and the most that Redis' clock can show, and the
+-- queue's time that belongs to the least. queue_clock.h says how these are computed.
+local redis_time = nil -- Redis' clock, read once in a call: seconds, microseconds
+local unsure = false -- Redis' clock is outside a request's bounds: it has leapt, or the request is late
 local function clock_of(request)
     redis_time = redis_time or redis.call('TIME')
     local least, most, queue = struct.unpack('<I8I8I8', request, 21)
@@ -17,8 +17,8 @@ local function clock_of(request)
     return now - least + queue
 end
 
--- Is the request done for the first time, and not given up? It may have been done before if it says
--- so, or comes late; for what to do then see answered().
+-- True: the request is done for the first time, and was not given up. It may have been done before if
+-- it is marked as a repetition, or late; answered() handles these.
 local function is_first(hash, request)
     if string.byte(request) ~= 48 then return false end
     local kept = unsure and redis.call('HGET', hash, string.sub(request, 2, 12))

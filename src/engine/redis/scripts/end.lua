@@ -34,12 +34,12 @@ while answered < count do
     end
     if n > 0 then
         for i = 1, n do names[by_id[i]] = found[i] or '' end
-        clock_of(ARGV[base + 1]) -- a late one must not end the next job of that id
+        clock_of(ARGV[base + 1]) -- a late request must not end the next job of that id
     end
     if journal and byte(journal, 33) == 120 then journal = nil end -- 120: x, it was given up
     if journal then alike = 1 end -- its entries are written in end_other.lua
     if alike > 1 then seen = {} end
-    -- Records and heads, of all that lie side by side in one bucket at once.
+    -- Reads records and heads, of adjacent jobs in the same bucket at once.
     local buckets = sub(hash, 1, -2) .. 'j' -- as bucket_of() has it
     local jobs, from = nil, 1
     while from <= alike do

@@ -1,18 +1,18 @@
 -- The journal's entries. While the hash has the field 'j', each change of a job leaves one in `order`:
--- 'j', its number (8, big-endian: each is one more than the one before), how many bytes all
--- entries have up to its end (8), when it was (7), what it is, and what that says: p a job as it is
--- now (as answers have it), m one that changed (name, state, failures, priority, due, id), f and d
--- one that was finished, deleted (name, id), o the journal begins; of a resync (resync.lua) c a job as
--- it is, which has not changed, and g that no job of this id is there (a name, id). The field: the last
--- number, the bytes of all entries, those that were taken (8 each), how many may wait to be taken (8),
--- what becomes of a push then: r it is refused, d the journal is given up, x it was; when the oldest
--- change was that was not taken (8, 0: all were), and how old it may become (8, 0: as old as it likes):
--- then the same becomes of a push. journal.lua takes them.
--- Other changes are never refused: with r the journal is given up when twice as many wait.
--- A reservation that is a connection's ends with that, and leaves none.
--- While jobs are restored from the journal (restore.lua) each that ends leaves a member as well.
+-- 'j', its number (8, big-endian: each is one more than the one before), the bytes of all
+-- entries up to its end (8), the time of the change (7), a letter for its kind, and its content: p the
+-- whole job (as in answers), m a changed job (name, state, failures, priority, due, id), f and d a
+-- finished, deleted job (name, id), o the beginning of the journal; from a resync (resync.lua): c the
+-- whole job, unchanged, and g that there is no job of this id (a name, id). The field: the last
+-- number, the bytes of all entries, the bytes of those taken (8 each), the limit of the bytes that are
+-- not taken (8), what is done with a push beyond it: r it is refused, d the journal is given up, x it
+-- was given up; the time of the oldest change that is not taken (8, 0: all are), and how old that may
+-- become (8, 0: without limit), beyond which pushes are handled in the same way. journal.lua takes
+-- entries. Other changes are never refused: with r the journal is given up at twice the limit.
+-- A reservation that belongs to a connection ends with the connection, and leaves no entry.
+-- While jobs are restored from the journal (restore.lua) each job that ends leaves a member as well.
 local journal = nil -- the field; false: there is none
-local restore = nil -- the field 'jr'; false: no restore goes on
+local restore = nil -- the field 'jr'; false: no restore is under way
 
 local function journaled()
     if journal == nil then
@@ -29,11 +29,11 @@ end
 
 local function give_up()
     call('HSET', hash, 'j', sub(journal, 1, 32) .. 'x')
-    call('HDEL', hash, 'jr') -- what ends from now on leaves nothing
+    call('HDEL', hash, 'jr') -- jobs that end from now on leave no members
     journal, restore = false, false
 end
 
--- Not of one that refuses pushes (114: r): what is late stays late until it is taken.
+-- Where pushes are refused (114: r) the age does not matter here: old entries stay until they are taken.
 local function add_entry(what, text, now)
     local last, bytes, taken, most = unpack_bytes('<I8I8I8I8', journal)
     local since, span = unpack_bytes('<I8I8', journal, 34)
@@ -57,11 +57,11 @@ local function enter_move(job, state, flags, now)
         id_of(job), now)
 end
 
--- For a restore, which must not bring it back. One whose time is up ends here, and nowhere else: so
--- it has missed no end before.
+-- Leaves a member for the job that ends, so that the restore does not push it again. A restore whose
+-- time is up is ended only here, so until then no end of a job is missing.
 local function leave_end(job, now)
     local run, till, room = unpack_bytes('<c8I8I8', restore)
-    if room == 0 then return end -- it has ended: there were too many
+    if room == 0 then return end -- the restore has ended: too many jobs did
     if till <= now then
         call('HDEL', hash, 'jr')
         restore = false
@@ -78,8 +78,8 @@ local function enter_end(job, finished, now)
     if journaled() then add_entry(finished and 'f' or 'd', job.name .. id_of(job), now) end
 end
 
--- So many wait to be taken, or one for so long, that no more may come by pushes. 'd': then there is no
--- journal from here on.
+-- True: so many entries are not taken, or one is so old, that a push is refused. With 'd' none is
+-- refused: the journal is given up instead.
 local function too_many_entries(now)
     if not journaled() then return false end
     local _, bytes, taken, most = unpack_bytes('<I8I8I8I8', journal)

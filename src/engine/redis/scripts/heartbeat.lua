@@ -1,16 +1,15 @@
--- A daemon lives: said once a second, in partition 0, for all partitions. The field 'r' has the
--- names of all, in the order in which they came; 'h' and a name: how it is (y it serves, n it lives
--- but cannot serve now, s it was silent), and when it said so. What changes is told to all. A
--- heartbeat that changes nothing is told to the next one in that order that lives and can be told;
--- who misses one looks (l), and tells all who is silent.
--- ARGV: 2 how: y, n, x it leaves; 3 who was silent for that long is dropped; 4 l look at all, m the
--- answer has a third part: the policy by which this server may evict keys, '' if it may
--- not; 5 who has said nothing for that long is silent. Answer: {it, of a look a record of 17 bytes
--- for each daemon: its name, how, and when it said so}; state: 1 pushes are refused, as the journal is
--- too far behind, here or wherever the daemon that writes it has seen so (journal.lua); seq: see
+-- A daemon's heartbeat: sent once a second, to partition 0, for all partitions. The field 'r' has the
+-- names of all daemons, in order of arrival; 'h' and a name: its state (y it serves, n it lives but
+-- cannot serve now, s it was silent), and the time of its last heartbeat. A change of state is
+-- published to all. A heartbeat without a change is published to the next daemon in that order that lives and has
+-- a subscriber; a daemon that misses such a notice looks (l), and publishes who is silent.
+-- ARGV: 2 state: y, n, x it leaves; 3 daemons that were silent for that long are removed; 4 l look at all daemons, m add a third part to the answer: the policy by which this server
+-- may evict keys, '' if it may not; 5 a daemon without a heartbeat for that long is silent. Answer: {it,
+-- after a look a record of 17 bytes for each daemon: name, state, time}; state: 1 pushes are refused,
+-- as the journal is too far behind, here or where its writer has seen so (journal.lua); seq: see
 -- set_clock.lua; next_us: how many changes of topics' settings there were (settings.lua), FOREVER if
--- that cannot be seen now.
-local TRIES = 16 -- daemons that cannot be told
+-- the settings cannot be read now.
+local TRIES = 16 -- daemons to which publishing is tried
 local AT_ONCE = 500 -- records that a look reads
 local daemon, how, kept_us, now = sub(slot, 2, 9), ARGV[2], tonumber(ARGV[3]), clock()
 local found = call('HMGET', hash, 'p', 'r', 'n', 'c', 'h' .. daemon, 'j', 'jb')
@@ -29,7 +28,7 @@ local function drop_name(name)
     call('HDEL', hash, 'h' .. name)
 end
 
--- False: none of the next ones can be told.
+-- False: none of the next ones has a subscriber.
 local function tell_next()
     local ours = place_of_name(daemon)
     for step = 1, math.min(#names / 8, TRIES) do
@@ -109,6 +108,6 @@ end
 local set_count = tonumber(string.match(found[3] or '0', '^%d+'))
 local settings, changes = redis.pcall('HGET', sub(hash, 1, -2) .. 's', '!'), FOREVER
 if type(settings) == 'string' then changes = unpack_bytes('<I8', settings) end
-if not settings and not importing then changes = 0 end -- there were none
+if not settings and not importing then changes = 0 end -- no settings were ever made
 local behind = is_behind() and 1 or 0
 return { say(OK, behind, 0, #records / 17, now, changes, set_count), records, policy }

@@ -5,8 +5,8 @@ local function place_of(job)
     return char(#job.topic) .. job.topic .. pack('>I4I8I8', job.priority, rank, job.seq)
 end
 
--- Where a job waits until it is due: behind its topic, in the order of due times. `delayed` has when
--- the first one of each topic is due, or sooner, for that one may have gone: promote.lua looks.
+-- The place of a job until it is due: by topic, then due time. `delayed` has the due time of each
+-- topic's first job, or an earlier time if that job has been removed; promote.lua corrects it.
 local function delayed_place(job)
     local at = 'w' .. char(#job.topic) .. job.topic .. pack('>I8I4I8', job.due, job.priority, job.seq)
     if job.flags < ARRIVAL or job.created == job.due then return at end
@@ -26,7 +26,7 @@ local function is_bound(job)
     return job.flags % 2 == BOUND
 end
 
-local function up(count) -- stops at its largest value
+local function up(count) -- saturates
     return count < 65535 and count + 1 or count
 end
 
@@ -34,14 +34,14 @@ local function after(now, span)
     return now + span < FOREVER and now + span or FOREVER
 end
 
--- The partition's numbers: the last one given, jobs pushed ever, partitions, and when the timer's
--- owner means to look next.
+-- The partition's numbers: the last number given, all jobs ever pushed, the number of partitions, and
+-- when the daemon that runs the timer will promote next.
 local function state_of_all()
     local state = call('HGET', hash, 'p')
     return unpack_bytes('<I8I8I8I7', state)
 end
 
--- Something is due at that time: tell the timer's owner if that is sooner than it knows.
+-- Something is due at that time: notifies the daemon that runs the timer, if it would be too late.
 local function tell_due(at)
     local last, pushed, partitions, wake = state_of_all()
     if at < wake then
@@ -50,7 +50,7 @@ local function tell_due(at)
     end
 end
 
--- Takes the job off where it hangs, so that its fields may change. place() or drop() must follow.
+-- Removes the job from its set, so that its fields may change. place() or drop() must follow.
 local function lift(job)
     if job.lifted then return end
     job.lifted = true
@@ -64,7 +64,7 @@ local function lift(job)
         call('ZREM', order, buried_place(job))
     elseif call('ZREM', order, delayed_place(job)) == 0 and
         call('ZREM', order, 'r' .. place_of(job)) == 0 then
-        call('ZREM', delayed, place_of(job)) -- layout 2 had it there: see promote.lua
+        call('ZREM', delayed, place_of(job)) -- the place of layout 2: see promote.lua
     end
     if job.state == RESERVED then
         if is_bound(job) then job.flags = job.flags - BOUND end
@@ -73,7 +73,7 @@ local function lift(job)
     job.lease, job.till = 0, 0
 end
 
--- Hangs the lifted job where the state says, and keeps its head.
+-- Adds the lifted job to the set of that state, and stores its head.
 local function place(job, state, now)
     job.state, job.lifted = state, nil
     if state == RESERVED then
@@ -96,7 +96,7 @@ local function place(job, state, now)
     keep_head(job)
 end
 
--- Forgets the lifted job.
+-- Deletes the lifted job.
 local function drop(job)
     local fields = { job.name, '+' .. job.name, '*' .. job.name }
     if has_properties(job) then fields[4] = '=' .. job.name end
@@ -110,7 +110,7 @@ local function drop(job)
     call('HINCRBY', hash, 'g', 1)
 end
 
--- A job of the topic is gone with its bucket, and so is all that is known of it but its place.
+-- A job of the topic was lost with its bucket: removes its place, and counts it as deleted.
 local function forget_lost(topic, set, member)
     call('ZREM', set, member)
     if set == reserved then call('HINCRBY', hash, '#h' .. topic, -1) end
@@ -125,7 +125,7 @@ local function bury(job, now)
     place(job, BURIED, now)
 end
 
--- A reserved job's attempt failed: again by its schedule, or buried when that is used up.
+-- A reserved job's attempt failed: it waits by its schedule, or is buried when that is used up.
 local function fail(job, now)
     job.failures = up(job.failures)
     if job.retries > 0 and job.failures > job.retries then
@@ -150,12 +150,12 @@ local function kick(job, now)
     job.kicks = up(job.kicks)
     call('HINCRBY', hash, '#k' .. job.topic, 1)
     if job.state == BURIED then
-        job.failures = 0 -- the schedule starts over: else the next failure would bury it again
+        job.failures = 0 -- the schedule starts again, else the next failure would bury it
     end
     run(job, now)
 end
 
--- What clients see: waiting is delayed (1) until the due time, ready (2) from then on.
+-- The state that clients see: a waiting job is delayed (1) until its due time, then ready (2).
 local function shown(job, now)
     return job.state == WAITING and job.due <= now and 2 or job.state
 end
@@ -168,13 +168,13 @@ local function find(id, name)
     return name and fetch(name) or nil
 end
 
--- Keeps the answer for a request that is sent again, and gives it.
+-- Stores the answer, in case the request is repeated, and returns it.
 local function keep(rest, answer)
     call('HSET', hash, slot, request .. answer .. rest)
     return { answer, rest }
 end
 
--- May somebody with this lease (0: none given) end or change the reservation? 0 = yes.
+-- OK: a request with this lease (0: without one) may end or change the reservation.
 local function check_lease(job, lease)
     if job.state ~= RESERVED then
         return lease > 0 and STALE_LEASE or WRONG_STATE

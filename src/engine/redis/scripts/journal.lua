@@ -1,20 +1,22 @@
--- The journal's entries (entry.lua) are taken, by one daemon at a time. ARGV: 2 what: l it is, or
--- wants to be, the one, r it reads a partition's.
--- l, in partition 0: 3 for how long (0: it is no more), 4 an identity for the queue, if it has none,
--- 5 how people know it, 6 r if it has seen that pushes are refused: heartbeat.lua tells all. Answer:
--- {it, the queue's identity, how people know the one}; state: 1 it is the one.
--- r: 3 the last entry that it has read, 0: none, 4 up to which one all before may go, 0: none, 5 how
--- many at most, 0: only the field, 6 the first HEAD bytes of the last one that it has read, '': it
--- does not know them, and nothing goes. Answer: {it, the field, entry, …}, the one that it has read first, if it is
--- there: so it knows that these are the ones that follow it; '' stands for one that begins so, as it
--- may be long, and is asked for again and again. More; count: entries, without any of them how
--- many wait, and next: when the first of these was; state: 0 there is no journal here, 1 there is, 2 it was given up: then its
--- entries go, 3 there is, and pushes are refused. Nothing that it says is believed of what MySQL
--- has: there, two that both take themselves for the one cannot write both.
-local DROPPED = 1000 -- entries of a journal that was given up, in one call
+-- Takes the journal's entries (entry.lua). One daemon at a time does so, the writer. ARGV: 2 what: l
+-- become or stay the writer, r read a partition's entries.
+-- l, in partition 0: 3 for how long (0: it ends being the writer), 4 an identity for the queue, if it
+-- has none, 5 the daemon's name for people, 6 r if it has seen that pushes are refused: heartbeat.lua
+-- reports it to all. Answer: {it, the queue's identity, the writer's name for people}; state: 1 this
+-- daemon is the writer.
+-- r: 3 the last entry that it has read, 0: none, 4 entries before this one may be removed, 0: none, 5
+-- how many at most, 0: only the field, 6 the first HEAD bytes of the last entry that it has read, '':
+-- unknown, and nothing is removed. Answer: {it, the field, entry, …}. The last entry that it has read
+-- is the first one, if it still exists: so the reader knows that the others follow it. '' stands for
+-- it if it begins with those HEAD bytes, as it may be long, and is requested again and again. More;
+-- count: entries; if none are requested, how many are not taken, and next: the time of the first of
+-- these; state: 0 there is no journal here, 1 there is, 2 it was given up, and its entries are removed,
+-- 3 there is, and pushes are refused. This script does not decide what MySQL has: if two daemons both
+-- believe to be the writer, MySQL lets only one of them write.
+local DROPPED = 1000 -- entries of a given up journal removed in one call
 local HEAD = 25
-local LOOK_AT = 8 -- entries looked at together: each may have a body
-local ANSWER_BYTES = 262144 -- beyond them no more entries follow
+local LOOK_AT = 8 -- entries read at once: each may have a body
+local ANSWER_BYTES = 262144 -- when the entries have so many, no more are added
 local now, what = clock(), ARGV[2]
 if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 even_if_full()
@@ -58,8 +60,8 @@ local function entry_at(number)
     return call('ZRANGEBYLEX', order, '[j' .. pack('>I8', number),
         '(j' .. pack('>I8', number + 1), 'LIMIT', 0, 1)[1]
 end
--- Only of the history that was read: after a failover the same numbers are other changes, which
--- MySQL does not have.
+-- Entries are removed only if the reader has read this very history: after a failover the same numbers
+-- may be other changes, which MySQL does not have.
 if below > 0 and known ~= '' then
     local anchor = entry_at(from)
     local kept = anchor and sub(anchor, 1, HEAD) == known and entry_at(below)
@@ -71,14 +73,14 @@ if below > 0 and known ~= '' then
         call('HSET', hash, 'j', field)
     end
 end
--- As entry.lua has it: so it is given up, too, where nothing changes any more.
+-- The same check as in entry.lua: without it the journal would not be given up while nothing changes.
 local taken, limit = unpack_bytes('<I8I8', field, 17)
 local since, span = unpack_bytes('<I8I8', field, 34)
 local late = since > 0 and span > 0 and now - since > span
 if late and byte(field, 33) == 100 then -- 100: d
     field = sub(field, 1, 32) .. 'x'
     call('HSET', hash, 'j', field)
-    call('HDEL', hash, 'jr') -- what ends from now on leaves nothing
+    call('HDEL', hash, 'jr') -- jobs that end from now on leave no members
     return give_up()
 end
 local refuses = byte(field, 33) == 114 and (late or bytes - taken >= limit) -- 114: r
@@ -86,7 +88,7 @@ local state = refuses and 3 or 1
 if most == 0 then
     local firsts = call('ZRANGEBYLEX', order, '[j', '(k', 'LIMIT', 0, 2)
     local count, first = call('ZLEXCOUNT', order, '[j', '(k'), firsts[1]
-    if first and unpack_bytes('<I8', first, 10) <= taken then -- MySQL has it: it is kept to compare
+    if first and unpack_bytes('<I8', first, 10) <= taken then -- taken: it is kept for comparison
         count, first = count - 1, firsts[2]
     end
     return { say(OK, state, 0, count, now, first and unpack_bytes('<I7', first, 18) or 0, last), field }

@@ -1,16 +1,16 @@
--- Marks: who is to be told of the next ready job of a topic. A mark is the field '#w' and the topic:
--- a digit, 1 if daemons are to know that there are jobs though nobody waits there, 2 if others wait
--- than are named, 3 both; then 16 bytes for each daemon that waits, in the order in which they
--- came: its name, and the number of the request by which it said so. One job is for one daemon, so
--- one is told; if it needs none it tells the next (reserve_other.lua, option p). Put behind clock.lua;
--- notify.lua has the rest of it.
-local MARKS = 64 -- daemons that are named
+-- Marks: which daemons are notified of the next ready job of a topic. A mark is the value of the field
+-- '#w' and the topic: a digit, 1 if daemons without a waiting consumer want to know that there are
+-- jobs, 2 if more daemons wait than are named, 3 both; then 16 bytes for each waiting daemon, in order
+-- of arrival: its name, and the number of the request that left the mark. A job can go to one daemon
+-- only, so one is notified; if it needs no job it has the next one notified (reserve_other.lua, option
+-- p). Follows clock.lua in the script's text; notify.lua has the other functions for marks.
+local MARKS = 64 -- daemons named in a mark, at most
 local sub = string.sub
 
--- Redis 7 passes messages on a sharded channel on to no other node of a cluster.
+-- With Redis 7 on a sharded channel: its messages are not sent to all nodes of a cluster.
 local PUBLISH = redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH'
 
--- Keeps what is left of a mark, and gives it; nil: nothing.
+-- Stores what is left of a mark, and returns it; nil: nothing is left.
 local function keep_mark(hash, topic, flags, named)
     if flags == 0 and named == '' then
         redis.call('HDEL', hash, '#w' .. topic)
@@ -21,14 +21,14 @@ local function keep_mark(hash, topic, flags, named)
     return mark
 end
 
--- What notices of the topic end with, in the partition whose field `p` is given.
+-- The end of notices of the topic: partition and topic. `state`: the partition's field `p`.
 local function which(topic, state)
     local last, _, partitions = struct.unpack('<I8I8I8', state)
     return string.format('%.0f ', last % partitions) .. topic
 end
 
--- Tells the first daemon that waits and can be told: one that nobody hears for is gone. A zero before
--- the partition tells it that no other one waits. Gives what is left of the mark.
+-- Notifies the first waiting daemon whose channel has a subscriber; one without is gone. A zero before
+-- the partition means that no other daemon waits. Returns what is left of the mark.
 local function tell_marked(hash, topic, mark)
     local flags, from, told = string.byte(mark) - 48, 2, false
     local found = redis.call('HMGET', hash, 'c', 'p')
@@ -37,7 +37,7 @@ local function tell_marked(hash, topic, mark)
         local own = channel .. ':' .. sub(mark, from, from + 7)
         local alone = flags < 2 and from + 16 > #mark
         local heard_by = redis.pcall(PUBLISH, own, (alone and 'r0' or 'r') .. words)
-        -- An error: we may not tell, for now. Who waits stays in the mark, for the next job.
+        -- An error: publishing is not allowed now. The waiting daemons stay in the mark.
         if type(heard_by) ~= 'number' then return mark end
         told, from = heard_by > 0, from + 16
     end
@@ -51,8 +51,8 @@ local function tell_marked(hash, topic, mark)
     return keep_mark(hash, topic, flags, sub(mark, from))
 end
 
--- The mark with this daemon in it, by its request with that number, and whether others wait as well.
--- Not `waits`: only to know.
+-- Returns the mark with this daemon added (`number`: of its request), and whether others wait as well.
+-- `waits` false: the daemon has no waiting consumer, it only wants to know of jobs.
 local function with_mark(mark, daemon, number, waits)
     local flags = string.byte(mark or '0') - 48
     local named, at = sub(mark or '0', 2), 1

@@ -1,4 +1,4 @@
--- Who is told of ready jobs, for scripts that are about one job or topic: see marks.lua.
+-- Notices of ready jobs, for scripts that handle one job or topic: see marks.lua.
 
 -- The topic has one more ready job.
 local function notify_ready(topic)
@@ -6,12 +6,12 @@ local function notify_ready(topic)
     if mark then tell_marked(hash, topic, mark) end
 end
 
--- Whoever waits for the topic, or knows something of it, has to look again.
+-- Tells all daemons that wait for the topic, or have knowledge of it, to look again.
 local function notify_all(topic)
     if call('HDEL', hash, '#w' .. topic) == 1 then publish('r' .. which(topic, call('HGET', hash, 'p'))) end
 end
 
--- This daemon was told of a ready job, and needs none.
+-- This daemon was notified of a ready job, and needs none: notifies the next one.
 local function pass_on(topic, mark)
     local at = 2
     while mark and at < #mark do
@@ -24,9 +24,9 @@ local function pass_on(topic, mark)
     if mark then tell_marked(hash, topic, mark) end
 end
 
--- `jobs` more are ready in the topic, and one who waits is told for each. Is the first of them this
--- daemon, by a request before this one? Then it knows already. A mark that is younger is none of
--- the caller's: that has given it up meanwhile.
+-- `jobs` more are ready in the topic: one waiting daemon is notified for each. Returns true if the
+-- first one is this daemon, with a mark of a request before this one: it learns of the job by the
+-- answer, without a notice. A mark of a later request means that the caller has given up this request.
 local function tell_promoted(topic, jobs)
     local mark, ours = call('HGET', hash, '#w' .. topic), false
     while mark and jobs > 0 do

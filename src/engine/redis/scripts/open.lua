@@ -1,19 +1,19 @@
--- Makes the partition, if need be, and says that this daemon's answers and connections are in it.
--- ARGV: 2 its number, 3 how many there are, 4 channel, 5 version of the layout, 6 the places that
--- this daemon's ring has until it says otherwise, 7 how often a clock that is made with it was set, 8
--- the last number or lease of this partition that this daemon has seen, 0: none, 9 how many bytes the
--- journal's entries may have ('': this daemon wants no journal), 10 what becomes of a push then (entry.lua),
--- 11 how old the oldest of them may be, 12 k what older layouts left is kept as it is.
--- Answer: {it, the clock}: see set_clock.lua; state: 1 if this Redis has started since somebody opened
--- the partition last, or is another one;
--- replaced: it was made; lost: a set is not as it was made, or buckets were there before the partition,
--- so what is not in its set is to be put back by rebuild.lua; look: that is to go through the hash,
--- where layout 2 had the jobs; missed: buckets of jobs were lost, and are made again; count: 1 if the daemon was unknown here. INVALID:
--- count partitions are there, of layout seq; or {it, key}: that key is none of ours. WRONG_STATE: it is of the
--- older layout seq, and stays so.
+-- Makes the partition if it does not exist, and registers this daemon, whose answers and connections
+-- it has. ARGV: 2 the partition's number, 3 how many partitions there are, 4 channel, 5 version of the
+-- layout, 6 the places in this daemon's ring until the daemon changes it, 7 how often the clock was set,
+-- for a partition that is made, 8 the last number or lease of this partition that this daemon has seen,
+-- 0: none, 9 how many bytes the journal's entries may have ('': this daemon wants no journal), 10 what
+-- is done with a push beyond that (entry.lua), 11 how old the oldest entry may be, 12 k do not convert
+-- an older layout.
+-- Answer: {it, the clock}: see set_clock.lua; state: 1 if this Redis has restarted since the partition
+-- was last opened, or is another one; replaced: the partition was made; lost: a set has lost its filler,
+-- or buckets existed before the partition, so rebuild.lua must restore the sets' members; look:
+-- rebuild.lua must also go through the hash, where layout 2 had the jobs; missed: buckets of jobs were
+-- lost, and are made again; count: 1 if the daemon was unknown here. INVALID: count partitions exist, of
+-- layout seq; or {it, key}: that key is not laterd's. WRONG_STATE: the older layout seq is kept.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
--- `held` is the queue's time between the daemon's bounds, by which all is written; `shown`, below, is
--- without them: what the daemon is told, to learn of a leap.
+-- `held` is the queue's time within the daemon's bounds, used for all that is written; `shown`, below,
+-- is without the bounds: it is returned, so that the daemon notices a leap.
 local filler, held, flags = string.rep('\255', 65), clock(), 0
 
 local names = {}
@@ -23,15 +23,15 @@ local function make_buckets()
     for i = 1, BUCKETS do call('HSET', names[i], '!', '') end
 end
 
--- Nothing is written before all four were looked at.
+-- All four keys are checked before anything is written.
 local found, stray = redis.pcall('HMGET', hash, 'p', 'v', 'o', 'n', 'y', 's'), nil
 if found.err then stray = hash end
 
--- What older daemons find that still run, or start. They see how many partitions there are, and that
--- the layout is another: so they refuse the queue. Their scripts fail before they write: in `s` are
--- less numbers than they read, `l` is no time up to which promote.lua could have come, the first daemon
--- that reap_dead.lua looks at has no time (`d`: they would take all of now for dead), and the buckets have
--- other names.
+-- Keeps out daemons of older layouts that still run, or start. They see how many partitions there are,
+-- and another layout, so they refuse the queue. Their scripts fail before they write: `s` has fewer
+-- numbers than they read, `l` is not a time that their promote.lua could read, the first daemon that
+-- their reap_dead.lua reads has no time (`d`: they would take all present daemons for dead), and the
+-- buckets have other names.
 local function turn_away(of)
     redis.pcall('ZADD', order, 0, 'd') -- of another type: see below
     call('HSET', hash, 's', pack('<I8I8I8', 0, 0, of), 'v', ARGV[5], 'l', 'layout ' .. ARGV[5])
@@ -44,33 +44,32 @@ if older and ARGV[12] == 'k' and (found[2] == '2' or found[2] == '3') then
     local of = unpack_bytes('<I8', older, 17)
     return { say(of == partitions and WRONG_STATE or INVALID, 0, 0, of, held, 0, tonumber(found[2])) }
 end
--- Layout 2: two keys of the same names, jobs in the hash, the reserved ones under another name, so
--- that a daemon which knows no other layout ends no lease of a job that it cannot find. Its
--- scripts do not take a number of seven bytes either. Delayed jobs go behind their topics, step by
--- step: promote.lua moves those that are elsewhere.
+-- Layout 2 has two keys of the same names, and jobs in the hash. Its set of reserved jobs is renamed,
+-- so that a daemon of layout 2 ends no lease of a job that it cannot find. Nor can its scripts read a
+-- number of seven bytes. Delayed jobs are moved to their topics' places step by step, by promote.lua.
 if older and found[2] == '2' and ARGV[5] == '4' then
     local last, pushed, of, wake =
         unpack_bytes(#found[1] == 32 and '<I8I8I8I8' or '<I8I8I8I7', found[1])
     if of ~= partitions then return { say(INVALID, 0, 0, of, held, 0, 2) } end
     if importing then error(MISSING) end
     local was = sub(hash, 1, -2) .. 'r'
-    make_buckets() -- if the slot is on its way to another node, this fails, and nothing is done
+    make_buckets() -- fails, with nothing done, while the slot is being moved to another node
     if call('EXISTS', was) == 1 and call('EXISTS', reserved) == 0 then
         call('RENAME', was, reserved)
     end
     found[1], found[2] = pack('<I8I8I8I7', last, pushed, of, wake), ARGV[5]
-    call('HDEL', hash, 'm') -- the daemons that were there: these of now have records
+    call('HDEL', hash, 'm') -- layout 2's list of daemons: now each has a record
     call('HSET', hash, 'p', found[1], 'x', '', 'k', '+inf')
     turn_away(of)
 end
--- Layout 3: the same jobs under other names of buckets. New records may have a form that it did not
--- know (COMPACT); those that are there stay as they are.
+-- Layout 3 has the same jobs, with other names of buckets. New records may have a form that it did not
+-- have (COMPACT); existing ones are not changed.
 if older and found[2] == '3' and ARGV[5] == '4' then
     local of = unpack_bytes('<I8', older, 17)
     if of ~= partitions then return { say(INVALID, 0, 0, of, held, 0, 3) } end
     if importing then error(MISSING) end
     local was, there = sub(hash, 1, -2) .. 'b', {}
-    for i = 1, BUCKETS do -- if the slot is on its way, one of these fails, and nothing is done
+    for i = 1, BUCKETS do -- one fails, with nothing done, while the slot is being moved
         there[i] = call('EXISTS', was .. (i - 1)) == 1 and call('EXISTS', names[i]) == 0
     end
     for i = 1, BUCKETS do
@@ -86,8 +85,7 @@ for i = 2, 4 do
     if type(score) == 'table' then stray = stray or KEYS[i] end
     if not score then flags = LOST end
 end
--- How many buckets are there; nil: some have moved to another node with their slot, as the others
--- will.
+-- How many buckets exist; nil: unknown, as some have already moved to another node with their slot.
 local there = 0
 for i = 1, BUCKETS do
     local has = redis.pcall('HEXISTS', names[i], '!')
@@ -102,20 +100,20 @@ end
 local lost = there and there < BUCKETS and not importing
 if stray then return { say(INVALID, 0, 0, 0, held, 0, 0), stray } end
 
--- The same reading as clock()'s: by the time in between, a new queue's clock would be set back.
+-- The same reading as clock()'s: a later one would set a new queue's clock back by the difference.
 local redis_now = redis_time[1] * 1000000 + redis_time[2]
 local ahead, set = tonumber(found[3] or 0), found[4] or '0 0'
--- Numbers and leases that Redis has forgotten are not given again: what was given since a save, and
--- lost, were fewer than SKIPPED, or not beyond what the clock shows, or a daemon has seen them. By how
--- many more differs with each history: two that go on from the same number do not give the same ones.
+-- Numbers and leases that Redis has lost are not given again: those given since the last save were
+-- fewer than SKIPPED, or not ahead of the clock, or a daemon has seen them. The number skipped differs
+-- between histories, so that two which continue from the same number do not give the same ones.
 local SKIPPED = 30000000
 local function info_of(section, field)
     local info = redis.pcall('INFO', section)
     info = type(info) == 'string' and info or info.verbatim_string or ''
     return string.match(info, field .. ':(%w+)') or ''
 end
--- Which start of which server, and, as each failover begins another history of writes, which of
--- these: a server that was replaced and is the master again runs on under its old name.
+-- Identifies the start of the server, and the history of writes, as each failover begins another one: a
+-- server that was replaced and is the master again still has its old run_id.
 local run = info_of('server', 'run_id') .. ' ' .. info_of('replication', 'master_replid')
 local restarted, seen = found[5] ~= run, tonumber(ARGV[8])
 
@@ -123,8 +121,8 @@ local function first_after(least)
     return least - least % partitions + partitions + number
 end
 
--- Layout 3 had the journal's field without when the oldest change was that waits, and how old that
--- may become: it counts from now, until some are taken (journal.lua).
+-- In layout 3 the journal's field lacked the time of the oldest change that is not taken, and how old
+-- that may become. The former is set to now, until some entries are taken (journal.lua).
 local function lengthen_journal()
     local field = call('HGET', hash, 'j')
     if not field or #field >= 49 or sub(field, 33) == 'x' then return end
@@ -132,8 +130,8 @@ local function lengthen_journal()
     call('HSET', hash, 'j', sub(field, 1, 33) .. pack('<I8I8', bytes > taken and held or 0, 0))
 end
 
--- From now on changes leave entries. Where they did once, and the journal was given up, a number is
--- left out, so that this is seen; its entries have to go first.
+-- From now on changes leave entries. If an earlier journal was given up its entries must be removed
+-- first, and a number is left out, so that readers notice the gap.
 local function begin_journal()
     local field, limits = call('HGET', hash, 'j'), pack('<I8', tonumber(ARGV[9])) .. ARGV[10]
     local span = pack('<I8', tonumber(ARGV[11]))
@@ -144,7 +142,7 @@ local function begin_journal()
     else
         local left = call('ZLEXCOUNT', order, '[j', '(k')
         if left > 0 then
-            -- What the field belonged to was lost, but not its entries: journal.lua drops them.
+            -- The hash was lost with the field, but not the entries: journal.lua removes them.
             if not field then
                 local first = call('ZRANGEBYLEX', order, '[j', '(k', 'LIMIT', 0, 1)[1]
                 local last = unpack_bytes('>I8', first, 2) + left - 1
@@ -153,7 +151,7 @@ local function begin_journal()
             return
         end
         local last = field and unpack_bytes('<I8', field) + 1 or 0
-        call('HDEL', hash, 'jr') -- of a journal of before
+        call('HDEL', hash, 'jr') -- of an earlier journal
         journal = pack('<I8I8I8', last, 0, 0) .. limits .. pack('<I8', 0) .. span
         add_entry('o', slot .. request, held)
     end
@@ -161,10 +159,10 @@ end
 
 if not found[1] then
     if importing then error(MISSING) end
-    -- The clock goes on where the daemon's that makes the partition is: clock_of() holds it there.
+    -- The clock continues from the daemon's, by whose bounds clock_of() has set `held`.
     ahead, set = held - redis_now, ARGV[7] .. string.format(' %.0f', held)
-    -- Each key gets a member that stays: none is ever empty, nor small enough to be kept as a list,
-    -- which would be slower. The first number is about now: see number_after().
+    -- Each key gets a member that stays: so none is ever empty, or small enough for Redis' compact
+    -- encodings, which are slower. The first number is close to the time: see number_after().
     found = { pack('<I8I8I8I7', first_after(held), 0, partitions, FOREVER), ARGV[5] }
     make_buckets()
     call('HSET', hash, filler, filler, 'p', found[1], 'c', ARGV[4],
@@ -173,19 +171,19 @@ if not found[1] then
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
-    -- Without the hash there may still be jobs and settings: their ids and topics are put back.
+    -- Jobs and settings may exist though the hash does not: rebuild.lua restores ids and topics.
     local left = there ~= 0 or redis.pcall('EXISTS', sub(hash, 1, -2) .. 's') == 1
     flags, lost = left and REPLACED + LOST or REPLACED, false
-    publish('n' .. ARGV[2] .. ' ' .. daemon) -- what others left here, if it was there, is gone
+    publish('n' .. ARGV[2] .. ' ' .. daemon) -- other daemons' marks and answers, if there were any, are lost
 end
 local stored = unpack_bytes('<I8', found[1], 17)
 if stored ~= partitions or found[2] ~= ARGV[5] then
     return { say(INVALID, 0, 0, stored, held, 0, tonumber(found[2])) }
 end
 local shown = redis_now + ahead
-if unpack_bytes('<I8', ARGV[1], 37) == 0 then held = shown end -- the daemon knows no bounds yet
+if unpack_bytes('<I8', ARGV[1], 37) == 0 then held = shown end -- the daemon has no bounds yet
 even_if_full()
--- Records of daemons of layout 3, which nobody reads. One that still runs writes another.
+-- Removes records of daemons of layout 3, which nothing reads. One that still runs writes another.
 local former = call('HGET', hash, 'u')
 if former then
     for at = 1, #former, 8 do call('HDEL', hash, 'm' .. sub(former, at, at + 7)) end
@@ -207,7 +205,7 @@ end
 call('ZADD', order, 0, 'd' .. daemon)
 lengthen_journal()
 if ARGV[9] ~= '' then begin_journal() end
--- One that is being forgotten is unknown, too: of the answers kept for it some are gone.
+-- A daemon that is being removed is unknown, too: some of its answers are already deleted.
 local since = call('HGET', hash, 'd' .. daemon)
 local unknown = since and unpack_bytes('<I8', since) > 0 and 0 or 1
 call('HSET', hash, 'c', ARGV[4], 'd' .. daemon, pack('<I8I2', held, tonumber(ARGV[6])))

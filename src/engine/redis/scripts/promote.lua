@@ -1,27 +1,27 @@
--- What is due becomes ready; leases whose ttr ran out end.
--- ARGV: 2 steps at most, 3 a: all buckets are looked at (0.25 ms). Answer: {it, topic, …}: count, more, next_us; lost: see open.lua;
--- missed: a bucket of jobs was lost, and is made again; the
--- topics that have ready jobs now where the caller's mark was the first: it needs no notice.
--- Each topic that has something due gets its share of the steps, so none waits for another's burst.
--- Of very many such topics, half of the share are those that are due longest, and half go round.
-local TOPICS = 50 -- looked at in one call
-local LEASES, LEASES_LEAST = 10, 3 -- that end in one call: each costs as much as ten jobs or more
-local OLD, LOOK_AT, PAUSE_US = 60, 300, 2000 -- places of layout 2 moved, looked at; until the next
+-- Makes due jobs ready, and ends leases whose ttr has run out.
+-- ARGV: 2 steps at most, 3 a: check all buckets (0.25 ms). Answer: {it, topic, …}: count, more, next_us;
+-- lost: see open.lua; missed: a bucket of jobs was lost, and is made again; the topics with new ready
+-- jobs in which the caller's mark was the first: the caller gets no other notice.
+-- The steps are shared among the topics with due jobs, so that no topic waits for another's burst. If
+-- there are very many such topics, half of those served have waited longest, and half are in rotation.
+local TOPICS = 50 -- served by one call
+local LEASES, LEASES_LEAST = 10, 3 -- ended by one call: each takes as long as ten jobs or more
+local OLD, LOOK_AT, PAUSE_US = 60, 300, 2000 -- places of layout 2 moved, read in a call; until the next call
 local most, now = tonumber(ARGV[2]), clock()
 local found = call('HMGET', hash, 'p', 'k', 'q')
 if not found[1] then return redis.error_reply(CLOSED) end
 even_if_full()
 
--- Layout 2 had the places of delayed jobs in `delayed`, by their due times. They are moved, the last
--- ones first: the field `k` says which times are done, until all are. Of what has the same score
--- the topics ('\0') come behind the places then.
+-- Layout 2 had the places of delayed jobs in `delayed`, by due time. They are moved from the latest to
+-- the earliest: until all are, the field `k` has the time down to which they are. Of members with the
+-- same score the topics ('\0') come after the places in this direction.
 local function is_old(member)
     return string.byte(member) > 0
 end
 
-local away = false -- buckets that are to be looked at move with their slot now: later
+local away = false -- some buckets are being moved with their slot: their jobs are handled later
 
--- A bucket that is away is no error: what was written by then would be half of what is to be.
+-- A bucket that has moved is no error here: the script would end with half of its writes done.
 local function move_old(places)
     local moved = {}
     for i = 1, #places do
@@ -46,7 +46,7 @@ local function move_last_old(upto)
         upto, at = (old and '' or '(') .. members[at + 1], at + 2
     end
     move_old(places)
-    if away then return true end -- the same ones again
+    if away then return true end -- the next call begins with the same places
     local done = at > #members and #members < 2 * LOOK_AT
     if done then
         call('HDEL', hash, 'k')
@@ -56,7 +56,7 @@ local function move_last_old(upto)
     return not done
 end
 
--- The due ones, the first due first. Behind them: the rank of the first of those that go round.
+-- Returns topics with due jobs, by due time, and the rank of the first one in the rotation (nil: none).
 local function due_topics()
     local topics = call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, TOPICS + 1)
     if #topics <= TOPICS then return topics end
@@ -74,14 +74,14 @@ local function is_due(job, due_at)
     return unpack_bytes('>I8', job, due_at) <= now
 end
 
--- Up to `share` of the topic's due jobs: they lie together, the first due first. Returns whether it
--- has no more.
+-- Makes up to `share` of the topic's due jobs ready; they are side by side, by due time. Returns true if
+-- the topic has no more.
 local function serve(topic, share)
     local key, due_at = char(#topic) .. topic, #topic + 3
     local first, past = '[w' .. key, '(w' .. key .. '\255'
     local behind = 'w' .. key .. pack('>I8', now + 1)
     local jobs, count = call('ZRANGEBYLEX', order, first, past, 'LIMIT', 0, 2), 0
-    if share > 1 and jobs[2] and is_due(jobs[2], due_at) then -- not one alone
+    if share > 1 and jobs[2] and is_due(jobs[2], due_at) then -- more than one is due
         jobs = call('ZRANGEBYLEX', order, first, '(' .. behind, 'LIMIT', 0, share + 1)
         count = math.min(#jobs, share)
     elseif jobs[1] and is_due(jobs[1], due_at) then
@@ -114,7 +114,7 @@ end
 local has_old = found[2] and move_last_old(found[2])
 local due, from = due_topics()
 local places, done = {}, 0
-for i = #due, 1, -1 do -- what one leaves of its share is the next one's; the longest due come last
+for i = #due, 1, -1 do -- unused steps pass to the next topic; the longest due come last
     if is_old(due[i]) then
         places[#places + 1] = due[i]
     elseif serve(sub(due[i], 2), math.ceil(left / i)) then
@@ -162,8 +162,8 @@ local filler, flags = string.rep('\255', 65), next_us <= now and MORE or 0
 for i = 2, 4 do
     if not call('ZSCORE', KEYS[i], filler) then flags = flags % LOST + LOST end
 end
--- Else each time another bucket. One that was lost has no such field, even if there have been pushes
--- into it since. Where a slot is on its way the answer is an error, not 0.
+-- Without a: checks another bucket each time. A lost one lacks this field, even if jobs were pushed into
+-- it since. While a slot is being moved the answer is an error, not 0.
 local missed, first, last_bucket = 0, 0, BUCKETS - 1
 if ARGV[3] ~= 'a' then first = math.floor(now / 1000) % BUCKETS last_bucket = first end
 for i = first, importing and -1 or last_bucket do

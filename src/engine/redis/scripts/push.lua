@@ -63,8 +63,8 @@ while answered < count do
         if since > 0 and span > 0 and now - since > span then most = 0 end
     end
     if run and (done > 0 or not ended or not ended[1]) then most = 0 end
-    -- The topic is known. If somebody waits, one is told for each job. This daemon alone need not be,
-    -- if it said so by a request before this one: it learns of the job by the answer (marks.lua).
+    -- The topic is known. If daemons wait, one is notified for each job, except this daemon if its mark
+    -- is of a request before this one: it learns of the job by the answer (marks.lua).
     local mark, request = found[3], ARGV[base + 1]
     local tells = mark and not (#mark == 17 and byte(mark) == 48 and
         sub(mark, 2, 9) == sub(request, 3, 10) and
@@ -93,7 +93,7 @@ while answered < count do
             local seq = now - now % partitions + last % partitions -- as number_after() has it
             if seq <= last then seq = last + partitions end
             local name, made = pack('>I8', seq), pack('<I8I8', seq, now)
-            -- All of a round are in one bucket, the first write: if it has moved, nothing is done.
+            -- A round has one bucket, and begins by writing to it: if it has moved, nothing is done.
             if done > 0 and (tells or byte(name, 6) ~= bucket) then break end
             bucket = byte(name, 6)
             local rank, place, answer = '', nil, nil -- answer as say() has it

@@ -15,8 +15,8 @@ if old and exists == 'j' then
 elseif old and exists == 'k' then
     return { say(OK, 0, KEPT, 1, now, 0, 0), shown_job(old) }
 end
--- What has ended since its restore began stays so; nobody knows whether it has if that ended, or
--- what ends leave was lost.
+-- A job that has ended since its restore began is not pushed. If the restore has ended, or the members
+-- that ends leave were lost, it is not known which jobs have ended: LAPSED.
 if run then
     run = sub(run, 1, 8)
     local restore = call('HGET', hash, 'jr')
@@ -29,15 +29,15 @@ end
 local last, pushed, partitions, wake = state_of_all()
 local seq = number_after(last, partitions, now)
 local name = pack('>I8', seq)
--- A job that is moved here from another queue brings when it was made and its attempts so far.
+-- A job moved here from another queue keeps its time of making, attempts and failures.
 local made, reserves, failures
 if #ARGV[9] > 11 then made, reserves, failures = unpack_bytes('<I7HH', ARGV[9], 2) end
 local arrived = byte(ARGV[9]) == 97 and arrival_after(last, now) or now -- 97: a
 local record, bucket = record_made(ARGV[2], ARGV[3], seq, made or arrived), bucket_of(name)
 if call('HEXISTS', bucket, '!') == 0 then error(MISSING) end
 if not old and pushed >= most then
-    -- Some of these have gone. They are taken off both numbers, so that it is long until the next
-    -- push has to look here.
+    -- `g` counts removed jobs. It is subtracted from both numbers, so that many pushes follow before
+    -- one has to read it again.
     local gone = call('HGET', hash, 'g') or 0
     pushed = pushed - gone
     if pushed >= most then return { say(JOBS_LIMIT, 0, 0, 0, now, 0, 0) } end
@@ -48,7 +48,7 @@ if not found[2] then -- the first job of its topic
         return { say(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
     end
     call('ZADD', order, 0, 't' .. topic)
-    call('HDEL', hash, '#w' .. topic) -- who waits for it is told below
+    call('HDEL', hash, '#w' .. topic) -- all daemons are notified below
 end
 if old then
     lift(old)
@@ -63,7 +63,7 @@ call('HSET', hash, 'p', pack('<I8I8I8I7', seq, pushed + 1, partitions, wake))
 if id ~= '' then call('HSET', hash, id, name) end
 call('HINCRBY', hash, ARGV[7], 1)
 place(job, byte(ARGV[9]) == 98 and BURIED or WAITING, now) -- 98: b
--- Last: if a key of another type ends the script, there is no job of that id.
+-- Comes last: if a key of another type has ended the script before, there is no job of that id.
 call('HSET', bucket, name, record)
 local apart = ARGV[4]
 if has_properties(job) then

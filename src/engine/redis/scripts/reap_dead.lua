@@ -1,10 +1,10 @@
--- Daemons that are dead: what their connections held waits again, as if it had not been tried, and
--- the answers kept for them go. ARGV: 2 jobs given back at most, 3 names of those that live, one
--- behind the other, 4 who came here less than that ago is left alone: the caller may not know yet
--- that it lives; 5 goes on behind this name ('' from the start). Or 3 '' : the caller itself goes.
--- Answer: {it}: count of daemons forgotten; next_us: when the first of those left alone that were
--- seen is no longer young, FOREVER if none was; more: call again, from the name in place of seq.
-local NAMES, PLACES = 64, 512 -- daemons looked at, and places of rings emptied, in one call
+-- Removes dead daemons: jobs reserved by their connections wait again, as if they had not been tried,
+-- and their kept answers are deleted. ARGV: 2 jobs given back at most, 3 the names of living daemons,
+-- concatenated, 4 daemons that were registered less than that ago are skipped: the caller may not know
+-- yet that they live; 5 begin after this name ('' at the start). Or 3 '' : remove the caller itself.
+-- Answer: {it}: count of daemons removed; next_us: when the first skipped daemon of this call may be
+-- removed, FOREVER if none was skipped; more: call again, after the name that is in place of seq.
+local NAMES, PLACES = 64, 512 -- daemons checked, and answers deleted from rings, in one call
 local most, living, young_us, now = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), clock()
 local from, places, forgotten, next_us = ARGV[5], PLACES, 0, FOREVER
 if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
@@ -28,8 +28,8 @@ local function give_back(daemon)
     return #held == count
 end
 
--- Behind the time since when it is here, its field says how many places its ring may have; that time
--- is 0 from now on: see open.lua. False: there are more.
+-- The daemon's field has the time of its registration, and how many places its ring may have. While
+-- the ring is being emptied that time is 0: see open.lua. False: there are more places.
 local function forget(daemon, since)
     local left = #since > 8 and unpack_bytes('<I2', since, 9) or 4096
     local answers = {}
@@ -66,7 +66,7 @@ if living ~= '' then
     names = call('ZRANGEBYLEX', order, from == '' and '[d' or '(d' .. from, '(e', 'LIMIT', 0, NAMES)
 end
 local found = #names > 0 and call('HMGET', hash, unpack(names)) or {}
-local lives = { [''] = true } -- which turns older daemons away: open.lua
+local lives = { [''] = true } -- the member that keeps out older daemons: open.lua
 for at = 1, #living, 8 do lives[sub(living, at, at + 7)] = true end
 for i = 1, #names do
     local daemon, since = sub(names[i], 2), found[i] or '\0\0\0\0\0\0\0\0'

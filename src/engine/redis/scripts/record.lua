@@ -67,7 +67,7 @@ local function has_properties(job)
     return job.form % 32 >= 16
 end
 
--- Keeps what has changed. A new job that waits is as its record says.
+-- Stores the job's head. A new job that waits needs none: its record has all.
 local function keep_head(job)
     if job.is_new and job.state == WAITING then return end
     job.head = pack(HEAD.STATE_TO_DUE, job.state, job.flags, job.reserves, job.till, job.lease,
@@ -154,7 +154,7 @@ local function record_of(job, topic_len, about, names, content)
     return record .. content
 end
 
--- The job of that name as layout 2 had it, in the hash, is put where it belongs.
+-- Moves the job of that name from the hash, where layout 2 had it, to its bucket.
 local function convert(name)
     local old = call('HMGET', hash, 'j' .. name, 'b' .. name)
     local head, bucket = old[1], bucket_of(name)
@@ -190,7 +190,7 @@ local function fetch(name)
     return convert(name)
 end
 
--- The same, but false if its bucket is not here now.
+-- The same, but false if its bucket has moved to another node.
 local function try_fetch(name)
     local done, job = pcall(fetch, name)
     return done and job

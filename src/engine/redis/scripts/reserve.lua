@@ -17,7 +17,7 @@ local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\2
 local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
 local PER_ASK = 5
 local NOTHING = {}
-local JOBS, JOBS_BYTES = 32, 65536 -- so many have less than that in their records
+local JOBS, JOBS_BYTES = 32, 65536 -- read at once: records of so many jobs have fewer bytes
 local count, answers, bytes = many or #KEYS / 4, { '' }, 0
 local keys_each = #KEYS > 4 and 4 or 0
 for at = 1, count do
@@ -43,11 +43,11 @@ for at = 1, count do
         end
         if taken > most then
             taken, flags = most, most == 0 and string.find(options, '[wh]') and 20 or 4
-            -- Who was told of a job and needs none: is there another one to be told?
+            -- The daemon was notified of a job and needs none: is there another one to notify?
             if most == 0 and found[6] and string.find(options, 'p', 1, true) then fits = false end
         elseif fits and (taken < most or most == 0) and string.find(options, '[wh]') then
             local old, others = found[6], nil
-            -- Something was pushed there, once.
+            -- The topic has had jobs.
             if old or found[3] or call('HEXISTS', hash, '#p' .. topic) == 1 then
                 mark, others = with_mark(old, daemon, sub(request, 13, 20),
                     string.find(options, 'w', 1, true))
@@ -64,7 +64,7 @@ for at = 1, count do
             local first, first_in, heads, heads_in -- by bucket
             answer = taken > 0 and { '', '', '' } or { '', '' }
             while fits and done < taken do
-                -- Records and heads, of all that lie side by side in one bucket at once.
+                -- Reads records and heads, of adjacent jobs in the same bucket at once.
                 local name, upto = sub(ready[done + 1], -8), done + 1
                 local bucket, wanted = byte(name, 6), { name, '+' .. name }
                 while upto < taken and byte(ready[upto + 1], -3) == bucket do

@@ -1,9 +1,9 @@
--- Room for one more topic. Put before the scripts that make topics.
-local LOOK_AT = 64 -- topics looked at for one that is idle; the next call goes on behind them
+-- Makes room for one more topic. Put before the scripts that make topics.
+local LOOK_AT = 64 -- topics checked in a search for an idle one; the next call continues after them
 
--- All that is known of a topic that holds nothing goes.
+-- Deletes all that is stored of a topic without jobs.
 local function forget_topic(topic)
-    notify_all(topic) -- whoever left a mark asks again, and leaves another
+    notify_all(topic) -- daemons with a mark ask again, and leave another
     local fields = {}
     for letter in string.gmatch('prfdxtlbkzhuswc', '.') do
         fields[#fields + 1] = '#' .. letter .. topic
@@ -13,7 +13,7 @@ local function forget_topic(topic)
     call('ZREM', delayed, '\0' .. topic) -- its last delayed job may have been deleted
 end
 
--- How many jobs the topic has here, until when it is paused, and whether it has settings.
+-- Returns how many jobs the topic has here, until when it is paused, and its settings, if any.
 local function jobs_in(topic)
     local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic, '#x' .. topic,
         '#u' .. topic, '#c' .. topic)
@@ -21,8 +21,7 @@ local function jobs_in(topic)
     return (count[1] or 0) - gone, tonumber(count[5] or 0), count[6]
 end
 
--- Is there room, after one that holds nothing, is not paused and has no settings has gone, if need
--- be?
+-- True: there is room. If there was none, a topic without jobs, pause and settings was removed.
 local function room_for_topic(most, now)
     if most == 0 or call('ZLEXCOUNT', order, '[t', '(u') < most then return true end
     local from = call('HGET', hash, 'e') or ''

@@ -87,9 +87,9 @@ if not there then
 end
 local till = what == 'p' and tonumber(ARGV[4]) or 0
 if till <= now then till = 0 end -- over already
--- For how long is shown in seconds: what the request took on its way here is not to be seen.
+-- The length of the pause is rounded to seconds, to hide how long the request was on its way.
 local seconds = math.floor((till - now) / 1000000 + 0.5)
 call('HSET', hash, '#u' .. topic, till, '#s' .. topic, till > 0 and seconds * 1000000 or 0)
 if what == 'p' then call('HINCRBY', hash, '#z' .. topic, 1) end
-notify_all(topic) -- who waits asks again, and learns when the pause ends now
+notify_all(topic) -- waiting daemons ask again, and learn when the pause now ends
 return { keep('', say(OK, 0, what == 'x' and jobs > 0 and MORE or 0, 0, now, 0, 0))[1] }

@@ -1,11 +1,11 @@
--- Goes through a topic's jobs in one state, a bounded slice a call. Put before list and sweep.
--- ARGV: 3 state (1 delayed, 2 ready, 3 reserved, 4 buried), 4 topic, 5 where to go on ('' = from
--- the start; backwards: from the end).
-local SLICE = 600 -- places looked at in one call
+-- Goes through a topic's jobs in one state, in slices of bounded size. Put before list and sweep.
+-- ARGV: 3 state (1 delayed, 2 ready, 3 reserved, 4 buried), 4 topic, 5 where to continue ('' = at
+-- the start; backwards: at the end).
+local SLICE = 600 -- places read in one call
 local state, topic = tonumber(ARGV[3]), ARGV[4]
 local key = char(#topic) .. topic
 
--- By bytes, as sorted sets have it, and not as the server's locale would.
+-- Compares bytes, as sorted sets do; Lua's comparison depends on the server's locale.
 local function comes_after(member, other)
     for i = 1, math.min(#member, #other) do
         local ours, theirs = string.byte(member, i), string.byte(other, i)
@@ -14,9 +14,9 @@ local function comes_after(member, other)
     return #member > #other
 end
 
--- How many come before what follows this place: a time, spelled as Redis does (some versions write
--- 1.8e+15), and the last member of that time that was seen, or ''. It may have left meanwhile, so
--- it is looked for among those of its time: to have counted these would skip others when one leaves.
+-- The rank of the first member after this place. A place is a time, as Redis writes it (some versions:
+-- 1.8e+15), and the last member of that time that was visited, or ''. That one may have been removed,
+-- so its rank is searched among the members of that time; a stored count would skip others then.
 local function rank_behind(from)
     local at, seen = string.match(from, '^(%S+) (.*)$')
     if not at then return 0 end
@@ -33,7 +33,7 @@ local function rank_behind(from)
     return low
 end
 
--- How many come before this place, whose time alone comes before all or (backwards) behind all of that time.
+-- The number of members before this place. A time without a member is after all members of that time.
 local function rank_before(from)
     local at, seen = string.match(from, '^(%S+) (.*)$')
     if not at then return call('ZCOUNT', reserved, '-inf', '+inf') end
@@ -63,7 +63,7 @@ local function by_time_backwards(from, visit)
     return rank > SLICE, from
 end
 
--- The reserved are in order of time, other topics' between them.
+-- Reserved jobs are in order of time, those of all topics mixed.
 local function by_time(from, visit)
     local rank = rank_behind(from)
     local found = call('ZRANGE', reserved, rank, rank + SLICE - 1, 'WITHSCORES')
@@ -78,7 +78,7 @@ local function by_time(from, visit)
     return #found == 2 * SLICE and found[#found] ~= 'inf', behind(#found) -- inf: the filler
 end
 
--- All others of a topic lie together; the place to go on at is the last one.
+-- A topic's jobs in other states are side by side; the place to continue at is the last one visited.
 local function by_place(letter, from, visit, backwards)
     local first, past = '[' .. letter .. key, '(' .. letter .. key .. string.rep('\255', 21)
     local found = backwards
@@ -92,8 +92,8 @@ local function by_place(letter, from, visit, backwards)
     return #found == SLICE, from
 end
 
--- visit(name, member, score) says whether it took the job, else the walk ends before it. It may move the job.
--- Returns whether there may be more, and where to go on.
+-- visit(name, member, score) returns whether it took the job; if not, the walk ends before that job. It
+-- may move the job. Returns whether there may be more, and where to continue.
 local function walk(visit, backwards)
     if state == 3 then return (backwards and by_time_backwards or by_time)(ARGV[5], visit) end
     return by_place(sub('wr-b', state, state), ARGV[5], visit, backwards)

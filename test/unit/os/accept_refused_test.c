@@ -1,0 +1,143 @@
+/*
+ * A client that epoll refuses is closed, and no other is accepted for a while. Sockets on this
+ * machine; epoll_ctl() is this file's own, for the limits are the system's.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "os/clock.h"
+#include "os/loop.h"
+
+enum { CLIENTS = 3, PAUSE_US = 200 * 1000, TURN_US = 20 * 1000, TURNS_MAX = 1000 };
+
+static int refuse_with;  /* errno of what adds a client; 0: nothing is refused */
+static unsigned refused; /* clients */
+static int listen_fd;
+static unsigned accepted_count;
+
+int epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
+{
+    if (refuse_with && what == EPOLL_CTL_ADD && fd != listen_fd) {
+        refused++;
+        errno = refuse_with;
+        return -1;
+    }
+    return (int)syscall(SYS_epoll_ctl, epoll, what, fd, event);
+}
+
+static size_t input(struct stream *stream, struct bytes bytes)
+{
+    (void)stream;
+    return bytes.len;
+}
+
+static void gone(struct stream *stream, bool half)
+{
+    (void)stream, (void)half;
+}
+
+static const struct stream_handler handler = {.input = input, .gone = gone};
+
+static void accepted(struct acceptor *acceptor, struct stream *stream, unsigned listener)
+{
+    (void)acceptor, (void)listener;
+    stream->handler = &handler;
+    accepted_count++;
+}
+
+static struct sockaddr_in listen_here(struct os_loop *os)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listen_fd, (struct sockaddr *)&address, len), 0);
+    assert_int_equal(listen(listen_fd, CLIENTS), 0);
+    assert_int_equal(getsockname(listen_fd, (struct sockaddr *)&address, &len), 0);
+    os_loop_listen(os, listen_fd, 0);
+    return address;
+}
+
+static void read_log(int fd, char out_text[static 4096])
+{
+    ssize_t len = pread(fd, out_text, 4095, 0);
+    assert_true(len >= 0);
+    out_text[len] = '\0';
+}
+
+static void refuse(int why, const char *hint)
+{
+    struct os_clock clock;
+    struct acceptor acceptor = {.accepted = accepted};
+    os_clock_init(&clock);
+    struct os_loop *os = os_loop_new(&clock.clock, 0);
+    struct loop *loop = os_loop_port(os);
+    loop->acceptor = &acceptor;
+    struct sockaddr_in address = listen_here(os);
+    int fds[CLIENTS];
+    for (int i = 0; i < CLIENTS; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&address, sizeof(address)), 0);
+    }
+    refused = accepted_count = 0;
+    refuse_with = why;
+    FILE *log = tmpfile();
+    int stderr_fd = dup(STDERR_FILENO);
+    assert_non_null(log);
+    (void)dup2(fileno(log), STDERR_FILENO);
+    for (int turn = 0; turn < TURNS_MAX && !refused; turn++)
+        loop_turn(loop, loop->now_us + TURN_US);
+    int64_t paused_us = loop->now_us;
+    loop_turn(loop, loop->now_us + TURN_US);
+    (void)dup2(stderr_fd, STDERR_FILENO);
+    (void)close(stderr_fd);
+    char text[4096], byte;
+    read_log(fileno(log), text);
+    (void)fclose(log);
+    assert_int_equal(refused, 1);
+    assert_int_equal(os_loop_count(os), 0);
+    assert_int_equal(recv(fds[0], &byte, 1, 0), 0); /* closed */
+    assert_non_null(strstr(text, "accept_paused"));
+    assert_non_null(strstr(text, hint));
+    refuse_with = 0;
+    for (int turn = 0; turn < TURNS_MAX && accepted_count < CLIENTS - 1; turn++)
+        loop_turn(loop, loop->now_us + TURN_US);
+    assert_int_equal(accepted_count, CLIENTS - 1); /* the others wait until the pause is over */
+    assert_true(loop->now_us - paused_us >= PAUSE_US - TURN_US);
+    for (int i = 0; i < CLIENTS; i++)
+        (void)close(fds[i]);
+    os_loop_free(os);
+}
+
+static void at_the_limit_of_watches_accepting_pauses_and_the_log_names_it(void **state)
+{
+    (void)state;
+    refuse(ENOSPC, "max_user_watches");
+}
+
+static void without_kernel_memory_accepting_pauses_and_the_log_names_it(void **state)
+{
+    (void)state;
+    refuse(ENOMEM, "memory");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(at_the_limit_of_watches_accepting_pauses_and_the_log_names_it),
+        cmocka_unit_test(without_kernel_memory_accepting_pauses_and_the_log_names_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
