@@ -8,7 +8,7 @@ import time
 
 import pytest
 from process import LATER
-
+from terminal import on_a_terminal
 from wire import Client
 
 DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
@@ -227,22 +227,23 @@ def test_pop_shows_why_a_job_failed_last(later, topic):
     assert '"reason"' not in later("pop", topic, "--json").stdout  # as the server sent it
 
 
-def test_a_pop_that_takes_nothing_says_why(client, later, topic):
-    none = later("pop", f"no-{topic}")
-    assert (none.returncode, none.stdout) == (NOTHING, "")
-    assert none.stderr == f"later pop: no-{topic}: no such topic\n"
+def test_a_pop_that_takes_nothing_says_why(client, shared, later, topic):
+    def pop(*words):
+        return on_a_terminal(f"http://127.0.0.1:{shared.port}", b"", "pop", *words)
+
+    assert pop(f"no-{topic}") == (f"later pop: no-{topic}: no such topic\n", NOTHING)
     assert later("push", topic, "x", "--delay", "1h").returncode == DONE
     assert later("push", topic, "y", "--id", topic).returncode == DONE
     client.post(f"/v1/topics/{topic}/pause", {})
-    none = later("pop", topic, "--wait", "20ms")
-    assert none.returncode == NOTHING
+    none, code = pop(topic, "--wait", "20ms")
+    assert code == NOTHING
     assert re.fullmatch(rf"later pop: {topic}: no job came within 20 ms; it has 1 delayed, 1 ready; the next is due "
-                        rf"\d.* \(in 59m .*\); it is paused: later resume {topic}\n", none.stderr), none
+                        rf"\d.* \(in 59m .*\); it is paused: later resume {topic}\n", none), none
     assert later("rm", topic).returncode == DONE
     assert later("clear", topic, "--yes").returncode == DONE
-    assert ": no job is ready; it has no jobs" in later("pop", topic).stderr
-    assert later("pop", topic, "other").stderr == "later pop: no job is ready\n"
-    assert later("pop", topic, "--json").stderr == ""
+    assert ": no job is ready; it has no jobs" in pop(topic)[0]
+    assert pop(topic, "other") == ("later pop: no job is ready\n", NOTHING)
+    assert later("pop", topic).stderr == later("pop", topic, "--json").stderr == ""
 
 
 def test_a_kick_of_a_topic_is_told_how_it_is_done(later, topic):
