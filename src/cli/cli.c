@@ -279,6 +279,12 @@ static int option_of(const struct cli *cli, const char *field)
     return -1;
 }
 
+/* May a value hold a user and password, a token or a key? */
+static bool is_secret(const char *option, const char *value)
+{
+    return strcmp(option, "url") == 0 || strcmp(option, "sign") == 0 || strstr(value, "://");
+}
+
 /* "--due 'tomorrow': " if an option of the command is what `field` names, else "field: ". The value
  * of one that may be given several times is not known to be the one that is at fault. */
 static void add_fault(const struct cli *cli, const char *field, struct buf *line)
@@ -291,7 +297,7 @@ static void add_fault(const struct cli *cli, const char *field, struct buf *line
         return;
     }
     const char *name = cli->options[option].name;
-    if (strchr(field, '[') || strcmp(name, "header") == 0) {
+    if (strchr(field, '[') || strcmp(name, "header") == 0 || is_secret(name, cli->given[option])) {
         buf_addf(line, "--%s: ", name);
         return;
     }

@@ -312,7 +312,7 @@ def test_a_refusal_names_the_option_that_is_at_fault(small):
     (["push", "t", "x", "--tag", "a", "--tag", "b,c"], "later push: --tag: a tag is "),
     (["push", "t", "x", "--header", "A B: c"], "later push: --header: a header's name is "),
     (["--json", "push", "t", "x", "--retry", "1s,9999999d"], "later push: --retry: this duration must be "),
-    (["topic", "set", "t", "--url", "ftp://x"], "later topic: t: --url 'ftp://x': the URL must begin with "),
+    (["topic", "set", "t", "--url", "ftp://x"], "later topic: t: --url: the URL must begin with "),
     (["topic", "set", "t", "--url", "http://x/", "--sign", "x"], "later topic: t: --sign: this must say where "),
     (["topic", "set", "t", "--url", "http://x/", "--success-status", "x"],
      "later topic: t: --success-status 'x': this must be statuses "),
@@ -323,6 +323,14 @@ def test_a_refusal_names_the_option_that_is_at_fault(small):
 def test_a_refusal_names_the_option_whatever_the_server_calls_it(small, words, says):
     answer = small(*words)
     assert answer.returncode == REFUSED and answer.stderr.startswith(says), answer
+
+
+@pytest.mark.parametrize("words", [["topic", "set", "t"], ["push", "t", "x"]])
+@pytest.mark.parametrize("url", ["ftp://jo:hidden@h/", "https:/jo:hidden@h", "https://jo:hidden@h:99999/",
+                                 "https://h:99999/?token=hidden"])
+def test_a_refusal_shows_no_password_of_a_url(small, words, url):
+    answer = small(*words, "--url", url)
+    assert answer.returncode == REFUSED and ": --url: " in answer.stderr and "hidden" not in answer.stderr, answer
 
 
 def test_options_before_the_command_are_at_fault_for_nothing(small):
