@@ -1,9 +1,12 @@
 """The program later as its users and their scripts meet it: words, exit codes, pipes."""
 
+import contextlib
 import json
 import os
 import re
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -141,6 +144,31 @@ def test_a_bench_of_the_port_of_another_protocol_says_what_may_be_wrong(later, l
         assert answer.returncode in (REFUSED, UNREACHABLE)
         assert ("is it a port for HTTP, or with --beanstalk one for clients of beanstalkd?" in answer.stderr
                 or "This is laterd's port for clients of beanstalkd" in answer.stderr), answer
+
+
+@pytest.mark.parametrize("options, answer", [
+    ((), b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"),
+    ((), b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"),
+    (("--beanstalk",), b"OUT_OF_MEMORY\r\n"),
+])
+def test_a_bench_of_a_server_that_refuses_and_hangs_up_does_not_doubt_the_port(later, options, answer):
+    def refuse(listener):
+        with contextlib.suppress(OSError):
+            while True:
+                with listener.accept()[0] as one:
+                    if one.recv(65536):
+                        one.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=refuse, args=(listener,))
+        thread.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        words = (*options, address) if options else ()
+        done = later("bench", "put", "--jobs", "10", "--connections", "1", *words, server=f"http://{address}")
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+    assert done.returncode in (REFUSED, UNREACHABLE) and "is it a port" not in done.stderr, done
+    assert "closed a connection" in done.stderr or "broke" in done.stderr, done
 
 
 def test_refusals_name_options_and_topics(later, topic):
