@@ -276,11 +276,15 @@ def test_a_pop_that_takes_nothing_says_why(client, shared, later, topic):
 
 def test_a_kick_of_a_topic_is_told_how_it_is_done(later, topic):
     assert later("push", topic, "x").returncode == DONE
-    answer = later("kick", topic, "10")
-    assert answer.returncode == NOTHING
-    assert answer.stderr.splitlines() == [
-        f"later kick: {topic}: no such job (not_found)", "later kick: 10: no such job (not_found)",
-        f"later kick: '{topic}' is a topic: later kick --topic {topic} makes its buried jobs ready"]
+    missing = [f"later kick: {topic}: no such job (not_found)",
+               f"later kick: '{topic}' is a topic: later kick --topic {topic} makes its buried jobs ready"]
+    for words, says in [((topic, "10"), [*missing, "later kick: 10: no such job (not_found)"]),
+                        (("10", topic), ["later kick: 10: no such job (not_found)", *missing])]:
+        answer = later("kick", *words)
+        assert answer.returncode == NOTHING and answer.stderr.splitlines() == says
+    assert later("push", topic, "x", "--id", f"{topic}-id", "--delay", "1h").returncode == DONE
+    answer = later("kick", f"{topic}-id", topic)
+    assert (answer.stdout, answer.stderr.splitlines()) == (f"kicked {topic}-id\n", missing)
     assert later("kick", f"no-{topic}").stderr == f"later kick: no-{topic}: no such job (not_found)\n"
     assert later("kick", "--topic", f"no-{topic}").returncode == NOTHING
 

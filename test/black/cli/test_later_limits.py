@@ -188,6 +188,14 @@ def test_what_a_pop_took_nothing_from_is_asked_for_only_where_people_read_it():
         assert on_a_terminal(fake.url, b"", "pop", "t") == (says, NOTHING)
 
 
+def test_a_kick_asks_for_topics_of_the_first_ten_ids_that_no_job_has():
+    gone = (404, {"status": 404, "code": "not_found", "detail": "no such job"})
+    with Fake({f"POST /v1/jobs/{number}/kick": gone for number in range(12)}) as fake:
+        assert run(fake.url, "kick", *map(str, range(12))).returncode == NOTHING
+        assert [name for name, *_ in fake.requests if name.startswith("GET")] == [
+            f"GET /v1/topics/{number}" for number in range(10)]
+
+
 def test_what_a_pop_took_nothing_from_is_waited_for_no_longer_than_a_second():
     gone = threading.Event()
 
