@@ -279,6 +279,12 @@ static int option_of(const struct cli *cli, const char *field)
     return -1;
 }
 
+/* May a value hold a user and password, a token or a key? */
+static bool is_secret(const char *option, const char *value)
+{
+    return strcmp(option, "url") == 0 || strcmp(option, "sign") == 0 || strstr(value, "://");
+}
+
 /* "--due 'tomorrow': " if an option of the command is what `field` names, else "field: ". The value
  * of one that may be given several times is not known to be the one that is at fault. */
 static void add_fault(const struct cli *cli, const char *field, struct buf *line)
@@ -291,7 +297,7 @@ static void add_fault(const struct cli *cli, const char *field, struct buf *line
         return;
     }
     const char *name = cli->options[option].name;
-    if (strchr(field, '[') || strcmp(name, "header") == 0) {
+    if (strchr(field, '[') || strcmp(name, "header") == 0 || is_secret(name, cli->given[option])) {
         buf_addf(line, "--%s: ", name);
         return;
     }
@@ -416,13 +422,28 @@ static void begin(struct cli *cli)
         cli_usage(cli, "%s", cli->client.error);
 }
 
-/* There is no such call: does the server's URL end with what stands before every call's path? */
+/* Has the server not even a call that every laterd has? */
+static bool has_no_stats(struct cli *cli)
+{
+    struct client_answer answer;
+    struct client_request request = {
+        .method = "GET",
+        .target = BYTES("/v1/stats"),
+        .body = BYTES(""),
+        .connect_us = cli->timeout_us,
+        .timeout_us = cli->timeout_us,
+    };
+    return client_call(&cli->client, &request, &answer) == OK && answer.status == 404;
+}
+
+/* There is no such call: does the server's URL end with what stands before every call's path? Else
+ * it is an older server, behind a proxy whose prefix ends so. */
 static void check_prefix(struct cli *cli)
 {
     static const char version[] = "/v1";
     const char *name = cli->client.name.at;
     size_t len = strlen(name), cut = strlen(version);
-    if (len <= cut || strcmp(name + len - cut, version) != 0)
+    if (len <= cut || strcmp(name + len - cut, version) != 0 || !has_no_stats(cli))
         return;
     cli->subject = NULL;
     cli_usage(cli, "'%s' is not a server: give it without %s at its end, %.*s", name, version,
@@ -448,9 +469,9 @@ static int call(struct cli *cli, struct client_request *request, struct client_a
     cli->refused_status = out_answer->status;
     json_t *value = json_loadb(out_answer->body.at, out_answer->body.len, JSON_DECODE_ANY, NULL);
     bool is_problem = json_is_string(json_object_get(value, "code"));
-    bool no_call = out_answer->status == 404 && strcmp(text_of(value, "code"), "not_found") != 0;
+    bool no_call = out_answer->status == 404 && strcmp(text_of(value, "code"), "no_such_path") == 0;
     if (no_call && !cli->quiet && !cli->expects) /* an older server may not have what is tried */
-        check_prefix(cli);
+        check_prefix(cli);                       /* the answer's bytes are gone, `value` is not */
     int code = is_problem ? cli_refusal(cli, out_answer->status, value)
                           : refused_by_other(cli, request, out_answer);
     json_decref(value);

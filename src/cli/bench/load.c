@@ -125,10 +125,10 @@ void load_flush(struct load *load, struct load_conn *conn)
     want_writable(load, conn, false);
 }
 
-/* Where nothing has succeeded it may be the port of another protocol. */
+/* Where nothing was answered as the protocol has it, it may be the port of another one. */
 static const char *at_first(const struct load *load)
 {
-    return load->successes == 0
+    return load->answers == 0
                ? ": is it a port for HTTP, or with --beanstalk one for clients of beanstalkd?"
                : "";
 }
@@ -152,7 +152,6 @@ static void take_answers(struct load *load, struct load_conn *conn)
         answer.now_us = load->now_us;
         histogram_add(&load->latency[asked.kind], load->now_us - asked.at_us);
         load->answers++;
-        load->successes += answer.status >= 200 && answer.status <= 299;
         load->script->answer(load->script, load, conn, &answer);
         used += len;
     }

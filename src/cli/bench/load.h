@@ -70,14 +70,14 @@ struct load {
     int epoll;
     load_scan *scan;
     struct load_script *script;
-    bool done;                   /* the script sets it: the run ends */
-    bool failed;                 /* a connection broke, or nothing came for too long: see error */
-    int64_t now_us;              /* wall time that never goes back; read once for each read */
-    int64_t offset_us;           /* wall time minus monotonic, at the start */
-    int64_t quiet_us;            /* no answer for so long is a failure; 0 = wait forever */
-    int64_t wake_us;             /* the script's alarm; INT64_MAX = none, as each run begins */
-    uint64_t answers, successes; /* of all runs */
-    struct histogram *latency;   /* LOAD_KINDS of them */
+    bool done;                 /* the script sets it: the run ends */
+    bool failed;               /* a connection broke, or nothing came for too long: see error */
+    int64_t now_us;            /* wall time that never goes back; read once for each read */
+    int64_t offset_us;         /* wall time minus monotonic, at the start */
+    int64_t quiet_us;          /* no answer for so long is a failure; 0 = wait forever */
+    int64_t wake_us;           /* the script's alarm; INT64_MAX = none, as each run begins */
+    uint64_t answers;          /* of all runs, refusals too */
+    struct histogram *latency; /* LOAD_KINDS of them */
     char error[160];
 };
 

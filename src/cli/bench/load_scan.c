@@ -62,13 +62,17 @@ static const struct reply {
     {"RELEASED", 200, false, false}, {"DEADLINE_SOON", 204, false, false},
 };
 
-/* Any other word is a refusal. */
+/* Any other word of capital letters is a refusal. NULL: "HTTP/1.1", and other protocols' words. */
 static const struct reply *reply_of(struct bytes word)
 {
     static const struct reply refusal = {.status = 400};
     for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
         if (bytes_eq(word, bytes_str(replies[i].word)))
             return &replies[i];
+    }
+    for (size_t i = 0; i < word.len; i++) {
+        if ((word.at[i] < 'A' || word.at[i] > 'Z') && word.at[i] != '_')
+            return NULL;
     }
     return &refusal;
 }
@@ -98,6 +102,9 @@ bool load_scan_beanstalk(struct bytes in, struct load_answer *out_answer, size_t
     if (*out_bad)
         return false;
     const struct reply *reply = reply_of(next_word(&rest));
+    *out_bad = !reply;
+    if (*out_bad)
+        return false;
     struct bytes id = reply->has_id ? next_word(&rest) : BYTES("");
     uint64_t length = 0;
     *out_bad = (reply->has_id && id.len == 0) ||

@@ -153,7 +153,6 @@ static void report_tubes(const struct import_log *log)
 
 static void report(const struct import *import)
 {
-    char room[TEXT_ROOM];
     if (import->cli->json) {
         report_json(import);
         return;
@@ -161,9 +160,8 @@ static void report(const struct import *import)
     if (import->log.job_count > 0)
         report_tubes(&import->log);
     if (import->dry_run)
-        (void)printf("%s job%s; ids would begin with %s; nothing was sent\n",
-                     count_text(import->log.job_count, room), plural(import->log.job_count),
-                     import->prefix);
+        (void)printf("%u job%s; ids would begin with %s; nothing was sent\n", import->log.job_count,
+                     plural(import->log.job_count), import->prefix);
     else
         import_push_print_counts(&import->push, import->prefix);
 }

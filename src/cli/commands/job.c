@@ -11,10 +11,11 @@
 
 struct job_call {
     const char *method;
-    const char *after; /* of the path, behind the id */
-    json_t *body;      /* NULL: none */
-    const char *done;  /* what has happened, for people; NULL: show the job */
-    const char *hint;  /* if the job is in another state than the call needs: cli::state_hint */
+    const char *after;     /* of the path, behind the id */
+    json_t *body;          /* NULL: none */
+    const char *done;      /* what has happened, for people; NULL: show the job */
+    const char *hint;      /* if the job is in another state than the call needs: cli::state_hint */
+    unsigned topics_asked; /* of the ids that no job has, so many are asked for as topics */
 };
 
 static int one(struct cli *cli, const struct job_call *call, const char *id)
@@ -50,15 +51,35 @@ static void check_id(const struct cli *cli, const char *id)
         cli_usage(cli, "an ID is empty");
 }
 
+/* No job has this id: is it a topic, whose buried jobs were meant? */
+static void report_topic(struct cli *cli, const char *id)
+{
+    json_t *answer = NULL;
+    char *target = cli_target("/v1/topics/", id, "");
+    cli->quiet = true;
+    int code = cli_call(cli, "GET", target, NULL, &answer);
+    cli->quiet = false;
+    if (code == EXIT_DONE)
+        cli_message(cli, "'%s' is a topic: later kick --topic %s makes its buried jobs ready", id,
+                    id);
+    mem_free(target);
+    json_decref(answer);
+}
+
 static int all(struct cli *cli, int argc, char **argv, const struct job_call *call)
 {
     int first = EXIT_DONE;
+    unsigned asks = call->topics_asked;
     cli_words(cli, argc, argv, 1, INT32_MAX);
     for (int i = optind; i < argc; i++) {
         check_id(cli, argv[i]);
         cli->subject = argv[i];
         int code = one(cli, call, argv[i]);
         cli->subject = NULL;
+        if (code == EXIT_NOTHING && asks > 0) {
+            report_topic(cli, argv[i]);
+            asks--;
+        }
         if (first == EXIT_DONE)
             first = code;
     }
@@ -289,7 +310,10 @@ const struct command command_bury = {
     .run = run_bury,
 };
 
-enum { KICKS_USUAL = 1000 /* buried jobs of a topic */ };
+enum {
+    KICKS_USUAL = 1000, /* buried jobs of a topic */
+    TOPICS_ASKED = 10   /* each is a request more */
+};
 
 /* A topic's buried jobs, up to `max` of them, as many at a time as the server kicks at once. */
 static int kick_topic(struct cli *cli, const char *topic, uint64_t max)
@@ -323,27 +347,13 @@ static int kick_topic(struct cli *cli, const char *topic, uint64_t max)
     return code;
 }
 
-/* No job has this id: is it a topic, whose buried jobs were meant? */
-static void report_topic(struct cli *cli, const char *id)
-{
-    json_t *answer = NULL;
-    char *target = cli_target("/v1/topics/", id, "");
-    cli->quiet = true;
-    int code = cli_call(cli, "GET", target, NULL, &answer);
-    cli->quiet = false;
-    if (code == EXIT_DONE)
-        cli_message(cli, "'%s' is a topic: later kick --topic %s makes its buried jobs ready", id,
-                    id);
-    mem_free(target);
-    json_decref(answer);
-}
-
 static int run_kick(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {{"topic", required_argument, NULL, 'o'},
                                             {"max", required_argument, NULL, 'n'},
                                             CLI_OPTIONS};
-    struct job_call call = {.method = "POST", .after = "/kick", .done = "kicked"};
+    struct job_call call = {
+        .method = "POST", .after = "/kick", .done = "kicked", .topics_asked = TOPICS_ASKED};
     const char *topic = NULL;
     uint64_t max = 0;
     bool bounded = false;
@@ -367,10 +377,7 @@ static int run_kick(struct cli *cli, int argc, char **argv)
     if (bounded)
         cli_usage(cli, "--max is for a topic's buried jobs: later kick --topic %s --max %llu",
                   argv[optind], (unsigned long long)max);
-    int code = all(cli, argc, argv, &call);
-    if (code == EXIT_NOTHING)
-        report_topic(cli, argv[optind]);
-    return code;
+    return all(cli, argc, argv, &call);
 }
 
 const struct command command_kick = {

@@ -1,6 +1,8 @@
 /*
  * later pop: takes the next due jobs of one or more topics.
  */
+#include <unistd.h>
+
 #include "base/mem.h"
 #include "cli/finish.h"
 #include "cli/limits.h"
@@ -13,12 +15,15 @@ struct pop {
     uint64_t max;
     bool finish;
     bool body_only;
+    bool refused;   /* the last reserve, or it was not answered: that has been said */
     uint64_t shown; /* jobs */
     unsigned asks;  /* for why a job failed last, that are left */
 };
 
 /* Each may take as long as --timeout, while the ttr of the jobs runs. */
 enum { REASONS_ASKED = 10 };
+
+enum { TOPIC_ASKED_US = 1000000 /* for what the topic has when no job came */ };
 
 static const struct option options[] = {
     {"wait", required_argument, NULL, 'w'},
@@ -107,6 +112,7 @@ static int reserve(struct pop *pop, json_t *topics, int64_t wait_us, uint64_t ma
         code = cli_call(cli, "POST", "/v1/reserve", body, out);
     } while (limits_halve(cli, code, &max));
     cli->wait_us = 0;
+    pop->refused = code != EXIT_DONE;
     return code;
 }
 
@@ -163,8 +169,23 @@ static void add_topic(struct buf *line, const json_t *topic)
     }
 }
 
-/* For people; in scripts the exit code says it. A reserve does not tell of a topic that is not
- * there: a job may come for it. So it is asked for, but only where its whole output is read. */
+/* The server looks among all its jobs for the topic's next one: it is given little time. */
+static int get_topic(struct cli *cli, const char *name, json_t **out_topic)
+{
+    int64_t timeout_us = cli->timeout_us;
+    char *target = cli_target("/v1/topics/", name, "");
+    cli->quiet = true;
+    cli->timeout_us = timeout_us < TOPIC_ASKED_US ? timeout_us : TOPIC_ASKED_US;
+    int code = cli_call(cli, "GET", target, NULL, out_topic);
+    cli->timeout_us = timeout_us;
+    cli->quiet = false;
+    mem_free(target);
+    return code;
+}
+
+/* For people at a terminal; in scripts the exit code says it. A reserve does not tell of a topic
+ * that is not there: a job may come for it. So it is asked for, but only where its whole output is
+ * read. */
 static void report_none(struct pop *pop, const json_t *topics)
 {
     struct cli *cli = pop->cli;
@@ -174,15 +195,10 @@ static void report_none(struct pop *pop, const json_t *topics)
     char room[TEXT_ROOM];
     json_t *topic = NULL;
     int code = EXIT_USAGE;
-    if (cli->json)
+    if (cli->json || !isatty(STDERR_FILENO))
         return;
-    if (alone && !pop->body_only) {
-        char *target = cli_target("/v1/topics/", name, "");
-        cli->quiet = true;
-        code = cli_call(cli, "GET", target, NULL, &topic);
-        cli->quiet = false;
-        mem_free(target);
-    }
+    if (alone && !pop->body_only)
+        code = get_topic(cli, name, &topic);
     if (code == EXIT_NOTHING)
         buf_add_str(&line, "no such topic");
     else if (pop->wait_us > 0)
@@ -217,7 +233,7 @@ static int run(struct cli *cli, int argc, char **argv)
     for (int i = optind; i < argc; i++)
         json_array_append_new(topics, cli_string(cli, "TOPIC", argv[i]));
     int code = pop_all(&pop, topics);
-    if (code == EXIT_NOTHING && pop.shown == 0 && cli->refused_status == 0)
+    if (code == EXIT_NOTHING && pop.shown == 0 && !pop.refused)
         report_none(&pop, topics);
     json_decref(topics);
     return code;
@@ -227,16 +243,16 @@ const struct command command_pop = {
     .name = "pop",
     .synopsis = "[options] TOPIC…",
     .summary = "Take the next due job: it is yours until its ttr runs out",
-    .help =
-        "  -w, --wait D    wait up to D for a job (0: take what is there, or exit 1)\n"
-        "  -n, --max N     up to N jobs at once (1)\n"
-        "  -f, --finish    finish the jobs once they have been written out\n"
-        "  -b, --body      only the body, byte for byte, and a line end\n"
-        "\nExit 1 if no job came; standard error says what the topic has. With --json, one job a\n"
-        "line, with its lease, and nothing if none came.\n"
-        "\nExamples:\n"
-        "  later pop mail --wait 1m\n"
-        "  later pop urgent mail --max 10 --json\n"
-        "  while later pop mail --wait 1m --finish --body; do :; done\n",
+    .help = "  -w, --wait D    wait up to D for a job (0: take what is there, or exit 1)\n"
+            "  -n, --max N     up to N jobs at once (1)\n"
+            "  -f, --finish    finish the jobs once they have been written out\n"
+            "  -b, --body      only the body, byte for byte, and a line end\n"
+            "\nExit 1 if no job came; on a terminal standard error says what the topic has. With "
+            "--json,\n"
+            "one job a line, with its lease, and nothing if none came.\n"
+            "\nExamples:\n"
+            "  later pop mail --wait 1m\n"
+            "  later pop urgent mail --max 10 --json\n"
+            "  while later pop mail --wait 1m --finish --body; do :; done\n",
     .run = run,
 };

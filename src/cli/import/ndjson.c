@@ -347,16 +347,14 @@ static void report_json(const struct importing *all)
 /* What the export has of topics, and what became of their settings here. */
 static void report_topics(const struct importing *all)
 {
-    char topics[TEXT_ROOM], settings[TEXT_ROOM], paused[TEXT_ROOM], set[TEXT_ROOM], same[TEXT_ROOM],
-        other[TEXT_ROOM];
-    (void)printf("%s topic%s: %s with settings, %s paused\n", count_text(all->topics, topics),
-                 plural(all->topics), count_text(all->with_settings, settings),
-                 count_text(all->paused, paused));
+    (void)printf("%llu topic%s: %llu with settings, %llu paused\n", (unsigned long long)all->topics,
+                 plural(all->topics), (unsigned long long)all->with_settings,
+                 (unsigned long long)all->paused);
     if (all->with_settings > 0 && !all->options->dry_run)
         (void)printf(
-            "settings: %s set, %s the same here already, %s other than here and left out\n",
-            count_text(all->configured, set), count_text(all->same, same),
-            count_text(all->differing, other));
+            "settings: %llu set, %llu the same here already, %llu other than here and left out\n",
+            (unsigned long long)all->configured, (unsigned long long)all->same,
+            (unsigned long long)all->differing);
 }
 
 static void report(const struct importing *all)

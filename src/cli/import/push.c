@@ -19,10 +19,9 @@ void import_push_end_progress(const struct import_push *push)
 
 void import_push_print_counts(const struct import_push *push, const char *prefix)
 {
-    char created[TEXT_ROOM], kept[TEXT_ROOM], refused[TEXT_ROOM];
-    (void)printf("%s imported, %s there already, %s refused%s%s\n",
-                 count_text(push->created, created), count_text(push->kept, kept),
-                 count_text(push->refused, refused), *prefix ? "; ids begin with " : "", prefix);
+    (void)printf("%llu imported, %llu there already, %llu refused%s%s\n",
+                 (unsigned long long)push->created, (unsigned long long)push->kept,
+                 (unsigned long long)push->refused, *prefix ? "; ids begin with " : "", prefix);
 }
 
 static void show_progress(const struct import_push *push)

@@ -58,7 +58,8 @@ int import_push_close(struct import_push *push, int code); /* `code`, if all wen
 void import_push_report(const struct import_push *push, struct bytes old_id, struct bytes topic,
                         struct bytes why);
 void import_push_end_progress(const struct import_push *push);
-/* "3 imported, 0 there already, 0 refused" on standard output; `prefix`: of the new ids, or "". */
+/* "3000 imported, 0 there already, 0 refused" on standard output, which scripts read; `prefix`: of
+ * the new ids, or "". */
 void import_push_print_counts(const struct import_push *push, const char *prefix);
 
 #endif

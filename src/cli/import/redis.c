@@ -202,7 +202,6 @@ static void report(const struct import *import)
 {
     const struct import_push *push = import->push;
     const struct redis_source *source = &import->source;
-    char room[TEXT_ROOM];
     if (push->cli->json) {
         report_json(import);
         return;
@@ -215,7 +214,7 @@ static void report(const struct import *import)
     report_if("foreign keys, left out", source->foreign);
     report_if("broken jobs and entries, left out", source->broken);
     if (import->options->dry_run)
-        (void)printf("%s job%s; nothing was sent\n", count_text(import->jobs, room),
+        (void)printf("%llu job%s; nothing was sent\n", (unsigned long long)import->jobs,
                      plural(import->jobs));
     else
         import_push_print_counts(push, "");

@@ -162,9 +162,10 @@ def test_an_import_that_is_run_again_doubles_nothing(importer, redis, tmp_path):
                  for n in range(3000)])
     source.many([("ZADD", f"dq_bucket_{n % 3 + 1}", now + 1000 + n, f"job-{n}")
                  for n in range(3000)])
+    assert "\n3000 jobs; nothing was sent\n" in importer("delay-queue", source.url(), "--dry-run").stdout
     first = importer("delay-queue", source.url(), "--map", str(tmp_path / "ids"))
     assert first.returncode == DONE, first.stderr
-    assert "3,000 imported, 0 there already, 0 refused" in first.stdout
+    assert "3000 imported, 0 there already, 0 refused" in first.stdout
     lines = (tmp_path / "ids").read_text().splitlines()
     assert sorted(lines) == sorted(f"job-{n}\tjob-{n}" for n in range(3000))
     again = summary(importer("delay-queue", source.url(), "--json"))

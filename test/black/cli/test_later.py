@@ -1,14 +1,17 @@
 """The program later as its users and their scripts meet it: words, exit codes, pipes."""
 
+import contextlib
 import json
 import os
 import re
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
 from process import LATER
-
+from terminal import on_a_terminal
 from wire import Client
 
 DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
@@ -143,6 +146,31 @@ def test_a_bench_of_the_port_of_another_protocol_says_what_may_be_wrong(later, l
                 or "This is laterd's port for clients of beanstalkd" in answer.stderr), answer
 
 
+@pytest.mark.parametrize("options, answer", [
+    ((), b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"),
+    ((), b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"),
+    (("--beanstalk",), b"OUT_OF_MEMORY\r\n"),
+])
+def test_a_bench_of_a_server_that_refuses_and_hangs_up_does_not_doubt_the_port(later, options, answer):
+    def refuse(listener):
+        with contextlib.suppress(OSError):
+            while True:
+                with listener.accept()[0] as one:
+                    if one.recv(65536):
+                        one.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=refuse, args=(listener,))
+        thread.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        words = (*options, address) if options else ()
+        done = later("bench", "put", "--jobs", "10", "--connections", "1", *words, server=f"http://{address}")
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+    assert done.returncode in (REFUSED, UNREACHABLE) and "is it a port" not in done.stderr, done
+    assert "closed a connection" in done.stderr or "broke" in done.stderr, done
+
+
 def test_refusals_name_options_and_topics(later, topic):
     assert later("push", topic, "x", "--id", f"{topic}-id").returncode == DONE
     answer = later("push", topic, "x", "--id", f"{topic}-id")
@@ -227,31 +255,36 @@ def test_pop_shows_why_a_job_failed_last(later, topic):
     assert '"reason"' not in later("pop", topic, "--json").stdout  # as the server sent it
 
 
-def test_a_pop_that_takes_nothing_says_why(client, later, topic):
-    none = later("pop", f"no-{topic}")
-    assert (none.returncode, none.stdout) == (NOTHING, "")
-    assert none.stderr == f"later pop: no-{topic}: no such topic\n"
+def test_a_pop_that_takes_nothing_says_why(client, shared, later, topic):
+    def pop(*words):
+        return on_a_terminal(f"http://127.0.0.1:{shared.port}", b"", "pop", *words)
+
+    assert pop(f"no-{topic}") == (f"later pop: no-{topic}: no such topic\n", NOTHING)
     assert later("push", topic, "x", "--delay", "1h").returncode == DONE
     assert later("push", topic, "y", "--id", topic).returncode == DONE
     client.post(f"/v1/topics/{topic}/pause", {})
-    none = later("pop", topic, "--wait", "20ms")
-    assert none.returncode == NOTHING
+    none, code = pop(topic, "--wait", "20ms")
+    assert code == NOTHING
     assert re.fullmatch(rf"later pop: {topic}: no job came within 20 ms; it has 1 delayed, 1 ready; the next is due "
-                        rf"\d.* \(in 59m .*\); it is paused: later resume {topic}\n", none.stderr), none
+                        rf"\d.* \(in 59m .*\); it is paused: later resume {topic}\n", none), none
     assert later("rm", topic).returncode == DONE
     assert later("clear", topic, "--yes").returncode == DONE
-    assert ": no job is ready; it has no jobs" in later("pop", topic).stderr
-    assert later("pop", topic, "other").stderr == "later pop: no job is ready\n"
-    assert later("pop", topic, "--json").stderr == ""
+    assert ": no job is ready; it has no jobs" in pop(topic)[0]
+    assert pop(topic, "other") == ("later pop: no job is ready\n", NOTHING)
+    assert later("pop", topic).stderr == later("pop", topic, "--json").stderr == ""
 
 
 def test_a_kick_of_a_topic_is_told_how_it_is_done(later, topic):
     assert later("push", topic, "x").returncode == DONE
-    answer = later("kick", topic, "10")
-    assert answer.returncode == NOTHING
-    assert answer.stderr.splitlines() == [
-        f"later kick: {topic}: no such job (not_found)", "later kick: 10: no such job (not_found)",
-        f"later kick: '{topic}' is a topic: later kick --topic {topic} makes its buried jobs ready"]
+    missing = [f"later kick: {topic}: no such job (not_found)",
+               f"later kick: '{topic}' is a topic: later kick --topic {topic} makes its buried jobs ready"]
+    for words, says in [((topic, "10"), [*missing, "later kick: 10: no such job (not_found)"]),
+                        (("10", topic), ["later kick: 10: no such job (not_found)", *missing])]:
+        answer = later("kick", *words)
+        assert answer.returncode == NOTHING and answer.stderr.splitlines() == says
+    assert later("push", topic, "x", "--id", f"{topic}-id", "--delay", "1h").returncode == DONE
+    answer = later("kick", f"{topic}-id", topic)
+    assert (answer.stdout, answer.stderr.splitlines()) == (f"kicked {topic}-id\n", missing)
     assert later("kick", f"no-{topic}").stderr == f"later kick: no-{topic}: no such job (not_found)\n"
     assert later("kick", "--topic", f"no-{topic}").returncode == NOTHING
 

@@ -2,13 +2,14 @@
 
 import json
 import os
-import pty
 import re
 import subprocess
+import threading
 
 import pytest
 from fake_v1 import Fake
 from process import LATER
+from terminal import on_a_terminal
 from test_later import CONFLICT, DONE, NOTHING, REFUSED, USAGE
 from wire import Client
 
@@ -177,11 +178,47 @@ def test_of_several_jobs_each_is_finished_with_its_own_lease():
 def test_what_a_pop_took_nothing_from_is_asked_for_only_where_people_read_it():
     """GET of one topic looks for its next job, among all jobs of the server."""
     with Fake({"POST /v1/reserve": (204, None), "GET /v1/topics/t": (200, {"name": "t", "delayed": 3})}) as fake:
+        for options in ([], ["--body"], ["--json"]):
+            answer = run(fake.url, "pop", "t", *options)
+            assert (answer.returncode, answer.stdout, answer.stderr) == (NOTHING, "", "")
         for option, says in [("--body", "later pop: t: no job is ready\n"), ("--json", "")]:
-            answer = run(fake.url, "pop", "t", option)
-            assert (answer.returncode, answer.stderr) == (NOTHING, says)
+            assert on_a_terminal(fake.url, b"", "pop", "t", option) == (says, NOTHING)
         assert not fake.asked("GET /v1/topics/t")
-        assert run(fake.url, "pop", "t").stderr == "later pop: t: no job is ready; it has 3 delayed\n"
+        says = "later pop: t: no job is ready; it has 3 delayed\n"
+        assert on_a_terminal(fake.url, b"", "pop", "t") == (says, NOTHING)
+
+
+def test_a_kick_asks_for_topics_of_the_first_ten_ids_that_no_job_has():
+    gone = (404, {"status": 404, "code": "not_found", "detail": "no such job"})
+    with Fake({f"POST /v1/jobs/{number}/kick": gone for number in range(12)}) as fake:
+        assert run(fake.url, "kick", *map(str, range(12))).returncode == NOTHING
+        assert [name for name, *_ in fake.requests if name.startswith("GET")] == [
+            f"GET /v1/topics/{number}" for number in range(10)]
+
+
+def test_what_a_pop_took_nothing_from_is_waited_for_no_longer_than_a_second():
+    gone = threading.Event()
+
+    def silent(*_):
+        gone.wait(60)
+        return 200, {"name": "t", "delayed": 3}
+
+    with Fake({"POST /v1/reserve": (204, None), "GET /v1/topics/t": silent}) as fake:
+        shown = on_a_terminal(fake.url, b"", "pop", "t", "--timeout", "50s")
+        assert not gone.is_set() and shown == ("later pop: t: no job is ready\n", NOTHING)
+        assert fake.asked("GET /v1/topics/t")
+        gone.set()
+
+
+def test_a_pop_of_several_that_takes_nothing_says_so_on_an_older_server_too():
+    """It has no GET /v1/limits, which is asked for in silence."""
+    with Fake({"POST /v1/reserve": (204, None), "GET /v1/topics/t": (200, {"name": "t", "delayed": 3})}) as fake:
+        says = "later pop: t: no job is ready; it has 3 delayed\n"
+        assert on_a_terminal(fake.url, b"", "pop", "t", "--max", "5") == (says, NOTHING)
+        assert fake.asked("GET /v1/limits")
+    with Fake({}) as refusing:
+        says = "later pop: there is no such call (no_such_path)\n"
+        assert on_a_terminal(refusing.url, b"", "pop", "t") == (says, NOTHING)
 
 
 def test_jobs_are_finished_whatever_the_server_knows(small):
@@ -195,24 +232,6 @@ def test_jobs_are_finished_whatever_the_server_knows(small):
 
 
 # Clearing
-
-def on_a_terminal(url, typed, *words):
-    """What is left on the terminal of a later that was typed at, and its exit code."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen([LATER, *words], stdin=slave, stdout=slave, stderr=slave,
-                               env=dict(os.environ, LATER_SERVER=url))
-    os.close(slave)
-    os.write(master, typed)
-    shown = b""
-    try:
-        while chunk := os.read(master, 65536):
-            shown += chunk
-    except OSError:
-        pass  # how Linux says that the other side is closed
-    finally:
-        os.close(master)
-    return shown.decode().replace("\r\n", "\n"), process.wait(30)
-
 
 def test_clear_deletes_what_was_agreed_to_and_says_how_many(small):
     url = f"http://127.0.0.1:{small.port}"
@@ -301,7 +320,7 @@ def test_a_refusal_names_the_option_that_is_at_fault(small):
     (["push", "t", "x", "--tag", "a", "--tag", "b,c"], "later push: --tag: a tag is "),
     (["push", "t", "x", "--header", "A B: c"], "later push: --header: a header's name is "),
     (["--json", "push", "t", "x", "--retry", "1s,9999999d"], "later push: --retry: this duration must be "),
-    (["topic", "set", "t", "--url", "ftp://x"], "later topic: t: --url 'ftp://x': the URL must begin with "),
+    (["topic", "set", "t", "--url", "ftp://x"], "later topic: t: --url: the URL must begin with "),
     (["topic", "set", "t", "--url", "http://x/", "--sign", "x"], "later topic: t: --sign: this must say where "),
     (["topic", "set", "t", "--url", "http://x/", "--success-status", "x"],
      "later topic: t: --success-status 'x': this must be statuses "),
@@ -312,6 +331,14 @@ def test_a_refusal_names_the_option_that_is_at_fault(small):
 def test_a_refusal_names_the_option_whatever_the_server_calls_it(small, words, says):
     answer = small(*words)
     assert answer.returncode == REFUSED and answer.stderr.startswith(says), answer
+
+
+@pytest.mark.parametrize("words", [["topic", "set", "t"], ["push", "t", "x"]])
+@pytest.mark.parametrize("url", ["ftp://jo:hidden@h/", "https:/jo:hidden@h", "https://jo:hidden@h:99999/",
+                                 "https://h:99999/?token=hidden"])
+def test_a_refusal_shows_no_password_of_a_url(small, words, url):
+    answer = small(*words, "--url", url)
+    assert answer.returncode == REFUSED and ": --url: " in answer.stderr and "hidden" not in answer.stderr, answer
 
 
 def test_options_before_the_command_are_at_fault_for_nothing(small):

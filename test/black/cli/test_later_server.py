@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from fake_v1 import Fake
 from front import Front, Proxy, certificates
 from patience import soon
 from process import LATER
@@ -266,6 +267,21 @@ def test_a_proxys_prefix_may_end_like_the_path_of_the_api(shared, topic):
     with Front(shared.port, prefix="/queues/v1") as front:
         assert later(f"{front.url}/queues/v1", "push", topic, "x").returncode == DONE
         assert later(f"{front.url}/queues/v1", "get", "no-such").returncode == NOTHING
+        line = one_line(later(f"{front.url}/v1", "topics", topic), REFUSED)
+        assert "the server answered 404" in line and "is not a server" not in line  # the proxy's own words
+
+
+def test_a_404_that_is_not_of_a_wrong_path_is_told_in_the_servers_words_behind_any_prefix():
+    off = {"status": 404, "code": "history_off", "detail": "no history is kept"}
+    with Fake({"GET /queues/v1/v1/jobs/a/history": (404, off)}) as fake:
+        line = one_line(later(f"{fake.url}/queues/v1", "history", "a"), NOTHING)
+        assert line == "later history: a: no history is kept (history_off)"
+
+
+def test_a_call_that_an_older_server_lacks_is_told_in_its_words_behind_any_prefix():
+    with Fake({"GET /queues/v1/v1/stats": (200, {})}) as fake:
+        line = one_line(later(f"{fake.url}/queues/v1", "due"), NOTHING)
+        assert line == "later due: there is no such call (no_such_path)"
 
 
 def test_a_host_that_laterd_does_not_know_is_told_with_the_way_out(shared):

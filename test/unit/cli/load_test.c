@@ -105,6 +105,8 @@ static void what_beanstalkd_would_never_say_is_bad(void **state)
         "INSERTED\r\n",
         "OK\r\n",
         "RESERVED 1 99999999999999999999\r\n",
+        "HTTP/1.1 400 Bad Request\r\n",
+        "SSH-2.0-OpenSSH\r\n",
     };
     (void)state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
