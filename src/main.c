@@ -172,7 +172,8 @@ static bool run(struct program *program)
 
 #define AT_ONCE "hint=\"a second stop signal; nothing that was answered is lost\""
 
-/* Frees everything, and may wait for a disk, the journal's MySQL or the election's service. Signals
+/* Frees everything, or ends the process with `status` beside the thread of a sink that hangs (see
+ * service_end()). May wait for a disk, the journal's MySQL or the election's service. Signals
  * are not handled meanwhile, except by signals_end_at_second(). */
 static void finish(struct program *program, int status)
 {

@@ -59,6 +59,12 @@ void pump_free(struct pump *pump)
     mem_free(pump);
 }
 
+void pump_give_up(struct pump *pump)
+{
+    pump->draining = true;
+    shipments_give_up(pump);
+}
+
 /* ---- sinks ---- */
 
 /* Begins to look at all lanes, in slices. */

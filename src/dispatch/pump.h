@@ -57,6 +57,11 @@ struct pump *pump_new(const struct pump_options *options);
  * holds are given back, without waiting for the answer.
  */
 void pump_free(struct pump *pump);
+/*
+ * Gives back all jobs, as pump_free(), while sinks still have deliveries, whose memory stays. For a
+ * process that ends beside the thread of a sink: nothing else may be called afterwards.
+ */
+void pump_give_up(struct pump *pump);
 
 /*
  * Targets of this type are sent to this sink; `broker` is the NAME of their broker, or empty: any.

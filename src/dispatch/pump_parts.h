@@ -172,7 +172,8 @@ void shipment_free(struct shipment *shipment);
 bool shipments_step(struct pump *pump);
 /* Gives back the jobs of this lane (NULL: of all) that are not sent. */
 void shipments_give_back(struct pump *pump, const struct lane *lane);
-void shipments_end(struct pump *pump); /* for pump_free(): gives back and frees all */
+void shipments_end(struct pump *pump);     /* for pump_free(): gives back and frees all */
+void shipments_give_up(struct pump *pump); /* the same, but frees nothing that a sink has */
 
 static inline struct bytes lane_name(const struct lane *lane)
 {

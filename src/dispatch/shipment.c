@@ -738,3 +738,28 @@ void shipments_end(struct pump *pump)
             submit_end(shipment);
     }
 }
+
+/* Those that are sent are put aside first: a command for another one may free it and its neighbours
+   in the list. */
+void shipments_give_up(struct pump *pump)
+{
+    struct list sent;
+    list_init(&sent);
+    for (struct list *at = pump->shipments.next, *next; at != &pump->shipments; at = next) {
+        next = at->next;
+        if (LIST_ENTRY(at, struct shipment, all)->state != SHIP_SENT)
+            continue;
+        list_remove(at);
+        list_add_tail(&sent, at);
+    }
+    shipments_end(pump);
+    while (!list_empty(&sent)) {
+        struct shipment *shipment = LIST_ENTRY(sent.next, struct shipment, all);
+        struct cmd cmd = {.kind = CMD_RELEASE, .job = shipment->end};
+        cmd.job.why = RELEASE_UNDELIVERED;
+        list_remove(&shipment->all);
+        list_add_tail(&pump->shipments, &shipment->all);
+        if (shipment->lane) /* else it is a test's */
+            (void)pump_submit(pump, &cmd, NULL);
+    }
+}

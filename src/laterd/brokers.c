@@ -215,6 +215,33 @@ bool brokers_stopped(struct brokers *brokers, struct bytes *out_name)
     return all;
 }
 
+static bool closes_at_once(struct sink *sink)
+{
+    return sink->verbs->threadless || sink_stopped(sink);
+}
+
+bool brokers_close_stopped(struct brokers *brokers, struct bytes *out_name)
+{
+    for (unsigned i = brokers->intake_count; i-- > 0;) {
+        if (!server_intake_stopped(brokers->intakes[i])) {
+            *out_name = bytes_str(server_intake_name(brokers->intakes[i]));
+            continue;
+        }
+        server_intake_free(brokers->intakes[i]);
+        brokers->intakes[i] = brokers->intakes[--brokers->intake_count];
+    }
+    for (unsigned i = brokers->table.count; i-- > 0;) {
+        struct sink *sink = brokers->entries[i].sink;
+        if (!closes_at_once(sink)) {
+            *out_name = brokers->entries[i].name;
+            continue;
+        }
+        sink->verbs->close(sink, 0);
+        brokers->entries[i] = brokers->entries[--brokers->table.count];
+    }
+    return !brokers->intake_count && !brokers->table.count;
+}
+
 void brokers_close_intakes(struct brokers *brokers)
 {
     while (brokers->intake_count)

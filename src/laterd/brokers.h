@@ -40,6 +40,13 @@ int brokers_open_intakes(struct brokers *brokers, const struct config *config,
 void brokers_stop(struct brokers *brokers);
 bool brokers_stopped(struct brokers *brokers, struct bytes *out_name);
 
+/*
+ * After brokers_stop(), when the loop gets no more turns: closes those that have no thread or whose
+ * thread has ended, without waiting; deliveries in progress are `done`. False: not all could be
+ * closed; *out_name and how often to call it as in brokers_stopped(). The others stay as they are.
+ */
+bool brokers_close_stopped(struct brokers *brokers, struct bytes *out_name);
+
 /* Before the server is freed. */
 void brokers_close_intakes(struct brokers *brokers);
 

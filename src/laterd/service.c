@@ -26,6 +26,7 @@ enum {
     LEAVING_AGAIN_US = 60 * 1000 * 1000, /* … and again after this */
     ENDING_US = 5 * 1000 * 1000, /* service_end() waits for the sinks' threads this long, … */
     ENDING_AGAIN_US = 1000,      /* … and looks at them this often */
+    ENDING_SLEEPS = 256, /* of the loop, without waiting, for outcomes that a sink has given */
     FAILED_REST_US = 10 * 1000 * 1000, /* without taking part, after an opening failed */
 };
 
@@ -225,7 +226,7 @@ static void close_journal(struct service *service)
 }
 
 /* After close_engine(). Its thread may wait for MySQL: it ends in later turns, see
- * sinks_have_ended(). */
+ * journal_has_ended(). */
 static void close_journal_later(struct service *service)
 {
     service->journal_us = os_boot_us();
@@ -363,6 +364,7 @@ static void finish_leaving(struct service *service)
 {
     int64_t took_us = os_boot_us() - service->leaving_since_us;
     close_sinks(service);
+    service->leaving_logged_us = 0; /* the journal may be waited for next */
     if (!service->former_server)
         return; /* after a failed opening: handle_failed_opening() has closed the rest */
     server_free(service->former_server);
@@ -383,12 +385,14 @@ static bool sinks_have_ended(struct service *service, struct bytes *out_name)
     return false;
 }
 
-/* Sinks have not ended, so this laterd cannot serve: if it is elected now, it resigns, so that
-   another one serves. Logs leaving_long. */
-static void give_lead_back(struct service *service, struct member *member, struct bytes name)
+/* Sinks, or the journal, have not ended, so this laterd cannot serve: if it is elected now, it
+   resigns, so that another one serves. Logs leaving_long. `since_us`: os_boot_us() when they were
+   told to end. */
+static void give_lead_back(struct service *service, struct member *member, struct bytes name,
+                           int64_t since_us)
 {
     struct member_view view;
-    int64_t now_us = os_boot_us(), took_us = now_us - service->leaving_since_us;
+    int64_t now_us = os_boot_us(), took_us = now_us - since_us;
     if (took_us < LEAVING_LONG_US)
         return;
     if (!service->leaving_logged_us || now_us - service->leaving_logged_us >= LEAVING_AGAIN_US) {
@@ -396,7 +400,7 @@ static void give_lead_back(struct service *service, struct member *member, struc
         log_event(
             LOG_WARN, "leaving_long", "waits_for=\"%.*s\" ms=%lld hint=\"%s\"", (int)name.len,
             name.at, (long long)took_us / 1000,
-            service->journal_us
+            !service->leaving
                 ? "its thread has not ended since the engine was closed: it waits for MySQL or a "
                   "name server. Until it ends, this laterd refuses commands and resigns if "
                   "elected; restart it if that lasts"
@@ -424,13 +428,14 @@ static int64_t update_role(struct service *service, struct member *member)
         return service->leaving ? service->platform->loop->now_us : INT64_MAX;
     }
     if (service->leaving && !sinks_have_ended(service, &name)) {
-        give_lead_back(service, member, name);
+        (void)journal_has_ended(service); /* after a failed opening it ends meanwhile */
+        give_lead_back(service, member, name, service->leaving_since_us);
         return service->platform->loop->now_us + LEAVING_US;
     }
     if (service->leaving)
         finish_leaving(service);
     if (!journal_has_ended(service)) {
-        give_lead_back(service, member, BYTES("journal"));
+        give_lead_back(service, member, BYTES("journal"), service->journal_us);
         return service->platform->loop->now_us + LEAVING_US;
     }
     if (service->open_at_us > service->platform->loop->now_us)
@@ -483,44 +488,75 @@ int service_begin(struct service *service)
     return 0;
 }
 
-/* Asks all of them again and again: those that hang have to be interrupted. */
-static bool sinks_end(struct service *service, struct bytes *out_name)
+/* Closes the sinks that need not be waited for. False: *out_name is the name of another. */
+static bool close_stopped_sinks(struct service *service, struct bytes *out_name)
+{
+    struct sink *webhook = service->former_webhook;
+    bool all = brokers_close_stopped(&service->line->brokers, out_name);
+    if (webhook && !webhook->verbs->stopped(webhook)) {
+        *out_name = BYTES("webhooks");
+        return false;
+    }
+    if (webhook)
+        webhook->verbs->close(webhook, 0);
+    service->former_webhook = NULL;
+    return all;
+}
+
+/* Asks all of them again and again: those that hang have to be interrupted. False: one that hangs
+   is left. */
+static bool end_sinks(struct service *service, struct bytes *out_name)
 {
     int64_t until_us = os_boot_us() + ENDING_US;
     if (!service->leaving)
         stop_sinks(service);
-    while (!sinks_have_ended(service, out_name)) {
+    while (!close_stopped_sinks(service, out_name)) {
         if (os_boot_us() >= until_us)
             return false;
         (void)usleep(ENDING_AGAIN_US);
     }
+    service->leaving = false;
     return true;
 }
 
+/* Gives the server's jobs back, except those whose outcome a sink that hangs has told the loop. */
+static void give_up_server(struct service *service, struct server *server)
+{
+    if (!server)
+        return;
+    server_leave(server);
+    for (int i = 0; i < ENDING_SLEEPS; i++) /* a past time: only collects events */
+        server_sleep(server, loop_update_time(service->platform->loop));
+    server_give_up(server);
+}
+
 /*
- * A thread waits for a name server, say, and nothing breaks that. What it uses cannot be freed: the
- * store is closed, so that nothing is lost, and the process ends with the thread. Jobs that it has
- * not confirmed stay reserved, and are sent again when their time is up.
+ * A thread waits for a name server, say, and nothing breaks that. What it uses cannot be freed: all
+ * jobs are given back, the store is closed, and the process ends with the thread.
  */
 _Noreturn static void end_beside(struct service *service, struct bytes name, int status)
 {
     log_event(LOG_WARN, "ended_beside_thread", "waits_for=\"%.*s\" ms=%d hint=\"%s\"",
               (int)name.len, name.at, ENDING_US / 1000,
               "its thread has not ended: it waits for a broker or a name server. Nothing is lost; "
-              "what it had not confirmed is sent again");
+              "what it had not confirmed is given back, and sent again");
+    if (status == EXIT_SUCCESS) { /* else the start failed, and nothing was reserved */
+        give_up_server(service, service->former_server);
+        give_up_server(service, service->server);
+    }
     engine_stop(&service->engine);
     laterd_journal_set_leader(&service->line->journal, NULL, 0);
     election_close(&service->line->election);
-    log_event(LOG_INFO, "stopped", "pid=%d", (int)getpid());
+    if (status == EXIT_SUCCESS)
+        log_event(LOG_INFO, "stopped", "pid=%d", (int)getpid());
     _exit(status);
 }
 
 void service_end(struct service *service, int status)
 {
     struct bytes name = BYTES("");
-    if (!sinks_end(service, &name))
+    if (!end_sinks(service, &name))
         end_beside(service, name, status);
-    close_sinks(service);
     server_free(service->former_server);
     server_free(service->server);
     engine_stop(&service->engine);

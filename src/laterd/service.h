@@ -60,8 +60,8 @@ int service_begin(struct service *service) MUST_USE;
 int64_t service_update(struct service *service);
 
 /* Frees the server, resigns, so that others may lead, and closes the rest. If a sink's thread has
-   not ended after five seconds, the engine is closed all the same and the process exits with
-   `status`: then it does not return. */
+   not ended after five seconds, all jobs are given back, the engine is closed and the process exits
+   with `status`: then it does not return. */
 void service_end(struct service *service, int status);
 
 #endif

@@ -96,6 +96,9 @@ struct sink_verbs {
     /* Ends the thread and frees the sink. Waits up to `grace_us` for deliveries that were sent
        already; the others in progress are `done` as UNSENT. */
     void (*close)(struct sink *sink, int64_t grace_us);
+    /* It has no thread, and close() never waits: stopped() only says that no delivery is left,
+       which takes turns of the loop. */
+    bool threadless;
 };
 
 struct sink_entry {

@@ -92,6 +92,12 @@ void server_leave(struct server *server)
     discard_fini(&server->discard); /* there are no more turns to free it in pieces */
 }
 
+void server_give_up(struct server *server)
+{
+    requeue_all(server);
+    pump_give_up(server->push.pump);
+}
+
 void server_free(struct server *server)
 {
     if (!server)

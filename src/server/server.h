@@ -141,6 +141,12 @@ void server_free(struct server *server); /* drops the connections that are left 
  * another server may use the loop.
  */
 void server_leave(struct server *server);
+/*
+ * After server_leave(), in place of server_free(), while the thread of a sink hangs: gives back all
+ * jobs that connections and deliveries had reserved, and frees nothing that a sink uses. Afterwards
+ * the engine may be closed, and the process must end. O(jobs).
+ */
+void server_give_up(struct server *server);
 
 /* Runs one turn; returns when the next one should begin, for server_sleep(). See turn.c. */
 int64_t server_turn(struct server *server);

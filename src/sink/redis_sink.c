@@ -584,6 +584,7 @@ static const struct sink_verbs verbs = {
     .stop = sink_stop,
     .stopped = sink_stopped,
     .close = sink_close,
+    .threadless = true,
 };
 
 struct sink *redis_sink_new(const struct redis_sink_options *options)

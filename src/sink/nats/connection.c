@@ -17,7 +17,7 @@
 enum {
     CONNECT_MS = 2000,    /* for all addresses together, if none answers, … */
     CONNECT_MIN_MS = 500, /* … but for each at least this: connecting cannot be interrupted, so
-                             laterd's shutdown waits for it */
+                             laterd's shutdown waits for it, 5 s at most */
     RECONNECT_MS = 200,
     REST_MAX_MS = 5000,
 };

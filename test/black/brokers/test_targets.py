@@ -3,11 +3,13 @@ brokers, which are killed under load. Kafka has no broker here: its plugin is te
 mock cluster (test/unit/sink/kafka_test.c), and its topic's settings below."""
 
 import os
+import signal
 import time
 
 import pytest
 
 from nats import INSTALLED, Nats
+from patience import soon
 from process import ROOT, Laterd
 from redis import Redis, wait_until
 from wire import Client, eventually
@@ -135,6 +137,34 @@ def test_a_full_redis_keeps_the_jobs_waiting(broker, laterd_to):
     broker.call("CONFIG", "SET", "maxmemory", "0")
     wait_until(lambda: left(client, "pay") == 0)
     assert broker.call("LLEN", "work") == 20
+
+
+def test_p6_the_end_does_not_wait_for_a_redis_that_is_frozen(broker, laterd_to):
+    """The sink has no thread that could hang: its jobs are given back at once."""
+    server, client = laterd_to("cache", "redis", broker.url, timeout="30s")
+    server.kill()
+    server.config["server"] = {"drain_seconds": "0s"}
+    server.start()
+    client = Client(server.port)
+    set_target(client, "t", type="redis", broker="cache", kind="list", key="l")
+    push(client, "t", 0, 1)
+    assert eventually(lambda: left(client, "t") == 0)
+    broker.freeze()
+    try:
+        push(client, "t", 1, 20)
+        assert eventually(lambda: client.get("/v1/topics/t").json()["reserved"] > 0)
+        begun = time.monotonic()
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        soon(time.monotonic() - begun, 3)
+        assert server.events("stopped") and not server.events("ended_beside_thread")
+        server.start()
+        with Client(server.port) as again:
+            state = again.get("/v1/topics/t").json()
+            assert state["ready"] + state["reserved"] == 20, state
+            assert all(again.get(f"/v1/jobs/o{i}").json()["failures"] == 0 for i in range(1, 21))
+    finally:
+        broker.thaw()
 
 
 @needs_nats

@@ -611,28 +611,34 @@ def test_who_cannot_end_its_webhooks_says_so_and_gives_the_lead_back(service, me
         assert len(laterd.events("leaving_long")) == 1
 
 
-def test_the_end_waits_five_seconds_for_a_thread_and_loses_nothing(laterd, tmp_path):
+def test_p6_the_end_waits_five_seconds_for_a_thread_and_gives_all_back(laterd, tmp_path):
     """As with a name server that is silent: nothing breaks the thread's call."""
+    from beanstalk import Connection
     with socket.create_server(("127.0.0.1", 0)) as silent:
         config = {"push": {"allow": "127.0.0.1"}, "server": {"drain_seconds": "0s"}}
-        server = laterd(config, environment=preloaded("slow_join", str(tmp_path)))
+        server = laterd(config, beanstalk=["127.0.0.1:0"], environment=preloaded("slow_join", str(tmp_path)))
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-        with Client(server.port) as client:
+        with Client(server.port) as client, Connection(server.beanstalk_port) as worker:
             assert client.request("PUT", "/v1/topics/t", {"target": {"type": "http", "url": url}}).status < 300
-            assert client.push("t", id="sent", body="x", ttr="30s").status == 201
+            assert client.push("t", id="sent", body="x", ttr="300s").status == 201
             assert client.push("other", id="kept", body="x").status == 201
+            held = worker.put(ttr=300)
+            assert worker.reserve()[0] == held
             until(lambda: client.get("/v1/topics/t").json()["reserved"] == 1, 5)
-        begun = time.monotonic()
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
+            assert client.request("POST", "/v1/topics/t/pause").status == 204  # the next start sends nothing
+            begun = time.monotonic()
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0
         assert time.monotonic() - begun >= 5
         soon(time.monotonic() - begun, 8.5)  # the thread says for 9 s that it has not ended
-        assert server.events("ended_beside_thread") and server.events("stopped")
+        assert 'waits_for="webhooks"' in facts(server, "ended_beside_thread") and server.events("stopped")
         server.environment.pop("LD_PRELOAD")
         server.start()
-        with Client(server.port) as client:
+        with Client(server.port) as client, Connection(server.beanstalk_port) as worker:
             assert client.get("/v1/jobs/kept").json()["state"] == "ready"
-            assert client.get("/v1/jobs/sent").json()["state"] in ("reserved", "ready")
+            sent = client.get("/v1/jobs/sent").json()
+            assert sent["state"] == "ready" and sent["failures"] == 0, sent
+            assert worker.state(held) == "ready"
         assert "dropped_tail_bytes=0" in facts(server, "store_opened")
 
 

@@ -479,6 +479,25 @@ static void p6_a_drain_lets_what_was_sent_end_and_reserves_nothing_more(void **s
     assert_int_equal(bed_jobs(bed, JOB_READY), 2); /* the first one is finished */
 }
 
+/* The end beside a sink's thread that hangs: see server_give_up(). */
+static void p6_what_a_sink_that_hangs_has_is_given_back_and_its_memory_stays(void **state)
+{
+    struct bed *bed = *state;
+    serve(bed, slow, TARGET("shop", ",\"concurrency\":1"));
+    push_many(bed, "orders", 3);
+    bed_pass(bed, SECOND_US / 2);
+    assert_int_equal(bed->under_way, 1);
+    server_leave(bed_server(bed));
+    server_give_up(bed_server(bed));
+    assert_int_equal(bed_jobs(bed, JOB_READY), 3);
+    assert_int_equal(bed_jobs(bed, JOB_RESERVED), 0);
+    assert_int_equal(bed_counts(bed)->in_flight, 1);
+    assert_int_equal(sim_sink_under_way(world_sink(bed->world)), 1);
+    (void)world_stop(bed->world); /* its outcome comes, and changes nothing */
+    assert_int_equal(world_boot(bed->world), OK);
+    assert_int_equal(bed_jobs(bed, JOB_READY), 3);
+}
+
 static void p2_a_kill_in_between_delivers_again(void **state)
 {
     struct bed *bed = *state;
@@ -614,6 +633,7 @@ int main(void)
         BED_TEST_OF(failures_of_own_urls_are_not_those_of_the_target, &disabled_soon),
         BED_TEST(own_urls_that_fail_leave_the_topic_its_places),
         BED_TEST(p6_a_drain_lets_what_was_sent_end_and_reserves_nothing_more),
+        BED_TEST(p6_what_a_sink_that_hangs_has_is_given_back_and_its_memory_stays),
         BED_TEST(p2_a_kill_in_between_delivers_again),
         BED_TEST(p7_after_a_failed_sync_nothing_is_sent_until_a_restart),
         BED_TEST(p10_what_was_ready_is_sent_when_a_restart_finds_the_clock_set_back),
