@@ -85,6 +85,8 @@ static struct wait_group *wait_group_new(struct consumers *consumers,
     group->bound = reserve->bound;
     group->ttr_us = reserve->ttr_us;
     group->probe.expired = end_probe;
+    group->first_probe.expired = wait_group_end_first_probe;
+    list_init(&group->first_asks);
     group->topics = mem_zalloc(reserve->topic_count * sizeof(*group->topics));
     group->at = mem_zalloc(consumers->options.space->partitions * sizeof(*group->at));
     list_init(&group->waiters);
@@ -111,6 +113,7 @@ static void wait_group_free(struct wait_group *group)
     list_remove(&group->place);
     list_remove(&group->dirty);
     loop_cancel(group->consumers->options.loop, &group->probe);
+    loop_cancel(group->consumers->options.loop, &group->first_probe);
     mem_free(group->topics);
     mem_free(group->at);
     mem_free(group);

@@ -1,6 +1,6 @@
 /*
  * Asks Redis for the jobs that a group wants, and reads what comes. It never has more jobs asked
- * for (`asked`) than its waiters want, at the time of asking.
+ * for (`asked`) than its waiters want, at the time of asking, but for calls that are overdue.
  */
 #include <stdlib.h>
 
@@ -13,13 +13,14 @@ enum {
     COUNTED_AT_ONCE = 512, /* of one partition, by several calls, where it has counted them */
     ROUND_JOBS = 2048,     /* by such calls to all partitions: as many as a turn sends in time */
     SHARE_ROUNDS = 8,      /* until what one partition lacks is shared by the others */
-    PROBE_US = 20 * 1000,  /* with looks: after that those partitions count that have answered */
+    PROBE_US = 20 * 1000,  /* after that those partitions count that have answered */
     SILENT_US = 50 * 1000, /* a call that is under way for so long is no answer of "empty" */
     STALE_US = 100 * 1000, /* what is known of others' changes may be so old, where that matters */
 };
 
 /* One request for the group's first `topics` topics. */
 struct ask {
+    struct list place; // wait_group::first_asks, or nowhere
     struct wait_group *group;
     uint32_t topics;
     uint32_t max; /* jobs; 0: it only looks */
@@ -27,6 +28,8 @@ struct ask {
     bool waits;   /* somebody does: marks say so */
     bool awaited; /* nothing is asked for before this look is answered */
     bool silent;
+    bool left_out; /* its jobs are no longer in wait_group::asked: others may be asked for them */
+    int64_t probe_end_us; /* in first_asks: it is left out then */
 };
 
 /* What a group knows of a partition, of some of its topics. */
@@ -221,6 +224,15 @@ static void take_answer(const struct ask *ask, const struct script_request *call
         wait_group_hand_out(ask->group, said->partition, answer->reply.jobs, answer->reply.count);
 }
 
+/* What was asked for by it may be asked of others. */
+static void leave_out(struct ask *ask)
+{
+    list_remove(&ask->place);
+    if (!ask->left_out)
+        ask->group->asked -= ask->max;
+    ask->left_out = true;
+}
+
 static void asked(void *owner, struct script_request *call, enum err err, const struct bytes *parts,
                   uint32_t count)
 {
@@ -233,8 +245,10 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
     group->looking -= ask->awaited;
     if (!group->looking)
         loop_cancel(consumers->options.loop, &group->probe);
+    leave_out(ask);
+    if (list_empty(&group->first_asks))
+        loop_cancel(consumers->options.loop, &group->first_probe);
     group->silent -= ask->silent;
-    group->asked -= ask->silent ? 0 : ask->max;
     group->at[said.partition].calls--;
     group->at[said.partition].left = 0;
     group->suspect_since_us = 0;
@@ -257,8 +271,28 @@ static void asked_long_ago(void *owner)
     struct ask *ask = owner;
     ask->silent = true;
     ask->group->silent++;
-    ask->group->asked -= ask->max;
+    leave_out(ask);
     wait_group_touch(ask->group);
+}
+
+static void arm_first_probe(struct wait_group *group)
+{
+    if (!list_empty(&group->first_asks))
+        loop_arm(group->consumers->options.loop, &group->first_probe,
+                 LIST_ENTRY(group->first_asks.next, struct ask, place)->probe_end_us);
+}
+
+void wait_group_end_first_probe(struct timer *timer)
+{
+    struct wait_group *group = LIST_ENTRY(timer, struct wait_group, first_probe);
+    while (!list_empty(&group->first_asks)) {
+        struct ask *ask = LIST_ENTRY(group->first_asks.next, struct ask, place);
+        if (ask->probe_end_us > consumers_now_us(group->consumers))
+            break;
+        leave_out(ask);
+    }
+    arm_first_probe(group);
+    wait_group_touch(group);
 }
 
 /* ---- asking ---- */
@@ -298,6 +332,7 @@ static struct ask *ask_new(struct wait_group *group, uint32_t topics, uint32_t m
 {
     struct ask *ask = mem_alloc(sizeof(*ask));
     *ask = (struct ask){.group = group, .topics = topics, .max = max};
+    list_init(&ask->place);
     group->calls++;
     group->asked += max;
     return ask;
@@ -402,9 +437,14 @@ static void ask_shares(struct wait_group *group, struct candidates candidates, u
         struct candidate *at = &candidates.at[i];
         for (uint32_t max; at->share; at->share -= max) {
             max = at->share < JOBS_AT_ONCE ? at->share : JOBS_AT_ONCE;
-            (void)ask_for(group, group->topic_count, at->partition, max);
+            struct ask *ask = ask_for(group, group->topic_count, at->partition, max);
+            if (!at->unsure)
+                continue;
+            ask->probe_end_us = consumers_now_us(group->consumers) + PROBE_US;
+            list_add_tail(&group->first_asks, &ask->place);
         }
     }
+    arm_first_probe(group);
 }
 
 static void look_at_all(struct wait_group *group, struct candidates candidates, bool awaited)
@@ -472,8 +512,9 @@ static bool ask_unsure(struct wait_group *group)
 }
 
 /* For one who wants at least as many as there are partitions that may have some: all of these are
- * asked at once, without a look first, for the best come with the others. False: it is as for one
- * who wants few. */
+ * asked at once, without a look first, for the best come with the others. What one of which nothing
+ * is known does not give within PROBE_US the others are asked for. False: it is as for one who
+ * wants few. */
 static bool ask_many(struct wait_group *group)
 {
     if (!wants_many(group) || is_ordered(group))
