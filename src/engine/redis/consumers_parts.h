@@ -35,6 +35,8 @@ struct wait_group {
     uint32_t silent;          /* of these, calls that are overdue, and no longer waited for */
     uint64_t wanted;          /* jobs, by all waiters */
     uint64_t asked;           /* jobs, by calls under way; without those that are left out */
+    uint64_t came_jobs;       /* by the last answers: each counts half as much as the next, */
+    uint64_t came_bytes;      /* and what was in them */
     struct asked *at;         /* for each partition */
     int64_t suspect_since_us; /* since when all partitions seem empty; 0: they do not */
     enum err nothing;         /* and what it was */

@@ -306,14 +306,18 @@ static bool wants_many(const struct wait_group *group)
 }
 
 /* Jobs that who waits still takes. Of one who wants many, as many as fit its answer, by the size of
- * those that it has. */
+ * those that it has, or of those that others got before it has any. */
 static uint64_t wants(const struct wait_group *group)
 {
     const struct waiter *first = LIST_ENTRY(group->waiters.next, struct waiter, place);
-    if (!wants_many(group) || !first->got_bytes || first->got_bytes >= RESERVE_BODY_BYTES)
+    if (!wants_many(group) || first->got_bytes >= RESERVE_BODY_BYTES)
         return group->wanted;
-    uint64_t room = RESERVE_BODY_BYTES - first->got_bytes;
-    uint64_t fit = room * first->job_count / first->got_bytes + 1;
+    bool has_some = first->got_bytes > 0;
+    uint64_t bytes = has_some ? first->got_bytes : group->came_bytes;
+    uint64_t jobs = has_some ? first->job_count : group->came_jobs;
+    if (!bytes)
+        return group->wanted;
+    uint64_t fit = (RESERVE_BODY_BYTES - first->got_bytes) * jobs / bytes + 1;
     return fit < group->wanted ? fit : group->wanted;
 }
 

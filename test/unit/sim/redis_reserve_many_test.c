@@ -279,6 +279,32 @@ static void large_jobs_are_not_reserved_beyond_what_the_answer_holds(void **stat
     stop_pair();
 }
 
+/* … nor for the next who waits, who has none yet: what is given back takes one script for each. */
+static void large_jobs_are_not_reserved_for_the_next_one_beyond_its_answer(void **state)
+{
+    (void)state;
+    static struct taker other;
+    struct cmd cmd = reserve_of(1, REQUEST, 500 * MS);
+    start_with(16);
+    push_all(1, 400, false, 10000);
+    change_daemon();
+    take(1, REQUEST, 500 * MS);
+    assert_in_range(taker.count, 52, 54);
+    uint64_t before = scripts_sent();
+    submit_cmd(&cmd);
+    struct engine *port = redis_engine_port(engine);
+    other = (struct taker){.ticket.answered = taken, .asked_us = now_us};
+    (void)port->verbs->submit(port, &cmd, &other.ticket); /* it is told */
+    while (!other.answers)
+        turn();
+    await();
+    assert_in_range(taker.count, 52, 54);
+    assert_in_range(other.count, 52, 54);
+    turns(100 * MS); /* for what is given back */
+    assert_in_range(scripts_sent() - before, 1, 30);
+    stop_pair();
+}
+
 /* The client goes while jobs are on their way to it, at any time: another one gets all of them,
  * long before their ttr is over. */
 static void p2_of_many_jobs_none_is_lost_when_the_client_goes(void **state)
@@ -414,6 +440,7 @@ int main(void)
         STARTED(many_jobs_of_all_partitions_are_in_order_as_far_as_they_go),
         STARTED(many_jobs_of_a_list_come_topic_by_topic),
         STARTED(large_jobs_are_not_reserved_beyond_what_the_answer_holds),
+        STARTED(large_jobs_are_not_reserved_for_the_next_one_beyond_its_answer),
         STARTED(many_jobs_do_not_wait_for_a_silent_partition),
         STARTED(p2_of_many_jobs_none_is_lost_when_the_client_goes),
         STARTED(p4_what_is_reserved_does_not_wait_for_more_until_it_is_over),
