@@ -11,6 +11,7 @@ enum {
     AGAIN_US = 500 * 1000, /* after a call that failed */
     JOBS_AT_ONCE = 32,     /* of one call: some ten microseconds of Redis each */
     COUNTED_AT_ONCE = 512, /* of one partition, by several calls, where it has counted them */
+    COUNTED_TOPICS = 64,   /* with more of them, nothing is counted */
     ROUND_JOBS = 2048,     /* by such calls to all partitions: as many as a turn sends in time */
     SHARE_ROUNDS = 8,      /* until what one partition lacks is shared by the others */
     PROBE_US = 20 * 1000,  /* after that those partitions count that have answered */
@@ -297,8 +298,8 @@ void wait_group_end_first_probe(struct timer *timer)
 
 /* ---- asking ---- */
 
-/* The first who waits wants more than one call brings. Only then is it worth Redis' while to count
- * what is left, and are partitions asked in rounds, by what they have counted. */
+/* The first who waits wants more than one call brings. Only then are partitions asked in rounds, by
+ * what they have counted. */
 static bool wants_many(const struct wait_group *group)
 {
     return !list_empty(&group->waiters) &&
@@ -342,8 +343,9 @@ static struct ask *ask_new(struct wait_group *group, uint32_t topics, uint32_t m
     return ask;
 }
 
+/* `counts`: it is to say how many more there are. */
 static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
-                           uint32_t max)
+                           uint32_t max, bool counts)
 {
     struct consumers *consumers = group->consumers;
     struct script_request *call = script_requests_new(consumers->options.calls, partition);
@@ -357,9 +359,10 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
     struct cmd_reserve reserve = {
         .topics = names,
         .topic_count = topics,
-        .max = max > 1 && wants_many(group) ? UINT32_MAX : max, /* then it counts what is left */
+        .max =
+            counts ? UINT32_MAX : max, /* of what is wanted beyond `max` it counts what is left */
         .ttr_us = group->ttr_us,
-        .listed_order = group->listed_order,
+        .listed_order = group->listed_order && topics > 1,
         .bound = group->bound,
     };
     struct ask *ask = ask_new(group, topics, max);
@@ -402,7 +405,7 @@ static void ask_all(struct wait_group *group, uint32_t topics, struct candidates
         uint64_t left = count - i;
         uint64_t share = (open_wants(group) + left - 1) / left;
         (void)ask_for(group, topics, candidates.at[i].partition,
-                      share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE);
+                      share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE, false);
     }
 }
 
@@ -436,12 +439,13 @@ static void ask_shares(struct wait_group *group, struct candidates candidates, u
 {
     uint64_t most = (uint64_t)JOBS_AT_ONCE * candidates.count;
     most = most > ROUND_JOBS ? most : ROUND_JOBS;
+    bool counts = group->topic_count <= COUNTED_TOPICS; /* a command for each */
     divide_jobs(group, candidates, open < most ? open : most);
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct candidate *at = &candidates.at[i];
         for (uint32_t max; at->share; at->share -= max) {
             max = at->share < JOBS_AT_ONCE ? at->share : JOBS_AT_ONCE;
-            struct ask *ask = ask_for(group, group->topic_count, at->partition, max);
+            struct ask *ask = ask_for(group, group->topic_count, at->partition, max, counts);
             if (!at->unsure)
                 continue;
             ask->probe_end_us = consumers_now_us(group->consumers) + PROBE_US;
@@ -457,7 +461,7 @@ static void look_at_all(struct wait_group *group, struct candidates candidates, 
     if (awaited && !group->looking)
         group->probe_deadline_us = loop->now_us + PROBE_US;
     for (uint32_t i = 0; i < candidates.count; i++) {
-        struct ask *ask = ask_for(group, group->topic_count, candidates.at[i].partition, 0);
+        struct ask *ask = ask_for(group, group->topic_count, candidates.at[i].partition, 0, false);
         if (awaited) {
             ask->awaited = true;
             group->looking++;
@@ -557,7 +561,7 @@ void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
     if (!open || is_ordered(group) || group->at[partition].calls)
         return;
     struct ask *ask = ask_for(group, group->topic_count, partition,
-                              open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE);
+                              open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE, false);
     ask->behind = true;
 }
 
