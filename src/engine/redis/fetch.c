@@ -10,9 +10,9 @@
 enum {
     AGAIN_US = 500 * 1000, /* after a call that failed */
     JOBS_AT_ONCE = 32,     /* of one call: some ten microseconds of Redis each */
-    COUNTED_AT_ONCE = 512, /* of one partition, by several calls, where it has counted them */
+    COUNTED_AT_ONCE = 160, /* of one partition, by five calls, where it has counted them */
     COUNTED_TOPICS = 64,   /* with more of them, nothing is counted */
-    ROUND_JOBS = 2048,     /* by such calls to all partitions: as many as a turn sends in time */
+    ROUND_JOBS = 512,      /* by such calls to all partitions: as many as a turn sends in time */
     SHARE_ROUNDS = 8,      /* until what one partition lacks is shared by the others */
     PROBE_US = 20 * 1000,  /* after that those partitions count that have answered */
     SILENT_US = 50 * 1000, /* a call that is under way for so long is no answer of "empty" */

@@ -66,10 +66,20 @@ static void submit(uint32_t topic_count, uint32_t max, int64_t wait_us)
     submit_cmd(&cmd);
 }
 
+/* Redis does all that it has read from one client before it serves another. */
+static void assert_few_calls_are_under_way(void)
+{
+    const struct waiter *waiter = taker.ticket.held;
+    for (uint32_t i = 0; waiter && i < options.partitions; i++)
+        assert_in_range(waiter->group->at[i].calls, 0, 5);
+}
+
 static void await(void)
 {
-    while (!taker.answers)
+    while (!taker.answers) {
         turn();
+        assert_few_calls_are_under_way();
+    }
     taker.scripts = scripts_sent() - taker.scripts;
 }
 
@@ -177,7 +187,7 @@ static void many_jobs_come_in_few_round_trips_wherever_they_are(void **state)
         for (uint32_t left = JOBS; left; left -= taker.count) {
             take(at->topic_count, REQUEST, 500 * MS);
             assert_int_equal(taker.count, left < REQUEST ? left : REQUEST);
-            assert_true(taker.took_us <= (left < REQUEST ? 5 : 3) * MS);
+            assert_true(taker.took_us <= (left < REQUEST ? 5 : 4) * MS);
             assert_true(taker.scripts <= calls + at->partitions / 2);
         }
         again();
