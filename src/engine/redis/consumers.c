@@ -85,6 +85,8 @@ static struct wait_group *wait_group_new(struct consumers *consumers,
     group->bound = reserve->bound;
     group->ttr_us = reserve->ttr_us;
     group->probe.expired = end_probe;
+    group->first_probe.expired = wait_group_end_first_probe;
+    list_init(&group->first_asks);
     group->topics = mem_zalloc(reserve->topic_count * sizeof(*group->topics));
     group->at = mem_zalloc(consumers->options.space->partitions * sizeof(*group->at));
     list_init(&group->waiters);
@@ -111,6 +113,7 @@ static void wait_group_free(struct wait_group *group)
     list_remove(&group->place);
     list_remove(&group->dirty);
     loop_cancel(group->consumers->options.loop, &group->probe);
+    loop_cancel(group->consumers->options.loop, &group->first_probe);
     mem_free(group->topics);
     mem_free(group->at);
     mem_free(group);
@@ -256,6 +259,11 @@ static void answer_before_over(struct waiter *waiter, const struct job_view *job
                 job->until_us - ttr_us + ttr_us / HELD_PART);
 }
 
+static size_t content_bytes(const struct job_view *job)
+{
+    return job->body.len + job->properties.len;
+}
+
 static void keep_job(struct waiter *waiter, const struct job_view *job)
 {
     struct arena *arena = &waiter->arena;
@@ -275,7 +283,7 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
         memcpy(retry_us, job->retry_us, retry_bytes);
         kept->retry_us = retry_us;
     }
-    waiter->got_bytes += job->body.len + job->properties.len;
+    waiter->got_bytes += content_bytes(job);
     waiter->group->wanted--;
     answer_before_over(waiter, job);
     consumers_delivered(waiter->group->consumers, job);
@@ -417,10 +425,22 @@ static uint32_t give_back_stale(struct wait_group *group, uint32_t partition, st
     return left;
 }
 
+/* How large the group's jobs are, lately. */
+static void note_sizes(struct wait_group *group, const struct job_view *jobs, uint32_t count)
+{
+    if (count == 0)
+        return;
+    group->came_jobs = group->came_jobs / 2 + count;
+    group->came_bytes /= 2;
+    for (uint32_t i = 0; i < count; i++)
+        group->came_bytes += content_bytes(&jobs[i]);
+}
+
 void wait_group_hand_out(struct wait_group *group, uint32_t partition, struct job_view *jobs,
                          uint32_t count)
 {
     uint32_t next = 0;
+    note_sizes(group, jobs, count);
     while (next < count && !list_empty(&group->waiters)) {
         struct waiter *waiter = LIST_ENTRY(group->waiters.next, struct waiter, place);
         uint32_t wants = waiter->max - waiter->job_count;

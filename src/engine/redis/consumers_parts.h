@@ -34,14 +34,18 @@ struct wait_group {
     uint32_t calls;           /* under way */
     uint32_t silent;          /* of these, calls that are overdue, and no longer waited for */
     uint64_t wanted;          /* jobs, by all waiters */
-    uint64_t asked;           /* jobs, by calls under way */
+    uint64_t asked;           /* jobs, by calls under way; without those that are left out */
+    uint64_t came_jobs;       /* by the last answers: each counts half as much as the next, */
+    uint64_t came_bytes;      /* and what was in them */
     struct asked *at;         /* for each partition */
     int64_t suspect_since_us; /* since when all partitions seem empty; 0: they do not */
     enum err nothing;         /* and what it was */
     uint32_t looking;         /* calls under way that reserving waits for, until `probe`: */
     int64_t probe_deadline_us;
-    struct timer probe;    /* the end of that time; not armed: it is over */
-    uint64_t verify_round; /* the last round in which it was checked: consumers::verify */
+    struct timer probe;       /* the end of that time; not armed: it is over */
+    struct list first_asks;   // ask::place, the oldest first: for jobs of partitions not known yet
+    struct timer first_probe; /* armed while there are such: the oldest is left out then */
+    uint64_t verify_round;    /* the last round in which it was checked: consumers::verify */
 };
 
 static inline int64_t consumers_now_us(const struct consumers *consumers)
@@ -49,6 +53,9 @@ static inline int64_t consumers_now_us(const struct consumers *consumers)
     return consumers->options.loop->now_us;
 }
 
+/* The time of wait_group::first_probe is up: what those partitions have not given by then is asked
+ * of others, too. What they do give later is handed out as usual, or given back. */
+void wait_group_end_first_probe(struct timer *timer);
 /* Marks the group to be handled in the next match. */
 void wait_group_touch(struct wait_group *group);
 /* Reserves the wanted jobs where there may be some, and answers waiters that get nothing more. */

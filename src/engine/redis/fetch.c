@@ -1,6 +1,7 @@
 /*
  * Requests the jobs that a group wants from Redis, and reads the answers. When a request is sent,
- * the jobs requested by all calls under way (`asked`) are no more than the group's waiters want.
+ * the jobs requested by all calls under way (`asked`) are no more than the group's waiters want,
+ * not counting calls that are overdue.
  */
 #include <stdlib.h>
 
@@ -10,24 +11,27 @@
 enum {
     AGAIN_US = 500 * 1000, /* until the next call, after one that failed */
     JOBS_AT_ONCE = 32,     /* requested by one call: each takes Redis some ten microseconds */
-    COUNTED_AT_ONCE =
-        512,              /* of one partition, by several calls, if it has counted its ready jobs */
-    ROUND_JOBS = 2048,    /* of all partitions, by such calls: as many as one turn can send */
-    SHARE_ROUNDS = 8,     /* rounds of divide_jobs() at most */
-    PROBE_US = 20 * 1000, /* looks are waited for; then partitions that answered count */
+    COUNTED_AT_ONCE = 160, /* of one partition, by five calls, if it has counted its ready jobs */
+    COUNTED_TOPICS = 64,   /* ready jobs are not counted for more topics than that */
+    ROUND_JOBS = 512,      /* of all partitions, by such calls: as many as one turn can send */
+    SHARE_ROUNDS = 8,      /* rounds of divide_jobs() at most */
+    PROBE_US = 20 * 1000,  /* looks are waited for; then partitions that answered count */
     SILENT_US = 50 * 1000, /* a partition with a call under way for so long is not "empty" */
     STALE_US = 100 * 1000, /* knowledge of ready jobs that is older is checked by a look */
 };
 
 /* One request for the group's first `topics` topics. */
 struct ask {
+    struct list place; // wait_group::first_asks, or nowhere
     struct wait_group *group;
     uint32_t topics;
-    uint32_t max; /* jobs; 0: it only looks */
-    bool behind;  /* sent right after a promote: it may find nothing */
-    bool waits;   /* a consumer is parked: its mark asks for a notice */
-    bool awaited; /* reserving waits for the answer to this look */
-    bool silent;  /* not answered for too long: no longer waited for */
+    uint32_t max;  /* jobs; 0: it only looks */
+    bool behind;   /* sent right after a promote: it may find nothing */
+    bool waits;    /* a consumer is parked: its mark asks for a notice */
+    bool awaited;  /* reserving waits for the answer to this look */
+    bool silent;   /* not answered for too long: no longer waited for */
+    bool left_out; /* its jobs are no longer in wait_group::asked: others may be asked for them */
+    int64_t probe_end_us; /* in first_asks: it is left out then */
 };
 
 /* What is known of some of a group's topics in one partition. */
@@ -222,6 +226,15 @@ static void take_answer(const struct ask *ask, const struct script_request *call
         wait_group_hand_out(ask->group, said->partition, answer->reply.jobs, answer->reply.count);
 }
 
+/* What was asked for by it may be asked of others. */
+static void leave_out(struct ask *ask)
+{
+    list_remove(&ask->place);
+    if (!ask->left_out)
+        ask->group->asked -= ask->max;
+    ask->left_out = true;
+}
+
 static void asked(void *owner, struct script_request *call, enum err err, const struct bytes *parts,
                   uint32_t count)
 {
@@ -234,8 +247,10 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
     group->looking -= ask->awaited;
     if (!group->looking)
         loop_cancel(consumers->options.loop, &group->probe);
+    leave_out(ask);
+    if (list_empty(&group->first_asks))
+        loop_cancel(consumers->options.loop, &group->first_probe);
     group->silent -= ask->silent;
-    group->asked -= ask->silent ? 0 : ask->max;
     group->at[said.partition].calls--;
     group->at[said.partition].left = 0;
     group->suspect_since_us = 0;
@@ -258,8 +273,28 @@ static void asked_long_ago(void *owner)
     struct ask *ask = owner;
     ask->silent = true;
     ask->group->silent++;
-    ask->group->asked -= ask->max;
+    leave_out(ask);
     wait_group_touch(ask->group);
+}
+
+static void arm_first_probe(struct wait_group *group)
+{
+    if (!list_empty(&group->first_asks))
+        loop_arm(group->consumers->options.loop, &group->first_probe,
+                 LIST_ENTRY(group->first_asks.next, struct ask, place)->probe_end_us);
+}
+
+void wait_group_end_first_probe(struct timer *timer)
+{
+    struct wait_group *group = LIST_ENTRY(timer, struct wait_group, first_probe);
+    while (!list_empty(&group->first_asks)) {
+        struct ask *ask = LIST_ENTRY(group->first_asks.next, struct ask, place);
+        if (ask->probe_end_us > consumers_now_us(group->consumers))
+            break;
+        leave_out(ask);
+    }
+    arm_first_probe(group);
+    wait_group_touch(group);
 }
 
 /* ---- asking ---- */
@@ -273,14 +308,18 @@ static bool wants_many(const struct wait_group *group)
 }
 
 /* Jobs that the waiters still take. For one that wants many: no more than its answer has room for,
- * if they are as large as those it has got. */
+ * by the size of the jobs that it has got, or that others got before it has any. */
 static uint64_t wants(const struct wait_group *group)
 {
     const struct waiter *first = LIST_ENTRY(group->waiters.next, struct waiter, place);
-    if (!wants_many(group) || !first->got_bytes || first->got_bytes >= RESERVE_BODY_BYTES)
+    if (!wants_many(group) || first->got_bytes >= RESERVE_BODY_BYTES)
         return group->wanted;
-    uint64_t room = RESERVE_BODY_BYTES - first->got_bytes;
-    uint64_t fit = room * first->job_count / first->got_bytes + 1;
+    bool has_some = first->got_bytes > 0;
+    uint64_t bytes = has_some ? first->got_bytes : group->came_bytes;
+    uint64_t jobs = has_some ? first->job_count : group->came_jobs;
+    if (!bytes)
+        return group->wanted;
+    uint64_t fit = (RESERVE_BODY_BYTES - first->got_bytes) * jobs / bytes + 1;
     return fit < group->wanted ? fit : group->wanted;
 }
 
@@ -299,13 +338,15 @@ static struct ask *ask_new(struct wait_group *group, uint32_t topics, uint32_t m
 {
     struct ask *ask = mem_alloc(sizeof(*ask));
     *ask = (struct ask){.group = group, .topics = topics, .max = max};
+    list_init(&ask->place);
     group->calls++;
     group->asked += max;
     return ask;
 }
 
+/* `counts`: it is to say how many more there are. */
 static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
-                           uint32_t max)
+                           uint32_t max, bool counts)
 {
     struct consumers *consumers = group->consumers;
     struct script_request *call = script_requests_new(consumers->options.calls, partition);
@@ -319,10 +360,10 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
     struct cmd_reserve reserve = {
         .topics = names,
         .topic_count = topics,
-        .max = max > 1 && wants_many(group) ? UINT32_MAX
-                                            : max, /* the script counts the jobs that are left */
+        .max =
+            counts ? UINT32_MAX : max, /* beyond `max` the script counts the jobs that are left */
         .ttr_us = group->ttr_us,
-        .listed_order = group->listed_order,
+        .listed_order = group->listed_order && topics > 1,
         .bound = group->bound,
     };
     struct ask *ask = ask_new(group, topics, max);
@@ -367,7 +408,7 @@ static void ask_all(struct wait_group *group, uint32_t topics, struct candidates
         uint64_t left = count - i;
         uint64_t share = (open_wants(group) + left - 1) / left;
         (void)ask_for(group, topics, candidates.at[i].partition,
-                      share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE);
+                      share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE, false);
     }
 }
 
@@ -401,14 +442,20 @@ static void ask_shares(struct wait_group *group, struct candidates candidates, u
 {
     uint64_t most = (uint64_t)JOBS_AT_ONCE * candidates.count;
     most = most > ROUND_JOBS ? most : ROUND_JOBS;
+    bool counts = group->topic_count <= COUNTED_TOPICS; /* a command for each */
     divide_jobs(group, candidates, open < most ? open : most);
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct candidate *at = &candidates.at[i];
         for (uint32_t max; at->share; at->share -= max) {
             max = at->share < JOBS_AT_ONCE ? at->share : JOBS_AT_ONCE;
-            (void)ask_for(group, group->topic_count, at->partition, max);
+            struct ask *ask = ask_for(group, group->topic_count, at->partition, max, counts);
+            if (!at->unsure)
+                continue;
+            ask->probe_end_us = consumers_now_us(group->consumers) + PROBE_US;
+            list_add_tail(&group->first_asks, &ask->place);
         }
     }
+    arm_first_probe(group);
 }
 
 static void look_at_all(struct wait_group *group, struct candidates candidates, bool awaited)
@@ -417,7 +464,7 @@ static void look_at_all(struct wait_group *group, struct candidates candidates, 
     if (awaited && !group->looking)
         group->probe_deadline_us = loop->now_us + PROBE_US;
     for (uint32_t i = 0; i < candidates.count; i++) {
-        struct ask *ask = ask_for(group, group->topic_count, candidates.at[i].partition, 0);
+        struct ask *ask = ask_for(group, group->topic_count, candidates.at[i].partition, 0, false);
         if (awaited) {
             ask->awaited = true;
             group->looking++;
@@ -477,8 +524,9 @@ static bool ask_unsure(struct wait_group *group)
 }
 
 /* If at least as many jobs are wanted as there are partitions that may have some, all of these are
- * asked at once. No look is needed, since the best jobs are among those that come. False: the group
- * wants too few, and must be handled as for few jobs. */
+ * asked at once. No look is needed, since the best jobs are among those that come. What a partition
+ * of which nothing is known does not give within PROBE_US is requested from the others. False: the
+ * group wants too few, and must be handled as for few jobs. */
 static bool ask_many(struct wait_group *group)
 {
     if (!wants_many(group) || is_ordered(group))
@@ -517,7 +565,7 @@ void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
     if (!open || is_ordered(group) || group->at[partition].calls)
         return;
     struct ask *ask = ask_for(group, group->topic_count, partition,
-                              open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE);
+                              open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE, false);
     ask->behind = true;
 }
 

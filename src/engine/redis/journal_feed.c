@@ -25,7 +25,7 @@ enum {
 enum {
     JOURNAL_THERE = 1,
     JOURNAL_GIVEN_UP = 2,
-    JOURNAL_BEHIND = 3, /* as JOURNAL_GOOD, but pushes are refused */
+    JOURNAL_BEHIND = 3, /* as JOURNAL_THERE, but pushes are refused */
 };
 
 /* When this batch is committed, the partition is committed up to this entry. */

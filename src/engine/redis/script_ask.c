@@ -12,7 +12,7 @@ enum {
     PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
     REBUILD_FIELDS = 60,               /* looked at by one call: each job has two and more */
     MEMBER_KEPT_US = 20 * 1000 * 1000, /* the record of a daemon that says nothing more */
-    OPTIONS_ROOM = 3 + 24,             /* letters, and a ttr in digits */
+    OPTIONS_ROOM = 4 + 24,             /* letters, and a ttr in digits */
 };
 
 void script_ask_reserve(struct buf *out, const struct script_space *space,
