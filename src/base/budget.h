@@ -80,7 +80,7 @@ static inline void budget_exclude_elapsed(struct budget *budget, int64_t next_ns
 {
     budget->excluded_next_ns = next_ns;
     if (budget->meter)
-        budget->meter->last_reading_us = budget->meter->last_cpu_us = 0;
+        budget->meter->last_reading_us = budget->meter->last_cpu_us = budget->meter->charged_ns = 0;
 }
 
 static inline void budget_spend(struct budget *budget, int64_t cost_ns)

@@ -26,7 +26,7 @@ enum {
     LEAVING_AGAIN_US = 60 * 1000 * 1000, /* … and again after this */
     ENDING_US = 5 * 1000 * 1000, /* service_end() waits for the sinks' threads this long, … */
     ENDING_AGAIN_US = 1000,      /* … and looks at them this often */
-    ENDING_SLEEPS = 256, /* of the loop, without waiting, for outcomes that a sink has given */
+    ENDING_GATHERS = 256, /* of the loop, without waiting, for outcomes that a sink has given */
     FAILED_REST_US = 10 * 1000 * 1000, /* without taking part, after an opening failed */
 };
 
@@ -524,9 +524,13 @@ static void give_up_server(struct service *service, struct server *server)
 {
     if (!server)
         return;
+    struct loop *loop = service->platform->loop;
+    loop->verbs->stop_listening(loop);
     server_leave(server);
-    for (int i = 0; i < ENDING_SLEEPS; i++) /* a past time: only collects events */
-        server_sleep(server, loop_update_time(service->platform->loop));
+    for (int i = 0; i < ENDING_GATHERS; i++) {
+        loop_sleep(loop, loop_update_time(loop)); /* a past time: only collects events */
+        (void)loop->verbs->gather(loop, NULL);
+    }
     server_give_up(server);
 }
 

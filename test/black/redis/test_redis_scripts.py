@@ -542,12 +542,16 @@ def test_a_daemon_that_says_nothing_more_is_dropped_from_the_records(queue, scri
     other.close()
 
 
-def test_a_record_from_the_future_is_dropped(queue, script_port):
-    """A master with a slower clock took over: the dead would live for as long as it is behind."""
+@pytest.mark.parametrize("ahead_us", [10_000_000, HOUR])
+def test_a_record_from_the_future_counts_from_now_on(queue, script_port, ahead_us):
+    """A master with a slower clock took over: the dead would live for as long as it is behind, and those that live
+    must not be taken for dead (P4)."""
     other = Queue(script_port, daemon=b"daemon-2")
     other.beat()
-    queue.redis.call("HSET", queue.keys[0], "hdaemon-2", b"y" + struct.pack("<Q", other.now() + HOUR))
-    assert set(queue.beat()) == {b"daemon-1"}
+    queue.redis.call("HSET", queue.keys[0], "hdaemon-2", b"y" + struct.pack("<Q", other.now() + ahead_us))
+    assert set(queue.beat(fresh_us=1_000_000)) == {b"daemon-1", b"daemon-2"}
+    (at_us,) = struct.unpack("<Q", queue.redis.call("HGET", queue.keys[0], "hdaemon-2")[1:9])
+    assert at_us <= other.now()
     other.close()
 
 

@@ -1,10 +1,11 @@
 -- A daemon's heartbeat: sent once a second, to partition 0, for all partitions. The field 'r' has the
 -- names of all daemons, in order of arrival; 'h' and a name: its state (y it serves, n it lives but
 -- cannot serve now, s it was silent), and the time of its last heartbeat. A change of state is
--- published to all. A heartbeat without a change is published to the next daemon in that order that lives and has
--- a subscriber; a daemon that misses such a notice looks (l), and publishes who is silent.
--- ARGV: 2 state: y, n, x it leaves; 3 daemons that were silent for that long are removed; 4 l look at all daemons, m add a third part to the answer: the policy by which this server
--- may evict keys, '' if it may not; 5 a daemon without a heartbeat for that long is silent. Answer: {it,
+-- published to all. A heartbeat without a change is published to the next daemon in that order that
+-- lives and has a subscriber; a daemon that misses such a notice looks (l), and publishes who is
+-- silent. ARGV: 2 state: y, n, x it leaves; 3 daemons that were silent for that long are removed;
+-- 4 l look at all daemons, m add a third part to the answer: the policy by which this server may
+-- evict keys, '' if it may not; 5 a daemon without a heartbeat for that long is silent. Answer: {it,
 -- after a look a record of 17 bytes for each daemon: name, state, time}; state: 1 pushes are refused,
 -- as the journal is too far behind, here or where its writer has seen so (journal.lua); seq: see
 -- set_clock.lua; next_us: how many changes of topics' settings there were (settings.lua), FOREVER if
@@ -58,8 +59,8 @@ local function look()
                 drop_name(name)
             else
                 -- While Redis' clock is wrong each daemon's bounds make the time: a record may be a
-                -- little from the future. One from far beyond counts from now on.
-                if age_us < -kept_us then
+                -- little from the future. One that is further ahead counts from now on.
+                if age_us < -fresh_us then
                     record = sub(record, 1, 1) .. pack('<I8', now)
                     call('HSET', hash, 'h' .. name, record)
                 elseif age_us > fresh_us and byte(record) ~= 115 then -- 115: s
