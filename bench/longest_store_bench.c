@@ -9,8 +9,6 @@
  * The store is in a new directory, made within DIRECTORY (/var/tmp) and removed at the end. Nothing
  * else in DIRECTORY is read, written or removed.
  */
-#include <errno.h>
-#include <limits.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -18,6 +16,7 @@
 #include "base/mem.h"
 #include "bench/lone_core.h"
 #include "bench/longest.h"
+#include "bench/new_directory.h"
 #include "engine/embedded/embedded.h"
 #include "os/clock.h"
 #include "os/disk.h"
@@ -29,7 +28,6 @@ enum {
     DAY_US_IN_SECONDS = 86400,
     FILES = 512,
     SEGMENTS_KEPT = 8,
-    PATH_BYTES = 512, /* of the store's directory */
 };
 
 struct bed {
@@ -236,25 +234,7 @@ static void say(const struct bed *bed, const char *when)
            (uint64_t)stats.history_files, stats.history_bytes);
 }
 
-static void remove_each(void *ctx, const char *name)
-{
-    char path[PATH_BYTES + NAME_MAX + 1];
-    (void)snprintf(path, sizeof(path), "%s/%s", (const char *)ctx, name);
-    (void)unlink(path); /* what a bench leaves */
-}
-
-/* Removes all files of the directory that make_directory() made. */
-static void clear(const char *directory)
-{
-    struct os_disk *disk;
-    if (os_disk_new(directory, &disk))
-        return;
-    (void)os_disk_port(disk)->verbs->list(os_disk_port(disk), remove_each,
-                                          (void *)(uintptr_t)directory);
-    os_disk_free(disk);
-}
-
-static void play(struct bed *bed, const char *directory, int64_t history_us)
+static void play(struct bed *bed, char *directory, int64_t history_us)
 {
     open_bed(bed, directory, history_us);
     fill(bed);
@@ -266,26 +246,14 @@ static void play(struct bed *bed, const char *directory, int64_t history_us)
     settle(bed, "cancelled: begin", "cancelled: end");
     say(bed, "cancelled");
     close_bed(bed);
-    clear(directory);
-}
-
-/* Makes a new directory within `within`. False: it could not be made. */
-static bool make_directory(const char *within, char out_path[static PATH_BYTES])
-{
-    int len = snprintf(out_path, PATH_BYTES, "%s/laterd-bench-XXXXXX", within);
-    if (len < 0 || len >= PATH_BYTES)
-        errno = ENAMETOOLONG;
-    else if (mkdtemp(out_path))
-        return true;
-    (void)fprintf(stderr, "no new directory in %s: %s\n", within, strerror(errno));
-    return false;
+    new_directory_clear(directory);
 }
 
 int main(int count, char **args)
 {
-    char directory[PATH_BYTES];
+    char directory[NEW_DIRECTORY_BYTES];
     static struct bed bed;
-    if (!make_directory(count % 2 == 0 ? args[count - 1] : "/var/tmp", directory))
+    if (!new_directory_make(count % 2 == 0 ? args[count - 1] : NULL, directory))
         return 1;
     (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024); /* as laterd has it */
     (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);

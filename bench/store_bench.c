@@ -2,7 +2,9 @@
  * The store alone: group commits of K records of about 300 bytes, as in the floors that
  * docs/performance.md quotes, and the opening of a store with a million jobs.
  *
- *     build/bench/store_bench [DIRECTORY]      default: a new one under /var/tmp
+ *     build/bench/store_bench [DIRECTORY]
+ *
+ * The store is in a new directory, made within DIRECTORY (/var/tmp) and removed at the end.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "bench/new_directory.h"
 #include "os/disk.h"
 #include "store/store.h"
 
@@ -155,43 +158,23 @@ static void bench_restart(struct bench *bench, const char *directory)
     close_store(bench);
 }
 
-static void remove_each(void *ctx, const char *name)
-{
-    char path[512];
-    (void)snprintf(path, sizeof(path), "%s/%s", (const char *)ctx, name);
-    (void)unlink(path); /* what a bench leaves */
-}
-
-static void clear(const char *directory)
-{
-    struct os_disk *disk;
-    if (os_disk_new(directory, &disk))
-        return;
-    (void)os_disk_port(disk)->verbs->list(os_disk_port(disk), remove_each,
-                                          (void *)(uintptr_t)directory);
-    os_disk_free(disk);
-}
-
 int main(int argc, char **argv)
 {
     static const unsigned sizes[] = {1, 16, 64, 256};
-    char room[] = "/var/tmp/laterd-bench-XXXXXX";
-    const char *directory = argc > 1 ? argv[1] : mkdtemp(room);
+    char directory[NEW_DIRECTORY_BYTES];
     struct bench bench = {.callbacks = store_idle_callbacks};
     bench.callbacks.replay = replay;
     bench.callbacks.failed = failed;
     bench.callbacks.notice = notice;
-    if (!directory) {
-        (void)fprintf(stderr, "no directory: %s\n", strerror(errno));
+    if (!new_directory_make(argc > 1 ? argv[1] : NULL, directory))
         return 1;
-    }
     open_store(&bench, directory);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         bench_commits(&bench, sizes[i]);
     close_store(&bench);
-    clear(directory);
+    new_directory_clear(directory);
     bench_restart(&bench, directory);
-    clear(directory);
+    new_directory_clear(directory);
     (void)rmdir(directory);
     return 0;
 }

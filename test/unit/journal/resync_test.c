@@ -356,7 +356,8 @@ static void move_meanwhile(unsigned moves_of_one)
     struct cmd reserve = {.kind = CMD_RESERVE,
                           .reserve = {.topics = &topic, .topic_count = 1, .max = NAMES}};
     taken->ticket.answered = jobs_taken;
-    for (unsigned calls = 0; taken->count < NAMES / 2 && calls < NAMES; calls++) {
+    enum { RESERVE_MIN = 64 }; /* one takes as many though the turn's budget is spent */
+    for (unsigned calls = 0; calls <= NAMES / 2 / RESERVE_MIN; calls++) {
         (void)engine->verbs->submit(engine, &reserve, &taken->ticket);
         catch_up();
     }

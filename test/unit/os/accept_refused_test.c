@@ -9,17 +9,15 @@
 
 #include <cmocka.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "os/clock.h"
-#include "os/loop.h"
+#include "test/unit/os/clients.h"
 
 enum { CLIENTS = 3, PAUSE_US = 200 * 1000, TURN_US = 20 * 1000, TURNS_MAX = 1000 };
 
@@ -38,36 +36,11 @@ int epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
     return (int)syscall(SYS_epoll_ctl, epoll, what, fd, event);
 }
 
-static size_t input(struct stream *stream, struct bytes bytes)
-{
-    (void)stream;
-    return bytes.len;
-}
-
-static void gone(struct stream *stream, bool half)
-{
-    (void)stream, (void)half;
-}
-
-static const struct stream_handler handler = {.input = input, .gone = gone};
-
 static void accepted(struct acceptor *acceptor, struct stream *stream, unsigned listener)
 {
     (void)acceptor, (void)listener;
-    stream->handler = &handler;
+    stream->handler = &drop_all;
     accepted_count++;
-}
-
-static struct sockaddr_in listen_here(struct os_loop *os)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(address);
-    listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(listen_fd, (struct sockaddr *)&address, len), 0);
-    assert_int_equal(listen(listen_fd, CLIENTS), 0);
-    assert_int_equal(getsockname(listen_fd, (struct sockaddr *)&address, &len), 0);
-    os_loop_listen(os, listen_fd, 0);
-    return address;
 }
 
 static void read_log(int fd, char out_text[static 4096])
@@ -85,12 +58,10 @@ static void refuse(int why, const char *hint)
     struct os_loop *os = os_loop_new(&clock.clock, 0);
     struct loop *loop = os_loop_port(os);
     loop->acceptor = &acceptor;
-    struct sockaddr_in address = listen_here(os);
+    struct sockaddr_in address = listen_here(os, CLIENTS, &listen_fd);
     int fds[CLIENTS];
-    for (int i = 0; i < CLIENTS; i++) {
-        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(connect(fds[i], (struct sockaddr *)&address, sizeof(address)), 0);
-    }
+    for (int i = 0; i < CLIENTS; i++)
+        fds[i] = connect_to(&address);
     refused = accepted_count = 0;
     refuse_with = why;
     FILE *log = tmpfile();

@@ -8,51 +8,30 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <netinet/in.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "os/clock.h"
-#include "os/loop.h"
+#include "test/unit/os/clients.h"
 
 enum { ANSWER_BYTES = 64 * 1024 * 1024, SOCKETS_BYTES = 16 * 1024 * 1024, TURNS_MAX = 1000 };
 
 static struct stream *came;
 
-static size_t input(struct stream *stream, struct bytes bytes)
-{
-    (void)stream;
-    return bytes.len;
-}
-
-static void gone(struct stream *stream, bool half)
-{
-    (void)stream, (void)half;
-}
-
-static const struct stream_handler handler = {.input = input, .gone = gone};
-
 static void accepted(struct acceptor *acceptor, struct stream *stream, unsigned listener)
 {
     (void)acceptor, (void)listener;
-    stream->handler = &handler;
+    stream->handler = &drop_all;
     came = stream;
 }
 
 /* A client that reads nothing. */
 static int join(struct loop *loop, struct os_loop *os)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(address);
-    int listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(listen_fd, (struct sockaddr *)&address, len), 0);
-    assert_int_equal(listen(listen_fd, 1), 0);
-    assert_int_equal(getsockname(listen_fd, (struct sockaddr *)&address, &len), 0);
-    os_loop_listen(os, listen_fd, 0);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, len), 0);
+    int listen_fd;
+    struct sockaddr_in address = listen_here(os, 1, &listen_fd);
+    int fd = connect_to(&address);
     for (int turn = 0; turn < TURNS_MAX && !came; turn++)
         loop_turn(loop, loop->now_us + 10000);
     assert_non_null(came);
