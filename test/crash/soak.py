@@ -17,9 +17,7 @@ usage: soak.py [--minutes N] [--rate PUTS_A_SECOND] [--horizon D] [--checkpoint 
 
 import argparse
 import json
-import math
 import os
-import random
 import re
 import shutil
 import subprocess
@@ -34,165 +32,15 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "harness"))
 sys.path.insert(0, HERE)
 
 from process import LATER, ROOT, DidNotStart, Laterd  # noqa: E402
-from soak_oracle import TTR_MS, SoakOracle, body_of, control, now_ms  # noqa: E402
+from soak_load import BATCH, BODY_BYTES, TOPIC, WORKERS, Load  # noqa: E402
+from soak_oracle import TTR_MS, SoakOracle, control, now_ms  # noqa: E402
 from steal import stolen_s  # noqa: E402
-from wire import Client, Closed, Wire, request_bytes  # noqa: E402
+from wire import Client  # noqa: E402
 
-GONE = (Closed, OSError, ConnectionError)
-TOPIC, BODY_BYTES, BATCH = "soak", 240, 200
-CHANGERS, WINDOW = 16, 16  # connections, and requests under way on each
-CANCELS, MOVES = 0.3, 0.1  # by put
-BURIED = 0.03  # by delivery
-SHORTEST_MS, LONGEST_MS = 1000, 30 * 86400 * 1000
-SETTLED_S = 10  # after a start, lateness counts
 PAYLOAD = BODY_BYTES + 20
 FAR_INDEX_BYTES = 24
 TURN_LIMIT = 0.02
 GROWTH = 1.25
-
-
-class Load:
-    """What the threads share: the server that is up, and whether to go on."""
-
-    def __init__(self, oracle, rate, seed):
-        self.oracle, self.rate, self.random = oracle, rate, random.Random(seed)
-        self.port, self.up, self.over = None, threading.Event(), False
-        self.began = time.monotonic()
-        self.started_ms = 0
-        self.late_ms, self.failures = [], []
-
-    def delay_ms(self):
-        return int(SHORTEST_MS * math.exp(self.random.random() * math.log(LONGEST_MS / SHORTEST_MS)))
-
-    def behind(self, done, share):
-        """How many to do now, so that there are `rate` a second while the server was up."""
-        return int((time.monotonic() - self.began) * self.rate * share) - done
-
-
-class Worker(threading.Thread):
-    """One connection at a time, to whatever server is up."""
-
-    def __init__(self, load):
-        super().__init__(daemon=True)
-        self.load, self.oracle = load, load.oracle
-
-    def run(self):
-        while not self.load.over:
-            if not self.load.up.wait(0.1):
-                continue
-            try:
-                self.work(self.load.port)
-            except GONE:
-                time.sleep(0.02)
-            except Exception as error:  # noqa: BLE001: an answer nobody expects is a finding
-                self.load.failures.append(f"{type(self).__name__}: {error!r}"[:500])
-                return
-
-    def goes_on(self):
-        return self.load.up.is_set() and not self.load.over
-
-
-class Pusher(Worker):
-    def work(self, port):
-        with Client(port, seconds=30) as client:
-            while self.goes_on():
-                due = self.load.behind(self.oracle.count(), 1)
-                if due < BATCH:
-                    time.sleep(0.005)
-                else:
-                    self.push(client)
-
-    def push(self, client):
-        now, jobs, numbers = now_ms(), [], []
-        for _ in range(BATCH):
-            due_ms = now + self.load.delay_ms()
-            number = self.oracle.attempt(due_ms)
-            numbers.append(number)
-            jobs.append({"id": f"s{number}", "due": due_ms, "body": body_of(number, BODY_BYTES)})
-        for number, result in zip(numbers, client.push_many(TOPIC, jobs)):
-            assert result["status"] == 201, result
-            self.oracle.pushed(number)
-
-
-class Changer(Worker):
-    """Cancels and reschedules, a window of requests under way: each may wait for a read of the disk."""
-
-    def __init__(self, load):
-        super().__init__(load)
-        self.asked = 0
-        self.share = (CANCELS + MOVES) / CHANGERS
-
-    def work(self, port):
-        with Wire(port, seconds=30) as wire:
-            waiting = deque()
-            while self.goes_on() or waiting:
-                due = min(WINDOW - len(waiting), self.load.behind(self.asked, self.share))
-                due = due if self.goes_on() else 0
-                sent = [self.ask() for _ in range(max(0, due))]
-                wire.send(b"".join(data for _, data in sent if data))
-                waiting.extend(what for what, data in sent if data)
-                if waiting:
-                    for _ in range(max(1, len(waiting) - WINDOW // 2)):
-                        self.answered(*waiting[0], wire.response())
-                        waiting.popleft()
-                else:
-                    time.sleep(0.005)
-
-    def ask(self):
-        self.asked += 1
-        number = self.oracle.some_live()
-        if not number:
-            return None, b""
-        path = f"/v1/jobs/s{number}"
-        if self.load.random.random() < CANCELS / (CANCELS + MOVES):
-            self.oracle.trying_to_end(number)
-            return ("cancel", number), request_bytes("DELETE", path)
-        due_ms = now_ms() + self.load.delay_ms()
-        if not self.oracle.trying_to_move(number, due_ms):
-            return None, b""
-        return ("move", number), request_bytes("PATCH", path, json.dumps({"due": due_ms}).encode(),
-                                               {"Content-Type": "application/json"})
-
-    def answered(self, kind, number, answer):
-        if kind == "move":
-            assert answer.status in (200, 404, 409), answer  # gone, or somebody holds it
-            self.oracle.move_answered(number, answer.status)
-        elif answer.status in (200, 204):
-            self.oracle.ended(number)
-            self.oracle.note("cancels")
-        else:
-            assert answer.status in (404, 409), answer
-
-
-class Taker(Worker):
-    def work(self, port):
-        with Client(port, seconds=30) as client:
-            while self.goes_on():
-                asked_ms = now_ms()
-                jobs = client.reserve(TOPIC, wait=200, most=500)
-                self.take(client, jobs, asked_ms)
-
-    def take(self, client, jobs, asked_ms):
-        came_ms, mine = now_ms(), []
-        for job in jobs:
-            number = self.oracle.delivered(job, asked_ms)
-            if number is None:
-                continue
-            if self.load.random.random() < BURIED:
-                answer = client.job(job["id"], "bury", lease=job["lease"])
-                assert answer.status in (200, 404, 409), answer  # cancelled, or its time to run has ended
-                continue
-            self.oracle.trying_to_end(number)
-            mine.append((number, job))
-            if self.oracle.due[number] > self.load.started_ms + SETTLED_S * 1000 and job["attempt"] == 1:
-                self.load.late_ms.append(came_ms - self.oracle.due[number])
-        if not mine:
-            return
-        answer = client.post("/v1/finish", {"jobs": [{"id": job["id"], "lease": job["lease"]} for _, job in mine]})
-        assert answer.status == 200, answer
-        for (number, _), result in zip(mine, answer.json()["results"]):
-            if result["status"] == 204:
-                self.oracle.ended(number)
 
 
 # -- what is measured --------------------------------------------------------------------------
@@ -270,12 +118,11 @@ class Soak:
         while metrics_of(self.server.port).get("laterd_ready") != 1:
             time.sleep(0.02)
         took = time.monotonic() - before
-        self.load.port, self.load.started_ms = self.server.port, now_ms()
-        self.load.up.set()
+        self.load.up(self.server.port)
         return took
 
     def kill(self):
-        self.load.up.clear()
+        self.load.down()
         self.server.kill()
         self.kills += 1
 
@@ -288,12 +135,13 @@ class Soak:
             memory = max(memory, resident_bytes(self.server.pid))
             disk = max(disk, disk_bytes(self.server.data))
         shown = metrics_of(self.server.port)
+        self.load.hear()
         late, self.load.late_ms = self.load.late_ms, []
         far, buried = shown["laterd_far_jobs"], shown["laterd_far_buried_jobs"]
-        row = {"minute": number, "start_s": started_s, "live": self.oracle.live, "far": int(far), "far_buried": int(buried),
+        row = {"minute": number, "start_s": started_s, "live": self.oracle.live(), "far": int(far), "far_buried": int(buried),
                "slices": int(shown["laterd_slices"]), "arrived": int(shown["laterd_far_arrived_total"]),
                "memory": memory / 2**20, "memory_rest": (memory - FAR_INDEX_BYTES * (far + buried)) / 2**20,
-               "disk": disk / 2**20, "disk_by_live": disk / max(1, self.oracle.live * PAYLOAD),
+               "disk": disk / 2**20, "disk_by_live": disk / max(1, self.oracle.live() * PAYLOAD),
                "late_p99_ms": percentile(late, 0.99), "late_max_ms": max(late, default=0),
                "long_turns": int(shown["laterd_turn_seconds_count"]
                                  - shown[f'laterd_turn_seconds_bucket{{le="{TURN_LIMIT:.6f}"}}'])}
@@ -304,22 +152,16 @@ class Soak:
                                   for name, value in row.items()), flush=True)
 
     def wrong(self):
+        self.load.hear()
         return bool(self.load.failures) or any(self.oracle.faults.values())
 
     def run(self):
-        workers = [Pusher(self.load), Taker(self.load), *(Changer(self.load) for _ in range(CHANGERS))]
         for number in range(1, self.minutes + 1):
-            if number == 1:
-                self.load.began = time.monotonic()
-                for worker in workers:
-                    worker.start()
             self.minute(number, 60)
             self.kill()
             if self.wrong():
                 break
-        self.load.over = True
-        for worker in workers:
-            worker.join(60)
+        self.load.end()
         self.compare()
 
     # -- the end: all jobs are listed
@@ -340,7 +182,7 @@ class Soak:
             self.load.failures.append(f"later verify: {done.returncode} {done.stdout[-300:]} {done.stderr[-300:]}")
 
     def list_all(self, client, state, listed):
-        cursor, here = "", set()
+        cursor, here = "", bytearray(len(listed))
         while cursor is not None:
             asked_ms = now_ms()
             page = client.get(f"/v1/topics/{TOPIC}/jobs?state={state}&limit=1000{cursor}")
@@ -348,10 +190,9 @@ class Soak:
             page = page.json() if page.status == 200 else {"jobs": []}
             for job in page["jobs"]:
                 number = self.oracle.listed(job, asked_ms)
-                if number in here:
+                if here[number]:
                     self.oracle.fault("twice", number)
-                here.add(number)
-                listed[number] = 1
+                here[number] = listed[number] = 1
             cursor = f"&cursor={page['cursor']}" if page.get("cursor") else None
 
     # -- the verdict
@@ -416,8 +257,9 @@ def main():
               "defaults": {"ttr": f"{TTR_MS // 1000}s", "retry": ""},
               "store": {"horizon": options.horizon, "checkpoint_bytes": options.checkpoint,
                         "buried_in_memory": options.buried_in_memory}}
-    oracle = SoakOracle(seed)
+    oracle = SoakOracle(capacity=rate * 60 * options.minutes * 3 // 2 + 100 * BATCH, workers=WORKERS)
     load = Load(oracle, rate, seed)
+    load.fork()
     soak = Soak(Laterd(folder, config), load, options.minutes)
     print(f"soak: seed {seed}, {options.minutes} minutes, {rate} puts a second, horizon {options.horizon}, "
           f"checkpoint {options.checkpoint}", flush=True)
@@ -427,13 +269,13 @@ def main():
     except DidNotStart as why:
         load.failures.append(f"laterd did not start again: {why}")
     finally:
-        load.over = True
+        load.end()
         soak.server.kill()
     bad = soak.verdict()
     seconds = time.monotonic() - began
     print(f"soak: seed {seed}, {soak.kills} kills in {seconds:.0f} s, {oracle.count()} puts "
-          f"({oracle.count() / (60 * max(1, len(soak.rows))):.0f} a second), {oracle.cancels} cancels, "
-          f"{oracle.moves} moves, {oracle.deliveries} deliveries")
+          f"({oracle.count() / (60 * max(1, len(soak.rows))):.0f} a second), {oracle.total('cancels')} cancels, "
+          f"{oracle.total('moves')} moves, {oracle.total('deliveries')} deliveries")
     for line in bad:
         print(f"soak: {line}")
     if bad or options.keep:

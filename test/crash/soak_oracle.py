@@ -1,8 +1,9 @@
 """What the soak's clients know of millions of jobs: a few bytes each, where oracle.py keeps an object.
 
-A job's number is in its id (`s17`) and in its body. Its due time is what was last acknowledged; that of a
-reschedule whose answer never came is `other`, and may be true as well. Nothing else moves it but a failed attempt: its
-time to run ended, and without a retry schedule it is due at that moment, at least TTR_MS after it was due before.
+The clients are processes that are forked from one, and share it. A job's number is in its id (`s17`) and in its body.
+Its due time is what was last acknowledged; that of a reschedule whose answer never came is `other`, and may be true as
+well. Nothing else moves it but a failed attempt: its time to run ended, and without a retry schedule it is due at that
+moment, at least TTR_MS after it was due before.
 
     lost         acknowledged, nobody tried to end it, and yet not there: at the end, or when it was to be moved
     resurrected  shown or handed out in answer to a request that was sent after its end was acknowledged
@@ -12,13 +13,11 @@ time to run ended, and without a retry schedule it is due at that moment, at lea
     twice        listed twice in one state
 """
 
-import random
-import threading
+import mmap
 import time
-from array import array
 
 FAULTS = ("lost", "resurrected", "invented", "early", "moved", "twice")
-ACKNOWLEDGED, ENDING, ENDED = 1, 2, 4
+COUNTED = ("pushed", "ended", "cancels", "moves", "deliveries")
 TTR_MS = 60_000  # of all jobs; none has a retry schedule
 
 
@@ -26,70 +25,95 @@ def body_of(number, size):
     return f"{number} " + "x" * size
 
 
-class SoakOracle:
-    """Thread-safe as far as it is used: one thread pushes, one takes, several change."""
+def now_ms():
+    return time.time_ns() // 1_000_000
 
-    def __init__(self, seed):
-        self.random = random.Random(seed)
-        self.lock = threading.Lock()
-        self.due, self.other, self.ended_ms = array("q", [0]), array("q", [0]), array("q", [0])
-        self.state = bytearray(1)
+
+def shared_numbers(count):
+    """As many zeros, 8 bytes each, that this process shares with those it forks."""
+    return memoryview(mmap.mmap(-1, 8 * count)).cast("q")
+
+
+class SoakOracle:
+    """For jobs 1 to `capacity`.
+
+    Without locks: only the pusher writes `count`, `acknowledged` and a new job's times, only the changer whose share a
+    job is (some_live) writes `other` and then `due`, and `ending` and `gone` are set and never cleared.
+    """
+
+    def __init__(self, capacity, workers=1):
+        self.capacity = capacity
+        self.due, self.other, self.ended_ms = (shared_numbers(capacity + 1) for _ in range(3))
+        self.acknowledged, self.ending, self.gone = (mmap.mmap(-1, capacity + 1) for _ in range(3))
+        self.pushes = shared_numbers(1)
+        self.counts = shared_numbers(workers * len(COUNTED))
+        self.place = 0
         self.faults = {name: [] for name in FAULTS}
-        self.deliveries = self.cancels = self.moves = 0
-        self.live = 0
+        self.tell = None
+
+    def work_as(self, place, tell):
+        """This process is worker `place`: it counts in a place of its own, and faults are told by tell(name, what)."""
+        self.place, self.tell = place * len(COUNTED), tell
 
     def fault(self, name, what):
-        with self.lock:
+        if self.tell:
+            self.tell(name, what)
+        else:
             self.faults[name].append(what)
 
     def note(self, name):
-        with self.lock:
-            setattr(self, name, getattr(self, name) + 1)
+        self.counts[self.place + COUNTED.index(name)] += 1
+
+    def total(self, name):
+        return sum(self.counts[COUNTED.index(name)::len(COUNTED)])
+
+    def live(self):
+        return self.total("pushed") - self.total("ended")
 
     def count(self):
-        return len(self.state) - 1
+        return self.pushes[0]
 
     # Pushing
 
     def attempt(self, due_ms):
-        self.due.append(due_ms)
-        self.other.append(0)
-        self.ended_ms.append(0)
-        self.state.append(0)  # the last: some_live() goes by it
-        return len(self.state) - 1
+        number = self.pushes[0] + 1
+        self.due[number] = due_ms
+        self.pushes[0] = number
+        return number
 
     def pushed(self, number):
-        self.state[number] |= ACKNOWLEDGED
-        with self.lock:
-            self.live += 1
+        self.acknowledged[number] = 1
+        self.note("pushed")
 
     # Changing
 
-    def some_live(self):
-        """The number of a job that is probably there, or 0."""
-        for _ in range(20 if self.count() else 0):
-            number = self.random.randint(1, self.count())
-            if self.state[number] == ACKNOWLEDGED:
+    def is_live(self, number):
+        return self.acknowledged[number] and not self.ending[number] and not self.gone[number]
+
+    def some_live(self, random, part, parts):
+        """The number of a job that is probably there, of every `parts`-th that is the caller's share; or 0."""
+        mine = (self.count() - part) // parts
+        for _ in range(20 if mine > 0 else 0):
+            number = random.randint(1, mine) * parts + part
+            if self.is_live(number):
                 return number
         return 0
 
     def trying_to_end(self, number):
-        self.state[number] |= ENDING
+        self.ending[number] = 1
 
     def ended(self, number):
-        if not self.state[number] & ENDED:
+        if not self.gone[number]:
             self.ended_ms[number] = now_ms()
-            self.state[number] |= ENDED
-            with self.lock:
-                self.live -= 1
+            self.gone[number] = 1
+            self.note("ended")
 
     def trying_to_move(self, number, due_ms):
         """False: a move of it is under way, or was when the server died."""
-        with self.lock:
-            free = self.other[number] == 0
-            if free:
-                self.other[number] = due_ms
-            return free
+        free = self.other[number] == 0
+        if free:
+            self.other[number] = due_ms
+        return free
 
     def move_answered(self, number, status):
         if status == 200:
@@ -97,7 +121,7 @@ class SoakOracle:
             self.note("moves")
         else:
             self.other[number] = 0
-        if status == 404 and not self.state[number] & ENDING:
+        if status == 404 and not self.ending[number]:
             self.fault("lost", f"{number} when it was to be moved")
 
     # Being shown a job
@@ -111,20 +135,24 @@ class SoakOracle:
         return number
 
     def seen(self, number, asked_ms):
-        if self.state[number] & ENDED and self.ended_ms[number] < asked_ms:
+        if self.gone[number] and self.ended_ms[number] < asked_ms:
             self.fault("resurrected", number)
 
+    def earliest_due_ms(self, number):
+        """By what was acknowledged, or, if a move may have been done, by what comes first."""
+        other_ms, due_ms = self.other[number], self.due[number]  # in this order: a move is done the other way round
+        return min(due_ms, other_ms) if other_ms else due_ms
+
     def delivered(self, job, asked_ms):
-        """The number, or None. Milliseconds late by the due time that is known, if there is one."""
+        """The number, or None."""
         number = self.number_of(job)
         if number is None:
             return None
-        self.deliveries += 1
+        self.note("deliveries")
         self.seen(number, asked_ms)
         if job["body"] != body_of(number, len(job["body"].partition(" ")[2])):
             self.fault("invented", number)
-        due_ms, other_ms = self.due[number], self.other[number]
-        if now_ms() < (min(due_ms, other_ms) if other_ms else due_ms):
+        if now_ms() < self.earliest_due_ms(number):
             self.fault("early", number)
         return number
 
@@ -145,12 +173,8 @@ class SoakOracle:
 
     def count_lost(self, listed):
         for number in range(1, self.count() + 1):
-            if self.state[number] == ACKNOWLEDGED and not listed[number]:
+            if not listed[number] and self.is_live(number):
                 self.fault("lost", number)
-
-
-def now_ms():
-    return time.time_ns() // 1_000_000
 
 
 # The negative control: each fault, planted, is found.
