@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "dispatch/pump_parts.h"
-#include "engine/redis/engine_parts.h"
+#include "redis_forget.h"
 #include "sim/random.h"
 #include "sim/redis/network.h"
 #include "sim/sink.h"
@@ -402,29 +402,11 @@ static void pass(struct life *life, int64_t us)
     }
 }
 
-static void tell_server(struct life *life, struct bytes command)
-{
-    struct sim_redis_conn *conn = sim_redis_accept(life->server);
-    sim_redis_input(conn, command);
-    sim_redis_hang_up(conn);
-}
-
-/* Redis loses the daemon's record, and the list of names: each puts itself back by a heartbeat. */
-static void forget_member(struct life *life, const struct daemon *daemon)
-{
-    struct buf forget = {0};
-    buf_addf(&forget, "*4\r\n$4\r\nHDEL\r\n$7\r\n{q:0}:h\r\n$1\r\nr\r\n$9\r\nh");
-    buf_add(&forget, daemon->engine->space.daemon, SCRIPT_NAME);
-    buf_addf(&forget, "\r\n");
-    tell_server(life, buf_bytes(&forget));
-    buf_fini(&forget);
-}
-
 static void forget_members(struct life *life)
 {
     for (unsigned i = 0; i < life->daemon_count; i++) {
         if (life->daemons[i].engine)
-            forget_member(life, &life->daemons[i]);
+            forget_heartbeats_of(life->server, life->daemons[i].engine);
     }
 }
 
@@ -442,7 +424,7 @@ static void happen(struct life *life)
         break;
     case 3: sim_network_reset(life->network, daemon->number, 0); break;
     case 4: forget_members(life); break;
-    case 5: forget_member(life, daemon); break;
+    case 5: forget_heartbeats_of(life->server, daemon->engine); break;
     case 6:
         if (!life->leaps)
             break;
@@ -681,7 +663,7 @@ static void who_starts_when_redis_forgets_the_sender_is_no_second_one(void **sta
         assert_ptr_equal(keeper(life), &life->daemons[0]);
         while (!life->daemons[1].engine || !life->daemons[1].engine->members.asked)
             pass(life, 1);
-        forget_member(life, &life->daemons[0]);
+        forget_heartbeats_of(life->server, life->daemons[0].engine);
         pass(life, 20 * SECOND_US);
         assert_non_null(keeper(life));
         life_free(life);

@@ -1,4 +1,5 @@
--- Shared by all scripts. Its text is put before each of them.
+-- Shared by all scripts. Its text is put before each of them. KEYS and ARGV[1] of each script are as
+-- described here, unless its header says otherwise.
 --
 -- KEYS, of one partition, all in one slot of a cluster:
 --   1 hash      hash: 'i' and a client's id -> the job's name; 'a', daemon (8), place (2) -> a
