@@ -265,11 +265,12 @@ static void note_missing(struct members *members, struct member *member, int64_t
     note_silent(members, member, true, sent_us);
 }
 
-/* True: Redis has just started again, or another server has taken over, so that it may have lost
- * the heartbeats of a moment ago. */
+/* True: Redis may have started again a moment ago, or another server may have taken over, so that
+ * the heartbeats of the last moment may be lost. A notice may come before we reach it again. */
 static bool may_have_lost(const struct members *members)
 {
-    return now_of(members) - members->opened_us < SCRIPT_FRESH_US;
+    return now_of(members) - members->opened_us < SCRIPT_FRESH_US ||
+           !members->options.serves(members->options.owner);
 }
 
 void members_note_opened(struct members *members)

@@ -23,9 +23,9 @@
  *     reads the list every 10 s, and is answered within 1.4 s. A daemon that sees nobody else in
  *     two lists, of which the second was requested 1.4 s after the first was answered, need not
  *     wait;
- *   - each daemon with a higher rank is silent. If a list lacks it, or it was found silent within
- *     1.4 s of partition 0 being opened, Redis may have lost its heartbeats: then the list is read
- *     once more after 1.4 s.
+ *   - each daemon with a higher rank is silent. If a list lacks it, or it was found silent while we
+ *     did not serve or within 1.4 s of partition 0 being opened, Redis may have lost its
+ *     heartbeats: then the list is read once more after 1.4 s.
  * It must ask each time before it sends, so one that was frozen stops. Two may send for a moment if
  * Redis loses records twice within 1.4 s, and on the two sides of a network that has split while
  * each has a master.

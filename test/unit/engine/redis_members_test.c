@@ -45,8 +45,17 @@ static void note_change(void *owner)
     changes++;
 }
 
+static bool serves_now;
+
+static bool serves(void *owner)
+{
+    (void)owner;
+    return serves_now;
+}
+
 static void begin_time(void)
 {
+    serves_now = true;
     loop = (struct loop){.now_us = 1000 * SECOND_US};
     timers_init(&loop.timers, loop.now_us);
     changes = 0;
@@ -68,6 +77,7 @@ static int set_up(void **state)
         members_init(&members[i], &(struct members_options){.space = &spaces[i],
                                                             .loop = &loop,
                                                             .alive_us = ALIVE_US,
+                                                            .serves = serves,
                                                             .changed = note_change});
         members[i].contact_us = loop.now_us;
         members[i].since_us = loop.now_us - ALIVE_US;
@@ -230,12 +240,6 @@ static void who_was_never_in_contact_owns_nothing(void **state)
 
 static unsigned words_left;
 static int64_t silent_for_us;
-
-static bool serves(void *owner)
-{
-    (void)owner;
-    return true;
-}
 
 static void ignore_beat(void *owner, const struct heartbeat_answer *told)
 {
@@ -572,20 +576,23 @@ static void one_that_a_new_server_says_is_silent_may_send_until_a_later_list_say
     static struct bed bed;
     struct script_member silent = {.name = "daemon-2", .how = SCRIPT_SILENT};
     (void)state;
-    for (int opened = 1; opened >= 0; opened--) {
+    enum { AS_BEFORE, OPENED, NOT_YET_OPENED, COUNT };
+    for (int which = 0; which < COUNT; which++) {
         make_bed(&bed);
         list_until(&bed, records_of_two(SCRIPT_SERVES), loop.now_us + 20 * SECOND_US);
         uint64_t topic = topic_of_other(&bed);
-        if (opened)
+        if (which == OPENED)
             members_note_opened(&bed.us);
         int64_t silent_us = loop.now_us + SCRIPT_FRESH_US - 1;
         list_until(&bed, records_of_two(SCRIPT_SERVES), silent_us);
+        serves_now = which != NOT_YET_OPENED; /* others have reached it before us */
         members_note_report(&bed.us, &silent, false);
+        serves_now = true;
         at(loop.now_us);
-        assert_int_equal(members_keep_order(&bed.us, topic) != 0, !opened);
+        assert_int_equal(members_keep_order(&bed.us, topic) != 0, which == AS_BEFORE);
         assert_true(members_own(&bed.us, 0));
         list_until(&bed, records_of_two(SCRIPT_SILENT), silent_us + SCRIPT_FRESH_US - 1);
-        assert_int_equal(members_keep_order(&bed.us, topic) != 0, !opened);
+        assert_int_equal(members_keep_order(&bed.us, topic) != 0, which == AS_BEFORE);
         list_until(&bed, records_of_two(SCRIPT_SILENT), silent_us + SCRIPT_FRESH_US);
         assert_true(members_keep_order(&bed.us, topic) != 0);
         end_bed(&bed);
@@ -666,22 +673,13 @@ static void who_is_slow_reads_the_list_as_often(void **state)
     end_bed(&bed);
 }
 
-static bool serves_now;
-
-static bool serves_if_told(void *owner)
-{
-    (void)owner;
-    return serves_now;
-}
-
 /* The heartbeat that says so is still under way when an older one is answered. */
 static void that_we_serve_is_known_when_the_heartbeat_that_says_so_is_answered(void **state)
 {
     static struct bed bed;
     (void)state;
-    serves_now = false;
     make_bed(&bed);
-    bed.us.options.serves = serves_if_told;
+    serves_now = false;
     at(loop.now_us);
     at(loop.now_us + 1000);
     serves_now = true;
