@@ -65,6 +65,7 @@ def fail_over(part, sentinels):
     part.load(0.3, 0.8)
     master = sentinels.master()
     replica = next(server for server in sentinels.servers if server is not master)
+    until(sentinels.calm, "a sentinel is in TILT all the time")
     if part.rng.random() < part.cut_off:
         # Halted alone, it would find in its socket what the master had sent meanwhile.
         replica.freeze()
@@ -72,8 +73,9 @@ def fail_over(part, sentinels):
         part.load(0.1, 0.4)
     master.kill()
     replica.thaw()
+    # One attempt takes up to 4 s, and the next begins 8 s later: on a busy machine, some are in vain.
     until(lambda: sentinels.master() is replica and replica.info("replication")["role"] == "master",
-          "the sentinels made nobody master")
+          lambda: "the sentinels made nobody master: " + sentinels.describe(), seconds=120)
     part.load(0.2, 0.4)  # without a replica: nothing can be acknowledged
     master.extra = [f"replicaof 127.0.0.1 {replica.port}"]
     master.start()
@@ -134,11 +136,12 @@ def replicated(cluster):
                                     if fact["role"] == "master")
 
 
-def until(claim, otherwise, seconds=30):
+def until(claim, otherwise, seconds=60):
+    """`otherwise`: what is wrong if it does not hold in time, or what tells that."""
     end = time.monotonic() + seconds
     while not claim():
         if time.monotonic() > end:
-            raise DidNotStart(otherwise)
+            raise DidNotStart(otherwise() if callable(otherwise) else otherwise)
         time.sleep(0.02)
 
 

@@ -181,6 +181,13 @@ class Group(Started):
             server.kill()
 
 
+# A sentinel that was stopped for two seconds, as on a busy machine, looks at nothing for this long (TILT).
+# Redis has 30 s. A master that dies meanwhile is down, for that sentinel, only after that; and it makes no
+# replica the master whose link was broken for ten times down-after-milliseconds before that: never, with
+# 30 s, where the test has 8 s.
+TILT_MS = 3000
+
+
 class Sentinels(Group):
     """A master and a replica, watched by three sentinels who fail over within a second or two."""
 
@@ -210,6 +217,7 @@ class Sentinels(Group):
                 sentinel.extra += [f"requirepass {self.password}",
                                    f"sentinel sentinel-pass {self.password}"]
             self.sentinels.append(sentinel.start())
+            succeeds(sentinel, "SENTINEL", "DEBUG", "tilt-period", TILT_MS)  # since Redis 7.0
         wait_until(lambda: self.slaves_known() == 3, 20)
         return self
 
@@ -221,6 +229,23 @@ class Sentinels(Group):
             table = dict(zip(facts[::2], facts[1::2]))
             good += table[b"num-slaves"] == b"1" and table[b"num-other-sentinels"] == b"2"
         return good
+
+    def calm(self):
+        """Is none of them in TILT?"""
+        return all(sentinel.info("sentinel")["sentinel_tilt"] == "0" for sentinel in self.sentinels)
+
+    def describe(self):
+        """What each sentinel says, for whom it made nobody master."""
+        lines = []
+        for sentinel in self.sentinels:
+            tilt = sentinel.info("sentinel")["sentinel_tilt"]
+            known = [sentinel.call("SENTINEL", "master", self.name),
+                     *sentinel.call("SENTINEL", "replicas", self.name)]
+            tables = [dict(zip(facts[::2], facts[1::2])) for facts in known]
+            lines.append(f"{sentinel.address}: tilt {tilt}, " + ", ".join(
+                f"{table[b'port'].decode()} {table[b'flags'].decode()} link down "
+                f"{table.get(b'master-link-down-time', b'-').decode()} ms" for table in tables))
+        return "; ".join(lines)
 
     @property
     def url(self):

@@ -151,8 +151,10 @@ static void partition_opened(void *owner, uint32_t partition)
 {
     struct redis_engine *redis = owner;
     promoter_due(&redis->promoter, partition, now_of(redis));
-    if (partition == 0)
+    if (partition == 0) {
         settings_sync_opened(&redis->settings);
+        members_note_opened(&redis->members);
+    }
     if (redis->preflight.stray && reaches_all(redis))
         preflight_accept_keys(&redis->preflight);
 }

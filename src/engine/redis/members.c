@@ -11,14 +11,22 @@
 
 enum {
     AGAIN_US = 100 * 1000,  /* after a heartbeat that failed */
-    MEMORY_HEARTBEATS = 10, /* every 10th heartbeat asks for Redis' eviction policy, … */
-    LOOK_HEARTBEATS = 10,   /* … and for the list of daemons, though nothing was missed */
+    MEMORY_HEARTBEATS = 10, /* every 10th heartbeat asks for Redis' eviction policy */
+    /* The list of daemons is read this often, though no notice was missed. */
+    LIST_US = 10 * MEMBERS_HEARTBEAT_US,
     /* If the answer to a heartbeat is later than this, our contact was interrupted. */
     IN_CONTACT_US = MEMBERS_HEARTBEAT_US + 500 * 1000,
-    /* A daemon that has served this long without a break is known to all others, because they read
-       the list with every tenth heartbeat. */
-    KNOWN_TO_ALL_US = (LOOK_HEARTBEATS + 2) * MEMBERS_HEARTBEAT_US,
+    /* A daemon that has served this long without a break is known to all others that may send
+       ordered topics. Such a daemon has an answer to each heartbeat at most SCRIPT_FRESH_US after
+       the one before it was sent, so it reads a list at most LIST_US + SCRIPT_FRESH_US after the
+       one before. */
+    KNOWN_TO_ALL_US = 12 * MEMBERS_HEARTBEAT_US,
+    /* While Redis' clock is wrong, the times of two scripts may differ by this much more than ours.
+     */
+    CLOCKS_US = 50 * 1000,
 };
+
+_Static_assert(KNOWN_TO_ALL_US >= LIST_US + SCRIPT_FRESH_US, "others may not know us by then");
 
 static int64_t now_of(const struct members *members)
 {
@@ -38,20 +46,24 @@ static bool is_fresh(const struct members *members, const struct member *member)
     return !member->silent && in_contact(members);
 }
 
-static uint64_t rank_of(const char name[SCRIPT_NAME], uint32_t partition)
+/* Rendezvous hashing: the daemon with the highest rank owns the partition, or the topic. */
+static uint64_t rank_of(const char name[SCRIPT_NAME], uint32_t key)
 {
-    return hash_seeded(name, SCRIPT_NAME, partition);
+    return hash_seeded(name, SCRIPT_NAME, key);
 }
 
-/* True: another daemon has a higher rank for the partition (rendezvous hashing). `only_serving`:
- * compare only with daemons that serve. */
+static bool is_above_us(const struct members *members, const struct member *other, uint32_t key)
+{
+    return rank_of(other->name, key) > rank_of(members->options.space->daemon, key);
+}
+
+/* True: another daemon owns the partition. `only_serving`: compare only with those that serve. */
 static bool outranked(const struct members *members, uint32_t partition, bool only_serving)
 {
-    uint64_t ours = rank_of(members->options.space->daemon, partition);
     for (uint32_t i = 0; i < members->count; i++) {
         const struct member *other = &members->others[i];
         if (is_fresh(members, other) && (!only_serving || other->how == SCRIPT_SERVES) &&
-            rank_of(other->name, partition) > ours)
+            is_above_us(members, other, partition))
             return true;
     }
     return false;
@@ -81,7 +93,21 @@ static void assign_partitions(struct members *members)
 /* The time until which no other daemon can consider us silent. */
 static int64_t trusted_until_us(const struct members *members)
 {
-    return members->reached_us + SCRIPT_FRESH_US;
+    return members->reached_us + SCRIPT_FRESH_US - CLOCKS_US;
+}
+
+/* True: the member may rely on that time, for all that we know. */
+static bool may_send(const struct member *member)
+{
+    return member->how == SCRIPT_SERVES && (!member->silent || member->suspect_us);
+}
+
+/* True: two lists showed nobody else, and in between every other daemon that may send must have
+ * sent a heartbeat, which makes its record again if Redis had lost it. */
+static bool is_alone(const struct members *members)
+{
+    return members->count == 0 && members->alone_us &&
+           members->list_sent_us >= members->alone_us + SCRIPT_FRESH_US;
 }
 
 /* True: all others know that we serve, so that none of them sends our ordered topics. */
@@ -90,13 +116,15 @@ static bool is_known_to_all(const struct members *members)
     int64_t now_us = now_of(members);
     if (members->leaving || !members->steady_us || now_us >= trusted_until_us(members))
         return false;
-    return members->count == 0 || now_us - members->steady_us >= KNOWN_TO_ALL_US;
+    return is_alone(members) || now_us - members->steady_us >= KNOWN_TO_ALL_US;
 }
 
 uint64_t members_keep_order(const struct members *members, uint64_t topic_hash)
 {
     uint32_t topic = (uint32_t)(topic_hash ^ topic_hash >> 32);
-    bool ours = is_known_to_all(members) && !outranked(members, topic, true);
+    bool ours = is_known_to_all(members);
+    for (uint32_t i = 0; i < members->count && ours; i++)
+        ours = !may_send(&members->others[i]) || !is_above_us(members, &members->others[i], topic);
     return ours ? (uint64_t)members->steady_us : 0;
 }
 
@@ -109,9 +137,8 @@ static void note_order(struct members *members)
 {
     uint64_t view = is_known_to_all(members) ? (uint64_t)members->steady_us : 0;
     for (uint32_t i = 0; i < members->count && view; i++) {
-        const struct member *other = &members->others[i];
-        if (is_fresh(members, other) && other->how == SCRIPT_SERVES)
-            view += rank_of(other->name, 0);
+        if (may_send(&members->others[i]))
+            view += rank_of(members->others[i].name, 0);
     }
     members->order_changes += view != members->order_view;
     members->order_view = view;
@@ -135,12 +162,16 @@ static void serve(struct members *members, bool serves)
     note_order(members);
 }
 
-/* Updates steady_us when a heartbeat was answered. */
+/* Updates steady_us and alone_us when a heartbeat that was sent at sent_us was answered. The others
+ * know that we serve only if this heartbeat said so. */
 static void stay_steady(struct members *members, int64_t sent_us)
 {
-    bool broken = !members->steady_us || now_of(members) >= trusted_until_us(members);
+    bool said_serves = members->how == SCRIPT_SERVES && sent_us >= members->how_since_us;
+    bool broken = now_of(members) >= trusted_until_us(members);
     if (broken)
-        members->steady_us = members->how == SCRIPT_SERVES ? sent_us : 0;
+        members->alone_us = 0; /* others may have come meanwhile */
+    if (broken || !members->steady_us)
+        members->steady_us = said_serves ? now_of(members) : 0;
 }
 
 /* ---- living daemons ---- */
@@ -161,6 +192,7 @@ static void add(struct members *members, const struct member *member)
         members->others = mem_realloc(members->others, members->cap * sizeof(*members->others));
     }
     members->others[members->count++] = *member;
+    members->alone_us = 0;
 }
 
 /* Runs look() in this turn, after all input was read. */
@@ -188,18 +220,62 @@ static void drop_gone(struct members *members, struct member *member)
     stop_watching(members, member);
     *member = members->others[--members->count];
     members->gone++;
+    if (members->count == 0)
+        members_request_list(members); /* we are alone only if the list says so */
+}
+
+static int64_t sooner(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
+static int64_t later(int64_t a_us, int64_t b_us)
+{
+    return a_us > b_us ? a_us : b_us;
+}
+
+/* Silence before we were in contact does not count. */
+static int64_t silent_since(const struct members *members, int64_t heard_us)
+{
+    return later(heard_us, members->since_us - SCRIPT_FRESH_US);
+}
+
+/* The daemon is silent, as a list or notice of as_of_us says. If Redis may have lost its last
+ * heartbeat (`suspect`), it may have been answered just before, and relies on that. So its
+ * partitions are taken over at once, but its ordered topics only when a list that was requested
+ * SCRIPT_FRESH_US later says the same: by then it has sent another heartbeat, or sends no job. */
+static void note_silent(struct members *members, struct member *member, bool suspect,
+                        int64_t as_of_us)
+{
+    if (!member->silent && suspect)
+        member->suspect_us = now_of(members);
+    else if (as_of_us >= member->suspect_us + SCRIPT_FRESH_US)
+        member->suspect_us = 0;
+    member->silent = true;
+    stop_watching(members, member);
 }
 
 /* A list that was requested at `sent_us` lacks the daemon: it has left without our hearing of it,
  * or Redis lost its record. If it lives, its next heartbeat is published to all. */
 static void note_missing(struct members *members, struct member *member, int64_t sent_us)
 {
-    int64_t least_us = sent_us - SCRIPT_FRESH_US;
-    if (member->silent)
-        return;
-    member->silent = true;
-    member->heard_us = member->heard_us > least_us ? member->heard_us : least_us;
-    stop_watching(members, member);
+    int64_t heard_us = later(member->heard_us, sent_us - SCRIPT_FRESH_US);
+    if (!member->silent)
+        member->heard_us = silent_since(members, heard_us);
+    note_silent(members, member, true, sent_us);
+}
+
+/* True: Redis may have started again a moment ago, or another server may have taken over, so that
+ * the heartbeats of the last moment may be lost. A notice may come before we reach it again. */
+static bool may_have_lost(const struct members *members)
+{
+    return now_of(members) - members->opened_us < SCRIPT_FRESH_US ||
+           !members->options.serves(members->options.owner);
+}
+
+void members_note_opened(struct members *members)
+{
+    members->opened_us = now_of(members);
 }
 
 static bool is_ours(const struct members *members, const struct script_member *report)
@@ -232,14 +308,14 @@ static struct member *add_heard(struct members *members, const struct script_mem
     }
     if (known->heard_us > as_of_us)
         return known; /* we know better */
-    known->silent = report->how == SCRIPT_SILENT;
-    if (known->silent) {
-        int64_t least_us = members->since_us - SCRIPT_FRESH_US; /* earlier silence does not count */
-        known->heard_us = heard_us > least_us ? heard_us : least_us;
-        stop_watching(members, known);
+    if (report->how == SCRIPT_SILENT) {
+        known->heard_us = silent_since(members, heard_us);
+        note_silent(members, known, may_have_lost(members), as_of_us);
     } else {
+        known->silent = false;
+        known->suspect_us = 0;
         known->how = report->how;
-        known->heard_us = heard_us > known->heard_us ? heard_us : known->heard_us;
+        known->heard_us = later(heard_us, known->heard_us);
     }
     return known;
 }
@@ -257,16 +333,13 @@ bool members_can_judge(const struct members *members)
     return in_contact(members) && now_of(members) - members->since_us >= members->options.alive_us;
 }
 
-static int64_t sooner(int64_t a_us, int64_t b_us)
-{
-    return a_us < b_us ? a_us : b_us;
-}
-
 static void heartbeat(struct members *members);
 
-/* When the member must be checked next: it is late then, or dead. */
+/* When the member must be checked next: it is late then, dead, or silent and not suspect. */
 static int64_t next_of(const struct members *members, const struct member *member)
 {
+    if (member->suspect_us)
+        return member->suspect_us + SCRIPT_FRESH_US;
     if (member->silent)
         return member->heard_us + members->options.alive_us;
     return member->watched ? member->heard_us + SCRIPT_FRESH_US : INT64_MAX;
@@ -276,17 +349,26 @@ static int64_t next_of(const struct members *members, const struct member *membe
  * says so. (It may have come back without our getting the notice.) */
 static bool is_dead(const struct members *members, const struct member *member, int64_t dead_at_us)
 {
-    return member->silent && members->list_sent_us >= dead_at_us;
+    return member->silent && !member->suspect_us && members->list_sent_us >= dead_at_us;
 }
 
-/* Removes dead members, requests the list if a watched one is late or one may be dead, computes the
- * owners again, and arms the timer for the next time. */
+/* When the list must be read again to learn whether we are alone; INT64_MAX: we know. */
+static int64_t alone_next_us(const struct members *members)
+{
+    return members->alone_us && !is_alone(members) ? members->alone_us + SCRIPT_FRESH_US
+                                                   : INT64_MAX;
+}
+
+/* Removes dead members, requests the list if a watched one is late, one may be dead or is suspect,
+ * or we may be alone, computes the owners again, and arms the timer for the next time. */
 static void look(struct timer *timer)
 {
     struct members *members = LIST_ENTRY(timer, struct members, look);
     int64_t next_us = in_contact(members) ? members->contact_us + IN_CONTACT_US : INT64_MAX;
     next_us = sooner(next_us, order_next_us(members));
-    bool late = false;
+    bool late = alone_next_us(members) <= now_of(members);
+    if (!late)
+        next_us = sooner(next_us, alone_next_us(members));
     for (uint32_t i = members->count; i-- > 0;) {
         struct member *member = &members->others[i];
         int64_t at_us = next_of(members, member);
@@ -347,7 +429,7 @@ static void have_contact(struct members *members, int64_t sent_us, bool looked)
     int64_t silent_us = now_of(members) - members->reached_us;
     if (!first && silent_us >= members->options.alive_us)
         members->options.missed(members->options.owner, silent_us);
-    stay_steady(members, members->heartbeat_sent_us);
+    stay_steady(members, sent_us);
     members->contact_us = now_of(members);
     members->reached_us = sent_us;
     members->heartbeats++;
@@ -387,6 +469,8 @@ static void apply_list(struct members *members, int64_t sent_us, const struct sc
             note_missing(members, member, sent_us);
     }
     members->list_sent_us = sent_us;
+    if (members->count == 0 && !members->alone_us)
+        members->alone_us = now_of(members);
     watch(members, all, count);
 }
 
@@ -424,11 +508,15 @@ static void heartbeat(struct members *members)
 {
     struct script_request *call = script_requests_new_unkept(members->options.calls, 0);
     bool serves = members->options.serves(members->options.owner);
-    members->how = serves ? SCRIPT_SERVES : SCRIPT_LIVES;
+    enum script_how how = serves ? SCRIPT_SERVES : SCRIPT_LIVES;
     if (members->leaving)
-        members->how = SCRIPT_LEAVES;
-    serve(members, members->how == SCRIPT_SERVES);
-    members->wants_list = members->wants_list || members->heartbeats % LOOK_HEARTBEATS == 6;
+        how = SCRIPT_LEAVES;
+    if (how != members->how)
+        members->how_since_us = now_of(members);
+    members->how = how;
+    serve(members, how == SCRIPT_SERVES);
+    members->wants_list = members->wants_list || now_of(members) >= trusted_until_us(members) ||
+                          now_of(members) - members->list_sent_us >= LIST_US;
     script_ask_heartbeat(&call->request, members->options.space, &call->id, members->how,
                          members->wants_list, members->heartbeats % MEMORY_HEARTBEATS == 1);
     members->wants_list = false;

@@ -16,9 +16,19 @@
  * which daemons are silent: then we own all partitions.
  *
  * Ordered topics (order by key) are each sent by one daemon, chosen in the same way, and two
- * senders would do harm. So a daemon sends them only while all others must know of it (it has
- * served without a break for as long as they may take to learn of it) and cannot consider it
- * silent; else it stops at once. A single daemon need not wait.
+ * senders would do harm. So a daemon sends them only while
+ *   - no other can consider it silent: its last heartbeat that was answered was sent less than
+ *     1.35 s ago. Others do so after 1.4 s (SCRIPT_FRESH_US); the rest is for their clocks;
+ *   - all others know of it: it has served for 12 s without a break, and each other that may send
+ *     reads the list every 10 s, and is answered within 1.4 s. A daemon that sees nobody else in
+ *     two lists, of which the second was requested 1.4 s after the first was answered, need not
+ *     wait;
+ *   - each daemon with a higher rank is silent. If a list lacks it, or it was found silent while we
+ *     did not serve or within 1.4 s of partition 0 being opened, Redis may have lost its
+ *     heartbeats: then the list is read once more after 1.4 s.
+ * It must ask each time before it sends, so one that was frozen stops. Two may send for a moment if
+ * Redis loses records twice within 1.4 s, and on the two sides of a network that has split while
+ * each has a master.
  *
  * The partitions of a silent daemon go to others. A daemon that was silent for alive_us is dead,
  * and the jobs that it held are given back. Only a daemon whose own heartbeats were answered for
@@ -41,7 +51,9 @@ struct member {
     enum script_how how;
     int64_t heard_us; /* when it was known to be alive last, by our clock */
     bool silent;
-    bool watched; /* its heartbeats are published to us, or should be */
+    bool watched;       /* its heartbeats are published to us, or should be */
+    int64_t suspect_us; /* since when it is silent because Redis may have lost its heartbeats; it
+                           may still send ordered topics. 0: it cannot, or is not silent */
 };
 
 /* What the answer to a heartbeat has besides the list of daemons; borrowed. */
@@ -79,13 +91,18 @@ struct members {
     bool started, leaving;
     bool wants_list;      /* the next heartbeat asks for the list of daemons */
     int64_t list_sent_us; /* when the last answered request for the list was sent; 0: never */
+    int64_t alone_us; /* when a list showed nobody else; 0: not since we know another, or since our
+                         heartbeats are answered without a break */
     enum script_how how;
+    int64_t how_since_us; /* when the first heartbeat that said `how` was sent */
     int64_t heartbeat_sent_us;
     struct timer heartbeat; /* sends the next one; not armed while one is under way */
-    int64_t steady_us;      /* since when we serve, and are answered, without a break; 0: not now */
+    int64_t steady_us; /* since when answers to our heartbeats, without a break, have shown that
+                          Redis knows that we serve; 0: not now */
     uint64_t order_changes; /* see members_order_changes() */
     uint64_t order_view;    /* hash of the state that order_changes was counted for */
     int64_t contact_us;     /* when a heartbeat of ours was answered last; 0: never */
+    int64_t opened_us;      /* see members_note_opened() */
     int64_t reached_us;     /* when that heartbeat was sent: others know that we were alive then */
     int64_t since_us;       /* since when all our heartbeats were answered in time */
     struct timer
@@ -101,6 +118,9 @@ void members_start(struct members *members);
 void members_note_report(struct members *members, const struct script_member *report, bool to_us);
 /* Notices may have been missed: the next heartbeat asks for the list of all daemons. */
 void members_request_list(struct members *members);
+/* Partition 0 was opened again: its server may have started again, or be another one, and may have
+ * lost what daemons were answered within the last moment. O(1) */
+void members_note_opened(struct members *members);
 /* Sends a heartbeat now, with our present state. Does nothing before members_start(). */
 void members_heartbeat(struct members *members);
 /* Tells the other daemons that this one leaves. */

@@ -236,8 +236,9 @@ const struct config_key config_keys[] = {
      "Of what is led: all who share a queue give the same name, others another. Letters, digits, "
      "., - and _."},
     {"member", "advertise", KIND_WORD, WORD(member_advertise), 0, 0, "",
-     "Where clients reach this laterd, as http://host:port: those who wait tell it to their "
-     "clients. If this is empty it is the first HTTP listener's address, or the machine's name."},
+     "The URL by which clients reach this laterd, as http://host:port. While it leads, the laterds "
+     "that wait give this URL to their clients. If this is empty it is the first HTTP listener's "
+     "address; if that is all interfaces, the machine's name and its port."},
     {"member", "timeout", KIND_SECONDS, NUMBER(member_timeout_us), 1000000, 60000000, "6s",
      "Of the session: a leader that is silent for this long is replaced, and it stops by itself "
      "after "

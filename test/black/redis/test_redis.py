@@ -370,7 +370,9 @@ def test_resharding_while_serving_loses_nothing(daemons, cluster):
     pusher.join()
     assert moved > 3 and len(pushed) > 50
     with Client(server.port) as client:
-        assert sorted(drain(client, "a")) == sorted(pushed)
+        taken = drain(client, "a")
+    # A push that was answered 503 may have been done: on a busy machine, one is.
+    assert set(taken) >= set(pushed) and len(set(taken)) == len(taken)
 
 
 def move_slot(cluster, slot, target):

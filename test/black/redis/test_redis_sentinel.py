@@ -127,7 +127,7 @@ def test_sentinels_that_ask_for_a_password_get_it(laterd):
 
 def test_the_documented_rights_are_enough_for_sentinels(laterd, trio):
     with open(os.path.join(ROOT, "docs/redis-recipes.md"), encoding="utf-8") as file:
-        rules = re.search(r"ACL SETUSER jobs on >PASSWORD (&.switch[^`]*)", file.read()).group(1)
+        rules = re.search(r"ACL SETUSER jobs on >PASSWORD (&.switch[^`\n]*)", file.read()).group(1)
     for sentinel in trio.sentinels:
         sentinel.call("ACL", "SETUSER", "jobs", "reset", "on", ">pass", *rules.split())
     server = laterd(config(trio.url, sentinel_user="jobs", sentinel_password="pass"))

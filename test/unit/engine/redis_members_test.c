@@ -45,8 +45,17 @@ static void note_change(void *owner)
     changes++;
 }
 
+static bool serves_now;
+
+static bool serves(void *owner)
+{
+    (void)owner;
+    return serves_now;
+}
+
 static void begin_time(void)
 {
+    serves_now = true;
     loop = (struct loop){.now_us = 1000 * SECOND_US};
     timers_init(&loop.timers, loop.now_us);
     changes = 0;
@@ -68,6 +77,7 @@ static int set_up(void **state)
         members_init(&members[i], &(struct members_options){.space = &spaces[i],
                                                             .loop = &loop,
                                                             .alive_us = ALIVE_US,
+                                                            .serves = serves,
                                                             .changed = note_change});
         members[i].contact_us = loop.now_us;
         members[i].since_us = loop.now_us - ALIVE_US;
@@ -230,12 +240,6 @@ static void who_was_never_in_contact_owns_nothing(void **state)
 
 static unsigned words_left;
 static int64_t silent_for_us;
-
-static bool serves(void *owner)
-{
-    (void)owner;
-    return true;
-}
 
 static void ignore_beat(void *owner, const struct heartbeat_answer *told)
 {
@@ -499,6 +503,215 @@ static void one_that_came_since_a_look_was_sent_stays(void **state)
     end_bed(&bed);
 }
 
+/* ---- ordered topics ---- */
+
+static void answer_all(struct bed *bed, struct bytes records)
+{
+    while (!none_under_way(&bed->calls)) {
+        bool list = looks(&bed->calls);
+        answer_beat_with(&bed->calls, list ? records : BYTES(""));
+        at(loop.now_us);
+    }
+}
+
+/* A heartbeat a second, whose answers have these records if they were asked for, until then. */
+static void list_until(struct bed *bed, struct bytes records, int64_t until_us)
+{
+    answer_all(bed, records);
+    while (loop.now_us < until_us) {
+        int64_t next_us = timers_next_us(&loop.timers);
+        at(next_us < until_us ? next_us : until_us);
+        answer_all(bed, records);
+    }
+}
+
+static struct bytes record_of_us(void)
+{
+    struct bytes both = records_of_two(SCRIPT_SERVES);
+    return bytes_of(both.at + SCRIPT_MEMBER_BYTES, both.len - SCRIPT_MEMBER_BYTES);
+}
+
+/* A topic that the other daemon sends. */
+static uint64_t topic_of_other(const struct bed *bed)
+{
+    uint64_t topic = 0;
+    while (members_keep_order(&bed->us, topic))
+        topic++;
+    assert_true(topic < 100);
+    return topic;
+}
+
+/* Redis had answered it, and lost its record: it may send for as long as it relies on that. */
+static void one_that_a_list_lacks_may_send_ordered_topics_until_a_later_list_lacks_it_too(
+    void **state)
+{
+    (void)state;
+    for (int back = 1; back >= 0; back--) {
+        static struct bed bed;
+        make_bed(&bed);
+        list_until(&bed, records_of_two(SCRIPT_SERVES), loop.now_us + 20 * SECOND_US);
+        uint64_t topic = topic_of_other(&bed), changes_before = members_order_changes(&bed.us);
+        int64_t missing_us = loop.now_us;
+        members_request_list(&bed.us);
+        members_heartbeat(&bed.us);
+        answer_all(&bed, record_of_us());
+        assert_true(members_own(&bed.us, 0)); /* two owners do no harm */
+        list_until(&bed, record_of_us(), missing_us + SCRIPT_FRESH_US - 1);
+        assert_int_equal(members_keep_order(&bed.us, topic), 0);
+        at(missing_us + SCRIPT_FRESH_US);
+        assert_int_equal(members_keep_order(&bed.us, topic), 0);
+        assert_true(looks(&bed.calls));
+        answer_all(&bed, back ? records_of_two(SCRIPT_SERVES) : record_of_us());
+        assert_int_equal(members_keep_order(&bed.us, topic) != 0, !back);
+        assert_int_equal(members_order_changes(&bed.us) != changes_before, !back);
+        assert_int_equal(bed.us.count, 1);
+        end_bed(&bed);
+    }
+}
+
+/* The server that has just taken over may not have its last heartbeats. */
+static void one_that_a_new_server_says_is_silent_may_send_until_a_later_list_says_so_too(
+    void **state)
+{
+    static struct bed bed;
+    struct script_member silent = {.name = "daemon-2", .how = SCRIPT_SILENT};
+    (void)state;
+    enum { AS_BEFORE, OPENED, NOT_YET_OPENED, COUNT };
+    for (int which = 0; which < COUNT; which++) {
+        make_bed(&bed);
+        list_until(&bed, records_of_two(SCRIPT_SERVES), loop.now_us + 20 * SECOND_US);
+        uint64_t topic = topic_of_other(&bed);
+        if (which == OPENED)
+            members_note_opened(&bed.us);
+        int64_t silent_us = loop.now_us + SCRIPT_FRESH_US - 1;
+        list_until(&bed, records_of_two(SCRIPT_SERVES), silent_us);
+        serves_now = which != NOT_YET_OPENED; /* others have reached it before us */
+        members_note_report(&bed.us, &silent, false);
+        serves_now = true;
+        at(loop.now_us);
+        assert_int_equal(members_keep_order(&bed.us, topic) != 0, which == AS_BEFORE);
+        assert_true(members_own(&bed.us, 0));
+        list_until(&bed, records_of_two(SCRIPT_SILENT), silent_us + SCRIPT_FRESH_US - 1);
+        assert_int_equal(members_keep_order(&bed.us, topic) != 0, which == AS_BEFORE);
+        list_until(&bed, records_of_two(SCRIPT_SILENT), silent_us + SCRIPT_FRESH_US);
+        assert_true(members_keep_order(&bed.us, topic) != 0);
+        end_bed(&bed);
+    }
+}
+
+/* Others may find it silent a little sooner than its own clock says, if Redis' clock has leapt. */
+static void who_was_not_answered_sends_no_ordered_topic_before_others_may(void **state)
+{
+    static struct bed bed;
+    (void)state;
+    make_bed(&bed);
+    list_until(&bed, record_of_us(), loop.now_us + 20 * SECOND_US);
+    members_heartbeat(&bed.us);
+    answer_all(&bed, record_of_us());
+    int64_t sent_us = loop.now_us;
+    at(sent_us + SCRIPT_FRESH_US - 50 * 1000 - 1);
+    uint64_t changes_before = members_order_changes(&bed.us);
+    assert_true(members_keep_order(&bed.us, 1) != 0);
+    at(sent_us + SCRIPT_FRESH_US - 50 * 1000);
+    assert_int_equal(members_keep_order(&bed.us, 1), 0);
+    assert_true(members_order_changes(&bed.us) > changes_before);
+    answer_all(&bed, record_of_us());
+    end_bed(&bed);
+}
+
+/* Another may have been answered just before Redis lost its record. */
+static void who_sees_nobody_is_alone_when_a_second_list_says_so(void **state)
+{
+    static struct bed bed;
+    (void)state;
+    make_bed(&bed);
+    int64_t began_us = loop.now_us;
+    at(began_us);
+    assert_true(looks(&bed.calls));
+    answer_all(&bed, record_of_us());
+    assert_int_equal(members_keep_order(&bed.us, 1), 0);
+    list_until(&bed, record_of_us(), began_us + SCRIPT_FRESH_US - 1);
+    assert_int_equal(members_keep_order(&bed.us, 1), 0);
+    at(began_us + SCRIPT_FRESH_US);
+    assert_true(looks(&bed.calls));
+    answer_all(&bed, record_of_us());
+    assert_true(members_keep_order(&bed.us, 1) != 0);
+    /* It is frozen for a while: others may have come, and taken it for dead. */
+    list_until(&bed, record_of_us(), began_us + 3 * SECOND_US);
+    at(loop.now_us + 60 * SECOND_US);
+    assert_true(looks(&bed.calls));
+    answer_all(&bed, record_of_us());
+    assert_int_equal(members_keep_order(&bed.us, 1), 0);
+    at(loop.now_us + SCRIPT_FRESH_US);
+    assert_true(looks(&bed.calls));
+    answer_all(&bed, records_of_two(SCRIPT_SERVES));
+    assert_int_equal(members_keep_order(&bed.us, 1), 0);
+    end_bed(&bed);
+}
+
+/* Others count on its knowing them. Each turn comes as late as it may. */
+static void who_is_slow_reads_the_list_as_often(void **state)
+{
+    enum { SLOW_US = SCRIPT_FRESH_US - 51 * 1000 };
+    static struct bed bed;
+    struct script_member other = {.name = "daemon-2", .how = SCRIPT_SERVES};
+    (void)state;
+    make_bed(&bed);
+    at(loop.now_us);
+    answer_all(&bed, records_of_two(SCRIPT_SERVES));
+    int64_t listed_us = loop.now_us, steady_us = bed.us.steady_us;
+    for (int i = 0; i < 60; i++) {
+        members_note_report(&bed.us, &other, true); /* so nothing else makes us look */
+        at(loop.now_us + SLOW_US);
+        assert_true(loop.now_us - listed_us < 12 * SECOND_US);
+        if (looks(&bed.calls))
+            listed_us = loop.now_us;
+        members_note_report(&bed.us, &other, true);
+        answer_all(&bed, records_of_two(SCRIPT_SERVES));
+    }
+    assert_int_equal(bed.us.steady_us, steady_us);
+    end_bed(&bed);
+}
+
+/* The heartbeat that says so is still under way when an older one is answered. */
+static void that_we_serve_is_known_when_the_heartbeat_that_says_so_is_answered(void **state)
+{
+    static struct bed bed;
+    (void)state;
+    make_bed(&bed);
+    serves_now = false;
+    at(loop.now_us);
+    at(loop.now_us + 1000);
+    serves_now = true;
+    members_heartbeat(&bed.us);
+    answer_beat(&bed.calls);
+    assert_int_equal(bed.us.steady_us, 0);
+    loop.now_us += 1000;
+    answer_beat(&bed.calls);
+    assert_int_equal(bed.us.steady_us, loop.now_us);
+    end_bed(&bed);
+}
+
+/* An answer that is that old says who was missing then; Redis may have lost all records. */
+static void who_was_frozen_counts_the_silence_of_missing_ones_from_its_return(void **state)
+{
+    static struct bed bed;
+    (void)state;
+    make_bed(&bed);
+    list_until(&bed, records_of_two(SCRIPT_SERVES), loop.now_us + 20 * SECOND_US);
+    members_request_list(&bed.us);
+    members_heartbeat(&bed.us);
+    loop.now_us += 9 * ALIVE_US; /* and only now reads the answer */
+    int64_t back_us = loop.now_us;
+    answer_beat_with(&bed.calls, record_of_us());
+    list_until(&bed, record_of_us(), back_us + ALIVE_US - SCRIPT_FRESH_US - 1);
+    assert_int_equal(bed.us.count, 1);
+    assert_int_equal(bed.us.gone, 0);
+    list_until(&bed, record_of_us(), back_us + ALIVE_US + SECOND_US);
+    assert_int_equal(bed.us.count, 0);
+    end_bed(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -515,6 +728,15 @@ int main(void)
         cmocka_unit_test(one_that_may_be_dead_is_looked_for_before_it_is),
         cmocka_unit_test(one_that_a_look_lacks_is_dead_only_if_it_says_nothing_more),
         cmocka_unit_test(one_that_came_since_a_look_was_sent_stays),
+        cmocka_unit_test(
+            one_that_a_list_lacks_may_send_ordered_topics_until_a_later_list_lacks_it_too),
+        cmocka_unit_test(
+            one_that_a_new_server_says_is_silent_may_send_until_a_later_list_says_so_too),
+        cmocka_unit_test(who_was_not_answered_sends_no_ordered_topic_before_others_may),
+        cmocka_unit_test(who_sees_nobody_is_alone_when_a_second_list_says_so),
+        cmocka_unit_test(who_is_slow_reads_the_list_as_often),
+        cmocka_unit_test(that_we_serve_is_known_when_the_heartbeat_that_says_so_is_answered),
+        cmocka_unit_test(who_was_frozen_counts_the_silence_of_missing_ones_from_its_return),
         cmocka_unit_test(whoever_was_not_heard_for_long_leaves_word_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
  * Time is simulated: what is waited for takes none.
  */
 #include "redis_bed.h"
+#include "redis_forget.h"
 
 /* Clocks that differ by less than 10 ms count as one; that must not make the promoter spin. */
 static void p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job(void **state)
@@ -116,13 +117,6 @@ static void p3_redis_clock_may_be_an_hour_ahead_for_a_while(void **state)
 {
     (void)state;
     survive_a_leap_of(3600 * INT64_C(1000000));
-}
-
-static void tell_server(struct sim_redis *server, struct bytes command)
-{
-    struct sim_redis_conn *conn = sim_redis_accept(server);
-    sim_redis_input(conn, command);
-    sim_redis_hang_up(conn);
 }
 
 /* Somebody puts another key in the place of the reserved jobs, and the set back a second later. */

@@ -4,6 +4,7 @@
  */
 #include "base/codec.h"
 #include "redis_bed.h"
+#include "redis_forget.h"
 
 enum { SILENT_US = 7 * SECOND_US }; /* longer than a daemon may be without being taken for dead */
 
@@ -172,23 +173,6 @@ static void p4_a_daemon_whose_heartbeat_is_from_the_future_keeps_its_jobs(void *
     stop_pair();
 }
 
-static void tell_server(struct bytes command)
-{
-    struct sim_redis_conn *conn = sim_redis_accept(servers[0]);
-    sim_redis_input(conn, command);
-    sim_redis_hang_up(conn);
-}
-
-static void forget_heartbeats_of(const struct redis_engine *daemon)
-{
-    struct buf forget = {0};
-    buf_addf(&forget, "*4\r\n$4\r\nHDEL\r\n$7\r\n{q:0}:h\r\n$1\r\nr\r\n$9\r\nh");
-    buf_add(&forget, daemon->space.daemon, SCRIPT_NAME);
-    buf_addf(&forget, "\r\n");
-    tell_server(buf_bytes(&forget));
-    buf_fini(&forget);
-}
-
 /* Redis has lost who was there, by a save that was older, and the other one is the first to say
    that it lives. */
 static void p4_a_daemon_whose_heartbeats_redis_lost_keeps_its_jobs(void **state)
@@ -197,7 +181,7 @@ static void p4_a_daemon_whose_heartbeats_redis_lost_keeps_its_jobs(void **state)
     (void)state;
     struct client held = begin_with_a_held_job();
     park_other(&taker);
-    forget_heartbeats_of(engine);
+    forget_heartbeats_of(servers[0], engine);
     change_daemon();
     look_at_all();
     turn(); /* it is answered */
@@ -219,7 +203,7 @@ static void p6_what_was_held_by_a_daemon_whose_heartbeats_redis_lost_is_given_ba
     (void)state;
     (void)begin_with_a_held_job();
     park_other(&taker);
-    forget_heartbeats_of(engine);
+    forget_heartbeats_of(servers[0], engine);
     change_daemon();
     turns(18 * SECOND_US); /* of the other one alone */
     assert_int_equal(taker.count, 1);
@@ -242,7 +226,7 @@ static void p6_what_was_held_by_a_daemon_that_died_in_the_future_is_given_back(v
     buf_addf(&set, "\r\n$9\r\n");
     buf_add(&set, record, sizeof(record));
     buf_addf(&set, "\r\n");
-    tell_server(buf_bytes(&set));
+    tell_server(servers[0], buf_bytes(&set));
     buf_fini(&set);
     change_daemon();
     turns(15 * SECOND_US); /* of the other one alone */

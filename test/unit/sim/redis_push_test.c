@@ -1,9 +1,10 @@
 /*
  * Lives of pushed topics on one simulated Redis with up to three daemons that all push: receivers
- * fail, are slow or hang, daemons are killed, frozen, end and start again, connections break.
- * Whatever happens: no job is sent before its time, of one key one at a time and in the order of
- * their times, by whichever daemon; and in the end each was delivered. SIM_SEEDS: how many lives;
- * LIFE_SEED: one.
+ * fail, are slow or hang, daemons are killed, frozen, end and start again, connections break, Redis
+ * forgets daemons, its clock leaps.
+ * Whatever happens: an ordered topic has one sender; no job is sent before its time, of one key one
+ * at a time and in the order of their times, by whichever daemon (but for lives in which Redis'
+ * clock leaps); and in the end each was delivered. SIM_SEEDS: how many lives; LIFE_SEED: one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "dispatch/pump_parts.h"
-#include "engine/redis/redis.h"
+#include "redis_forget.h"
 #include "sim/random.h"
 #include "sim/redis/network.h"
 #include "sim/sink.h"
@@ -72,7 +73,7 @@ struct life {
     struct daemon daemons[DAEMONS];
     unsigned daemon_count, turns, kept_twice;
     struct pushed jobs[JOBS];
-    bool quiet; /* no more faults */
+    bool leaps; /* Redis' clock does: who starts then takes it for right, so a job may be early */
 };
 
 static int64_t span(struct life *life, int64_t most_us)
@@ -110,6 +111,15 @@ static void check_key(const struct life *life, unsigned number)
     }
 }
 
+static void check_job(const struct life *life, unsigned number)
+{
+    if (life->now_us < life->jobs[number].due_us)
+        fail_life(life, "sent before its time", number);
+    if (life->jobs[number].sent_by)
+        fail_life(life, "sent twice at once", number);
+    check_key(life, number);
+}
+
 static void received(struct sim_receiver *receiver, const struct delivery *delivery,
                      struct sim_answer *answer)
 {
@@ -117,11 +127,8 @@ static void received(struct sim_receiver *receiver, const struct delivery *deliv
     struct life *life = daemon->life;
     unsigned number = number_of(delivery);
     struct pushed *job = &life->jobs[number];
-    if (life->now_us < job->due_us)
-        fail_life(life, "sent before its time", number);
-    if (job->sent_by)
-        fail_life(life, "sent twice at once", number);
-    check_key(life, number);
+    if (!life->leaps)
+        check_job(life, number);
     job->sent_by = daemon;
     job->sent++;
     unsigned dice = (unsigned)sim_random_below(&life->random, 100);
@@ -395,12 +402,20 @@ static void pass(struct life *life, int64_t us)
     }
 }
 
+static void forget_members(struct life *life)
+{
+    for (unsigned i = 0; i < life->daemon_count; i++) {
+        if (life->daemons[i].engine)
+            forget_heartbeats_of(life->server, life->daemons[i].engine);
+    }
+}
+
 static void happen(struct life *life)
 {
     struct daemon *daemon = &life->daemons[sim_random_below(&life->random, life->daemon_count)];
     if (!daemon->engine || daemon->opening || daemon->leaving)
         return;
-    switch (sim_random_below(&life->random, 5)) {
+    switch (sim_random_below(&life->random, 8)) {
     case 0: daemon_end(daemon); break;
     case 1: daemon_leave(daemon); break;
     case 2:
@@ -408,6 +423,13 @@ static void happen(struct life *life)
         disown(daemon);
         break;
     case 3: sim_network_reset(life->network, daemon->number, 0); break;
+    case 4: forget_members(life); break;
+    case 5: forget_heartbeats_of(life->server, daemon->engine); break;
+    case 6:
+        if (!life->leaps)
+            break;
+        sim_redis_settings(life->server)->ahead_us = span(life, 20 * SECOND_US) - 10 * SECOND_US;
+        break;
     default: break;
     }
 }
@@ -522,6 +544,7 @@ static unsigned delivered(const struct life *life)
 static void live(uint64_t seed)
 {
     struct life *life = life_new(seed, 0);
+    life->leaps = seed % 3 == 0;
     push_all(life, 60 * SECOND_US);
     for (unsigned i = 0; i < 30; i++) {
         pass(life, span(life, 6 * SECOND_US));
@@ -589,6 +612,84 @@ static void an_ordered_topic_has_one_sender_and_another_when_that_is_killed(void
     life_free(life);
 }
 
+static void an_ordered_topic_has_one_sender_though_redis_forgets_who_is_there(void **state)
+{
+    (void)state;
+    log_level_set((enum log_level)(LOG_ERROR + 1));
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct life *life = life_new(seed, 2);
+        pass(life, 20 * SECOND_US);
+        for (unsigned i = 0; i < 10; i++) {
+            pass(life, span(life, 3 * SECOND_US));
+            forget_members(life);
+            members_request_list(&life->daemons[i % 2].engine->members); /* one soon looks */
+        }
+        pass(life, 20 * SECOND_US);
+        assert_non_null(keeper(life));
+        life_free(life);
+    }
+}
+
+/* It starts again at once with a file that is two seconds old, by which all are silent. */
+static void an_ordered_topic_has_one_sender_though_redis_comes_back_with_old_heartbeats(
+    void **state)
+{
+    (void)state;
+    log_level_set((enum log_level)(LOG_ERROR + 1));
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct life *life = life_new(seed, 2);
+        for (unsigned i = 0; i < 4; i++) {
+            pass(life, 20 * SECOND_US + span(life, SECOND_US));
+            assert_non_null(keeper(life));
+            sim_redis_save(life->server);
+            pass(life, 2 * SECOND_US);
+            sim_redis_restart(life->server, SIM_REDIS_KEEPS_SAVED);
+        }
+        pass(life, 20 * SECOND_US);
+        life_free(life);
+    }
+}
+
+/* One starts, and reads who is there when Redis has just lost that. */
+static void who_starts_when_redis_forgets_the_sender_is_no_second_one(void **state)
+{
+    (void)state;
+    log_level_set((enum log_level)(LOG_ERROR + 1));
+    for (uint64_t seed = 1; seed <= 16; seed++) {
+        struct life *life = life_new(seed, 2);
+        daemon_end(&life->daemons[1]);
+        life->daemons[1].boot_at_us = life->now_us + 20 * SECOND_US + span(life, SECOND_US);
+        pass(life, 20 * SECOND_US);
+        assert_ptr_equal(keeper(life), &life->daemons[0]);
+        while (!life->daemons[1].engine || !life->daemons[1].engine->members.asked)
+            pass(life, 1);
+        forget_heartbeats_of(life->server, life->daemons[0].engine);
+        pass(life, 20 * SECOND_US);
+        assert_non_null(keeper(life));
+        life_free(life);
+    }
+}
+
+/* It was alone when it was frozen. Meanwhile another one came, and found nobody. */
+static void who_wakes_up_does_not_take_itself_for_alone(void **state)
+{
+    (void)state;
+    log_level_set((enum log_level)(LOG_ERROR + 1));
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct life *life = life_new(seed, 2);
+        struct daemon *first = &life->daemons[0], *second = &life->daemons[1];
+        daemon_end(second);
+        second->boot_at_us = life->now_us + 30 * SECOND_US;
+        pass(life, 20 * SECOND_US + span(life, SECOND_US));
+        first->frozen_until_us = life->now_us + 30 * SECOND_US;
+        pass(life, 29 * SECOND_US);
+        assert_true(keeps_order(&second->door, BYTES("keyed")) != 0);
+        pass(life, 30 * SECOND_US);
+        assert_non_null(keeper(life));
+        life_free(life);
+    }
+}
+
 static void who_is_alone_waits_for_nobody(void **state)
 {
     (void)state;
@@ -612,6 +713,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_ordered_topic_has_one_sender_and_another_when_that_is_killed),
+        cmocka_unit_test(an_ordered_topic_has_one_sender_though_redis_forgets_who_is_there),
+        cmocka_unit_test(
+            an_ordered_topic_has_one_sender_though_redis_comes_back_with_old_heartbeats),
+        cmocka_unit_test(who_starts_when_redis_forgets_the_sender_is_no_second_one),
+        cmocka_unit_test(who_wakes_up_does_not_take_itself_for_alone),
         cmocka_unit_test(who_is_alone_waits_for_nobody),
         cmocka_unit_test(p2_p3_and_the_order_of_keys_hold_with_several_daemons),
     };

@@ -1,9 +1,24 @@
--- One job changes. ARGV: 2 what: v reserve it, l release, t touch, b bury, k kick, r run,
--- s reschedule; 3 id or '', 4 number (8 bytes), 5 lease, 6 options: u undelivered or x abandoned
--- (release), b bound (reserve); each of the rest may be '': 7 due (of r: that it must have, or it is
--- left), 8 priority, 9 ttr, 10 what is to be said of a new body (14 bytes: see record_of), 11 content;
--- of a release and a burial: 10 the code (2 bytes) of the note that this attempt leaves, 11 its
--- text. Answer: {it, job}, for v with its content.
+-- Changes one job. Idempotent: the answer is stored.
+--
+-- ARGV:
+--   2   'v' reserve it, 'l' release, 't' touch (renew the lease), 'b' bury, 'k' kick, 'r' run (make
+--       it due now), 's' reschedule
+--   3   the client's id, or ''
+--   4   the job's number (8 bytes); used if there is no id
+--   5   the lease; 0 without one
+--   6   options. Release: 'u' the attempt does not count: it was not delivered; 'x' the consumer is
+--       gone: counts as a failure, not as a release. Reserve: 'b' the reservation belongs to the
+--       daemon's connection
+--   7   release, reschedule: new due time; run: the due time that the job must have (within 10 ms),
+--       else nothing is done; ''
+--   8   release, bury, reschedule: new priority, or ''
+--   9   touch: length of the new lease; '' the job's ttr
+--   10  reschedule: description of a new body (14 bytes, `about` of record_of()), or ''; release,
+--       bury: code of the note that this attempt leaves (2 bytes), or ''
+--   11  reschedule: the new content; release, bury: text of the note
+-- Returns {header, job without content}; for 'v' {header, job with content}. seq: its number;
+-- state: the state now. Errors: NOT_FOUND, STALE_LEASE, WRONG_STATE (state: the state that it has).
+-- Cost: O(log n).
 local what, options = ARGV[2], ARGV[6]
 local lease, due = tonumber(ARGV[5]), tonumber(ARGV[7])
 local priority, ttr = tonumber(ARGV[8]), tonumber(ARGV[9])

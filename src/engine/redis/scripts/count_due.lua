@@ -1,6 +1,10 @@
--- How many delayed jobs are due by some times. ARGV: 2 topics after this name, 3 how many of them at
--- most; 4 the times, each plus one, 8 bytes big-endian, none before the one in front of it. Answer:
--- {it, the last topic looked at, counts of 8 bytes}: more.
+-- Counts delayed jobs that are due by given times, for a page of topics. Changes nothing.
+--
+-- ARGV: 2 topics after this name, '' from the first; 3 the most topics; 4 the times in ascending
+-- order, each plus one microsecond, as 8 bytes big-endian.
+-- Returns {header, name of the last topic looked at, counts}. counts: for each time, 8 bytes: the
+-- jobs of these topics that are due by then. MORE: there are more topics.
+-- Cost: O(log n) for each topic and time.
 local most, times, now = tonumber(ARGV[3]), {}, clock()
 local counts = {}
 for i = 1, #ARGV[4] / 8 do times[i], counts[i] = sub(ARGV[4], 8 * i - 7, 8 * i), 0 end

@@ -1,14 +1,30 @@
--- Finish (ARGV[2] f) and delete (d), of one job, or of several, each as if it came by itself. ARGV,
--- PER_JOB for each: 1 the request, 2 which, 3 id or '', 4 number (8 bytes), 5 lease, 6 options: d
--- its work is done, f only if nobody has it reserved. KEYS: four for all of them, or four for each.
--- Answer: {it, the job as it last was}; of several: an array of such answers. Here is the common
--- case, reserved jobs that end, for all that follow each other and are in one partition; the others
--- are in end_other.lua, which is other().
+-- Finishes or deletes one job, or several. The effect is that of one request after the other.
+-- Idempotent: answers are stored.
+--
+-- KEYS: four for all requests, or four for each (common.lua).
+-- ARGV, PER_JOB for each request:
+--   1  the request (common.lua)
+--   2  'f' finish, 'd' delete
+--   3  the client's id, or ''
+--   4  the job's number (8 bytes); used if there is no id
+--   5  the lease; 0 without one
+--   6  options of a delete: 'd' count it as finished: its work is done; 'f' only if the job is not
+--      reserved
+-- Returns {header, job without content, as it was before}. seq: its number; state: the state
+-- before. Errors: NOT_FOUND, STALE_LEASE, WRONG_STATE. Several requests: an array of such answers.
+--
+-- This file is the fast path: reserved jobs, without entries for the journal. It takes adjacent
+-- requests for one partition together. All other requests are handled one by one by other(), which
+-- is end_other.lua.
+-- Cost: for k jobs that go together O(k log n), with one read and one write for each bucket that
+-- holds some of them.
 local call, sub, byte, unpack_bytes = redis.call, string.sub, string.byte, struct.unpack
 local PER_JOB = 6
 local count, keys_each = many or #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
 local answers, answered, journal = { '' }, 0, nil
-local last = nil -- the counts that changed in the partition before: read with the rest, most are the same
+-- The counts that changed in the partition before. They are read together with the rest, since most
+-- requests change the same ones.
+local last = nil
 while answered < count do
     local base, keys = args_from + answered * PER_JOB, keys_from + answered * keys_each
     local hash, alike, at, names, ids, by_id, seen = KEYS[keys + 1], 0, base, { '' }, nil, nil, nil

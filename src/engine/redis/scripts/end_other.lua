@@ -1,4 +1,5 @@
--- Finish and delete of one job, whatever its state: see end.lua.
+-- The body of other() in end.lua: finishes or deletes one job in any state. KEYS, ARGV and the
+-- returned value are those of end.lua for one request. Cost: O(log n).
 local first = answered()
 if first then return { sub(first, 1, 32), sub(first, 33) } end
 local job, err, done = find(ARGV[3], ARGV[4]), OK, ARGV[2] == 'f'

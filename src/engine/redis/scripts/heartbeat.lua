@@ -1,15 +1,25 @@
--- A daemon's heartbeat: sent once a second, to partition 0, for all partitions. The field 'r' has the
--- names of all daemons, in order of arrival; 'h' and a name: its state (y it serves, n it lives but
--- cannot serve now, s it was silent), and the time of its last heartbeat. A change of state is
--- published to all. A heartbeat without a change is published to the next daemon in that order that
--- lives and has a subscriber; a daemon that misses such a notice looks (l), and publishes who is
--- silent. ARGV: 2 state: y, n, x it leaves; 3 daemons that were silent for that long are removed;
--- 4 l look at all daemons, m add a third part to the answer: the policy by which this server may
--- evict keys, '' if it may not; 5 a daemon without a heartbeat for that long is silent. Answer: {it,
--- after a look a record of 17 bytes for each daemon: name, state, time}; state: 1 pushes are refused,
--- as the journal is too far behind, here or where its writer has seen so (journal.lua); seq: see
--- set_clock.lua; next_us: how many changes of topics' settings there were (settings.lua), FOREVER if
--- the settings cannot be read now.
+-- A daemon's heartbeat, sent once a second to partition 0, for all partitions. It stores the
+-- daemon's state and the time, and publishes them: a change of state to all daemons; else only to
+-- the next daemon, in order of arrival, that is not silent and has a subscriber. A daemon that
+-- misses such a notice asks for the list ('l'); silent daemons are then published to all.
+--
+-- Fields of the hash: 'r' the names of all daemons, in order of arrival; 'h' and a name: state (1
+-- byte: 'y' it serves, 'n' it lives but cannot serve now, 's' it is silent), time of its last
+-- heartbeat (8 bytes).
+--
+-- ARGV:
+--   2  state: 'y', 'n', or 'x' it leaves
+--   3  a daemon whose last heartbeat is older than this is removed from the list
+--   4  'l' return the list, and look for silent daemons; 'm' return the policy by which this server
+--      evicts keys
+--   5  a daemon whose last heartbeat is older than this is silent
+-- Returns {header, list, policy}. list: 17 bytes for each daemon: name, state, time; '' without
+-- 'l'. policy: '' if no key may be evicted; missing without 'm', or if it could not be read. state:
+-- 1 pushes are refused, because the journal is too far behind, in this partition or in another, as
+-- the journal's writer has reported (journal.lua). count: daemons in the list. seq: how often the
+-- clock was set (set_clock.lua). next_us: number of the last change of settings (settings.lua);
+-- FOREVER if the settings cannot be read now.
+-- Cost: O(1) without 'l', at most TRIES publications; with 'l' O(daemons).
 local TRIES = 16 -- daemons to which publishing is tried
 local AT_ONCE = 500 -- records that a look reads
 local daemon, how, kept_us, now = sub(slot, 2, 9), ARGV[2], tonumber(ARGV[3]), clock()

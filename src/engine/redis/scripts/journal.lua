@@ -1,18 +1,24 @@
--- Takes the journal's entries (entry.lua). One daemon at a time does so, the writer. ARGV: 2 what: l
--- become or stay the writer, r read a partition's entries.
--- l, in partition 0: 3 for how long (0: it ends being the writer), 4 an identity for the queue, if it
--- has none, 5 the daemon's name for people, 6 r if it has seen that pushes are refused: heartbeat.lua
--- reports it to all. Answer: {it, the queue's identity, the writer's name for people}; state: 1 this
--- daemon is the writer.
--- r: 3 the last entry that it has read, 0: none, 4 entries before this one may be removed, 0: none, 5
--- how many at most, 0: only the field, 6 the first HEAD bytes of the last entry that it has read, '':
--- unknown, and nothing is removed. Answer: {it, the field, entry, …}. The last entry that it has read
--- is the first one, if it still exists: so the reader knows that the others follow it. '' stands for
--- it if it begins with those HEAD bytes, as it may be long, and is requested again and again. More;
--- count: entries; if none are requested, how many are not taken, and next: the time of the first of
--- these; state: 0 there is no journal here, 1 there is, 2 it was given up, and its entries are removed,
--- 3 there is, and pushes are refused. This script does not decide what MySQL has: if two daemons both
--- believe to be the writer, MySQL lets only one of them write.
+-- Takes entries of the journal (entry.lua). One daemon at a time does so, the writer. This script
+-- does not decide what MySQL has: if two daemons believe that they are the writer, MySQL lets only
+-- one of them write.
+--
+-- ARGV:
+--   2  'l' get or renew the writer's lease, in partition 0; 'r' read entries of this partition
+-- 'l': 3 length of the lease, 0: end it; 4 an identity for the queue, used if it has none; 5 the
+--   daemon's label, for people; 6 'r' if the daemon has seen that pushes are refused: heartbeat.lua
+--   reports that to all daemons while the lease lasts. Returns {header, the queue's identity, the
+--   writer's label}. state: 1 this daemon is the writer.
+-- 'r': 3 number of the last entry that it has read, 0: none; 4 entries before this number may be
+--   removed, 0: none; 5 the most entries, 0: only the field; 6 the first HEAD bytes of the last
+--   entry that it has read, '': unknown, then nothing is removed. Returns {header, the field 'j',
+--   entry, ...}. The first entry is the last one that the daemon has read, if it still exists: so
+--   the daemon knows that the others follow it. It is returned as '' if it begins with ARGV[6].
+--   state: 0 this partition has no journal, 1 it has, 2 the journal was given up and its entries
+--   are being removed, 3 it has, and pushes are refused. count: entries that are returned; if none
+--   were asked for, how many are not taken, and next_us: the time of the first of these. seq: the
+--   last entry. MORE: there are more.
+-- Cost: O(log n + entries); entries of ANSWER_BYTES and one more; at most DROPPED entries of a
+-- journal that was given up.
 local DROPPED = 1000 -- entries of a given up journal removed in one call
 local HEAD = 25
 local LOOK_AT = 8 -- entries read at once: each may have a body
@@ -60,8 +66,8 @@ local function entry_at(number)
     return call('ZRANGEBYLEX', order, '[j' .. pack('>I8', number),
         '(j' .. pack('>I8', number + 1), 'LIMIT', 0, 1)[1]
 end
--- Entries are removed only if the reader has read this very history: after a failover the same numbers
--- may be other changes, which MySQL does not have.
+-- Entries are removed only if the reader has read this very history: after a failover the same
+-- numbers may be other changes, which MySQL does not have.
 if below > 0 and known ~= '' then
     local anchor = entry_at(from)
     local kept = anchor and sub(anchor, 1, HEAD) == known and entry_at(below)
@@ -73,7 +79,8 @@ if below > 0 and known ~= '' then
         call('HSET', hash, 'j', field)
     end
 end
--- The same check as in entry.lua: without it the journal would not be given up while nothing changes.
+-- The same check as in entry.lua: without it the journal would not be given up while nothing
+-- changes.
 local taken, limit = unpack_bytes('<I8I8', field, 17)
 local since, span = unpack_bytes('<I8I8', field, 34)
 local late = since > 0 and span > 0 and now - since > span

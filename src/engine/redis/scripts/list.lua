@@ -1,12 +1,20 @@
--- Shows a topic's jobs in one state. ARGV: 2 l or p (a peek: with its content), 6 after this time
--- (of reserved jobs, when their ttr ends; -1: any) and 7 number, 8 how many, 9 r backwards, before those.
--- Answer: {it, where to go on, job, …}, for p with its content; `more`: there may be. Jobs come in the
--- order of the set; those of the cursor's time that were shown are left out.
+-- Shows jobs of a topic in one state. Changes nothing.
+--
+-- ARGV:
+--   2       'l' without content, 'p' (peek) with content
+--   3 to 5  as in walk.lua
+--   6, 7    with state reserved: the last job that the caller has: end of its lease (-1: none) and
+--           its number. Jobs up to that one are left out
+--   8       the most jobs
+--   9       'r' backwards
+-- Returns {header, where to continue, job, ...}, in the order of the sorted set. count: jobs. MORE:
+-- there may be more. Error NOT_FOUND: there is no such topic.
+-- Cost: at most 600 places and ARGV[8] jobs are read.
 local after, after_seq, most = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local backwards = ARGV[9] == 'r'
 local parts, now = { '', '' }, clock()
 
--- Others' reserved jobs are not looked through for a topic that has none itself.
+-- Reserved jobs of all topics are in one sorted set. It is not read for a topic that has none.
 local function has_none()
     return state == 3 and ARGV[5] == '' and tonumber(call('HGET', hash, '#h' .. topic) or 0) <= 0
 end
@@ -21,7 +29,7 @@ end
 local more, from = false, ''
 if not has_none() then more, from = walk(function(name, _, score)
     if #parts - 2 == most then return false end
-    if is_shown(name, score) then return true end -- not even read: it may be all of a slice
+    if is_shown(name, score) then return true end -- skipped unread: these may be a whole slice
     local job = fetch(name)
     if job then parts[#parts + 1] = ARGV[2] == 'p' and whole_job(job) or shown_job(job) end
     return true

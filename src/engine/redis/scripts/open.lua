@@ -1,19 +1,30 @@
--- Makes the partition if it does not exist, and registers this daemon, whose answers and connections
--- it has. ARGV: 2 the partition's number, 3 how many partitions there are, 4 channel, 5 version of the
--- layout, 6 the places in this daemon's ring until the daemon changes it, 7 how often the clock was set,
--- for a partition that is made, 8 the last number or lease of this partition that this daemon has seen,
--- 0: none, 9 how many bytes the journal's entries may have ('': this daemon wants no journal), 10 what
--- is done with a push beyond that (entry.lua), 11 how old the oldest entry may be, 12 k do not convert
--- an older layout.
--- Answer: {it, the clock}: see set_clock.lua; state: 1 if this Redis has restarted since the partition
--- was last opened, or is another one; replaced: the partition was made; lost: a set has lost its filler,
--- or buckets existed before the partition, so rebuild.lua must restore the sets' members; look:
--- rebuild.lua must also go through the hash, where layout 2 had the jobs; missed: buckets of jobs were
--- lost, and are made again; count: 1 if the daemon was unknown here. INVALID: count partitions exist, of
--- layout seq; or {it, key}: that key is not laterd's. WRONG_STATE: the older layout seq is kept.
+-- Registers this daemon in the partition, and creates the partition if it does not exist. It also
+-- converts layout 2 and 3, and detects what Redis has lost. The first call to each partition on a
+-- new connection. Idempotent.
+--
+-- ARGV:
+--   2   number of the partition
+--   3   number of partitions
+--   4   channel of the notices
+--   5   version of the layout
+--   6   places in this daemon's ring of stored answers, until the daemon changes it
+--   7   how often the clock counts as set, in a partition that is created
+--   8   the highest number or lease of this partition that this daemon has seen, 0: none
+--   9   the most bytes of journal entries that are not taken; '': this daemon wants no journal
+--   10  what happens with a push beyond that (entry.lua)
+--   11  the highest age of the oldest entry
+--   12  'k' do not convert an older layout
+-- Returns {header, clock}, the latter as in set_clock.lua. state: 1 this Redis has restarted since
+-- the partition was last opened, or is another one. count: 1 if the daemon was unknown here.
+-- REPLACED: the partition was created. LOST: a sorted set was lost, or buckets existed without the
+-- partition: rebuild.lua must restore members. LOOK: rebuild.lua must also read the hash, where
+-- layout 2 stored jobs. MISSED: buckets were lost, and were created again, empty. Errors: INVALID,
+-- the queue has count partitions of layout seq; or, as {header, key}: that key is of a wrong type.
+-- WRONG_STATE: with 'k', the older layout seq was not converted.
+-- Cost: some 300 commands.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
--- `held` is the queue's time within the daemon's bounds, used for all that is written; `shown`, below,
--- is without the bounds: it is returned, so that the daemon notices a leap.
+-- `held` is the queue's time within the daemon's bounds, used for all that is written; `shown`,
+-- below, is without the bounds: it is returned, so that the daemon notices a leap.
 local filler, held, flags = string.rep('\255', 65), clock(), 0
 
 local names = {}
@@ -27,11 +38,11 @@ end
 local found, stray = redis.pcall('HMGET', hash, 'p', 'v', 'o', 'n', 'y', 's'), nil
 if found.err then stray = hash end
 
--- Keeps out daemons of older layouts that still run, or start. They see how many partitions there are,
--- and another layout, so they refuse the queue. Their scripts fail before they write: `s` has fewer
--- numbers than they read, `l` is not a time that their promote.lua could read, the first daemon that
--- their reap_dead.lua reads has no time (`d`: they would take all present daemons for dead), and the
--- buckets have other names.
+-- Keeps out daemons of older layouts that still run, or start. They see how many partitions there
+-- are, and another layout, so they refuse the queue. Their scripts fail before they write: `s` has
+-- fewer numbers than they read, `l` is not a time that their promote.lua could read, the first
+-- daemon that their reap_dead.lua reads has no time (`d`: they would take all present daemons for
+-- dead), and the buckets have other names.
 local function turn_away(of)
     redis.pcall('ZADD', order, 0, 'd') -- of another type: see below
     call('HSET', hash, 's', pack('<I8I8I8', 0, 0, of), 'v', ARGV[5], 'l', 'layout ' .. ARGV[5])
@@ -44,9 +55,10 @@ if older and ARGV[12] == 'k' and (found[2] == '2' or found[2] == '3') then
     local of = unpack_bytes('<I8', older, 17)
     return { say(of == partitions and WRONG_STATE or INVALID, 0, 0, of, held, 0, tonumber(found[2])) }
 end
--- Layout 2 has two keys of the same names, and jobs in the hash. Its set of reserved jobs is renamed,
--- so that a daemon of layout 2 ends no lease of a job that it cannot find. Nor can its scripts read a
--- number of seven bytes. Delayed jobs are moved to their topics' places step by step, by promote.lua.
+-- Layout 2 has two keys of the same names, and jobs in the hash. Its set of reserved jobs is
+-- renamed, so that a daemon of layout 2 ends no lease of a job that it cannot find. Nor can its
+-- scripts read a number of seven bytes. Delayed jobs are moved to their topics' places step by
+-- step, by promote.lua.
 if older and found[2] == '2' and ARGV[5] == '4' then
     local last, pushed, of, wake =
         unpack_bytes(#found[1] == 32 and '<I8I8I8I8' or '<I8I8I8I7', found[1])
@@ -62,8 +74,8 @@ if older and found[2] == '2' and ARGV[5] == '4' then
     call('HSET', hash, 'p', found[1], 'x', '', 'k', '+inf')
     turn_away(of)
 end
--- Layout 3 has the same jobs, with other names of buckets. New records may have a form that it did not
--- have (COMPACT); existing ones are not changed.
+-- Layout 3 has the same jobs, with other names of buckets. New records may have a form that it did
+-- not have (COMPACT); existing ones are not changed.
 if older and found[2] == '3' and ARGV[5] == '4' then
     local of = unpack_bytes('<I8', older, 17)
     if of ~= partitions then return { say(INVALID, 0, 0, of, held, 0, 3) } end
@@ -104,16 +116,17 @@ if stray then return { say(INVALID, 0, 0, 0, held, 0, 0), stray } end
 local redis_now = redis_time[1] * 1000000 + redis_time[2]
 local ahead, set = tonumber(found[3] or 0), found[4] or '0 0'
 -- Numbers and leases that Redis has lost are not given again: those given since the last save were
--- fewer than SKIPPED, or not ahead of the clock, or a daemon has seen them. The number skipped differs
--- between histories, so that two which continue from the same number do not give the same ones.
+-- fewer than SKIPPED, or not ahead of the clock, or a daemon has seen them. The number skipped
+-- differs between histories, so that two which continue from the same number do not give the same
+-- ones.
 local SKIPPED = 30000000
 local function info_of(section, field)
     local info = redis.pcall('INFO', section)
     info = type(info) == 'string' and info or info.verbatim_string or ''
     return string.match(info, field .. ':(%w+)') or ''
 end
--- Identifies the start of the server, and the history of writes, as each failover begins another one: a
--- server that was replaced and is the master again still has its old run_id.
+-- Identifies the start of the server, and the history of writes, as each failover begins another
+-- one: a server that was replaced and is the master again still has its old run_id.
 local run = info_of('server', 'run_id') .. ' ' .. info_of('replication', 'master_replid')
 local restarted, seen = found[5] ~= run, tonumber(ARGV[8])
 
@@ -121,8 +134,8 @@ local function first_after(least)
     return least - least % partitions + partitions + number
 end
 
--- In layout 3 the journal's field lacked the time of the oldest change that is not taken, and how old
--- that may become. The former is set to now, until some entries are taken (journal.lua).
+-- In layout 3 the journal's field lacked the time of the oldest change that is not taken, and how
+-- old that may become. The former is set to now, until some entries are taken (journal.lua).
 local function lengthen_journal()
     local field = call('HGET', hash, 'j')
     if not field or #field >= 49 or sub(field, 33) == 'x' then return end

@@ -1,9 +1,17 @@
--- Makes due jobs ready, and ends leases whose ttr has run out.
--- ARGV: 2 steps at most, 3 a: check all buckets (0.25 ms). Answer: {it, topic, …}: count, more, next_us;
--- lost: see open.lua; missed: a bucket of jobs was lost, and is made again; the topics with new ready
--- jobs in which the caller's mark was the first: the caller gets no other notice.
--- The steps are shared among the topics with due jobs, so that no topic waits for another's burst. If
--- there are very many such topics, half of those served have waited longest, and half are in rotation.
+-- Makes due jobs ready, and ends leases that have run out. Called by the daemon that owns the
+-- partition, its promoter.
+--
+-- ARGV:
+--   2  the most jobs to make ready
+--   3  'a': check whether all buckets exist (0.25 ms); else one of them, another in each call
+-- Returns {header, topic, ...}: the topics with new ready jobs for which this daemon waits as the
+-- first: it gets no other notice. count: jobs that became ready and leases that ended. next_us:
+-- when something is due next. MORE: something is due now, call again. LOST: a sorted set was lost
+-- (open.lua). MISSED: a bucket was lost, and was created again, empty. The jobs are shared among
+-- the topics that have due jobs, so that no topic waits for a burst of another one. If more than
+-- TOPICS topics have due jobs, half of those served have waited longest, and the other half are in
+-- rotation.
+-- Cost: O(k log n) for k jobs and leases; at most TOPICS topics and LEASES leases in one call.
 local TOPICS = 50 -- served by one call
 local LEASES, LEASES_LEAST = 10, 3 -- ended by one call: each takes as long as ten jobs or more
 local OLD, LOOK_AT, PAUSE_US = 60, 300, 2000 -- places of layout 2 moved, read in a call; until the next call
@@ -12,9 +20,9 @@ local found = call('HMGET', hash, 'p', 'k', 'q')
 if not found[1] then return redis.error_reply(CLOSED) end
 even_if_full()
 
--- Layout 2 had the places of delayed jobs in `delayed`, by due time. They are moved from the latest to
--- the earliest: until all are, the field `k` has the time down to which they are. Of members with the
--- same score the topics ('\0') come after the places in this direction.
+-- Layout 2 had the places of delayed jobs in `delayed`, by due time. They are moved from the latest
+-- to the earliest: until all are, the field `k` has the time down to which they are. Of members
+-- with the same score the topics ('\0') come after the places in this direction.
 local function is_old(member)
     return string.byte(member) > 0
 end
@@ -56,7 +64,8 @@ local function move_last_old(upto)
     return not done
 end
 
--- Returns topics with due jobs, by due time, and the rank of the first one in the rotation (nil: none).
+-- Returns topics with due jobs, by due time, and the rank of the first one in the rotation (nil:
+-- none).
 local function due_topics()
     local topics = call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, TOPICS + 1)
     if #topics <= TOPICS then return topics end
@@ -74,8 +83,8 @@ local function is_due(job, due_at)
     return unpack_bytes('>I8', job, due_at) <= now
 end
 
--- Makes up to `share` of the topic's due jobs ready; they are side by side, by due time. Returns true if
--- the topic has no more.
+-- Makes up to `share` of the topic's due jobs ready; they are side by side, by due time. Returns
+-- true if the topic has no more.
 local function serve(topic, share)
     local key, due_at = char(#topic) .. topic, #topic + 3
     local first, past = '[w' .. key, '(w' .. key .. '\255'
@@ -162,8 +171,8 @@ local filler, flags = string.rep('\255', 65), next_us <= now and MORE or 0
 for i = 2, 4 do
     if not call('ZSCORE', KEYS[i], filler) then flags = flags % LOST + LOST end
 end
--- Without a: checks another bucket each time. A lost one lacks this field, even if jobs were pushed into
--- it since. While a slot is being moved the answer is an error, not 0.
+-- Without a: checks another bucket each time. A lost one lacks this field, even if jobs were pushed
+-- into it since. While a slot is being moved the answer is an error, not 0.
 local missed, first, last_bucket = 0, 0, BUCKETS - 1
 if ARGV[3] ~= 'a' then first = math.floor(now / 1000) % BUCKETS last_bucket = first end
 for i = first, importing and -1 or last_bucket do

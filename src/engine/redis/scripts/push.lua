@@ -1,20 +1,38 @@
--- Push, of one job, or of several, each as if it came by itself. ARGV, PER_JOB for each: 1 the
--- request; 2 and 3 the record, what comes before the time of its making and what after that (of a
--- compact one before and after AHEAD: record.lua); 4 what
--- is not in the record: the properties' length (2 bytes) and the properties, if it has some, then
--- content type and body, if they are apart; 5 due, 6 the start of its place (topic's length, topic, priority, and
--- due unless a), 7 '#p' and the topic, 8 'i' and the id, or '', 9 its order (d due, a arrival) or b
--- buried, and behind that (I7HH) when it was made, attempts and failures if it is moved here, and if a
--- restore brings it (restore.lua) which one (8), and then = if the journal's row says all of it
--- already, so that it leaves no entry; 10 if it exists (j reject, p replace, k keep: all that a
--- restore brings), 11 and 12 most jobs and topics (0: any), 13 the start of its place while it is
--- delayed ('w', topic's length, topic, due, priority). KEYS: four for all of them, or four for each.
--- Answer: {it}, or {it, job} if a job of that id is kept (of a restore {it} may be all): else the
--- job is what was sent, with number and the time (if it was made at another: that is in the place of
--- what comes next). Of several: an array of such answers. Here is the
--- common case, for all that follow each other, go to one partition and topic, are ready or all are
--- not, are new, and are brought by one restore, with entries or without, or by none; the others are
--- in push_other.lua, which is other().
+-- Pushes one job, or several. The effect is that of one request after the other. Idempotent:
+-- answers are stored.
+--
+-- KEYS: four for all requests, or four for each (common.lua).
+-- ARGV, PER_JOB for each request:
+--   1   the request (common.lua)
+--   2   the part of the record before the creation time; of a compact record, before AHEAD
+--       (record.lua)
+--   3   the part of the record after it
+--   4   what is not in the record: if the job has properties, their length (2 bytes) and the
+--       properties; then content type and body, if they are stored apart
+--   5   when the job is due
+--   6   the beginning of its place among ready jobs: length of the topic (1 byte), topic, priority
+--       (4 bytes), and the due time (8 bytes) unless it is sorted by arrival
+--   7   '#p' and the topic
+--   8   'i' and the client's id; '' without an id
+--   9   'd' sorted by due time, 'a' by arrival, 'b' buried. Behind that, of a job that is moved
+--       here from another queue: creation time (7 bytes), attempts (2), failures (2). Behind that,
+--       of a job of a restore (restore.lua): the restore's number (8), and '=' if the journal has
+--       the same row already, so that no entry is added for it
+--   10  if a job of that id exists: 'j' reject, 'p' replace it, 'k' keep it (all jobs of a restore)
+--   11  the most jobs in this partition
+--   12  the most topics in this partition; 0 no limit
+--   13  the beginning of its place while it is delayed: 'w', length of the topic, topic, due time,
+--       priority
+-- Returns {header}. seq: the job's number; now: the time; next_us: the creation time if that is
+-- another, else 0; state: 1 delayed, 2 ready, 4 buried; REPLACED: another job had this id. With
+-- KEPT {header, job}: the job that has this id (of a restore, the job may be missing). Errors:
+-- EXISTS, JOBS_LIMIT, TOPICS_LIMIT, BEHIND (the journal is too far behind), ENDED and LAPSED
+-- (restore). Several requests: an array of such answers.
+--
+-- This file is the fast path. It takes adjacent requests together if they are for the same
+-- partition and topic, all ready or all delayed, their ids are new, and all or none belong to one
+-- restore. All other requests are handled one by one by other(), which is push_other.lua.
+-- Cost: for k jobs that go together 4 to 6 commands, O(k log n) with n jobs in the partition.
 local call, pack, sub, byte = redis.call, struct.pack, string.sub, string.byte
 local PER_JOB, AHEAD_MOST = 13, 50000 -- the latter as common.lua has it
 local count, keys_each = many or #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
@@ -31,7 +49,8 @@ while answered < count do
         fields[3 + alike], at = ARGV[at + 8], at + PER_JOB
     end
     fields[4 + alike] = 'j'
-    -- Of a restore: does it go on, and what has ended since it began? As push_other.lua has it.
+    -- Jobs of a restore: is it still under way, and which of these jobs ended since it began? As in
+    -- push_other.lua.
     local by_due, by_arrival, run, ended = 'd', 'a', nil, nil
     if width % 11 > 8 then
         run = sub(ARGV[base + 9], width > 11 and 13 or 2)
@@ -44,7 +63,7 @@ while answered < count do
         if restore and sub(restore, 1, 8) == sub(run, 1, 8) and struct.unpack('<I8', restore, 17) > 0 then
             ended = call('ZMSCORE', KEYS[keys + 4], unpack(members))
         end
-        -- Those that it finds there.
+        -- Jobs whose ids exist are kept: the answer has no job.
         at = base
         while done < alike and found[4 + done] and is_first(hash, ARGV[at + 1]) and
             call('HEXISTS', sub(hash, 1, -2) .. 'j' .. byte(found[4 + done], 6), found[4 + done]) == 1 do
@@ -52,8 +71,8 @@ while answered < count do
             answers[answered + done] = '\0\0\1\0' .. string.rep('\0', 20) .. pack('<I8', now)
         end
     end
-    -- The journal's entries, as entry.lua has them. Not the common case: there are too many, or one
-    -- that is too old.
+    -- Entries for the journal, as in entry.lua. If too many are not taken, or the oldest is too
+    -- old, other() handles the request.
     local journal, entry, bytes, taken, most = found[4 + alike], 0, 0, 0, 1
     local since, span = 0, 0
     if journal and byte(journal, 33) == 120 or run and #run > 8 then journal = nil end -- 120: x; its row is there
@@ -63,8 +82,8 @@ while answered < count do
         if since > 0 and span > 0 and now - since > span then most = 0 end
     end
     if run and (done > 0 or not ended or not ended[1]) then most = 0 end
-    -- The topic is known. If daemons wait, one is notified for each job, except this daemon if its mark
-    -- is of a request before this one: it learns of the job by the answer (marks.lua).
+    -- The topic exists. If daemons wait, one is notified for each job. This daemon is not, if its
+    -- mark is of a request before this one: the answer tells it of the job (marks.lua).
     local mark, request = found[3], ARGV[base + 1]
     local tells = mark and not (#mark == 17 and byte(mark) == 48 and
         sub(mark, 2, 9) == sub(request, 3, 10) and
@@ -83,7 +102,9 @@ while answered < count do
             elseif order == by_arrival and last > now then -- as arrival_after() has it
                 made_at = last - now < AHEAD_MOST and last or now + AHEAD_MOST
             end
-            -- Not the common case: the id is known, or the request may have been done before.
+            -- Cases for other(): the id exists, the job is buried, the request may have been
+            -- executed before, the limit is reached, or the job is due before the promoter's next
+            -- call.
             if found[4 + done] or seen and seen[id] or ended and ended[2 + done] or
                 order ~= by_due and order ~= by_arrival or
                 not is_first(hash, ARGV[at + 1]) or pushed >= tonumber(ARGV[at + 11]) or
@@ -93,7 +114,8 @@ while answered < count do
             local seq = now - now % partitions + last % partitions -- as number_after() has it
             if seq <= last then seq = last + partitions end
             local name, made = pack('>I8', seq), pack('<I8I8', seq, now)
-            -- A round has one bucket, and begins by writing to it: if it has moved, nothing is done.
+            -- All jobs of a round are in one bucket, which is written first: if it has moved to
+            -- another node, nothing was changed.
             if done > 0 and (tells or byte(name, 6) ~= bucket) then break end
             bucket = byte(name, 6)
             local rank, place, answer = '', nil, nil -- answer as say() has it

@@ -1,4 +1,6 @@
--- Push of one job, whatever has to be done for it: see push.lua.
+-- The body of other() in push.lua: pushes one job, in all cases that the fast path does not handle.
+-- KEYS, ARGV and the returned value are those of push.lua for one request.
+-- Cost: O(log n); up to 64 topics are checked if a new topic would exceed the limit (room.lua).
 local id, exists, topic, most = ARGV[8], ARGV[10], sub(ARGV[7], 3), tonumber(ARGV[11])
 local now = clock()
 local first = answered()
@@ -15,8 +17,9 @@ if old and exists == 'j' then
 elseif old and exists == 'k' then
     return { say(OK, 0, KEPT, 1, now, 0, 0), shown_job(old) }
 end
--- A job that has ended since its restore began is not pushed. If the restore has ended, or the members
--- that ends leave were lost, it is not known which jobs have ended: LAPSED.
+-- A job of a restore is not pushed if a job of that id ended since the restore began: ENDED. If the
+-- restore is over, or the members that record ends were lost, it is unknown which jobs ended:
+-- LAPSED.
 if run then
     run = sub(run, 1, 8)
     local restore = call('HGET', hash, 'jr')
@@ -29,15 +32,15 @@ end
 local last, pushed, partitions, wake = state_of_all()
 local seq = number_after(last, partitions, now)
 local name = pack('>I8', seq)
--- A job moved here from another queue keeps its time of making, attempts and failures.
+-- A job that is moved here from another queue keeps its creation time, attempts and failures.
 local made, reserves, failures
 if #ARGV[9] > 11 then made, reserves, failures = unpack_bytes('<I7HH', ARGV[9], 2) end
 local arrived = byte(ARGV[9]) == 97 and arrival_after(last, now) or now -- 97: a
 local record, bucket = record_made(ARGV[2], ARGV[3], seq, made or arrived), bucket_of(name)
 if call('HEXISTS', bucket, '!') == 0 then error(MISSING) end
 if not old and pushed >= most then
-    -- `g` counts removed jobs. It is subtracted from both numbers, so that many pushes follow before
-    -- one has to read it again.
+    -- `pushed` counts all jobs ever pushed, field `g` those removed. Both are reduced by `g` here,
+    -- so that the limit is reached, and `g` read, again only after as many more pushes.
     local gone = call('HGET', hash, 'g') or 0
     pushed = pushed - gone
     if pushed >= most then return { say(JOBS_LIMIT, 0, 0, 0, now, 0, 0) } end
@@ -63,7 +66,7 @@ call('HSET', hash, 'p', pack('<I8I8I8I7', seq, pushed + 1, partitions, wake))
 if id ~= '' then call('HSET', hash, id, name) end
 call('HINCRBY', hash, ARGV[7], 1)
 place(job, byte(ARGV[9]) == 98 and BURIED or WAITING, now) -- 98: b
--- Comes last: if a key of another type has ended the script before, there is no job of that id.
+-- The record is written last: if a key of a wrong type ended the script before, the id has no job.
 call('HSET', bucket, name, record)
 local apart = ARGV[4]
 if has_properties(job) then

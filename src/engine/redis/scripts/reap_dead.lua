@@ -1,9 +1,17 @@
--- Removes dead daemons: jobs reserved by their connections wait again, as if they had not been tried,
--- and their kept answers are deleted. ARGV: 2 jobs given back at most, 3 the names of living daemons,
--- concatenated, 4 daemons that were registered less than that ago are skipped: the caller may not know
--- yet that they live; 5 begin after this name ('' at the start). Or 3 '' : remove the caller itself.
--- Answer: {it}: count of daemons removed; next_us: when the first skipped daemon of this call may be
--- removed, FOREVER if none was skipped; more: call again, after the name that is in place of seq.
+-- Removes dead daemons from the partition, step by step: jobs that were reserved for their
+-- connections wait again, as if they had not been tried, and their stored answers are deleted.
+-- Idempotent.
+--
+-- ARGV:
+--   2  the most jobs to give back
+--   3  names of the living daemons, concatenated (8 bytes each); '': remove the caller itself
+--   4  a daemon that was registered less than this ago is skipped: the caller may not know yet that
+--      it lives
+--   5  continue after this name, '' at the start
+-- Returns {header}. count: daemons that were removed. next_us: when the first daemon that was
+-- skipped by this call may be removed, FOREVER if none was. MORE: call again, with the name in the
+-- bytes of seq.
+-- Cost: O(NAMES + PLACES + jobs log n).
 local NAMES, PLACES = 64, 512 -- daemons checked, and answers deleted from rings, in one call
 local most, living, young_us, now = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), clock()
 local from, places, forgotten, next_us = ARGV[5], PLACES, 0, FOREVER

@@ -1,11 +1,19 @@
--- Goes through all jobs, a slice a call: those that layout 2 left in the hash are put into their
--- buckets, and (ARGV[4] r) what a lost sorted set held (deleted, evicted) is put back from the
--- jobs and the settings of topics. ARGV: 2 where to go on ('0' from the start; c: only the hash), 3 about how many fields.
--- Answer: {it, where to go on}: more. It changes nothing that is where it belongs, so others go on
--- meanwhile; a ready job that was lost becomes ready by promote, since it is due.
+-- Repairs a partition step by step, while it is served. Moves jobs that layout 2 left in the hash
+-- to their buckets. With
+-- 'r' it also restores the members of a sorted set that was lost (deleted or evicted), from the
+-- jobs and from the settings of topics. Idempotent: it changes nothing that is in its place.
+--
+-- ARGV:
+--   2  where to continue, '0' at the start
+--   3  about how many fields to read
+--   4  'r' all of this; 'c' only jobs of layout 2 (the hash)
+-- Returns {header, where to continue}. MORE: call again.
+-- A ready job whose member was lost is added as a delayed one that is due: promote.lua makes it
+-- ready.
+-- Cost: O(fields log n).
 local filler, now, left = string.rep('\255', 65), clock(), tonumber(ARGV[3])
 local bucket, cursor = string.match(ARGV[2], '^(%d+) (%d+)$')
-bucket, cursor = tonumber(bucket or 0) - 1, cursor or '0' -- -1: the hash
+bucket, cursor = tonumber(bucket or 0) - 1, cursor or '0' -- -1: the hash; BUCKETS: the settings
 
 local BESIDE = '=-~' -- fields of a bucket that go with a job
 
@@ -42,11 +50,12 @@ local function look_at(field)
             if job then put_back(job) end
         elseif #field == 9 and string.find(BESIDE, kind, 1, true) and
             call('HEXISTS', buckets .. bucket, sub(field, 2)) == 0 then
-            call('HDEL', buckets .. bucket, field) -- a daemon ended the job that knew of no such
+            -- The job was ended by a daemon of an older version that does not know this field.
+            call('HDEL', buckets .. bucket, field)
         end
     elseif kind == 'j' and #field == 9 then
         fetch(sub(field, 2))
-    elseif kind == 'd' and #field % 8 == 1 then -- a daemon's, or open.lua's
+    elseif kind == 'd' and #field % 8 == 1 then -- of a daemon, or of turn_away() in open.lua
         call('ZADD', order, 0, field)
     elseif sub(field, 1, 2) == '#p' then
         call('ZADD', order, 0, 't' .. sub(field, 3))

@@ -1,11 +1,16 @@
--- Jobs in their buckets: a job as a table and back, and what answers say of it. Put before the
--- scripts that need more of jobs than their fast paths do.
+-- Jobs in their buckets: reads a job into a table, writes it, and formats it for answers. Put
+-- before all scripts but heartbeat.lua; the fast paths of push, reserve and end do not use it.
+--
+-- A record has one of three forms (job_head.h): long, short, compact. Bits of its first byte: 1
+-- long; 2 ready jobs are sorted by arrival, not by due time; 4 kind of content; 8 the content is
+-- stored apart, in '*' and the name; 16 the job has properties; 32 compact.
 local INLINE_MAX = 1024 -- bytes of content type and body: JOB_INLINE_MAX
 local NOBODY = '\0\0\0\0\0\0\0\0'
 
 local AHEAD = 1024 -- JOB_AHEAD_BASE
 
--- A compact record has no time of its making, but by how much the number was ahead of that.
+-- The creation time. A compact record does not store it, but the difference between the job's
+-- number and the creation time.
 local function created_of(record, seq)
     local form = byte(record)
     if form % 64 >= 32 then
@@ -14,8 +19,10 @@ local function created_of(record, seq)
     return unpack_bytes(LONG.CREATED_FORMAT, record, form % 2 == 1 and LONG.CREATED or SHORT.CREATED)
 end
 
--- Its beginning and its end as the daemon sends them. One that is to be compact, and whose number is
--- too far ahead, or that was made elsewhere, gets the short form instead.
+-- Builds a record: `start` and `rest` are what the daemon sent, the part before and after the
+-- creation time `made`. A compact record becomes a short one if the difference of number and
+-- creation time does not fit into two bytes: the number is too far ahead of the clock, or the job
+-- was created in another queue.
 local function record_made(start, rest, seq, made)
     local form, ahead = byte(start), seq - made + AHEAD
     if form % 64 < 32 then return start .. pack('<I7', made) .. rest end
@@ -67,7 +74,7 @@ local function has_properties(job)
     return job.form % 32 >= 16
 end
 
--- Stores the job's head. A new job that waits needs none: its record has all.
+-- Stores the job's head. A new job that waits has none: its record has all the values.
 local function keep_head(job)
     if job.is_new and job.state == WAITING then return end
     job.head = pack(HEAD.STATE_TO_DUE, job.state, job.flags, job.reserves, job.till, job.lease,
@@ -76,17 +83,18 @@ local function keep_head(job)
     call('HSET', bucket_of(job.name), '+' .. job.name, job.head)
 end
 
--- Notes of failed attempts: '-' and the name has the time and the code (10 bytes) of the last one,
--- '~' and the name the last NOTES, each the same, the length of its text (2), and that. Only a job
--- that was released or buried can have some. A job in an answer has them in front: see below.
+-- Notes of failed attempts. Field '-' and the name: time (8 bytes) and code (2 bytes) of the last
+-- one. Field '~' and the name: the last NOTES notes, each with time, code, length of the text (2
+-- bytes), and text. Only a job that was released or buried can have notes.
 local NOTES = 5
 
 local function may_have_notes(job)
     return job.releases > 0 or job.buries > 0
 end
 
--- In front of a job stands what it has besides: a letter, a length, and so many bytes. (No number
--- begins with a letter.) n: its last note; a: its notes; p: its properties.
+-- In an answer a job may be preceded by notes and properties: a letter, a length (2 bytes), the
+-- bytes. 'n' the last note, 'a' all notes, 'p' the properties. A job begins with its number, whose
+-- first byte is no letter.
 local function in_front(letter, text)
     return text ~= '' and letter .. pack('<H', #text) .. text or ''
 end
@@ -109,8 +117,8 @@ local function add_note(job, code, text, now)
         '~' .. job.name, notes .. job.note .. pack('<H', #text) .. text)
 end
 
--- As answers have it: number, head if there is one, record; without the content, a short record is
--- followed by the length of that.
+-- A job in an answer, without content: last note, name, head if there is one, record up to the
+-- content. A short or compact record is followed by the length of the content (2 bytes).
 local function shown_job(job)
     local text = shown_note(job) .. job.name .. job.head .. sub(job.record, 1, job.content_at - 1)
     if job.form % 2 == 1 then return text end
@@ -133,9 +141,10 @@ local function whole_job(job)
     return is_apart(job) and text .. content_of(job) or text
 end
 
--- A record of a job: in `job` seq, flags, id_len, retries, priority, ttr, delay_s, due and created; with
--- that content, whose length and sum `about` has (kind, length of the type, length of the body,
--- sum). `names`: topic, id and waits. Properties stay as they are. Returns what is apart, too.
+-- Builds a record with other content. From `job`: seq, flags, id_len, retries, priority, ttr,
+-- delay_s, due, created, and whether it has properties. `about`: kind, length of the content type,
+-- length of the body (4 bytes), checksum (8 bytes). `names`: topic, id, and the waits of the
+-- schedule. Returns the record, and the content if it must be stored apart.
 local function record_of(job, topic_len, about, names, content)
     local kind, type_len, body_len, content_sum = unpack_bytes('<BBI4c8', about)
     local form = 128 + (job.flags >= ARRIVAL and 2 or 0) + 4 * kind
@@ -154,7 +163,8 @@ local function record_of(job, topic_len, about, names, content)
     return record .. content
 end
 
--- Moves the job of that name from the hash, where layout 2 had it, to its bucket.
+-- Moves the job of that name from the hash, where layout 2 stored it, to its bucket. Returns the
+-- job, or nil.
 local function convert(name)
     local old = call('HMGET', hash, 'j' .. name, 'b' .. name)
     local head, bucket = old[1], bucket_of(name)
@@ -182,7 +192,8 @@ local function convert(name)
     return read(name, record, head)
 end
 
--- The job of that name; nil: there is none.
+-- Returns the job of that name; nil: there is none. Error MISSING: its bucket is not on this node.
+-- O(1)
 local function fetch(name)
     local found = call('HMGET', bucket_of(name), name, '+' .. name, '!')
     if found[1] then return read(name, found[1], found[2]) end
@@ -190,7 +201,7 @@ local function fetch(name)
     return convert(name)
 end
 
--- The same, but false if its bucket has moved to another node.
+-- As fetch(), but returns false if the bucket is not on this node.
 local function try_fetch(name)
     local done, job = pcall(fetch, name)
     return done and job

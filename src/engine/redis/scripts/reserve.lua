@@ -1,23 +1,40 @@
--- Reserve, one, or several, each as if it came by itself: then each is for one topic. KEYS: four for
--- all of them (turn.lua), or four for each. ARGV, for each: 1 the request, 2 options: l listed order, b bound, w leave marks where there
--- is no more, or h the same, but nobody waits, n count what is left, p who asks needs no job: tell the next who waits where
--- there are some; behind these, in digits, how long the reservations run in place of the jobs' own
--- ttr; 3 how many at most (0: only look what there is), 4 bytes of bodies after which to
--- stop (of several, those of all before count, too), 5 … topics.
--- Answer: {it, job with its content, …, firsts}; its next_us: when the first pause among the topics ends;
--- its seq: if asked, how many more are ready.
--- `firsts` has 12 bytes for each topic asked for: priority and rank of the first job that is still
--- ready there, NONE, or UNSEEN if nobody looked; it is empty if the request was sent again.
--- Of several: an array of such answers. Here is the common case: jobs of one topic whose bodies are in
--- their records. The others are in reserve_other.lua, which is other().
+-- Reserves ready jobs, for one request or several. The effect is that of one request after the
+-- other; several requests must name one topic each. Idempotent: answers are stored.
+--
+-- KEYS: four for all requests (turn.lua), or four for each (common.lua).
+-- ARGV, for each request:
+--   1     the request (common.lua)
+--   2     options: 'l' take topics in the order listed, not the best job of all; 'b' the
+--         reservations belong to the daemon's connection and end with it; 'w' leave a mark
+--         (marks.lua) in each topic that has no more ready jobs, since a consumer waits; 'h' the
+--         same, but no consumer waits; 'n' count the ready jobs that are left; 'p' this daemon was
+--         notified of a job and needs none: notify the next daemon that waits. Then digits: the
+--         length of the leases; without digits, each job's own ttr
+--   3     the most jobs; 0: reserve none, only look
+--   4     stop when bodies and properties have this many bytes; of several requests, those before
+--         count too
+--   5 ... topics
+-- Returns {header, job with content, ..., firsts}. err: OK or EMPTY. count: jobs. Flags: MORE a
+-- topic has more ready jobs; MARKED marks were left; SHARED other daemons wait for one of the
+-- topics too. next_us: when the first pause of these topics ends, FOREVER if none is paused. seq:
+-- with 'n', how many more jobs are ready; else 0. `firsts`: 12 bytes for each topic asked for:
+-- priority (4) and rank (8) of the first job that is still ready, or NONE, or UNSEEN if the topic
+-- was not looked at; empty if this request was executed before. Several requests: an array of
+-- these.
+--
+-- This file is the fast path: jobs of one topic, at most JOBS, whose content is in their records
+-- and that have no properties. All other requests are handled by other(), which is
+-- reserve_other.lua.
+-- Cost: O(log n + k) for k jobs, with one read and one write for each bucket that holds some of
+-- them.
 local call, sub, byte = redis.call, string.sub, string.byte
 local pack, unpack_bytes, format = struct.pack, struct.unpack, string.format
--- Behind every place in a topic: 21 bytes.
+-- Sorts behind every place of a topic: 21 bytes.
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
 local PER_ASK = 5
 local NOTHING = {}
-local JOBS, JOBS_BYTES = 32, 65536 -- read at once: records of so many jobs have fewer bytes
+local JOBS, JOBS_BYTES = 32, 65536 -- the most jobs read at once; their records have fewer bytes than that
 local count, answers, bytes = many or #KEYS / 4, { '' }, 0
 local keys_each = #KEYS > 4 and 4 or 0
 for at = 1, count do
@@ -29,7 +46,8 @@ for at = 1, count do
         local found = call('HMGET', hash, 'p', '#u' .. topic, '#r' .. topic, '#h' .. topic, 'j',
             '#w' .. topic)
         local ready, taken, flags, mark, left = nil, 0, 0, nil, 0
-        -- It is not paused, and the journal has no entries to be written (entry.lua).
+        -- The topic must not be paused, and the reservation must not need an entry for the journal
+        -- (entry.lua).
         local fits = found[1] and tonumber(found[2] or 0) <= now and is_first(hash, request)
         local journal = found[5] and byte(found[5], 33) ~= 120 -- 120: x, it was given up
         if journal and most > 0 and not string.find(options, 'b', 1, true) then fits = false end
@@ -43,11 +61,13 @@ for at = 1, count do
         end
         if taken > most then
             taken, flags = most, most == 0 and string.find(options, '[wh]') and 20 or 4
-            -- The daemon was notified of a job and needs none: is there another one to notify?
+            -- The daemon was notified of a job and needs none. If others wait, other() notifies the
+            -- next one.
             if most == 0 and found[6] and string.find(options, 'p', 1, true) then fits = false end
         elseif fits and (taken < most or most == 0) and string.find(options, '[wh]') then
             local old, others = found[6], nil
-            -- The topic has had jobs.
+            -- A mark is left only in a topic that has had jobs: the first job of a topic is told to
+            -- all daemons.
             if old or found[3] or call('HEXISTS', hash, '#p' .. topic) == 1 then
                 mark, others = with_mark(old, daemon, sub(request, 13, 20),
                     string.find(options, 'w', 1, true))

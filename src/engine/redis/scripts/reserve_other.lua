@@ -1,4 +1,6 @@
--- Reserve, all but the common case: see reserve.lua.
+-- The body of other() in reserve.lua: one reserve, in all cases that the fast path does not handle.
+-- KEYS, ARGV and the returned value are those of reserve.lua for one request.
+-- Cost: for t topics and up to k jobs O(t log n + t k log(t k)).
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
 local AT_ONCE = 32 -- jobs read together
@@ -17,7 +19,7 @@ local function reply(jobs, flags, next_us, firsts, left)
     return parts
 end
 
--- Sent again: those of the jobs that still have the lease of the first time.
+-- A repetition: returns those of the jobs that still have the lease of the first execution.
 local first = answered()
 if first then
     local jobs = {}
@@ -49,8 +51,8 @@ if not found[1] then return redis.error_reply(CLOSED) end
 local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I7', found[1])
 local next_us = FOREVER
 
--- The first ready ones of each topic that is not paused, in the order in which to take them, and
--- one more than that, which will then be the first.
+-- Candidates: the first ready jobs of each topic that is not paused, in the order in which they are
+-- taken, and one more of each topic, which is the first that is left.
 local candidates, first_of = {}, {}
 for i = 1, #topics do
     local pause = tonumber(found[4 * i - 2] or 0)
@@ -82,7 +84,7 @@ local jobs, gone, held, sets, kept, taken, bodies, lost = {}, {}, {}, {}, {}, {}
 local heads, heads_in, found_at = {}, {}, {} -- by bucket; the buckets; what was found, by place
 local count, bytes, at, soonest, daemon = 0, 0, 1, FOREVER, sub(slot, 2, 9)
 
--- Reads the jobs at these places; those that lie together in one bucket at once.
+-- Reads the jobs at these places; adjacent ones of the same bucket by one command.
 local function read_some(from, upto)
     while from <= upto do
         local bucket, wanted, first_of_all = byte(candidates[from], -3), {}, from
@@ -155,7 +157,7 @@ while at <= #candidates and count < most and bytes < most_bytes do
 end
 for i = 1, count do bodies[i] = whole_job(jobs[i]) end
 
--- In pieces: see above.
+-- Calls with at most 1000 arguments: see above.
 local function in_pieces(name, key, list)
     for from = 1, #list, 1000 do
         call(name, key, unpack(list, from, math.min(#list, from + 999)))
@@ -178,8 +180,8 @@ for i = at, #candidates do
     first_of[topic] = first_of[topic] or sub(candidates[i], -20, -9)
 end
 local flags = next(first_of) and MORE or 0
--- A topic into which nothing was ever pushed needs no mark: its first job tells all daemons. So
--- there are no more marks than topics, and they end with these.
+-- A topic into which nothing was ever pushed gets no mark: its first job is told to all daemons. So
+-- there are at most as many marks as topics, and a mark is deleted with its topic.
 if wait and (most == 0 or count < most and bytes < most_bytes) then
     local shared = false
     for i = 1, #topics do
@@ -200,7 +202,7 @@ if string.find(ARGV[2], 'p', 1, true) then
     end
 end
 if count > 0 and bound then
-    call('ZADD', order, 0, 'd' .. daemon) -- it may have been taken for dead meanwhile
+    call('ZADD', order, 0, 'd' .. daemon) -- another daemon may have removed this one as dead
 end
 if count > 0 then
     for i = 1, #topics do

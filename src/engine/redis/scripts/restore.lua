@@ -1,15 +1,28 @@
--- Jobs come back from the journal, into this partition. While they do, the hash has the field 'jr':
--- which restore it is (8), until when if it is not renewed, how many more jobs may end (8 each; 0:
--- too many have). Each job that ends leaves a member in `order` (entry.lua): 'ei' and its id, or 'en'
--- and its number if it has none. 'er' and the restore stands for all of these: where it is missing
--- they were lost. A job that was restored is pushed only if there is no such member (push_other.lua).
--- Time does not end a restore by itself: an end that finds it up does, as it leaves no member then.
--- ARGV: 2 what: b it begins, g it goes on, e it has ended, l is this job to be left out?; 3 which
--- restore; '': of e any one, of l none goes on; b and g: 4 for how long, b: 5 how many jobs may end;
--- l: 4 the job's number (8 bytes).
--- Answer: {it}. b: more: call again, what another has left goes first; else state: 1 it has begun,
--- behind the entry seq, 0 there is no journal here. g: state 1 it goes on, 0 it has ended, 2 too many
--- jobs have. e: more: call again. l: state 1 it lives, or has ended since.
+-- Controls a restore: jobs come back from the journal into this partition. 'b' and 'e' must be
+-- called again while they return MORE.
+--
+-- While a restore is under way the hash has the field 'jr': number of the restore (8 bytes), when
+-- it ends unless it is renewed (8), how many more jobs may end before the restore must stop (8; 0:
+-- too many did). Each job that ends adds a member to `order` (entry.lua): 'ei' and its id, or 'en'
+-- and its number if it has no id. push_other.lua pushes a job of the restore only if there is no
+-- such member. The member 'er' and the number of the restore shows that these members were not
+-- lost: without it the restore is void. Time alone does not end a restore that was not renewed: the
+-- next job that ends does, and adds no member. So no end is missing while 'jr' exists.
+--
+-- ARGV:
+--   2  'b' begin, 'g' renew, 'e' end, 'l' look at one job
+--   3  number of the restore (8 bytes); '' with 'e': any, with 'l': no restore is under way
+--   4  'b', 'g': how long until it must be renewed; 'l': the job's number (8 bytes)
+--   5  'b': how many jobs may end meanwhile
+-- Returns {header}:
+--   'b'  state 1: it has begun, seq is the last entry of the journal; 0: this partition has no
+--        journal. MORE: members of an earlier restore are being deleted, call again
+--   'g'  state 1: renewed; 0: the restore has ended; 2: too many jobs have ended
+--   'e'  MORE: members are left to delete, call again
+--   'l'  state 1: the job exists, or has ended since the restore began; else 0. Error LAPSED: the
+--        restore is over
+-- 'b' is idempotent by a stored answer, 'g', 'e' and 'l' by what they do.
+-- Cost: at most REMOVED members deleted in one call.
 local REMOVED = 1000 -- members in one call
 local what, run = ARGV[2], ARGV[3]
 local first = what == 'b' and answered()
@@ -25,7 +38,7 @@ local function answer(state, flags, seq)
     return say(OK, state, flags, 0, now, 0, seq)
 end
 
--- False: there are more.
+-- Deletes up to REMOVED members. False: there are more.
 local function remove()
     local left = call('ZRANGEBYLEX', order, '[e', '(f', 'LIMIT', REMOVED, 1)[1]
     call('ZREMRANGEBYLEX', order, '[e', left and '(' .. left or '(f')

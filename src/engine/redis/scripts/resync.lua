@@ -1,15 +1,25 @@
--- A resync of the journal: jobs are entered as they are, and so is that no job of an id is there (entry.lua).
--- Nothing else changes. A job that is there from the first call to the last one is entered, if all of them are
--- answered by one server: HSCAN's way is the server's own.
--- ARGV: 2 j: jobs, 3 where to go on ('0' from the start), 4 about how many fields, see COUNTS; r: 3 nothing; both: 5 how many
--- bytes of entries may wait to be taken before no more are made; r: 6 … ids.
--- Answer: {it, where to go on}: state 0 there is no journal here, 1 there is; count: what was entered; of r
--- next: ids that were looked at; more: of j, call again, of r, with the ids that are left; seq: the last entry.
-local COUNTS = 10 -- fields that a job counts as which is entered: 400 are some 35 jobs, a millisecond
-local BYTES = 512 -- of a value: they count as one field more
-local AT_ONCE = 20 -- fields of a look, but one if these have more than MOST bytes: else their entries
-local MOST = 131072 -- alone could be more than the journal may have
-local NOBODY_SEQ = '\0\0\0\0\0\0\0\1' -- an entry has a number always; the id counts
+-- Adds entries for the journal that show jobs as they are now, or that no job of an id exists
+-- (entry.lua). Changes nothing else. With 'j', each job that exists from the first call to the last
+-- is entered, if one server answers all calls: a cursor of HSCAN is valid only on its server.
+--
+-- ARGV:
+--   2      'j' all jobs, 'r' ids
+--   3      'j': where to continue, '0' at the start; 'r': not used
+--   4      'j': budget of this call, in fields: a field that is read costs 1, and 1 more for each
+--          BYTES of its value; an HSCAN 5; a job that is entered COUNTS
+--   5      stop when entries that are not taken have this many bytes
+--   6 ...  'r': ids
+-- Returns {header, where to continue}. state: 0 this partition has no journal, 1 it has. count:
+-- entries that were added. next_us: with 'r', how many of the ids were looked at. seq: the last
+-- entry. MORE: call again; with 'r', with the ids that were not looked at.
+-- Cost: O(budget); 400 fields are about 35 jobs, and about a millisecond.
+local COUNTS = 10 -- cost of a job that is entered, in fields
+local BYTES = 512 -- so many bytes of a value cost one field more
+-- Fields asked for by one HSCAN; 1 if those of a bucket have more than MOST bytes, because the
+-- entries of one HSCAN could be more than the journal may hold.
+local AT_ONCE = 20
+local MOST = 131072
+local NOBODY_SEQ = '\0\0\0\0\0\0\0\1' -- each entry has a number; here only the id matters
 local now, what, left, room = clock(), ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 even_if_full()
@@ -40,7 +50,7 @@ if what == 'r' then
 end
 
 local bucket, cursor = string.match(ARGV[3], '^(%d+) (%d+)$')
-bucket, cursor = tonumber(bucket or 0) - 1, cursor or '0' -- -1: the hash, where layout 2 had the jobs
+bucket, cursor = tonumber(bucket or 0) - 1, cursor or '0' -- -1: the hash, where layout 2 stored jobs
 local entered, at_once = 0, AT_ONCE
 
 local function bytes_of(fields)

@@ -1,22 +1,33 @@
--- Settings of topics, in partition 0 only, in a hash of their own beside the buckets: 't' and the
--- topic: version (8 bytes), settings; '!': how many changes there were, and the last version (8
--- bytes each); 'c' and a place (2): the last CHANGES changes, one each: its count (8), topic. The
--- hash is there from the first settings on. Both counts begin by the clock and only grow, so where
--- the hash was lost or restored they go on above what daemons have seen.
--- ARGV: 2 what: c change a topic's settings, f what has changed, l go through all.
--- c: 3 topic, 4 the version that there must be ('' any, 0 none), 5 settings ('' none), 6 most topics
--- (0: any), 7 x the topic goes, too, if it holds nothing here. Answer: {it}: seq the version now, 0
--- none; next_us the last version. VERSION: seq is another.
--- f: 3 the changes that the caller knows. Answer: {it, topic, version and settings or '', …}: seq up
--- to which change; more. INVALID: go through all.
--- l: 3 where to go on ('0' from the start). Answer: {it, where to go on, topic, version and
--- settings, …}: seq the changes there were; more. Of both: next_us the last version.
+-- Settings of topics: changes them, returns what has changed, or lists them. They are stored in
+-- partition 0 only, in a hash of its own, which exists from the first change on. Its fields: 't'
+-- and a topic -> version (8 bytes), settings; '!' -> number of the last change, last version (8
+-- bytes each); 'c' and a place (2 bytes) -> the last CHANGES changes, one each: its number (8
+-- bytes), topic. A version is never below the clock, so versions grow even if the hash was lost or
+-- restored from a backup. Numbers of changes start at the clock (milliseconds) when the hash is
+-- created. After a restore from a backup they may be below what a daemon knows: it gets INVALID.
+--
+-- ARGV:
+--   2  'c' change a topic's settings, 'f' return changes, 'l' list all settings
+-- 'c': 3 topic; 4 the version that the settings must have, '' any, 0 none; 5 new settings, ''
+--   remove them; 6 the most topics in this partition, 0 no limit; 7 'x' also remove the topic if it
+--   has no jobs here and is not paused. Returns {header}. seq: the version now, 0 without settings;
+--   next_us: the last version. Errors: VERSION (seq: the version that it has), TOPICS_LIMIT.
+--   Idempotent: the answer is stored.
+-- 'f': 3 number of the last change that the caller knows. Returns {header, topic, version and
+--   settings or '', ...}. seq: up to which change; next_us: the last version; MORE: call again from
+--   seq on. Error INVALID: these changes are not stored any more, list all settings.
+-- 'l': 3 where to continue, '0' at the start. Returns {header, where to continue, topic, version
+--   and settings, ...}. seq: number of the last change; next_us: the last version; MORE: call
+--   again.
+-- Cost: 'c' O(log n), and up to 64 topics are checked if a new one would exceed the limit; 'f' and
+-- 'l' about AT_ONCE topics.
 local CHANGES, AT_ONCE = 512, 20
 local key, what = sub(hash, 1, -2) .. 's', ARGV[2]
 local first = what == 'c' and answered()
 if first then return { first } end
 local now, state = clock(), call('HGET', key, '!')
--- It may be on its way here, or the partition is not opened yet.
+-- While the slot is being moved here, the hash may not have arrived yet; else the partition may not
+-- be open yet.
 if importing and not state then error(MISSING) end
 if call('HEXISTS', hash, 'p') == 0 then return redis.error_reply(CLOSED) end
 local index, version = 0, 0

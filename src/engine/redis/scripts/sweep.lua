@@ -1,5 +1,10 @@
--- Kicks (ARGV[2] k) or deletes (c) jobs of a topic in one state: ARGV 6 how many at most; 0: only
--- counts them (not the reserved ones). Answer: {it, where to go on}: count, more.
+-- Kicks or deletes jobs of a topic in one state, step by step. Idempotent: the answer is stored.
+--
+-- ARGV: 2 'k' kick, 'c' delete; 3 to 5 as in walk.lua; 6 the most jobs; 0: only count them (not
+-- with state reserved).
+-- Returns {header, where to continue}. count: jobs done, or counted. MORE: call again. Error
+-- NOT_FOUND: there is no such topic.
+-- Cost: at most 600 places are read; O(log n) for each job done.
 local first = answered()
 if first then return { sub(first, 1, 32), sub(first, 33) } end
 local most, done, lost, now = tonumber(ARGV[6]), 0, 0, clock()
@@ -12,7 +17,8 @@ end
 local more, from = walk(function(name, member)
     if done + lost == most then return false end
     local job = try_fetch(name)
-    if job == false then -- its bucket is not here now: as far as it is done, it is answered
+    -- Its bucket is not on this node now: ends here. An error only if no job was done before.
+    if job == false then
         if done == 0 then error(MISSING) end
         return false
     end

@@ -1,15 +1,29 @@
--- A topic, or a page of them. ARGV: 2 p pause, u resume, x remove, t show one, l list; 3 topic (l:
--- after this name), 4 pause until, or how many; 5 most topics (0: any); 6 d (l) with what falls due,
--- u (pause, resume) only if it is in use, e (pause) only if it is there. Answer: {it, name, counts,
--- …, what falls due}: 18 numbers of 8 bytes, and how many jobs of these topics are due within each of
--- SPANS.
+-- Pauses, resumes, removes or shows a topic, or lists topics. Idempotent: answers to changes are
+-- stored.
+--
+-- ARGV:
+--   2  'p' pause, 'u' resume, 'x' remove, 't' show one, 'l' list
+--   3  the topic; of 'l': topics after this name
+--   4  of 'p': the end of the pause; of 'l': the most topics
+--   5  of 'p': the most topics in this partition; 0 no limit
+--   6  of 'l', 'd': also when jobs fall due; of 'p' and 'u', 'u': only if the topic has jobs or is
+--      paused; of 'p', 'e': only if the topic exists
+-- Returns {header} for changes; of 'x', MORE: the topic still has jobs. Else {header, topic,
+-- numbers, ...}. `numbers`: 18 of 8 bytes: ready jobs, those with priority below 1024, buried jobs,
+-- due time of the first ready job (0: none), the fields of LETTERS (reserved now; totals of pushed,
+-- reserved, finished, deleted, replaced, timed out, released, buried, kicked; pauses; end and
+-- length of the pause), when the first delayed job is due (0: none, or 'l' without 'd'). Of 'l',
+-- with 'd', one more string at the end: how many jobs of these topics fall due within each of SPANS
+-- (8 bytes each), and MORE: there are more topics. Errors: NOT_FOUND, TOPICS_LIMIT.
+-- Cost: O(log n) for each topic shown; a pause that makes a topic checks up to 64 others
+-- (room.lua).
 local what, topic, now = ARGV[2], ARGV[3], clock()
 local SPANS = { 60, 300, 3600, 86400 } -- seconds; engine_stats::due_within has these
 local LETTERS = { 'h', 'p', 'r', 'f', 'd', 'x', 't', 'l', 'b', 'k', 'z', 'u', 's' }
 
 local due_within = { 0, 0, 0, 0 }
 
--- When the topic's first delayed job is due; 0: it has none, or nobody asks.
+-- When the topic's first delayed job is due; 0: it has none, or that was not asked for.
 local function first_due(key)
     if what == 'l' and ARGV[6] ~= 'd' then return 0 end
     local first = call('ZRANGEBYLEX', order, '[w' .. key, '(w' .. key .. '\255', 'LIMIT', 0, 1)[1]

@@ -1,12 +1,18 @@
--- Ends, pushes and reserves of one topic that go in one call: each as if it came by itself, in this
--- order. ARGV: 1 how many of each kind (three bytes), and how many arguments one of each has (three
--- bytes); then the arguments of each, as end.lua, push.lua and reserve.lua have them, which are ends(),
--- pushes() and reserves() here: each is passed where its keys and arguments begin, and how many it has.
--- KEYS: four for all of them, or four for each. Answer: an array of their answers.
+-- Executes finishes and deletes, then pushes, then reserves of one topic each, in this order, as
+-- one call. The effect is that of one request after the other.
+--
+-- KEYS: four for all requests, or four for each, in the order of the requests.
+-- ARGV[1]: six bytes: how many requests of each kind, then how many arguments one request of each
+-- kind has. Then the arguments of each request, as described in end.lua, push.lua and reserve.lua.
+-- These scripts are the functions ends(), pushes() and reserves() here. Each gets the positions
+-- before its first key and argument, and how many requests it has.
+-- Returns an array with the answer of each request, or an error in its place.
+-- Cost: the sum of the requests' costs.
 local counts, answers, n, key, at = { string.byte(ARGV[1], 1, 6) }, {}, 0, 0, 1
 local one = #KEYS == 4
--- A full Redis refuses only a script's first write. So that pushes after an end are refused as well,
--- calls with pushes begin with this write: it changes nothing, but is refused if pushes would be.
+-- A Redis that has reached maxmemory checks only the first write of a script. A call with pushes
+-- begins with this write, which changes nothing and is refused if pushes must be: so pushes behind
+-- an end are refused as well.
 local full = counts[2] > 0 and redis.pcall('ZADD', KEYS[4], 'XX', '0', '')
 full = type(full) == 'table' and string.find(full.err, 'OOM', 1, true) and
     redis.error_reply('OOM command not allowed when used memory > maxmemory')
