@@ -168,12 +168,12 @@ static void fetch_around(const struct core *core, uint32_t number, uint64_t seq)
     if (job->seq != seq || !may_be_far((enum job_state)job->state))
         return;
     if (job->state == JOB_DELAYED)
-        wheel_expect(&core->delays, number);
-    far_index_expect(&core->far.places, hash_seq(seq));
+        wheel_prefetch(&core->delays, number);
+    far_index_prefetch(&core->far.places, hash_seq(seq));
     if (!job->id_len)
         return;
     index_expect_id(&core->index, job_id(job));
-    far_index_expect(&core->far.places, far_hash_id(core->far.key, job_id(job)));
+    far_index_prefetch(&core->far.places, far_hash_id(core->far.key, job_id(job)));
 }
 
 /* In steps, each for all of them: what one fetches tells where the next one's is. */
@@ -182,7 +182,7 @@ void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, b
     uint32_t numbers[CORE_SOON_MAX];
     CHECK(count <= CORE_SOON_MAX);
     for (uint32_t i = 0; i < count; i++)
-        index_expect(&core->index, seqs[i]);
+        index_prefetch(&core->index, seqs[i]);
     for (uint32_t i = 0; i < count; i++) {
         numbers[i] = index_guess(&core->index, seqs[i]);
         if (numbers[i] != POOL_NONE)
@@ -341,7 +341,7 @@ bool core_arrive(struct core *core, const struct event *event)
 
 uint32_t core_take_apart(struct core *core, const struct event *event)
 {
-    far_index_expect(&core->far.places, hash_seq(event->job.seq));
+    far_index_prefetch(&core->far.places, hash_seq(event->job.seq));
     struct topic *topic = topic_of(core, event);
     struct far_job far = far_job_at(core, event);
     if (!topic || far.state != JOB_DELAYED || !take_away(core, topic, &far))
@@ -398,7 +398,7 @@ uint32_t core_far_only(const struct core *core, const struct job_ref *ref, bool 
     if (core->far.count == 0)
         return 0;
     uint64_t hash = hash_name(core, ref);
-    far_index_expect(&core->far.places, hash);
+    far_index_prefetch(&core->far.places, hash);
     if (!is_new)
         return core_holds(core, ref) ? 0 : find_hashed(core, hash, out_where);
     if (ref->id.len)

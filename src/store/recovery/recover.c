@@ -227,7 +227,7 @@ static void look_ahead(struct recovery *recovery, struct look_ahead *ahead)
     }
     ahead->at += len;
     if (ref.seq)
-        callbacks->expect(callbacks, &ref);
+        callbacks->prefetch(callbacks, &ref);
 }
 
 /* From now on each record of the batch is told of some records before it is replayed. */
@@ -235,7 +235,7 @@ static struct look_ahead begin_to_look_ahead(struct recovery *recovery,
                                              const struct batch_walk *walk)
 {
     struct look_ahead ahead = {.batch = walk->batch, .at = walk->at, .end = walk->end};
-    if (!recovery->store->callbacks->expect)
+    if (!recovery->store->callbacks->prefetch)
         ahead.at = ahead.end;
     for (int i = 0; i < LOOK_AHEAD; i++)
         look_ahead(recovery, &ahead);
