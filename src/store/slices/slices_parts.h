@@ -54,6 +54,7 @@ struct slices {
     struct heap by_load; /* slice::load_node; by when the next block is to be loaded */
     struct heap by_dead; /* slice::empty_node; the one with the largest part of dead bytes first */
     uint64_t looks; /* slices that somebody who goes through all has looked at: tests read it */
+    uint64_t words; /* of slice::dead, read to write SLICE records again: likewise */
     struct slice_load load;
     struct slice_due due;      /* the last survey that was whole; at_us INT64_MIN: there is none */
     struct slice_due counting; /* … and the one under way, … */
