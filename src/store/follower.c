@@ -43,6 +43,7 @@ struct followers {
     uint64_t at, synced;
     uint32_t number;
     uint64_t dropped;
+    uint64_t looks; /* segments that were looked at to find one: tests read it */
 };
 
 static bool in_use(const struct follower *follower)
@@ -166,21 +167,27 @@ static enum err bytes_at(struct follower *follower, size_t len, const char **out
 
 /* ---- going along the log ---- */
 
-/* Finds the segment of the batch behind `read`; its place in it is found by walking. O(segments) */
+/* Goes on at the segment's first batch. */
+static void enter(struct follower *follower, const struct segment *segment)
+{
+    follower->number = segment->number;
+    follower->offset = BLOCK;
+    follower->batch = segment->batch_first;
+}
+
+/* Finds the segment of the batch behind `read`; its place in it is found by walking. O(segments):
+   at the beginning, and at the end of the log. */
 static bool find_segment(struct follower *follower)
 {
     const struct segments *segments = follower->all->store->segments;
     const struct segment *found = NULL;
     for (const struct segment *segment = segments_first(segments);
          segment && segment->batch_first <= follower->read + 1;
-         segment = segments_after(segments, segment))
+         segment = segments_after(segments, segment), follower->all->looks++)
         found = segment;
-    if (!found)
-        return false;
-    follower->number = found->number;
-    follower->offset = BLOCK;
-    follower->batch = found->batch_first;
-    return true;
+    if (found)
+        enter(follower, found);
+    return found != NULL;
 }
 
 /* At the end of a segment the next one is gone on with, and what should have been there is lost. */
@@ -191,6 +198,8 @@ static void leave_segment(struct follower *follower, const struct segment *segme
     if (batch_end > follower->read + 1)
         follower->read = batch_end - 1;
     follower->number = 0;
+    if (next)
+        enter(follower, next);
 }
 
 static void notify_batch(struct follower *follower, struct follower_callbacks *callbacks,
@@ -509,6 +518,11 @@ void followers_drop(struct followers *all, uint64_t batch)
                         FOLLOWER_NAME_MAX, follower->name, (unsigned long long)follower->cursor);
         callbacks->notice(callbacks, STORE_FOLLOWER_DROPPED, &error);
     }
+}
+
+uint64_t followers_looks(const struct followers *all)
+{
+    return all->looks;
 }
 
 bool followers_reading(const struct followers *all)

@@ -109,6 +109,8 @@ bool followers_need(const struct followers *all, uint64_t batch);
 /* Drops those. */
 void followers_drop(struct followers *all, uint64_t batch);
 bool followers_reading(const struct followers *all); /* is a read under way? */
+/* Segments that were looked at to find a follower's place, since opening: for tests. */
+uint64_t followers_looks(const struct followers *all);
 void followers_stats(const struct followers *all, struct store_stats *out_stats);
 void followers_valid(const struct followers *all); /* CHECKs the invariants. O(1) */
 
