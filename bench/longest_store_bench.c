@@ -80,6 +80,14 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     bed->answered = true;
 }
 
+/* Of a command that may have failed. */
+static void ended(struct ticket *ticket, const struct reply *reply)
+{
+    struct bed *bed = (struct bed *)((char *)ticket - offsetof(struct bed, ticket));
+    (void)reply;
+    bed->answered = true;
+}
+
 static void open_bed(struct bed *bed)
 {
     const struct play *play = bed->play;
@@ -260,17 +268,22 @@ static void ask_all(struct bed *bed)
     show(&shown);
 }
 
+/* As clients do, it waits for answers. */
 static void cancel(struct bed *bed, const char *stage, uint64_t each)
 {
     begin_stage(bed, stage);
+    bed->ticket.answered = ended;
     for (uint64_t i = 0; i < bed->jobs; i += each) {
         char id[24];
         (void)snprintf(id, sizeof(id), "%016" PRIx64, mixed(i));
         struct cmd cmd = {.kind = CMD_DELETE, .job = {.ref.id = bytes_str(id)}};
-        (void)bed->engine->verbs->submit(bed->engine, &cmd, NULL);
-        if (i / each % PER_TURN == PER_TURN - 1)
+        bool waits = i / each % PER_TURN == PER_TURN - 1;
+        bed->answered = false;
+        (void)bed->engine->verbs->submit(bed->engine, &cmd, waits ? &bed->ticket : NULL);
+        for (unsigned turns = 0; waits && turns < 20000 && !bed->answered; turns++)
             turn(bed);
     }
+    bed->ticket.answered = answered;
     end_stage(bed);
 }
 

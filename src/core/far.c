@@ -172,7 +172,7 @@ static void fetch_around(const struct core *core, uint32_t number, uint64_t seq)
     far_index_prefetch(&core->far.places, hash_seq(seq));
     if (!job->id_len)
         return;
-    index_expect_id(&core->index, job_id(job));
+    index_prefetch_id(&core->index, job_id(job));
     far_index_prefetch(&core->far.places, far_hash_id(core->far.key, job_id(job)));
 }
 
@@ -402,7 +402,7 @@ uint32_t core_far_only(const struct core *core, const struct job_ref *ref, bool 
     if (!is_new)
         return core_holds(core, ref) ? 0 : find_hashed(core, hash, out_where);
     if (ref->id.len)
-        index_expect_id(&core->index, ref->id);
+        index_prefetch_id(&core->index, ref->id);
     uint32_t count = find_hashed(core, hash, out_where);
     return count && core_holds(core, ref) ? 0 : count;
 }

@@ -21,7 +21,7 @@ void index_fini(struct index *index);
 uint32_t index_find(const struct index *index, const struct job_ref *ref); /* or POOL_NONE */
 /* Prefetch for a look-up or an addition. */
 void index_prefetch(const struct index *index, uint64_t seq);
-void index_expect_id(const struct index *index, struct bytes id);
+void index_prefetch_id(const struct index *index, struct bytes id);
 /* The job that index_find() would look at first for this number, or POOL_NONE: most likely the
    right one, so good for prefetching. */
 uint32_t index_guess(const struct index *index, uint64_t seq);

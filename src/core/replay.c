@@ -169,7 +169,7 @@ void core_prefetch(const struct core *core, const struct job_ref *ref)
 {
     index_prefetch(&core->index, ref->seq);
     if (ref->id.len)
-        index_expect_id(&core->index, ref->id);
+        index_prefetch_id(&core->index, ref->id);
 }
 
 bool core_show(const struct core *core, const struct job_ref *ref, struct job_view *out_view)
