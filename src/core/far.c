@@ -45,7 +45,7 @@ static bool add_places(struct core *core, const struct far_job *job)
     uint64_t place = place_of(job);
     if (job->where & IS_READY || !far_index_add(&core->far.places, hash_seq(job->seq), place))
         return false;
-    /* What could be told of the place once can be told again. */
+    /* The index accepted this place a moment ago, so it fails only if the pair exists already. */
     if (job->id_hash && !far_index_add(&core->far.places, job->id_hash, place)) {
         (void)far_index_remove(&core->far.places, hash_seq(job->seq), place);
         return false;
@@ -289,7 +289,7 @@ bool core_return(struct core *core, uint64_t seq, struct stored record)
            core_depart(core, seq, record);
 }
 
-/* Somebody has it in memory for a while already; who comes now wants it to stay. */
+/* The job may be in memory already, for a visit: this caller wants it to stay. */
 static void stay(struct core *core, const struct event *event)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
@@ -634,7 +634,7 @@ uint64_t core_state_count(const struct core *core, struct bytes topic, enum job_
     return of ? of->jobs[state] : 0;
 }
 
-/* The state whose jobs of the topic the command looks for; JOB_GONE: of none that may be far. */
+/* The state of the jobs that the command goes through; JOB_GONE: none of these can be far. */
 static enum job_state goes_through(const struct topic *topic, const struct cmd *cmd)
 {
     enum job_state state = cmd->topic.state;

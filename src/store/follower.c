@@ -20,7 +20,7 @@ struct follower {
     char name[FOLLOWER_NAME_MAX]; /* empty: this place is free */
     enum follower_state state;
     uint64_t cursor;
-    uint64_t read;   /* it was told of all batches up to this one */
+    uint64_t read;   /* it has received all batches up to this one */
     uint32_t number; /* of the segment where the next one is; 0: to be found … */
     uint64_t offset; /* … and where in it */
     uint64_t batch;  /* … and its number, or a lower one while it is looked for */
@@ -109,7 +109,7 @@ static void begin_read(struct followers *all, struct follower *follower, size_t 
     all->reader = follower;
 }
 
-/* Brings `len` bytes at the follower's place into its window. ERR_AGAIN: the disk is at it. */
+/* Reads `len` bytes at the follower's position into its window. ERR_AGAIN: a read is under way. */
 static enum err fill_window(struct follower *follower, size_t len)
 {
     struct followers *all = follower->all;
@@ -190,7 +190,7 @@ static bool find_segment(struct follower *follower)
     return found != NULL;
 }
 
-/* At the end of a segment the next one is gone on with, and what should have been there is lost. */
+/* Goes on with the next segment. Batches that were not found in this one are lost, and skipped. */
 static void leave_segment(struct follower *follower, const struct segment *segment)
 {
     const struct segment *next = segments_after(follower->all->store->segments, segment);
@@ -225,7 +225,7 @@ static void notify_batch(struct follower *follower, struct follower_callbacks *c
     follower->read = head->number;
 }
 
-/* One batch, or one block of what is none. */
+/* Reads one batch, or skips one block without a valid batch. */
 static enum err step(struct follower *follower, struct follower_callbacks *callbacks,
                      size_t *out_bytes)
 {
@@ -254,7 +254,7 @@ static enum err step(struct follower *follower, struct follower_callbacks *callb
     if (err)
         return err;
     if (!good || !batch_whole(&head, at)) {
-        follower->offset += BLOCK; /* damaged, where nothing lived: recovery went round it */
+        follower->offset += BLOCK; /* damage in which nothing lived: recovery skipped it */
         return OK;
     }
     if (head.number > log_synced(store->log)) { /* those before it were lost, harmlessly */
