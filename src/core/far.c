@@ -1,14 +1,15 @@
 /*
- * Far jobs: delayed, ready and buried ones that are not in memory. Of each the core keeps two
- * places of some ten bytes, by its number and by its client's id, and a count in its topic; of a
- * ready one the entry of front.c, too. All else is in its record, in a slice of the store.
+ * Far jobs: delayed, ready and buried jobs that are not in memory. For each of them the core keeps
+ * two entries of some ten bytes in an index (by number and by the client's id), a count in its
+ * topic, and for a ready job an entry in topic::far_ready. Everything else is in its record, in a
+ * slice of the store.
  *
  *     in memory ─core_spill─▶ `leaving` ─core_depart─▶ far ─core_arrive─▶ in memory, `leaving`
  *
- * While a job is `leaving` the record that was made of it, or that it came with, tells all of it.
- * Whatever changes a job takes it off what it hangs on (core_unlink) or gives it a new record
- * (core_emit_job): these two take the mark away. So a job that somebody only looked at departs
- * again to where it came from, and a job that changes while its slice is written does not depart.
+ * While a job is `leaving`, its record in the slice describes it completely. Every change of a job
+ * unlinks it (core_unlink) or gives it a new record (core_emit_job); both clear the mark. So a job
+ * that was only read departs again to the place it came from, and a job that changes while its
+ * slice is being written does not depart.
  *
  * A delayed job that comes from its slice and falls due while enough ready jobs are in memory is
  * far again at once, at the same place; but it is ready, whatever its record says. The index has
@@ -458,9 +459,9 @@ static void find_those_in_memory(const struct core *core, const struct far_place
 }
 
 /*
- * Few of the far jobs are in memory as well, and whoever looks for the others in the index goes
- * through long runs of it. So there are 16 bits for each job in memory that may be far, too, of
- * which one is set: few enough to stay in the processor's cache, mostly.
+ * For recovery: a one-hash bloom filter of the jobs in memory that may be far as well, 16 bits for
+ * each. Few far jobs are in memory, and looking up the others in the hash table would take a cache
+ * miss each; the filter mostly stays in the processor's cache.
  */
 static void note_those_in_memory(struct core *core, const struct far_places *places)
 {
