@@ -292,7 +292,6 @@ static void rewrite(struct bed *bed)
 {
     static char body[BODY_MAX];
     uint64_t last = stats_of(bed).segment_tail + 2;
-    uint64_t count = 0;
     begin_stage(bed, "rewrite");
     while (stats_of(bed).segment_first <= last) {
         for (unsigned i = 0; i < NEAR_JOBS; i++) {
@@ -312,8 +311,7 @@ static void rewrite(struct bed *bed)
                 NULL);
         }
         turn(bed);
-        if (++count % 16 == 0)
-            (void)usleep(1000);
+        let_clean(bed);
     }
     end_stage(bed);
 }
