@@ -37,14 +37,21 @@ static inline bool has_reserved(const struct reply *reply)
     return reply->kind == CMD_RESERVE;
 }
 
-/* The number behind the option `name`, or `otherwise` where it is not given. */
-static inline uint64_t number_after(char **args, int count, const char *name, uint64_t otherwise)
+/* NULL: the option is not there. */
+static inline const char *text_after(char **args, int count, const char *name)
 {
     for (int i = 1; i + 1 < count; i++) {
         if (strcmp(args[i], name) == 0)
-            return strtoull(args[i + 1], NULL, 10);
+            return args[i + 1];
     }
-    return otherwise;
+    return NULL;
+}
+
+/* The number behind the option `name`, or `otherwise` where it is not given. */
+static inline uint64_t number_after(char **args, int count, const char *name, uint64_t otherwise)
+{
+    const char *text = text_after(args, count, name);
+    return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
 #endif

@@ -1,15 +1,16 @@
 /*
- * The longest single step of the embedded engine on a disk: filling it with jobs that are due far
- * ahead, so that they leave memory for thousands of slices; what asks for all of them; cancelling
- * all, so that slices empty and go; and a history that is written and merged. longest.h says what
- * is shown. `begin` and `end` are those of a turn; what the disk's threads do is not counted.
+ * The longest single step of the embedded engine on a disk, in stores that are large in one way
+ * each (PLAYS). longest.h says what is shown. `begin` and `end` are those of a turn, `turn` is both
+ * of one turn; what the disk's threads do is not counted.
  *
- *     longest_store_bench [--jobs N] [--topics N] [DIRECTORY]
+ *     longest_store_bench [--play NAME] [--jobs N] [--topics N] [DIRECTORY]
  *
  * The store is in a new directory, made within DIRECTORY (/var/tmp) and removed at the end. Nothing
  * else in DIRECTORY is read, written or removed.
  */
 #include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -20,17 +21,47 @@
 #include "engine/embedded/embedded.h"
 #include "os/clock.h"
 #include "os/disk.h"
+#include "store/follower.h"
 
 enum {
-    SEGMENT_BYTES = 256 * 1024,
-    BODY_LEN = 64,
+    BODY_MAX = 4096,
     PER_TURN = 100, /* commands */
     DAY_US_IN_SECONDS = 86400,
     FILES = 512,
     SEGMENTS_KEPT = 8,
+    NEAR_JOBS = 200, /* of `rewrite`: pushed and deleted in each turn */
+    FOLLOWER_STEP = 64 * 1024,
+};
+
+/* What a store is made of, and what is done to it besides asking and cancelling. */
+struct play {
+    const char *name;
+    uint64_t jobs;
+    uint64_t segment_bytes, checkpoint_bytes;
+    size_t body_len;
+    bool far;        /* jobs leave the log for slices */
+    bool history;    /* is kept, and asked for */
+    bool rewrite;    /* some jobs of each slice are cancelled, and the log is gone round */
+    bool draws_near; /* the clock goes on until all jobs have come back */
+    bool follows;    /* somebody reads the log from its beginning */
+    bool backup;     /* all files are linked into another directory meanwhile, again and again */
+};
+
+static const struct play plays[] = {
+    {"slices", 1000000, 256 * 1024, 1024 * 1024, 64, .far = true},
+    {"history", 1000000, 16 * 1024 * 1024, 64 * 1024 * 1024, 64, .far = true, .history = true},
+    {"many-slices", 500000, 256 * 1024, 1024 * 1024, 1000, .far = true, .history = true,
+     .rewrite = true},
+    {"draws-near", 500000, 256 * 1024, 1024 * 1024, 1000, .far = true, .draws_near = true},
+    {"large-slices", 700000, 8 * 1024 * 1024, 16 * 1024 * 1024, 4000, .far = true, .rewrite = true},
+    {"segments", 300000, 64 * 1024, 0, 1000, .follows = true},
+    {"backup", 250000, 256 * 1024, 1024 * 1024, 1000, .far = true, .backup = true},
 };
 
 struct bed {
+    const struct play *play;
+    const char *directory;
+    int64_t ahead_us; /* of the clock */
     struct os_clock clock;
     struct loop loop;
     struct os_disk *disk;
@@ -38,8 +69,8 @@ struct bed {
     struct engine *engine;
     struct ticket ticket;
     bool answered;
-    uint64_t jobs, topics, segment_bytes;
-    struct longest begins, ends;
+    uint64_t jobs, topics;
+    struct longest begins, ends, turns;
 };
 
 static void answered(struct ticket *ticket, const struct reply *reply)
@@ -49,27 +80,36 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     bed->answered = true;
 }
 
-static void open_bed(struct bed *bed, const char *directory, int64_t history_us)
+/* Of a command that may have failed. */
+static void ended(struct ticket *ticket, const struct reply *reply)
 {
+    struct bed *bed = (struct bed *)((char *)ticket - offsetof(struct bed, ticket));
+    (void)reply;
+    bed->answered = true;
+}
+
+static void open_bed(struct bed *bed)
+{
+    const struct play *play = bed->play;
     struct store_error error;
     os_clock_init(&bed->clock);
     bed->loop = (struct loop){.clock = &bed->clock.clock};
     bed->loop.now_us = bed->clock.clock.now_us(&bed->clock.clock);
-    CHECK(os_disk_new(directory, &bed->disk) == OK);
+    CHECK(os_disk_new(bed->directory, &bed->disk) == OK);
     struct embedded_options options = {
         .limits = {.jobs = UINT32_MAX,
                    .topics = UINT32_MAX,
                    .waiters = 16,
                    .memory_bytes = UINT64_MAX},
         .store = {.disk = os_disk_port(bed->disk),
-                  .segment_bytes = bed->segment_bytes,
+                  .segment_bytes = play->segment_bytes,
                   .recent_bytes = 1024 * 1024,
                   .body_max = 1024 * 1024,
                   .files_max = FILES,
-                  .horizon_us = 1000000,
-                  .checkpoint_bytes = 4 * bed->segment_bytes,
+                  .horizon_us = play->far ? 1000000 : 0,
+                  .checkpoint_bytes = play->checkpoint_bytes,
                   .slices_few = UINT32_MAX,
-                  .history_us = history_us,
+                  .history_us = play->history ? INT64_C(86400000000) : 0,
                   .now_us = bed->loop.now_us},
         .durability = DURABILITY_OS,
         .hash_key = 42,
@@ -94,13 +134,33 @@ static void close_bed(struct bed *bed)
 /* All of a turn but commands. The disk has some time. */
 static void turn(struct bed *bed)
 {
-    bed->loop.now_us = bed->clock.clock.now_us(&bed->clock.clock);
+    bed->loop.now_us = bed->clock.clock.now_us(&bed->clock.clock) + bed->ahead_us;
     skip(&bed->begins);
+    skip(&bed->turns);
     bed->engine->verbs->begin(bed->engine);
     step(&bed->begins);
     skip(&bed->ends);
     (void)bed->engine->verbs->end(bed->engine);
     step(&bed->ends);
+    step(&bed->turns);
+}
+
+static void begin_stage(struct bed *bed, const char *stage)
+{
+    static char names[3][40];
+    static const char *const parts[] = {"begin", "end", "turn"};
+    struct longest *const all[] = {&bed->begins, &bed->ends, &bed->turns};
+    for (unsigned i = 0; i < 3; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "%s: %s", stage, parts[i]);
+        *all[i] = begin(names[i]);
+    }
+}
+
+static void end_stage(const struct bed *bed)
+{
+    show(&bed->begins);
+    show(&bed->ends);
+    show(&bed->turns);
 }
 
 static struct store_stats stats_of(const struct bed *bed)
@@ -111,25 +171,23 @@ static struct store_stats stats_of(const struct bed *bed)
 }
 
 /* Until the log is as small as cleaning makes it. */
-static void settle(struct bed *bed, const char *begins, const char *ends)
+static void settle(struct bed *bed, const char *stage)
 {
     uint64_t segments = UINT64_MAX;
-    bed->begins = begin(begins);
-    bed->ends = begin(ends);
+    begin_stage(bed, stage);
     for (unsigned i = 0; i % 10000 || segments > stats_of(bed).segments; i++) {
         if (i % 10000 == 0)
             segments = stats_of(bed).segments;
         turn(bed);
         (void)usleep(100);
     }
-    show(&bed->begins);
-    show(&bed->ends);
+    end_stage(bed);
 }
 
 /* The cleaner goes no faster than jobs come, and the disk's thread builds slices meanwhile. */
 static void let_clean(struct bed *bed)
 {
-    for (unsigned i = 0; i < 50 && stats_of(bed).segments > SEGMENTS_KEPT; i++) {
+    for (unsigned i = 0; i < 50 && bed->play->far && stats_of(bed).segments > SEGMENTS_KEPT; i++) {
         turn(bed);
         (void)usleep(50);
     }
@@ -137,9 +195,8 @@ static void let_clean(struct bed *bed)
 
 static void fill(struct bed *bed)
 {
-    static char body[BODY_LEN];
-    bed->begins = begin("fill: begin");
-    bed->ends = begin("fill: end");
+    static char body[BODY_MAX];
+    begin_stage(bed, "fill");
     struct longest push = begin("fill: push");
     for (uint64_t i = 0; i < bed->jobs; i++) {
         char topic[24], id[24];
@@ -152,7 +209,7 @@ static void fill(struct bed *bed)
                      .due_us = bed->loop.now_us +
                                (int64_t)(mixed(i) % DAY_US_IN_SECONDS + 3600) * 1000000,
                      .ttr_us = 60000000,
-                     .body = bytes_of(body, sizeof(body))}};
+                     .body = bytes_of(body, bed->play->body_len)}};
         skip(&push);
         (void)bed->engine->verbs->submit(bed->engine, &cmd, NULL);
         step(&push);
@@ -166,8 +223,7 @@ static void fill(struct bed *bed)
             let_clean(bed);
     }
     show(&push);
-    show(&bed->begins);
-    show(&bed->ends);
+    end_stage(bed);
 }
 
 static void ask(struct bed *bed, const char *what, const struct cmd *cmd)
@@ -189,8 +245,7 @@ static void ask_all(struct bed *bed)
 {
     int64_t until_us[] = {bed->loop.now_us + 600000000, bed->loop.now_us + 40000000000};
     struct longest shown = begin("ask: metrics");
-    bed->begins = begin("ask: begin");
-    bed->ends = begin("ask: end");
+    begin_stage(bed, "ask");
     ask(bed, "ask: due",
         &(struct cmd){.kind = CMD_DUE, .topic = {.until_us = until_us, .until_count = 2}});
     ask(bed, "ask: topics, stats, due_within",
@@ -199,8 +254,12 @@ static void ask_all(struct bed *bed)
     ask(bed, "ask: list",
         &(struct cmd){.kind = CMD_LIST,
                       .topic = {.topic = BYTES("t0"), .max = 100, .state = JOB_DELAYED}});
-    show(&bed->begins);
-    show(&bed->ends);
+    char id[24];
+    (void)snprintf(id, sizeof(id), "%016" PRIx64, mixed(0));
+    if (bed->play->history)
+        ask(bed, "ask: history",
+            &(struct cmd){.kind = CMD_GET, .job = {.ref.id = bytes_str(id), .history = true}});
+    end_stage(bed);
     for (unsigned i = 0; i < 200; i++) {
         skip(&shown);
         (void)stats_of(bed);
@@ -209,20 +268,136 @@ static void ask_all(struct bed *bed)
     show(&shown);
 }
 
-static void cancel_all(struct bed *bed)
+/* As clients do, it waits for answers. */
+static void cancel(struct bed *bed, const char *stage, uint64_t each)
 {
-    bed->begins = begin("cancel: begin");
-    bed->ends = begin("cancel: end");
-    for (uint64_t i = 0; i < bed->jobs; i++) {
+    begin_stage(bed, stage);
+    bed->ticket.answered = ended;
+    for (uint64_t i = 0; i < bed->jobs; i += each) {
         char id[24];
         (void)snprintf(id, sizeof(id), "%016" PRIx64, mixed(i));
         struct cmd cmd = {.kind = CMD_DELETE, .job = {.ref.id = bytes_str(id)}};
-        (void)bed->engine->verbs->submit(bed->engine, &cmd, NULL);
-        if (i % PER_TURN == PER_TURN - 1)
+        bool waits = i / each % PER_TURN == PER_TURN - 1;
+        bed->answered = false;
+        (void)bed->engine->verbs->submit(bed->engine, &cmd, waits ? &bed->ticket : NULL);
+        for (unsigned turns = 0; waits && turns < 20000 && !bed->answered; turns++)
             turn(bed);
     }
-    show(&bed->begins);
-    show(&bed->ends);
+    bed->ticket.answered = answered;
+    end_stage(bed);
+}
+
+/* Near jobs come and go until all that the log has about slices was cleaned, and is in it again. */
+static void rewrite(struct bed *bed)
+{
+    static char body[BODY_MAX];
+    uint64_t last = stats_of(bed).segment_tail + 2;
+    begin_stage(bed, "rewrite");
+    while (stats_of(bed).segment_first <= last) {
+        for (unsigned i = 0; i < NEAR_JOBS; i++) {
+            char id[24];
+            (void)snprintf(id, sizeof(id), "near%u", i);
+            (void)bed->engine->verbs->submit(
+                bed->engine,
+                &(struct cmd){.kind = CMD_PUSH,
+                              .push = {.id = bytes_str(id),
+                                       .topic = BYTES("near"),
+                                       .due_us = bed->loop.now_us + 500000,
+                                       .ttr_us = 60000000,
+                                       .body = bytes_of(body, 100)}},
+                NULL);
+            (void)bed->engine->verbs->submit(
+                bed->engine, &(struct cmd){.kind = CMD_DELETE, .job = {.ref.id = bytes_str(id)}},
+                NULL);
+        }
+        turn(bed);
+        let_clean(bed);
+    }
+    end_stage(bed);
+}
+
+/* The clock goes on by a second in each turn: a day and an hour, and what the disk needs. */
+static void draw_near(struct bed *bed)
+{
+    begin_stage(bed, "draw near");
+    for (unsigned i = 0; i < 100000 || (stats_of(bed).slices > 0 && i < 1000000); i++) {
+        bed->ahead_us += i < 100000 ? 1000000 : 0;
+        turn(bed);
+    }
+    end_stage(bed);
+}
+
+static void batch_read(struct follower_callbacks *callbacks, const struct batch_head *head,
+                       const char *batch)
+{
+    (void)callbacks;
+    (void)head;
+    (void)batch;
+}
+
+static void follow(struct bed *bed, struct follower *follower)
+{
+    struct follower_callbacks callbacks = {.whole = batch_read};
+    struct longest read = begin("follow: read");
+    bool more = true;
+    while (more) {
+        skip(&read);
+        enum err err = follower_read(follower, &callbacks, FOLLOWER_STEP, &more);
+        step(&read);
+        more = more || err == ERR_AGAIN;
+        turn(bed);
+    }
+    show(&read);
+    follower_remove(follower);
+}
+
+/* ---- a backup that is made again and again ---- */
+
+struct backups {
+    pthread_t thread;
+    char from[NEW_DIRECTORY_BYTES], into[NEW_DIRECTORY_BYTES];
+    atomic_bool ends;
+    unsigned count;
+};
+
+static void link_one(void *ctx, const char *name)
+{
+    const struct backups *backups = ctx;
+    char from[NEW_DIRECTORY_BYTES + NAME_MAX + 1], into[NEW_DIRECTORY_BYTES + NAME_MAX + 1];
+    (void)snprintf(from, sizeof(from), "%s/%s", backups->from, name);
+    (void)snprintf(into, sizeof(into), "%s/%s", backups->into, name);
+    if (link(from, into) != 0)
+        CHECK(errno == ENOENT); /* it has just been removed */
+}
+
+static void *make_backups(void *ctx)
+{
+    struct backups *backups = ctx;
+    struct os_disk *disk;
+    CHECK(os_disk_new(backups->from, &disk) == OK);
+    for (; !atomic_load(&backups->ends); backups->count++) {
+        (void)os_disk_port(disk)->verbs->list(os_disk_port(disk), link_one, backups);
+        new_directory_clear(backups->into);
+    }
+    os_disk_free(disk);
+    return NULL;
+}
+
+static void start_backups(struct backups *backups, const char *directory)
+{
+    char within[NEW_DIRECTORY_BYTES];
+    (void)snprintf(within, sizeof(within), "%s/..", directory);
+    (void)snprintf(backups->from, sizeof(backups->from), "%s", directory);
+    CHECK(new_directory_make(within, backups->into));
+    CHECK(pthread_create(&backups->thread, NULL, make_backups, backups) == 0);
+}
+
+static void end_backups(struct backups *backups)
+{
+    atomic_store(&backups->ends, true);
+    (void)pthread_join(backups->thread, NULL);
+    (void)rmdir(backups->into);
+    printf("-- %u backups\n", backups->count);
 }
 
 static void say(const struct bed *bed, const char *when)
@@ -234,37 +409,59 @@ static void say(const struct bed *bed, const char *when)
            (uint64_t)stats.history_files, stats.history_bytes);
 }
 
-static void play(struct bed *bed, char *directory, int64_t history_us)
+static void run(struct bed *bed)
 {
-    open_bed(bed, directory, history_us);
+    struct follower *follower = NULL;
+    static struct backups backups;
+    open_bed(bed);
+    if (bed->play->backup)
+        start_backups(&backups, bed->directory);
+    if (bed->play->follows)
+        CHECK(follower_open((struct store *)embedded_store(bed->embedded), BYTES("bench"),
+                            &follower) == OK);
     fill(bed);
     say(bed, "filled");
-    settle(bed, "settle: begin", "settle: end");
+    settle(bed, "settle");
     say(bed, "settled");
+    if (follower)
+        follow(bed, follower);
     ask_all(bed);
-    cancel_all(bed);
-    settle(bed, "cancelled: begin", "cancelled: end");
+    if (bed->play->rewrite) {
+        cancel(bed, "cancel some", 50);
+        rewrite(bed);
+        say(bed, "rewritten");
+    }
+    if (bed->play->draws_near) {
+        draw_near(bed);
+        say(bed, "drawn near");
+    }
+    cancel(bed, "cancel", 1);
+    settle(bed, "cancelled");
     say(bed, "cancelled");
+    if (bed->play->backup)
+        end_backups(&backups);
     close_bed(bed);
-    new_directory_clear(directory);
 }
 
 int main(int count, char **args)
 {
     char directory[NEW_DIRECTORY_BYTES];
     static struct bed bed;
+    const char *only = text_after(args, count, "--play");
     if (!new_directory_make(count % 2 == 0 ? args[count - 1] : NULL, directory))
         return 1;
     (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024); /* as laterd has it */
     (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
-    bed.jobs = number_after(args, count, "--jobs", 1000000);
-    bed.topics = number_after(args, count, "--topics", 10);
-    bed.segment_bytes = SEGMENT_BYTES;
-    printf("-- small segments, many slices\n");
-    play(&bed, directory, 0);
-    printf("-- segments of 16 MiB, large slices, a history\n");
-    bed.segment_bytes = 16 * 1024 * 1024;
-    play(&bed, directory, INT64_C(86400000000));
+    for (size_t i = 0; i < sizeof(plays) / sizeof(plays[0]); i++) {
+        if (only && strcmp(only, plays[i].name) != 0)
+            continue;
+        bed = (struct bed){.play = &plays[i], .directory = directory};
+        bed.jobs = number_after(args, count, "--jobs", plays[i].jobs);
+        bed.topics = number_after(args, count, "--topics", 10);
+        printf("-- %s\n", plays[i].name);
+        run(&bed);
+        new_directory_clear(directory);
+    }
     (void)rmdir(directory);
     return 0;
 }

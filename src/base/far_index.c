@@ -645,7 +645,7 @@ uint32_t far_index_find(const struct far_index *index, uint64_t hash, uint64_t *
     return count;
 }
 
-void far_index_expect(const struct far_index *index, uint64_t hash)
+void far_index_prefetch(const struct far_index *index, uint64_t hash)
 {
     if (!index->count)
         return;

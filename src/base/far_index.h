@@ -79,7 +79,7 @@ bool far_index_has(const struct far_index *index, uint64_t hash, uint64_t where)
 uint32_t far_index_find(const struct far_index *index, uint64_t hash, uint64_t *out_where,
                         uint32_t max);
 /* Prefetches the entries that may belong to this hash. */
-void far_index_expect(const struct far_index *index, uint64_t hash);
+void far_index_prefetch(const struct far_index *index, uint64_t hash);
 
 /*
  * For an empty index: begins to gather entries, until far_index_gather_end(); meanwhile only

@@ -119,7 +119,7 @@ static bool read_zone(struct bytes text, size_t at, int64_t *out_s)
 
 static bool take_us(int64_t us, int64_t *out_us)
 {
-    if (us > MOMENT_MAX_US)
+    if (us > RFC3339_MAX_US)
         return false;
     *out_us = us < 0 ? 0 : us;
     return true;
@@ -193,8 +193,8 @@ size_t rfc3339_print(int64_t us, char room[static RFC3339_ROOM])
     char *to = room;
     if (us < 0)
         us = 0;
-    if (us > MOMENT_MAX_US)
-        us = MOMENT_MAX_US;
+    if (us > RFC3339_MAX_US)
+        us = RFC3339_MAX_US;
     int64_t seconds = us / SECOND_US, fraction_us = us % SECOND_US;
     struct civil date = civil_of(seconds / DAY_S);
     to = put_year(to, date.year);
@@ -220,7 +220,7 @@ struct bytes http_date(int64_t unix_seconds, char *room)
 {
     static const char days[] = "ThuFriSatSunMonTueWed"; /* 1970-01-01 was a Thursday */
     static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    CHECK(unix_seconds >= 0 && unix_seconds <= MOMENT_MAX_US / SECOND_US);
+    CHECK(unix_seconds >= 0 && unix_seconds <= RFC3339_MAX_US / SECOND_US);
     struct civil date = civil_of(unix_seconds / DAY_S);
     char *to = room;
     memcpy(to, days + unix_seconds / DAY_S % 7 * 3, 3);

@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 
 /* 9999-12-31T23:59:59.999999Z, the last time RFC 3339 can name. */
-#define MOMENT_MAX_US INT64_C(253402300799999999)
+#define RFC3339_MAX_US INT64_C(253402300799999999)
 
 /*
  * Reads RFC 3339: "2026-11-21T05:00:00.123+08:00" (T, t or a space; Z, z or an offset; up to nine

@@ -282,7 +282,7 @@ void wheel_remove(struct wheel *wheel, uint32_t item)
     count_down(wheel);
 }
 
-void wheel_expect(const struct wheel *wheel, uint32_t item)
+void wheel_prefetch(const struct wheel *wheel, uint32_t item)
 {
     struct link link = *link_of(wheel, item);
     uint32_t prev = link.prev & NONE;

@@ -64,7 +64,7 @@ void wheel_init(struct wheel *wheel, const struct pool *pool, size_t link_at, wh
 void wheel_add(struct wheel *wheel, uint32_t item);
 void wheel_remove(struct wheel *wheel, uint32_t item);
 /* Prefetches the item's neighbours, before wheel_remove(). */
-void wheel_expect(const struct wheel *wheel, uint32_t item);
+void wheel_prefetch(const struct wheel *wheel, uint32_t item);
 
 /*
  * Takes one item whose time is at or before `now_us` off the wheel and returns it; POOL_NONE: none

@@ -64,7 +64,7 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
     struct topic *topic = NULL;
     uint32_t old = POOL_NONE;
     enum err err = check_push(push);
-    index_expect(&core->index, core->seq_next);
+    index_prefetch(&core->index, core->seq_next);
     if (!err && push->id.len)
         old = index_find(&core->index, &(struct job_ref){.id = push->id});
     bool exists = old != POOL_NONE;

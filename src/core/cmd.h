@@ -1,7 +1,7 @@
 /*
  * The commands of the queue and their replies: the whole interface between the protocols and the
- * engines. Everything a client sent is already checked for form (ranges,
- * lengths, UTF-8); what depends on the state is checked by the engine.
+ * engines. The protocol has already validated the form of everything (ranges, lengths, UTF-8); the
+ * engine checks what depends on the state. Main thread only.
  *
  * Bytes in a command are borrowed until the engine's submit returns. Bytes in a reply are
  * borrowed until the reply callback returns.
@@ -17,10 +17,10 @@ enum cmd_kind {
     CMD_PUSH,
     CMD_RESERVE,     /* takes ready jobs; waits for one if there is none */
     CMD_RESERVE_JOB, /* takes one job by name, even one that is delayed or buried */
-    CMD_FINISH,      /* a reserved job is done */
-    CMD_RELEASE,     /* a reserved job goes back */
-    CMD_TOUCH,       /* a reserved job starts its ttr again */
-    CMD_BURY,        /* a reserved job is set aside */
+    CMD_FINISH,      /* a reserved job is done and removed */
+    CMD_RELEASE,     /* a reserved job becomes ready or delayed again */
+    CMD_TOUCH,       /* the ttr of a reserved job starts again */
+    CMD_BURY,        /* a reserved job becomes buried (dead letter) */
     CMD_KICK,        /* a buried or delayed job becomes ready */
     CMD_RUN,         /* a delayed job becomes ready now */
     CMD_RESCHEDULE,  /* a delayed job's due time, priority or body change */
@@ -37,14 +37,14 @@ enum cmd_kind {
     CMD_TOPIC,           /* one topic's counts */
     CMD_LIST,            /* one page of a topic's jobs in one state; delayed ones by due time,
                             or backwards */
-    CMD_CONFIGURE_TOPIC, /* a topic's settings are replaced, or taken away */
-    CMD_DUE,             /* how many delayed jobs of all topics are due by some times */
+    CMD_CONFIGURE_TOPIC, /* a topic's settings are replaced or removed */
+    CMD_DUE,             /* counts the delayed jobs of all topics that are due by given times */
 };
 enum { CMD_KINDS = CMD_DUE + 1 };
 
 enum { DUE_TIMES_MAX = 64 }; /* of a CMD_DUE */
 
-/* What a command is about, and so which member of struct cmd it has. */
+/* What a command acts on, which determines the member of struct cmd that is set. */
 enum cmd_subject {
     CMD_ON_NEW_JOB,    /* cmd_push */
     CMD_ON_READY_JOBS, /* cmd_reserve */
@@ -52,17 +52,16 @@ enum cmd_subject {
     CMD_ON_TOPICS,     /* cmd_topic: one topic by name, or (TOPICS, DUE) all */
 };
 
-/* What is true of each command of a kind, whatever its arguments. */
+/* Properties of all commands of a kind, whatever their arguments. */
 struct cmd_traits {
     const char *name; /* "push" … */
     enum cmd_subject subject;
-    bool changes;    /* its effect must survive a crash. RESERVE's need not: decision 3 */
-    bool takes_jobs; /* reserves jobs for the client: if the answer cannot be delivered they go back
-                      */
+    bool changes;      /* its effect must survive a crash. RESERVE's need not: decision 3 */
+    bool takes_jobs;   /* reserves jobs; if the answer cannot be delivered, they are released */
     bool shows_bodies; /* its reply has jobs with their bodies */
     bool takes_lease;  /* cmd_job::lease, if given, must be that of the present reservation */
     bool waits;        /* is parked until a job is there or its wait ends */
-    uint8_t states;    /* CMD_ON_JOB: bits of enum job_state: the states that it is allowed in */
+    uint8_t states;    /* CMD_ON_JOB: the allowed states, as bits (1 << enum job_state) */
 };
 
 extern const struct cmd_traits cmd_table[CMD_KINDS];
@@ -85,7 +84,7 @@ enum durability { DURABILITY_DEFAULT, DURABILITY_SYNC, DURABILITY_INTERVAL, DURA
 struct cmd_push {
     struct bytes id; /* empty: the server makes one */
     struct bytes topic;
-    int64_t due_us; /* a past time is now */
+    int64_t due_us; /* a time in the past means now */
     int64_t ttr_us; /* at least 1 */
     uint32_t priority;
     bool buried; /* it is buried from the start: a dead letter from another server */
@@ -93,10 +92,10 @@ struct cmd_push {
     enum if_exists if_exists;
     enum ready_order order;
     enum durability durability;
-    /* For a job that is moved here from another queue: */
-    int64_t created_us; /* when it was made there, not in the future; 0: it is new */
-    uint16_t reserves;  /* attempts it had there, … */
-    uint16_t failures;  /* … and those that count against its schedule */
+    /* For a job that is imported from another queue: */
+    int64_t created_us; /* when it was pushed there, not in the future; 0: it is new */
+    uint16_t reserves;  /* attempts so far, … */
+    uint16_t failures;  /* … and failed attempts that count against its retry schedule */
     /*
      * Not 0: pushed by this restore of a shared engine. ERR_NOT_FOUND: a job of that id has ended
      * since the restore began, so the push is left out. ERR_STALE_LEASE: the restore has ended, so
@@ -126,7 +125,7 @@ struct cmd_push {
 enum { RESERVE_BODY_BYTES = 512 * 1024 };
 
 struct cmd_reserve {
-    const struct bytes *topics; /* in the order listed */
+    const struct bytes *topics; /* topic_count names */
     uint32_t topic_count;       /* at least 1 */
     uint32_t max;               /* jobs at most; at least 1; fewer if their bodies are large */
     int64_t wait_us;            /* 0 = do not wait */
@@ -151,13 +150,13 @@ enum { DUE_SAME_US = 10000 }; /* the clock of a shared engine differs a little f
 struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GET DELETE */
     struct job_ref ref;
     uint64_t lease;  /* 0 = not given */
-    bool is_done;    /* DELETE: its work is done, count it as finished */
+    bool is_done;    /* DELETE: counted as finished, because its work is done */
     bool bound;      /* RESERVE_JOB: as in cmd_reserve; … */
     struct bytes by; /* … so is this, but that it is borrowed like all else */
     bool history; /* GET: the history of all jobs that had this id, also if the last one has ended.
                      NOT_FOUND: no history is known */
     bool if_free; /* DELETE without a lease: fails if the job is reserved */
-    bool brief;   /* but for RESERVE_JOB and GET: its reply needs .ref.seq and .state alone */
+    bool brief;   /* not RESERVE_JOB, GET: the reply needs only .ref.seq and .state */
     enum release_why why; /* RELEASE */
     /*
      * RELEASE_ASKED, BURY: a note about this attempt. The last JOB_NOTES_MAX of a job are kept
@@ -188,7 +187,7 @@ struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST DUE */
     uint32_t max;       /* KICK_TOPIC, CLEAR_TOPIC, TOPICS, LIST: at most so many; at least 1 */
     bool stats;         /* TOPICS: with statistics over all topics, see reply; an engine that
                            must look at all topics for them shows all, whatever `max` is */
-    bool due_within;    /* TOPICS with stats: and how many jobs fall due soon */
+    bool due_within;    /* TOPICS with stats: also counts jobs due within 1 min … 1 day */
     bool brief;         /* TOPIC: without next_due_us, which may take a long search */
     bool in_use;        /* PAUSE, RESUME: NOT_FOUND if it holds no job, no waiter and no pause */
     bool must_exist;    /* PAUSE: NOT_FOUND if there is no such topic; else it is made */
@@ -274,7 +273,7 @@ struct topic_view {
     uint64_t urgent;           /* of the ready ones, those with a priority below PRIORITY_URGENT */
     uint64_t waiters;
     int64_t pause_until_us;  /* 0 = not paused */
-    int64_t pause_us;        /* paused for so long altogether; 0 = not paused */
+    int64_t pause_us;        /* length of the present pause, from its begin; 0 = not paused */
     int64_t oldest_ready_us; /* due time of the head of the ready queue; 0 = none */
     int64_t next_due_us;     /* TOPIC only: when the next delayed job is due; 0 = none */
     /* Since the topic was made: */
@@ -285,8 +284,9 @@ struct topic_view {
     /* Of one topic, filled in by the server, from what the engine has told its observer: */
     struct bytes settings; /* JSON, or empty */
     uint64_t version;      /* of them */
-    const char *held;      /* why nothing is sent to its target now; NULL: it is, or has none */
-    struct bytes held_by;  /* the receiver whose state that is; may be empty */
+    const char *held;     /* why nothing is sent to its target now; NULL: jobs are sent, or there is
+                             no target */
+    struct bytes held_by; /* the receiver that is the reason; may be empty */
 };
 
 struct engine_stats;
@@ -311,22 +311,22 @@ struct reply {
     bool kept;            /* PUSH with IF_EXISTS_KEEP: the job was there already */
     bool replaced;        /* PUSH with IF_EXISTS_REPLACE: there was an older one */
     uint32_t count;       /* jobs, topics or times shown; KICK_TOPIC, CLEAR_TOPIC: jobs changed */
-    bool more; /* GET of a history; TOPICS, KICK_TOPIC, CLEAR_TOPIC: there is more after these;
-                  REMOVE_TOPIC: it stays, for it holds jobs or waiters */
+    bool more; /* GET of a history, TOPICS, KICK_TOPIC, CLEAR_TOPIC: there are more; REMOVE_TOPIC:
+                  the topic was kept, because it holds jobs or waiters */
     struct job_view *jobs;     /* PUSH, RESERVE, GET, LIST and single-job commands */
     struct topic_view *topics; /* TOPICS, TOPIC */
     /* GET of a history, which shows no job: the oldest first; `more`: there may be older ones. */
     const struct happening *happenings;
     bool damaged; /* some of them cannot be read */
     uint32_t happening_count;
-    bool happens_on; /* the job of the last of them lives */
+    bool happens_on; /* the job of the last happening still lives */
     /* TOPICS with stats: port/engine.h. With an error: as they were known last, or NULL. */
     const struct engine_stats *stats;
     /* LIST: for the next page; empty: this was the last one. For the engine alone to read: see
        base/cursor.h. */
     struct bytes cursor;
-    /* DUE: the times that were asked for, and how many delayed jobs are due then or before; `count`
-       of them. Near enough for people: an engine says of its own how near. */
+    /* DUE: the `count` times of the command, and how many delayed jobs are due by each.
+       Approximate: each engine documents its precision. */
     const int64_t *until_us;
     const uint64_t *due;
     uint64_t version; /* CONFIGURE_TOPIC: of the settings that there are now; 0: none. The same

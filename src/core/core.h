@@ -132,7 +132,7 @@ enum err core_replay(struct core *core, const struct event *event) MUST_USE;
  * does no harm. With a hint some ten events ahead of each event, replay of a million jobs takes two
  * thirds of the time. The id may be empty.
  */
-void core_expect(const struct core *core, const struct job_ref *ref);
+void core_prefetch(const struct core *core, const struct job_ref *ref);
 /*
  * Replay, between events: the time at which the following events were logged, up to the next call.
  * A job that was due at that time is ready after the restart, even if the clock is behind then; so

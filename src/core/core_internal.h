@@ -1,26 +1,26 @@
 /*
- * The inside of the core, for its own files only: the one struct, and which file does what.
+ * Internals of the core, for its own files only: struct core, and which file does what.
  *
  *     apply.c    push and the commands on one job        core.c    life, ticks, the next wake
  *     reserve.c  taking jobs, waiting for them           replay.c  events back into state
  *     scan.c     commands that look at or change many    inspect.c totals, digest, validity
  *     transitions.c  the moves of a job and their events     topic_commands.c  commands on a topic
  *     settings.c     topics' settings        notes.c    notes of failed attempts
- *     far.c      jobs that are not in memory          history.c what happened, told
- *     front.c    the order of ready ones among them
+ *     far.c      jobs that are not in memory          history.c reports happenings to the sink
+ *     front.c    the order of ready far jobs
  *
  * Invariants
- * C1 A job hangs where its state says: DELAYED on `delays`, READY in its topic's queue, RESERVED
- *    on `leases`, BURIED in its topic's list. core_link() puts it there, core_unlink() takes it
- * off, and both keep the counts. (During replay jobs hang nowhere until core_replayed().) C2 A job
- * is READY only from its due time on. Once the clock has reached that (`was_due`), it stays so
- * until the job gets another due time, though a restart may find a clock that was set back: a
- * waiting job is READY if it was due or is due now, else DELAYED. C3 A lease number is given once;
- * a job has a lease if, and only if, it is RESERVED. C4 Every change that must survive is emitted
- * to the sink before its command is answered. C5 A far job counts
- * as DELAYED, READY or BURIED and is in `far` by its number and by its id; it is neither in the
- * pool nor on a wheel or in a list. A READY one has an entry in its topic's `far_ready`, or in
- * far_jobs::unread.
+ * C1 A job is linked where its state says: DELAYED in the wheel `delays`, READY in its topic's
+ * heap, RESERVED in the wheel `leases`, BURIED in its topic's list. core_link() adds it there,
+ *    core_unlink() removes it, and both keep the counts. During replay, until core_replayed(), jobs
+ *    are linked nowhere.
+ * C2 A job is READY only from its due time on. Once the clock has reached that (job::was_due), this
+ *    is true until the job gets another due time, even if the clock is set back over a restart. So
+ * a waiting job is READY if it was due or is due now, else DELAYED. C3 A lease number is given
+ * once. A job has a lease if, and only if, it is RESERVED. C4 Every change that must survive is
+ * emitted to the sink before its command is answered. C5 A far job is counted as DELAYED, READY or
+ * BURIED, and is in core::far by its number and its id. It is neither in the pool nor in a wheel,
+ * heap or list. A READY one has an entry in its topic's `far_ready`, or in far_jobs::unread.
  */
 #ifndef LATERD_CORE_CORE_INTERNAL_H
 #define LATERD_CORE_CORE_INTERNAL_H
@@ -57,8 +57,8 @@ struct waiter {
     uint32_t prev, next; /* on the wheel of waits */
     uint32_t generation; /* half of the handle; 0 = free */
     struct wanted wanted;
-    int64_t until_us; /* its wait ends then, or soon after: see core_end_waits */
-    int64_t over_us;  /* when its wait was over, if since then it waits for a far job; else 0 */
+    int64_t until_us; /* its wait ends then, or soon after: core_end_waits() */
+    int64_t over_us;  /* its wait ended then, and it still waits for a far job to be read; else 0 */
     void *ctx;
     uint32_t link_count;
     struct wait_link *links; /* in the order listed; `one`, or mem_alloc'd */
@@ -66,12 +66,12 @@ struct waiter {
 };
 
 enum scan_step {
-    SCAN_POOL,  /* looks at all jobs */
-    SCAN_HEADS, /* changes the first job of the topic and state, again and again */
-    SCAN_PAGE,  /* changes the jobs that were found */
+    SCAN_POOL,  /* examines all jobs in memory, and collects the wanted ones */
+    SCAN_HEADS, /* changes the first job of the topic in this state, repeatedly */
+    SCAN_PAGE,  /* changes the jobs that SCAN_POOL collected */
 };
 
-/* A command that looks at all jobs or changes many, a slice at a time. */
+/* A command that examines all jobs or changes many, a portion in each tick. */
 struct scan {
     struct list of_core; // core::scans
     uint32_t number;     /* of core::scan_pool, once it is parked … */
@@ -110,11 +110,11 @@ struct far_jobs {
     } replay;
     struct buf unread; /* struct far_unread: ready ones whose records could not be read */
     struct far_taking {
-        struct buf counts;   /* of an image that is being taken: its topics; else empty */
-        struct bytes rest;   /* of them, those whose order has not come */
-        struct topic *topic; /* whose order is coming */
-        uint64_t left;       /* entries of it that are to come … */
-        uint64_t urgent;     /* … and urgent ones among them */
+        struct buf counts;   /* while an image is read: its table of topics; else empty */
+        struct bytes rest;   /* topics of it whose ready heap has not been read */
+        struct topic *topic; /* whose ready heap is being read */
+        uint64_t left;       /* entries of it still to be read … */
+        uint64_t urgent;     /* … and how many of these are urgent */
     } taking;
 };
 
@@ -144,12 +144,12 @@ struct core {
     struct wheel pauses; /* topics by pause_until_us */
     struct pool waiters;
     struct pool scan_pool;
-    struct list scans;   // scan::of_core
-    bool held;           /* every job that core_match() could hand out has to wait for far jobs */
-    uint32_t generation; /* of the last parked command */
-    uint64_t mark;       /* see topic::mark */
-    struct topic **candidates;     /* scratch of reserve … */
-    struct bytes *candidate_names; /* … and of what it tells of who waited */
+    struct list scans;         // scan::of_core
+    bool held;                 /* core_match() can hand out nothing until far jobs have been read */
+    uint32_t generation;       /* of the last parked command */
+    uint64_t mark;             /* see topic::mark */
+    struct topic **candidates; /* scratch of reserve … */
+    struct bytes *candidate_names; /* … and the topics' names for its reply */
     uint32_t candidates_cap;
     struct job_view brief_view; /* the view in replies to brief commands; the fields that they do
                                    not show stay zero */
@@ -158,9 +158,12 @@ struct core {
     struct core_totals totals; /* all but topics, waiters and the next numbers */
 };
 
-/* far.c: the job, whose record lies in a slice of jobs in this state, is in the index of far jobs
-   and in all counts of them, and if it is ready in its topic's order, or not any more (but for that
-   order). False: its places cannot be kept. */
+/*
+ * far.c: core_add_far() adds a job whose record lies in a slice of jobs in this state to the index
+ * and the counts of far jobs, and a ready one to its topic's far_ready. False: the index cannot
+ * hold it; nothing has changed. core_take_far() removes it from index and counts; its entry in
+ * far_ready becomes stale.
+ */
 bool core_add_far(struct core *core, const struct job *job, enum job_state state) MUST_USE;
 void core_take_far(struct core *core, const struct job *job, enum job_state state);
 /* Far jobs of a topic that are in this state; `urgent` as in topic::urgent. */
@@ -168,7 +171,7 @@ struct far_count {
     enum job_state state;
     uint64_t jobs, with_id, urgent;
 };
-/* So many more are far: modulo 2^64, for there may be fewer. */
+/* Adds to the counts of far jobs; the numbers are modulo 2^64, so that it can subtract as well. */
 void core_count_far(struct core *core, struct topic *topic, const struct far_count *by);
 
 static inline struct job *core_job(const struct core *core, uint32_t number)
@@ -337,8 +340,8 @@ static inline struct cursor core_all_due(const struct core *core)
 
 /* ---- notes.c ---- */
 
-/* Keeps a note of the job's attempt that ends now. Before the event of that end, so that an end
-   that is durable has its note. None is kept of an empty text, nor above the limit of memory. */
+/* Keeps a note of the job's attempt that ends now. Call it before the event of that end, so that a
+   durable end has its note. Does nothing if the text is empty or the memory limit is exceeded. */
 void core_note(struct core *core, struct job *job, struct bytes text, uint16_t code);
 void core_drop_notes(struct core *core, uint64_t seq); /* if there are any */
 void core_view_notes(const struct core *core, const struct job *job, struct job_view *view);
@@ -367,24 +370,26 @@ void core_drop_job(struct core *core, uint32_t number);
 /* Is the job of this number far, and ready, its record at this place? */
 bool core_is_far_ready(const struct core *core, uint64_t seq, uint64_t where);
 /*
- * A job of the topic that has just fallen due, hangs nowhere and is counted nowhere: nobody waits
- * for it, there are enough ready ones in memory, and its record is where it came from. It is gone
- * from memory, far and ready. False: it has to stay.
+ * For a job that has just become due and is neither linked nor counted: if no consumer waits for
+ * it, enough ready jobs of the topic are in memory and it has not changed since it came from a
+ * slice, it leaves memory and is far and ready. False: it stays in memory; nothing has changed.
  */
 bool core_depart_due(struct core *core, uint32_t number);
 /*
- * A delayed far job is taken out of the far ones, and is in no index and linked nowhere: it must
- * end at once. POOL_NONE: it is not delayed and far, and nothing has changed.
+ * Makes a job in memory from the record of a delayed far job, and removes it from the far jobs. The
+ * new job is in no index and linked nowhere: the caller must end it at once. POOL_NONE: no delayed
+ * far job has this record; nothing has changed.
  */
 uint32_t core_take_apart(struct core *core, const struct event *event);
-/* Takes no part in replay; a far job's names count as used. */
+/* Does a far job have this number or this id? May be a false positive. Not for use in replay. */
 bool core_has_far(const struct core *core, uint64_t seq, struct bytes id);
 
 /* ---- front.c ---- */
 
-/* Something has changed about the topic's ready jobs: entries that are stale go, some of them. */
+/* Call after a change of the topic's ready jobs: removes the first entries of far_ready while they
+   are stale, and a few others while more than half are stale. */
 void core_front_settle(struct core *core, struct topic *topic);
-/* All stale entries of the topic go. O(entries · log entries). */
+/* Removes all stale entries of the topic's far_ready. O(entries * log entries). */
 void core_front_purge(const struct core *core, struct topic *topic);
 /* May far jobs be brought to memory to be handed out? */
 bool core_front_room(const struct core *core);
@@ -395,7 +400,7 @@ void core_configure(struct core *core, const struct cmd_topic *cmd, void *ctx);
 /* Removes the topic's settings; emits that if it had any. */
 void core_unset_settings(struct core *core, struct topic *topic);
 enum err core_replay_settings(struct core *core, const struct event *event) MUST_USE;
-/* Emits them again, if their record is at a place from `first` up to (not with) `end`. */
+/* Emits them again if their record is at a place from `first` up to (not including) `end`. */
 bool core_relocate_settings(struct core *core, struct topic *topic, uint64_t first, uint64_t end);
 
 /* ---- scan.c ---- */

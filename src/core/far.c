@@ -1,14 +1,15 @@
 /*
- * Far jobs: delayed, ready and buried ones that are not in memory. Of each the core keeps two
- * places of some ten bytes, by its number and by its client's id, and a count in its topic; of a
- * ready one the entry of front.c, too. All else is in its record, in a slice of the store.
+ * Far jobs: delayed, ready and buried jobs that are not in memory. For each of them the core keeps
+ * two entries of some ten bytes in an index (by number and by the client's id), a count in its
+ * topic, and for a ready job an entry in topic::far_ready. Everything else is in its record, in a
+ * slice of the store.
  *
  *     in memory ─core_spill─▶ `leaving` ─core_depart─▶ far ─core_arrive─▶ in memory, `leaving`
  *
- * While a job is `leaving` the record that was made of it, or that it came with, tells all of it.
- * Whatever changes a job takes it off what it hangs on (core_unlink) or gives it a new record
- * (core_emit_job): these two take the mark away. So a job that somebody only looked at departs
- * again to where it came from, and a job that changes while its slice is written does not depart.
+ * While a job is `leaving`, its record in the slice describes it completely. Every change of a job
+ * unlinks it (core_unlink) or gives it a new record (core_emit_job); both clear the mark. So a job
+ * that was only read departs again to the place it came from, and a job that changes while its
+ * slice is being written does not depart.
  *
  * A delayed job that comes from its slice and falls due while enough ready jobs are in memory is
  * far again at once, at the same place; but it is ready, whatever its record says. The index has
@@ -45,7 +46,7 @@ static bool add_places(struct core *core, const struct far_job *job)
     uint64_t place = place_of(job);
     if (job->where & IS_READY || !far_index_add(&core->far.places, hash_seq(job->seq), place))
         return false;
-    /* What could be told of the place once can be told again. */
+    /* The index accepted this place a moment ago, so it fails only if the pair exists already. */
     if (job->id_hash && !far_index_add(&core->far.places, job->id_hash, place)) {
         (void)far_index_remove(&core->far.places, hash_seq(job->seq), place);
         return false;
@@ -168,12 +169,12 @@ static void fetch_around(const struct core *core, uint32_t number, uint64_t seq)
     if (job->seq != seq || !may_be_far((enum job_state)job->state))
         return;
     if (job->state == JOB_DELAYED)
-        wheel_expect(&core->delays, number);
-    far_index_expect(&core->far.places, hash_seq(seq));
+        wheel_prefetch(&core->delays, number);
+    far_index_prefetch(&core->far.places, hash_seq(seq));
     if (!job->id_len)
         return;
-    index_expect_id(&core->index, job_id(job));
-    far_index_expect(&core->far.places, far_hash_id(core->far.key, job_id(job)));
+    index_prefetch_id(&core->index, job_id(job));
+    far_index_prefetch(&core->far.places, far_hash_id(core->far.key, job_id(job)));
 }
 
 /* In steps, each for all of them: what one fetches tells where the next one's is. */
@@ -182,7 +183,7 @@ void core_fetch(const struct core *core, const uint64_t *seqs, uint32_t count, b
     uint32_t numbers[CORE_SOON_MAX];
     CHECK(count <= CORE_SOON_MAX);
     for (uint32_t i = 0; i < count; i++)
-        index_expect(&core->index, seqs[i]);
+        index_prefetch(&core->index, seqs[i]);
     for (uint32_t i = 0; i < count; i++) {
         numbers[i] = index_guess(&core->index, seqs[i]);
         if (numbers[i] != POOL_NONE)
@@ -289,7 +290,7 @@ bool core_return(struct core *core, uint64_t seq, struct stored record)
            core_depart(core, seq, record);
 }
 
-/* Somebody has it in memory for a while already; who comes now wants it to stay. */
+/* The job may be in memory already, for a visit: this caller wants it to stay. */
 static void stay(struct core *core, const struct event *event)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
@@ -341,7 +342,7 @@ bool core_arrive(struct core *core, const struct event *event)
 
 uint32_t core_take_apart(struct core *core, const struct event *event)
 {
-    far_index_expect(&core->far.places, hash_seq(event->job.seq));
+    far_index_prefetch(&core->far.places, hash_seq(event->job.seq));
     struct topic *topic = topic_of(core, event);
     struct far_job far = far_job_at(core, event);
     if (!topic || far.state != JOB_DELAYED || !take_away(core, topic, &far))
@@ -398,11 +399,11 @@ uint32_t core_far_only(const struct core *core, const struct job_ref *ref, bool 
     if (core->far.count == 0)
         return 0;
     uint64_t hash = hash_name(core, ref);
-    far_index_expect(&core->far.places, hash);
+    far_index_prefetch(&core->far.places, hash);
     if (!is_new)
         return core_holds(core, ref) ? 0 : find_hashed(core, hash, out_where);
     if (ref->id.len)
-        index_expect_id(&core->index, ref->id);
+        index_prefetch_id(&core->index, ref->id);
     uint32_t count = find_hashed(core, hash, out_where);
     return count && core_holds(core, ref) ? 0 : count;
 }
@@ -458,9 +459,9 @@ static void find_those_in_memory(const struct core *core, const struct far_place
 }
 
 /*
- * Few of the far jobs are in memory as well, and whoever looks for the others in the index goes
- * through long runs of it. So there are 16 bits for each job in memory that may be far, too, of
- * which one is set: few enough to stay in the processor's cache, mostly.
+ * For recovery: a one-hash bloom filter of the jobs in memory that may be far as well, 16 bits for
+ * each. Few far jobs are in memory, and looking up the others in the hash table would take a cache
+ * miss each; the filter mostly stays in the processor's cache.
  */
 static void note_those_in_memory(struct core *core, const struct far_places *places)
 {
@@ -634,7 +635,7 @@ uint64_t core_state_count(const struct core *core, struct bytes topic, enum job_
     return of ? of->jobs[state] : 0;
 }
 
-/* The state whose jobs of the topic the command looks for; JOB_GONE: of none that may be far. */
+/* The state of the jobs that the command goes through; JOB_GONE: none of these can be far. */
 static enum job_state goes_through(const struct topic *topic, const struct cmd *cmd)
 {
     enum job_state state = cmd->topic.state;

@@ -1,8 +1,8 @@
 /*
- * The image of all that is known of far jobs, which a store keeps from a stop in order to the next
- * start. It is of all jobs whose records lie in slices, those that have come back to memory too:
- * which of them the core has in memory after a start, the log says. One that is ready in memory is
- * in the image as a far one that is ready, in its topic's order: so it is after a start, unless the
+ * The image of the index of far jobs, which a store keeps from a clean close to the next start. It
+ * has all jobs whose records lie in slices, including those that are in memory now: after the start
+ * the log determines which jobs are in memory. A job in memory that is ready is in the image as a
+ * ready far job, with its entry in the topic's far_ready, which it is after the start unless the
  * log says otherwise.
  */
 #include "base/check.h"

@@ -1,19 +1,19 @@
 /*
- * The front of a topic's ready jobs when some of these are far. Its first job in memory is handed
- * out only if no entry of topic::far_ready comes before it. Else the topic is hungry, if somebody
- * waits: the engine reads the records of its first entries, and they arrive.
+ * The order of a topic's ready jobs if some of them are far. The first job in memory is handed out
+ * only if no entry of topic::far_ready comes before it. Otherwise, if consumers wait, the topic is
+ * `hungry`: the engine reads the records of its first far jobs and brings them to memory.
  *
- * An entry whose job is in memory for a visit stays, because the job goes back to it. One whose job
- * is not far any more, and will not be at that place, is stale.
+ * An entry is stale if its job is not far any more and will not return to that place. The entry of
+ * a job that is in memory only for a visit is kept, because the job returns.
  */
 #include "base/check.h"
 #include "base/mem.h"
 #include "core/core_internal.h"
 
 enum {
-    SETTLE_MAX = 128,     /* stale entries that leave the front at a time */
-    SWEEP_STEPS = 4,      /* entries looked at with each change, while … */
-    SWEEP_LEAST = 64,     /* … so many, and more than half, may be stale */
+    SETTLE_MAX = 128,     /* stale first entries that are removed at a time */
+    SWEEP_STEPS = 4,      /* entries checked with each change, while … */
+    SWEEP_LEAST = 64,     /* … at least so many, and more than half, may be stale */
     RESERVED_MAX = 1024,  /* when memory is short: far jobs come while fewer are reserved */
     RETRY_ENTRIES = 1000, /* a turn */
     ENTRY_NS = 400,       /* for an entry that is looked at */
@@ -69,7 +69,7 @@ bool core_front_room(const struct core *core)
     return core_has_memory(core) || core->totals.jobs[JOB_RESERVED] < RESERVED_MAX;
 }
 
-/* Those of the first entries whose jobs are far: not those that are in memory for a visit. */
+/* Collects the first entries whose jobs are far, without those that are in memory for a visit. */
 static void find_first(const struct core *core, const struct topic *topic,
                        struct core_front *out_front)
 {

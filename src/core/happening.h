@@ -1,5 +1,5 @@
 /*
- * What happens to jobs, as their history keeps it: words of the core, the store and the protocols.
+ * An entry of a job's history ("happening"): shared by the core, the store and the protocols.
  */
 #ifndef LATERD_CORE_HAPPENING_H
 #define LATERD_CORE_HAPPENING_H
@@ -12,7 +12,7 @@ enum happening_kind {
     HAPPENED_REPLACED, /* another job with its id was pushed in its place */
     HAPPENED_RESERVED,
     HAPPENED_RELEASED,
-    HAPPENED_UNDELIVERED, /* its client never got it: it went back */
+    HAPPENED_UNDELIVERED, /* its client never received it: it was released */
     HAPPENED_ABANDONED,   /* its consumer's connection ended */
     HAPPENED_TIMED_OUT,   /* its ttr ran out */
     HAPPENED_BURIED,      /* set aside by its consumer, or because its body is damaged */
@@ -32,7 +32,7 @@ struct happening {
     uint16_t code;        /* of the note */
     uint64_t seq;
     int64_t at_us;
-    int64_t time_us;    /* RESERVED: until then; DELAYED, READY: its due time; else 0 */
+    int64_t time_us;    /* RESERVED: when its ttr runs out; DELAYED, READY: its due time; else 0 */
     uint64_t lease;     /* RESERVED; else 0 */
     struct bytes id;    /* empty: the server made it */
     struct bytes topic; /* PUSHED; else empty */

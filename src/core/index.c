@@ -52,12 +52,12 @@ uint32_t index_find(const struct index *index, const struct job_ref *ref)
     return number == MAP_NONE ? POOL_NONE : number;
 }
 
-void index_expect(const struct index *index, uint64_t seq)
+void index_prefetch(const struct index *index, uint64_t seq)
 {
     map_prefetch(&index->by_seq, hash_seq(seq));
 }
 
-void index_expect_id(const struct index *index, struct bytes id)
+void index_prefetch_id(const struct index *index, struct bytes id)
 {
     map_prefetch(&index->by_id, hash_id(index, id));
 }

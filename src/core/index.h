@@ -1,6 +1,7 @@
 /*
- * Finds jobs: by the client's id (keyed hash, so that clients cannot choose ids that collide)
- * and by the server-made number. Memory: 9.4 to 12 bytes a job, per table (see base/map.h).
+ * Hash tables of the jobs in memory: by the client's id (with a keyed hash, so that clients cannot
+ * choose colliding ids) and by the server-made number. 9.4 to 12 bytes a job in each table
+ * (base/map.h). All functions but index_valid() are O(1). Single-threaded.
  */
 #ifndef LATERD_CORE_INDEX_H
 #define LATERD_CORE_INDEX_H
@@ -20,10 +21,10 @@ void index_init(struct index *index, const struct pool *jobs, uint64_t hash_key)
 void index_fini(struct index *index);
 uint32_t index_find(const struct index *index, const struct job_ref *ref); /* or POOL_NONE */
 /* Prefetch for a look-up or an addition. */
-void index_expect(const struct index *index, uint64_t seq);
-void index_expect_id(const struct index *index, struct bytes id);
-/* The job that index_find() would look at first for this number, or POOL_NONE: most likely the
-   right one, so good for prefetching. */
+void index_prefetch(const struct index *index, uint64_t seq);
+void index_prefetch_id(const struct index *index, struct bytes id);
+/* For prefetching: the first candidate that index_find() would compare for this number, most likely
+   the right job; or POOL_NONE. */
 uint32_t index_guess(const struct index *index, uint64_t seq);
 void index_add(struct index *index, uint32_t number); /* id and seq must be set and unused */
 void index_remove(struct index *index, uint32_t number);

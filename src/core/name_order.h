@@ -1,7 +1,7 @@
 /*
- * The topics in the order of their names, for listings: a row of sorted blocks, as in a B+ tree of
+ * A sorted index of the topics by name, for listings: an array of sorted blocks, like a B+ tree of
  * two levels. With n topics an insertion or removal compares O(log n) names and moves O(sqrt n)
- * bytes; from one topic to the next it is O(1).
+ * bytes; the next topic is O(1). Single-threaded.
  */
 #ifndef LATERD_CORE_NAME_ORDER_H
 #define LATERD_CORE_NAME_ORDER_H
@@ -23,7 +23,7 @@ struct name_order {
     const void *ctx;
 };
 
-/* A place between two names. Good until the next change. */
+/* A position between two names. Valid until the next change. */
 struct name_place {
     uint32_t block, index;
 };
@@ -33,9 +33,9 @@ void name_order_fini(struct name_order *order);
 void name_order_add(struct name_order *order, uint32_t number);    /* its name must not be there */
 void name_order_remove(struct name_order *order, uint32_t number); /* its name must be there */
 
-/* The place before the first name that is greater than `name`. */
+/* The position before the first name that is greater than `name`. O(log n). */
 struct name_place name_order_after(const struct name_order *order, struct bytes name);
-/* The topic behind the place, which moves on. False: there is none. */
+/* Returns the topic behind the position and advances it. False: there is none. O(1). */
 bool name_order_next(const struct name_order *order, struct name_place *place,
                      uint32_t *out_number);
 

@@ -1,7 +1,7 @@
 /*
- * Where the notes of failed attempts are: of each job that has any the last JOB_NOTES_MAX, by the
- * job's number. 72 bytes a job and 8 to 22 in the table; jobs without notes take nothing. The texts
- * lie with the engine.
+ * The places of the notes of failed attempts: for each job that has notes, the last JOB_NOTES_MAX,
+ * by the job's number. 72 bytes a job and 8 to 22 in the hash table; nothing for jobs without
+ * notes. The engine stores the texts. Single-threaded.
  */
 #ifndef LATERD_CORE_NOTES_H
 #define LATERD_CORE_NOTES_H
@@ -29,7 +29,7 @@ void notes_fini(struct notes *notes);
 struct job_notes *notes_find(const struct notes *notes, uint64_t seq); /* or NULL */
 struct job_notes *notes_get_or_create(struct notes *notes, uint64_t seq);
 void notes_remove(struct notes *notes, const struct job_notes *of_job);
-/* The number of the next one at or after `number`, or POOL_NONE. */
+/* The number in the pool of the next job_notes at or after `number`, or POOL_NONE. */
 uint32_t notes_next(const struct notes *notes, uint32_t number);
 /* The number of the oldest note that is kept. */
 static inline uint32_t notes_oldest(const struct job_notes *of_job)

@@ -165,11 +165,11 @@ enum err core_replay(struct core *core, const struct event *event)
     return OK;
 }
 
-void core_expect(const struct core *core, const struct job_ref *ref)
+void core_prefetch(const struct core *core, const struct job_ref *ref)
 {
-    index_expect(&core->index, ref->seq);
+    index_prefetch(&core->index, ref->seq);
     if (ref->id.len)
-        index_expect_id(&core->index, ref->id);
+        index_prefetch_id(&core->index, ref->id);
 }
 
 bool core_show(const struct core *core, const struct job_ref *ref, struct job_view *out_view)

@@ -1,7 +1,7 @@
 /*
- * Taking jobs, and waiting for them. A parked reserve (a waiter) hangs on each topic that it
- * listed and on the wheel of waits; it is always taken off all of them together, so it is answered
- * once.
+ * Reserving jobs, and waiting for them. A parked reserve (a waiter) is in the list of each topic
+ * that it named and in the wheel `waits`; it is always removed from all of them together, so it is
+ * answered once.
  */
 #include <string.h>
 
@@ -121,7 +121,7 @@ static void unpark(struct core *core, uint32_t number)
     pool_give(&core->waiters, number);
 }
 
-/* Hangs the waiter on one more topic, unless it hangs there already. */
+/* Adds the waiter to a topic's list, unless it is in it already. */
 static enum err link_topic(struct core *core, uint32_t number, struct bytes name)
 {
     struct waiter *waiter = waiter_at(core, number);

@@ -1,6 +1,7 @@
 /*
- * The first so many of a long unordered row: a heap of the best seen so far, the worst on top, so
- * that a row of n is read once, in O(n log size) and O(size) memory.
+ * Selects the first k entries of a long unordered sequence: a max-heap of the best k so far. One
+ * pass over n entries takes O(n log k) and O(k) memory. Single-threaded. Pure, except that it
+ * allocates memory.
  */
 #ifndef LATERD_CORE_TOP_K_H
 #define LATERD_CORE_TOP_K_H
@@ -30,7 +31,9 @@ struct top_k {
 
 void top_k_init(struct top_k *page, uint32_t max, top_k_before *before, const void *ctx);
 void top_k_fini(struct top_k *page);
+/* Adds the entry if it is among the first `max` so far. O(log max). */
 void top_k_offer(struct top_k *page, const struct top_k_entry *entry);
-void top_k_sort(struct top_k *page); /* at the end: first comes first; no offers after it */
+/* Sorts `entries` after the last offer. O(max log max). */
+void top_k_sort(struct top_k *page);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Owns all topics. Each hangs on at most one of two lists: idle (holds nothing, is not paused,
+ * Owns all topics. Each is in at most one of three lists: idle (it holds nothing, is not paused and
  * may be evicted), servable (core_match has work there) or hungry (it waits for a far job).
  */
 #include "core/topic.h"

@@ -31,10 +31,10 @@ struct topic {
     struct far_ready far_ready;         /* the order of the ready jobs that are far */
     uint32_t buried_first, buried_last; /* list through job::prev, next; first is kicked first */
     struct list waiting;                // wait_link::of_topic, first come first served
-    struct list place;                  // hangs on topics::idle, servable or hungry, or nowhere
-    bool servable;                      /* hangs on topics::servable */
-    bool idle;                          /* hangs on topics::idle */
-    bool hungry;                        /* hangs on topics::hungry */
+    struct list place;                  // in topics::idle, servable or hungry, or in none
+    bool servable;                      /* is in topics::servable */
+    bool idle;                          /* is in topics::idle */
+    bool hungry;                        /* is in topics::hungry */
     uint32_t pins;                      /* scans in progress that need the topic to stay */
     uint32_t kicker; /* generation of the parked KICK_TOPIC whose turn it is; 0: none */
     uint64_t mark;   /* the last reserve that parked on it: finds topics named twice */

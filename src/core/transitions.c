@@ -1,5 +1,5 @@
 /*
- * The life of a job: where it hangs in each state, what each move changes, and the events that
+ * The life of a job: where it is linked in each state, what each move changes, and the events that
  * say so. All other files change jobs through these functions only.
  */
 #include "base/check.h"
@@ -104,7 +104,7 @@ void core_emit_pause(struct core *core, const struct topic *topic)
                                        }); /* nor a pause */
 }
 
-/* ---- where a job hangs ---- */
+/* ---- where a job is linked ---- */
 
 /* In front of the others: it comes from a slice, so it was buried before them, as a rule. */
 static void buried_add_first(struct core *core, struct topic *topic, uint32_t number)
@@ -181,7 +181,7 @@ struct job *core_unlink(struct core *core, uint32_t number)
     case JOB_RESERVED: wheel_remove(&core->leases, number); break;
     case JOB_BURIED: buried_remove(core, topic, job); break;
     case JOB_GONE:
-    case JOB_STATES: CHECK(job->state == JOB_DELAYED); /* a job that is gone hangs nowhere */
+    case JOB_STATES: CHECK(job->state == JOB_DELAYED); /* a job that is gone is linked nowhere */
     }
     return job;
 }

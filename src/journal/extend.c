@@ -288,9 +288,9 @@ static bool read_times(struct reading *reading)
 {
     const struct extend_row *row = reading->row;
     int64_t due_ms;
-    if (row->create_ms < 0 || row->create_ms > MOMENT_MAX_US / 1000 ||
+    if (row->create_ms < 0 || row->create_ms > RFC3339_MAX_US / 1000 ||
         __builtin_add_overflow(row->create_ms, row->delay_ms, &due_ms) || due_ms < 0 ||
-        due_ms > MOMENT_MAX_US / 1000)
+        due_ms > RFC3339_MAX_US / 1000)
         return false;
     reading->push->due_us = due_ms * 1000 + reading->us;
     return true;

@@ -196,7 +196,7 @@ static enum err find_end(struct backup *backup, struct store_error *error)
     CHECK(walker.offset >= BLOCK && walker.offset % BLOCK == 0);
     enum err err = walker.kind == PLACE_UNREAD ? walker.err : OK;
     if (!err && walker.expected <= last) {
-        /* Damage before more batches is not cut off: it is for verify and salvage to tell of. */
+        /* Damage with batches behind it is kept in the backup, for verify and salvage to report. */
         uint64_t end = walker_blank_from(&walker, &batches);
         tail->used_bytes = batches ? end : tail->used_bytes;
     }
@@ -217,7 +217,8 @@ static enum err read_manifest(struct capture *capture, struct manifest *out_mani
     return err;
 }
 
-/* Slices that came while the end was looked for: the log may tell of them before it. */
+/* Opens slices that were made while the end of the tail was determined: the log before that end may
+   mention them. */
 static enum err hold_new_slices(struct capture *capture)
 {
     size_t count = capture->backup->count;

@@ -1,22 +1,23 @@
 /*
- * A backup of a store, taken beside whoever has it open: which bytes of which files are the store
- * as it was at one instant. Reads the directory and holds its files; writes nothing, takes no lock
- * and asks the server for nothing, so that no turn of its is longer because of a backup
+ * A consistent backup of a store that a server may have open: determines which bytes of which files
+ * are the store at one instant. Opens the files in the directory; writes nothing, takes no lock and
+ * does not talk to the server, so no turn of the server takes longer because of a backup
  * (docs/decisions/0050-a-backup-reads-the-directory-beside-the-server.md).
  *
- * Why that is enough: segments are only appended to, no write touches a block that holds an earlier
- * batch (S3), a segment with another one behind it never changes again, no name is used twice, and
- * a file that is removed can be read as long as it is held open. What is captured is a state that
- * a crash at this instant could have left, and recovery opens each of those.
+ * Why that is consistent: segments are only appended to, no write touches a block that holds an
+ * earlier batch (S3), a segment that has a successor never changes again, no file name is used
+ * twice, and a removed file can be read as long as it is open. The result is a state that a crash
+ * at this instant could have left, and recovery opens every such state.
  *
  *     manifest ─▶ all files are opened ─▶ manifest: the same   ─▶ the tail's end ─▶ a slice that
  *         ▲                                 generation?                             is not open?
  *         │                                        │ no                                 │ yes
  *         └────────────────────────────────────────┴──────── what is new is opened, too ┘
  *
- * A slice never changes. The log tells of it when it is there, and it goes when all that lived in
- * it has died in durable batches. So one that the log needs up to the tail's end was there before
- * that, and was opened either before, or when what is new was looked for after it.
+ * A slice never changes. The log mentions it only when its file exists, and it is removed only when
+ * all its records have died in durable batches. So a slice that the log needs up to the end of the
+ * tail (the last segment) existed before that end was read: it was opened in the first round, or is
+ * found in the next one.
  */
 #ifndef LATERD_STORE_BACKUP_H
 #define LATERD_STORE_BACKUP_H
@@ -26,11 +27,11 @@
 
 struct backup_file {
     char name[DISK_NAME_MAX];
-    struct disk_file *file;   /* open, the backup's: it can be read though the cleaner removed it */
+    struct disk_file *file;   /* open; readable even after the server has removed the name */
     uint64_t size_bytes;      /* of the file */
-    uint64_t used_bytes;      /* those up to here count; behind them the copy must have zeros */
-    bool sealed;              /* it never changes again: a hard link is as good as a copy */
-    bool is_slice;            /* or a part of the jobs' history: it never changes */
+    uint64_t used_bytes;      /* copy these; the rest of the copy must be zeros */
+    bool sealed;              /* it never changes again, so a hard link will do */
+    bool is_slice;            /* a slice or a file of the history: never changes */
     struct segment_head head; /* of a segment */
 };
 
@@ -39,10 +40,10 @@ struct backup {
     struct manifest manifest;
     struct backup_file *files; /* segments in the order of the log, then slices */
     size_t count;
-    size_t segments;  /* of them */
-    uint64_t batch;   /* the last one that is in it */
-    int64_t clock_us; /* what the server's clock showed then; 0: not known */
-    unsigned rounds;  /* how often the directory was looked at */
+    size_t segments;  /* how many of `files` are segments */
+    uint64_t batch;   /* the last batch in the backup */
+    int64_t clock_us; /* the server's clock when that was written; 0: not known */
+    unsigned rounds;  /* how often the directory was read */
 };
 
 /*
@@ -54,16 +55,16 @@ struct backup {
  */
 enum err backup_capture(struct disk *disk, struct backup *out_backup,
                         struct store_error *out_error) MUST_USE;
-void backup_release(struct backup *backup); /* a zeroed one: does nothing */
+void backup_release(struct backup *backup); /* closes the files; zeros: does nothing */
 
-/* The manifest of the backup: MANIFEST_BYTES, both slots. */
+/* Writes the backup's manifest: MANIFEST_BYTES, both slots. */
 void backup_manifest(const struct backup *backup, char *slots);
 
 /*
- * The manifest of a store that is made of a backup, from the backup's, in place. Server-made
- * numbers and leases go on far behind all that the store may have given since: clients may still
- * know those. Followers are dropped, because they have read batches that will now be other ones.
- * ERR_CORRUPT, ERR_UNSUPPORTED.
+ * Changes a backup's manifest (MANIFEST_BYTES) in place into that of a restored store. Server-made
+ * numbers and leases continue far above all that the original store may have given out since the
+ * backup, because clients may still use those. Followers are dropped, because batch numbers that
+ * they have read will be used for other batches. ERR_CORRUPT, ERR_UNSUPPORTED; out_error says more.
  */
 enum err backup_restored(char *slots, struct store_error *out_error) MUST_USE;
 

@@ -20,7 +20,7 @@ struct follower {
     char name[FOLLOWER_NAME_MAX]; /* empty: this place is free */
     enum follower_state state;
     uint64_t cursor;
-    uint64_t read;   /* it was told of all batches up to this one */
+    uint64_t read;   /* it has received all batches up to this one */
     uint32_t number; /* of the segment where the next one is; 0: to be found … */
     uint64_t offset; /* … and where in it */
     uint64_t batch;  /* … and its number, or a lower one while it is looked for */
@@ -43,6 +43,7 @@ struct followers {
     uint64_t at, synced;
     uint32_t number;
     uint64_t dropped;
+    uint64_t looks; /* segments that were looked at to find one: tests read it */
 };
 
 static bool in_use(const struct follower *follower)
@@ -108,7 +109,7 @@ static void begin_read(struct followers *all, struct follower *follower, size_t 
     all->reader = follower;
 }
 
-/* Brings `len` bytes at the follower's place into its window. ERR_AGAIN: the disk is at it. */
+/* Reads `len` bytes at the follower's position into its window. ERR_AGAIN: a read is under way. */
 static enum err fill_window(struct follower *follower, size_t len)
 {
     struct followers *all = follower->all;
@@ -166,24 +167,30 @@ static enum err bytes_at(struct follower *follower, size_t len, const char **out
 
 /* ---- going along the log ---- */
 
-/* Finds the segment of the batch behind `read`; its place in it is found by walking. O(segments) */
+/* Goes on at the segment's first batch. */
+static void enter(struct follower *follower, const struct segment *segment)
+{
+    follower->number = segment->number;
+    follower->offset = BLOCK;
+    follower->batch = segment->batch_first;
+}
+
+/* Finds the segment of the batch behind `read`; its place in it is found by walking. O(segments):
+   at the beginning, and at the end of the log. */
 static bool find_segment(struct follower *follower)
 {
     const struct segments *segments = follower->all->store->segments;
     const struct segment *found = NULL;
     for (const struct segment *segment = segments_first(segments);
          segment && segment->batch_first <= follower->read + 1;
-         segment = segments_after(segments, segment))
+         segment = segments_after(segments, segment), follower->all->looks++)
         found = segment;
-    if (!found)
-        return false;
-    follower->number = found->number;
-    follower->offset = BLOCK;
-    follower->batch = found->batch_first;
-    return true;
+    if (found)
+        enter(follower, found);
+    return found != NULL;
 }
 
-/* At the end of a segment the next one is gone on with, and what should have been there is lost. */
+/* Goes on with the next segment. Batches that were not found in this one are lost, and skipped. */
 static void leave_segment(struct follower *follower, const struct segment *segment)
 {
     const struct segment *next = segments_after(follower->all->store->segments, segment);
@@ -191,6 +198,8 @@ static void leave_segment(struct follower *follower, const struct segment *segme
     if (batch_end > follower->read + 1)
         follower->read = batch_end - 1;
     follower->number = 0;
+    if (next)
+        enter(follower, next);
 }
 
 static void notify_batch(struct follower *follower, struct follower_callbacks *callbacks,
@@ -216,7 +225,7 @@ static void notify_batch(struct follower *follower, struct follower_callbacks *c
     follower->read = head->number;
 }
 
-/* One batch, or one block of what is none. */
+/* Reads one batch, or skips one block without a valid batch. */
 static enum err step(struct follower *follower, struct follower_callbacks *callbacks,
                      size_t *out_bytes)
 {
@@ -245,7 +254,7 @@ static enum err step(struct follower *follower, struct follower_callbacks *callb
     if (err)
         return err;
     if (!good || !batch_whole(&head, at)) {
-        follower->offset += BLOCK; /* damaged, where nothing lived: recovery went round it */
+        follower->offset += BLOCK; /* damage in which nothing lived: recovery skipped it */
         return OK;
     }
     if (head.number > log_synced(store->log)) { /* those before it were lost, harmlessly */
@@ -509,6 +518,11 @@ void followers_drop(struct followers *all, uint64_t batch)
                         FOLLOWER_NAME_MAX, follower->name, (unsigned long long)follower->cursor);
         callbacks->notice(callbacks, STORE_FOLLOWER_DROPPED, &error);
     }
+}
+
+uint64_t followers_looks(const struct followers *all)
+{
+    return all->looks;
 }
 
 bool followers_reading(const struct followers *all)

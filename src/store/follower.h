@@ -1,26 +1,28 @@
 /*
  * A follower reads the log: every event once, in the order of the batches, when its batch is
- * durable. It has a name, and a cursor in the manifest that says how far it has read; segments
- * behind the cursor are kept until it has. A journal, a standby or a history is a follower.
+ * durable. It has a name, and a cursor in the manifest: the last batch that it has acknowledged.
+ * Segments with later batches are kept. The journal to MySQL is a follower.
  *
  *                  follower_ack ▼        ▼ follower_read       ▼ store_synced
  *     … gone │ kept for it ─────cursor───read──────────────────┴─ not durable yet
  *
- * What it is told: all events, as the core emitted them. Copies that the
- * cleaner makes are no events, and are not shown. Batches that were damaged when nothing that lives
- * was in them are missing: batch numbers jump there.
+ * It receives all events as the core emitted them, without the copies that the cleaner writes.
+ * Damaged batches in which nothing lived are missing; the batch numbers then have a gap.
  *
- * The cursor on disk is lazy: it goes with the manifest's next writing, so after a crash a follower
- * may be told again what it had acknowledged. Who must apply each event once keeps the batch number
- * with what it writes, and says it with follower_ack() after opening.
+ * The cursor on disk is written lazily, with the next write of the manifest. So after a crash a
+ * follower may receive events again that it had acknowledged. A follower that must apply each event
+ * exactly once stores the batch number with its own data, and passes it to follower_ack() after
+ * opening.
  *
- * Retention is bounded: while the cleaner wants a segment that a follower has not read, and the log
- * is larger than options.follower_bytes or the disk is full, the follower is dropped: a follower
- * loses before a client does. It learns of it by its state, and may start over.
+ * Retention is bounded. If the cleaner wants to remove a segment that a follower has not read, and
+ * the log is larger than options.follower_bytes or the disk is full, the follower is dropped, so
+ * that clients are not affected. follower_state() tells; it may start over.
+ *
+ * Main thread only.
  *
  * Invariants
  * F1 cursor ≤ read ≤ the last batch appended.
- * F2 The batch behind the cursor of a follower that was not dropped is in the log, or not written.
+ * F2 If a follower was not dropped, the batch behind its cursor is in the log, or not written yet.
  */
 #ifndef LATERD_STORE_FOLLOWER_H
 #define LATERD_STORE_FOLLOWER_H
@@ -37,12 +39,13 @@ struct store_stats;
 
 enum follower_state {
     FOLLOWER_READS,
-    FOLLOWER_DROPPED, /* what is behind its cursor is gone, or will be */
+    FOLLOWER_DROPPED, /* batches behind its cursor are or will be removed */
 };
 
-/* Must not append to the store, which could move the memory that they are shown. */
+/* Callbacks must not append to the store, because that may move the memory that they borrow. */
 struct follower_callbacks {
-    /* Called before the events of each batch, also if it has none. */
+    /* Called before the events of each batch, also for a batch without events. `epoch`: of the
+       leader who wrote it, or 0; `clock_us`: when it was written, or 0. */
     void (*batch)(struct follower_callbacks *callbacks, uint64_t batch, uint64_t epoch,
                   int64_t clock_us);
     /* The bytes are borrowed until this returns. event->record is not set. */
@@ -109,6 +112,8 @@ bool followers_need(const struct followers *all, uint64_t batch);
 /* Drops those. */
 void followers_drop(struct followers *all, uint64_t batch);
 bool followers_reading(const struct followers *all); /* is a read under way? */
+/* Segments that were looked at to find a follower's place, since opening: for tests. */
+uint64_t followers_looks(const struct followers *all);
 void followers_stats(const struct followers *all, struct store_stats *out_stats);
 void followers_valid(const struct followers *all); /* CHECKs the invariants. O(1) */
 

@@ -1,12 +1,12 @@
 /*
- * The bytes on disk that are not records: the manifest's slots, a segment's header and a batch's
- * header. docs/disk-format.md draws them.
+ * The on-disk format without the records: the manifest's slots, a segment's header and a batch's
+ * header. docs/disk-format.md has the layout.
  *
  * To change the format: give the change a feature bit (docs/disk-format.md says how), keep reading
- * stores without it, and say so in the first line of the commit. A store that uses a feature which
- * is not known here is refused.
+ * stores without it, and say so in the first line of the commit. A store that uses an unknown
+ * incompatible feature is refused.
  *
- * Pure: nothing here reads or writes a file. Decoders trust no byte.
+ * Pure: no function reads or writes a file. Any thread. Decoders trust no byte.
  */
 #ifndef LATERD_STORE_FORMAT_H
 #define LATERD_STORE_FORMAT_H
@@ -20,7 +20,7 @@
 enum {
     FORMAT_VERSION = 1,          /* of a store that uses no incompatible feature, and of all … */
     FORMAT_VERSION_FEATURES = 2, /* … but the manifest of one that does */
-    BLOCK = DISK_ALIGN,          /* bytes: what is written at once and never touched again */
+    BLOCK = DISK_ALIGN,          /* bytes; batches begin and end at multiples of it */
     BATCH_HEAD = 64,             /* bytes of a batch's header */
     MANIFEST_BYTES = 2 * BLOCK   /* two slots */
 };
@@ -29,17 +29,18 @@ enum {
 #define SEGMENT_NAME  "wal-%08x"
 
 /*
- * Numbers that a consumer may have seen before their batch was durable must not be given again. So
- * the mark kept on disk is this far ahead of the next number, and recovery goes on at the mark.
+ * A consumer may have seen a server-made number before its batch was durable; such a number must
+ * not be used again after a crash. So the mark on disk is this far ahead of the next number, and
+ * recovery continues at the mark.
  */
 #define SEQ_AHEAD 1000000u
 
 /*
- * The same for leases, whose mark is in the manifest alone. Each opening that was not preceded by a
- * clean end uses up this many numbers, and a running store raises the mark when half of them are
- * given. So leases repeat after 2^64: after 136 years of one crash a second, or after half a
- * million years of a million reservations a second. A write of the manifest would have to take half
- * an hour, at that rate, for a number to be given that is not below the mark on disk.
+ * The same for leases, whose mark is only in the manifest. Each opening after a crash skips up to
+ * this many numbers, and a running store raises the mark when half of them are used. So leases
+ * repeat after 136 years of one crash a second, or after half a million years of a million
+ * reservations a second. At that rate a write of the manifest would have to take half an hour
+ * before a lease is given out that is not below the mark on disk.
  */
 #define LEASE_AHEAD (UINT64_C(1) << 32)
 
@@ -48,9 +49,9 @@ struct store_id {
 };
 
 /*
- * What a store uses that 0.1.0 did not know, as bits. Incompatible: who does not know it must not
- * open the store; the bit is set before the first byte that needs it is written, and never cleared.
- * Compatible: who does not know it may use the store, and leaves the bit as it is.
+ * Feature bits: what a store uses that 0.1.0 did not know. Incompatible: a program that does not
+ * know the bit must not open the store; the bit is durable before the first byte that needs it, and
+ * never cleared. Compatible: a program that does not know the bit may use the store, and keeps it.
  */
 enum feature {
     FEATURE_EPOCH = 1 << 0,     /* batches may begin with an EPOCH record */
@@ -86,7 +87,7 @@ struct manifest {
     uint64_t durable;     /* all batches up to this one were durable when it was written */
     uint64_t seq_mark;    /* server-made numbers at or above this were never given */
     uint64_t lease_mark;  /* leases at or above this were never given; 0: see recover.c */
-    uint64_t epoch;       /* of the last one who led: batches of an older one are refused */
+    uint64_t epoch;       /* of the last leader; batches of an older leader are refused */
     uint32_t compatible, incompatible; /* enum feature */
     uint32_t number_next;              /* segment numbers at or above this were never given */
     bool clean; /* closed in order: durable, seq_mark and lease_mark are exact */
@@ -117,7 +118,7 @@ struct batch_head {
 enum format_verdict {
     FORMAT_GOOD,
     FORMAT_BLANK, /* zeros only */
-    FORMAT_BAD,   /* torn or rotten */
+    FORMAT_BAD,   /* a torn write, or damaged */
     FORMAT_NEWER, /* whole, but of a version that is not ours */
 };
 
@@ -145,10 +146,10 @@ void batch_sign(void *batch, size_t len);
 enum format_verdict batch_head_decode(const void *batch, uint64_t room,
                                       struct batch_head *out_head);
 
-/* The two counts in a header of which other fields may be damaged. `batch` is BATCH_HEAD bytes. */
+/* For salvage: the two counts in a header of BATCH_HEAD bytes whose other fields may be damaged. */
 void batch_head_counts(const void *batch, uint32_t *out_payload_bytes, uint32_t *out_record_count);
 
-/* Is the whole batch (batch_bytes() of it in memory) as it was written? */
+/* Does the checksum of the whole batch match? All batch_bytes() of it are in memory. O(bytes). */
 bool batch_whole(const struct batch_head *head, const void *batch);
 
 /* Bytes on disk of a batch with so many bytes of records. */

@@ -1,4 +1,4 @@
-/* Callbacks of a store whose owner has nothing to say. */
+/* store_idle_callbacks: callbacks that do nothing. */
 #include "store/store.h"
 
 static enum err replay(struct store_callbacks *callbacks, const struct event *event)

@@ -383,7 +383,7 @@ static enum err decode_epoch(const char *at, size_t len, struct record *record)
     return len == RECORD_EPOCH_BYTES && record->epoch > 0 ? OK : ERR_CORRUPT;
 }
 
-/* Records of slices and about them. False: the kind is none of theirs. */
+/* Decodes FAR and SLICE records. False: the record has another kind. */
 static bool decode_of_slices(const char *at, size_t len, unsigned kind, struct record *record,
                              bool *out_good)
 {
@@ -483,7 +483,7 @@ enum err batch_walk_next(struct batch_walk *walk)
         if (record_decode(walk->batch + walk->at, walk->end - walk->at, record))
             return ERR_CORRUPT;
         if (record->epoch && walk->count > 0)
-            return ERR_CORRUPT; /* it is told at the beginning, once */
+            return ERR_CORRUPT; /* only the first record may be an EPOCH */
         walk->epoch += record->epoch;
         walk->record_at = walk->at;
         walk->at += record->len;

@@ -32,11 +32,12 @@ enum {
 };
 /* … with these bits. */
 enum {
-    RECORD_COPY = 0x40, /* the cleaner has written it: it says nothing new */
-    RECORD_SKIP = 0x80, /* who does not know the kind may step over it */
+    RECORD_COPY = 0x40, /* written by the cleaner: a copy of what the log had already */
+    RECORD_SKIP = 0x80, /* a program that does not know the kind may skip it */
 };
 
-/* Bytes of the event's record; a multiple of eight. A MOVE with a place says it. */
+/* Bytes of the event's record; a multiple of eight. A MOVE with event.record.where set is longer.
+ */
 size_t record_bytes(const struct event *event);
 
 /* Writes the record; `len` is record_bytes(event). */
@@ -47,7 +48,8 @@ void record_mark_copy(void *record);
 /* Writes the RECORD_EPOCH_BYTES of an EPOCH record. */
 void record_epoch_encode(uint64_t epoch, void *record);
 
-/* Makes a JOB record one whose body does not hold: its own is lost, and must never be delivered. */
+/* Invalidates the checksum of a JOB record, because its body is lost and must never be delivered.
+ */
 void record_spoil(void *record);
 
 /*
@@ -58,69 +60,70 @@ void record_spoil(void *record);
  */
 struct record {
     struct event event;
-    bool is_event; /* false: EPOCH, SLICE, or of an unknown kind that is stepped over */
+    bool is_event; /* false: EPOCH, SLICE, HISTORY, or an unknown kind that may be skipped */
     bool copy;     /* RECORD_COPY */
-    bool is_far;   /* RECORD_FAR: of a slice, and of none else */
-    bool is_slice; /* RECORD_SLICE: `slice` is what it says */
+    bool is_far;   /* RECORD_FAR, which only slices have */
+    bool is_slice; /* RECORD_SLICE: `slice` is set */
     struct slice_record slice;
-    bool is_history; /* RECORD_HISTORY: `entry` is what happened */
+    bool is_history; /* RECORD_HISTORY: `entry` is set */
     struct bytes entry;
     uint64_t epoch;     /* of an EPOCH record; else 0 */
     size_t len;         /* bytes of the record */
-    uint64_t body_sum;  /* of JOB, NOTE and SETTINGS: the sum, seeded with event.job.seq, of … */
+    uint64_t body_sum;  /* JOB, NOTE, SETTINGS: the checksum, seeded with event.job.seq, of … */
     const char *summed; /* … these bytes */
     size_t body_bytes;
     int64_t retry_us[RETRY_STEPS_MAX];
 };
 
-/* ERR_CORRUPT when `room` bytes do not begin with a whole, possible record. */
+/* Decodes the record at the start of `room` bytes; *out_record borrows from them. ERR_CORRUPT: not
+   a complete, valid record. O(1). */
 enum err record_decode(const void *bytes, size_t room, struct record *out_record) MUST_USE;
 
 /*
- * A glance at a record that will be decoded later: how long it is, and the job that it is of. The
- * number is 0 if it is of none. ERR_CORRUPT if that cannot be told; OK for some that
- * record_decode() refuses.
+ * For prefetching: the length of the record at the start of `room` bytes, and the job that it
+ * concerns (.seq 0: none). Checks less than record_decode(). ERR_CORRUPT: not a record.
  */
 enum err record_glance(const void *bytes, size_t room, size_t *out_len,
                        struct job_ref *out_ref) MUST_USE;
 
 /*
- * Goes through a batch's records, one event after another, stepping over what is none. All that
- * read the log use this: what a batch may hold is said here alone.
+ * Iterates over the events of a batch, and skips its other records. Everything that reads the log
+ * uses it, so the rules for the contents of a batch are in one place.
  */
 struct batch_walk {
-    bool shows_slices;  /* SLICE records are told of, too: who sets it looks at record.is_slice */
-    bool shows_history; /* the same of HISTORY records and record.is_history */
-    const char *batch;  /* its bytes, with the header */
-    size_t at, end;     /* the next record, and where they end; from the batch's beginning */
-    size_t record_at;   /* the record that was told of last */
-    uint32_t count;     /* of records so far, all kinds */
+    bool shows_slices;  /* returns SLICE records as well: check record.is_slice */
+    bool shows_history; /* returns HISTORY records as well: check record.is_history */
+    const char *batch;  /* the batch's bytes, with its header */
+    size_t at, end;     /* offsets in the batch: of the next record, and of the end */
+    size_t record_at;   /* offset of the record returned last */
+    uint32_t count;     /* records so far, of all kinds */
     uint64_t epoch;     /* of the batch; known after the first call */
     struct record record;
 };
 
-/* `payload_bytes` is what the batch's header says. */
+/* Begins with the batch's first record. `payload_bytes`: from its header. */
 void batch_walk_init(struct batch_walk *walk, const char *batch, uint32_t payload_bytes);
 /*
- * OK: walk->record is the next event, walk->record_at its place. ERR_NOT_FOUND: there is no more.
- * ERR_CORRUPT: what is at walk->at cannot be a record.
+ * OK: walk->record is the next event, at offset walk->record_at. ERR_NOT_FOUND: that was all.
+ * ERR_CORRUPT: there is no valid record at walk->at.
  */
 enum err batch_walk_next(struct batch_walk *walk) MUST_USE;
 
-/* Is the body still what the client sent? Of SETTINGS: are they, and the topic's name? Of a NOTE:
-   is all of it? */
+/* Does body_sum match? It covers: of a JOB content type, body and properties; of SETTINGS the
+   settings and the topic's name; of a NOTE everything. O(those bytes). */
 bool record_body_good(const struct record *record);
-/* Does it say, by record_spoil(), that its body was lost before it was written? */
+/* Was the checksum invalidated by record_spoil(), because the body was lost before this record was
+   written? */
 bool record_spoiled(const struct record *record);
 
 struct body_place;
 struct body_content;
 
-/* How many bytes from its beginning must be read for record_open(). */
+/* How many bytes of the record, from its beginning, record_open() needs. */
 size_t record_read_bytes(const struct body_place *place);
 /*
- * Finds content type, body and properties in a record of which `len` bytes are in memory, if it is
- * the one of that place and has them as the client sent them. They are borrowed. ERR_DAMAGED.
+ * Finds content type, body and properties in a record of which `len` bytes are in memory; they are
+ * borrowed. ERR_DAMAGED: it is not the record of that job, or a checksum does not match. O(len).
  */
 enum err record_open(const void *record, size_t len, const struct body_place *place,
                      struct body_content *out_content) MUST_USE;

@@ -104,7 +104,7 @@ struct store_callbacks {
      * Recovery, a prefetch hint: an event of the job with this number, and id if there is one, will
      * come soon. Some events come without a hint, some hints without an event. May be NULL.
      */
-    void (*expect)(struct store_callbacks *callbacks, const struct job_ref *ref);
+    void (*prefetch)(struct store_callbacks *callbacks, const struct job_ref *ref);
     /*
      * Recovery, before the events of some batches: the clock when they were written; 0: not known.
      * May be NULL.

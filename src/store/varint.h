@@ -1,6 +1,7 @@
 /*
- * Numbers of 64 bits in one to ten bytes: seven bits a byte, the lowest first, the highest bit says
- * that there are more. Signed ones are folded first: 0, -1, 1, -2 … become 0, 1, 2, 3 …
+ * Variable-length integers (LEB128): 64-bit numbers in one to ten bytes, seven bits a byte, lowest
+ * first; the highest bit of a byte says that another byte follows. Signed numbers are
+ * zigzag-encoded first: 0, -1, 1, -2 … become 0, 1, 2, 3 …
  */
 #ifndef LATERD_STORE_VARINT_H
 #define LATERD_STORE_VARINT_H

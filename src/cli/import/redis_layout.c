@@ -112,7 +112,7 @@ enum redis_role redis_role_of(const struct redis_names *names, struct bytes key,
 /* Of a count of `unit_us` since 1970. False: before that, or past what RFC 3339 can name. */
 static bool time_of(int64_t count, int64_t unit_us, int64_t *out_us)
 {
-    if (count < 0 || count > MOMENT_MAX_US / unit_us)
+    if (count < 0 || count > RFC3339_MAX_US / unit_us)
         return false;
     *out_us = count * unit_us;
     return true;
@@ -261,7 +261,7 @@ static const char *read_sdmq(struct bytes object, struct arena *arena, struct re
         return "its time is out of range";
     if (read_int(object, "status", &status))
         job->finished = status == FINISHED || status == DELETED;
-    job->labels.create_ms = created <= MOMENT_MAX_US / MS_US ? created : 0;
+    job->labels.create_ms = created <= RFC3339_MAX_US / MS_US ? created : 0;
     read_labels(object, arena, job);
     return NULL;
 }

@@ -16,9 +16,9 @@ static enum err replay(struct store_callbacks *callbacks, const struct event *ev
     return core_replay(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, event);
 }
 
-static void replay_expect(struct store_callbacks *callbacks, const struct job_ref *ref)
+static void replay_prefetch(struct store_callbacks *callbacks, const struct job_ref *ref)
 {
-    core_expect(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, ref);
+    core_prefetch(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, ref);
 }
 
 static void replay_clock(struct store_callbacks *callbacks, int64_t clock_us)
@@ -109,7 +109,7 @@ static void store_notice(struct store_callbacks *callbacks, enum store_notice no
 void relocate_callbacks(struct store_callbacks *callbacks)
 {
     callbacks->replay = replay;
-    callbacks->expect = replay_expect;
+    callbacks->prefetch = replay_prefetch;
     callbacks->clock = replay_clock;
     callbacks->progress = replay_progress;
     callbacks->finding = replay_finding;

@@ -158,7 +158,7 @@ static void job_command_answered(struct job_command *command, struct script_requ
 static void see_unsure_push(struct redis_engine *redis, const struct script_request *call)
 {
     consumers_ready(&redis->consumers, script_pushed_topic(buf_bytes(&call->request)),
-                    call->id.partition, TOLD_ALL);
+                    call->id.partition, NOTIFIED_ALL);
 }
 
 static void job_command_done(void *owner, struct script_request *call, enum err err,
@@ -300,7 +300,7 @@ static void gathering_reply(struct gathering *gathering)
     /* One that failed or was cancelled may have made some ready. */
     for (uint32_t i = 0; i < redis->space.partitions && frees; i++) {
         if (!kicks || fanout_touched(gathering->fanout, i))
-            consumers_ready(&redis->consumers, buf_bytes(&gathering->topic), i, TOLD_ALL);
+            consumers_ready(&redis->consumers, buf_bytes(&gathering->topic), i, NOTIFIED_ALL);
     }
     pending_answer(&gathering->pending, &reply);
 }

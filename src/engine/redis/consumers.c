@@ -481,32 +481,34 @@ static bool is_asked(const struct topic *topic, uint32_t partition)
     return false;
 }
 
-/* Of a ready job we alone were told, and have not asked for it: nobody needs it here. But a reserve
- * that is under way may have come before it, and find that there is none: the job is needed then.
+/* We alone were notified of a ready job, and have not asked for it: nobody needs it here. But a
+ * reserve that is under way may have come before it, and find that there is none: the job is needed
+ * then.
  */
 static void pass_on_topic(struct consumers *consumers, struct topic *topic)
 {
     bool later = false;
     for (uint32_t i = 0; i < consumers->options.space->partitions; i++) {
         struct hint *hint = &topic->hints[i];
-        if (hint->told && is_asked(topic, i)) {
+        if (hint->notified_alone && is_asked(topic, i)) {
             later = true;
             continue;
         }
-        if (hint->told)
+        if (hint->notified_alone)
             consumers_pass_on(consumers, topic_name(topic), i);
-        hint->told = false;
+        hint->notified_alone = false;
     }
     if (!later)
-        list_remove(&topic->told);
+        list_remove(&topic->notified_alone);
 }
 
 /* Those that are still being looked for wait until that is answered. */
 static void pass_on(struct consumers *consumers)
 {
     struct list *next;
-    for (struct list *at = consumers->told.next; at != &consumers->told; at = next) {
-        struct topic *topic = LIST_ENTRY(at, struct topic, told);
+    for (struct list *at = consumers->notified_alone.next; at != &consumers->notified_alone;
+         at = next) {
+        struct topic *topic = LIST_ENTRY(at, struct topic, notified_alone);
         next = at->next;
         if (!group_looks(topic))
             pass_on_topic(consumers, topic);
@@ -545,34 +547,34 @@ static void wake_groups(struct topic *topic)
         wait_group_touch(LIST_ENTRY(at, struct place, in_topic)->group);
 }
 
-/* We alone were told of a ready job there: by the end of the next match it is asked for, or another
- * daemon is told. */
+/* We alone were notified of a ready job there: by the end of the next match it is asked for, or
+ * another daemon is notified. */
 static void needs_or_passes_on(struct consumers *consumers, struct topic *topic, uint32_t partition)
 {
     if (list_empty(&topic->groups)) {
         consumers_pass_on(consumers, topic_name(topic), partition);
         return;
     }
-    topic->hints[partition].told = true;
-    list_remove(&topic->told);
-    list_add_tail(&consumers->told, &topic->told);
+    topic->hints[partition].notified_alone = true;
+    list_remove(&topic->notified_alone);
+    list_add_tail(&consumers->notified_alone, &topic->notified_alone);
 }
 
 void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t partition,
-                     enum told told)
+                     enum notified notified)
 {
     struct topic *topic = topic_cache_find(&consumers->topic_cache, name);
     if (partition >= consumers->options.space->partitions)
         return;
     if (!topic) {
-        if (told == TOLD_US)
+        if (notified == NOTIFIED_ALONE)
             consumers_pass_on(consumers, name, partition);
         return;
     }
     topic_notice(topic, partition);
-    if (told == TOLD_HINT)
+    if (notified == NOTIFIED_OTHER)
         return;
-    if (told == TOLD_US)
+    if (notified == NOTIFIED_ALONE)
         needs_or_passes_on(consumers, topic, partition);
     wake_groups(topic);
 }
@@ -705,7 +707,7 @@ void consumers_init(struct consumers *consumers, const struct consumers_options 
     topic_cache_init(&consumers->topic_cache, options->space->partitions);
     list_init(&consumers->groups);
     list_init(&consumers->dirty);
-    list_init(&consumers->told);
+    list_init(&consumers->notified_alone);
     consumers->heard = mem_zalloc(options->space->partitions * sizeof(bool));
     consumers->verify_round = 1;
 }

@@ -63,7 +63,7 @@ struct consumers {
     struct topic_cache topic_cache;
     struct list groups;           // wait_group::place
     struct list dirty;            // wait_group::dirty: to be handled in match
-    struct list told;             // topic::told: only we were notified of a ready job
+    struct list notified_alone;   // topic::notified_alone: only we were notified of a ready job
     size_t waiters;               /* of all groups */
     struct wait_group *hit_group; /* got the last promoted jobs: see consumers_promoting() */
     uint32_t hit_streak;          /* how often in a row */
@@ -87,15 +87,15 @@ void consumers_cancel(struct consumers *consumers, struct waiter *waiter);
 void consumers_drain(struct consumers *consumers, enum err err);
 
 /* To whom a notice was published. */
-enum told {
-    TOLD_US,  /* only to us: if we need no job there, another daemon must be notified */
-    TOLD_ALL, /* every daemon that waits looks; or we are the only one */
-    TOLD_HINT /* another daemon was notified to take the job: no consumer is woken here */
+enum notified {
+    NOTIFIED_ALONE, /* only to us: if we need no job there, another daemon must be notified */
+    NOTIFIED_ALL,   /* every daemon that waits looks; or we are the only one */
+    NOTIFIED_OTHER  /* another daemon was notified to take the job: no consumer is woken here */
 };
 
 /* There may be ready jobs of the topic in the partition. */
 void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t partition,
-                     enum told told);
+                     enum notified notified);
 /* A promote to the partition is under way. */
 void consumers_promoting(struct consumers *consumers, uint32_t partition);
 void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t partition);

@@ -136,8 +136,10 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
         hint->failed = false;
         switch (script_first(consumers->options.space, partition, answer, i, &first)) {
         case SCRIPT_FIRST:
-            *hint =
-                (struct hint){.what = READY, .first = first, .at_us = now_us, .told = hint->told};
+            *hint = (struct hint){.what = READY,
+                                  .first = first,
+                                  .at_us = now_us,
+                                  .notified_alone = hint->notified_alone};
             break;
         case SCRIPT_NONE:
             if (hint->stale_answer)
@@ -190,8 +192,9 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
     for (uint32_t i = 0; i < ask->topics; i++) {
         struct hint *hint = &group->topics[i].topic->hints[partition];
         if (!hint->stale_answer)
-            *hint = (struct hint){
-                .what = EMPTY, .at_us = consumers_now_us(group->consumers), .told = hint->told};
+            *hint = (struct hint){.what = EMPTY,
+                                  .at_us = consumers_now_us(group->consumers),
+                                  .notified_alone = hint->notified_alone};
         hint->failed = true;
     }
     /* The partition counts as empty until then. */
@@ -355,7 +358,7 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
         names[i] = topic_name(group->topics[i].topic);
         struct hint *hint = &group->topics[i].topic->hints[partition];
         hint->stale_answer = false;
-        hint->told = hint->told && max == 0;
+        hint->notified_alone = hint->notified_alone && max == 0;
     }
     struct cmd_reserve reserve = {
         .topics = names,

@@ -200,7 +200,7 @@ static bool keep(struct check *check, size_t which, redisReply *reply)
     return true;
 }
 
-static void told(struct link_call *call, redisReply *reply)
+static void handle_answer(struct link_call *call, redisReply *reply)
 {
     struct question *question = LIST_ENTRY(call, struct question, call);
     struct check *check = question->check;
@@ -248,7 +248,7 @@ static void ask(struct check *check, size_t which)
     for (unsigned i = 0; i < count; i++)
         add_word(out, check->preflight->options.space, words[i]);
     question->check = check;
-    question->call.done = told;
+    question->call.done = handle_answer;
     check->pending++;
     link_expect(&check->node->link, &question->call);
 }
@@ -409,7 +409,7 @@ void preflight_keep_policies(struct preflight *preflight, struct node *const *no
     }
 }
 
-static void policy_told(struct link_call *call, redisReply *reply)
+static void handle_policy_answer(struct link_call *call, redisReply *reply)
 {
     struct policy_look *look = LIST_ENTRY(call, struct policy_look, call);
     if (reply && reply->type == REDIS_REPLY_STRING) {
@@ -430,7 +430,8 @@ void preflight_look(struct preflight *preflight, struct node *node)
     }
     struct policy_look *look = mem_alloc(sizeof(*look));
     struct buf *out = link_out(&node->link);
-    *look = (struct policy_look){.call.done = policy_told, .preflight = preflight, .node = node};
+    *look = (struct policy_look){
+        .call.done = handle_policy_answer, .preflight = preflight, .node = node};
     list_add_tail(&preflight->looks, &look->place);
     resp_begin(out, 2);
     resp_add_str(out, "INFO");

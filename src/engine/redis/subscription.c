@@ -144,10 +144,10 @@ static void take_notice(const struct subscription *subscription, struct bytes me
     switch (notice.kind) {
     case SCRIPT_READY_NOW:
         consumers_ready(options->consumers, notice.topic, notice.partition,
-                        own && !notice.alone ? TOLD_US : TOLD_ALL);
+                        own && !notice.alone ? NOTIFIED_ALONE : NOTIFIED_ALL);
         break;
     case SCRIPT_HINT:
-        consumers_ready(options->consumers, notice.topic, notice.partition, TOLD_HINT);
+        consumers_ready(options->consumers, notice.topic, notice.partition, NOTIFIED_OTHER);
         break;
     case SCRIPT_DUE: promoter_due(options->promoter, notice.partition, notice.due_us); break;
     case SCRIPT_MADE:

@@ -28,7 +28,7 @@ static void topic_free(struct topic_cache *topic_cache, struct topic *topic)
 {
     map_remove(&topic_cache->by_name, name_hash(topic_name(topic)), topic->number);
     list_remove(&topic->idle);
-    list_remove(&topic->told);
+    list_remove(&topic->notified_alone);
     mem_free(topic->name);
     mem_free(topic->hints);
     pool_give(&topic_cache->all, topic->number);
@@ -68,7 +68,7 @@ static struct topic *topic_new(struct topic_cache *topic_cache, struct bytes nam
     topic_forget(topic, topic_cache->partitions);
     list_init(&topic->groups);
     list_init(&topic->idle);
-    list_init(&topic->told);
+    list_init(&topic->notified_alone);
     map_add(&topic_cache->by_name, name_hash(name), number);
     return topic;
 }
@@ -120,7 +120,8 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
     switch ((enum hint_kind)hint->what) {
     case EMPTY:
     case TAKEN:
-        *hint = (struct hint){.what = READY, .first = rank, .at_us = now_us, .told = hint->told};
+        *hint = (struct hint){
+            .what = READY, .first = rank, .at_us = now_us, .notified_alone = hint->notified_alone};
         break;
     case UNKNOWN:
     case NOTICED: break; /* there may be better ones */
@@ -134,8 +135,10 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
 void topic_forget_at(struct topic *topic, uint32_t partition)
 {
     struct hint *hint = &topic->hints[partition];
-    *hint = (struct hint){
-        .what = UNKNOWN, .stale_answer = true, .told = hint->told, .failed = hint->failed};
+    *hint = (struct hint){.what = UNKNOWN,
+                          .stale_answer = true,
+                          .notified_alone = hint->notified_alone,
+                          .failed = hint->failed};
 }
 
 void topic_forget(struct topic *topic, uint32_t partitions)

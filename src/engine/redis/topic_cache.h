@@ -29,7 +29,7 @@ struct hint {
     bool stale_answer;        /* came since it was asked: an answer that says "none" is too old */
     bool only_hint;           /* EMPTY: our mark there does not say that somebody waits */
     bool shared;              /* EMPTY: others wait there, too, and may be told instead of us */
-    bool told;                /* of a ready job there, we alone: it is taken, or passed on */
+    bool notified_alone;      /* of a ready job there: it is taken, or passed on */
     bool failed;              /* the last call there: whether there are jobs is not known */
 };
 
@@ -41,7 +41,7 @@ struct topic {
     int64_t again_us;   /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
     struct list groups; // place::in_topic
     struct list idle;   // topic_cache::idle, while no group asks for it
-    struct list told;   // consumers::told, while one of its hints is
+    struct list notified_alone; // consumers::notified_alone, while one of its hints is
     uint64_t waiters;
     uint64_t parked;          /* of these, who wait for a job */
     struct lateness lateness; /* of jobs handed out here */

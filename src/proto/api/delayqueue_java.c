@@ -48,7 +48,7 @@ static bool read_due(const struct api_input *input, int64_t *out_us)
     uint64_t ms;
     if (!parameter(input, BYTES("delayTime"), &text))
         return false;
-    if (bytes_to_u64(text, &ms) && ms <= (uint64_t)(MOMENT_MAX_US / MILLISECOND_US)) {
+    if (bytes_to_u64(text, &ms) && ms <= (uint64_t)(RFC3339_MAX_US / MILLISECOND_US)) {
         *out_us = (int64_t)ms * MILLISECOND_US;
         return true;
     }

@@ -89,7 +89,7 @@ static bool read_delay(const struct reader *reader)
         return bad(reader, "delay, due and level exclude each other");
     if (!read_duration(reader, &delay_us))
         return false;
-    if (delay_us > MOMENT_MAX_US - reader->input->now_us)
+    if (delay_us > RFC3339_MAX_US - reader->input->now_us)
         return bad(reader, "this is past the year 9999");
     reader->fields->due_us = reader->input->now_us + delay_us;
     return true;
@@ -109,7 +109,7 @@ static bool read_time(const struct reader *reader, int64_t *out_us)
     } else if (json_int(reader->value, &ms) && ms >= SECONDS_SINCE_MIN && ms < SECONDS_SINCE_MAX) {
         return bad(reader, "these look like seconds since 1970: times are milliseconds since 1970, "
                            "or RFC 3339 such as \"2030-01-31T08:00:00Z\"");
-    } else if (json_int(reader->value, &ms) && ms >= 0 && ms <= MOMENT_MAX_US / MILLISECOND_US) {
+    } else if (json_int(reader->value, &ms) && ms >= 0 && ms <= RFC3339_MAX_US / MILLISECOND_US) {
         *out_us = ms * MILLISECOND_US; /* a number below 0 is a mistake, rather than a time */
         return true;
     }
@@ -552,7 +552,7 @@ static bool read_for(const struct reader *reader)
 {
     if (!read_duration(reader, &reader->fields->for_us))
         return false;
-    return reader->fields->for_us <= MOMENT_MAX_US - reader->input->now_us ||
+    return reader->fields->for_us <= RFC3339_MAX_US - reader->input->now_us ||
            bad(reader, "this is past the year 9999");
 }
 

@@ -154,10 +154,10 @@ static bool check_numbers(const struct api_input *input, const struct fields *fi
         api_problem_add(&call->problem, "状态异常");
         return false;
     }
-    if (fields->create_ms < 0 || fields->create_ms > MOMENT_MAX_US / MILLISECOND_US)
+    if (fields->create_ms < 0 || fields->create_ms > RFC3339_MAX_US / MILLISECOND_US)
         return refuse_field(call, "createTime", "milliseconds since 1970, up to the year 9999");
     if (__builtin_add_overflow(fields->create_ms, fields->delay_ms, &due_ms) ||
-        due_ms > MOMENT_MAX_US / MILLISECOND_US - 1)
+        due_ms > RFC3339_MAX_US / MILLISECOND_US - 1)
         return refuse_field(call, "delay", "createTime + delay is past the year 9999");
     if (fields->priority < 0 || fields->priority > UINT32_MAX)
         return refuse_field(call, "priority", "0 to 4294967295; lower goes first");

@@ -129,7 +129,7 @@ static bool read_create_time(struct settings_reader *reader, int64_t *out_ms)
 {
     int64_t at_us;
     if (reader->value.kind != JSON_KIND_STRING)
-        return settings_number(reader, 1, MOMENT_MAX_US / 1000, out_ms);
+        return settings_number(reader, 1, RFC3339_MAX_US / 1000, out_ms);
     if (!rfc3339_read(json_text(&reader->value, reader->scratch), &at_us) || at_us < 1000)
         return settings_bad(reader, "this must be epoch milliseconds or RFC 3339, after 1970");
     *out_ms = at_us / 1000;

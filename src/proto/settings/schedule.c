@@ -9,7 +9,7 @@
 #define HOUR   3600
 
 enum { SECOND_US = 1000000, DOUBLINGS_MAX = 62 };
-#define WAIT_MAX_US (MOMENT_MAX_US / 2)
+#define WAIT_MAX_US (RFC3339_MAX_US / 2)
 
 /*
  * Sources: alipay: opendocs.alipay.com/open/270/105902, the waits before the 2nd … 8th notice,

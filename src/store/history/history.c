@@ -107,7 +107,7 @@ static void remove_retired(struct history *history)
     }
 }
 
-/* Makes room of the oldest file, one at a time. False: there is none to go. */
+/* Retires the oldest file to free disk space, one at a time. False: there is none. */
 static bool yield(struct history *history)
 {
     struct history_file *file = oldest(history);
@@ -202,7 +202,8 @@ static bool is_pressed(const struct history *history)
     return history->wanted || history->table.bytes >= FLUSH_BYTES;
 }
 
-/* From here on entries are of later batches. */
+/* Begins a flush: seals the open batch, so that the entries of the table are of finished batches.
+ */
 static void freeze(struct history *history)
 {
     struct log *log = history->store->log;
@@ -229,7 +230,7 @@ static void end_flush(struct history *history)
     history->wanted = false;
 }
 
-/* There is no file of it. The next one claims its batches too: then no opening finds it again. */
+/* Drops the frozen table. The next file covers its batches as well, so no opening replays them. */
 static void give_up(struct history *history)
 {
     history->lost += history->frozen.count;
@@ -301,7 +302,8 @@ static void put_off(struct history *history)
         give_up(history);
 }
 
-/* The oldest file makes room: the newest is worth more. False: there is none, or no hurry. */
+/* Retires the oldest file in favour of new entries, if a flush is urgent. False: not urgent, or
+   there is no file. */
 static bool make_room(struct history *history)
 {
     return is_pressed(history) && yield(history);

@@ -1,13 +1,13 @@
 /*
- * The bytes of jobs' history: one thing that happened, alike in the log's HISTORY records and in
- * history files, and those files. docs/disk-format.md draws them.
+ * The format of the jobs' history: an entry (one happening), the same in the log's HISTORY records
+ * and in history files; and those files. docs/disk-format.md has the layout.
  *
  *     head (a block) | blocks of entries, in order of key | fences
  *
- * A key is the hash of a job's id. Of one key the older entry comes first. A file is made whole and
- * never changed.
+ * A key is the hash of a job's id. Entries with equal keys are ordered by age, oldest first. A
+ * fence is the first key and the offset of a block. A file is written once and never changed.
  *
- * Pure. Decoders trust no byte.
+ * Pure; any thread. Decoders trust no byte.
  */
 #ifndef LATERD_STORE_HISTORY_FORMAT_H
 #define LATERD_STORE_HISTORY_FORMAT_H
@@ -31,18 +31,20 @@ enum {
 
 /* ---- an entry ---- */
 
-/* Where it stands among others. `key` is store_far_key(). */
+/* The key of a job's entries. `key`: store_far_key(), which seeds the hash; `id` empty: by `seq`.
+ */
 uint64_t history_key(uint64_t key, uint64_t seq, struct bytes id);
-/* Writes the entry to `room`, HISTORY_ENTRY_MAX bytes; returns how many it has. */
+/* Encodes an entry into `room` (HISTORY_ENTRY_MAX bytes). Returns its length in bytes. */
 size_t history_entry_encode(const struct happening *happening, char *room);
-/* ERR_CORRUPT when `room` bytes do not begin with a possible entry. Bytes are borrowed. */
+/* Decodes the entry at the start of `room` bytes; outputs borrow from them. ERR_CORRUPT: not a
+   valid entry. */
 enum err history_entry_decode(const char *at, size_t room, struct happening *out_happening,
                               size_t *out_len) MUST_USE;
 
-/* Bytes of the log's record of such an entry; a multiple of eight. */
+/* Bytes of the HISTORY record of an entry; a multiple of eight. */
 size_t history_record_bytes(size_t entry_len);
 void history_record_encode(struct bytes entry, char *record);
-/* `len` bytes of a record of that kind. False: it is none. */
+/* Decodes a HISTORY record of `len` bytes; the entry is borrowed. False: not valid. */
 bool history_record_decode(const char *record, size_t len, struct bytes *out_entry);
 
 /* ---- a file ---- */
@@ -54,7 +56,7 @@ struct history_head {
     uint64_t data_end; /* offset behind the last block of entries */
     uint32_t blocks;
     uint64_t entries;
-    /* It has the entries of these batches of the log, and no others has them. */
+    /* The file has all entries of these batches of the log, and no other file has any of them. */
     uint64_t batch_first, batch_last;
     int64_t at_first_us, at_last_us; /* of the oldest entry and of the youngest */
     uint64_t fences_sum;
@@ -68,17 +70,17 @@ struct history_fence {
     uint64_t offset; /* of the block in the file */
 };
 
-/* All of the section, head->blocks of them. ERR_CORRUPT: they are not of such a file. */
+/* Decodes the whole section, head->blocks fences. ERR_CORRUPT: not a valid section of this file. */
 enum err history_fences_decode(const struct history_head *head, const char *section,
                                struct history_fence *out_fences) MUST_USE;
 
-/* Goes through the entries of a block. */
+/* Iterates over the entries of a block. */
 struct history_walk {
     const char *at, *end;
 };
-/* The block of which `len` bytes are there. ERR_CORRUPT: its sum does not match. */
+/* Begins at a block of `len` bytes. ERR_CORRUPT: its length or checksum is wrong. O(len). */
 enum err history_walk_init(struct history_walk *walk, const char *block, size_t len) MUST_USE;
-/* ERR_NOT_FOUND: there is no more. ERR_CORRUPT. */
+/* The next entry; outputs borrow from the block. ERR_NOT_FOUND: that was all. ERR_CORRUPT. */
 enum err history_walk_next(struct history_walk *walk, struct happening *out_happening,
                            struct bytes *out_entry) MUST_USE;
 
@@ -92,16 +94,16 @@ struct history_image {
 };
 
 void history_image_begin(struct history_image *image);
-/* Keys do not fall. */
+/* Adds an entry; keys must not decrease. */
 void history_image_add(struct history_image *image, uint64_t key, struct bytes entry,
                        int64_t at_us);
 void history_image_end(struct history_image *image);
 void history_image_fini(struct history_image *image);
-/* The same of one that may be large, whose memory `spent` takes. */
+/* As history_image_fini(), for an image of megabytes: moves its memory to `spent`. O(1). */
 void history_image_discard(struct history_image *image, struct discard *spent);
 
-/* "hist-0000002a" ⇄ 0x2a; also "hist-0000002a.tmp", which was being written when the power went.
-   False: not such a name. */
+/* "hist-0000002a" ⇄ 0x2a; also "hist-0000002a.tmp", a file that was not completed before a crash
+   (*out_half_made). False: not such a name. */
 void history_name(uint32_t number, char out_name[DISK_NAME_MAX]);
 void history_tmp_name(uint32_t number, char out_name[DISK_NAME_MAX]);
 bool history_name_parse(const char *name, uint32_t *out_number, bool *out_half_made);

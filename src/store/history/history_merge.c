@@ -1,11 +1,11 @@
 /*
- * Small files become a larger one, so that a look-up has few to read. Neighbours are merged that
- * are of one size, eight at least: so each entry is written again once for each time that files
- * grew eight times larger, and files grow up to MERGED_MAX.
+ * Merges small history files into larger ones (tiered compaction), so that a search reads few
+ * files. At least eight adjacent files of one size level are merged; each level is eight times
+ * larger than the one below, up to MERGED_MAX. So an entry is rewritten once for each level.
  *
- * Inputs are read a block at a time, by the disk's threads; the output is an image in memory, which
- * is written whole. It has the batches of its inputs: who finds them beside it after a crash
- * removes them.
+ * Inputs are read block by block, by the disk's threads; the output is built in memory and written
+ * at once. It covers the batches of its inputs, so an opening after a crash recognises inputs that
+ * were not removed yet, and removes them.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -69,9 +69,9 @@ static void put_off(struct history_merge *merge)
 /* ---- which ---- */
 
 /*
- * How many of the newest files are below this size. None, if one of them is larger than all others
- * together: it would be written again for little. Where batches are missing is the place of a file
- * that could not be read: it may come back.
+ * How many of the newest files, which are adjacent, are below this size. 0 if one of them is larger
+ * than all others together: rewriting it would gain little. A gap in the batches ends the run: a
+ * file that could not be read belongs there, and may become readable.
  */
 static unsigned run_of(const struct history *history, uint64_t below, uint64_t *out_bytes)
 {

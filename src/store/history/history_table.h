@@ -1,6 +1,7 @@
 /*
- * What happened of late, in memory: entries of the log's newest HISTORY records, by key, until they
- * are in a history file. 24 bytes an entry besides its own.
+ * The newest entries of the history, in memory until they are in a history file: a hash table with
+ * chaining, each bucket from the newest entry to the oldest. 24 bytes an entry besides its own.
+ * Main thread only.
  */
 #ifndef LATERD_STORE_HISTORY_TABLE_H
 #define LATERD_STORE_HISTORY_TABLE_H
@@ -28,14 +29,15 @@ struct history_table {
 
 void history_table_add(struct history_table *table, uint64_t key, struct bytes entry,
                        uint64_t batch);
-/* The newest of the bucket; then history_node::older. */
+/* The newest entry of the key's bucket, or NULL; then follow history_node::older. A bucket also has
+   entries of other keys. O(1). */
 const struct history_node *history_table_first(const struct history_table *table, uint64_t key);
-void history_table_clear(struct history_table *table); /* and fini */
+void history_table_clear(struct history_table *table); /* frees all; the table is empty then */
 
 /*
- * Goes through the entries of a bucket in order of key, then of the log, in slices: all entries of
- * a job that much happens to are in one. Groups of them are sorted, and merged as they are taken.
- * Zeroed it is empty; the table must not change meanwhile.
+ * Sorts one bucket by key and age, in bounded steps, because all entries of a busy job are in one
+ * bucket: an external merge sort in memory. Groups of 1,000 are sorted first, and merged while the
+ * entries are taken. A struct of zeros is empty. The table must not change meanwhile.
  */
 struct history_sort {
     const struct history_node *left; /* of the bucket: the next to be put into a group */
@@ -43,12 +45,14 @@ struct history_sort {
     struct buf groups;               /* a heap by their next nodes */
 };
 
-/* Begins with another bucket; the one before must be through. */
+/* Begins a bucket. All entries of the bucket before must have been taken. */
 void history_sort_begin(struct history_sort *sort, const struct history_table *table,
                         uint32_t bucket);
-/* Sorts one more group. Returns how many entries it has; 0: all are in groups. O(1000 log 1000). */
+/* Sorts the next group. Returns its number of entries; 0: all entries are in groups. At most 1,000
+   entries. */
 uint32_t history_sort_group(struct history_sort *sort);
-/* The next in order, or NULL: it is through. Not before all are in groups. O(log groups). */
+/* Takes the next entry in order; NULL: that was all. Only after history_sort_group() returned 0.
+   O(log groups). */
 const struct history_node *history_sort_next(struct history_sort *sort);
 void history_sort_fini(struct history_sort *sort);
 

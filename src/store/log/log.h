@@ -5,14 +5,17 @@
  *                  │                                            │
  *                  └── lies in a write buffer, an image of a stretch of the segment's file
  *
- * A batch has its place (segment, offset) from the moment it is opened, because log_append answers
- * at once where a record is. So a segment may be in the log before its file is made; its batches
+ * A batch gets its place (segment, offset) when it is opened, because log_append() returns the
+ * place of a record at once. So a segment may be in the log before its file is made; its batches
  * wait in the queue until then.
  *
  * Invariants
- * L1 durable ≤ proven… in numbers: proven ≤ synced ≤ written < first sealed … < open < batch_next.
- * L2 The sealed batches' numbers follow one another without a gap, behind `written`.
- * L3 The bytes of the write buffers are those of the batches in them, in order of place.
+ * L1 Of batch numbers: proven ≤ synced ≤ written < sealed batches < open batch < batch_next.
+ * Batches up to `proven` are known to be durable from what is on disk. L2 The numbers of the sealed
+ * batches follow `written` without a gap. L3 The write buffers have the bytes of their batches, in
+ * the order of their places.
+ *
+ * Main thread only; the commit thread writes the batch that it was given.
  */
 #ifndef LATERD_STORE_LOG_H
 #define LATERD_STORE_LOG_H

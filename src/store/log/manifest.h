@@ -1,8 +1,8 @@
 /*
- * The manifest's writing. It is made once by replacing (new file, sync, rename, sync of the
- * directory); afterwards its two slots are written in place in turn. At any crash one of them is
- * whole; and a store opens and cleans itself on a disk without a free block, which replacing a
- * file could not.
+ * Writes the manifest, the store's root (8 KiB). The file is created by replacing (new file, sync,
+ * rename, sync of the directory); afterwards its two slots are written in place alternately, on the
+ * disk's background thread. After any crash one of them is intact. Writing in place also works on a
+ * disk without a free block, where replacing a file would fail.
  *
  * Invariants: one write is under way at a time; of what it says, the first batch of the log, the
  * durable batch, the numbers and leases only ever rise.
@@ -25,11 +25,12 @@ void manifest_free(struct manifest_writer *writer); /* NULL does nothing; none m
 enum err manifest_begin(struct manifest_writer *writer, const struct manifest *found,
                         uint64_t lease_first) MUST_USE;
 
-/* Writes the store's present state into the next slot, soon; several wishes become one. */
+/* Begins to write the store's present state into the next slot. Calls during a write are combined
+   into one more write. O(1). */
 void manifest_write(struct manifest_writer *writer);
-/* The same at once, for opening and closing. */
+/* Writes it now and waits for the disk: for opening and closing. ERR_IO. */
 enum err manifest_write_now(struct manifest_writer *writer, bool clean) MUST_USE;
-/* The log begins with this batch from now on; written soon. */
+/* The log begins with this batch from now on; begins a write. */
 void manifest_forget(struct manifest_writer *writer, uint64_t batch_first);
 /* Is the last manifest_forget() durable? */
 bool manifest_forgotten(const struct manifest_writer *writer);

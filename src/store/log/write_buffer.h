@@ -1,8 +1,10 @@
 /*
- * Images of stretches of segments' files, in memory: batches are encoded into the last one, written
- * from there, and stay readable without the disk for as long as options.recent_bytes allows.
+ * Write buffers: each is a copy in memory of a range of a segment's file. Batches are encoded into
+ * the last buffer and written from there. Written buffers are kept as a cache of
+ * options.recent_bytes, so that recent records are read without the disk. Main thread only; the
+ * commit thread reads them.
  *
- * Invariant: they are in the order of their batches; only the last one may hold no sealed batch.
+ * Invariant: buffers are in the order of their batches; only the last one may have no sealed batch.
  */
 #ifndef LATERD_STORE_WRITE_BUFFER_H
 #define LATERD_STORE_WRITE_BUFFER_H
@@ -32,13 +34,15 @@ struct write_buffers {
 
 void write_buffers_init(struct write_buffers *buffers, uint64_t segment_bytes);
 void write_buffers_fini(struct write_buffers *buffers);
-/* A new one behind the others, of `least` bytes or more. The caller says which place it shows. */
+/* Adds a buffer of at least `least` bytes at the end. The caller sets `number` and `start`. */
 struct write_buffer *write_buffers_add(struct write_buffers *buffers, size_t least);
 void write_buffers_drop(struct write_buffers *buffers, struct write_buffer *buffer);
-/* Forgets the oldest above `recent_bytes` whose batches, up to `written`, are on disk. */
+/* Frees the oldest buffers until the rest has at most `recent_bytes`, but none with batches above
+   `written`. */
 void write_buffers_trim(struct write_buffers *buffers, uint64_t recent_bytes, uint64_t written);
 struct write_buffer *write_buffers_last(const struct write_buffers *buffers); /* or NULL */
-/* The newest one that begins at the place or before it, or NULL. It may end before it. O(count) */
+/* The newest buffer of this segment that begins at or before this offset, or NULL. It may end
+   before the offset. O(buffers). */
 const struct write_buffer *write_buffers_find(const struct write_buffers *buffers, uint32_t number,
                                               uint64_t offset);
 void write_buffers_valid(const struct write_buffers *buffers); /* CHECKs the invariant. O(count) */

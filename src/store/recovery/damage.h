@@ -1,17 +1,21 @@
 /*
- * Which places of a log are damaged, what they held as far as can be told, and whether anything
- * that lives depends on it. Recovery asks whether it may go on; salvage asks what can still be had.
+ * A survey of damage in a log: which parts are damaged, what they contained as far as that can be
+ * determined, and whether anything that lives depends on them. Recovery uses it to decide whether
+ * the store may open; salvage uses it to find what can still be recovered.
  *
- * Where a good batch should be and is not, there is a region. Its bytes are read as batches and
- * records all the same: those records are suspects, because none of their fields is protected but
- * the bodies. Each is compared with what good batches say: a job's record is dead if a later good
- * record names its place and length as what it ended or replaced; an end is proven if the record
- * that it names is there, with the same number and length. A region is harmless if it can be taken
- * apart without a rest and all of it is of no consequence: then a log without it says the same.
+ * A region is a part of the log where a good batch should be and is not. Its bytes are parsed as
+ * batches and records anyway. These records are suspects: their bodies have checksums, but no other
+ * field is protected. Each suspect is compared with the records of good batches. A job's record is
+ * dead if a later good record names its place and length as what it ended or replaced. An end is
+ * proven if the record that it names exists, with the same number and length. A region is harmless
+ * if it can be parsed completely and none of its records matters: then replaying the log without it
+ * gives the same state.
  *
- * One damaged byte never makes a suspect look harmless that is not: it cannot change two fields so
- * that they agree with another record. Only a change of state (MOVE) has nothing to compare it
- * with; it counts as harmless only where the damage has been found elsewhere in the region.
+ * A single damaged byte cannot make a suspect look harmless, because it cannot change two fields so
+ * that they match another record. Only a change of state (MOVE) cannot be compared with anything;
+ * it counts as harmless only if the damage was located elsewhere in the region.
+ *
+ * Waits for the disk.
  */
 #ifndef LATERD_STORE_DAMAGE_H
 #define LATERD_STORE_DAMAGE_H
@@ -25,8 +29,8 @@ struct region {
     uint32_t number;     /* of the segment */
     uint64_t start, end; /* bytes of the file; equal: the segment that had the batches is missing */
     uint64_t batch_first, batch_last; /* the batches that should be there */
-    bool opaque;                      /* it cannot be read, or taken apart without a rest */
-    bool located;                     /* damage was found in it where it does no harm */
+    bool opaque;                      /* it cannot be read, or not parsed completely */
+    bool located;                     /* the damage was found, in a place where it does no harm */
     bool harmless;
     char *bytes;                       /* as read; what cannot be read is zeros */
     size_t first_suspect, suspect_end; /* damage::suspects */
@@ -40,16 +44,16 @@ struct suspect {
     uint64_t where; /* its place */
     const char *at; /* its bytes, in region::bytes */
     size_t len;
-    struct stored died; /* what it says that it ended or replaced; MOVE: its job's record */
-    uint64_t died_seq;  /* proven: that job's number */
-    bool body_good;     /* JOB: content type and body are what the client sent, and so is seq;
-                           NOTE, SETTINGS: all of it is */
-    bool body_hurt;     /* JOB: they are not, and were not spoiled on purpose either */
+    struct stored died; /* the record that it claims to end or replace; MOVE: its job's record */
+    uint64_t died_seq;  /* with `proven`: that job's number */
+    bool body_good;     /* JOB: content type, body and seq match their checksum; NOTE, SETTINGS: the
+                           whole record does */
+    bool body_hurt;     /* JOB: they do not match, and were not invalidated on purpose either */
     bool dead;          /* JOB: it was ended or replaced later */
-    bool proven;        /* `died` is just what it says */
-    bool superseded;    /* a later record repeats all that it says */
-    bool known_before;  /* the log has an earlier record of a job of that number, or id */
-    bool seq_known;     /* the same, of that number */
+    bool proven;        /* the record that `died` names exists as it says */
+    bool superseded;    /* a later record repeats everything that it says */
+    bool known_before;  /* the log has an earlier record of a job with that number or id */
+    bool seq_known;     /* the log has an earlier record of a job with that number */
     bool harmless;
 };
 
@@ -58,7 +62,7 @@ struct suspect_key {
     uint32_t suspect;
 };
 
-/* Suspects by a key; several may have the same. */
+/* A sorted array of suspects by a key; several may have the same key. */
 struct suspect_index {
     struct suspect_key *at;
     size_t count;
@@ -80,7 +84,7 @@ struct damage {
     struct suspect_index by_place, by_died, by_seq, by_name; /* name: id, or topic's */
 };
 
-/* A batch that is as it was written. */
+/* A batch with a valid checksum. */
 struct good_batch {
     uint32_t number; /* of the segment */
     uint64_t offset;
@@ -94,20 +98,21 @@ struct damage_reader {
     void *ctx;
 };
 
-/* Reads the log twice. `segments` are those that the manifest does not call dead. ERR_AGAIN. */
+/* Surveys the log, which it reads twice: the segments directory->found[first_segment] and up.
+   ERR_AGAIN: no descriptor is free. */
 enum err damage_survey(struct disk *disk, const struct directory *directory, size_t first_segment,
                        struct damage *out_damage) MUST_USE;
 void damage_fini(struct damage *damage);
 
-/* The region that begins there, or NULL. */
+/* The region that begins at this offset of segment `number`, or NULL. */
 struct region *damage_region(const struct damage *damage, uint32_t number, uint64_t offset);
-/* Is the place in a region? */
+/* Is the place of a record in a region? */
 bool damage_covers(const struct damage *damage, uint64_t where);
 /* Reads the log again, in order: its good batches and its regions. */
 enum err damage_read(struct damage *damage, const struct damage_reader *reader) MUST_USE;
-/* "batch 7" or "batches 7 to 9", into the room. */
+/* Writes "batch 7" or "batches 7 to 9" into `room` and returns it. */
 const char *damage_batches(uint64_t first, uint64_t last, char room[static DAMAGE_BATCHES_ROOM]);
-/* One line for people: what the suspect is, and what may have become of it. */
+/* Writes a line for the operator: what the suspect is, and what may have happened to it. */
 void damage_describe(const struct suspect *suspect, char *out_line, size_t room);
 
 #endif

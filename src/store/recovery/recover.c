@@ -2,11 +2,12 @@
  * Opening a store: finds where the log ends, replays it, and makes the end durable.
  *
  * All batches before the last segment's first are durable (log_commit.c sees to it), so a bad one
- * among them is rot. In the last segment the first bad batch, number n, is a torn tail unless
- * something proves that n was durable: a later batch or the manifest says so. Not proven: nobody
- * was told of n; the tail is zeroed and reported. Proven: damage.h says whether anything that lives
- * depends on it. If so, ERR_CORRUPT with all that can be told of it; else the log is read on behind
- * it, and what the damaged batch ended is ended. Neither changes a byte of it on disk.
+ * among them is damage. In the last segment the first bad batch, number n, is a torn write at the
+ * tail, unless a later batch or the manifest proves that n was durable. Not proven: nothing in n
+ * was acknowledged; the tail is zeroed and reported. Proven: damage.h determines whether anything
+ * that lives depends on n. If so, the opening fails with ERR_CORRUPT and a report; else the replay
+ * continues behind it, and jobs that n ended are ended. Both leave the damaged bytes on disk as
+ * they are.
  *
  * The tail is read past the page cache: after a failed sync the cache shows bytes that the disk
  * does not have. Batches that nothing proves durable are written again, the same bytes in the
@@ -23,11 +24,11 @@
 enum {
     WINDOW_BYTES = 1024 * 1024,
     PROGRESS_BYTES = 1024 * 1024, /* replayed in some milliseconds */
-    FINDINGS_MAX = 100,           /* lines that tell of lost things, one by one */
+    FINDINGS_MAX = 100,           /* reported losses, one line each */
     LOOK_AHEAD = 12, /* records: what is fetched meanwhile takes as long as some 3 replays */
 };
 
-/* Where of a batch's records it has been told that they come. */
+/* How far the records of a batch have been passed to callbacks->prefetch. */
 struct look_ahead {
     const char *batch;
     size_t at, end; /* offsets in it */
@@ -227,15 +228,15 @@ static void look_ahead(struct recovery *recovery, struct look_ahead *ahead)
     }
     ahead->at += len;
     if (ref.seq)
-        callbacks->expect(callbacks, &ref);
+        callbacks->prefetch(callbacks, &ref);
 }
 
-/* From now on each record of the batch is told of some records before it is replayed. */
+/* Begins prefetching for a batch: LOOK_AHEAD records ahead of the replay. */
 static struct look_ahead begin_to_look_ahead(struct recovery *recovery,
                                              const struct batch_walk *walk)
 {
     struct look_ahead ahead = {.batch = walk->batch, .at = walk->at, .end = walk->end};
-    if (!recovery->store->callbacks->expect)
+    if (!recovery->store->callbacks->prefetch)
         ahead.at = ahead.end;
     for (int i = 0; i < LOOK_AHEAD; i++)
         look_ahead(recovery, &ahead);
@@ -671,13 +672,14 @@ static uint64_t first_lease(const struct store *store, const struct directory *d
     return directory->manifest.lease_mark + (directory->slot_damaged ? LEASE_AHEAD : 0);
 }
 
-/* The damaged slot may have been the newer one: it told of one boot more, and of numbers. */
+/* If a slot is damaged, it may have been the newer one, with a higher boot count and higher marks.
+ */
 static bool marks_doubtful(const struct recovery *recovery)
 {
     return recovery->directory.slot_damaged || recovery->went_round > 0;
 }
 
-/* One who led before must not write behind one who has led since. */
+/* A former leader must not write behind a later leader. */
 static enum err check_epoch(struct recovery *recovery)
 {
     uint64_t epoch = recovery->store->options.epoch;

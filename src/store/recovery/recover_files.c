@@ -1,6 +1,7 @@
 /*
- * Files that are not of the log: spares, files that a crash left half made, and segments that were
- * cleaned already. They are told from segments whose header has rotted, which are of the log.
+ * Handles files that do not belong to the log: spares, files that were not completed before a
+ * crash, and segments that were cleaned already; and distinguishes them from segments of the log
+ * whose header is damaged.
  */
 #include "base/check.h"
 #include "base/mem.h"

@@ -16,8 +16,8 @@ struct recovery {
     uint64_t seq_mark;
     uint64_t batch_next; /* the number expected next */
     uint64_t proven;     /* the highest batch that something says was durable */
-    unsigned went_round; /* so many damaged places, which held nothing that lives */
-    bool surveyed;       /* there is damage: */
+    unsigned went_round; /* damaged regions that were skipped, because nothing in them lives */
+    bool surveyed;       /* `damage` is set, because damage was found */
     struct damage damage;
     /* Of the last segment: */
     uint64_t unproven_at;            /* offset of the first batch above `proven`, or of the end */
@@ -27,14 +27,13 @@ struct recovery {
 };
 
 /*
- * Was all that is in the log closed in order: does the manifest, which was written last, say so,
- * and is the last batch the one that it names? Nothing was written behind it then, and spares are
- * whole, because the files that were being made had been waited for. Once the log has been
- * replayed.
+ * After the log was replayed: was the store closed cleanly? That is so if the manifest says so and
+ * names the last batch of the log. Then nothing was written behind that batch, and all spare
+ * segments are complete.
  */
 bool recovery_in_order(const struct recovery *recovery);
 
-/* Takes spares as such, and removes what a crash left half made. Last, when the log is known. */
+/* Last step: adds unused segments as spares, and removes files that a crash left incomplete. */
 enum err recover_unused(struct recovery *recovery) MUST_USE;
 /* Removes segments that were cleaned before a crash; damaged ones are set aside. */
 enum err recover_leftovers(struct recovery *recovery) MUST_USE;

@@ -1,9 +1,10 @@
 /*
- * Reading a store that cannot be opened: everything in it that is intact, past any damage. Nothing
- * is written. Used by `later salvage`.
+ * For `later salvage`: reads everything that is intact from a store that cannot be opened. Waits
+ * for the disk; writes nothing.
  *
- * salvage_open(), then salvage_replay() tells of all events in log order, as recovery does; then
- * salvage_read() gives the bodies, and salvage_history() what happened to jobs.
+ * Call salvage_open(), then salvage_replay(), which passes all events to the callbacks in log
+ * order, as recovery does. After that salvage_read() returns the jobs' bodies, and
+ * salvage_history() the history.
  */
 #ifndef LATERD_STORE_SALVAGE_H
 #define LATERD_STORE_SALVAGE_H
@@ -14,11 +15,11 @@ struct salvage;
 
 enum salvage_trust {
     SALVAGE_INTACT,
-    /* From a damaged batch: its body is what the client sent, but its state, due time, name or
-       topic may not be. MOVE: all of it may be wrong. */
+    /* From a damaged batch: the body has a valid checksum, but state, due time, name or topic may
+       be wrong. MOVE: everything may be wrong. */
     SALVAGE_DOUBTFUL,
-    /* JOB: the same, and it was found among bytes that could not be taken apart: a client may have
-       written them. It must not take the place of a job that lives: ERR_CORRUPT then. */
+    /* JOB: as DOUBTFUL, and it was found in bytes that cannot be parsed, which may be a body that a
+       client wrote. It must not replace a live job: return ERR_CORRUPT then. */
     SALVAGE_STRAY,
 };
 
@@ -40,26 +41,27 @@ struct salvage_callbacks {
 struct salvage_counts {
     uint64_t segments, batches;
     uint64_t damaged_batches;
-    uint64_t bad_files;      /* files that are missing, damaged or cut; told one by one */
-    uint64_t cut_files;      /* of these: segments that are shorter than they were made */
-    uint64_t lost_jobs;      /* told one by one */
-    uint64_t history;        /* things that happened, told so far */
-    uint64_t opaque_regions; /* places of which nobody knows what was in them */
+    uint64_t bad_files;      /* missing, damaged or truncated files; each was reported */
+    uint64_t cut_files;      /* of these: truncated segments */
+    uint64_t lost_jobs;      /* each was reported */
+    uint64_t history;        /* entries of the history passed to `happened` so far */
+    uint64_t opaque_regions; /* damaged regions whose contents are unknown */
     uint64_t seq_first;      /* numbers from here on were never given to a job */
-    uint64_t boot;           /* openings so far, or more: leases below it may have been given */
+    uint64_t boot;           /* an upper bound of the openings so far; leases depend on it */
 };
 
 /*
- * `lock`: take the directory's lock; else nobody else may be using it. ERR_LOCKED, ERR_NOT_FOUND
+ * `lock`: takes the directory's lock; otherwise the caller ensures that nobody uses the store.
+ * ERR_LOCKED, ERR_NOT_FOUND
  * (no store), ERR_UNSUPPORTED (a newer version wrote it), ERR_IO, ERR_CORRUPT (nothing of it is
  * known); out_error says more.
  */
 enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,
                       struct salvage **out_salvage, struct store_error *out_error) MUST_USE;
 enum err salvage_replay(struct salvage *salvage) MUST_USE;
-/* After that: what happened to jobs, of each id the oldest first, as far as it is intact in history
-   files and in the log. What is damaged is told of, and counted among bad_files. Reads the log once
-   or twice more if there is some. */
+/* After salvage_replay(): passes the intact entries of the history, from files and from the log, to
+   `happened`; those of one id oldest first. Reports damaged files and counts them in bad_files.
+   Reads the log once or twice more if there is a history. */
 enum err salvage_history(struct salvage *salvage) MUST_USE;
 void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_counts);
 
@@ -69,14 +71,14 @@ struct salvage_body {
 };
 
 /*
- * A job's content type, body and properties, into the arena: from the place that its event told, or
- * from a segment that was set aside. ERR_DAMAGED: they are lost.
+ * Reads a job's content type, body and properties into the arena, from `where`, the place in its
+ * event, or from a segment that was set aside. ERR_DAMAGED: they are lost.
  */
 enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, struct arena *arena,
                       struct salvage_body *out_body) MUST_USE;
 
-/* The note of an attempt at job `seq`, from the place that its event told. Its bytes are in the
-   arena. ERR_DAMAGED: it is lost. */
+/* Reads the note of an attempt at job `seq` from `where`, the place in its event, into the arena.
+   ERR_DAMAGED: it is lost. */
 enum err salvage_read_note(struct salvage *salvage, uint64_t seq, uint64_t where,
                            struct arena *arena, struct event *out_event) MUST_USE;
 

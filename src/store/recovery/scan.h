@@ -1,6 +1,6 @@
 /*
- * Reads batches out of a segment's file through a window that grows to the largest batch. What is
- * not a whole batch of this store and segment is none.
+ * Reads the batches of a segment's file through a buffer (the window) that grows to the largest
+ * batch. Only complete batches of this store and this segment, with a valid checksum, are returned.
  */
 #ifndef LATERD_STORE_SCAN_H
 #define LATERD_STORE_SCAN_H
@@ -19,12 +19,13 @@ struct scan {
     size_t cap;
     uint64_t start; /* the window holds bytes [start, start + len) of the file */
     size_t len;
-    size_t wanted; /* so many are being brought */
-    size_t asked;  /* so many were to be brought: fewer came only at the end of the file */
-    bool narrow;   /* read no more than is asked for: what is beyond may be unreadable */
+    size_t wanted; /* bytes that are being read */
+    size_t asked;  /* bytes that were requested; fewer came only at the end of the file */
+    bool narrow;   /* read no more than needed, because the bytes behind may be unreadable */
     /*
-     * Brings up to `want` bytes at `start` of the file into the window. ERR_AGAIN: not yet; who
-     * asks the scan again later calls scan_brought() before. NULL: the disk is waited for.
+     * Reads up to `want` bytes at `start` of the file into the window. ERR_AGAIN: the read is under
+     * way; call scan_brought() when it has ended, then repeat the call of the scan. NULL: the scan
+     * reads by itself and waits for the disk.
      */
     enum err (*bring)(struct scan *scan, size_t want, size_t *out_len);
     void *owner; /* for bring */
@@ -33,17 +34,16 @@ struct scan {
 void scan_init(struct scan *scan, struct disk *disk, struct disk_file *file, uint64_t size_bytes,
                size_t window_bytes);
 void scan_fini(struct scan *scan);
-/* So many of the bytes that `bring` was last asked for are there now. */
+/* The read that `bring` began has ended: the window has `len` bytes. */
 void scan_brought(struct scan *scan, size_t len);
-/* What was read is not to be believed a second time. */
+/* Discards the window, so that the bytes are read again. */
 void scan_forget(struct scan *scan);
-/* Makes `len` bytes at `offset` (a multiple of BLOCK) visible; fewer at the end of the file. */
+/* Reads `len` bytes at `offset` (a multiple of BLOCK) into the window; fewer at the end of the
+   file. Valid until the next call. ERR_IO; ERR_AGAIN: see `bring`. */
 enum err scan_bytes(struct scan *scan, uint64_t offset, size_t len, const char **out_at,
                     size_t *out_len) MUST_USE;
-/*
- * Looks for a whole batch of this store and segment at `offset`. Outputs on FORMAT_GOOD; good until
- * the next call.
- */
+/* Is there a whole batch of this store and segment at `offset`? On OK *out_verdict is set, and on
+   FORMAT_GOOD the other outputs, valid until the next call. Errors as scan_bytes(). */
 enum err scan_batch(struct scan *scan, uint64_t offset, enum format_verdict *out_verdict,
                     struct batch_head *out_head, const char **out_batch) MUST_USE;
 

@@ -1,10 +1,10 @@
 /*
- * Goes along a segment's file and says of each place what lies there: the one who knows how batches
- * follow one another, and what is none. Recovery, verify, salvage and the survey of damage differ
- * in what they make of it.
+ * Walks through a segment's file and classifies what is at each position: a batch, zeros, damage.
+ * Shared by recovery, verify, salvage and the survey of damage, so that all agree on where batches
+ * are.
  *
- * A place is looked at, then passed, or the walker is put elsewhere. The disk is waited for. Where
- * a large piece cannot be read, each place in it is asked for alone.
+ * walker_look() classifies the current position; then walker_pass() or walker_go() changes it.
+ * Waits for the disk. If a large read fails, its blocks are read one by one.
  */
 #ifndef LATERD_STORE_WALKER_H
 #define LATERD_STORE_WALKER_H
@@ -12,48 +12,48 @@
 #include "store/recovery/scan.h"
 
 enum place_kind {
-    PLACE_BATCH,  /* the batch that is expected there */
+    PLACE_BATCH,  /* the expected batch */
     PLACE_OTHER,  /* a whole batch of this store and segment, with another number */
     PLACE_BLANK,  /* a block of zeros */
-    PLACE_BAD,    /* a block of anything else: torn, or damaged */
-    PLACE_UNREAD, /* a block, or the batch that begins there, that the disk cannot read */
-    PLACE_END,    /* nothing: it is the end of the file */
+    PLACE_BAD,    /* a block of other bytes: a torn write, or damage */
+    PLACE_UNREAD, /* a block, or a batch beginning there, that the disk cannot read */
+    PLACE_END,    /* the end of the file */
 };
 
 struct walker {
     struct scan scan;
-    uint64_t offset;        /* the place, a multiple of BLOCK */
+    uint64_t offset;        /* the current position, a multiple of BLOCK */
     uint64_t expected;      /* number of the batch that should be there */
-    enum place_kind kind;   /* of the place, when it was looked at */
-    uint64_t bytes;         /* that lie there: a batch or a block … */
-    struct batch_head head; /* … and of a batch its head, … */
-    const char *batch;      /* … and all of it, good until the next look */
-    enum err err;           /* PLACE_UNREAD: why */
-    /* A read of these bytes has failed: what lies there is read piece by piece. */
+    enum place_kind kind;   /* result of the last walker_look() */
+    uint64_t bytes;         /* length of the batch or block there … */
+    struct batch_head head; /* … a batch's header … */
+    const char *batch;      /* … and its bytes, valid until the next walker_look() */
+    enum err err;           /* PLACE_UNREAD: the error */
+    /* A read of this range failed: it is read block by block. */
     uint64_t narrow_from, narrow_until;
 };
 
-/* Opens the file. `fresh`: see open() of port/disk.h. Walking begins behind the header. */
+/* Opens the file. `fresh`: see open() of port/disk.h. Begins behind the segment's header. */
 enum err walker_open(struct walker *walker, struct disk *disk, uint32_t number, uint64_t size_bytes,
                      uint32_t tag, bool fresh) MUST_USE;
 void walker_close(struct walker *walker);
-/* The same, but the file stays open, and is the caller's. */
+/* As walker_close(), but leaves the file open; it is the caller's. */
 void walker_fini(struct walker *walker);
 
-/* Goes to a place, and expects that batch there. */
+/* Moves to this offset, where batch `expected` should be. */
 void walker_go(struct walker *walker, uint64_t offset, uint64_t expected);
-/* What is there? O(bytes of it). */
+/* Classifies what is at the current position. O(its bytes). */
 enum place_kind walker_look(struct walker *walker);
-/* Goes behind what was looked at; behind the batch that was expected the next one is. */
+/* Moves behind what walker_look() found; after PLACE_BATCH the next number is expected. */
 void walker_pass(struct walker *walker);
 /*
- * Looks at this place and those behind it for a whole batch with a number above `after` and below
- * `below`. False: there is none, and it is the end of the file.
+ * Searches from the current position on for a whole batch with a number above `after` and below
+ * `below`. False: there is none; the position is the end of the file. O(bytes of the file).
  */
 bool walker_seek(struct walker *walker, uint64_t after, uint64_t below);
 /*
- * From this place on up to the end: where all that is left is zeros. `*out_batches` (may be NULL):
- * whether there is a whole batch before.
+ * The offset, at or behind the current position, from which on the file has only zeros.
+ * `*out_batches` (may be NULL): is there a whole batch between? O(bytes of the file).
  */
 uint64_t walker_blank_from(struct walker *walker, bool *out_batches);
 

@@ -1,24 +1,27 @@
 /*
- * Which block of far jobs is to be read next by who goes through those of one topic, delayed, ready
- * or buried ones, in the order of their due times, or backwards: the blocks of all slices of such
- * jobs, each slice's in their order, as one. Jobs of blocks that have been loaded are in memory, or
- * far and ready: such blocks of slices of delayed jobs are wanted by who goes through ready ones.
+ * An iterator over the blocks of all slices that may contain far jobs of one topic in one state, in
+ * the order of due time, or backwards. Within a slice, blocks are in that order already.
  *
- * All slices that may have the topic must be looked at before the first block is known: some in
- * each turn. The next block of each of those that come first is kept, KEPT_MAX of them; when these
- * have been read, all are looked at once more. So what a page takes of memory does not grow with
- * the number of slices, nor does what a turn looks at.
+ * Jobs of delayed slices whose blocks have been loaded are in memory, or are far and ready by now.
+ * So a search for ready jobs visits the loaded blocks of delayed slices as well, and a search for
+ * delayed jobs skips them.
  *
- * Slices may come, go and be loaded meanwhile: what is kept is looked at again before it is given
- * out. A new slice has a higher number than all that were looked at, so that it is found, too.
+ * To find the first block, all slices have to be examined, a portion in each turn. The next blocks
+ * of the FAR_BLOCKS_KEPT_MAX slices that come first are kept in a sorted array; when these have
+ * been read, all slices are examined again. So neither the memory of a page nor the work of a turn
+ * grows with the number of slices.
  *
- * Of blocks that are due at one instant the numbers of their first jobs say which comes first: else
- * all of them would have to be read before the first job is known. A slice that was made before
- * this opening does not know them: its index has to be read once (BLOCKS_ORDER). Where that is
- * damaged all of its blocks at the instant come first. So does a block of such a slice that is
- * alone in beginning at the instant: to read it takes less than to read the index.
+ * Slices may be added, removed or loaded between the calls: a kept block is checked again before it
+ * is returned. A new slice has a higher number than all examined ones, so it is found as well.
  *
- * Nobody outside this folder includes this.
+ * Blocks whose first jobs have equal due times are ordered by the number of the first job
+ * (slice_fence::seq); otherwise all of them would have to be read before the first job is known.
+ * Slices written before this opening do not have these numbers in memory: BLOCKS_ORDER asks the
+ * caller to read the slice's index once. If the index is damaged, all of the slice's blocks with
+ * that due time come first. A block is returned without reading the index if no neighbour in its
+ * slice has the same due time, because reading one block costs less than reading the index.
+ *
+ * Main thread only. Used by src/store/slices only.
  */
 #ifndef LATERD_STORE_FAR_BLOCKS_H
 #define LATERD_STORE_FAR_BLOCKS_H
@@ -32,62 +35,60 @@ struct slices;
 
 enum { FAR_BLOCKS_KEPT_MAX = 128 };
 
-/* Where a block stands in the order in which they are read. */
+/* Sort key of a block. */
 struct block_place {
-    int64_t at_us;   /* no job in it is due before; backwards: ~at_us, and none is due after that */
-    uint64_t seq;    /* of those that are due then, none has a lower number; backwards: ~seq, … */
+    int64_t at_us;   /* due time of its first job; backwards: ~(due time of its last job) */
+    uint64_t seq;    /* number of that job, or 0: not known; backwards: ~number, or 0 */
     uint32_t number; /* of the slice */
-    uint32_t rank;   /* the block; backwards: ~block */
+    uint32_t rank;   /* the block's position in the slice; backwards: ~position */
 };
 
 struct far_blocks {
     struct slices *slices;
     struct bytes topic;    /* borrowed */
-    enum job_state state;  /* slices of such jobs */
-    struct job_place from; /* jobs that come before this in the order are not wanted, nor it */
+    enum job_state state;  /* of the jobs: JOB_DELAYED, JOB_READY or JOB_BURIED */
+    struct job_place from; /* only jobs behind this one are wanted */
     bool backwards;
-    bool begun;
-    struct block_place last; /* given out */
-    uint32_t next_number;    /* slices from this number on are to be looked at */
-    struct block_place kept[FAR_BLOCKS_KEPT_MAX]; /* in order */
+    bool begun;              /* `last` is set */
+    struct block_place last; /* the block returned last */
+    uint32_t next_number;    /* slices from this number on have not been examined */
+    struct block_place kept[FAR_BLOCKS_KEPT_MAX]; /* sorted */
     uint32_t kept_count;
-    bool cut;                 /* not all could be kept: … */
-    struct block_place bound; /* … of those that were left out none comes before this */
-    struct block_place next;  /* after BLOCKS_ENOUGH: the place of the next one, or before it */
+    bool cut;                 /* some blocks did not fit into `kept`: … */
+    struct block_place bound; /* … none of them comes before this */
+    struct block_place next;  /* after BLOCKS_ENOUGH: no further block comes before this */
 };
 
 enum far_blocks_verdict {
-    BLOCKS_NEXT,   /* here is one */
-    BLOCKS_NONE,   /* there is no more */
-    BLOCKS_ENOUGH, /* all that there are are behind what is wanted */
-    BLOCKS_ORDER,  /* of this slice the order must be known first: slice_fence::seq */
-    BLOCKS_LATER,  /* no more slices may be looked at in this turn */
+    BLOCKS_NEXT,   /* the outputs are the next block */
+    BLOCKS_NONE,   /* there are no more blocks */
+    BLOCKS_ENOUGH, /* all remaining blocks come behind `until` */
+    BLOCKS_ORDER,  /* first read the index of *out_slice and call far_blocks_learn() */
+    BLOCKS_LATER,  /* `*looks` is used up: call again in the next turn */
 };
 
 /*
- * The next block. With `bounded`, only if it may have a job that is not behind `until`.
- * Lowers `*looks` by the slices that it has looked at, when it is 0 it says BLOCKS_LATER. The
- * outputs are written on BLOCKS_NEXT only, and on BLOCKS_ORDER the slice.
+ * Returns the next block; with `bounded`, only if it may contain a job that is not behind `until`.
+ * Decreases `*looks` by the number of slices examined. Writes both outputs on BLOCKS_NEXT, and
+ * *out_slice on BLOCKS_ORDER. O(slices examined * log FAR_BLOCKS_KEPT_MAX).
  */
 enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded,
                                         struct job_place until, uint32_t *looks,
                                         struct slice **out_slice, uint32_t *out_block);
 
-/* Does the job come before all that may be in blocks from this place on? O(1). */
+/* Does the job come before every job in the blocks from this position on? O(1). */
 bool far_blocks_precedes(const struct far_blocks *blocks, const struct job_place *job,
                          const struct block_place *place);
 
-/* The numbers of the first jobs of all its blocks, in order, and of the last job; NULL: they cannot
-   be known. O(blocks). */
+/* Sets slice_fence::seq from `seqs`: the numbers of the first job of each block, then of the
+   slice's last job. NULL: the index is damaged, so they stay unknown. O(blocks). */
 void far_blocks_learn(struct slice *slice, const uint64_t *seqs);
 
-/* May jobs in this state be far in the block? O(1). */
+/* Can the block contain far jobs in the state that is searched for? O(1). */
 bool far_blocks_wants(const struct far_blocks *blocks, const struct slice *slice, uint32_t block);
 
-/*
- * A block is in use from now on. False: blocks behind it have been given out already, so that it
- * will be passed over. O(1).
- */
+/* The block has come into use. False: blocks behind it have already been returned, so this iterator
+   will not return it. O(1). */
 bool far_blocks_finds(const struct far_blocks *blocks, const struct slice *slice, uint32_t block);
 
 #endif

@@ -197,7 +197,7 @@ static void begin_head(struct image_writer *writer)
     put_u32(head + AT_PARTS, FAR_PARTS);
 }
 
-/* What is told of slices and parts first: the head says what it is. */
+/* Slices and parts first: the head has their checksums. */
 static bool write_image(struct image_writer *writer)
 {
     struct disk_op make = {.verb = DISK_MAKE, .name = FAR_IMAGE_TMP_NAME, .len = BLOCK};
@@ -295,7 +295,7 @@ static struct slice *slice_numbered(const struct slices *slices, uint32_t number
     return segment ? segment->slice : NULL;
 }
 
-/* Is it of these slices, as the log has told of them? */
+/* Does the image describe exactly these slices, in the state that the log says? */
 static bool slices_fit(const struct slices *slices, const char *at, uint32_t count)
 {
     if (count != living_slices(slices))

@@ -1,9 +1,9 @@
 /*
- * The image of the index of far jobs, in a file beside the log: written when the store is closed in
- * order, read by the next opening instead of the indexes of all slices, and removed by it. It says
- * of which opening, batch and slices it is: of any others it is of no use, and the indexes are read
- * as if it were not there. Nothing depends on it; nobody but store_open() reads it. What the
- * callbacks say is in its parts is theirs.
+ * The image of the index of far jobs: a file beside the log that a clean close writes and the next
+ * opening reads, instead of the indexes of all slices, and then removes. It names the opening, the
+ * last batch and the slices that it belongs to; if these do not match, it is ignored and the
+ * indexes are read. So it is only an optimisation: nothing is lost without it. The contents of its
+ * parts are defined by the callbacks far_image() and far_image_take(). Main thread only.
  */
 #ifndef LATERD_STORE_FAR_IMAGE_H
 #define LATERD_STORE_FAR_IMAGE_H
@@ -18,24 +18,26 @@ struct store;
 #define FAR_IMAGE_TMP_NAME "far-index.tmp"
 
 /*
- * Writes it, if there are store_options::image_jobs far ones or more, and room on the disk. The log
- * is durable, and nothing more is appended. An error of the disk is no error: there is no image
- * then; nor is one left if its writing took longer than store_options::image_us. O(far jobs and
- * jobs in memory), and memory for one part of the image.
+ * Writes the image if there are at least store_options::image_jobs far jobs and the disk has room.
+ * Called by a clean close, when the log is durable and complete. Leaves no image if the disk fails
+ * or if writing takes longer than store_options::image_us. Waits for the disk. O(far jobs + jobs in
+ * memory); takes memory for one part of the image.
  */
 void far_image_write(struct store *store);
 
 /*
- * The log has been replayed. OK: all that live in slices have been told of. ERR_NOT_FOUND: there is
- * none that fits; nothing was told of. Other errors are the callbacks', and end the opening.
+ * Opening, after the log was replayed: passes the image to the callbacks. `clean`: the manifest, if
+ * the store was closed cleanly, else NULL. OK: the core knows all far jobs now. ERR_NOT_FOUND:
+ * there is no image of this store's state; the core has none of it. Other errors come from the
+ * callbacks and end the opening.
  */
 enum err far_image_read(struct store *store, const struct manifest *clean) MUST_USE;
 
 /*
- * Reads the file that is there and compares all its sums, beside no open store. `clean`: the
- * manifest, which says that the store was closed in order. NULL: it is whole, or
- * (`*out_bytes` is 0) of another version or close, and will not be taken; else what is wrong, as a
- * constant text. `*out_bytes`: so many were looked at. O(bytes).
+ * `later verify`, of a store that nobody has open: reads the image and verifies its checksums.
+ * `clean`: the manifest of a cleanly closed store. Returns NULL if the image is intact, or, with
+ * *out_bytes 0, if it belongs to another version or state and will be ignored; else what is wrong,
+ * as a constant text. *out_bytes: bytes verified. Waits for the disk. O(bytes).
  */
 const char *far_image_check(struct disk *disk, const struct manifest *clean, uint64_t *out_bytes);
 

@@ -1,29 +1,30 @@
 /*
- * Far jobs of one topic from blocks of many slices, merged into one order: that of due time and
- * number, or backwards. What was read of a block and not shown yet is kept, so that who goes
- * through all pages of a topic reads each block once.
+ * A k-way merge of the far jobs of one topic from blocks of many slices, by due time and number, or
+ * backwards. Jobs that were read but not returned yet are kept, so a client that reads all pages of
+ * a topic reads each block once.
  *
  *     block ──add──▶ runs: a heap by their next jobs ──take──▶ taken: on the present page
  *                                                                    └──begin──▶ gone
  *
- * A page may be asked for again, or but a part of it be used: what was taken stays until a later
- * page begins behind it.
+ * A client may ask for a page again, or use only a part of it. So jobs that were taken for a page
+ * are kept until a later page begins behind them.
  *
- * When it holds too much, the later half goes (`cut`): then nothing behind a bound is kept, and it
- * must be read once more when those before the bound are gone. So memory is bounded however many
- * slices there are, and a block is read a few times at most.
+ * If it uses too much memory, the caller drops the later half (`cut`). Then jobs behind `bound` are
+ * not kept, and their blocks have to be read again after the jobs before the bound have been
+ * returned. So memory is bounded whatever the number of slices, and a block is read a few times at
+ * most.
  *
- * Runs with few jobs are joined, so that what goes through all runs at once takes below a
- * millisecond with what one may hold (FAR_WALKS_BYTES), however few jobs each block has.
+ * Runs with few jobs are joined, so operations on all runs take less than a millisecond within
+ * FAR_WALKS_BYTES, however few jobs each block has.
  *
- * Pure but for memory. Nobody outside this folder includes this.
+ * Single-threaded. Pure, except that it allocates memory. Used by src/store/slices only.
  */
 #ifndef LATERD_STORE_FAR_MERGE_H
 #define LATERD_STORE_FAR_MERGE_H
 
 #include "base/bytes.h"
 
-/* Where a job stands in the order of its topic's delayed, or buried, ones. */
+/* The sort key of a far job. */
 struct job_place {
     int64_t due_us;
     uint64_t seq;
@@ -33,7 +34,7 @@ struct far_run;
 
 enum { FAR_MERGE_CLASSES = 8 };
 
-/* A job that was read: its record, which is whole, lies in memory. */
+/* A job that was read; `record` is its whole record in memory. */
 struct merge_job {
     struct job_place place;
     uint64_t where; /* of the record in its slice */
@@ -47,19 +48,19 @@ struct merge_taken {
     uint32_t job; /* of the run's */
 };
 
-/* Zeroed but for `backwards` and `after` is empty. */
+/* A struct of zeros, with `backwards` and `after` set, is an empty merge. */
 struct far_merge {
     bool backwards;
-    struct job_place after; /* jobs up to here are gone */
-    struct far_run **runs;  /* a heap: those that have jobs that were not taken */
+    struct job_place after; /* jobs up to this one have been dropped */
+    struct far_run **runs;  /* a heap of the runs that have jobs that were not taken */
     uint32_t run_count, run_cap;
-    struct far_run *small[FAR_MERGE_CLASSES]; /* of them: with 2^n jobs at least, to be joined */
-    struct merge_taken *taken;                /* in order: shown on this page, `served` … */
+    struct far_run *small[FAR_MERGE_CLASSES]; /* [n]: a run of 2^n jobs or more, to be joined */
+    struct merge_taken *taken;                /* sorted; the page has returned `served` … */
     uint32_t taken_count, taken_cap;
-    uint32_t kept, served; /* … of them, `kept` of which are still there */
-    size_t bytes;          /* of memory that it holds, but for some for each run */
+    uint32_t kept, served; /* … of them, of which `kept` still live */
+    size_t bytes;          /* of memory that it holds, without the arrays `runs` and `taken` */
     bool cut;
-    struct job_place bound; /* nothing behind this is kept */
+    struct job_place bound; /* with `cut`: jobs behind this are not kept */
 };
 
 void far_merge_fini(struct far_merge *merge);
@@ -69,29 +70,32 @@ bool far_merge_before(const struct far_merge *merge, const struct job_place *a,
                       const struct job_place *b);
 
 /*
- * Adds the jobs of a block, copying their records; those behind the bound are left out. They need
- * not be in order, but it takes long if they are not. O(jobs and bytes), and if they are few each
- * is copied eight times more at most, later.
+ * Adds the jobs of a block and copies their records, except jobs behind the bound. `jobs` should be
+ * sorted by due time: then O(jobs + bytes), else O(jobs^2). Jobs of a small block may be copied up
+ * to FAR_MERGE_CLASSES times again when runs are joined.
  */
 void far_merge_add(struct far_merge *merge, const struct merge_job *jobs, uint32_t count);
 
-/* A page begins behind this place. Jobs up to it are gone, and the others are shown again. */
+/* Begins a page behind this position: drops the jobs up to it; all later ones are returned again.
+ */
 void far_merge_begin(struct far_merge *merge, struct job_place after);
-/* Could a page begin behind this place? Not in front of what is gone, nor behind what was taken. */
+/* Can a page begin behind this position? No, if it lies before far_merge::after (jobs behind it
+   were dropped) or behind the last job taken. */
 bool far_merge_has(const struct far_merge *merge, const struct job_place *after);
-/* The next job of the page, or NULL: nothing is left. Good until the next call of another one. */
+/* The next job of the page; NULL: there is none. Valid until the next call that changes the merge.
+ */
 const struct merge_job *far_merge_next(const struct far_merge *merge);
-/* The next job is on the page; or (drop) it does not live any more. O(log runs). */
+/* Takes the next job for the page; or drops it, because it has ended. O(log runs). */
 void far_merge_take(struct far_merge *merge);
 void far_merge_drop(struct far_merge *merge);
 
-/* Nothing behind this place is to be kept. O(runs, log jobs of each). */
+/* Drops the jobs behind this position, and sets the bound. O(runs * log jobs of a run). */
 void far_merge_cut(struct far_merge *merge, struct job_place bound);
-/* About the later half of what was not taken goes; at least one job stays. False: nothing went. */
+/* Drops about the later half of the jobs that were not taken, but not all. False: dropped none. */
 bool far_merge_cut_half(struct far_merge *merge);
-/* There was no living job up to the bound, none is kept: from now on there is no bound. */
+/* No living job is left up to the bound: removes the bound. */
 void far_merge_pass_bound(struct far_merge *merge);
 
-void far_merge_valid(const struct far_merge *merge); /* CHECKs. O(jobs) */
+void far_merge_valid(const struct far_merge *merge); /* CHECKs the invariants. O(jobs) */
 
 #endif

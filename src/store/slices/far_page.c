@@ -11,19 +11,19 @@
 
 enum {
     PAGE_BYTES_MAX = 4 * 1024 * 1024, /* of found records, unless one alone has more */
-    TURN_LOOKS = 256,                 /* slices that all pages look at in a turn: 1 µs each */
-    TURN_DROPS = 4096, /* jobs that have ended since they were read, likewise: 0.2 µs each */
-    WALK_IDLE_US = 10 * 1000 * 1000, /* nobody has gone on with it: it ends */
+    TURN_LOOKS = 256,                 /* slices that all pages examine in a turn: 1 µs each */
+    TURN_DROPS = 4096,                /* ended jobs that all pages skip in a turn: 0.2 µs each */
+    WALK_IDLE_US = 10 * 1000 * 1000,  /* a walk ends when no page used it for so long */
 };
 
-/* Goes through a topic's far jobs, page after page. */
+/* The state of a client's iteration over a topic's far jobs, kept between its pages. */
 struct far_walk {
     struct list link; /* far_pages::walks, or far_page_read::walk alone has it */
     struct bytes topic;
     struct far_merge merge;
     struct far_blocks blocks; /* the order in which they are read */
-    bool stale;               /* it may have missed a block, or what is damaged in one */
-    int64_t until_us;         /* while nobody uses it: it ends then */
+    bool stale;               /* it may lack jobs of a block: not kept for another page */
+    int64_t until_us;         /* while no page uses it: when it ends */
 };
 
 struct far_pages {
@@ -108,7 +108,7 @@ static struct far_walk *walk_new(struct far_pages *pages, const struct far_page 
     return walk;
 }
 
-/* The one that has come to where the page begins, or a new one. */
+/* Takes the walk that continues where the page begins, or makes a new one. */
 static struct far_walk *take_walk(struct far_pages *pages, const struct far_page *page)
 {
     struct job_place after = {page->due_us, page->seq};
@@ -131,7 +131,7 @@ static struct far_walk *take_walk(struct far_pages *pages, const struct far_page
     return found;
 }
 
-/* The page is whole: the walk may be gone on with. One job alone nobody goes on from. */
+/* The page is complete: keeps the walk for the next page. Pages of one job have no next page. */
 static void give_walk_back(struct far_page_read *read)
 {
     struct far_pages *pages = read->store->far_pages;
@@ -155,7 +155,7 @@ static bool has_room(const struct far_pages *pages)
     return !callbacks->far_room || callbacks->far_room(callbacks);
 }
 
-/* Makes the walk small enough: an equal share for each there is. */
+/* Limits the memory of the walk to an equal share for each walk. */
 static void limit_walk(const struct far_pages *pages, struct far_walk *walk)
 {
     size_t share = pages->walks_bytes / (1 + pages->walk_count);
@@ -238,8 +238,8 @@ static bool lives(const struct far_blocks *blocks, const struct merge_job *job)
            far_blocks_wants(blocks, slice, job->block);
 }
 
-/* The next job that is far still, of those that were read; or NULL: also if there are many before
- * it that have ended, and the next turn is to go on. */
+/* The next job of those read that is still far. NULL: there is none, or more ended jobs precede it
+ * than this turn may skip. */
 static const struct merge_job *next_living(struct far_page_read *read)
 {
     struct far_merge *merge = &read->walk->merge;
@@ -287,7 +287,7 @@ static void end(struct far_page_read *read, enum err err, bool more)
 {
     CHECK(read->page && !read->reading && !read->events);
     struct far_page *page = read->page;
-    read->walk->stale |= err != OK || !more; /* nobody goes on from the last page either */
+    read->walk->stale |= err != OK || !more; /* the last page has no next page */
     give_walk_back(read);
     read->events = mem_alloc((read->count + 1) * sizeof(struct event));
     for (uint32_t i = 0; i < read->count; i++)
@@ -394,8 +394,8 @@ static void go_on_after(struct far_page_read *read, enum err err)
 }
 
 /*
- * Of a block that is damaged the jobs that are intact are shown: who loads it says what it is. The
- * read ends with the error of a disk that does not answer.
+ * Of a damaged block the intact jobs are returned; the damage is reported when the block is loaded.
+ * A read error of the disk ends the page.
  */
 static void read_ended(struct disk_op *op)
 {

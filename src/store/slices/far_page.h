@@ -1,13 +1,15 @@
 /*
- * Finds the first far jobs of a topic: see store_far_page(). Blocks of slices are read one after
- * the other, in the order of their first jobs' due times and numbers, until no later one can have
- * an earlier job than those that were found; backwards likewise from the other end.
+ * Pages of a topic's far jobs: store_far_page(). A page is a k-way merge: blocks of slices are read
+ * one by one, in the order of the due time and number of their first jobs (far_blocks.h), and
+ * merged (far_merge.h), until no unread block can contain an earlier job than those found.
+ * Backwards pages start from the other end.
  *
- * What was read and not shown stays in memory for a while (a walk: far_merge.h), for the page that
- * begins where this one ends: who goes through all pages reads each block once. Any page can be
- * read without that, too: after a restart, when memory is short, when new blocks have come.
+ * Jobs that were read but not returned are cached for ten seconds in a walk, for the page that
+ * begins where this one ends. So a client that reads all pages in order reads each block once. The
+ * cache is optional: a page can be read without a walk (after a restart, when memory is short, or
+ * when new blocks have made the walk incomplete).
  *
- * Nobody outside this folder includes this.
+ * Main thread only, except that the disk's read threads search the blocks. Used by src/store only.
  */
 #ifndef LATERD_STORE_FAR_PAGE_H
 #define LATERD_STORE_FAR_PAGE_H
@@ -19,29 +21,33 @@ struct far_pages;
 struct slice;
 struct store;
 
-/* All walks that no page is being read for, together; and as much again while pages are. */
+/* Bytes that the idle walks may hold together, and how many idle walks there may be. Walks of pages
+   that are being read may hold as much again. */
 enum { FAR_WALKS_BYTES = 32 * 1024 * 1024, FAR_WALKS_MAX = 4 };
 
 struct far_pages *far_pages_new(struct store *store);
-/* Waits for the disk. All pages must have been ended before. NULL does nothing. */
+/* Waits for reads under way. All pages must have been ended. NULL does nothing. */
 void far_pages_free(struct far_pages *pages);
 
-/* This block of a slice is in use from now on: walks that have passed it end. O(walks, pages). */
+/* The log now says that this block of a slice is in use. Ends walks that have already passed its
+   position, because they would miss its jobs. O(walks + pages). */
 void far_pages_named(struct far_pages *pages, const struct slice *slice, uint32_t block);
 
-/* Pages whose next block is not known yet look at some more slices, those that have read many jobs
-   that have ended since leave out some more; walks that nobody has gone on
-   with for a while end. */
+/* A portion of work: continues pages that have not found their next block yet (256 slices in a
+   turn) or that skip jobs that have ended since they were read (4,096 jobs in a turn), and ends
+   walks that were not used for ten seconds. */
 void far_pages_turn(struct far_pages *pages);
-int64_t far_pages_next_us(const struct far_pages *pages); /* wants a turn then; or INT64_MAX */
+/* When far_pages_turn() has work; INT64_MAX: never. */
+int64_t far_pages_next_us(const struct far_pages *pages);
 
-/* In place of FAR_WALKS_BYTES: for tests. */
+/* For tests: replaces FAR_WALKS_BYTES. */
 void far_pages_limit(struct far_pages *pages, size_t bytes);
-/* So many jobs that have ended are left out of pages in a turn: for tests. */
+/* For tests: how many ended jobs may be skipped in a turn. */
 void far_pages_limit_drops(struct far_pages *pages, uint32_t drops);
-/* Bytes of memory that walks hold now, and of blocks that were read since opening. */
+/* Bytes of memory that idle walks hold now; and bytes of blocks read since opening. */
 size_t far_pages_held_bytes(const struct far_pages *pages);
 uint64_t far_pages_read_bytes(const struct far_pages *pages);
-void far_pages_valid(const struct far_pages *pages); /* CHECKs. O(jobs in memory) */
+/* CHECKs the invariants. O(jobs in walks). */
+void far_pages_valid(const struct far_pages *pages);
 
 #endif

@@ -238,7 +238,7 @@ enum err store_far_cached(struct store *store, uint64_t where, struct far_room *
     if (!segment)
         return ERR_DAMAGED;
     uint64_t offset = where_offset(where), left = segment->end - offset;
-    slice_expect_death(segment->slice, offset); /* that is what most look for it for */
+    slice_prefetch_death(segment->slice, offset); /* that is what most look for it for */
     size_t got = 0, likely = store->far_reads->likely_bytes;
     size_t first = left < likely ? (size_t)left : likely;
     enum err err = segments_read_cached(store->segments, segment, offset, room->bytes, first, &got);

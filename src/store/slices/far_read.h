@@ -1,8 +1,8 @@
 /*
- * Reads of single records in slices: see store_far_fetch(). One read of the disk brings most
- * records, a second one the rest of a long one.
+ * Reads single records of slices, on the disk's read threads: store_far_fetch(). Most records need
+ * one read; a long one needs a second read for the rest.
  *
- * Nobody outside this folder includes this.
+ * Main thread only. Used by src/store only.
  */
 #ifndef LATERD_STORE_FAR_READ_H
 #define LATERD_STORE_FAR_READ_H
@@ -15,12 +15,14 @@ struct far_reads;
 struct store;
 
 struct far_reads *far_reads_new(struct store *store);
-/* Waits for the disk. All fetches must have been ended before. NULL does nothing. */
+/* Waits for reads under way. All fetches must have been ended. NULL does nothing. */
 void far_reads_free(struct far_reads *reads);
 
-/* Starts the reads that may be started now, and ends those whose bytes are in memory. */
+/* Serves waiting fetches: from the page cache, or by starting a read, FAR_READS_UNDER_WAY_MAX at a
+   time. */
 void far_reads_turn(struct far_reads *reads);
-int64_t far_reads_next_us(const struct far_reads *reads); /* wants a turn then; or INT64_MAX */
-void far_reads_valid(const struct far_reads *reads);      /* CHECKs. O(reads under way) */
+/* When far_reads_turn() has work; INT64_MAX: never. */
+int64_t far_reads_next_us(const struct far_reads *reads);
+void far_reads_valid(const struct far_reads *reads); /* CHECKs the invariants. O(reads) */
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Makes the bytes of one slice in memory, job by job in order of due time. Pure but for memory.
+ * Builds the file of one slice in memory, job by job, in order of due time. Any one thread at a
+ * time. Pure, except that it allocates memory.
  */
 #ifndef LATERD_STORE_SLICE_BUILD_H
 #define LATERD_STORE_SLICE_BUILD_H
@@ -12,7 +13,7 @@
 struct slice_build {
     struct slice_head head;
     uint32_t tag; /* of the store */
-    char *image;  /* the file's bytes, as far as they are made */
+    char *image;  /* the file's bytes so far */
     size_t len, cap;
     size_t block;             /* offset of the open block's header; 0: none is open */
     struct slice_fence fence; /* of the open block */
@@ -22,25 +23,26 @@ struct slice_build {
     struct slice_index last; /* the last entry */
 };
 
-/* Of a zeroed one, or after slice_build_reset(). `number` is not 0. */
+/* Begins a slice, in a zeroed struct or after slice_build_reset(). `number`: the slice's, not 0. */
 void slice_build_begin(struct slice_build *build, const struct store_id *id, uint32_t number);
-/* Forgets the slice, and keeps the memory of the image for the next one; what else is large goes to
+/* Discards the slice. Keeps the image's memory for the next slice; other large memory goes to
    `spent`. */
 void slice_build_reset(struct slice_build *build, struct discard *spent);
-/* Gives 1 MiB of that back, or what there is. */
+/* Frees 1 MiB of the memory that slice_build_reset() kept, or what is left of it. */
 void slice_build_less(struct slice_build *build);
 void slice_build_fini(struct slice_build *build); /* does nothing to a zeroed one */
 
-/* Is there room for a record of so many bytes? There is for one of any size in an empty slice. */
+/* Does a record of this size fit into the slice? An empty slice takes a record of any size. */
 bool slice_build_room(const struct slice_build *build, size_t record_bytes);
 /*
- * Adds a job: `record` is its encoded record, `job` what that says, `id_hash` 0 without a client's
- * id. Jobs come in order of due time. Returns the offset of the record in the file. O(bytes of it),
- * and each SLICE_BLOCK_BYTES once those.
+ * Adds a job: `record` is its encoded record of `len` bytes, `job` its contents, `id_hash` the hash
+ * of the client's id, or 0 without one. Jobs must be added in order of due time. Returns the
+ * record's offset in the file. O(len), plus O(SLICE_BLOCK_BYTES) when a block is complete.
  */
 uint64_t slice_build_add(struct slice_build *build, const struct event *job, uint64_t id_hash,
                          const void *record, size_t len);
-/* Writes sections and head: build->image has build->len bytes, a multiple of BLOCK. */
+/* Completes the file: writes the last block's header, the sections and the head. build->image then
+   has build->len bytes, a multiple of BLOCK. O(jobs). */
 void slice_build_end(struct slice_build *build);
 
 #endif

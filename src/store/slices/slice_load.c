@@ -1,8 +1,10 @@
 /*
- * Brings far jobs back: block by block, each read by the disk's threads and told of in portions,
- * as its first job's time draws near; ready and buried ones do not come back by themselves. And
- * empties slices that are mostly dead: all that still lives in one becomes resident, and its
- * records are relocated to the log, as the cleaner does.
+ * Loads delayed far jobs into memory before they are due: when the due time of a block's first job
+ * is near, the disk's threads read the block, and its jobs are passed to the callbacks in portions.
+ * Ready and buried jobs are loaded only on demand.
+ *
+ * Also compacts slices: if most of a slice is dead, its live jobs are brought to memory and their
+ * records are relocated to the log, as the cleaner does; then the file is removed.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -10,15 +12,15 @@
 
 enum {
     LOAD_BYTES = 2 * SLICE_BLOCK_BYTES,
-    LOAD_RECORDS = 256,           /* told of in one turn: some µs each */
-    LOAD_TRIES = 6,               /* of a block that cannot be read: 3 s; then others come first */
+    LOAD_RECORDS = 256,           /* records passed to the callbacks in one turn: some µs each */
+    LOAD_TRIES = 6,               /* of an unreadable block: 3 s; then others come first */
     TRY_AGAIN_US = 100 * 1000,    /* after the first failure; doubled after each */
-    UNREAD_US = 30 * 1000 * 1000, /* so often a slice's blocks that could not be read are tried */
-    EMPTY_PAUSE_US = 5 * 1000,    /* between two blocks: up to 13 MB/s */
-    ROOM_US = 100 * 1000,         /* so often it is asked whether there is memory again, … */
-    SAY_WAITS_US = 60 * 1000 * 1000, /* … and so often it is said that there is none */
-    EMPTY_BACKLOG = 1024 * 1024,     /* the log is written slower than it grows: wait */
-    SLACK_SEGMENTS = 2,              /* of slices may be dead, besides as much as lives */
+    UNREAD_US = 30 * 1000 * 1000, /* between later tries of unreadable blocks of a slice */
+    EMPTY_PAUSE_US = 5 * 1000,    /* between two blocks of a slice that is emptied: 13 MB/s */
+    ROOM_US = 100 * 1000,         /* between checks whether memory is free again, … */
+    SAY_WAITS_US = 60 * 1000 * 1000, /* … and between reports that there is none */
+    EMPTY_BACKLOG = 1024 * 1024,     /* bytes of unwritten log above which emptying waits */
+    SLACK_SEGMENTS = 2,              /* dead bytes that are tolerated, besides the live bytes */
 };
 
 #define AHEAD_DEFAULT_US                                                                           \
@@ -31,7 +33,7 @@ static int64_t ahead_us(const struct slices *slices)
     return horizon_us > 0 ? horizon_us / 2 : AHEAD_DEFAULT_US;
 }
 
-/* When its first block that has never been tried is to be loaded; INT64_MAX: there is none. */
+/* When the first block that was never tried has to be loaded; INT64_MAX: there is none. */
 static int64_t first_at(const struct slices *slices, const struct slice *slice)
 {
     const struct slice_fence *fence = &slice->fences[slice->loaded];
@@ -43,7 +45,7 @@ static int64_t first_at(const struct slices *slices, const struct slice *slice)
     return low || at_us == INT64_MIN ? INT64_MIN + 1 : at_us;
 }
 
-/* When its next block is to be loaded; INT64_MAX: there is none. */
+/* When the slice's next block has to be loaded; INT64_MAX: there is none. */
 static int64_t load_at(const struct slices *slices, const struct slice *slice)
 {
     if (slice->live_jobs == 0)
@@ -191,7 +193,7 @@ static void choose(struct slices *slices)
         load->emptying = false;
         return;
     }
-    load->waits = false; /* all whose time has come have come */
+    load->waits = false; /* no block has to be loaded now */
     choose_to_empty(slices);
 }
 

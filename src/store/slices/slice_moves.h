@@ -1,10 +1,10 @@
 /*
- * Which jobs of a slice have changed since it was written, as MOVEs in the log say, and which of
- * the log's segments has the last MOVE of each: that one lives until its job's record dies. Eight
- * bytes a slot, at most 3/4 full. A slice has at most some ten thousand jobs, so that the table
- * grows in less than a millisecond.
+ * A hash table of the jobs of one slice that have changed since the slice was written (MOVE records
+ * in the log), and of the segment that has the last MOVE of each. That MOVE lives until the job's
+ * record in the slice dies. Open addressing, 8 bytes a slot, at most 3/4 full. Growing is
+ * O(entries): less than a millisecond for some ten thousand jobs.
  *
- * Nobody outside this folder includes this.
+ * Main thread only. Used by src/store/slices only.
  */
 #ifndef LATERD_STORE_SLICE_MOVES_H
 #define LATERD_STORE_SLICE_MOVES_H
@@ -24,13 +24,15 @@ struct slice_moves {
 };
 
 void slice_moves_fini(struct slice_moves *moves);
-/* The last MOVE of the job whose record begins at this unit of the slice. False: it has none. */
+/* Finds the last MOVE of the job whose record begins at this unit of the slice. False: there is
+   none. O(1), as are the next two. */
 bool slice_moves_find(const struct slice_moves *moves, uint32_t unit, struct slice_move *out_move);
-/* That is its last one now. */
+/* Adds or replaces the last MOVE of that job. */
 void slice_moves_set(struct slice_moves *moves, uint32_t unit, struct slice_move move);
-/* Forgets it, if there is one. */
+/* Removes the job's entry, if there is one. */
 void slice_moves_remove(struct slice_moves *moves, uint32_t unit);
-/* Goes through all: *at is 0 at first. Nothing may change meanwhile. False: there are no more. */
+/* Iterates over all entries: *at is 0 at first. The table must not change meanwhile. False: that
+   was all. */
 bool slice_moves_next(const struct slice_moves *moves, uint32_t *at, uint32_t *out_unit,
                       struct slice_move *out_move);
 

@@ -1,10 +1,11 @@
 /*
- * Opening: what the log says of slices becomes the slices, and at last the far jobs that live in
- * them are told of. A slice's file is opened when the log first speaks of it; its records are read
- * only where the log has changes of a job that do not stand for themselves.
+ * Opening: replays the log's SLICE records, and at the end passes the live far jobs to the
+ * callbacks. A slice's file is opened when the log first mentions the slice. A job's record is read
+ * from it only if the log has a MOVE of that job, which is incomplete without the record.
  *
- * The log may speak of a slice before it tells of it: what it told first may have been cleaned, and
- * is told again further on. Until then nothing is known of its dead, and need not be.
+ * The log may mention a slice (by a death or a MOVE) before its first SLICE record: the original
+ * SLICE records may have been cleaned, and a whole one follows further on. Until then its deaths
+ * are not counted, because the whole record includes them.
  */
 #include <stdio.h>
 
@@ -18,14 +19,15 @@
 
 enum {
     RECORD_BYTES = 4096,           /* read at first of a record */
-    TOLD_AT_ONCE = 64,             /* far jobs */
-    FETCH_BYTES = 4 * 1024 * 1024, /* of indexes that are read next; … */
-    FETCH_INDEXES = 16,            /* … of so many slices at most: their files stay open */
-    HEAD_AS_BYTES = 64 * 1024,     /* a file is opened in the time in which so much is replayed */
-    JOBS_BY_BYTE = 32, /* a step of far_end() takes about as long as reading a byte for so many */
+    TOLD_AT_ONCE = 64,             /* far jobs passed in one call of replay_far() */
+    FETCH_BYTES = 4 * 1024 * 1024, /* read ahead: bytes of indexes, … */
+    FETCH_INDEXES = 16,            /* … of at most so many slices, whose files stay open */
+    HEAD_AS_BYTES = 64 * 1024,     /* for progress: opening a file counts as replaying so much */
+    JOBS_BY_BYTE = 32, /* for progress: far_end() of 32 jobs counts as reading one byte */
 };
 
-/* The log will speak of most, one by one, and each time the file's first block is waited for. */
+/* Read-ahead: the log will mention most slices, and each time the first block of the file is read.
+ */
 static void fetch_head(struct disk *disk, uint32_t number)
 {
     struct disk_file *file = NULL;
@@ -207,7 +209,7 @@ enum err slices_replay(struct slices *slices, const struct slice_record *record,
     slice->left = record->left ? record->left : slice->left;
     bool first = record->from == 1, follows = slice->told && record->from == slice->named;
     if (!first && !follows)
-        return slice->told ? ERR_CORRUPT : OK; /* all of it is told again further on */
+        return slice->told ? ERR_CORRUPT : OK; /* a whole record follows further on */
     size_t bytes = slice_record_bytes(record);
     if (record->whole || !slice->told)
         slice_told_first(slices, slice, at, bytes);
@@ -215,7 +217,7 @@ enum err slices_replay(struct slices *slices, const struct slice_record *record,
         return ERR_CORRUPT;
     else
         slice_told_more(slices, slice, bytes);
-    if (slice->told == at.batch) { /* they are in the order in which they were told of */
+    if (slice->told == at.batch) { /* slices::all is sorted by slice::told */
         list_remove(&slice->link);
         list_add_tail(&slices->all, &slice->link);
     }
@@ -289,15 +291,15 @@ static uint64_t index_bytes(const struct slice *slice)
     return slice->head.topics_bytes + slice->head.index_bytes;
 }
 
-/* What is read of a slice's index: who takes the jobs that live, … */
+/* Reading of a slice's index: the callback for its live jobs, … */
 struct index_reading {
     enum err (*take)(struct store_callbacks *callbacks, const struct far_job *jobs, uint32_t count);
     struct buf room; /* … kept from one slice to the next: new memory costs more than reading */
-    uint64_t first;  /* out: where the first record in use is, … */
-    uint64_t dead_bytes; /* … and how many bytes of those behind it do not live */
+    uint64_t first;  /* out: offset of the first record that is in use, … */
+    uint64_t dead_bytes; /* … and bytes of the dead records behind it */
 };
 
-/* Passes on each that lives. ERR_CORRUPT: they are not as many as the log says. */
+/* Passes the live jobs to the callback. ERR_CORRUPT: their number is not that of the log. */
 static enum err pass_jobs(struct slices *slices, const struct slice *slice,
                           struct index_reading *reading, const char *section,
                           const struct bytes *topics)
@@ -449,14 +451,14 @@ static bool is_read(const struct slices *slices, const struct slice *slice)
     return !slices->from_image && slice->told && slice->live_jobs > 0 && slice->fences;
 }
 
-/* Indexes that the disk was told will be read soon. */
+/* Read-ahead of indexes. */
 struct fetching {
-    struct list *next; /* slice::link; the first slice that it was not told of */
-    uint64_t bytes;    /* told of and not read yet … */
+    struct list *next; /* slice::link of the first slice that was not requested */
+    uint64_t bytes;    /* requested and not read yet, … */
     uint32_t indexes;  /* … in so many slices */
 };
 
-/* So that a start need not wait for the disk at each slice. */
+/* Requests the next indexes, so that the start does not wait for the disk at each slice. */
 static void fetch_indexes(struct slices *slices, struct fetching *fetching)
 {
     struct disk *disk = slices->store->disk;

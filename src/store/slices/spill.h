@@ -1,18 +1,19 @@
 /*
- * A run: far jobs that leave the log while its oldest segment is cleaned. They are gathered, sorted
- * by due time, delayed, ready and buried ones apart, written to slices, and only when a slice is on
- * disk the core is asked, job by job, to let go of them: until then they live where they were.
+ * Spilling: while the cleaner empties the oldest segment of the log, jobs that may become far are
+ * moved to slices. A run gathers copies of them, in three kinds (delayed, ready, buried), sorts
+ * each kind by due time and writes slices. Only when a slice is on disk does the core remove its
+ * jobs from memory, one by one (callbacks->depart); until then the record in the segment counts.
  *
- * When what is gathered takes half of the memory that was left (limits.memory_bytes), and more than
- * store_options::spill_bytes, those jobs go first, and the cleaner walks on: if there are enough of
- * a kind for a slice, for until then it takes what memory it needs. Of a kind of which there are
- * too few they are kept for the next run.
+ * If the gathered copies take more than store_options::spill_bytes and more than the memory that is
+ * left below limits.memory_bytes, the run ends early and its slices are written before the cleaner
+ * walks on; but only if there are enough jobs of some kind for a slice. Kinds with too few jobs are
+ * kept for the next run.
  *
  *     gather (the cleaner walks) ─▶ build, write ─▶ depart ─▶ build the next … ─▶ done
- *                                         └──no room──▶ given up: they are relocated
+ *                                         └──disk full──▶ given up: the jobs are relocated
  *
- * To sort them and to build the slice is work of the disk's thread, which writes it: what it reads
- * and writes is nobody else's meanwhile. The main thread copies records, and asks the core.
+ * The disk's background thread sorts the jobs and builds the slice before it writes it; the main
+ * thread does not touch that memory meanwhile. The main thread copies records and calls the core.
  */
 #ifndef LATERD_STORE_SPILL_H
 #define LATERD_STORE_SPILL_H
@@ -24,8 +25,8 @@ struct segment;
 struct spill;
 struct store;
 
-/* Jobs that were gone through, and bytes of their records: a job is walked over, and departs. Of
-   the bytes, those that the turn has copied. */
+/* Work done by the cleaner in a step: jobs visited and bytes of their records (a job that leaves is
+   visited twice: by the walk and when it departs), and bytes copied. */
 struct clean_work {
     uint64_t jobs, bytes, copied;
 };
@@ -33,32 +34,34 @@ struct clean_work {
 struct spill *spill_new(struct store *store);
 void spill_free(struct spill *spill); /* NULL does nothing; not while busy */
 
-/* Jobs of this segment may be offered from now on. False: none may leave the log now. */
+/* Begins the first run of a segment: its jobs may be offered from now on. False: no job may leave
+   the log now (log too small, no room on the disk, too many slices). */
 bool spill_begin(struct spill *spill, const struct segment *segment);
-/* The same for more jobs of the segment that was begun with. False: none may leave, and
-   those that were kept are dropped. */
+/* Begins another run of the same segment. False: no job may leave the log now; the jobs kept from
+   earlier runs are dropped from the gathered copies. */
 bool spill_go_on(struct spill *spill, const struct segment *segment);
-/* What was taken is to go before more is offered. */
+/* Should the run end now, because its copies take too much memory? O(1). */
 bool spill_full(const struct spill *spill);
-/* Memory that what was taken takes. */
+/* Bytes of memory of the gathered copies. O(1). */
 uint64_t spill_gathered_bytes(const struct spill *spill);
-/* The job's record, at this place of the segment, is live perhaps; its body is good. True: it is
-   taken. */
+/* Offers a JOB record at this place of the segment, whose body is intact. True: its job may become
+   far, and a copy was gathered. False: the caller must relocate the record if it is live. */
 bool spill_offer(struct spill *spill, const struct record *record, struct stored place);
 /*
- * Goes on with what was taken: a bounded piece of work, added to *work. True: it is over. `last`:
- * no spill_go_on() follows, so what is not enough for a slice is not kept.
- * *out_left: some jobs are still where they were, and must be relocated.
+ * Does a bounded piece of the run's work, and adds it to *work. True: the run is over. `last`: no
+ * spill_go_on() follows, so jobs that are too few for a slice are not kept. *out_left: some jobs
+ * may still be in the segment (they changed meanwhile, or the run was given up), so the segment
+ * must be walked again.
  */
 bool spill_turn(struct spill *spill, bool last, struct clean_work *work, bool *out_left);
-/* When spill_turn() has something to do; INT64_MAX: the disk is at it. */
+/* When spill_turn() has work; INT64_MAX: it waits for the disk. */
 int64_t spill_next_us(const struct spill *spill);
-/* Between runs: gives memory back that was kept for the next one, if that has not come for long, or
-   memory is short: a MiB at a time, for the system takes 0.1 ms and more for that. */
+/* Between runs: frees memory that was kept for the next run, if there was none for a second or
+   memory is short: 1 MiB in each call, because freeing that takes 0.1 ms or more. */
 void spill_rest(struct spill *spill);
-int64_t spill_rest_us(const struct spill *spill);         /* wants that then; or INT64_MAX */
-bool spill_busy(const struct spill *spill);               /* the disk writes for it */
-bool spill_held_up(const struct spill *spill);            /* by who visits a topic's jobs */
+int64_t spill_rest_us(const struct spill *spill);         /* when to call it; INT64_MAX: never */
+bool spill_busy(const struct spill *spill);               /* a disk operation is under way */
+bool spill_held_up(const struct spill *spill);            /* by callbacks->far_visited */
 uint64_t spill_departed_bytes(const struct spill *spill); /* of records that left the segment */
 uint64_t spill_departed_jobs(const struct spill *spill);  /* since opening */
 

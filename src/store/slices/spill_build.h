@@ -1,8 +1,8 @@
 /*
- * Makes a slice of jobs that were gathered. What it touches is nobody else's meanwhile: it is done
- * by the disk's thread, before that writes the slice.
+ * Builds a slice from gathered jobs, on the disk's background thread, which writes the slice next.
+ * No other thread touches these structs meanwhile.
  *
- * Pure but for memory. Nobody outside this folder includes this.
+ * Pure, except that it allocates memory. Used by src/store/slices only.
  */
 #ifndef LATERD_STORE_SPILL_BUILD_H
 #define LATERD_STORE_SPILL_BUILD_H
@@ -14,21 +14,22 @@ struct spill_gather;
 /* A job of the slice. */
 struct leaving {
     uint64_t seq;
-    uint64_t where;     /* its record will be there */
-    uint32_t len;       /* of that record */
-    uint32_t old_bytes; /* of that in the log */
+    uint64_t where;     /* place of its record in the slice */
+    uint32_t len;       /* bytes of that record */
+    uint32_t old_bytes; /* bytes of its record in the log */
 };
 
 struct spill_build {
-    struct spill_gather *gather; /* of which it is made; NULL: none is being made */
+    struct spill_gather *gather; /* the jobs; NULL: no slice is being built */
     uint64_t far_key;            /* store_far_key() */
-    struct slice_build slice;    /* begun; ended by spill_build_run() */
+    struct slice_build slice;    /* begun by the caller, completed by spill_build_run() */
     struct buf leaving;          /* struct leaving: the slice's jobs, in its order */
     uint64_t topics[4];          /* slice_topic_bits() of its topics */
 };
 
-/* The next of build->gather, in order of due time, until the slice is full or has all. Any thread.
-   O(bytes of the slice), and when it is the first of `gather` once O(jobs of it). */
+/* Adds the next jobs of build->gather in order of due time until the slice is full or no jobs are
+   left, and completes the slice. Any thread. O(bytes of the slice), plus O(jobs of `gather`) for
+   sorting before its first slice. */
 void spill_build_run(struct spill_build *build);
 
 #endif

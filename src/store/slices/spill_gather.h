@@ -1,9 +1,9 @@
 /*
- * Jobs of one kind that are to leave the log: their records, as a slice will have them.
+ * Copies of jobs of one kind that are to leave the log, with their records in the format of slices.
  *
- * The main thread adds, and forgets; between the two, while a slice is made of them, they are the
- * disk's thread's, which sorts them and takes (spill_build.h). Pure but for memory. Nobody outside
- * this folder includes this.
+ * The main thread adds and frees them. In between, the disk's background thread sorts them and
+ * builds slices of them (spill_build.h); the main thread does not touch them then. Pure, except
+ * that it allocates memory. Used by src/store/slices only.
  */
 #ifndef LATERD_STORE_SPILL_GATHER_H
 #define LATERD_STORE_SPILL_GATHER_H
@@ -25,47 +25,48 @@ struct spilled {
     uint32_t len;       /* of `record` */
 };
 
-/* Memory for records that is free. It is taken from here and comes back, for pages that the system
-   gives fresh take as long as all else that is done with a record. Zeroed is empty. */
+/* Free memory for records, kept from run to run, because page faults of new memory would double the
+   time for a record. A struct of zeros is empty. */
 struct gather_room {
     struct buf chunks;    /* char *: GATHER_RECORD_MAX bytes each */
-    struct discard spent; /* what is not used again: freed a piece a turn */
+    struct discard spent; /* large memory to be freed, a piece in each turn */
 };
 
-/* Of both. */
+/* Bytes of both. O(1). */
 uint64_t gather_room_bytes(const struct gather_room *room);
-/* Gives one chunk back. False: there is none. */
+/* Frees one chunk. False: there is none. O(1). */
 bool gather_room_less(struct gather_room *room);
-void gather_room_fini(struct gather_room *room); /* it is empty after that */
+void gather_room_fini(struct gather_room *room); /* frees all; the struct is empty then */
 
-/* Zeroed is empty. */
+/* A struct of zeros is empty. */
 struct spill_gather {
     struct buf jobs;   /* struct spilled: as they were added, or sorted */
-    size_t taken;      /* so many of them are in slices */
+    size_t taken;      /* how many of them are in slices already */
     struct buf chunks; /* char *: memory for records */
     size_t chunk_used; /* of the last one */
     uint64_t record_bytes;
 };
 
-/* Its memory for records goes to `room`. It is empty after that. */
+/* Empties it; the memory of its records goes to `room`. O(chunks). */
 void gather_fini(struct spill_gather *gather, struct gather_room *room);
 
-/* A job that fits into a record of at most GATHER_RECORD_MAX bytes, of which `draft` is the
-   beginning and `content_sum` the content's sum. Copies all. None was taken yet. */
+/* Adds a copy of a job whose record in a slice has at most GATHER_RECORD_MAX bytes. `draft`: from
+   far_record_begin(); `content_sum`: see far_record_end(); `old_bytes`: of its record in the log.
+   Only before the first job was taken. O(bytes). */
 void gather_add(struct spill_gather *gather, struct gather_room *room, const struct event *job,
                 const struct far_draft *draft, uint64_t content_sum, uint32_t old_bytes);
-/* Memory that it takes, without what chunks have left over. */
+/* Bytes of memory that the copies take, without the unused ends of chunks. O(1). */
 uint64_t gather_bytes(const struct spill_gather *gather);
-/* Are there jobs that were not taken? */
+/* Are there jobs that are in no slice yet? O(1). */
 bool gather_left(const struct spill_gather *gather);
 
-/* By due time and number. O(jobs), some 30 ns each. */
+/* Sorts by due time and number. O(jobs), some 30 ns each (a radix sort). */
 void gather_sort(struct spill_gather *gather);
 static inline size_t gather_count(const struct spill_gather *gather)
 {
     return gather->jobs.len / sizeof(struct spilled);
 }
-/* Good until the next gather_add(). */
+/* The job at this position; valid until the next gather_add(). */
 static inline const struct spilled *gather_job(const struct spill_gather *gather, size_t number)
 {
     return (const struct spilled *)(const void *)gather->jobs.at + number;

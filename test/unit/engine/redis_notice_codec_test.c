@@ -163,7 +163,7 @@ static void a_notice_is_newer_than_the_answer_behind_it(void **state)
     struct consumers consumers;
     struct ticket ticket;
     start_with_one_who_waits(test, &consumers, &ticket);
-    consumers_ready(&consumers, topic, 0, TOLD_US);
+    consumers_ready(&consumers, topic, 0, NOTIFIED_ALONE);
     consumers_match(&consumers);
     assert_int_equal(count_under_way(test), 1); /* it is needed here: nobody else is told */
     answer(test, 5, 16, none);                  /* empty, and a mark was left: before the notice */
@@ -191,7 +191,7 @@ static void one_told_of_a_job_whose_consumer_goes_meanwhile_passes_it_on(void **
     struct ticket ticket;
     start_with_one_who_waits(test, &consumers, &ticket);
     assert_int_equal(count_under_way(test), 1);
-    consumers_ready(&consumers, topic, 0, TOLD_US);
+    consumers_ready(&consumers, topic, 0, NOTIFIED_ALONE);
     consumers_cancel(&consumers, ticket.held);
     consumers_match(&consumers);
     assert_int_equal(count_under_way(test), 1); /* it may get that job, and give it back */
@@ -209,10 +209,10 @@ static void one_told_of_a_job_that_it_does_not_need_passes_it_on(void **state)
     struct news_test *test = *state;
     struct consumers consumers;
     start_consumers(test, &consumers);
-    consumers_ready(&consumers, topic, 0, TOLD_HINT);
-    consumers_ready(&consumers, topic, 0, TOLD_ALL);
+    consumers_ready(&consumers, topic, 0, NOTIFIED_OTHER);
+    consumers_ready(&consumers, topic, 0, NOTIFIED_ALL);
     assert_null(under_way(test));
-    consumers_ready(&consumers, topic, 0, TOLD_US); /* nobody has ever asked for it here */
+    consumers_ready(&consumers, topic, 0, NOTIFIED_ALONE); /* nobody has ever asked for it here */
     assert_true(passes_on(test));
     answer(test, 5, 0, "");
     assert_null(under_way(test));

@@ -304,6 +304,27 @@ static void a_follower_keeps_segments_until_it_has_acknowledged_them(void **stat
     bed_fini(&bed);
 }
 
+/* Its place is looked for once, and found again at the end of the log. */
+static void one_that_reads_a_long_log_looks_for_no_segment_again(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct store_stats stats;
+    bed_init(&bed, 3);
+    bed_open(&bed);
+    model_work(&bed.model, 2000);
+    store_stats(bed.model.store, &stats);
+    assert_true(stats.segments > 100 && stats.segment_first == 1);
+    const struct followers *followers = bed.model.store->followers;
+    uint64_t before = followers_looks(followers);
+    heal(&bed);
+    uint64_t looks = followers_looks(followers) - before;
+    print_message("%llu segments looked at for %d who read %llu\n", (unsigned long long)looks,
+                  FOLLOWERS, (unsigned long long)stats.segments);
+    assert_true(looks <= 2 * FOLLOWERS * stats.segments);
+    bed_fini(&bed);
+}
+
 static void one_that_stays_away_is_dropped_and_told_so(void **state)
 {
     (void)state;
@@ -519,6 +540,7 @@ int main(void)
         cmocka_unit_test(a_store_with_followers_is_refused_by_older_versions),
         cmocka_unit_test(one_that_could_not_be_opened_leaves_the_store_to_older_versions),
         cmocka_unit_test(a_follower_keeps_segments_until_it_has_acknowledged_them),
+        cmocka_unit_test(one_that_reads_a_long_log_looks_for_no_segment_again),
         cmocka_unit_test(one_that_stays_away_is_dropped_and_told_so),
         cmocka_unit_test(one_that_was_dropped_resumes_behind_what_the_log_has),
         cmocka_unit_test(p7_on_a_full_disk_followers_lose_before_clients_do),

@@ -313,7 +313,7 @@ struct told {
     unsigned replays; /* of jobs that had been told of before */
 };
 
-static void note_expected(struct store_callbacks *callbacks, const struct job_ref *ref)
+static void note_prefetched(struct store_callbacks *callbacks, const struct job_ref *ref)
 {
     struct told *told = (struct told *)LIST_ENTRY(callbacks, struct model, callbacks);
     if (ref->seq > told->last)
@@ -339,7 +339,7 @@ static void each_job_is_told_of_before_it_is_replayed(void **state)
         assert_int_equal(model_push(model), OK);
     model_settle(model);
     end(model, true);
-    model->callbacks.expect = note_expected;
+    model->callbacks.prefetch = note_prefetched;
     model->callbacks.replay = replay_expected;
     assert_int_equal(model_open(model), OK);
     assert_true(told.replays >= 100);

@@ -82,9 +82,12 @@ static struct slice *add_slice(struct model *model, int64_t due_us)
     return slice;
 }
 
-/* One that only counts: its jobs are the first one's, and nothing of it is ever read. */
-static void add_distant(struct model *model, const struct slice *like, int64_t due_us)
+/* One that only counts: its jobs are the first one's, and nothing of it is ever read. `more_bytes`:
+ * so much larger; its first job is dead then. */
+static void add_distant(struct model *model, const struct slice *like, int64_t due_us,
+                        uint64_t more_bytes)
 {
+    static const char first_dead[] = {0}; /* a varint: no units behind the part's first */
     struct slices *slices = model->store->slices;
     struct slice_head head = like->head;
     struct slice_fence *fences = mem_alloc(head.blocks * sizeof(*fences));
@@ -94,9 +97,16 @@ static void add_distant(struct model *model, const struct slice *like, int64_t d
         fences[i].due_us += due_us - head.due_first_us;
     head.due_last_us += due_us - head.due_first_us;
     head.due_first_us = due_us;
+    head.data_end += more_bytes;
+    head.size_bytes += more_bytes;
     struct slice *slice = slices_add(slices, &head, fences);
     struct slice_record part = {
         .number = head.number, .from = 1, .to = (uint32_t)(head.data_end / BLOCK), .jobs = JOBS};
+    if (more_bytes) {
+        part.jobs--;
+        part.dead = first_dead;
+        part.dead_bytes = sizeof(first_dead);
+    }
     slice_note_topic(slice, BYTES("topic"));
     slices_name_part(slices, slice, &part, JOB_BYTES, 0);
     slices_made(slices, slice);
@@ -143,7 +153,7 @@ static void begin(struct model *model, unsigned count)
         first = first ? first : slice;
     }
     for (unsigned i = NEAR; i < count; i++) {
-        add_distant(model, first, model->now_us + 2 * DAY_US + i * INT64_C(1000000));
+        add_distant(model, first, model->now_us + 2 * DAY_US + i * INT64_C(1000000), 0);
         if (i % 64 == 0)
             turn(model, &(struct turns){0});
     }
@@ -212,6 +222,49 @@ static void emptying_costs_a_turn_no_more_with_ten_thousand_slices(void **state)
     print_message("at most %llu steps a turn, with many %llu\n", (unsigned long long)few,
                   (unsigned long long)many);
     assert_true(few > 0 && many <= few + 2 * DEPTH + SURVEY);
+}
+
+/* ---- what the log has about slices, when it is cleaned ---- */
+
+/* Writes SLICE records of all slices again. Returns how many turns that took. */
+static unsigned write_again(struct model *model, uint64_t *out_words_max)
+{
+    struct slices *slices = model->store->slices;
+    uint64_t batch = store_batch(model->store) + 1;
+    unsigned turns = 0;
+    *out_words_max = 0;
+    for (bool more = true; more; turns++) {
+        uint64_t before = slices->words;
+        more = slices_write_again(slices, batch);
+        uint64_t words = slices->words - before;
+        *out_words_max = words > *out_words_max ? words : *out_words_max;
+        turn(model, &(struct turns){0});
+    }
+    for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
+        assert_true(LIST_ENTRY(link, struct slice, link)->told >= batch);
+    return turns;
+}
+
+static void what_is_dead_in_large_slices_is_written_again_in_portions(void **state)
+{
+    enum { SLICES = 600, MIB = 1024 * 1024, WORDS_MAX = 264 * 1024 };
+    (void)state;
+    struct model model;
+    uint64_t small, large;
+    begin(&model, FEW);
+    const struct slice *first = LIST_ENTRY(model.store->slices->all.next, struct slice, link);
+    model_settle(&model);
+    unsigned turns = write_again(&model, &small);
+    for (unsigned i = 0; i < SLICES; i++)
+        add_distant(&model, first, model.now_us + 2 * DAY_US, 15 * MIB);
+    model_settle(&model);
+    unsigned many_turns = write_again(&model, &large);
+    print_message("%llu words in a turn, %u turns; with large slices %llu, %u\n",
+                  (unsigned long long)small, turns, (unsigned long long)large, many_turns);
+    assert_true(large > 0 && large <= WORDS_MAX);
+    assert_true(many_turns > 10 && many_turns < SLICES / 10);
+    store_valid(model.store);
+    model_fini(&model);
 }
 
 /* ---- pages ---- */
@@ -418,6 +471,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loading_costs_a_turn_no_more_with_ten_thousand_slices),
         cmocka_unit_test(emptying_costs_a_turn_no_more_with_ten_thousand_slices),
+        cmocka_unit_test(what_is_dead_in_large_slices_is_written_again_in_portions),
         cmocka_unit_test(a_page_looks_at_a_portion_of_the_slices_in_a_turn),
         cmocka_unit_test(pages_of_slices_that_overlap_have_each_job_once),
         cmocka_unit_test(jobs_that_are_due_are_counted_by_a_survey),
