@@ -30,7 +30,8 @@ struct ask {
     bool waits;    /* a consumer is parked: its mark asks for a notice */
     bool awaited;  /* reserving waits for the answer to this look */
     bool silent;   /* not answered for too long: no longer waited for */
-    bool left_out; /* its jobs are no longer in wait_group::asked: others may be asked for them */
+    bool left_out; /* its jobs are no longer in wait_group::asked: others may be asked for them; and
+                      counted in wait_group::left_out */
     int64_t probe_end_us; /* in first_asks: it is left out then */
 };
 
@@ -226,12 +227,15 @@ static void take_answer(const struct ask *ask, const struct script_request *call
         wait_group_hand_out(ask->group, said->partition, answer->reply.jobs, answer->reply.count);
 }
 
-/* What was asked for by it may be asked of others. */
+/* What was asked for by it may be asked of others, and who has got some jobs does not wait for it.
+ */
 static void leave_out(struct ask *ask)
 {
     list_remove(&ask->place);
-    if (!ask->left_out)
-        ask->group->asked -= ask->max;
+    if (ask->left_out)
+        return;
+    ask->group->asked -= ask->max;
+    ask->group->left_out++;
     ask->left_out = true;
 }
 
@@ -248,6 +252,7 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
     if (!group->looking)
         loop_cancel(consumers->options.loop, &group->probe);
     leave_out(ask);
+    group->left_out--;
     if (list_empty(&group->first_asks))
         loop_cancel(consumers->options.loop, &group->first_probe);
     group->silent -= ask->silent;
@@ -275,6 +280,13 @@ static void asked_long_ago(void *owner)
     ask->group->silent++;
     leave_out(ask);
     wait_group_touch(ask->group);
+}
+
+/* It is left out if it is not answered within PROBE_US. */
+static void leave_out_later(struct ask *ask)
+{
+    ask->probe_end_us = consumers_now_us(ask->group->consumers) + PROBE_US;
+    list_add_tail(&ask->group->first_asks, &ask->place);
 }
 
 static void arm_first_probe(struct wait_group *group)
@@ -449,10 +461,8 @@ static void ask_shares(struct wait_group *group, struct candidates candidates, u
         for (uint32_t max; at->share; at->share -= max) {
             max = at->share < JOBS_AT_ONCE ? at->share : JOBS_AT_ONCE;
             struct ask *ask = ask_for(group, group->topic_count, at->partition, max, counts);
-            if (!at->unsure)
-                continue;
-            ask->probe_end_us = consumers_now_us(group->consumers) + PROBE_US;
-            list_add_tail(&group->first_asks, &ask->place);
+            if (at->unsure)
+                leave_out_later(ask);
         }
     }
     arm_first_probe(group);
@@ -465,11 +475,13 @@ static void look_at_all(struct wait_group *group, struct candidates candidates, 
         group->probe_deadline_us = loop->now_us + PROBE_US;
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct ask *ask = ask_for(group, group->topic_count, candidates.at[i].partition, 0, false);
+        leave_out_later(ask);
         if (awaited) {
             ask->awaited = true;
             group->looking++;
         }
     }
+    arm_first_probe(group);
     /* Once the deadline has passed it stays in the past until all looks are answered: to arm the
        timer then would make the loop run without sleeping until they are. */
     if (group->looking && group->probe_deadline_us > loop->now_us)
@@ -625,10 +637,23 @@ static void settle(struct wait_group *group)
     }
 }
 
+/* The same, but of calls that are left out: whoever has got some jobs, which only the first waiter
+ * can, has them now. */
+static void settle_first(struct wait_group *group)
+{
+    if (list_empty(&group->waiters))
+        return;
+    struct waiter *first = LIST_ENTRY(group->waiters.next, struct waiter, place);
+    if (first->job_count)
+        waiter_end(first, OK);
+}
+
 void wait_group_step(struct wait_group *group)
 {
     if (open_wants(group))
         wait_group_ask(group);
     if (group->calls == group->silent)
         settle(group);
+    else if (group->calls == group->left_out)
+        settle_first(group);
 }

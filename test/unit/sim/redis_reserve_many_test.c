@@ -344,8 +344,9 @@ static void p2_of_many_jobs_none_is_lost_when_the_client_goes(void **state)
 
 /* ---- a master that does not answer, and short reservations ---- */
 
-/* One of the masters does not answer. */
-static void start_on_a_cluster(uint32_t jobs, int64_t each_ttr_us)
+/* One of the masters does not answer. `known`: that its partitions have jobs was learnt before (and
+ * one job was taken). */
+static void start_on_a_cluster(uint32_t jobs, int64_t each_ttr_us, bool known)
 {
     static struct sim_cluster cluster;
     options.url.topology = REDIS_CLUSTER;
@@ -356,14 +357,17 @@ static void start_on_a_cluster(uint32_t jobs, int64_t each_ttr_us)
     ttr_us = each_ttr_us;
     push_all(1, jobs, true, 20);
     change_daemon();
+    if (known)
+        take(1, 1, 500 * MS);
     sim_network_cut(network, 1, 0, SIM_CUT_ALL);
 }
 
-/* The others have not got so many: what they gave is not kept until its ttr is over. */
+/* The others have not got so many, and it has some: what they gave is not kept until its ttr is
+ * over. */
 static void p4_what_is_reserved_does_not_wait_for_more_until_it_is_over(void **state)
 {
     (void)state;
-    start_on_a_cluster(REQUEST, SHORT_US);
+    start_on_a_cluster(REQUEST, SHORT_US, true);
     take(1, REQUEST, 500 * MS);
     assert_true(taker.count > REQUEST / 4);
     assert_true(taker.took_us <= SHORT_US / 4 + 5 * MS);
@@ -378,7 +382,7 @@ static void p4_what_is_reserved_does_not_wait_for_more_until_it_is_over(void **s
 static void many_jobs_do_not_wait_for_a_silent_partition(void **state)
 {
     (void)state;
-    start_on_a_cluster(JOBS, 60 * SECOND_US);
+    start_on_a_cluster(JOBS, 60 * SECOND_US, false);
     take(1, REQUEST, 500 * MS);
     assert_int_equal(taker.count, REQUEST);
     assert_true(taker.took_us <= 30 * MS);
@@ -395,10 +399,26 @@ static void many_jobs_do_not_wait_for_a_silent_partition(void **state)
     stop_pair();
 }
 
+/* Too few elsewhere, and reservations that run for a minute: what has come is answered when nobody
+ * else is waited for any more, whether the partitions were asked for jobs or only looked into. */
+static void what_has_come_does_not_wait_for_a_silent_partition(void **state)
+{
+    (void)state;
+    static const uint32_t wanted[] = {REQUEST, 20};
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        start_on_a_cluster(wanted[i], 60 * SECOND_US, false);
+        take(1, wanted[i], 500 * MS);
+        assert_in_range(taker.count, wanted[i] / 4, wanted[i] - 1);
+        assert_true(taker.took_us <= 30 * MS);
+        sim_network_cut(network, 1, 0, SIM_WHOLE);
+        again();
+    }
+}
+
 /* It has some jobs, and waits for the others. */
 static struct waiter *wait_with_some(void)
 {
-    start_on_a_cluster(REQUEST, SHORT_US);
+    start_on_a_cluster(REQUEST, SHORT_US, true);
     submit(1, REQUEST, 500 * MS);
     struct waiter *waiter = taker.ticket.held;
     while (!waiter->job_count)
@@ -452,6 +472,7 @@ int main(void)
         STARTED(large_jobs_are_not_reserved_beyond_what_the_answer_holds),
         STARTED(large_jobs_are_not_reserved_for_the_next_one_beyond_its_answer),
         STARTED(many_jobs_do_not_wait_for_a_silent_partition),
+        STARTED(what_has_come_does_not_wait_for_a_silent_partition),
         STARTED(p2_of_many_jobs_none_is_lost_when_the_client_goes),
         STARTED(p4_what_is_reserved_does_not_wait_for_more_until_it_is_over),
         STARTED(p4_a_job_that_was_over_while_it_waited_for_others_is_not_handed_out),
