@@ -1,6 +1,6 @@
 /*
- * Internal declarations of consumers.c (the waiting consumers) and fetch.c (reserving jobs for them
- * in Redis).
+ * Internal declarations of consumers.c (the waiting consumers) and fetch*.c (reserving jobs for
+ * them in Redis).
  */
 #ifndef LATERD_ENGINE_REDIS_CONSUMERS_PARTS_H
 #define LATERD_ENGINE_REDIS_CONSUMERS_PARTS_H
@@ -16,9 +16,12 @@ struct place {
 
 /* What a group has asked a partition for. */
 struct asked {
-    int64_t us;     /* the last time */
-    uint32_t calls; /* under way */
-    uint32_t left;  /* jobs that are ready there, as its last answer counted them; 0: it did not */
+    int64_t us;        /* the last time */
+    uint32_t calls;    /* under way */
+    uint32_t left_out; /* of these: see wait_group::left_out */
+    uint32_t left; /* jobs that are ready there, as its last answer counted them; 0: it did not */
+    uint32_t planned; /* jobs to be requested there as soon as its server has answered others */
+    bool unplanned;   /* these are no longer in wait_group::asked: others may be asked for them */
 };
 
 struct wait_group {
@@ -35,7 +38,8 @@ struct wait_group {
     uint32_t silent;     /* of these, calls that are overdue, and no longer waited for */
     uint32_t left_out;   /* of these, calls that consumers who have some jobs do not wait for */
     uint64_t wanted;     /* jobs, by all waiters */
-    uint64_t asked;      /* jobs, by calls under way; without those that are left out */
+    uint64_t asked;      /* jobs, by calls under way and planned; without those that are left out */
+    uint64_t planned;    /* jobs, in all partitions: see fetch_parts.h */
     uint64_t came_jobs;  /* by the last answers: each counts half as much as the next, */
     uint64_t came_bytes; /* and what was in them */
     struct asked *at;    /* for each partition */
