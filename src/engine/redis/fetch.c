@@ -27,7 +27,7 @@ struct candidate wait_group_look_up(const struct wait_group *group, uint32_t fro
         const struct hint *hint = &group->topics[i].topic->hints[partition];
         bool ready = hint->what == READY;
         if (ready && (candidate.best < READY || rank_compare(hint->first, candidate.first) < 0))
-            candidate.first = hint->first;
+            candidate.first = hint->first, candidate.close = hint->close;
         if (hint->what > (uint8_t)candidate.best)
             candidate.best = (enum hint_kind)hint->what;
         candidate.unsure = candidate.unsure || hint->what == UNKNOWN;
@@ -102,8 +102,7 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
         hint->failed = false;
         switch (script_first(consumers->options.space, partition, answer, i, &first)) {
         case SCRIPT_FIRST:
-            *hint =
-                (struct hint){.what = READY, .first = first, .at_us = now_us, .told = hint->told};
+            topic_left(ask->group->topics[i].topic, partition, first, answer->count, now_us);
             break;
         case SCRIPT_NONE:
             if (hint->stale_answer)
@@ -400,18 +399,58 @@ static int compare_candidates(const void *a_at, const void *b_at)
     return order ? order : (a->partition > b->partition) - (a->partition < b->partition);
 }
 
+/* Of those with jobs close to the best one, that with the most such jobs stands first. */
+static int compare_by_close(const void *a_at, const void *b_at)
+{
+    const struct candidate *a = a_at, *b = b_at;
+    if (a->near_best && b->near_best && a->close != b->close)
+        return a->close > b->close ? -1 : 1;
+    return compare_candidates(a_at, b_at);
+}
+
+/* True: several consumers wait, and want several jobs: who of them gets which is not promised. */
+static bool is_shared(const struct wait_group *group)
+{
+    return group->waiters.next != group->waiters.prev && wait_group_open_wants(group) > 1 &&
+           !wait_group_wants_many(group);
+}
+
+/*
+ * Each partition that is asked costs Redis as much as several jobs of one. So for several consumers
+ * those with several jobs come first, and are asked for all that are close to their first; what is
+ * due more than RANK_CLOSE_US after a job that is known is never taken before it.
+ */
+static void order_for_several(struct candidates candidates)
+{
+    const struct candidate *best = NULL;
+    for (uint32_t i = 0; i < candidates.count; i++) {
+        const struct candidate *at = &candidates.at[i];
+        if (at->best == READY && (!best || rank_compare(at->first, best->first) < 0))
+            best = at;
+    }
+    struct script_rank first = best ? best->first : (struct script_rank){0};
+    for (uint32_t i = 0; i < candidates.count; i++) {
+        struct candidate *at = &candidates.at[i];
+        at->near_best = at->best == READY && rank_is_close(first, at->first);
+        at->share = at->close;
+    }
+    qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
+}
+
 /* Asks the partitions that have jobs of these topics, that with the best job first. False: none
  * has. */
 static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
 {
     struct candidates candidates = find_candidates(group, from, to, is_candidate);
     struct candidates noticed = find_candidates(group, from, to, is_noticed);
-    if (noticed.count &&
-        candidates.count > wait_group_open_wants(group)) { /* looks which has the best job */
-        look_at_all(group, noticed, true);
+    if (noticed.count && candidates.count > wait_group_open_wants(group)) {
+        look_at_all(group, noticed, true); /* which has the best job */
         return true;
     }
-    qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
+    if (is_shared(group))
+        order_for_several(candidates);
+    else
+        qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
     wait_group_ask_all(group, to, candidates);
     return candidates.count > 0;
 }

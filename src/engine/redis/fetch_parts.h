@@ -32,8 +32,10 @@ struct candidate {
     uint32_t partition;
     enum hint_kind best;
     bool unsure, stale, empty_long;
+    bool near_best;           /* READY: its first job is close to the best one of all candidates */
     struct script_rank first; /* READY: of the best known job */
-    uint32_t share;           /* jobs to request: see wait_group_ask_shares() */
+    uint32_t close;           /* READY: see struct hint, of that job's topic */
+    uint32_t share;           /* jobs to request */
 };
 
 /* Partitions without a call under way or planned. */
@@ -63,9 +65,9 @@ struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32
 void ask_leave_out_later(struct ask *ask);
 void wait_group_arm_first_probe(struct wait_group *group);
 
-/* Requests the wanted jobs from the candidates, in equal shares, of at least one job each: if fewer
- * jobs are wanted than there are candidates, only the first ones are asked. For one who wants many,
- * a server that has CALLS_AT_ONCE to answer is asked later. */
+/* Requests the wanted jobs from the candidates: of each, in order, as many as its `share` says, or
+ * one (0), until as many are requested as are wanted; if more are wanted, equal shares of the rest.
+ * For one who wants many, a server that has CALLS_AT_ONCE to answer is asked later. */
 void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates);
 /* Requests its share of `open` jobs from each candidate, by as many calls as needed, and as soon as
  * its server has few to answer: see wait_group_ask_planned(). Changes their order. */

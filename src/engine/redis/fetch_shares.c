@@ -56,19 +56,39 @@ static bool is_stuck(const struct node_calls *calls)
     return calls->under_way >= CALLS_AT_ONCE && calls->left_out == calls->under_way;
 }
 
+static uint32_t at_most(uint64_t jobs, uint64_t most)
+{
+    return (uint32_t)(jobs < most ? jobs : most);
+}
+
+/* Returns how many candidates have a share then, the first ones. */
+static uint32_t share_out(struct candidates candidates, uint64_t open)
+{
+    uint32_t count = 0;
+    for (; count < candidates.count && open; count++) {
+        struct candidate *at = &candidates.at[count];
+        at->share = at_most(open, at_most(at->share ? at->share : 1, JOBS_AT_ONCE));
+        open -= at->share;
+    }
+    for (uint32_t i = 0; i < count && open; i++) {
+        struct candidate *at = &candidates.at[i];
+        uint64_t left = count - i, more = (open + left - 1) / left;
+        more = at_most(more, JOBS_AT_ONCE - at->share);
+        at->share += (uint32_t)more;
+        open -= more;
+    }
+    return count;
+}
+
 void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates)
 {
     struct node_calls *by_node = wait_group_wants_many(group) ? calls_by_node(group) : NULL;
-    uint64_t open = wait_group_open_wants(group);
-    uint64_t count = open < candidates.count ? open : candidates.count;
+    uint32_t count = share_out(candidates, wait_group_open_wants(group));
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t partition = candidates.at[i].partition;
-        uint64_t left = count - i;
-        uint64_t share = (wait_group_open_wants(group) + left - 1) / left;
-        if (by_node && of_node(group, by_node, partition)->under_way++ >= CALLS_AT_ONCE)
+        const struct candidate *at = &candidates.at[i];
+        if (by_node && of_node(group, by_node, at->partition)->under_way++ >= CALLS_AT_ONCE)
             continue;
-        (void)wait_group_ask_for(group, topics, partition,
-                                 share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE, false);
+        (void)wait_group_ask_for(group, topics, at->partition, at->share, false);
     }
 }
 

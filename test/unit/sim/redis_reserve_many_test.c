@@ -11,7 +11,7 @@ enum { MANY = 256, JOBS = 1984, JOBS_MAX = 2048, REQUEST = 500, SHORT_US = 300 *
 
 static const struct bytes topics[] = {{"a", 1}, {"b", 1}, {"c", 1}};
 static unsigned failed_pushes, answered_pushes;
-static int64_t ttr_us, began_us;
+static int64_t ttr_us, began_us, step_us; /* between the due times of jobs */
 
 /* Who asks for many, and what came. */
 struct taker {
@@ -132,7 +132,7 @@ static void push(uint32_t topic, uint32_t number, bool with_id, uint32_t body_by
     struct cmd cmd = {.kind = CMD_PUSH,
                       .push = {.topic = topics[topic],
                                .id = bytes_of(id, with_id ? (size_t)len : 0),
-                               .due_us = began_us + number,
+                               .due_us = began_us + number * step_us,
                                .ttr_us = ttr_us,
                                .body = bytes_of(body, body_bytes)}};
     (void)port->verbs->submit(port, &cmd, ticket); /* it is told */
@@ -162,6 +162,7 @@ static void start_with(uint32_t partitions)
 {
     options.partitions = partitions;
     ttr_us = 60 * SECOND_US;
+    step_us = 1;
     began_us = now_us - SECOND_US;
     add_address(7000);
     assert_int_equal(start(), OK);
@@ -385,6 +386,85 @@ static void p2_of_many_jobs_none_is_lost_when_the_client_goes(void **state)
     }
 }
 
+/* ---- several consumers at once ---- */
+
+enum { CONSUMERS = 8, EACH = 32 };
+
+static struct taker takers[CONSUMERS];
+
+/* They wait for a job each in one turn. Returns how many partitions are asked. */
+static uint32_t ask_at_once(void)
+{
+    struct engine *port = redis_engine_port(engine);
+    struct cmd cmd = reserve_of(1, 1, 500 * MS);
+    uint32_t asked = 0;
+    for (uint32_t i = 0; i < CONSUMERS; i++) {
+        takers[i] = (struct taker){.ticket.answered = taken, .asked_us = now_us};
+        (void)port->verbs->submit(port, &cmd, &takers[i].ticket); /* it is told */
+    }
+    turn_alone();
+    const struct waiter *waiter = takers[0].ticket.held;
+    for (uint32_t i = 0; i < options.partitions; i++)
+        asked += waiter->group->at[i].calls;
+    turns(5 * MS);
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        assert_int_equal(takers[i].count, 1);
+    return asked;
+}
+
+/* Jobs in 16 partitions, which this daemon has pushed while it knew that there were no others. */
+static void push_known(int64_t between_us, int64_t before_us)
+{
+    options.waiters_max = CONSUMERS;
+    start_with(16);
+    change_daemon();
+    step_us = between_us;
+    began_us = now_us - before_us;
+    take(1, 1, 0);
+    assert_int_equal(taker.count, 0);
+    push_some(1, 0, EACH, true, 20);
+}
+
+/* Jobs that are due within some milliseconds of each other come from few partitions: each of these
+ * costs Redis as much as several of its jobs. */
+static void several_consumers_are_served_from_few_partitions(void **state)
+{
+    (void)state;
+    push_known(100, SECOND_US);
+    assert_in_range(ask_at_once(), 1, CONSUMERS / 2);
+    stop_pair();
+}
+
+/* … but what is due more than 20 ms later is no reason: each job comes from another partition then,
+ * the best first. */
+static void several_consumers_get_the_oldest_jobs_if_these_are_not_close(void **state)
+{
+    (void)state;
+    bool first = false;
+    push_known(21 * MS, 2 * SECOND_US);
+    assert_int_equal(ask_at_once(), CONSUMERS);
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        first = first || takers[i].due_us[0] == began_us;
+    assert_true(first);
+    stop_pair();
+}
+
+/* What one consumer asks for is promised in order: it has the best of as many partitions. */
+static void one_consumer_gets_the_best_jobs_of_all_partitions(void **state)
+{
+    (void)state;
+    bool seen[16] = {false};
+    push_known(100, SECOND_US);
+    take(1, CONSUMERS, 500 * MS);
+    assert_int_equal(taker.count, CONSUMERS);
+    assert_int_equal(taker.due_us[0], began_us);
+    for (uint32_t i = 0; i < CONSUMERS; i++) {
+        assert_false(seen[taker.seqs[i] % 16]);
+        seen[taker.seqs[i] % 16] = true;
+    }
+    stop_pair();
+}
+
 /* ---- a master that does not answer, and short reservations ---- */
 
 /* One of the masters does not answer. `known`: that its partitions have jobs was learnt before (and
@@ -515,6 +595,9 @@ int main(void)
         STARTED(many_jobs_of_a_list_come_topic_by_topic),
         STARTED(large_jobs_are_not_reserved_beyond_what_the_answer_holds),
         STARTED(large_jobs_are_not_reserved_for_the_next_one_beyond_its_answer),
+        STARTED(several_consumers_are_served_from_few_partitions),
+        STARTED(several_consumers_get_the_oldest_jobs_if_these_are_not_close),
+        STARTED(one_consumer_gets_the_best_jobs_of_all_partitions),
         STARTED(many_jobs_do_not_wait_for_a_silent_partition),
         STARTED(what_has_come_does_not_wait_for_a_silent_partition),
         STARTED(p2_of_many_jobs_none_is_lost_when_the_client_goes),
