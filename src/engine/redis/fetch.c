@@ -417,8 +417,9 @@ static bool is_shared(const struct wait_group *group)
 
 /*
  * Each partition that is asked costs Redis as much as several jobs of one. So for several consumers
- * those with several jobs come first, and are asked for all that are close to their first; what is
- * due more than RANK_CLOSE_US after a job that is known is never taken before it.
+ * those with several jobs come first, and are asked for all that are close to their first. As far
+ * as is known no job is taken before one of its priority that is due more than twice RANK_CLOSE_US
+ * sooner, nor before one of a better priority.
  */
 static void order_for_several(struct candidates candidates)
 {

@@ -62,7 +62,7 @@ static uint32_t at_most(uint64_t jobs, uint64_t most)
 }
 
 /* Returns how many candidates have a share then, the first ones. */
-static uint32_t share_out(struct candidates candidates, uint64_t open)
+static uint32_t choose_shares(struct candidates candidates, uint64_t open)
 {
     uint32_t count = 0;
     for (; count < candidates.count && open; count++) {
@@ -83,7 +83,7 @@ static uint32_t share_out(struct candidates candidates, uint64_t open)
 void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates)
 {
     struct node_calls *by_node = wait_group_wants_many(group) ? calls_by_node(group) : NULL;
-    uint32_t count = share_out(candidates, wait_group_open_wants(group));
+    uint32_t count = choose_shares(candidates, wait_group_open_wants(group));
     for (uint32_t i = 0; i < count; i++) {
         const struct candidate *at = &candidates.at[i];
         if (by_node && of_node(group, by_node, at->partition)->under_way++ >= CALLS_AT_ONCE)

@@ -24,7 +24,7 @@ enum hint_kind { EMPTY, TAKEN, UNKNOWN, NOTICED, READY };
 
 /* Jobs of one priority whose ranks differ by no more are close: of several consumers who wait it
  * does not matter which one gets the earlier one. */
-enum { RANK_CLOSE_US = 20 * 1000 };
+enum { RANK_CLOSE_US = 50 * 1000 };
 
 struct hint {
     struct script_rank first; /* READY: of the first job, unless others have changed it since */

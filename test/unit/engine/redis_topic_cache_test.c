@@ -111,8 +111,8 @@ static void jobs_that_are_close_to_the_first_are_counted(void **state)
     topic->hints[0] = (struct hint){.what = TAKEN};
     topic_see(topic, 0, rank(5, 100000), true, 10);
     assert_int_equal(hint->close, 1);
-    topic_see(topic, 0, rank(5, 120000), true, 10);
-    topic_see(topic, 0, rank(5, 120001), true, 10); /* too late */
+    topic_see(topic, 0, rank(5, 150000), true, 10);
+    topic_see(topic, 0, rank(5, 150001), true, 10); /* too late */
     topic_see(topic, 0, rank(6, 100000), true, 10); /* of another priority */
     assert_int_equal(hint->close, 2);
     topic_see(topic, 0, rank(5, 110000), false, 10); /* which may be counted */
@@ -121,7 +121,7 @@ static void jobs_that_are_close_to_the_first_are_counted(void **state)
     assert_int_equal(hint->close, 3);
     topic_left(topic, 0, rank(5, 100000), 1, 10);
     assert_int_equal(hint->close, 2);
-    topic_left(topic, 0, rank(5, 200000), 5, 10); /* others have pushed some */
+    topic_left(topic, 0, rank(5, 300000), 5, 10); /* others have pushed some */
     assert_int_equal(hint->close, 1);
     topic_see(topic, 0, rank(5, 100000), true, 10); /* and nothing is close to this */
     assert_int_equal(hint->close, 1);

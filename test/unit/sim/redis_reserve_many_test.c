@@ -435,13 +435,13 @@ static void several_consumers_are_served_from_few_partitions(void **state)
     stop_pair();
 }
 
-/* … but what is due more than 20 ms later is no reason: each job comes from another partition then,
+/* … but what is due more than 50 ms later is no reason: each job comes from another partition then,
  * the best first. */
 static void several_consumers_get_the_oldest_jobs_if_these_are_not_close(void **state)
 {
     (void)state;
     bool first = false;
-    push_known(21 * MS, 2 * SECOND_US);
+    push_known(51 * MS, 2 * SECOND_US);
     assert_int_equal(ask_at_once(), CONSUMERS);
     for (uint32_t i = 0; i < CONSUMERS; i++)
         first = first || takers[i].due_us[0] == began_us;
