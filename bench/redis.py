@@ -104,6 +104,7 @@ SHAPES = [
 # Title, the bar, of which shape, by which, of what: 0 CPU of Redis a cycle, 2 cycles a second.
 # Two daemons are dearer than one because fewer requests share a visit of a partition, and by what
 # they look for and tell each other; a bare queue is dearer by the former, 2 % (docs/decisions/0075).
+# Since several jobs of a partition are taken in one visit it is hardly more (docs/decisions/0106).
 # With 64 clients and their own ids hardly two requests go to one partition at once, and what a
 # partition costs is not shared: the commands alone, without any work of ours, cost 2.2 times as much
 # in 16 partitions as in one. So these bars say that it gets no worse (docs/decisions/0075, 0086);

@@ -110,7 +110,7 @@ static void see_job(struct redis_engine *redis, const struct reply *reply, uint3
     if (cmd_traits(reply->kind)->takes_jobs && reply->count)
         consumers_delivered(&redis->consumers, reply->jobs);
     else if (reply->jobs && reply->jobs->state == JOB_READY)
-        consumers_see(&redis->consumers, reply->jobs, partition);
+        consumers_see(&redis->consumers, reply->jobs, partition, cmd_traits(reply->kind)->changes);
 }
 
 /* Redis has changed a topic's settings, as the request says: see settings.lua. */

@@ -609,13 +609,14 @@ void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t
     wake_groups(topic);
 }
 
-void consumers_see(struct consumers *consumers, const struct job_view *job, uint32_t partition)
+void consumers_see(struct consumers *consumers, const struct job_view *job, uint32_t partition,
+                   bool became)
 {
     struct topic *topic = topic_cache_find(&consumers->topic_cache, job->topic);
     struct script_rank rank = {.priority = job->priority, .us = job->due_us};
     if (!topic)
         return;
-    topic_see(topic, partition, rank, consumers_now_us(consumers));
+    topic_see(topic, partition, rank, became, consumers_now_us(consumers));
     wake_groups(topic);
 }
 

@@ -9,11 +9,12 @@
  * Where nothing is known (topic_cache.h), all partitions are read together, and then jobs are
  * reserved only in those that have some, the best first. (Not so for one who wants more than 32,
  * and at least as many as there are partitions that may have some: all of these are asked for jobs
- * at once, without a look first.) While there are more partitions than wanted jobs, each job of a
- * call comes from another partition: a reserve of one job takes the best of the first jobs of all
- * partitions, as far as this daemon knows them. It does not know of a job that came through another
- * daemon, or became due, in a partition that had ready jobs already; what it knows of such a
- * partition is read again after STALE_US.
+ * at once, without a look first.) While there are more partitions than wanted jobs, each job of
+ * one consumer comes from another partition: a reserve of one job takes the best of the first jobs
+ * of all partitions, as far as this daemon knows them. Jobs for several consumers come from few
+ * partitions, if they are close to the best ones (RANK_CLOSE_US). It does not know of a job that
+ * came through another daemon, or became due, in a partition that had ready jobs already; what it
+ * knows of such a partition is read again after STALE_US.
  *
  * Single-threaded.
  */
@@ -99,8 +100,9 @@ void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t pa
 /* A promote to the partition is under way. */
 void consumers_promoting(struct consumers *consumers, uint32_t partition);
 void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t partition);
-/* An answer from the partition contains a ready job. */
-void consumers_see(struct consumers *consumers, const struct job_view *job, uint32_t partition);
+/* An answer from the partition contains a ready job; `became`: it is so by what was asked. */
+void consumers_see(struct consumers *consumers, const struct job_view *job, uint32_t partition,
+                   bool became);
 /* Drops all knowledge of partitions, because our marks may be gone. */
 void consumers_forget(struct consumers *consumers);
 /* The partition's notices are received from now on, or no longer. Drops what is known of it. */

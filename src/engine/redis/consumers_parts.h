@@ -1,6 +1,6 @@
 /*
- * Internal declarations of consumers.c (the waiting consumers) and fetch.c (reserving jobs for them
- * in Redis).
+ * Internal declarations of consumers.c (the waiting consumers) and fetch*.c (reserving jobs for
+ * them in Redis).
  */
 #ifndef LATERD_ENGINE_REDIS_CONSUMERS_PARTS_H
 #define LATERD_ENGINE_REDIS_CONSUMERS_PARTS_H
@@ -16,9 +16,12 @@ struct place {
 
 /* What a group has asked a partition for. */
 struct asked {
-    int64_t us;     /* the last time */
-    uint32_t calls; /* under way */
-    uint32_t left;  /* jobs that are ready there, as its last answer counted them; 0: it did not */
+    int64_t us;        /* the last time */
+    uint32_t calls;    /* under way */
+    uint32_t left_out; /* of these: see wait_group::left_out */
+    uint32_t left; /* jobs that are ready there, as its last answer counted them; 0: it did not */
+    uint32_t planned; /* jobs to be requested there as soon as its server has answered others */
+    bool unplanned;   /* these are no longer in wait_group::asked: others may be asked for them */
 };
 
 struct wait_group {
@@ -29,21 +32,24 @@ struct wait_group {
     struct place *topics;
     uint32_t topic_count;
     bool listed_order, bound;
-    int64_t ttr_us;           /* see cmd_reserve */
-    uint64_t settles;         /* number of waiters that settle() would handle: see there */
-    uint32_t calls;           /* under way */
-    uint32_t silent;          /* of these, calls that are overdue, and no longer waited for */
-    uint64_t wanted;          /* jobs, by all waiters */
-    uint64_t asked;           /* jobs, by calls under way; without those that are left out */
-    uint64_t came_jobs;       /* by the last answers: each counts half as much as the next, */
-    uint64_t came_bytes;      /* and what was in them */
-    struct asked *at;         /* for each partition */
+    int64_t ttr_us;      /* see cmd_reserve */
+    uint64_t settles;    /* number of waiters that settle() would handle: see there */
+    uint32_t calls;      /* under way */
+    uint32_t silent;     /* of these, calls that are overdue, and no longer waited for */
+    uint32_t left_out;   /* of these, calls that consumers who have some jobs do not wait for */
+    uint64_t wanted;     /* jobs, by all waiters */
+    uint64_t asked;      /* jobs, by calls under way and planned; without those that are left out */
+    uint64_t planned;    /* jobs, in all partitions: see fetch_parts.h */
+    uint64_t came_jobs;  /* by the last answers: each counts half as much as the next, */
+    uint64_t came_bytes; /* and what was in them */
+    struct asked *at;    /* for each partition */
     int64_t suspect_since_us; /* since when all partitions seem empty; 0: they do not */
     enum err nothing;         /* and what it was */
     uint32_t looking;         /* calls under way that reserving waits for, until `probe`: */
     int64_t probe_deadline_us;
     struct timer probe;       /* the end of that time; not armed: it is over */
-    struct list first_asks;   // ask::place, the oldest first: for jobs of partitions not known yet
+    struct list first_asks;   // ask::place, the oldest first: looks, and for jobs of partitions not
+                              // known yet
     struct timer first_probe; /* armed while there are such: the oldest is left out then */
     uint64_t verify_round;    /* the last round in which it was checked: consumers::verify */
 };
@@ -54,7 +60,8 @@ static inline int64_t consumers_now_us(const struct consumers *consumers)
 }
 
 /* The time of wait_group::first_probe is up: what those partitions have not given by then is asked
- * of others, too. What they do give later is handed out as usual, or given back. */
+ * of others, too, and who has got some jobs waits for them no longer. What they do give later is
+ * handed out as usual, or given back. */
 void wait_group_end_first_probe(struct timer *timer);
 /* Marks the group to be handled in the next match. */
 void wait_group_touch(struct wait_group *group);

@@ -185,7 +185,7 @@ static void given_back(void *owner, const struct job_view *job, uint32_t partiti
 {
     struct redis_engine *redis = owner;
     if (job->state == JOB_READY)
-        consumers_see(&redis->consumers, job, partition);
+        consumers_see(&redis->consumers, job, partition, true);
 }
 
 /* ---- the engine port ---- */

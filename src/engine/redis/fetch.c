@@ -6,47 +6,19 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "engine/redis/consumers_parts.h"
+#include "engine/redis/fetch_parts.h"
 
 enum {
     AGAIN_US = 500 * 1000, /* until the next call, after one that failed */
-    JOBS_AT_ONCE = 32,     /* requested by one call: each takes Redis some ten microseconds */
-    COUNTED_AT_ONCE = 160, /* of one partition, by five calls, if it has counted its ready jobs */
-    COUNTED_TOPICS = 64,   /* ready jobs are not counted for more topics than that */
-    ROUND_JOBS = 512,      /* of all partitions, by such calls: as many as one turn can send */
-    SHARE_ROUNDS = 8,      /* rounds of divide_jobs() at most */
     PROBE_US = 20 * 1000,  /* looks are waited for; then partitions that answered count */
     SILENT_US = 50 * 1000, /* a partition with a call under way for so long is not "empty" */
     STALE_US = 100 * 1000, /* knowledge of ready jobs that is older is checked by a look */
 };
 
-/* One request for the group's first `topics` topics. */
-struct ask {
-    struct list place; // wait_group::first_asks, or nowhere
-    struct wait_group *group;
-    uint32_t topics;
-    uint32_t max;  /* jobs; 0: it only looks */
-    bool behind;   /* sent right after a promote: it may find nothing */
-    bool waits;    /* a consumer is parked: its mark asks for a notice */
-    bool awaited;  /* reserving waits for the answer to this look */
-    bool silent;   /* not answered for too long: no longer waited for */
-    bool left_out; /* its jobs are no longer in wait_group::asked: others may be asked for them */
-    int64_t probe_end_us; /* in first_asks: it is left out then */
-};
-
-/* What is known of some of a group's topics in one partition. */
-struct candidate {
-    uint32_t partition;
-    enum hint_kind best;
-    bool unsure, stale, empty_long;
-    struct script_rank first; /* READY: of the best known job */
-    uint32_t share;           /* jobs to request: see ask_shares() */
-};
-
 /* ---- what is known ---- */
 
-static struct candidate look_up(const struct wait_group *group, uint32_t from, uint32_t to,
-                                uint32_t partition)
+struct candidate wait_group_look_up(const struct wait_group *group, uint32_t from, uint32_t to,
+                                    uint32_t partition)
 {
     int64_t old_us = consumers_now_us(group->consumers) - STALE_US;
     int64_t half_us = group->consumers->options.believe_us / 2; /* see plan_verify() */
@@ -55,7 +27,7 @@ static struct candidate look_up(const struct wait_group *group, uint32_t from, u
         const struct hint *hint = &group->topics[i].topic->hints[partition];
         bool ready = hint->what == READY;
         if (ready && (candidate.best < READY || rank_compare(hint->first, candidate.first) < 0))
-            candidate.first = hint->first;
+            candidate.first = hint->first, candidate.close = hint->close;
         if (hint->what > (uint8_t)candidate.best)
             candidate.best = (enum hint_kind)hint->what;
         candidate.unsure = candidate.unsure || hint->what == UNKNOWN;
@@ -104,12 +76,6 @@ static bool is_candidate_or_unsure(const struct candidate *candidate)
     return candidate->best >= UNKNOWN;
 }
 
-/* Partitions without a call under way. */
-struct candidates {
-    struct candidate *at; /* in the scratch */
-    uint32_t count;
-};
-
 static struct candidates find_candidates(const struct wait_group *group, uint32_t from, uint32_t to,
                                          bool (*fits)(const struct candidate *candidate))
 {
@@ -118,8 +84,8 @@ static struct candidates find_candidates(const struct wait_group *group, uint32_
         .at = arena_alloc(&group->consumers->scratch, partitions * sizeof(*found.at)),
     };
     for (uint32_t i = 0; i < partitions; i++) {
-        struct candidate candidate = look_up(group, from, to, i);
-        if (!group->at[i].calls && fits(&candidate))
+        struct candidate candidate = wait_group_look_up(group, from, to, i);
+        if (!group->at[i].calls && !group->at[i].planned && fits(&candidate))
             found.at[found.count++] = candidate;
     }
     return found;
@@ -136,10 +102,7 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
         hint->failed = false;
         switch (script_first(consumers->options.space, partition, answer, i, &first)) {
         case SCRIPT_FIRST:
-            *hint = (struct hint){.what = READY,
-                                  .first = first,
-                                  .at_us = now_us,
-                                  .notified_alone = hint->notified_alone};
+            topic_left(ask->group->topics[i].topic, partition, first, answer->count, now_us);
             break;
         case SCRIPT_NONE:
             if (hint->stale_answer)
@@ -229,12 +192,16 @@ static void take_answer(const struct ask *ask, const struct script_request *call
         wait_group_hand_out(ask->group, said->partition, answer->reply.jobs, answer->reply.count);
 }
 
-/* What was asked for by it may be asked of others. */
+/* What was asked for by it may be asked of others, and who has got some jobs does not wait for it.
+ */
 static void leave_out(struct ask *ask)
 {
     list_remove(&ask->place);
-    if (!ask->left_out)
-        ask->group->asked -= ask->max;
+    if (ask->left_out)
+        return;
+    ask->group->asked -= ask->max;
+    ask->group->left_out++;
+    ask->group->at[ask->partition].left_out++;
     ask->left_out = true;
 }
 
@@ -251,6 +218,8 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
     if (!group->looking)
         loop_cancel(consumers->options.loop, &group->probe);
     leave_out(ask);
+    group->left_out--;
+    group->at[said.partition].left_out--;
     if (list_empty(&group->first_asks))
         loop_cancel(consumers->options.loop, &group->first_probe);
     group->silent -= ask->silent;
@@ -280,7 +249,13 @@ static void asked_long_ago(void *owner)
     wait_group_touch(ask->group);
 }
 
-static void arm_first_probe(struct wait_group *group)
+void ask_leave_out_later(struct ask *ask)
+{
+    ask->probe_end_us = consumers_now_us(ask->group->consumers) + PROBE_US;
+    list_add_tail(&ask->group->first_asks, &ask->place);
+}
+
+void wait_group_arm_first_probe(struct wait_group *group)
 {
     if (!list_empty(&group->first_asks))
         loop_arm(group->consumers->options.loop, &group->first_probe,
@@ -296,26 +271,22 @@ void wait_group_end_first_probe(struct timer *timer)
             break;
         leave_out(ask);
     }
-    arm_first_probe(group);
+    wait_group_arm_first_probe(group);
     wait_group_touch(group);
 }
 
 /* ---- asking ---- */
 
-/* The first waiter wants more jobs than one call may request. Only then does Redis count the jobs
- * that are left, and are partitions asked by several calls at once, according to these counts. */
-static bool wants_many(const struct wait_group *group)
+bool wait_group_wants_many(const struct wait_group *group)
 {
     return !list_empty(&group->waiters) &&
            LIST_ENTRY(group->waiters.next, struct waiter, place)->max > JOBS_AT_ONCE;
 }
 
-/* Jobs that the waiters still take. For one that wants many: no more than its answer has room for,
- * by the size of the jobs that it has got, or that others got before it has any. */
-static uint64_t wants(const struct wait_group *group)
+uint64_t wait_group_wants(const struct wait_group *group)
 {
     const struct waiter *first = LIST_ENTRY(group->waiters.next, struct waiter, place);
-    if (!wants_many(group) || first->got_bytes >= RESERVE_BODY_BYTES)
+    if (!wait_group_wants_many(group) || first->got_bytes >= RESERVE_BODY_BYTES)
         return group->wanted;
     bool has_some = first->got_bytes > 0;
     uint64_t bytes = has_some ? first->got_bytes : group->came_bytes;
@@ -326,9 +297,9 @@ static uint64_t wants(const struct wait_group *group)
     return fit < group->wanted ? fit : group->wanted;
 }
 
-static uint64_t open_wants(const struct wait_group *group)
+uint64_t wait_group_open_wants(const struct wait_group *group)
 {
-    uint64_t wanted = wants(group);
+    uint64_t wanted = wait_group_wants(group);
     return wanted > group->asked ? wanted - group->asked : 0;
 }
 
@@ -337,19 +308,19 @@ static bool is_ordered(const struct wait_group *group)
     return group->listed_order && group->topic_count > 1;
 }
 
-static struct ask *ask_new(struct wait_group *group, uint32_t topics, uint32_t max)
+static struct ask *ask_new(struct wait_group *group, uint32_t partition, uint32_t topics,
+                           uint32_t max)
 {
     struct ask *ask = mem_alloc(sizeof(*ask));
-    *ask = (struct ask){.group = group, .topics = topics, .max = max};
+    *ask = (struct ask){.group = group, .partition = partition, .topics = topics, .max = max};
     list_init(&ask->place);
     group->calls++;
     group->asked += max;
     return ask;
 }
 
-/* `counts`: it is to say how many more there are. */
-static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
-                           uint32_t max, bool counts)
+struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
+                               uint32_t max, bool counts)
 {
     struct consumers *consumers = group->consumers;
     struct script_request *call = script_requests_new(consumers->options.calls, partition);
@@ -369,7 +340,7 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
         .listed_order = group->listed_order && topics > 1,
         .bound = group->bound,
     };
-    struct ask *ask = ask_new(group, topics, max);
+    struct ask *ask = ask_new(group, partition, topics, max);
     for (uint32_t i = 0; i < topics; i++)
         ask->waits = ask->waits || group->topics[i].topic->parked;
     enum script_mark mark = ask->waits ? SCRIPT_MARK_WAIT : SCRIPT_MARK_HINT;
@@ -401,78 +372,21 @@ void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t 
     script_requests_send(call, consumers, passed_on);
 }
 
-/* Requests the wanted jobs from the candidates, in equal shares, of at least one job each: if fewer
- * jobs are wanted than there are candidates, only the first ones are asked. */
-static void ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates)
-{
-    uint64_t open = open_wants(group);
-    uint64_t count = open < candidates.count ? open : candidates.count;
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t left = count - i;
-        uint64_t share = (open_wants(group) + left - 1) / left;
-        (void)ask_for(group, topics, candidates.at[i].partition,
-                      share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE, false);
-    }
-}
-
-static uint32_t most_at_once(const struct wait_group *group, const struct candidate *candidate)
-{
-    uint32_t counted = group->at[candidate->partition].left;
-    if (!counted)
-        return JOBS_AT_ONCE;
-    return counted < COUNTED_AT_ONCE ? counted : COUNTED_AT_ONCE;
-}
-
-/* Divides `open` jobs evenly among the candidates. What exceeds the jobs of one candidate is
- * divided among the others. */
-static void divide_jobs(const struct wait_group *group, struct candidates candidates, uint64_t open)
-{
-    for (uint32_t round = 0; open && round < SHARE_ROUNDS; round++) {
-        uint32_t left = candidates.count;
-        for (uint32_t i = 0; i < candidates.count && open; i++, left--) {
-            struct candidate *at = &candidates.at[i];
-            uint64_t share = (open + left - 1) / left, room = most_at_once(group, at) - at->share;
-            share = share < room ? share : room;
-            at->share += (uint32_t)share;
-            open -= share;
-        }
-    }
-}
-
-/* Requests its share from each candidate, by as many calls as needed: they are sent at once, and
- * Redis runs them one after the other. */
-static void ask_shares(struct wait_group *group, struct candidates candidates, uint64_t open)
-{
-    uint64_t most = (uint64_t)JOBS_AT_ONCE * candidates.count;
-    most = most > ROUND_JOBS ? most : ROUND_JOBS;
-    bool counts = group->topic_count <= COUNTED_TOPICS; /* a command for each */
-    divide_jobs(group, candidates, open < most ? open : most);
-    for (uint32_t i = 0; i < candidates.count; i++) {
-        struct candidate *at = &candidates.at[i];
-        for (uint32_t max; at->share; at->share -= max) {
-            max = at->share < JOBS_AT_ONCE ? at->share : JOBS_AT_ONCE;
-            struct ask *ask = ask_for(group, group->topic_count, at->partition, max, counts);
-            if (!at->unsure)
-                continue;
-            ask->probe_end_us = consumers_now_us(group->consumers) + PROBE_US;
-            list_add_tail(&group->first_asks, &ask->place);
-        }
-    }
-    arm_first_probe(group);
-}
-
 static void look_at_all(struct wait_group *group, struct candidates candidates, bool awaited)
 {
     struct loop *loop = group->consumers->options.loop;
     if (awaited && !group->looking)
         group->probe_deadline_us = loop->now_us + PROBE_US;
     for (uint32_t i = 0; i < candidates.count; i++) {
-        struct ask *ask = ask_for(group, group->topic_count, candidates.at[i].partition, 0, false);
+        struct ask *ask =
+            wait_group_ask_for(group, group->topic_count, candidates.at[i].partition, 0, false);
+        ask_leave_out_later(ask);
         if (awaited) {
             ask->awaited = true;
             group->looking++;
         }
     }
+    wait_group_arm_first_probe(group);
     /* Once the deadline has passed it stays in the past until all looks are answered: to arm the
        timer then would make the loop run without sleeping until they are. */
     if (group->looking && group->probe_deadline_us > loop->now_us)
@@ -486,18 +400,60 @@ static int compare_candidates(const void *a_at, const void *b_at)
     return order ? order : (a->partition > b->partition) - (a->partition < b->partition);
 }
 
+/* Of those with jobs close to the best one, that with the most such jobs stands first. */
+static int compare_by_close(const void *a_at, const void *b_at)
+{
+    const struct candidate *a = a_at, *b = b_at;
+    if (a->near_best && b->near_best && a->close != b->close)
+        return a->close > b->close ? -1 : 1;
+    return compare_candidates(a_at, b_at);
+}
+
+/* True: several consumers wait, and want several jobs: who of them gets which is not promised. */
+static bool is_shared(const struct wait_group *group)
+{
+    return group->waiters.next != group->waiters.prev && wait_group_open_wants(group) > 1 &&
+           !wait_group_wants_many(group);
+}
+
+/*
+ * Each partition that is asked costs Redis as much as several jobs of one. So for several consumers
+ * those with several jobs come first, and are asked for all that are close to their first. As far
+ * as is known no job is taken before one of its priority that is due more than twice RANK_CLOSE_US
+ * sooner, nor before one of a better priority.
+ */
+static void order_for_several(struct candidates candidates)
+{
+    const struct candidate *best = NULL;
+    for (uint32_t i = 0; i < candidates.count; i++) {
+        const struct candidate *at = &candidates.at[i];
+        if (at->best == READY && (!best || rank_compare(at->first, best->first) < 0))
+            best = at;
+    }
+    struct script_rank first = best ? best->first : (struct script_rank){0};
+    for (uint32_t i = 0; i < candidates.count; i++) {
+        struct candidate *at = &candidates.at[i];
+        at->near_best = at->best == READY && rank_is_close(first, at->first);
+        at->share = at->close;
+    }
+    qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
+}
+
 /* Asks the partitions that have jobs of these topics, that with the best job first. False: none
  * has. */
 static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
 {
     struct candidates candidates = find_candidates(group, from, to, is_candidate);
     struct candidates noticed = find_candidates(group, from, to, is_noticed);
-    if (noticed.count && candidates.count > open_wants(group)) { /* looks which has the best job */
-        look_at_all(group, noticed, true);
+    if (noticed.count && candidates.count > wait_group_open_wants(group)) {
+        look_at_all(group, noticed, true); /* which has the best job */
         return true;
     }
-    qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
-    ask_all(group, to, candidates);
+    if (is_shared(group))
+        order_for_several(candidates);
+    else
+        qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
+    wait_group_ask_all(group, to, candidates);
     return candidates.count > 0;
 }
 
@@ -520,7 +476,7 @@ static bool ask_unsure(struct wait_group *group)
     bool alone = unsure.count == 1 && group->calls == group->silent &&
                  find_candidates(group, 0, group->topic_count, is_candidate).count == 0;
     if (alone)
-        ask_all(group, group->topic_count, unsure);
+        wait_group_ask_all(group, group->topic_count, unsure);
     else
         look_at_all(group, unsure, true);
     return !group->looking || group->probe_deadline_us <= consumers_now_us(group->consumers);
@@ -532,23 +488,23 @@ static bool ask_unsure(struct wait_group *group)
  * group wants too few, and must be handled as for few jobs. */
 static bool ask_many(struct wait_group *group)
 {
-    if (!wants_many(group) || is_ordered(group))
+    if (!wait_group_wants_many(group) || is_ordered(group))
         return false;
-    uint64_t open = open_wants(group);
+    uint64_t open = wait_group_open_wants(group);
     struct candidates candidates =
         find_candidates(group, 0, group->topic_count, is_candidate_or_unsure);
     if (candidates.count == 0 || open < candidates.count)
         return false;
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
-    ask_shares(group, candidates, open);
+    wait_group_ask_shares(group, candidates, open);
     return true;
 }
 
 static void ask_taken(struct wait_group *group)
 {
     struct candidates taken = find_candidates(group, 0, group->topic_count, is_taken);
-    if (taken.count == 1 || (!group->listed_order && taken.count <= open_wants(group)))
-        ask_all(group, group->topic_count, taken);
+    if (taken.count == 1 || (!group->listed_order && taken.count <= wait_group_open_wants(group)))
+        wait_group_ask_all(group, group->topic_count, taken);
     else
         look_at_all(group, taken, true);
 }
@@ -556,7 +512,7 @@ static void ask_taken(struct wait_group *group)
 bool wait_group_is_suspect(const struct wait_group *group)
 {
     for (uint32_t i = 0; i < group->consumers->options.space->partitions; i++) {
-        if (look_up(group, 0, group->topic_count, i).empty_long)
+        if (wait_group_look_up(group, 0, group->topic_count, i).empty_long)
             return true;
     }
     return false;
@@ -564,18 +520,19 @@ bool wait_group_is_suspect(const struct wait_group *group)
 
 void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
 {
-    uint64_t open = open_wants(group);
+    uint64_t open = wait_group_open_wants(group);
     if (!open || is_ordered(group) || group->at[partition].calls)
         return;
-    struct ask *ask = ask_for(group, group->topic_count, partition,
-                              open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE, false);
+    struct ask *ask =
+        wait_group_ask_for(group, group->topic_count, partition,
+                           open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE, false);
     ask->behind = true;
 }
 
 static void wait_group_ask(struct wait_group *group)
 {
     bool many = ask_many(group);
-    if (!many && (!ask_unsure(group) || !open_wants(group)))
+    if (!many && (!ask_unsure(group) || !wait_group_open_wants(group)))
         return;
     if (!many &&
         !(group->listed_order ? ask_in_order(group) : ask_candidates(group, 0, group->topic_count)))
@@ -628,10 +585,24 @@ static void settle(struct wait_group *group)
     }
 }
 
+/* The same, but of calls that are left out: whoever has got some jobs, which only the first waiter
+ * can, has them now. */
+static void settle_first(struct wait_group *group)
+{
+    if (list_empty(&group->waiters))
+        return;
+    struct waiter *first = LIST_ENTRY(group->waiters.next, struct waiter, place);
+    if (first->job_count)
+        waiter_end(first, OK);
+}
+
 void wait_group_step(struct wait_group *group)
 {
-    if (open_wants(group))
+    wait_group_ask_planned(group);
+    if (wait_group_open_wants(group))
         wait_group_ask(group);
     if (group->calls == group->silent)
         settle(group);
+    else if (group->calls == group->left_out)
+        settle_first(group);
 }

@@ -99,6 +99,36 @@ int rank_compare(struct script_rank a, struct script_rank b)
     return (a.us > b.us) - (a.us < b.us);
 }
 
+bool rank_is_close(struct script_rank first, struct script_rank later)
+{
+    return first.priority == later.priority && later.us - first.us <= RANK_CLOSE_US;
+}
+
+void topic_left(struct topic *topic, uint32_t partition, struct script_rank rank, uint32_t taken,
+                int64_t now_us)
+{
+    struct hint *hint = &topic->hints[partition];
+    uint32_t close = hint->what == READY && hint->close > taken ? hint->close - taken : 1;
+    *hint = (struct hint){.what = READY,
+                          .first = rank,
+                          .close = (uint8_t)close,
+                          .at_us = now_us,
+                          .notified_alone = hint->notified_alone};
+}
+
+/* It stands beside the first, or before it; or it is the first one. */
+static void see_another(struct hint *hint, struct script_rank rank, bool became)
+{
+    bool first = rank_compare(rank, hint->first) < 0;
+    bool close = first ? rank_is_close(rank, hint->first) : rank_is_close(hint->first, rank);
+    if (first && !close)
+        hint->close = 1;
+    if (became && close && hint->close < UINT8_MAX)
+        hint->close++;
+    if (first)
+        hint->first = rank;
+}
+
 void topic_notice(struct topic *topic, uint32_t partition)
 {
     struct hint *hint = &topic->hints[partition];
@@ -114,21 +144,22 @@ void topic_promoted(struct topic *topic, uint32_t partition)
         hint->what = NOTICED;
 }
 
-void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us)
+void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, bool became,
+               int64_t now_us)
 {
     struct hint *hint = &topic->hints[partition];
     switch ((enum hint_kind)hint->what) {
     case EMPTY:
     case TAKEN:
-        *hint = (struct hint){
-            .what = READY, .first = rank, .at_us = now_us, .notified_alone = hint->notified_alone};
+        *hint = (struct hint){.what = READY,
+                              .first = rank,
+                              .close = 1,
+                              .at_us = now_us,
+                              .notified_alone = hint->notified_alone};
         break;
     case UNKNOWN:
     case NOTICED: break; /* there may be better ones */
-    case READY:
-        if (rank_compare(rank, hint->first) < 0)
-            hint->first = rank;
-        break;
+    case READY: see_another(hint, rank, became); break;
     }
 }
 

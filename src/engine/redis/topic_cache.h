@@ -22,10 +22,16 @@
 
 enum hint_kind { EMPTY, TAKEN, UNKNOWN, NOTICED, READY };
 
+/* Jobs of one priority whose ranks differ by no more are close: of several consumers who wait it
+ * does not matter which one gets the earlier one. */
+enum { RANK_CLOSE_US = 50 * 1000 };
+
 struct hint {
     struct script_rank first; /* READY: of the first job, unless others have changed it since */
     int64_t at_us;            /* READY, TAKEN, EMPTY: since when we know */
     uint8_t what;             /* enum hint_kind */
+    uint8_t close;            /* READY: jobs that we know of which are close to the first, with it;
+                                 others may have taken some. 255: or more */
     bool stale_answer;        /* came since it was asked: an answer that says "none" is too old */
     bool only_hint;           /* EMPTY: our mark there does not say that somebody waits */
     bool shared;              /* EMPTY: others wait there, too, and may be told instead of us */
@@ -70,8 +76,14 @@ struct bytes topic_name(const struct topic *topic);
 void topic_notice(struct topic *topic, uint32_t partition);
 /* The same, but it is no stale_answer to a reserve that is answered after this. */
 void topic_promoted(struct topic *topic, uint32_t partition);
-/* A ready job was seen there. It is no stale_answer to a reserve that is answered after this. */
-void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us);
+/* `taken` jobs were reserved there, and `rank` is that of the first that is left. `told` and the
+ * topic's other hints stay. */
+void topic_left(struct topic *topic, uint32_t partition, struct script_rank rank, uint32_t taken,
+                int64_t now_us);
+/* A ready job was seen there; `became`: it is so by what we did, so there is one more. It is no
+ * stale_answer to a reserve that is answered after this. */
+void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, bool became,
+               int64_t now_us);
 /* What we know is worth nothing: our marks may be gone. Which calls failed stays known, and that we
  * alone were told of a job: nobody else takes it before we have passed that on. */
 void topic_forget(struct topic *topic, uint32_t partitions);
@@ -79,5 +91,7 @@ void topic_forget_at(struct topic *topic, uint32_t partition);
 
 /* Below 0: a stands before b. */
 int rank_compare(struct script_rank a, struct script_rank b);
+/* `later` does not stand before `first`, and is close to it. */
+bool rank_is_close(struct script_rank first, struct script_rank later);
 
 #endif

@@ -53,9 +53,9 @@ static void a_notice_is_news_and_an_answer_of_ours_is_not(void **state)
     topic_notice(topic, 1);
     assert_int_equal(topic->hints[1].what, NOTICED);
     assert_true(topic->hints[1].stale_answer);
-    topic_see(topic, 1, rank(1, 1), 10); /* whether it is the first there nobody knows */
+    topic_see(topic, 1, rank(1, 1), true, 10); /* whether it is the first there nobody knows */
     assert_int_equal(topic->hints[1].what, NOTICED);
-    topic_see(topic, 2, rank(5, 7), 10);
+    topic_see(topic, 2, rank(5, 7), true, 10);
     assert_int_equal(topic->hints[2].what, READY);
     assert_false(topic->hints[2].stale_answer);
     topic_notice(topic, 2);
@@ -73,7 +73,7 @@ static void that_we_alone_were_told_of_a_job_is_never_forgotten(void **state)
     struct topic *topic = topic_cache_need(*state, BYTES("t"));
     for (uint32_t i = 0; i < PARTITIONS; i++)
         topic->hints[i] = (struct hint){.what = EMPTY, .notified_alone = i > 0, .failed = i > 1};
-    topic_see(topic, 1, rank(5, 7), 10);
+    topic_see(topic, 1, rank(5, 7), true, 10);
     assert_int_equal(topic->hints[1].what, READY);
     assert_true(topic->hints[1].notified_alone);
     topic_notice(topic, 2);
@@ -92,15 +92,42 @@ static void the_first_job_is_the_best_that_was_seen(void **state)
 {
     struct topic *topic = topic_cache_need(*state, BYTES("t"));
     topic->hints[0] = (struct hint){.what = TAKEN};
-    topic_see(topic, 0, rank(5, 7), 10);
-    topic_see(topic, 0, rank(5, 8), 11);
+    topic_see(topic, 0, rank(5, 7), true, 10);
+    topic_see(topic, 0, rank(5, 8), true, 11);
     assert_int_equal(topic->hints[0].first.us, 7);
-    topic_see(topic, 0, rank(4, 9), 12);
+    topic_see(topic, 0, rank(4, 9), true, 12);
     assert_int_equal(topic->hints[0].first.priority, 4);
     assert_int_equal(topic->hints[0].at_us, 10);
     assert_true(rank_compare(rank(4, 9), rank(5, 1)) < 0);
     assert_true(rank_compare(rank(4, 9), rank(4, 1)) > 0);
     assert_int_equal(rank_compare(rank(4, 9), rank(4, 9)), 0);
+    topic_cache_rest(*state, topic);
+}
+
+static void jobs_that_are_close_to_the_first_are_counted(void **state)
+{
+    struct topic *topic = topic_cache_need(*state, BYTES("t"));
+    const struct hint *hint = &topic->hints[0];
+    topic->hints[0] = (struct hint){.what = TAKEN};
+    topic_see(topic, 0, rank(5, 100000), true, 10);
+    assert_int_equal(hint->close, 1);
+    topic_see(topic, 0, rank(5, 150000), true, 10);
+    topic_see(topic, 0, rank(5, 150001), true, 10); /* too late */
+    topic_see(topic, 0, rank(6, 100000), true, 10); /* of another priority */
+    assert_int_equal(hint->close, 2);
+    topic_see(topic, 0, rank(5, 110000), false, 10); /* which may be counted */
+    assert_int_equal(hint->close, 2);
+    topic_see(topic, 0, rank(5, 90000), true, 10);
+    assert_int_equal(hint->close, 3);
+    topic_left(topic, 0, rank(5, 100000), 1, 10);
+    assert_int_equal(hint->close, 2);
+    topic_left(topic, 0, rank(5, 300000), 5, 10); /* others have pushed some */
+    assert_int_equal(hint->close, 1);
+    topic_see(topic, 0, rank(5, 100000), true, 10); /* and nothing is close to this */
+    assert_int_equal(hint->close, 1);
+    for (uint32_t i = 0; i < 300; i++)
+        topic_see(topic, 0, rank(5, 100001), true, 10);
+    assert_int_equal(hint->close, UINT8_MAX);
     topic_cache_rest(*state, topic);
 }
 
@@ -113,6 +140,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(that_we_alone_were_told_of_a_job_is_never_forgotten, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(the_first_job_is_the_best_that_was_seen, setup, teardown),
+        cmocka_unit_test_setup_teardown(jobs_that_are_close_to_the_first_are_counted, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ enum { MANY = 256, JOBS = 1984, JOBS_MAX = 2048, REQUEST = 500, SHORT_US = 300 *
 
 static const struct bytes topics[] = {{"a", 1}, {"b", 1}, {"c", 1}};
 static unsigned failed_pushes, answered_pushes;
-static int64_t ttr_us, began_us;
+static int64_t ttr_us, began_us, step_us; /* between the due times of jobs */
 
 /* Who asks for many, and what came. */
 struct taker {
@@ -74,6 +74,19 @@ static void assert_few_calls_are_under_way(void)
         assert_in_range(waiter->group->at[i].calls, 0, 5);
 }
 
+/* The most calls that any server has to answer. */
+static uint32_t calls_of_a_server(const struct waiter *waiter)
+{
+    uint32_t of_servers[MASTERS] = {0}, most = 0;
+    for (uint32_t i = 0; i < options.partitions; i++) {
+        const struct node *node = script_requests_node(&engine->calls, i);
+        uint32_t *of_server = &of_servers[node - engine->topology.nodes];
+        *of_server += waiter->group->at[i].calls;
+        most = *of_server > most ? *of_server : most;
+    }
+    return most;
+}
+
 static void await(void)
 {
     while (!taker.answers) {
@@ -119,7 +132,7 @@ static void push(uint32_t topic, uint32_t number, bool with_id, uint32_t body_by
     struct cmd cmd = {.kind = CMD_PUSH,
                       .push = {.topic = topics[topic],
                                .id = bytes_of(id, with_id ? (size_t)len : 0),
-                               .due_us = began_us + number,
+                               .due_us = began_us + number * step_us,
                                .ttr_us = ttr_us,
                                .body = bytes_of(body, body_bytes)}};
     (void)port->verbs->submit(port, &cmd, ticket); /* it is told */
@@ -149,6 +162,7 @@ static void start_with(uint32_t partitions)
 {
     options.partitions = partitions;
     ttr_us = 60 * SECOND_US;
+    step_us = 1;
     began_us = now_us - SECOND_US;
     add_address(7000);
     assert_int_equal(start(), OK);
@@ -187,9 +201,39 @@ static void many_jobs_come_in_few_round_trips_wherever_they_are(void **state)
         for (uint32_t left = JOBS; left; left -= taker.count) {
             take(at->topic_count, REQUEST, 500 * MS);
             assert_int_equal(taker.count, left < REQUEST ? left : REQUEST);
-            assert_true(taker.took_us <= (left < REQUEST ? 5 : 4) * MS);
+            assert_true(taker.took_us <=
+                        (left < REQUEST ? 5 : 4) * MS + (int64_t)at->partitions / 32 * MS);
             assert_true(taker.scripts <= calls + at->partitions / 2);
         }
+        again();
+    }
+}
+
+/* … and no server has more than 32 of these calls to answer at a time, so that others who ask it do
+ * not wait behind all of them. */
+static void a_server_has_few_calls_of_a_reserve_to_answer(void **state)
+{
+    (void)state;
+    static struct sim_cluster cluster;
+    for (unsigned servers_count = 1; servers_count <= MASTERS; servers_count += MASTERS - 1) {
+        uint32_t most = 0;
+        if (servers_count > 1) {
+            options.url.topology = REDIS_CLUSTER;
+            sim_cluster_init(&cluster, servers, MASTERS, MASTERS, 1);
+            add_address(7001);
+            add_address(7002);
+        }
+        start_with(MANY);
+        push_all(1, JOBS, true, 20);
+        change_daemon();
+        submit(1, REQUEST, 500 * MS);
+        while (!taker.answers) {
+            uint32_t calls = taker.ticket.held ? calls_of_a_server(taker.ticket.held) : 0;
+            most = calls > most ? calls : most;
+            turn();
+        }
+        assert_int_equal(taker.count, REQUEST);
+        assert_int_equal(most, 32);
         again();
     }
 }
@@ -342,10 +386,90 @@ static void p2_of_many_jobs_none_is_lost_when_the_client_goes(void **state)
     }
 }
 
+/* ---- several consumers at once ---- */
+
+enum { CONSUMERS = 8, EACH = 32 };
+
+static struct taker takers[CONSUMERS];
+
+/* They wait for a job each in one turn. Returns how many partitions are asked. */
+static uint32_t ask_at_once(void)
+{
+    struct engine *port = redis_engine_port(engine);
+    struct cmd cmd = reserve_of(1, 1, 500 * MS);
+    uint32_t asked = 0;
+    for (uint32_t i = 0; i < CONSUMERS; i++) {
+        takers[i] = (struct taker){.ticket.answered = taken, .asked_us = now_us};
+        (void)port->verbs->submit(port, &cmd, &takers[i].ticket); /* it is told */
+    }
+    turn_alone();
+    const struct waiter *waiter = takers[0].ticket.held;
+    for (uint32_t i = 0; i < options.partitions; i++)
+        asked += waiter->group->at[i].calls;
+    turns(5 * MS);
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        assert_int_equal(takers[i].count, 1);
+    return asked;
+}
+
+/* Jobs in 16 partitions, which this daemon has pushed while it knew that there were no others. */
+static void push_known(int64_t between_us, int64_t before_us)
+{
+    options.waiters_max = CONSUMERS;
+    start_with(16);
+    change_daemon();
+    step_us = between_us;
+    began_us = now_us - before_us;
+    take(1, 1, 0);
+    assert_int_equal(taker.count, 0);
+    push_some(1, 0, EACH, true, 20);
+}
+
+/* Jobs that are due within some milliseconds of each other come from few partitions: each of these
+ * costs Redis as much as several of its jobs. */
+static void several_consumers_are_served_from_few_partitions(void **state)
+{
+    (void)state;
+    push_known(100, SECOND_US);
+    assert_in_range(ask_at_once(), 1, CONSUMERS / 2);
+    stop_pair();
+}
+
+/* … but what is due more than 50 ms later is no reason: each job comes from another partition then,
+ * the best first. */
+static void several_consumers_get_the_oldest_jobs_if_these_are_not_close(void **state)
+{
+    (void)state;
+    bool first = false;
+    push_known(51 * MS, 2 * SECOND_US);
+    assert_int_equal(ask_at_once(), CONSUMERS);
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        first = first || takers[i].due_us[0] == began_us;
+    assert_true(first);
+    stop_pair();
+}
+
+/* What one consumer asks for is promised in order: it has the best of as many partitions. */
+static void one_consumer_gets_the_best_jobs_of_all_partitions(void **state)
+{
+    (void)state;
+    bool seen[16] = {false};
+    push_known(100, SECOND_US);
+    take(1, CONSUMERS, 500 * MS);
+    assert_int_equal(taker.count, CONSUMERS);
+    assert_int_equal(taker.due_us[0], began_us);
+    for (uint32_t i = 0; i < CONSUMERS; i++) {
+        assert_false(seen[taker.seqs[i] % 16]);
+        seen[taker.seqs[i] % 16] = true;
+    }
+    stop_pair();
+}
+
 /* ---- a master that does not answer, and short reservations ---- */
 
-/* One of the masters does not answer. */
-static void start_on_a_cluster(uint32_t jobs, int64_t each_ttr_us)
+/* One of the masters does not answer. `known`: that its partitions have jobs was learnt before (and
+ * one job was taken). */
+static void start_on_a_cluster(uint32_t jobs, int64_t each_ttr_us, bool known)
 {
     static struct sim_cluster cluster;
     options.url.topology = REDIS_CLUSTER;
@@ -356,14 +480,17 @@ static void start_on_a_cluster(uint32_t jobs, int64_t each_ttr_us)
     ttr_us = each_ttr_us;
     push_all(1, jobs, true, 20);
     change_daemon();
+    if (known)
+        take(1, 1, 500 * MS);
     sim_network_cut(network, 1, 0, SIM_CUT_ALL);
 }
 
-/* The others have not got so many: what they gave is not kept until its ttr is over. */
+/* The others have not got so many, and it has some: what they gave is not kept until its ttr is
+ * over. */
 static void p4_what_is_reserved_does_not_wait_for_more_until_it_is_over(void **state)
 {
     (void)state;
-    start_on_a_cluster(REQUEST, SHORT_US);
+    start_on_a_cluster(REQUEST, SHORT_US, true);
     take(1, REQUEST, 500 * MS);
     assert_true(taker.count > REQUEST / 4);
     assert_true(taker.took_us <= SHORT_US / 4 + 5 * MS);
@@ -378,7 +505,7 @@ static void p4_what_is_reserved_does_not_wait_for_more_until_it_is_over(void **s
 static void many_jobs_do_not_wait_for_a_silent_partition(void **state)
 {
     (void)state;
-    start_on_a_cluster(JOBS, 60 * SECOND_US);
+    start_on_a_cluster(JOBS, 60 * SECOND_US, false);
     take(1, REQUEST, 500 * MS);
     assert_int_equal(taker.count, REQUEST);
     assert_true(taker.took_us <= 30 * MS);
@@ -395,10 +522,26 @@ static void many_jobs_do_not_wait_for_a_silent_partition(void **state)
     stop_pair();
 }
 
+/* Too few elsewhere, and reservations that run for a minute: what has come is answered when nobody
+ * else is waited for any more, whether the partitions were asked for jobs or only looked into. */
+static void what_has_come_does_not_wait_for_a_silent_partition(void **state)
+{
+    (void)state;
+    static const uint32_t wanted[] = {REQUEST, 20};
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        start_on_a_cluster(wanted[i], 60 * SECOND_US, false);
+        take(1, wanted[i], 500 * MS);
+        assert_in_range(taker.count, wanted[i] / 4, wanted[i] - 1);
+        assert_true(taker.took_us <= 30 * MS);
+        sim_network_cut(network, 1, 0, SIM_WHOLE);
+        again();
+    }
+}
+
 /* It has some jobs, and waits for the others. */
 static struct waiter *wait_with_some(void)
 {
-    start_on_a_cluster(REQUEST, SHORT_US);
+    start_on_a_cluster(REQUEST, SHORT_US, true);
     submit(1, REQUEST, 500 * MS);
     struct waiter *waiter = taker.ticket.held;
     while (!waiter->job_count)
@@ -445,13 +588,18 @@ int main(void)
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         STARTED(many_jobs_come_in_few_round_trips_wherever_they_are),
+        STARTED(a_server_has_few_calls_of_a_reserve_to_answer),
         STARTED(what_partitions_lack_is_taken_from_those_that_have_more),
         STARTED(many_jobs_of_one_partition_come_in_exact_order),
         STARTED(many_jobs_of_all_partitions_are_in_order_as_far_as_they_go),
         STARTED(many_jobs_of_a_list_come_topic_by_topic),
         STARTED(large_jobs_are_not_reserved_beyond_what_the_answer_holds),
         STARTED(large_jobs_are_not_reserved_for_the_next_one_beyond_its_answer),
+        STARTED(several_consumers_are_served_from_few_partitions),
+        STARTED(several_consumers_get_the_oldest_jobs_if_these_are_not_close),
+        STARTED(one_consumer_gets_the_best_jobs_of_all_partitions),
         STARTED(many_jobs_do_not_wait_for_a_silent_partition),
+        STARTED(what_has_come_does_not_wait_for_a_silent_partition),
         STARTED(p2_of_many_jobs_none_is_lost_when_the_client_goes),
         STARTED(p4_what_is_reserved_does_not_wait_for_more_until_it_is_over),
         STARTED(p4_a_job_that_was_over_while_it_waited_for_others_is_not_handed_out),

@@ -1,0 +1,83 @@
+/*
+ * Internal declarations of fetch.c (which partitions are asked for jobs, and what their answers
+ * mean) and fetch_shares.c (for how many).
+ */
+#ifndef LATERD_ENGINE_REDIS_FETCH_PARTS_H
+#define LATERD_ENGINE_REDIS_FETCH_PARTS_H
+
+#include "engine/redis/consumers_parts.h"
+
+enum {
+    JOBS_AT_ONCE = 32, /* requested by one call: each takes Redis some ten microseconds */
+};
+
+/* One request for the group's first `topics` topics. */
+struct ask {
+    struct list place; // wait_group::first_asks, or nowhere
+    struct wait_group *group;
+    uint32_t partition;
+    uint32_t topics;
+    uint32_t max;  /* jobs; 0: it only looks */
+    bool behind;   /* sent right after a promote: it may find nothing */
+    bool waits;    /* a consumer is parked: its mark asks for a notice */
+    bool awaited;  /* reserving waits for the answer to this look */
+    bool silent;   /* not answered for too long: no longer waited for */
+    bool left_out; /* its jobs are no longer in wait_group::asked: others may be asked for them; and
+                      counted in wait_group::left_out */
+    int64_t probe_end_us; /* in first_asks: it is left out then */
+};
+
+/* What is known of some of a group's topics in one partition. */
+struct candidate {
+    uint32_t partition;
+    enum hint_kind best;
+    bool unsure, stale, empty_long;
+    bool near_best;           /* READY: its first job is close to the best one of all candidates */
+    struct script_rank first; /* READY: of the best known job */
+    uint32_t close;           /* READY: see struct hint, of that job's topic */
+    uint32_t share;           /* jobs to request */
+};
+
+/* Partitions without a call under way or planned. */
+struct candidates {
+    struct candidate *at; /* in the scratch */
+    uint32_t count;
+};
+
+/* What is known of the group's topics from `from` to before `to` in the partition. O(topics) */
+struct candidate wait_group_look_up(const struct wait_group *group, uint32_t from, uint32_t to,
+                                    uint32_t partition);
+/* The first waiter wants more jobs than one call may request. Only then does Redis count the jobs
+ * that are left, and are partitions asked by several calls at once, according to these counts. */
+bool wait_group_wants_many(const struct wait_group *group);
+/* Jobs that the waiters still take. For one that wants many: no more than its answer has room for,
+ * by the size of the jobs that it has got, or that others got before it has any. */
+uint64_t wait_group_wants(const struct wait_group *group);
+/* Of these, jobs that nobody is asked for yet. */
+uint64_t wait_group_open_wants(const struct wait_group *group);
+/* Requests up to `max` jobs (0: only looks) of the group's first `topics` topics from the
+ * partition. `counts`: it is to say how many more there are. The ask lives until it is answered,
+ * which is not before this turn's end. */
+struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
+                               uint32_t max, bool counts);
+/* It is left out if it is not answered within PROBE_US. wait_group_arm_first_probe() must follow.
+ */
+void ask_leave_out_later(struct ask *ask);
+void wait_group_arm_first_probe(struct wait_group *group);
+
+/* Requests the wanted jobs from the candidates: of each, in order, as many as its `share` says, or
+ * one (0), until as many are requested as are wanted; if more are wanted, equal shares of the rest.
+ * For one who wants many, a server that has CALLS_AT_ONCE to answer is asked later. */
+void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates);
+/* Requests its share of `open` jobs from each candidate, by as many calls as needed, and as soon as
+ * its server has few to answer: see wait_group_ask_planned(). Changes their order. */
+void wait_group_ask_shares(struct wait_group *group, struct candidates candidates, uint64_t open);
+/*
+ * Redis does all that it has read from one client before it serves another. So of a reserve of many
+ * jobs each server has CALLS_AT_ONCE at most, and is sent more here as it answers; if it does not,
+ * others may be asked for what is planned. What nobody needs any more is not requested. To be
+ * called in each step of the group. O(partitions) while something is planned.
+ */
+void wait_group_ask_planned(struct wait_group *group);
+
+#endif
