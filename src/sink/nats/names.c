@@ -13,10 +13,7 @@
 #include "os/thread.h"
 #include "sink/nats/parts.h"
 
-enum {
-    STACK_BYTES = 256 * 1024,
-    ASKED_AGAIN_MS = 10, /* whether a name is answered */
-};
+enum { ASKED_AGAIN_MS = 10 /* whether a name is answered */ };
 
 struct name_look_up {
     char name[BROKER_HOST_BYTES];
@@ -45,16 +42,9 @@ static void *look_up(void *arg)
 static struct name_look_up *start(const char *name)
 {
     struct name_look_up *up = mem_zalloc(sizeof(*up));
-    pthread_attr_t attributes;
-    pthread_t thread;
     (void)snprintf(up->name, sizeof(up->name), "%s", name);
     atomic_init(&up->users, 2);
-    (void)pthread_attr_init(&attributes); /* on Linux, these cannot fail: */
-    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    int failed = thread_start(&thread, &attributes, look_up, up);
-    (void)pthread_attr_destroy(&attributes);
-    if (!failed)
+    if (thread_start_detached(look_up, up) == 0)
         return up;
     mem_free(up);
     return NULL;

@@ -54,10 +54,8 @@ static void refuse(int why, const char *hint)
 {
     struct os_clock clock;
     struct acceptor acceptor = {.accepted = accepted};
-    os_clock_init(&clock);
-    struct os_loop *os = os_loop_new(&clock.clock, 0);
+    struct os_loop *os = accepting_loop(&clock, &acceptor);
     struct loop *loop = os_loop_port(os);
-    loop->acceptor = &acceptor;
     struct sockaddr_in address = listen_here(os, CLIENTS, &listen_fd);
     int fds[CLIENTS];
     for (int i = 0; i < CLIENTS; i++)
@@ -117,10 +115,8 @@ static void a_pause_is_for_all_listeners_and_each_is_first_after_one(void **stat
     enum { EACH = 3 };
     struct os_clock clock;
     struct acceptor acceptor = {.accepted = accepted};
-    os_clock_init(&clock);
-    struct os_loop *os = os_loop_new(&clock.clock, 0);
+    struct os_loop *os = accepting_loop(&clock, &acceptor);
     struct loop *loop = os_loop_port(os);
-    loop->acceptor = &acceptor;
     struct sockaddr_in addresses[2] = {listen_here(os, EACH, &listen_fd),
                                        listen_here(os, EACH, &other_listen_fd)};
     int fds[2][EACH];

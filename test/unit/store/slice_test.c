@@ -41,10 +41,7 @@ static void a_life_writes_loads_and_removes_slices(void **state)
         model_settle(&model);
         store_stats(model.store, &stats);
         assert_true(stats.slices == 0 && stats.slice_bytes == 0 && stats.live_jobs == 0);
-        model_close(&model);
-        assert_int_equal(model_open(&model), OK);
-        model_check(&model);
-        model_fini(&model);
+        model_fini_reopened(&model);
     }
     print_message("spilled %llu loaded %llu peak %llu checkpoints %llu\n",
                   (unsigned long long)spilled, (unsigned long long)loaded, (unsigned long long)peak,
