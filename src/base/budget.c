@@ -7,25 +7,30 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void read_cpu(struct budget_meter *meter)
 {
     meter->last_cpu_us = meter->cpu_us(meter);
-    meter->estimated_ns = meter->charged_before_ns = 0;
+    meter->estimated_ns = 0;
 }
 
 /* The charged time that others had the processor, since the last reading of `cpu_us`. */
 static int64_t read_time_of_others(struct budget_meter *meter)
 {
     int64_t before_us = meter->last_cpu_us, estimated_ns = meter->estimated_ns;
-    int64_t charged_ns = meter->charged_before_ns + meter->charged_ns;
     read_cpu(meter);
     int64_t own_ns = (meter->last_cpu_us - before_us) * NS_PER_US - estimated_ns;
-    return charged_ns - larger(own_ns, 0);
+    return meter->charged_ns - larger(own_ns, 0);
+}
+
+/* At the first look of a stage: it is compared with its own time alone. */
+static void read_cpu_at_first_look(struct budget_meter *meter)
+{
+    if (!meter->last_cpu_us) {
+        if (!meter->sampled_turns)
+            return;
+        meter->sampled_turns--;
+    }
+    read_cpu(meter);
 }
 
 /* The budget is used up by what was charged: gives back what the thread did not use itself. */
@@ -33,7 +38,7 @@ static void check_charged(struct budget *budget)
 {
     struct budget_meter *meter = budget->meter;
     if (meter->last_cpu_us) {
-        int64_t credit_ns = smaller(larger(read_time_of_others(meter), 0), meter->charged_ns);
+        int64_t credit_ns = larger(read_time_of_others(meter), 0);
         budget->left_ns += credit_ns;
         if (credit_ns < meter->charged_ns / 2)
             meter->sampled_turns = BUDGET_SAMPLED_TURNS;
@@ -49,11 +54,9 @@ void budget_read_meter(struct budget *budget)
     struct budget_meter *meter = budget->meter;
     int64_t now_us = meter->now_us(meter), estimated_ns = meter->last_left_ns - budget->left_ns;
     meter->estimated_ns += estimated_ns;
-    if (!meter->last_cpu_us && meter->sampled_turns) {
-        meter->sampled_turns--;
-        read_cpu(meter);
-    }
-    if (meter->last_reading_us) {
+    if (!meter->last_reading_us) {
+        read_cpu_at_first_look(meter);
+    } else {
         int64_t beyond_ns = larger((now_us - meter->last_reading_us) * NS_PER_US - estimated_ns, 0);
         budget->left_ns -= beyond_ns;
         meter->charged_ns += beyond_ns;

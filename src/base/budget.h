@@ -14,7 +14,8 @@
  * such charges have used up the budget, the thread's processor time is read, and what the thread
  * did not use itself is credited back. Without an earlier reading to compare with, half of what the
  * estimates have left is. That reading is a system call: it is not made while the clock shows less
- * than the budget.
+ * than the budget. In a turn with such a reading, each stage makes one at its first look, so that
+ * it is compared with its own time alone.
  */
 #ifndef LATERD_BASE_BUDGET_H
 #define LATERD_BASE_BUDGET_H
@@ -33,14 +34,13 @@ struct budget_meter {
     int64_t (*now_us)(
         struct budget_meter *meter); /* any clock that costs next to nothing to read */
     int64_t (*cpu_us)(struct budget_meter *meter); /* the thread's processor time: a system call */
-    int64_t last_reading_us;   /* the last reading of `now_us`; 0: none since budget_begin() */
-    int64_t last_left_ns;      /* of the budget, then, or at budget_begin() */
-    int64_t charged_ns;        /* beyond the estimate, by `now_us`, since budget_begin() … */
-    int64_t charged_before_ns; /* … and before it, since the last reading of `cpu_us` */
-    int64_t last_cpu_us;       /* the last reading of `cpu_us`; 0: none in this turn */
-    int64_t estimated_ns;      /* of work since that reading */
-    unsigned sampled_turns;    /* so many turns more read `cpu_us` at their first look, to have
-                                  something to compare with */
+    int64_t last_reading_us; /* the last reading of `now_us`; 0: none since budget_begin() */
+    int64_t last_left_ns;    /* of the budget, then, or at budget_begin() */
+    int64_t charged_ns;      /* beyond the estimate, by `now_us`, since budget_begin() */
+    int64_t last_cpu_us;     /* the last reading of `cpu_us`; 0: none in this turn */
+    int64_t estimated_ns;    /* of work since that reading */
+    unsigned sampled_turns;  /* so many turns more read `cpu_us` at their first looks, to have
+                                something to compare with */
 };
 
 struct budget {
@@ -63,8 +63,6 @@ static inline void budget_begin(struct budget *budget, int64_t ns)
 {
     struct budget_meter *meter = budget->meter;
     if (meter) {
-        meter->estimated_ns += meter->last_left_ns - budget->left_ns;
-        meter->charged_before_ns += meter->charged_ns;
         meter->last_left_ns = ns;
         meter->last_reading_us = meter->charged_ns = 0;
     }

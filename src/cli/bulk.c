@@ -28,20 +28,28 @@ static int post(struct bulk *bulk, struct bytes target, unsigned count, json_t *
     return cli_call_bytes(bulk->cli, &request, out_answer);
 }
 
+/* What became of a line: it is a job, or there is a problem. */
+static bool is_result(const json_t *result)
+{
+    return json_object_get(result, "job") || json_object_get(result, "problem");
+}
+
 /* Gives the results away. The server answers for each line, or it is not the server we know. */
 static int take_all(struct bulk *bulk, unsigned count, const json_t *answer)
 {
     const json_t *results = json_object_get(answer, "results"), *result;
     size_t i;
+    unsigned taken = 0;
     json_array_foreach(results, i, result)
     {
-        if (i < count)
-            bulk->take(bulk->ctx, bulk->sent + (unsigned)i, result);
+        if (i >= count || !is_result(result))
+            break;
+        bulk->take(bulk->ctx, bulk->sent + (unsigned)i, result);
+        taken++;
     }
-    if (json_array_size(results) == count)
+    if (taken == count && json_array_size(results) == count)
         return EXIT_DONE;
-    cli_message(bulk->cli, "the server answered for %zu jobs of %u", json_array_size(results),
-                count);
+    cli_message(bulk->cli, "the server answered for %u jobs of %u", taken, count);
     return EXIT_REFUSED;
 }
 

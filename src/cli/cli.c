@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "cli/answer.h"
 #include "cli/limits.h"
 #include "cli/raw_json.h"
 #include "cli/text.h"
@@ -494,8 +495,11 @@ int cli_call_bytes(struct cli *cli, struct client_request *request, json_t **out
     raw_json_pack_bodies(&text, answer.body);
     json_t *value = json_loadb(text.at, text.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     buf_fini(&text);
-    if (!value && answer.status != 204)
+    if ((!value && answer.status != 204) ||
+        !answer_is_of_laterd(request->method, request->target, value)) {
+        json_decref(value);
         return not_v1(cli);
+    }
     *out_answer = value;
     return EXIT_DONE;
 }

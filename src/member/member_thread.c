@@ -181,7 +181,7 @@ struct member *member_thread_open(const struct member_thread_options *options)
     thread->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int error = thread->event_fd < 0 ? errno : 0;
     if (!error)
-        error = thread_start(&thread->thread, NULL, run, thread);
+        error = thread_start(&thread->thread, run, thread);
     if (!error)
         return &thread->member;
     free_thread(thread);

@@ -468,7 +468,7 @@ static void *lane_main(void *arg)
  * submit() does. */
 static void lane_start(struct lane *lane)
 {
-    if (!thread_start(&lane->threads[lane->started], NULL, lane_main, lane))
+    if (!thread_start(&lane->threads[lane->started], lane_main, lane))
         lane->started++;
 }
 

@@ -130,6 +130,24 @@ static void accept_some(struct os_loop *loop, struct listener *listener)
     }
 }
 
+/* Of each listener its share. A pause is for all: another one would only close the client that it
+   accepts. The one behind the listener that met the limit is first after the pause, so that none
+   takes all descriptors that become free. */
+static void accept_clients(struct os_loop *loop)
+{
+    unsigned first = loop->first_listener;
+    for (unsigned i = 0; i < loop->listener_count; i++) {
+        unsigned number = (first + i) % loop->listener_count;
+        struct listener *listener = &loop->listeners[number];
+        if (listener->waiting && !loop->accept_again_us) {
+            accept_some(loop, listener);
+            if (loop->accept_again_us)
+                loop->first_listener = number + 1;
+        }
+        listener->waiting = false; /* epoll tells it again */
+    }
+}
+
 /* Discards the clients whose TLS handshake is not finished. */
 static void end_unaccepted(struct os_loop *loop)
 {
@@ -335,11 +353,7 @@ static bool gather(struct loop *base, struct loop_share *share)
     note_events(loop);
     take_mail(loop);
     serve_watches(loop);
-    for (unsigned i = 0; i < loop->listener_count; i++) {
-        if (loop->listeners[i].waiting)
-            accept_some(loop, &loop->listeners[i]);
-        loop->listeners[i].waiting = false;
-    }
+    accept_clients(loop);
     for (unsigned count = loop->ready_count; count > 0 && loop->ready_count > 0; count--) {
         if (share && share->spent(share))
             break;

@@ -4,7 +4,8 @@
  * while the peer fills them and the handler uses all. Only bytes that the handler leaves are
  * copied.
  *
- * Out of file descriptors: accepting pauses for 200 ms at a time, which is logged once.
+ * Out of file descriptors: accepting pauses for 200 ms at a time, for all listeners, which is
+ * logged once. They take turns in being the first one after a pause.
  */
 #ifndef LATERD_OS_LOOP_H
 #define LATERD_OS_LOOP_H

@@ -91,6 +91,7 @@ struct os_loop {
     int64_t accept_report_us; /* a pause is not logged before this */
     bool coarse_sleep;        /* the kernel sleeps in milliseconds only */
     bool mail;                /* the mailbox may have something */
+    unsigned first_listener;  /* modulo their count: accepts before the others */
     unsigned listener_count;
     struct listener listeners[LOOP_LISTENERS_MAX];
     struct source wakers[WAKERS_MAX];

@@ -11,8 +11,6 @@
 #include "os/thread.h"
 #include "port/loop.h"
 
-enum { STACK_BYTES = 512 * 1024 /* enough for the NSS modules that getaddrinfo() loads */ };
-
 struct name_look_up {
     struct message message;
     struct shared_mailbox *mailbox;
@@ -104,18 +102,11 @@ static void arrived(struct message *message)
 
 static void start(struct resolver *resolver, struct name_look_up *up)
 {
-    pthread_attr_t attributes;
-    pthread_t thread;
     list_remove(&up->place);
     list_add_tail(&resolver->look_ups, &up->place);
     resolver->threads++;
     shared_mailbox_share(resolver->mailbox);
-    (void)pthread_attr_init(&attributes); /* on Linux, these cannot fail: */
-    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    int failed = thread_start(&thread, &attributes, look_up, up);
-    (void)pthread_attr_destroy(&attributes);
-    if (!failed)
+    if (thread_start_detached(look_up, up) == 0)
         return;
     up->error = EAI_AGAIN;
     mailbox_post(&resolver->mailbox->mailbox, &up->message.place);

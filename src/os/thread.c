@@ -3,7 +3,9 @@
 #include <signal.h>
 #include <time.h>
 
-int thread_start(pthread_t *out_thread, const pthread_attr_t *attributes, void *(*run)(void *arg),
+enum { DETACHED_STACK_BYTES = 512 * 1024 /* enough for the NSS modules of getaddrinfo() */ };
+
+static int start(pthread_t *out_thread, const pthread_attr_t *attributes, void *(*run)(void *arg),
                  void *arg)
 {
     sigset_t all, before;
@@ -11,6 +13,23 @@ int thread_start(pthread_t *out_thread, const pthread_attr_t *attributes, void *
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(out_thread, attributes, run, arg);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}
+
+int thread_start(pthread_t *out_thread, void *(*run)(void *arg), void *arg)
+{
+    return start(out_thread, NULL, run, arg);
+}
+
+int thread_start_detached(void *(*run)(void *arg), void *arg)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    (void)pthread_attr_init(&attributes); /* on Linux, these cannot fail: */
+    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    (void)pthread_attr_setstacksize(&attributes, DETACHED_STACK_BYTES);
+    int failed = start(&thread, &attributes, run, arg);
+    (void)pthread_attr_destroy(&attributes);
     return failed;
 }
 

@@ -48,7 +48,7 @@ static void worker_submit(struct worker *base, struct work *work)
     struct os_worker *worker = self(base);
     worker->pending++;
     if (!worker->started)
-        worker->started = thread_start(&worker->thread, NULL, thread_main, worker) == 0;
+        worker->started = thread_start(&worker->thread, thread_main, worker) == 0;
     if (!worker->started)
         work->run(work);
     mailbox_post(worker->started ? &worker->waiting : &worker->ran, &work->place);

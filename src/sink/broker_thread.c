@@ -403,7 +403,7 @@ struct sink *broker_thread_open(const struct broker_thread_options *options)
     thread->message.arrived = message_arrived;
     list_init(&thread->pending);
     (void)pthread_mutex_init(&thread->mutex, NULL); /* cannot fail on Linux */
-    int failed = thread_start(&thread->thread, NULL, thread_main, thread);
+    int failed = thread_start(&thread->thread, thread_main, thread);
     if (!failed)
         return &thread->sink;
     errno = failed;

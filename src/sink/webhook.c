@@ -285,7 +285,7 @@ static void webhook_send(struct sink *sink, struct delivery *delivery)
     delivery->sink_data = exchange;
     list_add_tail(&webhook->under_way, &exchange->under_way);
     if (!webhook->started && !webhook->stopping)
-        webhook->started = thread_start(&webhook->thread, NULL, thread_main, webhook) == 0;
+        webhook->started = thread_start(&webhook->thread, thread_main, webhook) == 0;
     if (webhook->started) {
         mailbox_post(&webhook->mailbox, &exchange->place);
         return;

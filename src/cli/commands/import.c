@@ -160,8 +160,7 @@ static void report(const struct import *import)
     if (import->log.job_count > 0)
         report_tubes(&import->log);
     if (import->dry_run)
-        (void)printf("%u job%s; ids would begin with %s; nothing was sent\n", import->log.job_count,
-                     plural(import->log.job_count), import->prefix);
+        import_push_print_dry_run(import->log.job_count, import->prefix);
     else
         import_push_print_counts(&import->push, import->prefix);
 }

@@ -53,6 +53,7 @@ struct listing {
     struct table *table;
     void (*row)(struct table *table, const json_t *item);
     void (*print)(const json_t *item); /* the same for --json */
+    bool refused;                      /* a page was, which has been said */
 };
 
 static void listing_page(struct listing *listing, const json_t *answer, uint64_t *out_rows)
@@ -83,7 +84,8 @@ static int listing_run(struct listing *listing)
         json_t *answer = NULL;
         code = limits_get_page(listing->cli, listing->path, bytes_str(cursor.at), listing->left,
                                &answer);
-        if (code != EXIT_DONE)
+        listing->refused = code != EXIT_DONE;
+        if (listing->refused)
             break;
         listing_page(listing, answer, &rows);
         if (!listing->cli->json && rows > 0)
@@ -205,7 +207,10 @@ static int topics_run(struct cli *cli, int argc, char **argv)
                                   .table = &table,
                                   .row = topic_row,
                                   .print = cli_print_stats};
-        return listing_run(&listing);
+        int code = listing_run(&listing);
+        if (code == EXIT_NOTHING && !listing.refused && !cli->json)
+            cli_message(cli, "there are no topics: the first push into one makes it");
+        return code;
     }
     json_t *answer = NULL;
     char *target = cli_target("/v1/topics/", argv[optind], "");
@@ -356,7 +361,7 @@ static int list_run(struct cli *cli, int argc, char **argv)
     listing.path = path;
     cli->subject = argv[optind];
     int code = listing_run(&listing);
-    if (code == EXIT_NOTHING && cli->refused_status == 0 && !cli->json)
+    if (code == EXIT_NOTHING && !listing.refused && !cli->json)
         report_other_states(cli, argv[optind], state);
     cli->subject = NULL;
     mem_free(path);

@@ -361,42 +361,41 @@ static void report(const struct importing *all)
 {
     const struct import_push *push = all->push;
     bool dry_run = all->options->dry_run;
-    char room[TEXT_ROOM];
     if (all->cli->json) {
         report_json(all);
         return;
     }
     report_topics(all);
-    if (all->options->dry_run)
-        (void)printf("%s job%s; nothing was sent\n", count_text(all->jobs, room),
-                     plural(all->jobs));
+    if (dry_run)
+        import_push_print_dry_run(all->jobs, "");
     else
         import_push_print_counts(push, "");
     if (all->bad)
-        (void)printf("%s bad line%s left out\n", count_text(all->bad, room), plural(all->bad));
+        (void)printf("%llu bad line%s left out\n", (unsigned long long)all->bad, plural(all->bad));
     if (all->topics_refused)
-        (void)printf("settings of %s topic%s refused\n", count_text(all->topics_refused, room),
+        (void)printf("settings of %llu topic%s refused\n", (unsigned long long)all->topics_refused,
                      plural(all->topics_refused));
     if (push->renamed)
-        (void)printf("%s had an id that the old server made, and %s one of its own%s\n",
-                     count_text(push->renamed, room),
+        (void)printf("%llu had an id that the old server made, and %s one of its own%s\n",
+                     (unsigned long long)push->renamed,
                      dry_run              ? "would get"
                      : push->renamed == 1 ? "has"
                                           : "have",
                      dry_run ? "" : " now");
     if (push->reserved)
-        (void)printf("%s %s reserved, and can be taken here at once\n",
-                     count_text(push->reserved, room), push->reserved == 1 ? "was" : "were");
+        (void)printf("%llu %s reserved, and %s be taken here at once\n",
+                     (unsigned long long)push->reserved, push->reserved == 1 ? "was" : "were",
+                     dry_run ? "could" : "can");
     if (push->noted)
-        (void)printf("%s %s reasons of failed attempts, which are not brought over\n",
-                     count_text(push->noted, room), push->noted == 1 ? "has" : "have");
+        (void)printf("%llu %s reasons of failed attempts, which are not brought over\n",
+                     (unsigned long long)push->noted, push->noted == 1 ? "has" : "have");
 }
 
 /* ---- all of it ---- */
 
 static int import_all(struct importing *all)
 {
-    int code = import_push_open(all->push);
+    int code = all->options->dry_run ? EXIT_DONE : import_push_open(all->push);
     if (code != EXIT_DONE)
         return code;
     code = take_lines(all);
@@ -412,7 +411,7 @@ static int import_all(struct importing *all)
                     "the export's last line is missing: there may be more jobs than these");
         code = code == EXIT_DONE ? EXIT_WRONG : code;
     }
-    if (code != EXIT_DONE && code != EXIT_WRONG)
+    if (code != EXIT_DONE && code != EXIT_WRONG && !all->options->dry_run)
         cli_message(all->cli, "stopped before the end: run it again, what is there is kept");
     report(all);
     if (code == EXIT_DONE && all->push->refused + all->topics_refused > 0)

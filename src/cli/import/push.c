@@ -24,12 +24,19 @@ void import_push_print_counts(const struct import_push *push, const char *prefix
                  (unsigned long long)push->refused, *prefix ? "; ids begin with " : "", prefix);
 }
 
+void import_push_print_dry_run(uint64_t jobs, const char *prefix)
+{
+    (void)printf("%llu job%s%s%s; nothing was sent\n", (unsigned long long)jobs, plural(jobs),
+                 *prefix ? "; ids would begin with " : "", prefix);
+}
+
 static void show_progress(const struct import_push *push)
 {
-    char done[TEXT_ROOM], all[TEXT_ROOM];
+    char room[TEXT_ROOM], all[TEXT_ROOM];
     if (!push->progress)
         return;
-    (void)count_text(push->created + push->kept + push->refused + push->left_out, done);
+    const char *done =
+        count_text(push->created + push->kept + push->refused + push->left_out, room);
     if (push->total > 0)
         (void)fprintf(stderr, "\r%s of %s jobs ", done, count_text(push->total, all));
     else

@@ -61,5 +61,7 @@ void import_push_end_progress(const struct import_push *push);
 /* "3000 imported, 0 there already, 0 refused" on standard output, which scripts read; `prefix`: of
  * the new ids, or "". */
 void import_push_print_counts(const struct import_push *push, const char *prefix);
+/* "3000 jobs; nothing was sent" instead, after a dry run: the number as there, without commas. */
+void import_push_print_dry_run(uint64_t jobs, const char *prefix);
 
 #endif

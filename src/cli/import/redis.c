@@ -214,8 +214,7 @@ static void report(const struct import *import)
     report_if("foreign keys, left out", source->foreign);
     report_if("broken jobs and entries, left out", source->broken);
     if (import->options->dry_run)
-        (void)printf("%llu job%s; nothing was sent\n", (unsigned long long)import->jobs,
-                     plural(import->jobs));
+        import_push_print_dry_run(import->jobs, "");
     else
         import_push_print_counts(push, "");
 }

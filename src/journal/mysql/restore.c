@@ -462,7 +462,7 @@ static enum err begin(struct restore *restore, const struct restore_query *query
     }
     struct restore_run *run = new_run(writer, query, reader);
     (void)pthread_mutex_lock(&writer->restorer.mutex);
-    int failed = thread_start(&thread, NULL, run_main, run);
+    int failed = thread_start(&thread, run_main, run);
     writer->restorer.threads += !failed;
     (void)pthread_mutex_unlock(&writer->restorer.mutex);
     if (failed) {

@@ -562,7 +562,7 @@ static void journal_begin(struct journal *journal, const struct journal_begin *b
     memcpy(writer->group.store, begin->store, sizeof(begin->store));
     if (begin->streams)
         writer->streams = mem_zalloc(begin->streams * sizeof(*writer->streams));
-    int failed = thread_start(&writer->thread, NULL, run, writer);
+    int failed = thread_start(&writer->thread, run, writer);
     writer->started = failed == 0;
     if (failed)
         set_phase(writer, JOURNAL_REFUSES, "the system has no thread left for it", "");

@@ -159,11 +159,28 @@ static bool may_answer(const struct v1_call *v1)
                       "the answer is application/json, which the Accept header does not admit");
 }
 
+/* No call has more parameters than are kept here: behind so many there is one that the decoders
+   refuse as unknown. */
+static bool names_differ(const struct v1_call *v1)
+{
+    enum { NAMES = 8 };
+    struct bytes rest = v1->request->query, names[NAMES], value;
+    for (unsigned count = 0; count < NAMES && http_query_next(&rest, &names[count], &value);
+         count++) {
+        for (unsigned i = 0; i < count; i++) {
+            if (bytes_eq(names[i], names[count]))
+                return api_refuse_name(v1->input.problem, names[count], "bad_parameter",
+                                       "this parameter was given twice");
+        }
+    }
+    return true;
+}
+
 static bool has_query_for(const struct v1_call *v1)
 {
     if (v1->request->query.len == 0 || v1->kind == CMD_TOPICS || v1->kind == CMD_LIST ||
         v1->kind == CMD_REMOVE_TOPIC || v1->kind == CMD_CONFIGURE_TOPIC || v1->kind == CMD_DUE)
-        return true; /* their decoders look at it */
+        return names_differ(v1); /* their decoders look at the rest */
     struct bytes rest = v1->request->query, name = {0}, value;
     (void)http_query_next(&rest, &name, &value); /* without one it is refused as well */
     return api_refuse_name(v1->input.problem, name, "unknown_parameter",

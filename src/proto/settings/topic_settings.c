@@ -90,10 +90,8 @@ static bool read_key_concurrency(struct settings_reader *reader)
 /* "100/s" "5/m" "1/10s" */
 static bool read_jobs_in_time(struct settings_reader *reader, uint32_t *out_count, int64_t *out_us)
 {
-    struct bytes text;
-    if (!settings_text(reader, 32, &text))
-        return false;
-    if (!rate_read(text, out_count, out_us))
+    bool is_text = reader->value.kind == JSON_KIND_STRING;
+    if (!is_text || !rate_read(json_text(&reader->value, reader->scratch), out_count, out_us))
         return settings_bad(reader, "this must be a number of jobs in a time, such as \"100/s\", "
                                     "\"5/m\" or \"1/10s\"; the time is 1ms … 1d");
     return true;

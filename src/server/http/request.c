@@ -19,14 +19,9 @@ enum {
 
 static void answered_single(struct ticket *ticket, const struct reply *reply);
 
-static struct request *of(struct pending *pending)
-{
-    return (struct request *)pending; /* its first member */
-}
-
 static struct request *of_ticket(struct ticket *ticket)
 {
-    return of(LIST_ENTRY(ticket, struct pending, ticket));
+    return request_of(LIST_ENTRY(ticket, struct pending, ticket));
 }
 
 struct request *request_new(struct http_session *http, const struct response_format *format)
@@ -53,7 +48,7 @@ static void drop_encoding(struct request *request)
 
 void request_free(struct pending *pending)
 {
-    struct request *request = of(pending);
+    struct request *request = request_of(pending);
     buf_fini(&request->deliveries);
     batch_free(request->batch);
     decode_free(request->decoding);
@@ -81,7 +76,7 @@ static void note_deliveries(struct request *request, const struct reply *reply)
 /* The answer is in session::out: notes its reservations until the client has received it. */
 void request_delivered(struct pending *pending)
 {
-    struct request *request = of(pending);
+    struct request *request = request_of(pending);
     struct http_session *http = request->http;
     for (size_t i = 0; i < request->deliveries.len; i += sizeof(struct unsent_job)) {
         struct unsent_job delivery;
@@ -93,7 +88,7 @@ void request_delivered(struct pending *pending)
 
 void request_abandon(struct pending *pending)
 {
-    struct request *request = of(pending);
+    struct request *request = request_of(pending);
     struct server *server = http_server(request->http);
     if (request->replay)
         replay_cancel(request->replay);

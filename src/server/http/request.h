@@ -35,6 +35,12 @@ struct request {
     struct target_test *test;    /* NULL unless it tries a target */
 };
 
+/* The request whose first member that is. */
+static inline struct request *request_of(struct pending *pending)
+{
+    return (struct request *)pending;
+}
+
 struct request *request_new(struct http_session *http, const struct response_format *format);
 
 /* For pipeline_kind: */

@@ -42,11 +42,6 @@ static struct http_session *of_pipeline(struct pipeline *pipeline)
     return (struct http_session *)pipeline; /* its first member */
 }
 
-static struct request *request_of(struct pending *pending)
-{
-    return (struct request *)pending; /* its first member */
-}
-
 /* ---- requests in ---- */
 
 static void answer_page(struct request *request, enum call_kind page)

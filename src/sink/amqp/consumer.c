@@ -542,7 +542,7 @@ enum err rabbit_consumer_open(const struct intake_options *options, struct intak
     rabbit_link_init(&consumer->link, &consumer->options.broker, "consumes");
     (void)pthread_mutex_init(&consumer->mutex, NULL); /* cannot fail on Linux */
     bool watched = mailbox_init(&consumer->settled, true);
-    if (watched && thread_start(&consumer->thread, NULL, thread_main, consumer) == 0) {
+    if (watched && thread_start(&consumer->thread, thread_main, consumer) == 0) {
         *out_intake = &consumer->intake;
         return OK;
     }

@@ -228,10 +228,15 @@ static void be_away(struct nats *nats, const char *why)
     broker_set_ready(nats->thread, false, reason);
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void rest(struct nats *nats)
 {
     nats->open_at_us = broker_now_us() + nats->rest_ms * 1000;
-    nats->rest_ms = nats->rest_ms * 2 < REST_MAX_MS ? nats->rest_ms * 2 : REST_MAX_MS;
+    nats->rest_ms = smaller(nats->rest_ms * 2, REST_MAX_MS);
 }
 
 natsStatus jetstream_make_stream(struct nats *nats)
@@ -256,13 +261,18 @@ void jetstream_connect(struct nats *nats)
         rest(nats);
         return;
     }
+    if (!jetstream_look_up(nats, &url, smaller(nats->options.timeout_us, CONNECT_MS * 1000))) {
+        be_away(nats, "the name server does not answer in time");
+        rest(nats);
+        return;
+    }
     natsOptions *options = make_options(&nats->options, &url, nats, &status);
     nats->connected = nats->dropped = nats->closed = false; /* nobody calls back yet */
     if (options)
         status = natsConnection_Connect(&nats->connection, options);
     natsOptions_Destroy(options);
     bool here = status == NATS_OK;
-    if (here || status == NATS_NOT_YET_CONNECTED)
+    if (here || (status == NATS_NOT_YET_CONNECTED && !nats->left_out))
         status = jetstream_make_stream(nats);
     if (here)
         on_connected(nats->connection, nats);
@@ -298,6 +308,8 @@ void jetstream_look_at_connection(struct nats *nats)
         jetstream_unsend_all(nats, "the connection to NATS ended before it was acknowledged");
         if (!closed)
             jetstream_forget_lost(nats);
+        if (!closed && nats->left_out)
+            natsConnection_Close(nats->connection); /* to connect with all servers */
     }
     if (closed) {
         jetstream_close(nats);

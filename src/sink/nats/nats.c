@@ -85,6 +85,7 @@ static void free_nats(struct nats *nats)
     list_remove(&nats->dead);
     jetstream_take_answers(nats); /* only frees them */
     jetstream_forget_pushes(nats);
+    jetstream_forget_look_ups(nats);
     (void)close(nats->event_fd);
     (void)pthread_mutex_destroy(&nats->mutex);
     mem_free(nats->url_text);

@@ -1,6 +1,6 @@
 /*
  * Internal declarations of this plugin: nats.c has the thread and the plugin, connection.c the
- * connection to NATS, publisher.c the messages under way.
+ * connection to NATS, names.c the look-ups of its servers, publisher.c the messages under way.
  *
  * All functions are called on the broker's thread, unless they say otherwise.
  */
@@ -13,12 +13,15 @@
 
 #include "base/list.h"
 #include "sink/broker_thread.h"
+#include "sink/broker_url.h"
 #include "sink/plugin.h"
 
 enum {
     WINDOW_BYTES = 32 << 20, /* bytes of bodies that libnats holds, about */
     REST_MS = 200,           /* the first pause between two attempts to connect; then it doubles */
 };
+
+struct name_look_up;
 
 struct nats {
     struct list dead; // in `all_dead`: ended, but libnats threads may still call back
@@ -30,6 +33,8 @@ struct nats {
     int event_fd;
     int64_t open_at_us; /* not connected: do not connect before this time */
     int64_t rest_ms;
+    struct name_look_up *look_ups[BROKER_HOSTS_MAX]; /* NULL: none */
+    bool left_out; /* libnats knows not all servers: a name was not answered in time */
     bool ready;
     struct list pushes; // push::place, oldest first
     size_t bytes;
@@ -58,7 +63,8 @@ void jetstream_wake(struct nats *nats);
 /* As plugin::check. On the loop's thread. */
 enum err jetstream_check(const struct broker_options *options,
                          struct broker_error *out_error) MUST_USE;
-/* Connects; waits up to 2 s. If that fails, libnats goes on trying by itself. */
+/* Connects; waits up to 2 s for names, and 2 s for servers. If that fails, libnats goes on trying
+   by itself, if it knows all servers. */
 void jetstream_connect(struct nats *nats);
 /* Closes the connection and drops all messages, whose items the caller has finished before. */
 void jetstream_close(struct nats *nats);
@@ -67,6 +73,14 @@ void jetstream_look_at_connection(struct nats *nats);
 bool jetstream_is_closed(struct nats *nats);
 /* A context of JetStream, nats::stream, on the connection that is there. */
 natsStatus jetstream_make_stream(struct nats *nats);
+
+/* ---- names.c ---- */
+
+/* Waits up to `limit_us` until the servers' names are looked up, and less if the thread must end.
+   Those that are not answered are taken out of the URL. False: none is left. */
+bool jetstream_look_up(struct nats *nats, struct broker_url *url, int64_t limit_us);
+/* Their threads go on without us. Any thread, if the broker's has ended. */
+void jetstream_forget_look_ups(struct nats *nats);
 
 /* ---- publisher.c ---- */
 

@@ -7,8 +7,10 @@ import time
 
 import pytest
 
+from nats import INSTALLED, Nats
 from patience import soon
 from process import LATERD
+from push import preloaded_names
 from silent import SilentBroker
 from wire import eventually
 
@@ -42,3 +44,47 @@ def test_a_sink_of_four_silent_addresses_ends_in_time(plugin, scheme, wait):
         drive.wait()
         for broker in brokers:
             broker.close()
+
+
+def drive_nats(tmp_path, url):
+    """The sink, and what it says of being ready, with names of the test's own."""
+    path = os.path.join(BUILD, "laterd-nats.so")
+    if not os.path.exists(path):
+        pytest.skip("its library was not there when laterd was built")
+    return subprocess.Popen([os.path.join(BUILD, "sink_drive"), path, url], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                            env=dict(os.environ, **preloaded_names(str(tmp_path))))
+
+
+def close(drive):
+    begun = time.monotonic()
+    drive.stdin.write("close 0\n")
+    drive.stdin.flush()
+    assert drive.wait(60) == 0
+    return time.monotonic() - begun
+
+
+def test_a_name_server_that_is_silent_is_waited_for_two_seconds(tmp_path):
+    """slow.test is not answered for 20 s."""
+    with drive_nats(tmp_path, "nats://slow.test:4222") as drive:
+        begun = time.monotonic()
+        said = drive.stdout.readline()
+        assert said.startswith("ready 0 NATS is away (slow.test:4222): the name server does not answer in time")
+        assert time.monotonic() - begun > 1.5
+        soon(time.monotonic() - begun, 5)
+        soon(close(drive), 2)  # during the next attempt
+
+
+@pytest.mark.skipif(not INSTALLED, reason="nats-server is not installed")
+def test_a_server_whose_name_is_not_answered_does_not_keep_the_others_away(tmp_path):
+    with Nats() as nats:
+        hosts = f"slow.test:4222,127.0.0.1:{nats.port},localhost:{nats.port}"
+        with drive_nats(tmp_path, f"nats://{hosts}") as drive:
+            begun = time.monotonic()
+            assert drive.stdout.readline() == "ready 1\n"
+            soon(time.monotonic() - begun, 6)
+            nats.kill()
+            assert drive.stdout.readline().startswith("ready 0 ")
+            nats.start()
+            assert "ready 1\n" in iter(drive.stdout.readline, "")  # it may say more than once that it is away
+            soon(close(drive), 3)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -11,6 +12,7 @@ import pytest
 from golden import listing
 from process import LATER
 from redis import REDIS_SERVER, Redis
+from terminal import on_a_terminal
 from wire import Client, eventually
 
 DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
@@ -360,3 +362,29 @@ def test_an_export_under_load_has_every_job_that_stays(servers, which):
     found = [json.loads(line)["job"] for line in text.splitlines() if line.startswith('{"job"')]
     assert {job["id"] for job in found} >= set(stay)
     assert all(job["body"] == job["id"] for job in found if job["id"].startswith("stay"))
+
+
+def many(jobs):
+    """An export of so many jobs, one of them reserved."""
+    lines = [{"later": {"format": 1}}]
+    lines += [{"job": {"id": f"j{number}", "topic": "t", "state": "reserved" if number == 0 else "delayed",
+                       "due": FAR, "created": FAR, "body": "b"}} for number in range(jobs)]
+    return "\n".join(map(json.dumps, [*lines, {"end": {"jobs": jobs}}])) + "\n"
+
+
+def test_a_dry_run_of_an_export_writes_no_map_and_its_numbers_are_for_scripts(servers, tmp_path):
+    (tmp_path / "ids").write_text("of the import before")
+    done = later(servers[0], "import", "--dry-run", "--map", tmp_path / "ids", text=many(1500))
+    assert done.returncode == DONE
+    assert done.stdout == ("0 topics: 0 with settings, 0 paused\n1500 jobs; nothing was sent\n"
+                           "1 was reserved, and could be taken here at once\n")
+    assert (tmp_path / "ids").read_text() == "of the import before"
+
+
+def test_on_a_terminal_an_import_counts_what_is_done(servers, tmp_path):
+    (tmp_path / "export").write_text(many(1500))
+    shown, code = on_a_terminal(f"http://127.0.0.1:{servers[0].port}", b"", "import", tmp_path / "export")
+    assert code == DONE
+    counts = [part.strip() for part in shown.split("\x1b[K")[0].split("\r") if part]
+    assert counts and all(re.fullmatch(r"[0-9,]+ jobs", count) for count in counts)
+    assert counts[-1] == "1,500 jobs"

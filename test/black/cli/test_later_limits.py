@@ -297,12 +297,13 @@ def test_a_typing_mistake_is_told_what_was_meant(words, says):
 
 
 def test_figures_are_printed_as_the_server_sends_them_and_bodies_in_full():
-    stats = {"store": {"sync_ms_avg": 3.2}}
+    stats = {"name": "t", "jobs": {}, "store": {"sync_ms_avg": 3.2}}
     job = {"id": "a", "body": 0.12345678901234568}
     with Fake({"GET /v1/stats": (200, stats), "GET /v1/jobs/a": (200, job),
                "GET /v1/topics/t": (200, stats)}) as fake:
-        assert run(fake.url, "topics", "t", "--json").stdout == '{"store":{"sync_ms_avg":3.2}}\n'
-        assert run(fake.url, "stats", "--json").stdout == '{"store":{"sync_ms_avg":3.2}}\n'
+        shown = '{"name":"t","jobs":{},"store":{"sync_ms_avg":3.2}}\n'
+        assert run(fake.url, "topics", "t", "--json").stdout == shown
+        assert run(fake.url, "stats", "--json").stdout == shown
         assert '"body":0.12345678901234568' in run(fake.url, "get", "a", "--json").stdout
 
 

@@ -553,3 +553,25 @@ def test_a_bad_line_is_named_by_its_number(client, topic):
 
 def test_v1_itself_is_no_call_and_says_where_they_are(client):
     assert "/v1/openapi.json" in problem(client.get("/v1"), 404, "no_such_path")["detail"]
+
+
+@pytest.mark.parametrize("call", [
+    "GET /v1/topics?limit=1&limit=2", "GET /v1/topics/{}/jobs?state=ready&limit=1&state=delayed",
+    "DELETE /v1/topics/{}?if_empty=true&if_empty=false",
+    "PUT /v1/topics/{}?check_secrets=false&check_secrets=false", "GET /v1/due?within=1h&within=2h"])
+def test_a_parameter_that_is_given_twice_is_refused(client, topic, call):
+    client.push_id(topic, body="x")
+    method, path = call.format(topic).split()
+    answer = client.request(method, path, {} if method == "PUT" else None)
+    problem(answer, 400, "bad_parameter")
+    assert answer.json()["detail"] == "this parameter was given twice"
+    assert answer.json()["field"] in path.split("&")[-1]
+    assert client.get(f"/v1/topics/{topic}").json()["ready"] == 1
+
+
+@pytest.mark.parametrize("rate", [-1, 100, 1e99, True, [], "100", "x/s", "0/s", "1/2d", "9" * 60 + "/s"])
+def test_a_wrong_rate_is_refused_with_the_form_of_one(client, topic, rate):
+    for field in ("rate", "key_rate"):
+        answer = client.request("PUT", f"/v1/topics/{topic}", {field: rate})
+        problem(answer, 400, "bad_field")
+        assert answer.json()["field"] == field and '"100/s"' in answer.json()["detail"]

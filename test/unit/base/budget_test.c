@@ -165,6 +165,31 @@ static void own_time_of_an_earlier_stage_is_charged_there_alone(void **state)
     assert_in_range(count, STEPS - 2 * FEW, STEPS);
 }
 
+/* Others had the processor in an earlier stage, which did not use its budget up: a later one that
+ * is slow by itself gets no credit for that. */
+static void time_of_others_in_an_earlier_stage_is_credited_there_alone(void **state)
+{
+    (void)state;
+    enum { SLOWER = 10, FEW = 20, UNSEEN = BUDGET_METER_NS / STEP_NS };
+    struct fixture fixture;
+    init(&fixture);
+    budget_begin(&fixture.budget, 4 * SHARE_NS);
+    fixture.meter.sampled_turns = 1;
+    for (int step = 0; step < FEW; step++) {
+        fixture.now_us += SLOWER * STEP_NS / NS_PER_US;
+        fixture.cpu_us += STEP_NS / NS_PER_US;
+        budget_spend(&fixture.budget, STEP_NS);
+    }
+    assert_false(budget_spent(&fixture.budget));
+    budget_begin(&fixture.budget, SHARE_NS);
+    int64_t began_us = fixture.cpu_us;
+    (void)steps(&fixture, SLOWER * STEP_NS / NS_PER_US);
+    /* The first look is after UNSEEN steps, and each step behind it is ten times as slow. */
+    int64_t most_us = (SHARE_NS + UNSEEN * SLOWER * STEP_NS) / NS_PER_US;
+    assert_in_range(fixture.cpu_us - began_us, 1, most_us);
+    assert_int_equal(fixture.cpu_looks, 3); /* at the first look of each, and at the end */
+}
+
 /* The thread used half of the time itself: so much is spent. */
 static void only_time_of_others_is_credited(void **state)
 {
@@ -233,6 +258,7 @@ int main(void)
         cmocka_unit_test(processor_time_is_sampled_until_work_is_fast_again),
         cmocka_unit_test(time_that_others_had_the_processor_is_not_spent),
         cmocka_unit_test(own_time_of_an_earlier_stage_is_charged_there_alone),
+        cmocka_unit_test(time_of_others_in_an_earlier_stage_is_credited_there_alone),
         cmocka_unit_test(only_time_of_others_is_credited),
         cmocka_unit_test(processor_time_is_not_read_while_the_clock_shows_less_than_the_budget),
         cmocka_unit_test(what_has_a_bound_of_its_own_is_left_out),

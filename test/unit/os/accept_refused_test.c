@@ -23,12 +23,12 @@ enum { CLIENTS = 3, PAUSE_US = 200 * 1000, TURN_US = 20 * 1000, TURNS_MAX = 1000
 
 static int refuse_with;  /* errno of what adds a client; 0: nothing is refused */
 static unsigned refused; /* clients */
-static int listen_fd;
+static int listen_fd, other_listen_fd;
 static unsigned accepted_count;
 
 int epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
 {
-    if (refuse_with && what == EPOLL_CTL_ADD && fd != listen_fd) {
+    if (refuse_with && what == EPOLL_CTL_ADD && fd != listen_fd && fd != other_listen_fd) {
         refused++;
         errno = refuse_with;
         return -1;
@@ -54,10 +54,8 @@ static void refuse(int why, const char *hint)
 {
     struct os_clock clock;
     struct acceptor acceptor = {.accepted = accepted};
-    os_clock_init(&clock);
-    struct os_loop *os = os_loop_new(&clock.clock, 0);
+    struct os_loop *os = accepting_loop(&clock, &acceptor);
     struct loop *loop = os_loop_port(os);
-    loop->acceptor = &acceptor;
     struct sockaddr_in address = listen_here(os, CLIENTS, &listen_fd);
     int fds[CLIENTS];
     for (int i = 0; i < CLIENTS; i++)
@@ -104,11 +102,51 @@ static void without_kernel_memory_accepting_pauses_and_the_log_names_it(void **s
     refuse(ENOMEM, "memory");
 }
 
+static bool closed(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+/* Clients of both wait: in each pause one client is closed, of each listener in turn. */
+static void a_pause_is_for_all_listeners_and_each_is_first_after_one(void **state)
+{
+    (void)state;
+    enum { EACH = 3 };
+    struct os_clock clock;
+    struct acceptor acceptor = {.accepted = accepted};
+    struct os_loop *os = accepting_loop(&clock, &acceptor);
+    struct loop *loop = os_loop_port(os);
+    struct sockaddr_in addresses[2] = {listen_here(os, EACH, &listen_fd),
+                                       listen_here(os, EACH, &other_listen_fd)};
+    int fds[2][EACH];
+    for (int i = 0; i < 2 * EACH; i++)
+        fds[i % 2][i / 2] = connect_to(&addresses[i % 2]);
+    refused = accepted_count = 0;
+    refuse_with = ENOSPC;
+    for (unsigned pause = 1; pause <= 4; pause++) {
+        for (int turn = 0; turn < TURNS_MAX && refused < pause; turn++)
+            loop_turn(loop, loop->now_us + TURN_US);
+        assert_int_equal(refused, pause);
+        assert_int_equal(os_loop_count(os), 0);
+        for (unsigned i = 0; i < 4; i++) /* the first of each, then the second of each */
+            assert_int_equal(closed(fds[i % 2][i / 2]), i < pause);
+    }
+    refuse_with = 0;
+    for (int turn = 0; turn < TURNS_MAX && accepted_count < 2; turn++)
+        loop_turn(loop, loop->now_us + TURN_US);
+    assert_int_equal(accepted_count, 2);
+    for (int i = 0; i < 2 * EACH; i++)
+        (void)close(fds[i % 2][i / 2]);
+    os_loop_free(os);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_the_limit_of_watches_accepting_pauses_and_the_log_names_it),
         cmocka_unit_test(without_kernel_memory_accepting_pauses_and_the_log_names_it),
+        cmocka_unit_test(a_pause_is_for_all_listeners_and_each_is_first_after_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

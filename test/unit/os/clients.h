@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "os/clock.h"
 #include "os/loop.h"
 
 static inline size_t drop_input(struct stream *stream, struct bytes bytes)
@@ -32,6 +33,16 @@ static inline struct sockaddr_in listen_here(struct os_loop *os, int backlog, in
     assert_int_equal(getsockname(*out_fd, (struct sockaddr *)&address, &len), 0);
     os_loop_listen(os, *out_fd, 0);
     return address;
+}
+
+/* A loop whose clients the acceptor gets. */
+static inline struct os_loop *accepting_loop(struct os_clock *clock, struct acceptor *acceptor)
+{
+    os_clock_init(clock);
+    struct os_loop *os = os_loop_new(&clock->clock, 0);
+    assert_non_null(os);
+    os_loop_port(os)->acceptor = acceptor;
+    return os;
 }
 
 static inline int connect_to(const struct sockaddr_in *address)

@@ -46,7 +46,7 @@ static void what_threads_post_is_taken_once_and_in_order(void **state)
         senders[i].mailbox = &mailbox;
         for (unsigned j = 0; j < EACH; j++)
             senders[i].parcels[j] = (struct parcel){.from = i, .number = j};
-        assert_int_equal(thread_start(&senders[i].thread, NULL, send_all, &senders[i]), 0);
+        assert_int_equal(thread_start(&senders[i].thread, send_all, &senders[i]), 0);
     }
     for (unsigned count = 0; count < THREADS * EACH; count++) {
         struct parcel *parcel = LIST_ENTRY(mailbox_wait(&mailbox), struct parcel, place);
@@ -90,7 +90,7 @@ static void who_waits_is_told_that_it_was_closed(void **state)
     void *got = &mailbox;
     assert_true(mailbox_init(&mailbox, false));
     assert_int_equal(mailbox_fd(&mailbox), -1);
-    assert_int_equal(thread_start(&thread, NULL, wait_for_one, &mailbox), 0);
+    assert_int_equal(thread_start(&thread, wait_for_one, &mailbox), 0);
     mailbox_close(&mailbox);
     (void)pthread_join(thread, &got);
     assert_null(got);

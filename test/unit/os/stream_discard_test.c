@@ -43,10 +43,8 @@ static void what_a_slow_reader_leaves_is_counted_and_freed_a_piece_a_turn(void *
     (void)state;
     struct os_clock clock;
     struct acceptor acceptor = {.accepted = accepted};
-    os_clock_init(&clock);
-    struct os_loop *os = os_loop_new(&clock.clock, 0);
+    struct os_loop *os = accepting_loop(&clock, &acceptor);
     struct loop *loop = os_loop_port(os);
-    loop->acceptor = &acceptor;
     int fd = join(loop, os);
     struct buf answer = {0};
     buf_reserve_to(&answer, ANSWER_BYTES, ANSWER_BYTES);

@@ -83,6 +83,14 @@ static inline void fixture_done(void)
     buf_fini(&fixture_out);
 }
 
+/* Of a group of tests. */
+static inline int fixture_tear_down(void **state)
+{
+    (void)state;
+    fixture_done();
+    return 0;
+}
+
 /* The body of what was answered last, ended by a NUL. */
 static inline const char *answered(void)
 {

@@ -26,17 +26,10 @@ static void without_a_root_dialect_calls_are_below_v1_only(void **state)
     }
 }
 
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_done();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_root_dialect_calls_are_below_v1_only),
     };
-    return cmocka_run_group_tests(tests, NULL, tear_down);
+    return cmocka_run_group_tests(tests, NULL, fixture_tear_down);
 }

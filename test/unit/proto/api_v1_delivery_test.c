@@ -447,13 +447,6 @@ static void what_the_door_refuses_has_its_status(void **state)
     assert_int_equal(status(), 403);
 }
 
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_done();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,5 +471,5 @@ int main(void)
         cmocka_unit_test(a_test_is_a_push_that_is_not_pushed),
         cmocka_unit_test(what_the_door_refuses_has_its_status),
     };
-    return cmocka_run_group_tests(tests, NULL, tear_down);
+    return cmocka_run_group_tests(tests, NULL, fixture_tear_down);
 }

@@ -130,10 +130,7 @@ static void lives_in_bursts_have_all_kinds_of_segments_in_them(void **state)
         behind += sim_disk_zeros(model.disk) % BURST_SEGMENT > 0; /* zeros behind commits */
         reserved += sim_disk_zeros(model.disk) < stats.segment_tail * BURST_SEGMENT;
         assert_true(sim_disk_zeros(model.disk) > 2 * BURST_SEGMENT);
-        model_close(&model);
-        assert_int_equal(model_open(&model), OK);
-        model_check(&model);
-        model_fini(&model);
+        model_fini_reopened(&model);
     }
     assert_true(behind >= 2 && reserved >= 2);
 }

@@ -124,10 +124,7 @@ static void p8_a_store_opens_on_a_full_disk(void **state)
         step(&model);
         assert_int_equal(fill(&model), ERR_DISK_FULL);
         end_all(&model);
-        model_close(&model);
-        assert_int_equal(model_open(&model), OK);
-        model_check(&model);
-        model_fini(&model);
+        model_fini_reopened(&model);
     }
 }
 

@@ -148,10 +148,7 @@ static void p1_a_store_closes_while_a_slice_is_made(void **state)
         assert_int_equal(spill_gathered_bytes(model.store->cleaner->spill), bytes);
         store_stats(model.store, &stats);
         assert_int_equal(stats.slices, 0);
-        model_close(&model);
-        assert_int_equal(model_open(&model), OK);
-        model_check(&model);
-        model_fini(&model);
+        model_fini_reopened(&model);
     }
 }
 
@@ -171,10 +168,7 @@ static void a_slice_is_made_once_though_it_is_written_later(void **state)
     model_settle(&model);
     store_stats(model.store, &stats);
     assert_true(stats.slices > 0 && stats.spilled_jobs > 0);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
-    model_fini(&model);
+    model_fini_reopened(&model);
 }
 
 /* Memory is kept from one run to the next: for a second, or until it is short. What is left of it
@@ -403,10 +397,7 @@ static void small_jobs_do_not_pin_large_dead_ones(void **state)
                       (unsigned long long)stats.slice_bytes, (unsigned long long)live_bytes);
         assert_true(stats.emptied_slices > 3);
         assert_true(stats.slice_bytes <= live_bytes * 5 / 2 + 2 * MODEL_SEGMENT);
-        model_close(&model);
-        assert_int_equal(model_open(&model), OK);
-        model_check(&model);
-        model_fini(&model);
+        model_fini_reopened(&model);
     }
 }
 
@@ -667,10 +658,7 @@ static uint64_t clean_large_segments(uint64_t (*memory_left)(struct store_callba
     store_stats(model.store, &stats);
     assert_true(stats.slice_jobs > PUSHES / 3);
     *out_slices = stats.slices;
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
-    model_fini(&model);
+    model_fini_reopened(&model);
     return most;
 }
 
@@ -719,10 +707,7 @@ static void small_jobs_of_several_kinds_leave_in_short_runs(void **state)
     assert_true(stats.spilled_jobs > PUSHES / 2);
     assert_true(stats.relocated_jobs < stats.spilled_jobs / 50);
     assert_true(far_of(&model, JOB_BURIED) > 0 && far_of(&model, JOB_READY) > 0);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
-    model_fini(&model);
+    model_fini_reopened(&model);
 }
 
 int main(void)

@@ -123,10 +123,7 @@ static bool live_with_fault(const struct model *whole, uint64_t fail_at, int sys
     bool reached = sim_disk_points(model.disk) > fail_at;
     open_after_fault(&model, fail_at, fail_at);
     later_half(&model, deeds);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
-    model_fini(&model);
+    model_fini_reopened(&model);
     return reached;
 }
 

@@ -41,10 +41,7 @@ static void a_life_writes_loads_and_removes_slices(void **state)
         model_settle(&model);
         store_stats(model.store, &stats);
         assert_true(stats.slices == 0 && stats.slice_bytes == 0 && stats.live_jobs == 0);
-        model_close(&model);
-        assert_int_equal(model_open(&model), OK);
-        model_check(&model);
-        model_fini(&model);
+        model_fini_reopened(&model);
     }
     print_message("spilled %llu loaded %llu peak %llu checkpoints %llu\n",
                   (unsigned long long)spilled, (unsigned long long)loaded, (unsigned long long)peak,
@@ -683,20 +680,26 @@ static void p8_a_full_disk_keeps_far_jobs(void **state)
     }
 }
 
+/* So many bytes that opening them is told of more than once. */
+static void push_large_and_close(struct model *model)
+{
+    model->body_bytes = 20000;
+    for (unsigned i = 0; i < 200; i++) {
+        assert_int_equal(model_push(model), OK);
+        if (i % 8 == 0)
+            model_turn(model);
+    }
+    model_settle(model);
+    model_close(model);
+}
+
 /* For each MiB of the log, then of the slices' indexes; never less than before (store_model.h). */
 static void an_opening_tells_how_far_it_is(void **state)
 {
     (void)state;
     struct model model;
     begin_far(&model, 400);
-    model.body_bytes = 20000;
-    for (unsigned i = 0; i < 200; i++) {
-        assert_int_equal(model_push(&model), OK);
-        if (i % 8 == 0)
-            model_turn(&model);
-    }
-    model_settle(&model);
-    model_close(&model);
+    push_large_and_close(&model);
     assert_int_equal(model_open(&model), OK);
     assert_true(model.openings > 0);
     assert_true(model.store->opening.indexes);
@@ -711,15 +714,8 @@ static void an_opening_can_be_ended_and_done_again(void **state)
     struct model model;
     far_model(&model, 5);
     model.delay_us = INT64_C(1000) * MODEL_DELAY_US;
-    model.body_bytes = 20000;
     assert_int_equal(model_open(&model), OK);
-    for (unsigned i = 0; i < 200; i++) {
-        assert_int_equal(model_push(&model), OK);
-        if (i % 8 == 0)
-            model_turn(&model);
-    }
-    model_settle(&model);
-    model_close(&model);
+    push_large_and_close(&model);
     unsigned ended = 0;
     for (model.opening_ends_at = 1; model_open(&model) == ERR_NOT_LEADER;
          model.opening_ends_at++, ended++)

@@ -758,4 +758,13 @@ static inline void model_check(struct model *model)
     assert_int_equal(stats.live_jobs, live);
 }
 
+/* Opens the store again, checks what it has, and ends. */
+static inline void model_fini_reopened(struct model *model)
+{
+    model_close(model);
+    assert_int_equal(model_open(model), OK);
+    model_check(model);
+    model_fini(model);
+}
+
 #endif

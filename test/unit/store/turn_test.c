@@ -127,10 +127,7 @@ static void p7_a_missing_descriptor_for_a_new_segment_is_no_failure(void **state
     sim_disk_starve(model.disk, false);
     model_settle(&model);
     assert_int_equal(model.acknowledged, store_batch(model.store));
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
-    model_fini(&model);
+    model_fini_reopened(&model);
 }
 
 /* Spares are made, closed for others, and cannot be opened again when they are to be written. */

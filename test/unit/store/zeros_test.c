@@ -55,10 +55,7 @@ static void large_commits_have_none_and_lose_nothing(void **state)
     fill_segments(&model, SEGMENTS, LARGE_JOBS);
     assert_true(log_commit_bytes(model.store->log) > 48 * 1024);
     assert_int_equal(sim_disk_zeros(model.disk), before);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
-    model_fini(&model);
+    model_fini_reopened(&model);
 }
 
 static void zeros_come_back_with_small_commits(void **state)
@@ -99,10 +96,7 @@ static void small_commits_in_a_reserved_segment_write_zeros_behind_themselves(vo
     assert_true(after.batches - before.batches > 8);
     assert_int_equal(sim_disk_zeros(model.disk) - zeros, DISK_ZEROS_MAX);
     fill_segments(&model, 4, 1);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
-    model_fini(&model);
+    model_fini_reopened(&model);
 }
 
 /* Room is the same with zeros and without: what has been placed can be written. */
@@ -124,10 +118,7 @@ static void p8_a_full_disk_takes_what_has_room_in_a_reserved_segment(void **stat
     model.now_us += 2000000; /* it is asked again once a second */
     model_settle(&model);
     assert_int_equal(model_push(&model), OK);
-    model_close(&model);
-    assert_int_equal(model_open(&model), OK);
-    model_check(&model);
-    model_fini(&model);
+    model_fini_reopened(&model);
 }
 
 int main(void)

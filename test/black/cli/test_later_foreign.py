@@ -1,0 +1,108 @@
+"""later, asking what is no laterd: all it answers is 200, or nothing. Nothing was done then."""
+
+import os
+import subprocess
+
+import local_server
+import pytest
+from fake_v1 import Fake
+from process import LATER
+
+DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
+
+pytestmark = pytest.mark.embedded("it asks servers of its own")
+
+JSON = {"Content-Type": "application/json"}
+FOREIGN = {
+    "empty": (200, {}, b""),
+    "html": (200, {"Content-Type": "text/html"}, b"<html><body>Welcome</body></html>"),
+    "object": (200, JSON, b"{}"),
+    "status": (200, JSON, b'{"status":"ok","code":0}'),
+    "array": (200, JSON, b"[]"),
+    "text": (200, JSON, b'"ok"'),
+    "numbers": (200, JSON, b'{"jobs":[1],"topics":[1],"results":[1],"attempts":[1],"events":[1],"due":[1]}'),
+    "bytes": (200, JSON, b'{"jobs":["\xff\xfe"]}'),
+}
+NONE = {"none": (204, {}, b"")}
+ASK = ("topics", "topics t", "list t", "list t --state buried", "list t --json", "get j", "attempts j", "history j",
+       "stats", "stats --json", "cluster", "due 1h", "journal status", "top --json", "release j", "touch j", "bury j",
+       "kick j", "run j", "reschedule j --delay 5s", "push t body", "push t body --json", "replay t",
+       "topic show t", "topic test t", "topic set t --ttr 5s", "finish j k", "kick --topic t", "clear t --yes",
+       "delete-topic t --yes")
+NOTHING_SAID = ("finish j", "rm j", "pause t", "resume t")  # 204 is a laterd's answer to these, and to a reserve
+POP = ("pop t", "pop t --json", "pop t --max 5 --finish")
+
+
+class Foreign(local_server.LocalServer):
+    """Answers all requests alike."""
+
+    def __init__(self, answer):
+        class Handler(local_server.Handler):
+            def answer(self):
+                self.text()
+                self.send(*answer)
+
+            do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = answer
+
+        self.begin(Handler)
+
+
+def later(url, words, text=""):
+    return subprocess.run([LATER, *words.split()], input=text, text=True, capture_output=True, timeout=60,
+                          check=False, env=dict(os.environ, LATER_SERVER=url))
+
+
+def says_that_it_is_no_laterd(url, words):
+    done = later(url, words)
+    assert done.returncode == REFUSED and "is it a laterd?" in done.stderr, (words, done)
+    assert done.stdout == "", (words, done)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_an_answer_that_no_laterd_gives_is_no_success(name):
+    with Foreign(FOREIGN[name]) as server:
+        for words in (*ASK, *NOTHING_SAID, *POP):
+            says_that_it_is_no_laterd(server.url, words)
+
+
+def test_no_content_is_a_success_only_where_a_laterd_says_no_more():
+    with Foreign(NONE["none"]) as server:
+        for words in ASK:
+            says_that_it_is_no_laterd(server.url, words)
+        for words in NOTHING_SAID:
+            assert later(server.url, words).returncode == DONE
+        for words in POP:
+            assert later(server.url, words).returncode == NOTHING
+
+
+def test_lines_are_pushed_only_if_the_server_says_what_became_of_each():
+    for results in ([], [{}, {}], [{"job": {"id": "a"}}], [{"job": {"id": "a"}}, {"status": 201}]):
+        with Fake({"POST /v1/topics/t/jobs": (200, {"failed": 0, "results": results})}) as fake:
+            done = later(fake.url, "push t --lines -", text="a\nb\n")
+            assert done.returncode == REFUSED
+            assert "the server answered for " in done.stderr and " jobs of 2" in done.stderr
+
+
+TOPIC = {"name": "t", "delayed": 0, "ready": 3, "reserved": 0, "buried": 0}
+
+
+def test_a_list_of_nothing_says_why_also_if_the_server_tells_no_limits():
+    with Fake({"GET /v1/topics/t/jobs": (200, {"jobs": []}), "GET /v1/topics/t": (200, TOPIC)}) as older:
+        done = later(older.url, "list t")
+        assert (done.returncode, done.stdout) == (NOTHING, "")
+        assert done.stderr == "later list: t: no job is delayed; 3 ready: later list --state ready t\n"
+        assert later(older.url, "list t --json").stderr == ""
+
+
+def test_a_list_that_was_refused_says_only_that():
+    refusal = {"status": 404, "code": "not_found", "detail": "no such topic"}
+    with Fake({"GET /v1/topics/t/jobs": (404, refusal)}) as fake:
+        done = later(fake.url, "list t")
+        assert done.returncode == NOTHING and done.stderr == "later list: t: no such topic (not_found)\n"
+
+
+def test_topics_says_that_there_are_none():
+    with Fake({"GET /v1/topics": (200, {"topics": []})}) as fake:
+        done = later(fake.url, "topics")
+        assert done.returncode == NOTHING and "there are no topics" in done.stderr
+        assert later(fake.url, "topics --json").stderr == ""
