@@ -274,11 +274,13 @@ bool core_delete_far(struct core *core, int64_t now_us, const struct cmd *cmd,
  */
 bool core_near(struct core *core, const struct event *event);
 
-enum { CORE_FRONT_MAX = 32 };
+enum { CORE_FRONT_LEAST = 32, CORE_FRONT_MAX = 256 };
 
-/* The far jobs that are handed out next from a topic, in order. */
+/* The far jobs that are handed out next from a topic, in order: as many as its waiting consumers
+   want, but CORE_FRONT_LEAST at least and CORE_FRONT_MAX at most. */
 struct core_front {
     uint32_t topic, count;
+    bool many; /* they want more than one */
     struct {
         uint64_t seq, where;
     } jobs[CORE_FRONT_MAX];
@@ -288,7 +290,8 @@ struct core_front {
  * Finds the next topic with waiting consumers whose first ready job is far, and the first of its
  * far ready jobs, in order. Their records should be read and passed to core_front_arrive(); until
  * then no job of the topic is handed out. False: there is no such topic, or no far job may come:
- * core_limits::memory_bytes is exceeded and 1,024 jobs or more are reserved. O(max^2), some 10 µs.
+ * core_limits::memory_bytes is exceeded and 1,024 jobs or more are reserved. O(count log count):
+ * some 10 µs for 32 jobs.
  */
 bool core_front(struct core *core, struct core_front *out_front);
 /* Would core_front() return true? O(1). */
@@ -300,7 +303,7 @@ bool core_front_wanted(const struct core *core);
  */
 bool core_front_arrive(struct core *core, const struct event *event);
 /* The record of a job named by core_front() cannot be read: other jobs are handed out before it
-   until core_front_retry(). O(1). */
+   until core_front_retry(). O(CORE_FRONT_MAX). */
 void core_front_unread(struct core *core, uint32_t topic_number, uint64_t seq, uint64_t where);
 /* Puts jobs that core_front_unread() took out of the order back in, some thousand of them; true =
    there are more. */

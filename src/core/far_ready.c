@@ -123,22 +123,56 @@ void far_ready_remove(struct far_ready *heap, uint32_t place)
         cut(heap);
 }
 
+/* Places of the heap whose parents were taken already: a binary heap in the order of the entries.
+ */
+struct open_places {
+    const struct far_ready_entry *entries;
+    uint32_t count;
+    uint32_t at[3 * FAR_READY_NEXT_MAX + 1];
+};
+
+static bool open_before(const struct open_places *open, uint32_t a, uint32_t b)
+{
+    return far_ready_precedes(&open->entries[a], &open->entries[b]);
+}
+
+static void open_add(struct open_places *open, uint32_t place)
+{
+    uint32_t i = open->count++;
+    for (; i > 0 && open_before(open, place, open->at[(i - 1) / 2]); i = (i - 1) / 2)
+        open->at[i] = open->at[(i - 1) / 2];
+    open->at[i] = place;
+}
+
+static uint32_t open_take(struct open_places *open)
+{
+    uint32_t first = open->at[0], last = open->at[--open->count], i = 0;
+    for (uint32_t child; (child = 2 * i + 1) < open->count; i = child) {
+        if (child + 1 < open->count && open_before(open, open->at[child + 1], open->at[child]))
+            child++;
+        if (!open_before(open, open->at[child], last))
+            break;
+        open->at[i] = open->at[child];
+    }
+    open->at[i] = last;
+    return first;
+}
+
 uint32_t far_ready_next(const struct far_ready *heap, uint32_t *out_places, uint32_t max)
 {
-    uint32_t open[3 * FAR_READY_NEXT_MAX + 1] = {0}; /* their parents were taken already */
-    uint32_t open_count = heap->count > 0, taken = 0;
+    struct open_places open;
+    uint32_t taken = 0;
     CHECK(max <= FAR_READY_NEXT_MAX);
-    while (taken < max && open_count > 0) {
-        uint32_t best = 0;
-        for (uint32_t i = 1; i < open_count; i++)
-            if (far_ready_precedes(&heap->entries[open[i]], &heap->entries[open[best]]))
-                best = i;
-        uint32_t place = open[best];
+    open.entries = heap->entries;
+    open.count = 0;
+    if (heap->count > 0)
+        open_add(&open, 0);
+    while (taken < max && open.count > 0) {
+        uint32_t place = open_take(&open);
         out_places[taken++] = place;
-        open[best] = open[--open_count];
         uint64_t child = (uint64_t)place * 4 + 1;
         for (uint64_t end = child + 4; child < end && child < heap->count; child++)
-            open[open_count++] = (uint32_t)child;
+            open_add(&open, (uint32_t)child);
     }
     return taken;
 }

@@ -47,9 +47,9 @@ bool far_ready_precedes(const struct far_ready_entry *a, const struct far_ready_
 /* Does the entry come before this job in memory? False for the job's own entry. */
 bool far_ready_before(const struct far_ready_entry *entry, const struct job *job);
 
-enum { FAR_READY_NEXT_MAX = 32 };
+enum { FAR_READY_NEXT_MAX = 256 };
 /* Writes the positions of the first entries in order, at most `max` (up to FAR_READY_NEXT_MAX);
-   returns how many. O(max^2). */
+   returns how many. O(max log max). */
 uint32_t far_ready_next(const struct far_ready *heap, uint32_t *out_places, uint32_t max);
 
 void far_ready_valid(const struct far_ready *heap);

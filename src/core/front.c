@@ -16,7 +16,8 @@ enum {
     SWEEP_LEAST = 64,     /* … at least so many, and more than half, may be stale */
     RESERVED_MAX = 1024,  /* when memory is short: far jobs come while fewer are reserved */
     RETRY_ENTRIES = 1000, /* a turn */
-    ENTRY_NS = 400,       /* for an entry that is looked at */
+    ENTRY_NS = 400,       /* for an entry that is looked at … */
+    NEXT_NS = 150,        /* … and for finding one that comes next */
 };
 
 /* ---- stale entries ---- */
@@ -69,13 +70,31 @@ bool core_front_room(const struct core *core)
     return core_has_memory(core) || core->totals.jobs[JOB_RESERVED] < RESERVED_MAX;
 }
 
+/* How many jobs the topic's waiting consumers want; it does not count beyond CORE_FRONT_MAX. */
+static uint32_t wanted_of_topic(const struct core *core, const struct topic *topic)
+{
+    uint32_t wanted = 0;
+    for (const struct list *at = topic->waiting.next;
+         at != &topic->waiting && wanted < CORE_FRONT_MAX; at = at->next) {
+        const struct wait_link *link = LIST_ENTRY(at, const struct wait_link, of_topic);
+        const struct waiter *waiter = pool_at(&core->waiters, link->waiter);
+        uint32_t left = CORE_FRONT_MAX - wanted;
+        wanted += waiter->wanted.max < left ? waiter->wanted.max : left;
+    }
+    return wanted;
+}
+
 /* Collects the first entries whose jobs are far, without those that are in memory for a visit. */
-static void find_first(const struct core *core, const struct topic *topic,
-                       struct core_front *out_front)
+static void find_first(struct core *core, const struct topic *topic, struct core_front *out_front)
 {
     uint32_t places[CORE_FRONT_MAX];
-    uint32_t count = far_ready_next(&topic->far_ready, places, CORE_FRONT_MAX);
-    *out_front = (struct core_front){.topic = topic->number};
+    uint32_t wanted = wanted_of_topic(core, topic);
+    uint32_t count = far_ready_next(&topic->far_ready, places,
+                                    wanted > CORE_FRONT_LEAST ? wanted : CORE_FRONT_LEAST);
+    budget_spend(core->budget, (int64_t)count * NEXT_NS);
+    out_front->topic = topic->number;
+    out_front->count = 0;
+    out_front->many = wanted > 1;
     for (uint32_t i = 0; i < count; i++) {
         const struct far_ready_entry *entry = &topic->far_ready.entries[places[i]];
         if (!core_is_far_ready(core, entry->seq, entry->where))

@@ -12,10 +12,11 @@
 #include "engine/embedded/parts.h"
 
 enum {
-    READS_MAX = 64,               /* under way at a time */
+    READS_MAX = 128,              /* under way at a time; more are begun when half have ended */
+    HOLD_US = 2000,               /* so that who wants many gets more than the first that comes */
     TOPICS_TURN = 8,              /* topics in a turn: some 10 µs each, besides reading */
     READ_NS = 1000,               /* work for reading a record from the page cache … */
-    ARRIVE_NS = 2000,             /* … for taking it in */
+    ARRIVE_NS = 1000,             /* … for taking it in */
     RETRY_US = 30 * 1000 * 1000,  /* before an unreadable record is tried again */
     REPORT_US = 60 * 1000 * 1000, /* between log lines about unreadable records */
 };
@@ -98,10 +99,18 @@ static void take(struct embedded *embedded, const struct front_read *read, enum 
     }
 }
 
+static bool holds(const struct embedded *embedded)
+{
+    return !list_empty(&embedded->fronts.reading) &&
+           embedded->loop->now_us < embedded->fronts.hold_until_us;
+}
+
 /* What the disk's threads have read. */
 static void take_whole(struct embedded *embedded)
 {
     struct list *whole = &embedded->fronts.whole;
+    if (holds(embedded))
+        return;
     for (unsigned steps = 0; !list_empty(whole) && (steps == 0 || !budget_spent(embedded->budget));
          steps++) {
         struct front_read *read = LIST_ENTRY(whole->next, struct front_read, link);
@@ -117,7 +126,9 @@ static bool bring(struct embedded *embedded, const struct core_front *front)
     struct far_room room;
     struct event event;
     bool cold = false, any = front->count == 0;
-    for (uint32_t i = 0; i < front->count && embedded->fronts.count < READS_MAX; i++) {
+    for (uint32_t i = 0; i < front->count && embedded->fronts.count < READS_MAX &&
+                         (i < CORE_FRONT_LEAST || !budget_spent(embedded->budget));
+         i++) {
         struct front_read read = {
             .topic = front->topic,
             .seq = front->jobs[i].seq,
@@ -131,6 +142,8 @@ static bool bring(struct embedded *embedded, const struct core_front *front)
             err = store_far_cached(embedded->store, read.fetch.where, &room, &event);
         }
         cold = err == ERR_AGAIN;
+        if (cold && list_empty(&embedded->fronts.reading))
+            embedded->fronts.hold_until_us = embedded->loop->now_us + (front->many ? HOLD_US : 0);
         if (cold)
             begin(embedded, read.topic, read.seq, read.fetch.where);
         else
@@ -155,6 +168,7 @@ void front_turn(struct embedded *embedded)
     take_whole(embedded);
     for (unsigned topics = 0; topics < TOPICS_TURN &&
                               (topics == 0 || !budget_spent(embedded->budget)) &&
+                              fronts->count <= READS_MAX / 2 &&
                               core_front(embedded->core, &front) && bring(embedded, &front);)
         topics++;
     /* Perhaps no read is under way whose end would start a turn. */
@@ -163,7 +177,10 @@ void front_turn(struct embedded *embedded)
 
 int64_t front_next_us(const struct embedded *embedded)
 {
-    return embedded->fronts.retry_at_us;
+    const struct fronts *fronts = &embedded->fronts;
+    bool held = !list_empty(&fronts->whole) && holds(embedded);
+    return held && fronts->hold_until_us < fronts->retry_at_us ? fronts->hold_until_us
+                                                               : fronts->retry_at_us;
 }
 
 void fronts_init(struct fronts *fronts)
@@ -172,6 +189,7 @@ void fronts_init(struct fronts *fronts)
     list_init(&fronts->whole);
     fronts->retry_at_us = INT64_MAX;
     fronts->report_us = INT64_MIN;
+    fronts->hold_until_us = INT64_MIN;
 }
 
 void front_give_up_all(struct embedded *embedded)

@@ -94,15 +94,20 @@ static struct core_totals totals(void)
     return now;
 }
 
-static uint64_t reserve(int64_t wait_us)
+static uint64_t reserve_many(uint32_t max, int64_t wait_us)
 {
     struct bytes topic = BYTES("t");
     struct cmd cmd = {
         .kind = CMD_RESERVE,
-        .reserve = {.topics = &topic, .topic_count = 1, .max = 1, .wait_us = wait_us}};
+        .reserve = {.topics = &topic, .topic_count = 1, .max = max, .wait_us = wait_us}};
     bed.reply.err = ERR_IO;
     bed.first.ref.seq = 0;
     return core_apply(bed.core, START, &cmd, &bed);
+}
+
+static uint64_t reserve(int64_t wait_us)
+{
+    return reserve_many(1, wait_us);
 }
 
 /* Ten million jobs of a consumer that is down: the bar is 64 bytes each. */
@@ -149,6 +154,29 @@ static void it_is_handed_out_only_when_those_before_it_have_come(void **state)
     parked = reserve(SECOND);
     core_cancel(bed.core, parked);
     assert_false(core_front(bed.core, &front)); /* P6: nobody wants it any more */
+    core_valid(bed.core);
+}
+
+static void as_many_are_to_come_as_consumers_want(void **state)
+{
+    (void)state;
+    enum { JOBS = CORE_FRONT_MAX + 20 };
+    struct core_front front;
+    for (uint64_t seq = 1; seq <= JOBS; seq++)
+        push_far(seq, 0);
+    uint64_t one = reserve(SECOND);
+    assert_true(core_front(bed.core, &front));
+    assert_true(front.count == CORE_FRONT_LEAST && !front.many);
+    uint64_t some = reserve_many(70, SECOND);
+    assert_true(core_front(bed.core, &front));
+    assert_true(front.count == 71 && front.many && front.jobs[70].seq == 71);
+    uint64_t all = reserve_many(UINT32_MAX, SECOND);
+    assert_true(core_front(bed.core, &front));
+    assert_true(front.count == CORE_FRONT_MAX &&
+                front.jobs[CORE_FRONT_MAX - 1].seq == CORE_FRONT_MAX);
+    core_cancel(bed.core, one);
+    core_cancel(bed.core, some);
+    core_cancel(bed.core, all);
     core_valid(bed.core);
 }
 
@@ -385,6 +413,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(p8_a_far_ready_job_takes_at_most_64_bytes),
         TEST(it_is_handed_out_only_when_those_before_it_have_come),
+        TEST(as_many_are_to_come_as_consumers_want),
         TEST(what_cannot_be_read_is_left_out_for_a_while),
         TEST(p8_entries_of_jobs_that_are_gone_go_too),
         TEST(urgent_ones_count_wherever_they_are),
