@@ -166,13 +166,14 @@ void front_turn(struct embedded *embedded)
         fronts->retry_at_us = more ? embedded->loop->now_us : INT64_MAX;
     }
     take_whole(embedded);
-    for (unsigned topics = 0; topics < TOPICS_TURN &&
-                              (topics == 0 || !budget_spent(embedded->budget)) &&
-                              fronts->count <= READS_MAX / 2 &&
-                              core_front(embedded->core, &front) && bring(embedded, &front);)
+    unsigned topics = 0;
+    while (topics < TOPICS_TURN && (topics == 0 || !budget_spent(embedded->budget)) &&
+           fronts->count <= READS_MAX / 2 && core_front(embedded->core, &front) &&
+           bring(embedded, &front))
         topics++;
-    /* Perhaps no read is under way whose end would start a turn. */
-    embedded->busy |= budget_spent(embedded->budget) && core_front_wanted(embedded->core);
+    /* Other topics may be wanted, too. Without progress the end of a read starts a turn. */
+    embedded->busy |=
+        topics > 0 && budget_spent(embedded->budget) && core_front_wanted(embedded->core);
 }
 
 int64_t front_next_us(const struct embedded *embedded)
