@@ -316,7 +316,8 @@ static void rewrite(struct bed *bed)
     end_stage(bed);
 }
 
-/* The clock goes on by a second in each turn: a day and an hour, and what the disk needs. */
+/* The clock goes on by a second in each of 100,000 turns, longer than any job's delay (25 hours);
+   then the disk has the time that it needs. */
 static void draw_near(struct bed *bed)
 {
     begin_stage(bed, "draw near");

@@ -4,7 +4,8 @@
 
 enum shape { ANY_VALUE, NUMBER, OBJECT, OBJECTS /* an array of them */ };
 
-/* What an answer has; `member` NULL: it is 204, which `or_none` allows beside the member. */
+/* What the answer to a call has. member NULL: no content (204); or_none: 204 is an answer as well.
+ */
 struct kind {
     const char *method;
     const char *path; /* '*': a part of it */
@@ -49,7 +50,7 @@ static const struct kind kinds[] = {
     {"GET", "/v1/cluster", "role", ANY_VALUE, false},
 };
 
-/* Parts are escaped: a '/' in a path is none of a name. */
+/* Names in a path are percent-encoded, so '*' never contains a '/'. */
 static bool is_path(struct bytes path, const char *pattern)
 {
     for (; *pattern; pattern++) {

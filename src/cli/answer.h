@@ -1,6 +1,6 @@
 /*
- * Is an answer that of a laterd? What stands before it, or another server on its port, may answer
- * 200 to everything, with JSON of its own: then nothing was done.
+ * Checks that an answer is a laterd's. A proxy before it, or another server on its port, may answer
+ * 200 to everything, with JSON of its own: that must not be taken for success.
  */
 #ifndef LATERD_CLI_ANSWER_H
 #define LATERD_CLI_ANSWER_H

@@ -215,6 +215,9 @@ class Soak:
             print(f"soak: {name}, last third / middle third: " + (f"{grown:.2f}" if grown else "too short to say"))
             if grown and grown > GROWTH:
                 bad.append(f"{name} has grown by {grown:.2f}")
+        reached = self.oracle.count() / (60 * max(1, len(self.rows)))
+        if self.rows and reached < 0.9 * self.load.rate:
+            bad.append(f"{reached:.0f} puts a second, not {self.load.rate}: the clients were too slow for this load")
         long_turns = sum(row["long_turns"] for row in self.rows)
         if long_turns:
             bad.append(f"{long_turns} turns took more than {TURN_LIMIT * 1000:.0f} ms")

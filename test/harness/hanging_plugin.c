@@ -1,7 +1,8 @@
 /*
- * A plugin in place of NATS' (laterd-nats.so): it takes jobs and says nothing, until it is told to
- * end, but delivers those whose body begins with g at once. At the end it gives outcomes by the first byte of each body (d: delivered, f: failed, r: refused;
- * of another byte none), and hangs in a call that nothing breaks.
+ * A plugin in place of NATS' (laterd-nats.so). It delivers jobs whose body begins with g at once.
+ * All others it takes and says nothing about until it is told to end. Then it gives an outcome by
+ * the first byte of the body (d: delivered, f: failed, r: refused; others: none), and hangs in a
+ * call that nothing breaks.
  */
 #include <poll.h>
 #include <unistd.h>

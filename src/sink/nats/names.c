@@ -17,7 +17,7 @@ enum { ASKED_AGAIN_MS = 10 /* whether a name is answered */ };
 
 struct name_look_up {
     char name[BROKER_HOST_BYTES];
-    atomic_bool answered; /* found or not: asking again takes no longer */
+    atomic_bool answered; /* found or not; libnats asks again, usually as fast */
     atomic_int users;     /* its thread, and the broker's */
 };
 

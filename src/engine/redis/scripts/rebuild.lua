@@ -1,7 +1,7 @@
 -- Repairs a partition step by step, while it is served. Moves jobs that layout 2 left in the hash
--- to their buckets. With
--- 'r' it also restores the members of a sorted set that was lost (deleted or evicted), from the
--- jobs and from the settings of topics. Idempotent: it changes nothing that is in its place.
+-- to their buckets. With 'r' it also restores the members of a sorted set that was lost (deleted or
+-- evicted), from the jobs and from the settings of topics. Idempotent: it changes nothing that is
+-- in its place.
 --
 -- ARGV:
 --   2  where to continue, '0' at the start

@@ -17,7 +17,8 @@
 -- Returns {header, job with content, ..., firsts}. err: OK or EMPTY. count: jobs. Flags: MORE a
 -- topic has more ready jobs; MARKED marks were left; SHARED other daemons wait for one of the
 -- topics too. next_us: when the first pause of these topics ends, FOREVER if none is paused. seq:
--- with 'n', how many more jobs are ready; else 0. `firsts`: 12 bytes for each topic asked for:
+-- with 'n' and more than one job asked for, how many more jobs are ready; else it says nothing.
+-- `firsts`: 12 bytes for each topic asked for:
 -- priority (4) and rank (8) of the first job that is still ready, or NONE, or UNSEEN if the topic
 -- was not looked at; empty if this request was executed before. Several requests: an array of
 -- these.

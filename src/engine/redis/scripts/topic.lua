@@ -13,8 +13,8 @@
 -- due time of the first ready job (0: none), the fields of LETTERS (reserved now; totals of pushed,
 -- reserved, finished, deleted, replaced, timed out, released, buried, kicked; pauses; end and
 -- length of the pause), when the first delayed job is due (0: none, or 'l' without 'd'). Of 'l',
--- with 'd', one more string at the end: how many jobs of these topics fall due within each of SPANS
--- (8 bytes each), and MORE: there are more topics. Errors: NOT_FOUND, TOPICS_LIMIT.
+-- MORE: there are more topics; with 'd', one more string at the end: how many jobs of these topics
+-- fall due within each of SPANS (8 bytes each). Errors: NOT_FOUND, TOPICS_LIMIT.
 -- Cost: O(log n) for each topic shown; a pause that makes a topic checks up to 64 others
 -- (room.lua).
 local what, topic, now = ARGV[2], ARGV[3], clock()
