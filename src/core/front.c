@@ -18,6 +18,7 @@ enum {
     RETRY_ENTRIES = 1000, /* a turn */
     ENTRY_NS = 400,       /* for an entry that is looked at … */
     NEXT_NS = 150,        /* … and for finding one that comes next */
+    WAITER_NS = 20,       /* for asking a waiter how many it wants */
 };
 
 /* ---- stale entries ---- */
@@ -71,16 +72,18 @@ bool core_front_room(const struct core *core)
 }
 
 /* How many jobs the topic's waiting consumers want; it does not count beyond CORE_FRONT_MAX. */
-static uint32_t wanted_of_topic(const struct core *core, const struct topic *topic)
+static uint32_t wanted_of_topic(struct core *core, const struct topic *topic)
 {
-    uint32_t wanted = 0;
+    uint32_t wanted = 0, waiters = 0;
     for (const struct list *at = topic->waiting.next;
          at != &topic->waiting && wanted < CORE_FRONT_MAX; at = at->next) {
         const struct wait_link *link = LIST_ENTRY(at, const struct wait_link, of_topic);
         const struct waiter *waiter = pool_at(&core->waiters, link->waiter);
         uint32_t left = CORE_FRONT_MAX - wanted;
         wanted += waiter->wanted.max < left ? waiter->wanted.max : left;
+        waiters++;
     }
+    budget_spend(core->budget, (int64_t)waiters * WAITER_NS);
     return wanted;
 }
 
@@ -162,6 +165,7 @@ void core_front_unread(struct core *core, uint32_t topic_number, uint64_t seq, u
     struct far_ready *heap = &topic->far_ready;
     uint32_t places[CORE_FRONT_MAX];
     uint32_t count = far_ready_next(heap, places, CORE_FRONT_MAX);
+    budget_spend(core->budget, (int64_t)count * NEXT_NS);
     for (uint32_t i = 0; i < count; i++) {
         struct far_unread unread = {.entry = heap->entries[places[i]], .topic = topic_number};
         if (unread.entry.seq != seq || unread.entry.where != where)

@@ -91,12 +91,11 @@ struct far_commands {
 
 /* Reads of ready jobs that come next. */
 struct fronts {
-    struct list reading;   // front_read::link
-    struct list whole;     // front_read::link: it has come
-    uint32_t count;        /* of both */
-    int64_t hold_until_us; /* while some are being read, those that have come are held until then */
-    int64_t retry_at_us;   /* when to read again what could not be read; INT64_MAX: nothing */
-    int64_t report_us;     /* when such a failure may be logged again */
+    struct list reading; // front_read::link
+    struct list whole;   // front_read::link: it has come
+    uint32_t count;      /* of both */
+    int64_t retry_at_us; /* when to read again what could not be read; INT64_MAX: nothing */
+    int64_t report_us;   /* when such a failure may be logged again */
 };
 
 /* Commands on topics some of whose jobs are far. */

@@ -19,6 +19,7 @@ struct name_look_up {
     char name[BROKER_HOST_BYTES];
     atomic_bool answered; /* found or not; libnats asks again, usually as fast */
     atomic_int users;     /* its thread, and the broker's */
+    bool has_thread;      /* else nobody looks it up: it is not answered, and tried again */
 };
 
 static void drop(struct name_look_up *up)
@@ -38,16 +39,15 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-/* NULL: there is no thread for it. */
 static struct name_look_up *start(const char *name)
 {
     struct name_look_up *up = mem_zalloc(sizeof(*up));
     (void)snprintf(up->name, sizeof(up->name), "%s", name);
     atomic_init(&up->users, 2);
-    if (thread_start_detached(look_up, up) == 0)
-        return up;
-    mem_free(up);
-    return NULL;
+    up->has_thread = thread_start_detached(look_up, up) == 0;
+    if (!up->has_thread)
+        atomic_store(&up->users, 1);
+    return up;
 }
 
 /* Of "host:port"; empty: it is an address, which need not be looked up. */
@@ -68,7 +68,7 @@ static struct name_look_up *find(struct nats *nats, unsigned n, const char *host
     char name[BROKER_HOST_BYTES];
     struct name_look_up *up = nats->look_ups[n];
     name_of(host, name);
-    if (up && (strcmp(up->name, name) != 0 || atomic_load(&up->answered))) {
+    if (up && (strcmp(up->name, name) != 0 || atomic_load(&up->answered) || !up->has_thread)) {
         drop(up);
         up = NULL;
     }

@@ -294,7 +294,7 @@ def test_a_conflict_after_a_restart_ends_the_command():
     def begin(_query, _body):
         begun.append(1)
         problem = {"status": 409, "code": "journal_elsewhere", "detail": "ask the one that does, b:1"}
-        return (200, {}) if len(begun) == 1 else (409, problem)
+        return (200, {"journal": True}) if len(begun) == 1 else (409, problem)
 
     with Fake({"POST /v1/journal/resync": begin,
                "GET /v1/journal": (200, {"journal": True, "resync": {"state": "none"}})}) as fake:
