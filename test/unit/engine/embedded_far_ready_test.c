@@ -229,6 +229,34 @@ static void a_read_that_hangs_holds_up_what_came_before_it_for_a_moment(void **s
     check_reserved(&order);
 }
 
+/* While all that one topic may have read is being read, others begin. */
+static void a_topic_does_not_wait_for_the_reads_of_another(void **state)
+{
+    (void)state;
+    struct bytes topics[2] = {BYTES("t"), BYTES("u")};
+    struct ticket tickets[2] = {{.answered = receive}, {.answered = receive}};
+    uint32_t reads = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        struct cmd cmd = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topics[i],
+                                      .topic_count = 1,
+                                      .max = JOBS,
+                                      .wait_us = HOUR_US,
+                                      .ttr_us = HOUR_US}};
+        bed.engine->verbs->begin(bed.engine);
+        (void)bed.engine->verbs->submit(bed.engine, &cmd, &tickets[i]);
+        bed.engine->verbs->match(bed.engine);
+        (void)bed.engine->verbs->end(bed.engine);
+        assert_true(bed.embedded->fronts.count > reads);
+        reads = bed.embedded->fronts.count;
+    }
+    for (unsigned i = 0; i < 2; i++)
+        bed.engine->verbs->cancel(bed.engine, &tickets[i]);
+    rest(300);
+    assert_int_equal(bed.embedded->fronts.count, 0);
+    assert_int_equal(totals().jobs[JOB_RESERVED], 0);
+}
+
 /* The turn's budget is spent before the first one has been asked for: another turn comes. */
 static void p2_who_waits_is_not_forgotten_when_the_budget_is_spent(void **state)
 {
@@ -524,6 +552,8 @@ int main(void)
         READY(who_waits_is_served_in_turn),
         READY(who_wants_many_gets_many),
         cmocka_unit_test_setup_teardown(a_read_that_hangs_holds_up_what_came_before_it_for_a_moment,
+                                        setup_ready_cold, teardown),
+        cmocka_unit_test_setup_teardown(a_topic_does_not_wait_for_the_reads_of_another,
                                         setup_ready_cold, teardown),
         READY(p2_who_waits_is_not_forgotten_when_the_budget_is_spent),
         READY(commands_that_name_one_find_it),
