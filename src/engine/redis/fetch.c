@@ -27,7 +27,7 @@ struct candidate wait_group_look_up(const struct wait_group *group, uint32_t fro
         const struct hint *hint = &group->topics[i].topic->hints[partition];
         bool ready = hint->what == READY;
         if (ready && (candidate.best < READY || rank_compare(hint->first, candidate.first) < 0))
-            candidate.first = hint->first, candidate.close = hint->close;
+            candidate.first = hint->first, candidate.close_jobs = hint->close_jobs;
         if (hint->what > (uint8_t)candidate.best)
             candidate.best = (enum hint_kind)hint->what;
         candidate.unsure = candidate.unsure || hint->what == UNKNOWN;
@@ -404,8 +404,8 @@ static int compare_candidates(const void *a_at, const void *b_at)
 static int compare_by_close(const void *a_at, const void *b_at)
 {
     const struct candidate *a = a_at, *b = b_at;
-    if (a->near_best && b->near_best && a->close != b->close)
-        return a->close > b->close ? -1 : 1;
+    if (a->near_best && b->near_best && a->close_jobs != b->close_jobs)
+        return a->close_jobs > b->close_jobs ? -1 : 1;
     return compare_candidates(a_at, b_at);
 }
 
@@ -434,7 +434,7 @@ static void order_for_several(struct candidates candidates)
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct candidate *at = &candidates.at[i];
         at->near_best = at->best == READY && rank_is_close(first, at->first);
-        at->share = at->close;
+        at->share = at->close_jobs;
     }
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
 }

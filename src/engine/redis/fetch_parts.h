@@ -34,7 +34,7 @@ struct candidate {
     bool unsure, stale, empty_long;
     bool near_best;           /* READY: its first job is close to the best one of all candidates */
     struct script_rank first; /* READY: of the best known job */
-    uint32_t close;           /* READY: see struct hint, of that job's topic */
+    uint32_t close_jobs;      /* READY: see struct hint, of that job's topic */
     uint32_t share;           /* jobs to request */
 };
 

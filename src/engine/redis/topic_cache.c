@@ -108,10 +108,11 @@ void topic_left(struct topic *topic, uint32_t partition, struct script_rank rank
                 int64_t now_us)
 {
     struct hint *hint = &topic->hints[partition];
-    uint32_t close = hint->what == READY && hint->close > taken ? hint->close - taken : 1;
+    uint32_t close_jobs =
+        hint->what == READY && hint->close_jobs > taken ? hint->close_jobs - taken : 1;
     *hint = (struct hint){.what = READY,
                           .first = rank,
-                          .close = (uint8_t)close,
+                          .close_jobs = (uint8_t)close_jobs,
                           .at_us = now_us,
                           .notified_alone = hint->notified_alone};
 }
@@ -122,9 +123,9 @@ static void see_another(struct hint *hint, struct script_rank rank, bool became)
     bool first = rank_compare(rank, hint->first) < 0;
     bool close = first ? rank_is_close(rank, hint->first) : rank_is_close(hint->first, rank);
     if (first && !close)
-        hint->close = 1;
-    if (became && close && hint->close < UINT8_MAX)
-        hint->close++;
+        hint->close_jobs = 1;
+    if (became && close && hint->close_jobs < UINT8_MAX)
+        hint->close_jobs++;
     if (first)
         hint->first = rank;
 }
@@ -153,7 +154,7 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
     case TAKEN:
         *hint = (struct hint){.what = READY,
                               .first = rank,
-                              .close = 1,
+                              .close_jobs = 1,
                               .at_us = now_us,
                               .notified_alone = hint->notified_alone};
         break;

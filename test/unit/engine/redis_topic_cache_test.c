@@ -110,24 +110,24 @@ static void jobs_that_are_close_to_the_first_are_counted(void **state)
     const struct hint *hint = &topic->hints[0];
     topic->hints[0] = (struct hint){.what = TAKEN};
     topic_see(topic, 0, rank(5, 100000), true, 10);
-    assert_int_equal(hint->close, 1);
+    assert_int_equal(hint->close_jobs, 1);
     topic_see(topic, 0, rank(5, 150000), true, 10);
     topic_see(topic, 0, rank(5, 150001), true, 10); /* too late */
     topic_see(topic, 0, rank(6, 100000), true, 10); /* of another priority */
-    assert_int_equal(hint->close, 2);
+    assert_int_equal(hint->close_jobs, 2);
     topic_see(topic, 0, rank(5, 110000), false, 10); /* which may be counted */
-    assert_int_equal(hint->close, 2);
+    assert_int_equal(hint->close_jobs, 2);
     topic_see(topic, 0, rank(5, 90000), true, 10);
-    assert_int_equal(hint->close, 3);
+    assert_int_equal(hint->close_jobs, 3);
     topic_left(topic, 0, rank(5, 100000), 1, 10);
-    assert_int_equal(hint->close, 2);
+    assert_int_equal(hint->close_jobs, 2);
     topic_left(topic, 0, rank(5, 300000), 5, 10); /* others have pushed some */
-    assert_int_equal(hint->close, 1);
+    assert_int_equal(hint->close_jobs, 1);
     topic_see(topic, 0, rank(5, 100000), true, 10); /* and nothing is close to this */
-    assert_int_equal(hint->close, 1);
+    assert_int_equal(hint->close_jobs, 1);
     for (uint32_t i = 0; i < 300; i++)
         topic_see(topic, 0, rank(5, 100001), true, 10);
-    assert_int_equal(hint->close, UINT8_MAX);
+    assert_int_equal(hint->close_jobs, UINT8_MAX);
     topic_cache_rest(*state, topic);
 }
 
