@@ -104,12 +104,19 @@ bool rank_is_close(struct script_rank first, struct script_rank later)
     return first.priority == later.priority && later.us - first.us <= RANK_CLOSE_US;
 }
 
+/* Jobs that are close to `rank`, the first that is left of those that the hint has counted. */
+static uint32_t close_left(const struct hint *hint, struct script_rank rank, uint32_t taken)
+{
+    bool counts = hint->what == READY && rank_compare(hint->first, rank) <= 0 &&
+                  rank_is_close(hint->first, rank);
+    return counts && hint->close_jobs > taken ? hint->close_jobs - taken : 1;
+}
+
 void topic_left(struct topic *topic, uint32_t partition, struct script_rank rank, uint32_t taken,
                 int64_t now_us)
 {
     struct hint *hint = &topic->hints[partition];
-    uint32_t close_jobs =
-        hint->what == READY && hint->close_jobs > taken ? hint->close_jobs - taken : 1;
+    uint32_t close_jobs = close_left(hint, rank, taken);
     *hint = (struct hint){.what = READY,
                           .first = rank,
                           .close_jobs = (uint8_t)close_jobs,

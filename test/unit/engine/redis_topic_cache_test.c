@@ -131,6 +131,34 @@ static void jobs_that_are_close_to_the_first_are_counted(void **state)
     topic_cache_rest(*state, topic);
 }
 
+/* Else a partition would be preferred, and asked for jobs due seconds later, for jobs that are
+ * gone. */
+static void the_count_ends_with_the_jobs_that_it_counted(void **state)
+{
+    static const struct {
+        uint32_t priority;
+        int64_t us;
+        uint32_t taken, left;
+    } cases[] = {
+        {5, 100000, 0, 5},                    /* a look: all are there */
+        {5, 150000, 0, 5},                    /* others took some: how many nobody knows */
+        {5, 150001, 0, 1},                    /* all of these are gone */
+        {5, 9000000, 0, 1},                   /* the same */
+        {5, 9000000, 2, 1}, {5, 90000, 0, 1}, /* before all that were counted */
+        {4, 100000, 0, 1},  {6, 100000, 0, 1}, {5, 110000, 3, 2}, {5, 110000, 5, 1},
+    };
+    struct topic *topic = topic_cache_need(*state, BYTES("t"));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        topic->hints[0] = (struct hint){.what = READY, .first = rank(5, 100000), .close_jobs = 5};
+        topic_left(topic, 0, rank(cases[i].priority, cases[i].us), cases[i].taken, 10);
+        assert_int_equal(topic->hints[0].close_jobs, cases[i].left);
+    }
+    topic->hints[0] = (struct hint){.what = NOTICED, .first = rank(5, 100000), .close_jobs = 5};
+    topic_left(topic, 0, rank(5, 100000), 0, 10);
+    assert_int_equal(topic->hints[0].close_jobs, 1);
+    topic_cache_rest(*state, topic);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +169,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(the_first_job_is_the_best_that_was_seen, setup, teardown),
         cmocka_unit_test_setup_teardown(jobs_that_are_close_to_the_first_are_counted, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_count_ends_with_the_jobs_that_it_counted, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
