@@ -120,6 +120,8 @@ static void pushed(struct ticket *ticket, const struct reply *reply)
     failed_pushes += reply->err != OK;
 }
 
+static enum if_exists if_exists;
+
 /* Ids of the client's own spread the jobs over the partitions; without, all are in the topic's. */
 static void push(uint32_t topic, uint32_t number, bool with_id, uint32_t body_bytes)
 {
@@ -134,6 +136,7 @@ static void push(uint32_t topic, uint32_t number, bool with_id, uint32_t body_by
                                .id = bytes_of(id, with_id ? (size_t)len : 0),
                                .due_us = began_us + number * step_us,
                                .ttr_us = ttr_us,
+                               .if_exists = if_exists,
                                .body = bytes_of(body, body_bytes)}};
     (void)port->verbs->submit(port, &cmd, ticket); /* it is told */
     if (number % 100 == 0)
@@ -425,6 +428,35 @@ static void push_known(int64_t between_us, int64_t before_us)
     push_some(1, 0, EACH, true, 20);
 }
 
+/* The most close jobs that this daemon knows of in a partition. */
+static uint32_t most_close_jobs(void)
+{
+    const struct topic *topic = consumers_topic(&engine->consumers, topics[0]);
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < options.partitions; i++) {
+        uint32_t close_jobs = topic->hints[i].close_jobs;
+        most = close_jobs > most ? close_jobs : most;
+    }
+    return most;
+}
+
+/* A push of a job that is there makes none more, whether it keeps the job or replaces it. */
+static void a_job_that_is_pushed_again_counts_once(void **state)
+{
+    (void)state;
+    static const enum if_exists again_as[] = {IF_EXISTS_KEEP, IF_EXISTS_REPLACE};
+    push_known(0, SECOND_US);
+    uint32_t most = most_close_jobs();
+    assert_in_range(most, 2, EACH - 1);
+    for (size_t i = 0; i < 2; i++) {
+        if_exists = again_as[i];
+        push_some(1, 0, EACH, true, 20);
+        assert_int_equal(most_close_jobs(), most);
+    }
+    if_exists = IF_EXISTS_REJECT;
+    stop_pair();
+}
+
 /* Jobs that are due within some milliseconds of each other come from few partitions: each of these
  * costs Redis as much as several of its jobs. */
 static void several_consumers_are_served_from_few_partitions(void **state)
@@ -597,6 +629,7 @@ int main(void)
         STARTED(large_jobs_are_not_reserved_for_the_next_one_beyond_its_answer),
         STARTED(several_consumers_are_served_from_few_partitions),
         STARTED(several_consumers_get_the_oldest_jobs_if_these_are_not_close),
+        STARTED(a_job_that_is_pushed_again_counts_once),
         STARTED(one_consumer_gets_the_best_jobs_of_all_partitions),
         STARTED(many_jobs_do_not_wait_for_a_silent_partition),
         STARTED(what_has_come_does_not_wait_for_a_silent_partition),
