@@ -418,9 +418,10 @@ static bool is_shared(const struct wait_group *group)
 
 /*
  * Each partition that is asked costs Redis as much as several jobs of one. So for several consumers
- * those with several jobs come first, and are asked for all that are close to their first. As far
- * as is known no job is taken before one of its priority that is due more than twice RANK_CLOSE_US
- * sooner, nor before one of a better priority.
+ * those with several jobs come first, and are asked for as many as are known to be close to their
+ * first. So no job is taken before one of its priority that is due more than twice RANK_CLOSE_US
+ * sooner, nor before one of a better priority, unless others have changed what is there: an answer
+ * gives the best that there are, which may then be due later.
  */
 static void order_for_several(struct candidates candidates)
 {

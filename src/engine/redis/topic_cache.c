@@ -124,12 +124,13 @@ void topic_left(struct topic *topic, uint32_t partition, struct script_rank rank
                           .notified_alone = hint->notified_alone};
 }
 
-/* It stands beside the first, or before it; or it is the first one. */
+/* It stands beside the first, or before it; or it is the first one. Behind a new first one what was
+ * counted before may stand too far, all but the first of these. */
 static void see_another(struct hint *hint, struct script_rank rank, bool became)
 {
     bool first = rank_compare(rank, hint->first) < 0;
     bool close = first ? rank_is_close(rank, hint->first) : rank_is_close(hint->first, rank);
-    if (first && !close)
+    if (first)
         hint->close_jobs = 1;
     if (became && close && hint->close_jobs < UINT8_MAX)
         hint->close_jobs++;

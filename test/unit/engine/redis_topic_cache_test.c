@@ -117,9 +117,9 @@ static void jobs_that_are_close_to_the_first_are_counted(void **state)
     assert_int_equal(hint->close_jobs, 2);
     topic_see(topic, 0, rank(5, 110000), false, 10); /* which may be counted */
     assert_int_equal(hint->close_jobs, 2);
-    topic_see(topic, 0, rank(5, 90000), true, 10);
+    topic_see(topic, 0, rank(5, 120000), true, 10);
     assert_int_equal(hint->close_jobs, 3);
-    topic_left(topic, 0, rank(5, 100000), 1, 10);
+    topic_left(topic, 0, rank(5, 110000), 1, 10);
     assert_int_equal(hint->close_jobs, 2);
     topic_left(topic, 0, rank(5, 300000), 5, 10); /* others have pushed some */
     assert_int_equal(hint->close_jobs, 1);
@@ -128,6 +128,23 @@ static void jobs_that_are_close_to_the_first_are_counted(void **state)
     for (uint32_t i = 0; i < 300; i++)
         topic_see(topic, 0, rank(5, 100001), true, 10);
     assert_int_equal(hint->close_jobs, UINT8_MAX);
+    topic_cache_rest(*state, topic);
+}
+
+/* They come in any order: of what stands behind the new first one only the one before it is sure to
+ * be close. */
+static void what_stands_far_behind_a_new_first_job_is_not_counted(void **state)
+{
+    struct topic *topic = topic_cache_need(*state, BYTES("t"));
+    const struct hint *hint = &topic->hints[0];
+    topic->hints[0] = (struct hint){.what = TAKEN};
+    for (int64_t us = 300000; us >= 100000; us -= 25000) {
+        topic_see(topic, 0, rank(5, us), true, 10);
+        assert_int_equal(hint->close_jobs, us == 300000 ? 1 : 2);
+        assert_int_equal(hint->first.us, us);
+    }
+    topic_see(topic, 0, rank(5, 90000), false, 10);
+    assert_int_equal(hint->close_jobs, 1);
     topic_cache_rest(*state, topic);
 }
 
@@ -170,6 +187,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_first_job_is_the_best_that_was_seen, setup, teardown),
         cmocka_unit_test_setup_teardown(jobs_that_are_close_to_the_first_are_counted, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(what_stands_far_behind_a_new_first_job_is_not_counted,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(the_count_ends_with_the_jobs_that_it_counted, setup,
                                         teardown),
     };
