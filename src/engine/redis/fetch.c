@@ -10,7 +10,6 @@
 
 enum {
     AGAIN_US = 500 * 1000, /* until the next call, after one that failed */
-    PROBE_US = 20 * 1000,  /* looks are waited for; then partitions that answered count */
     SILENT_US = 50 * 1000, /* a partition with a call under way for so long is not "empty" */
     STALE_US = 100 * 1000, /* knowledge of ready jobs that is older is checked by a look */
 };
@@ -88,7 +87,7 @@ static struct candidates find_candidates(const struct wait_group *group, uint32_
         if (!group->at[i].calls && !group->at[i].planned && fits(&candidate))
             found.at[found.count++] = candidate;
     }
-    return found;
+    return wait_group_answering(group, found, CALLS_AT_ONCE);
 }
 
 /* Notes which jobs were left in the partition after the call. */
@@ -262,6 +261,12 @@ void wait_group_arm_first_probe(struct wait_group *group)
                  LIST_ENTRY(group->first_asks.next, struct ask, place)->probe_end_us);
 }
 
+bool wait_group_is_answered(const struct wait_group *group, uint32_t partition)
+{
+    const struct node *node = script_requests_node(group->consumers->options.calls, partition);
+    return node && node->link.heard_us > consumers_now_us(group->consumers) - PROBE_US;
+}
+
 void wait_group_end_first_probe(struct timer *timer)
 {
     struct wait_group *group = LIST_ENTRY(timer, struct wait_group, first_probe);
@@ -269,7 +274,11 @@ void wait_group_end_first_probe(struct timer *timer)
         struct ask *ask = LIST_ENTRY(group->first_asks.next, struct ask, place);
         if (ask->probe_end_us > consumers_now_us(group->consumers))
             break;
-        leave_out(ask);
+        list_remove(&ask->place);
+        if (ask->if_silent && wait_group_is_answered(group, ask->partition))
+            ask_leave_out_later(ask);
+        else
+            leave_out(ask);
     }
     wait_group_arm_first_probe(group);
     wait_group_touch(group);
@@ -440,6 +449,12 @@ static void order_for_several(struct candidates candidates)
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
 }
 
+/* There are masters of a cluster: what one does not give others may have. */
+static bool has_several_servers(const struct wait_group *group)
+{
+    return group->consumers->options.calls->options.topology->node_count > 1;
+}
+
 /* Asks the partitions that have jobs of these topics, that with the best job first. False: none
  * has. */
 static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
@@ -450,12 +465,17 @@ static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
         look_at_all(group, noticed, true); /* which has the best job */
         return true;
     }
-    if (is_shared(group))
+    bool any = candidates.count > 0, shared = is_shared(group);
+    if (shared && has_several_servers(group)) {
+        candidates = wait_group_answering(group, candidates, 1);
+        candidates.for_several = true;
+    }
+    if (shared)
         order_for_several(candidates);
     else
         qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
     wait_group_ask_all(group, to, candidates);
-    return candidates.count > 0;
+    return any;
 }
 
 /* For reserves in listed order: jobs of a topic are requested only when all partitions have
