@@ -107,10 +107,11 @@ void command_bury_damaged(void *owner, const struct job_view *job)
 /* Consumers who wait learn from the answer where a job is, or that it has gone. */
 static void see_job(struct redis_engine *redis, const struct reply *reply, uint32_t partition)
 {
+    bool one_more = cmd_traits(reply->kind)->changes && !reply->kept && !reply->replaced;
     if (cmd_traits(reply->kind)->takes_jobs && reply->count)
         consumers_delivered(&redis->consumers, reply->jobs);
     else if (reply->jobs && reply->jobs->state == JOB_READY)
-        consumers_see(&redis->consumers, reply->jobs, partition, cmd_traits(reply->kind)->changes);
+        consumers_see(&redis->consumers, reply->jobs, partition, one_more);
 }
 
 /* Redis has changed a topic's settings, as the request says: see settings.lua. */

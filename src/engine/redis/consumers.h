@@ -100,7 +100,8 @@ void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t pa
 /* A promote to the partition is under way. */
 void consumers_promoting(struct consumers *consumers, uint32_t partition);
 void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t partition);
-/* An answer from the partition contains a ready job; `became`: it is so by what was asked. */
+/* An answer from the partition contains a ready job; `became`: it is so by what was asked, which
+ * has neither found it there nor replaced another one, so there is one ready job more. */
 void consumers_see(struct consumers *consumers, const struct job_view *job, uint32_t partition,
                    bool became);
 /* Drops all knowledge of partitions, because our marks may be gone. */

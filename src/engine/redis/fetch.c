@@ -10,7 +10,6 @@
 
 enum {
     AGAIN_US = 500 * 1000, /* until the next call, after one that failed */
-    PROBE_US = 20 * 1000,  /* looks are waited for; then partitions that answered count */
     SILENT_US = 50 * 1000, /* a partition with a call under way for so long is not "empty" */
     STALE_US = 100 * 1000, /* knowledge of ready jobs that is older is checked by a look */
 };
@@ -27,7 +26,7 @@ struct candidate wait_group_look_up(const struct wait_group *group, uint32_t fro
         const struct hint *hint = &group->topics[i].topic->hints[partition];
         bool ready = hint->what == READY;
         if (ready && (candidate.best < READY || rank_compare(hint->first, candidate.first) < 0))
-            candidate.first = hint->first, candidate.close = hint->close;
+            candidate.first = hint->first, candidate.close_jobs = hint->close_jobs;
         if (hint->what > (uint8_t)candidate.best)
             candidate.best = (enum hint_kind)hint->what;
         candidate.unsure = candidate.unsure || hint->what == UNKNOWN;
@@ -88,7 +87,7 @@ static struct candidates find_candidates(const struct wait_group *group, uint32_
         if (!group->at[i].calls && !group->at[i].planned && fits(&candidate))
             found.at[found.count++] = candidate;
     }
-    return found;
+    return wait_group_answering(group, found, CALLS_AT_ONCE);
 }
 
 /* Notes which jobs were left in the partition after the call. */
@@ -262,6 +261,12 @@ void wait_group_arm_first_probe(struct wait_group *group)
                  LIST_ENTRY(group->first_asks.next, struct ask, place)->probe_end_us);
 }
 
+bool wait_group_is_answered(const struct wait_group *group, uint32_t partition)
+{
+    const struct node *node = script_requests_node(group->consumers->options.calls, partition);
+    return node && node->link.heard_us > consumers_now_us(group->consumers) - PROBE_US;
+}
+
 void wait_group_end_first_probe(struct timer *timer)
 {
     struct wait_group *group = LIST_ENTRY(timer, struct wait_group, first_probe);
@@ -269,7 +274,11 @@ void wait_group_end_first_probe(struct timer *timer)
         struct ask *ask = LIST_ENTRY(group->first_asks.next, struct ask, place);
         if (ask->probe_end_us > consumers_now_us(group->consumers))
             break;
-        leave_out(ask);
+        list_remove(&ask->place);
+        if (ask->if_silent && wait_group_is_answered(group, ask->partition))
+            ask_leave_out_later(ask);
+        else
+            leave_out(ask);
     }
     wait_group_arm_first_probe(group);
     wait_group_touch(group);
@@ -404,8 +413,8 @@ static int compare_candidates(const void *a_at, const void *b_at)
 static int compare_by_close(const void *a_at, const void *b_at)
 {
     const struct candidate *a = a_at, *b = b_at;
-    if (a->near_best && b->near_best && a->close != b->close)
-        return a->close > b->close ? -1 : 1;
+    if (a->near_best && b->near_best && a->close_jobs != b->close_jobs)
+        return a->close_jobs > b->close_jobs ? -1 : 1;
     return compare_candidates(a_at, b_at);
 }
 
@@ -418,9 +427,10 @@ static bool is_shared(const struct wait_group *group)
 
 /*
  * Each partition that is asked costs Redis as much as several jobs of one. So for several consumers
- * those with several jobs come first, and are asked for all that are close to their first. As far
- * as is known no job is taken before one of its priority that is due more than twice RANK_CLOSE_US
- * sooner, nor before one of a better priority.
+ * those with several jobs come first, and are asked for as many as are known to be close to their
+ * first. So no job is taken before one of its priority that is due more than twice RANK_CLOSE_US
+ * sooner, nor before one of a better priority, unless others have changed what is there: an answer
+ * gives the best that there are, which may then be due later.
  */
 static void order_for_several(struct candidates candidates)
 {
@@ -434,9 +444,15 @@ static void order_for_several(struct candidates candidates)
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct candidate *at = &candidates.at[i];
         at->near_best = at->best == READY && rank_is_close(first, at->first);
-        at->share = at->close;
+        at->share = at->close_jobs;
     }
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
+}
+
+/* There are masters of a cluster: what one does not give others may have. */
+static bool has_several_servers(const struct wait_group *group)
+{
+    return group->consumers->options.calls->options.topology->node_count > 1;
 }
 
 /* Asks the partitions that have jobs of these topics, that with the best job first. False: none
@@ -449,12 +465,17 @@ static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
         look_at_all(group, noticed, true); /* which has the best job */
         return true;
     }
-    if (is_shared(group))
+    bool any = candidates.count > 0, shared = is_shared(group);
+    if (shared && has_several_servers(group)) {
+        candidates = wait_group_answering(group, candidates, 1);
+        candidates.for_several = true;
+    }
+    if (shared)
         order_for_several(candidates);
     else
         qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
     wait_group_ask_all(group, to, candidates);
-    return candidates.count > 0;
+    return any;
 }
 
 /* For reserves in listed order: jobs of a topic are requested only when all partitions have

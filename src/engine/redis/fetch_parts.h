@@ -8,7 +8,9 @@
 #include "engine/redis/consumers_parts.h"
 
 enum {
-    JOBS_AT_ONCE = 32, /* requested by one call: each takes Redis some ten microseconds */
+    JOBS_AT_ONCE = 32,    /* requested by one call: each takes Redis some ten microseconds */
+    PROBE_US = 20 * 1000, /* looks are waited for; then partitions that answered count */
+    CALLS_AT_ONCE = 32,   /* to one server, for one who wants many: others wait behind them */
 };
 
 /* One request for the group's first `topics` topics. */
@@ -24,6 +26,7 @@ struct ask {
     bool silent;   /* not answered for too long: no longer waited for */
     bool left_out; /* its jobs are no longer in wait_group::asked: others may be asked for them; and
                       counted in wait_group::left_out */
+    bool if_silent;       /* in first_asks: left out then only if its server is silent */
     int64_t probe_end_us; /* in first_asks: it is left out then */
 };
 
@@ -34,7 +37,7 @@ struct candidate {
     bool unsure, stale, empty_long;
     bool near_best;           /* READY: its first job is close to the best one of all candidates */
     struct script_rank first; /* READY: of the best known job */
-    uint32_t close;           /* READY: see struct hint, of that job's topic */
+    uint32_t close_jobs;      /* READY: see struct hint, of that job's topic */
     uint32_t share;           /* jobs to request */
 };
 
@@ -42,6 +45,7 @@ struct candidate {
 struct candidates {
     struct candidate *at; /* in the scratch */
     uint32_t count;
+    bool for_several; /* consumers, of a cluster: whom a silent server must not hold up */
 };
 
 /* What is known of the group's topics from `from` to before `to` in the partition. O(topics) */
@@ -60,14 +64,25 @@ uint64_t wait_group_open_wants(const struct wait_group *group);
  * which is not before this turn's end. */
 struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
                                uint32_t max, bool counts);
-/* It is left out if it is not answered within PROBE_US. wait_group_arm_first_probe() must follow.
- */
+/* It is left out if it is not answered within PROBE_US; if `if_silent` is set and its server has
+ * answered others lately, as under load, it has as much time again. wait_group_arm_first_probe()
+ * must follow. */
 void ask_leave_out_later(struct ask *ask);
 void wait_group_arm_first_probe(struct wait_group *group);
 
+/* The partition's server has answered something in the last PROBE_US. */
+bool wait_group_is_answered(const struct wait_group *group, uint32_t partition);
+/* Of the candidates, in their order and place, those whose servers are not silent. One is if it has
+ * at least `least` (1 or more) calls of the group to answer, all of these are left out, and nothing
+ * was heard of it lately. O(1) while fewer are left out, else O(partitions). */
+struct candidates wait_group_answering(const struct wait_group *group, struct candidates candidates,
+                                       uint32_t least);
+
 /* Requests the wanted jobs from the candidates: of each, in order, as many as its `share` says, or
  * one (0), until as many are requested as are wanted; if more are wanted, equal shares of the rest.
- * For one who wants many, a server that has CALLS_AT_ONCE to answer is asked later. */
+ * For one who wants many, a server that has CALLS_AT_ONCE to answer is asked later. What several
+ * consumers (candidates::for_several) are to get from one call is asked of others if its server
+ * is silent for PROBE_US. */
 void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates);
 /* Requests its share of `open` jobs from each candidate, by as many calls as needed, and as soon as
  * its server has few to answer: see wait_group_ask_planned(). Changes their order. */
@@ -75,8 +90,10 @@ void wait_group_ask_shares(struct wait_group *group, struct candidates candidate
 /*
  * Redis does all that it has read from one client before it serves another. So of a reserve of many
  * jobs each server has CALLS_AT_ONCE at most, and is sent more here as it answers; if it does not,
- * others may be asked for what is planned. What nobody needs any more is not requested. To be
- * called in each step of the group. O(partitions) while something is planned.
+ * others may be asked for what is planned. (Looks count, but are sent beyond that: each is short,
+ * and all are needed before the first job. A server that has answered none of CALLS_AT_ONCE within
+ * PROBE_US gets neither.) What nobody needs any more is not requested. To be called in each step of
+ * the group. O(partitions) while something is planned.
  */
 void wait_group_ask_planned(struct wait_group *group);
 

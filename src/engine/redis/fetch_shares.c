@@ -11,7 +11,6 @@ enum {
     COUNTED_TOPICS = 64,   /* ready jobs are not counted for more topics than that */
     ROUND_JOBS = 512,      /* of all partitions, by such calls: as many as one turn can send */
     SHARE_ROUNDS = 8,      /* rounds of divide_jobs() at most */
-    CALLS_AT_ONCE = 32,    /* to one server, for one who wants many: others wait behind them */
 };
 
 static size_t node_place(const struct script_requests *calls, uint32_t partition)
@@ -50,10 +49,27 @@ static struct node_calls *of_node(const struct wait_group *group, struct node_ca
     return &by_node[node_place(group->consumers->options.calls, partition)];
 }
 
-/* It has got as many calls as it may, and answers none. */
-static bool is_stuck(const struct node_calls *calls)
+/* It has at least so many calls to answer, and answers none. */
+static bool is_silent(const struct node_calls *calls, uint32_t least)
 {
-    return calls->under_way >= CALLS_AT_ONCE && calls->left_out == calls->under_way;
+    return calls->under_way >= least && calls->left_out == calls->under_way;
+}
+
+struct candidates wait_group_answering(const struct wait_group *group, struct candidates candidates,
+                                       uint32_t least)
+{
+    if (group->left_out < least)
+        return candidates;
+    struct node_calls *by_node = calls_by_node(group);
+    uint32_t count = candidates.count;
+    candidates.count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t partition = candidates.at[i].partition;
+        if (!is_silent(of_node(group, by_node, partition), least) ||
+            wait_group_is_answered(group, partition))
+            candidates.at[candidates.count++] = candidates.at[i];
+    }
+    return candidates;
 }
 
 static uint32_t at_most(uint64_t jobs, uint64_t most)
@@ -88,8 +104,12 @@ void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candid
         const struct candidate *at = &candidates.at[i];
         if (by_node && of_node(group, by_node, at->partition)->under_way++ >= CALLS_AT_ONCE)
             continue;
-        (void)wait_group_ask_for(group, topics, at->partition, at->share, false);
+        struct ask *ask = wait_group_ask_for(group, topics, at->partition, at->share, false);
+        ask->if_silent = candidates.for_several && at->share > 1;
+        if (ask->if_silent)
+            ask_leave_out_later(ask);
     }
+    wait_group_arm_first_probe(group);
 }
 
 static uint32_t most_at_once(const struct wait_group *group, const struct candidate *candidate)
@@ -140,7 +160,7 @@ static void ask_planned_in(struct wait_group *group, uint32_t partition, struct 
     bool counts = group->topic_count <= COUNTED_TOPICS; /* a command for each */
     bool unsure = wait_group_look_up(group, 0, group->topic_count, partition).unsure;
     uint32_t left = at->planned;
-    if (is_stuck(calls) && !at->unplanned) {
+    if (is_silent(calls, CALLS_AT_ONCE) && !at->unplanned) {
         group->asked -= left;
         at->unplanned = true;
     }
@@ -175,18 +195,13 @@ void wait_group_ask_planned(struct wait_group *group)
 void wait_group_ask_shares(struct wait_group *group, struct candidates candidates, uint64_t open)
 {
     struct node_calls *by_node = calls_by_node(group);
-    struct candidates asked = {.at = candidates.at};
-    for (uint32_t i = 0; i < candidates.count; i++) {
-        if (!is_stuck(of_node(group, by_node, candidates.at[i].partition)))
-            asked.at[asked.count++] = candidates.at[i];
-    }
-    uint64_t most = (uint64_t)JOBS_AT_ONCE * asked.count;
+    uint64_t most = (uint64_t)JOBS_AT_ONCE * candidates.count;
     most = most > ROUND_JOBS ? most : ROUND_JOBS;
-    divide_jobs(group, asked, open < most ? open : most);
-    for (uint32_t i = 0; i < asked.count; i++)
-        plan(group, asked.at[i].partition, asked.at[i].share);
-    for (uint32_t i = 0; i < asked.count; i++) {
-        uint32_t partition = asked.at[i].partition;
+    divide_jobs(group, candidates, open < most ? open : most);
+    for (uint32_t i = 0; i < candidates.count; i++)
+        plan(group, candidates.at[i].partition, candidates.at[i].share);
+    for (uint32_t i = 0; i < candidates.count; i++) {
+        uint32_t partition = candidates.at[i].partition;
         ask_planned_in(group, partition, of_node(group, by_node, partition));
     }
     wait_group_arm_first_probe(group);

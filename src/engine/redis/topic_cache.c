@@ -104,27 +104,36 @@ bool rank_is_close(struct script_rank first, struct script_rank later)
     return first.priority == later.priority && later.us - first.us <= RANK_CLOSE_US;
 }
 
+/* Jobs that are close to `rank`, the first that is left of those that the hint has counted. */
+static uint32_t close_left(const struct hint *hint, struct script_rank rank, uint32_t taken)
+{
+    bool counts = hint->what == READY && rank_compare(hint->first, rank) <= 0 &&
+                  rank_is_close(hint->first, rank);
+    return counts && hint->close_jobs > taken ? hint->close_jobs - taken : 1;
+}
+
 void topic_left(struct topic *topic, uint32_t partition, struct script_rank rank, uint32_t taken,
                 int64_t now_us)
 {
     struct hint *hint = &topic->hints[partition];
-    uint32_t close = hint->what == READY && hint->close > taken ? hint->close - taken : 1;
+    uint32_t close_jobs = close_left(hint, rank, taken);
     *hint = (struct hint){.what = READY,
                           .first = rank,
-                          .close = (uint8_t)close,
+                          .close_jobs = (uint8_t)close_jobs,
                           .at_us = now_us,
                           .notified_alone = hint->notified_alone};
 }
 
-/* It stands beside the first, or before it; or it is the first one. */
+/* It stands beside the first, or before it; or it is the first one. Behind a new first one what was
+ * counted before may stand too far, all but the first of these. */
 static void see_another(struct hint *hint, struct script_rank rank, bool became)
 {
     bool first = rank_compare(rank, hint->first) < 0;
     bool close = first ? rank_is_close(rank, hint->first) : rank_is_close(hint->first, rank);
-    if (first && !close)
-        hint->close = 1;
-    if (became && close && hint->close < UINT8_MAX)
-        hint->close++;
+    if (first)
+        hint->close_jobs = 1;
+    if (became && close && hint->close_jobs < UINT8_MAX)
+        hint->close_jobs++;
     if (first)
         hint->first = rank;
 }
@@ -153,7 +162,7 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
     case TAKEN:
         *hint = (struct hint){.what = READY,
                               .first = rank,
-                              .close = 1,
+                              .close_jobs = 1,
                               .at_us = now_us,
                               .notified_alone = hint->notified_alone};
         break;

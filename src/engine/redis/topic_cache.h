@@ -23,14 +23,16 @@
 enum hint_kind { EMPTY, TAKEN, UNKNOWN, NOTICED, READY };
 
 /* Jobs of one priority whose ranks differ by no more are close: of several consumers who wait it
- * does not matter which one gets the earlier one. */
+ * does not matter which one gets the earlier one. Between two jobs that such consumers get the
+ * bound is twice that: the later one is close to its partition's first job, and that one is close
+ * to the best of all partitions. */
 enum { RANK_CLOSE_US = 50 * 1000 };
 
 struct hint {
     struct script_rank first; /* READY: of the first job, unless others have changed it since */
     int64_t at_us;            /* READY, TAKEN, EMPTY: since when we know */
     uint8_t what;             /* enum hint_kind */
-    uint8_t close;            /* READY: jobs that we know of which are close to the first, with it;
+    uint8_t close_jobs;       /* READY: jobs that we know of which are close to the first, with it;
                                  others may have taken some. 255: or more */
     bool stale_answer;        /* came since it was asked: an answer that says "none" is too old */
     bool only_hint;           /* EMPTY: our mark there does not say that somebody waits */
@@ -76,12 +78,14 @@ struct bytes topic_name(const struct topic *topic);
 void topic_notice(struct topic *topic, uint32_t partition);
 /* The same, but it is no stale_answer to a reserve that is answered after this. */
 void topic_promoted(struct topic *topic, uint32_t partition);
-/* `taken` jobs were reserved there, and `rank` is that of the first that is left. `told` and the
- * topic's other hints stay. */
+/* `taken` jobs were reserved there, and `rank` is that of the first that is left: it is READY. The
+ * jobs counted as close, less `taken`, stay so only if this one is close to the first before it.
+ * `notified_alone` stays, `stale_answer` and `failed` (like what is known of an EMPTY one) end. */
 void topic_left(struct topic *topic, uint32_t partition, struct script_rank rank, uint32_t taken,
                 int64_t now_us);
-/* A ready job was seen there; `became`: it is so by what we did, so there is one more. It is no
- * stale_answer to a reserve that is answered after this. */
+/* A ready job was seen there; `became`: it is so by what we did, so there is one more than before
+ * (not: it was there already, or has replaced one). It is no stale_answer to a reserve that is
+ * answered after this. */
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, bool became,
                int64_t now_us);
 /* What we know is worth nothing: our marks may be gone. Which calls failed stays known, and that we

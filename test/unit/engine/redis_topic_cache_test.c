@@ -110,24 +110,69 @@ static void jobs_that_are_close_to_the_first_are_counted(void **state)
     const struct hint *hint = &topic->hints[0];
     topic->hints[0] = (struct hint){.what = TAKEN};
     topic_see(topic, 0, rank(5, 100000), true, 10);
-    assert_int_equal(hint->close, 1);
+    assert_int_equal(hint->close_jobs, 1);
     topic_see(topic, 0, rank(5, 150000), true, 10);
     topic_see(topic, 0, rank(5, 150001), true, 10); /* too late */
     topic_see(topic, 0, rank(6, 100000), true, 10); /* of another priority */
-    assert_int_equal(hint->close, 2);
+    assert_int_equal(hint->close_jobs, 2);
     topic_see(topic, 0, rank(5, 110000), false, 10); /* which may be counted */
-    assert_int_equal(hint->close, 2);
-    topic_see(topic, 0, rank(5, 90000), true, 10);
-    assert_int_equal(hint->close, 3);
-    topic_left(topic, 0, rank(5, 100000), 1, 10);
-    assert_int_equal(hint->close, 2);
+    assert_int_equal(hint->close_jobs, 2);
+    topic_see(topic, 0, rank(5, 120000), true, 10);
+    assert_int_equal(hint->close_jobs, 3);
+    topic_left(topic, 0, rank(5, 110000), 1, 10);
+    assert_int_equal(hint->close_jobs, 2);
     topic_left(topic, 0, rank(5, 300000), 5, 10); /* others have pushed some */
-    assert_int_equal(hint->close, 1);
+    assert_int_equal(hint->close_jobs, 1);
     topic_see(topic, 0, rank(5, 100000), true, 10); /* and nothing is close to this */
-    assert_int_equal(hint->close, 1);
+    assert_int_equal(hint->close_jobs, 1);
     for (uint32_t i = 0; i < 300; i++)
         topic_see(topic, 0, rank(5, 100001), true, 10);
-    assert_int_equal(hint->close, UINT8_MAX);
+    assert_int_equal(hint->close_jobs, UINT8_MAX);
+    topic_cache_rest(*state, topic);
+}
+
+/* They come in any order: of what stands behind the new first one only the one before it is sure to
+ * be close. */
+static void what_stands_far_behind_a_new_first_job_is_not_counted(void **state)
+{
+    struct topic *topic = topic_cache_need(*state, BYTES("t"));
+    const struct hint *hint = &topic->hints[0];
+    topic->hints[0] = (struct hint){.what = TAKEN};
+    for (int64_t us = 300000; us >= 100000; us -= 25000) {
+        topic_see(topic, 0, rank(5, us), true, 10);
+        assert_int_equal(hint->close_jobs, us == 300000 ? 1 : 2);
+        assert_int_equal(hint->first.us, us);
+    }
+    topic_see(topic, 0, rank(5, 90000), false, 10);
+    assert_int_equal(hint->close_jobs, 1);
+    topic_cache_rest(*state, topic);
+}
+
+/* Else a partition would be preferred, and asked for jobs due seconds later, for jobs that are
+ * gone. */
+static void the_count_ends_with_the_jobs_that_it_counted(void **state)
+{
+    static const struct {
+        uint32_t priority;
+        int64_t us;
+        uint32_t taken, left;
+    } cases[] = {
+        {5, 100000, 0, 5},                    /* a look: all are there */
+        {5, 150000, 0, 5},                    /* others took some: how many nobody knows */
+        {5, 150001, 0, 1},                    /* all of these are gone */
+        {5, 9000000, 0, 1},                   /* the same */
+        {5, 9000000, 2, 1}, {5, 90000, 0, 1}, /* before all that were counted */
+        {4, 100000, 0, 1},  {6, 100000, 0, 1}, {5, 110000, 3, 2}, {5, 110000, 5, 1},
+    };
+    struct topic *topic = topic_cache_need(*state, BYTES("t"));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        topic->hints[0] = (struct hint){.what = READY, .first = rank(5, 100000), .close_jobs = 5};
+        topic_left(topic, 0, rank(cases[i].priority, cases[i].us), cases[i].taken, 10);
+        assert_int_equal(topic->hints[0].close_jobs, cases[i].left);
+    }
+    topic->hints[0] = (struct hint){.what = NOTICED, .first = rank(5, 100000), .close_jobs = 5};
+    topic_left(topic, 0, rank(5, 100000), 0, 10);
+    assert_int_equal(topic->hints[0].close_jobs, 1);
     topic_cache_rest(*state, topic);
 }
 
@@ -141,6 +186,10 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(the_first_job_is_the_best_that_was_seen, setup, teardown),
         cmocka_unit_test_setup_teardown(jobs_that_are_close_to_the_first_are_counted, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_stands_far_behind_a_new_first_job_is_not_counted,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(the_count_ends_with_the_jobs_that_it_counted, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -120,6 +120,8 @@ static void pushed(struct ticket *ticket, const struct reply *reply)
     failed_pushes += reply->err != OK;
 }
 
+static enum if_exists if_exists;
+
 /* Ids of the client's own spread the jobs over the partitions; without, all are in the topic's. */
 static void push(uint32_t topic, uint32_t number, bool with_id, uint32_t body_bytes)
 {
@@ -134,6 +136,7 @@ static void push(uint32_t topic, uint32_t number, bool with_id, uint32_t body_by
                                .id = bytes_of(id, with_id ? (size_t)len : 0),
                                .due_us = began_us + number * step_us,
                                .ttr_us = ttr_us,
+                               .if_exists = if_exists,
                                .body = bytes_of(body, body_bytes)}};
     (void)port->verbs->submit(port, &cmd, ticket); /* it is told */
     if (number % 100 == 0)
@@ -156,6 +159,15 @@ static void push_all(uint32_t topic_count, uint32_t jobs, bool with_id, uint32_t
 {
     push_some(topic_count, 0, jobs, with_id, body_bytes);
     turns(SECOND_US);
+}
+
+static void use_cluster(void)
+{
+    static struct sim_cluster cluster;
+    options.url.topology = REDIS_CLUSTER;
+    sim_cluster_init(&cluster, servers, MASTERS, MASTERS, 1);
+    add_address(7001);
+    add_address(7002);
 }
 
 static void start_with(uint32_t partitions)
@@ -214,15 +226,10 @@ static void many_jobs_come_in_few_round_trips_wherever_they_are(void **state)
 static void a_server_has_few_calls_of_a_reserve_to_answer(void **state)
 {
     (void)state;
-    static struct sim_cluster cluster;
     for (unsigned servers_count = 1; servers_count <= MASTERS; servers_count += MASTERS - 1) {
         uint32_t most = 0;
-        if (servers_count > 1) {
-            options.url.topology = REDIS_CLUSTER;
-            sim_cluster_init(&cluster, servers, MASTERS, MASTERS, 1);
-            add_address(7001);
-            add_address(7002);
-        }
+        if (servers_count > 1)
+            use_cluster();
         start_with(MANY);
         push_all(1, JOBS, true, 20);
         change_daemon();
@@ -392,8 +399,9 @@ enum { CONSUMERS = 8, EACH = 32 };
 
 static struct taker takers[CONSUMERS];
 
-/* They wait for a job each in one turn. Returns how many partitions are asked. */
-static uint32_t ask_at_once(void)
+/* They wait for a job each in one turn, and get it within so long. Returns how many partitions are
+ * asked at first. */
+static uint32_t ask_at_once(int64_t us)
 {
     struct engine *port = redis_engine_port(engine);
     struct cmd cmd = reserve_of(1, 1, 500 * MS);
@@ -406,7 +414,7 @@ static uint32_t ask_at_once(void)
     const struct waiter *waiter = takers[0].ticket.held;
     for (uint32_t i = 0; i < options.partitions; i++)
         asked += waiter->group->at[i].calls;
-    turns(5 * MS);
+    turns(us);
     for (uint32_t i = 0; i < CONSUMERS; i++)
         assert_int_equal(takers[i].count, 1);
     return asked;
@@ -425,13 +433,42 @@ static void push_known(int64_t between_us, int64_t before_us)
     push_some(1, 0, EACH, true, 20);
 }
 
+/* The most close jobs that this daemon knows of in a partition. */
+static uint32_t most_close_jobs(void)
+{
+    const struct topic *topic = consumers_topic(&engine->consumers, topics[0]);
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < options.partitions; i++) {
+        uint32_t close_jobs = topic->hints[i].close_jobs;
+        most = close_jobs > most ? close_jobs : most;
+    }
+    return most;
+}
+
+/* A push of a job that is there makes none more, whether it keeps the job or replaces it. */
+static void a_job_that_is_pushed_again_counts_once(void **state)
+{
+    (void)state;
+    static const enum if_exists again_as[] = {IF_EXISTS_KEEP, IF_EXISTS_REPLACE};
+    push_known(0, SECOND_US);
+    uint32_t most = most_close_jobs();
+    assert_in_range(most, 2, EACH - 1);
+    for (size_t i = 0; i < 2; i++) {
+        if_exists = again_as[i];
+        push_some(1, 0, EACH, true, 20);
+        assert_int_equal(most_close_jobs(), most);
+    }
+    if_exists = IF_EXISTS_REJECT;
+    stop_pair();
+}
+
 /* Jobs that are due within some milliseconds of each other come from few partitions: each of these
  * costs Redis as much as several of its jobs. */
 static void several_consumers_are_served_from_few_partitions(void **state)
 {
     (void)state;
     push_known(100, SECOND_US);
-    assert_in_range(ask_at_once(), 1, CONSUMERS / 2);
+    assert_in_range(ask_at_once(5 * MS), 1, CONSUMERS / 2);
     stop_pair();
 }
 
@@ -442,7 +479,7 @@ static void several_consumers_get_the_oldest_jobs_if_these_are_not_close(void **
     (void)state;
     bool first = false;
     push_known(51 * MS, 2 * SECOND_US);
-    assert_int_equal(ask_at_once(), CONSUMERS);
+    assert_int_equal(ask_at_once(5 * MS), CONSUMERS);
     for (uint32_t i = 0; i < CONSUMERS; i++)
         first = first || takers[i].due_us[0] == began_us;
     assert_true(first);
@@ -471,11 +508,7 @@ static void one_consumer_gets_the_best_jobs_of_all_partitions(void **state)
  * one job was taken). */
 static void start_on_a_cluster(uint32_t jobs, int64_t each_ttr_us, bool known)
 {
-    static struct sim_cluster cluster;
-    options.url.topology = REDIS_CLUSTER;
-    sim_cluster_init(&cluster, servers, MASTERS, MASTERS, 1);
-    add_address(7001);
-    add_address(7002);
+    use_cluster();
     start_with(MANY);
     ttr_us = each_ttr_us;
     push_all(1, jobs, true, 20);
@@ -520,6 +553,79 @@ static void many_jobs_do_not_wait_for_a_silent_partition(void **state)
         count += taker.count;
     assert_int_equal(count, JOBS);
     stop_pair();
+}
+
+static uint16_t port_of(uint32_t partition)
+{
+    return script_requests_node(&engine->calls, partition)->link.address.port;
+}
+
+/* What is known of the partitions of one server, which may be wrong: so many close jobs, the best
+ * of all, where nothing is under way for this consumer. Returns in how many. */
+static uint32_t know_best_jobs_at(uint16_t port, const struct waiter *waiter, uint8_t close_jobs)
+{
+    struct topic *topic = topic_cache_find(&engine->consumers.topic_cache, topics[0]);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < options.partitions; i++) {
+        if (port_of(i) != port || (waiter && waiter->group->at[i].calls))
+            continue;
+        topic->hints[i] = (struct hint){
+            .what = READY, .first = {.us = began_us}, .close_jobs = close_jobs, .at_us = now_us};
+        count++;
+    }
+    return count;
+}
+
+/* One of its partitions is asked for the jobs of all, since it has most: the others give them after
+ * 20 ms, and what comes in the end goes back. */
+static void p2_several_consumers_do_not_wait_for_a_silent_server(void **state)
+{
+    (void)state;
+    static bool seen[JOBS_MAX];
+    uint32_t count = CONSUMERS;
+    use_cluster();
+    push_known(100, SECOND_US);
+    assert_true(know_best_jobs_at(7000, NULL, CONSUMERS) > 1);
+    sim_network_cut(network, 1, 0, SIM_CUT_ALL);
+    turns(20 * MS); /* so that it has been silent for as long */
+    assert_int_equal(ask_at_once(30 * MS), 1);
+    memset(seen, 0, sizeof(seen));
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        seen[(takers[i].due_us[0] - began_us) / 100] = true;
+    sim_network_cut(network, 1, 0, SIM_WHOLE);
+    turns(5 * SECOND_US);
+    for (take(1, EACH, 500 * MS); taker.count; take(1, EACH, 500 * MS)) {
+        for (uint32_t i = 0; i < taker.count; i++)
+            seen[(taker.due_us[i] - began_us) / 100] = true;
+        count += taker.count;
+    }
+    assert_int_equal(count, EACH);
+    for (uint32_t i = 0; i < EACH; i++)
+        assert_true(seen[i]);
+    stop_pair();
+}
+
+/* Neither looks nor jobs that are known there: what was to come from it the others give at once. */
+static void a_server_that_answers_none_of_many_calls_is_asked_for_no_more(void **state)
+{
+    (void)state;
+    for (unsigned known = 0; known < 2; known++) {
+        start_on_a_cluster(JOBS, 60 * SECOND_US, false);
+        take(1, REQUEST, 500 * MS);
+        assert_int_equal(taker.count, REQUEST);
+        submit(1, 100, 500 * MS); /* fewer than there are partitions */
+        const struct waiter *waiter = taker.ticket.held;
+        if (known)
+            assert_in_range(know_best_jobs_at(7000, waiter, 1), 10, 90);
+        while (!taker.answers) {
+            assert_in_range(calls_of_a_server(waiter), 0, 32);
+            turn();
+        }
+        assert_int_equal(taker.count, 100);
+        assert_true(taker.took_us <= 10 * MS);
+        sim_network_cut(network, 1, 0, SIM_WHOLE);
+        again();
+    }
 }
 
 /* Too few elsewhere, and reservations that run for a minute: what has come is answered when nobody
@@ -597,8 +703,11 @@ int main(void)
         STARTED(large_jobs_are_not_reserved_for_the_next_one_beyond_its_answer),
         STARTED(several_consumers_are_served_from_few_partitions),
         STARTED(several_consumers_get_the_oldest_jobs_if_these_are_not_close),
+        STARTED(a_job_that_is_pushed_again_counts_once),
         STARTED(one_consumer_gets_the_best_jobs_of_all_partitions),
         STARTED(many_jobs_do_not_wait_for_a_silent_partition),
+        STARTED(p2_several_consumers_do_not_wait_for_a_silent_server),
+        STARTED(a_server_that_answers_none_of_many_calls_is_asked_for_no_more),
         STARTED(what_has_come_does_not_wait_for_a_silent_partition),
         STARTED(p2_of_many_jobs_none_is_lost_when_the_client_goes),
         STARTED(p4_what_is_reserved_does_not_wait_for_more_until_it_is_over),
