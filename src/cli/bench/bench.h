@@ -79,8 +79,8 @@ struct bench {
     const char *phase;
     uint64_t target; /* jobs of this phase */
     uint64_t asked, answered, refused, empty;
-    char first_refusal[64]; /* its first line */
-    uint64_t *ids;          /* CANCEL, beanstalkd: those the server gave, in the order they came */
+    char first_refusal[128]; /* its first line, or that the port is for another protocol */
+    uint64_t *ids;           /* CANCEL, beanstalkd: those the server gave, in the order they came */
     uint64_t id_count;
     bool nothing_kicked; /* the last kick found no job */
     int64_t base_us;     /* DUE, BURST: the first due time */

@@ -387,7 +387,10 @@ static int run_with(struct bench *bench, struct load *load)
     if (bench->progress)
         (void)fputs("\r\x1b[K", stderr);
     if (load->failed) {
-        cli_message(cli, "%s", load->error);
+        if (bench->refused > 0 && bench->refused == bench->answered)
+            cli_message(cli, "%s, after this answer: %s", load->error, bench->first_refusal);
+        else
+            cli_message(cli, "%s", load->error);
         return EXIT_UNREACHABLE;
     }
     if (measured && cli->json)

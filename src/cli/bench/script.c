@@ -31,9 +31,11 @@ static bool good(struct bench *bench, const struct load_answer *answer)
         refused = refused || memmem(answer->body.at, answer->body.len, "\"code\":1", 8);
     if (!refused)
         return true;
-    if (bench->refused++ == 0)
-        (void)snprintf(bench->first_refusal, sizeof(bench->first_refusal), "%.*s",
-                       (int)answer->line.len, answer->line.at); /* cut short: it is for people */
+    bool of_other_port = bytes_starts(answer->body, BYTES("This is laterd's port for "));
+    struct bytes why = of_other_port ? answer->body : answer->line;
+    if (bench->refused++ == 0) /* cut short: it is for people */
+        (void)snprintf(bench->first_refusal, sizeof(bench->first_refusal), "%.*s", (int)why.len,
+                       why.at);
     return false;
 }
 
