@@ -519,6 +519,7 @@ static void forget(struct cleaner *cleaner)
 /* Its file will not be removed, but become a spare. */
 static void reuse(struct cleaner *cleaner)
 {
+    CHECK(!keeps_file(cleaner) && !cleaner->segment->file);
     cleaner->reuse_number = segments_take_number(cleaner->segments);
     spare_head_encode(&cleaner->store->id, cleaner->spare_head);
     cleaner->remove.verb = DISK_REUSE;

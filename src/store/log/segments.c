@@ -232,6 +232,7 @@ void segments_take_spare(struct segments *segments, uint32_t number, uint64_t si
 void segments_reused(struct segments *segments, uint32_t number, uint64_t size_bytes,
                      struct disk_file *file)
 {
+    CHECK(!segments_find(segments, number) && segments->store->secret != 0);
     struct segment *segment = take_spare(segments, number, size_bytes, file);
     segment->key = segment_key(segments->store->secret, number);
     segments->reused++;
@@ -441,6 +442,7 @@ static void segment_valid(const struct segments *segments, const struct segment 
     CHECK(segment->end % BLOCK == 0);
     CHECK(segment->live_bytes <= segment->end + log_open_bytes(segments->store->log, segment));
     CHECK(segment->live_jobs <= segment->live_bytes);
+    CHECK(!segment->key || segment->filled == segment->size_bytes);
     CHECK(!segment->file || made);
     CHECK(segment->pins >= segment->reading);
     CHECK(!segment->close_after_reads || segment->reading > 0);
