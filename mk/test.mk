@@ -31,7 +31,7 @@ CRASH_ROUNDS ?= 500
 crash: all ## kill -9 at random moments, CRASH_ROUNDS times, then an oracle
 	$(PYTHON) test/crash/crash.py --rounds $(CRASH_ROUNDS) $(CRASH_ARGS)
 
-# MUTANTS: names or patterns, 'redis-*'. It goes on where it stopped as long as nothing has changed.
+# MUTANTS: names or patterns, 'redis-*'. What is known of suites that have not changed is not tried again.
 MUTANTS        ?=
 MUTATE_SECONDS ?= 3600
 mutate: ## plant each known bug (or MUTANTS) in a copy: the named suite must catch it
