@@ -5,43 +5,14 @@
  */
 #include "store/internal.h"
 #include "store_model.h"
+#include "store_reuse.h"
 #include "store_work.h"
-
-enum { JOBS = 40, ROUNDS = 400 };
 
 static uint64_t reused(const struct model *model)
 {
     struct store_stats stats;
     store_stats(model->store, &stats);
     return stats.segments_reused;
-}
-
-/* All but the newest jobs end. */
-static void end_old_jobs(struct model *model)
-{
-    size_t live = 0;
-    for (size_t i = model->job_count; i-- > 0;) {
-        live += model->jobs[i].live;
-        if (model->jobs[i].live && live > JOBS)
-            model_end(model, &model->jobs[i]);
-    }
-}
-
-/* Jobs come and end until the log's last segment lies in a file that was used before. */
-static void open_bed(struct model *model, uint64_t seed)
-{
-    model_init(model, seed);
-    assert_int_equal(model_open(model), OK);
-    for (int round = 0; round < ROUNDS; round++) {
-        const struct segment *tail = segments_tail(model->store->segments);
-        if (tail && tail->key && tail->end > 2 * BLOCK && tail->end < MODEL_SEGMENT - BLOCK)
-            return;
-        for (unsigned i = 0; i < JOBS / 4; i++)
-            assert_int_equal(model_push(model), OK);
-        end_old_jobs(model);
-        model_settle(model);
-    }
-    fail_msg("%s", "no segment was used again");
 }
 
 static void power_cut(struct model *model, uint64_t seed)
@@ -62,7 +33,7 @@ static void files_of_old_segments_take_new_ones(void **state)
 {
     (void)state;
     struct model model;
-    open_bed(&model, 2);
+    reuse_open_bed(&model, 2);
     assert_true(reused(&model) > 0);
     model_fini_reopened(&model);
 }
@@ -73,7 +44,7 @@ static void p1_old_bytes_behind_the_end_are_not_replayed(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct model model;
-        open_bed(&model, seed);
+        reuse_open_bed(&model, seed);
         cut_off_and_reopen(&model, seed);
         assert_string_equal(model.error.text, ""); /* and are no torn tail either */
         model_work(&model, 100);
@@ -100,7 +71,7 @@ static void p1_a_body_that_looks_like_the_next_batch_is_not_replayed(void **stat
 {
     (void)state;
     struct model model;
-    open_bed(&model, 2);
+    reuse_open_bed(&model, 2);
     const struct segment *tail = segments_tail(model.store->segments);
     char name[DISK_NAME_MAX];
     uint64_t len, end = tail->end;
@@ -129,7 +100,7 @@ static void p1_a_used_segment_with_a_damaged_header_is_not_taken_for_a_spare(voi
 {
     (void)state;
     struct model model;
-    open_bed(&model, 2);
+    reuse_open_bed(&model, 2);
     char name[DISK_NAME_MAX];
     segment_name(segments_tail(model.store->segments)->number, name);
     power_cut(&model, 1);
@@ -149,7 +120,7 @@ static void p1_a_flipped_bit_in_a_used_segment_is_noticed_or_harms_nothing(void 
     unsigned refused = 0;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct model model;
-        open_bed(&model, 2);
+        reuse_open_bed(&model, 2);
         char name[DISK_NAME_MAX];
         const struct segment *tail = segments_tail(model.store->segments);
         uint64_t bit = seed * 2654435761 % ((tail->end - BLOCK) * 8); /* the last batch is empty */
@@ -183,7 +154,7 @@ static void verify_finds_nothing_wrong_with_used_files(void **state)
     struct store_counts counts = {0};
     unsigned lines = 0;
     struct store_watcher watcher = {.print_line = count_line, .ctx = &lines};
-    open_bed(&model, 2);
+    reuse_open_bed(&model, 2);
     for (int closed = 0; closed < 2; closed++) {
         if (closed)
             model_close(&model);
@@ -206,7 +177,7 @@ static void p8_a_power_cut_while_a_file_is_used_again_loses_nothing(void **state
     unsigned cuts = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         struct model model;
-        open_bed(&model, seed);
+        reuse_open_bed(&model, seed);
         for (int turn = 0; turn < 2000 && model.store->cleaner && !model.failed; turn++) {
             if (cleaner_removing(model.store->cleaner)) {
                 sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + seed % 7);
@@ -242,7 +213,7 @@ static void p9_the_manifest_says_so_before_a_file_is_used_again(void **state)
         assert_true(!(manifest.incompatible & FEATURE_REUSE) && manifest.secret == 0);
     }
     model_fini(&model);
-    open_bed(&model, 2);
+    reuse_open_bed(&model, 2);
     uint64_t secret = model.store->secret;
     slots = sim_disk_file(model.disk, MANIFEST_NAME, &len);
     for (int slot = 0; slot < 2; slot++) {
