@@ -23,10 +23,8 @@ static inline void reuse_end_old_jobs(struct model *model)
 }
 
 /* Jobs come and end until the log's last segment lies in a file that was used before. */
-static inline void reuse_open_bed(struct model *model, uint64_t seed)
+static inline void reuse_fill(struct model *model)
 {
-    model_init(model, seed);
-    assert_int_equal(model_open(model), OK);
     for (int round = 0; round < REUSE_ROUNDS; round++) {
         const struct segment *tail = segments_tail(model->store->segments);
         if (tail && tail->key && tail->end > 2 * BLOCK && tail->end < MODEL_SEGMENT - BLOCK)
@@ -37,6 +35,13 @@ static inline void reuse_open_bed(struct model *model, uint64_t seed)
         model_settle(model);
     }
     fail_msg("%s", "no segment was used again");
+}
+
+static inline void reuse_open_bed(struct model *model, uint64_t seed)
+{
+    model_init(model, seed);
+    assert_int_equal(model_open(model), OK);
+    reuse_fill(model);
 }
 
 #endif
