@@ -249,6 +249,29 @@ static void p1_batches_behind_a_lost_one_are_not_replayed_later(void **state)
     assert_true(used > 200 && dropped > 20);
 }
 
+/* Where a disk has damaged something it may do so again. */
+static void a_file_with_damage_in_it_is_not_used_again(void **state)
+{
+    (void)state;
+    struct model model;
+    reuse_open_bed(&model, 2);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        struct segment *first = segments_first(model.store->segments);
+        uint32_t number = first->number;
+        uint64_t before = reused(&model);
+        if (damaged)
+            segments_note_damage(model.store->segments, first);
+        for (int turn = 0; segments_find(model.store->segments, number); turn++) {
+            assert_true(turn < 2000);
+            assert_int_equal(model_push(&model), OK);
+            reuse_end_old_jobs(&model);
+            model_turn(&model);
+        }
+        assert_int_equal(reused(&model) - before, damaged ? 0 : 1);
+    }
+    model_fini_reopened(&model);
+}
+
 /* P9: feature 6 is in the manifest before the first such file; without one no byte differs. */
 static void p9_the_manifest_says_so_before_a_file_is_used_again(void **state)
 {
@@ -273,6 +296,7 @@ static void p9_the_manifest_says_so_before_a_file_is_used_again(void **state)
         assert_int_equal(manifest_decode(slots + (size_t)slot * BLOCK, &manifest), FORMAT_GOOD);
         assert_true((manifest.incompatible & FEATURE_REUSE) && manifest.secret == secret);
     }
+    model.options.id_seed++; /* a new secret would be another one */
     cut_off_and_reopen(&model, 1);
     assert_true(secret != 0 && model.store->secret == secret);
     model_fini(&model);
@@ -311,6 +335,7 @@ int main(void)
         cmocka_unit_test(p1_a_flipped_bit_in_a_used_segment_is_noticed_or_harms_nothing),
         cmocka_unit_test(verify_finds_nothing_wrong_with_used_files),
         cmocka_unit_test(p8_a_power_cut_while_a_file_is_used_again_loses_nothing),
+        cmocka_unit_test(a_file_with_damage_in_it_is_not_used_again),
         cmocka_unit_test(p1_batches_behind_a_lost_one_are_not_replayed_later),
         cmocka_unit_test(p9_the_manifest_says_so_before_a_file_is_used_again),
         cmocka_unit_test(p9_a_store_with_used_files_says_so_whatever_its_manifest_said),
