@@ -151,6 +151,26 @@ static void take_apart(struct damage *damage, uint32_t number)
     region->suspect_end = damage->suspect_count;
 }
 
+/*
+ * Up to where the bytes of a mixed region are the batch's own: as long as records lie side by side.
+ * Where one is broken the header says it, if it says anything.
+ */
+static uint64_t own_end(const struct damage *damage, const struct region *region)
+{
+    struct batch_head head;
+    struct record record;
+    uint64_t room = region->end - region->start, at = BATCH_HEAD;
+    if (room < BLOCK || !batch_is_of(region->bytes, region->number, damage->tag))
+        return region->start;
+    while (room - at >= 16 && record_decode(region->bytes + at, (size_t)(room - at), &record) == OK)
+        at += record.len;
+    bool broken = room - at >= 16 && !bytes_all_zero(region->bytes + at, 4);
+    if (broken && batch_head_decode(region->bytes, room, &head) == FORMAT_GOOD &&
+        at < BATCH_HEAD + head.payload_bytes)
+        at = BATCH_HEAD + head.payload_bytes;
+    return region->start + at;
+}
+
 static void add_region(struct damage *damage, struct scan *scan, const struct region *found)
 {
     uint32_t number = (uint32_t)damage->region_count++;
@@ -169,6 +189,7 @@ static void add_region(struct damage *damage, struct scan *scan, const struct re
     }
     if (region->start == region->end)
         region->opaque = true;
+    region->own_end = region->mixed ? own_end(damage, region) : region->end;
     take_apart(damage, number);
 }
 
@@ -445,9 +466,9 @@ static void judge_earlier(struct damage *damage)
     for (size_t i = 0; i < damage->suspect_count; i++) {
         struct suspect *suspect = &damage->suspects[i];
         const struct region *region = &damage->regions[suspect->region];
-        bool doubtful = region->mixed && region->opaque && !suspect->proven;
-        suspect->dead = suspect->dead || (doubtful && suspect->kind == EVENT_JOB &&
-                                          suspect->seq <= region->seq_before);
+        bool foreign = region->opaque && where_offset(suspect->where) >= region->own_end;
+        suspect->dead = suspect->dead || (foreign && suspect->kind == EVENT_JOB &&
+                                          !suspect->proven && suspect->seq <= region->seq_before);
     }
 }
 

@@ -12,9 +12,9 @@
  * gives the same state.
  *
  * In a file that was used again, jobs of the earlier segment lie behind the last batch. If that is
- * damaged so that its length is not known, a job there counts as dead unless it is proven, or its
- * number is higher than all in good batches before: it was pushed after that segment had left the
- * log.
+ * damaged, a job behind its records (or its first block, if that is lost) counts as dead unless it
+ * is proven, or its number is higher than all in good batches before: then it was pushed after that
+ * segment had left the log.
  *
  * A single damaged byte cannot make a suspect look harmless, because it cannot change two fields so
  * that they match another record. Only a change of state (MOVE) cannot be compared with anything;
@@ -35,9 +35,10 @@ struct region {
     uint64_t start, end; /* bytes of the file; equal: the segment that had the batches is missing */
     uint64_t batch_first, batch_last; /* the batches that should be there */
     bool opaque;                      /* it cannot be read, or not parsed completely */
-    bool mixed;          /* bytes of an earlier segment may be in it, from a place not known on */
-    uint64_t seq_before; /* the highest number of a job in good batches before it */
-    bool located;        /* the damage was found, in a place where it does no harm */
+    bool mixed;                       /* bytes of an earlier segment may be in it, … */
+    uint64_t own_end;                 /* … but not before this offset of the file */
+    uint64_t seq_before;              /* the highest number of a job in good batches before it */
+    bool located;                     /* the damage was found, in a place where it does no harm */
     bool harmless;
     char *bytes;                       /* as read; what cannot be read is zeros */
     size_t first_suspect, suspect_end; /* damage::suspects */

@@ -95,10 +95,13 @@ static struct told damage(uint64_t seed, uint64_t from, uint64_t below)
     struct model model;
     char name[DISK_NAME_MAX];
     reuse_open_bed(&model, seed);
+    uint64_t low = model.seq_next;
+    model.seq_next += 100;
     uint32_t number = go_on(&model, seed * 7);
     segment_name(number, name);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(model_push(&model), OK);
+    assert_int_equal(model_push(&model), OK);
+    model.seq_next = low; /* as of a job that the cleaner has written again */
+    assert_int_equal(model_push(&model), OK);
     model_close(&model);
     uint64_t at = last_batch(&model, name, number);
     for (uint64_t byte = from; byte < below; byte++)
@@ -116,7 +119,7 @@ static void p5_salvage_revives_no_job_of_the_earlier_segment(void **state)
     static const struct {
         uint64_t from, below; /* of the batch's bytes */
         unsigned jobs;        /* that are left */
-    } places[] = {{12, 13, 2}, {50, 52, 2}, {0, 64, 2}, {64, 300, 1}, {0, BLOCK, 0}};
+    } places[] = {{12, 13, 2}, {50, 52, 2}, {0, 64, 1}, {64, 300, 1}, {0, BLOCK, 0}};
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
         for (uint64_t seed = 1; seed <= 12; seed++) {
             struct told told = damage(seed, places[i].from, places[i].below);
