@@ -249,26 +249,56 @@ static void p1_batches_behind_a_lost_one_are_not_replayed_later(void **state)
     assert_true(used > 200 && dropped > 20);
 }
 
+/* How many files are used again until the oldest segment has left the log, with its own. */
+static uint64_t reused_until_first_leaves(struct model *model)
+{
+    uint32_t number = segments_first(model->store->segments)->number;
+    uint64_t before = reused(model);
+    for (int turn = 0; segments_find(model->store->segments, number); turn++) {
+        assert_true(turn < 2000);
+        assert_int_equal(model_push(model), OK);
+        reuse_end_old_jobs(model);
+        model_turn(model);
+    }
+    return reused(model) - before;
+}
+
 /* Where a disk has damaged something it may do so again. */
 static void a_file_with_damage_in_it_is_not_used_again(void **state)
 {
     (void)state;
     struct model model;
     reuse_open_bed(&model, 2);
-    for (int damaged = 0; damaged < 2; damaged++) {
-        struct segment *first = segments_first(model.store->segments);
-        uint32_t number = first->number;
-        uint64_t before = reused(&model);
-        if (damaged)
-            segments_note_damage(model.store->segments, first);
-        for (int turn = 0; segments_find(model.store->segments, number); turn++) {
-            assert_true(turn < 2000);
-            assert_int_equal(model_push(&model), OK);
-            reuse_end_old_jobs(&model);
-            model_turn(&model);
-        }
-        assert_int_equal(reused(&model) - before, damaged ? 0 : 1);
-    }
+    assert_int_equal(reused_until_first_leaves(&model), 1);
+    segments_note_damage(model.store->segments, segments_first(model.store->segments));
+    assert_int_equal(reused_until_first_leaves(&model), 0);
+    model_fini_reopened(&model);
+}
+
+/* Slices and history need the room, too. */
+static void files_are_given_back_near_the_limit(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    reuse_open_bed(&model, 2);
+    assert_int_equal(reused_until_first_leaves(&model), 1);
+    store_stats(model.store, &stats);
+    model.store->options.max_bytes = stats.disk_bytes + MODEL_SEGMENT - BLOCK;
+    assert_int_equal(reused_until_first_leaves(&model), 0);
+    model_fini_reopened(&model);
+}
+
+static void a_file_of_another_size_is_not_used_again(void **state)
+{
+    (void)state;
+    struct model model;
+    reuse_open_bed(&model, 2);
+    model_close(&model);
+    model.options.segment_bytes = 2 * MODEL_SEGMENT;
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    assert_int_equal(reused_until_first_leaves(&model), 0);
     model_fini_reopened(&model);
 }
 
@@ -336,6 +366,8 @@ int main(void)
         cmocka_unit_test(verify_finds_nothing_wrong_with_used_files),
         cmocka_unit_test(p8_a_power_cut_while_a_file_is_used_again_loses_nothing),
         cmocka_unit_test(a_file_with_damage_in_it_is_not_used_again),
+        cmocka_unit_test(files_are_given_back_near_the_limit),
+        cmocka_unit_test(a_file_of_another_size_is_not_used_again),
         cmocka_unit_test(p1_batches_behind_a_lost_one_are_not_replayed_later),
         cmocka_unit_test(p9_the_manifest_says_so_before_a_file_is_used_again),
         cmocka_unit_test(p9_a_store_with_used_files_says_so_whatever_its_manifest_said),
