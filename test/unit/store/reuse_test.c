@@ -289,6 +289,43 @@ static void files_are_given_back_near_the_limit(void **state)
     model_fini_reopened(&model);
 }
 
+static void step(struct model *model)
+{
+    model->now_us += 50000;
+    store_turn(model->store, model->now_us);
+    model_disk_works(model);
+    store_poll(model->store);
+}
+
+static void files_are_given_back_while_the_disk_is_full(void **state)
+{
+    (void)state;
+    struct model model;
+    struct store_stats stats;
+    uint64_t freed = 0;
+    model_init(&model, 2);
+    model.options.body_max = 1000;
+    sim_disk_capacity(model.disk, 12 * (uint64_t)MODEL_SEGMENT);
+    assert_int_equal(model_open(&model), OK);
+    while (model_push(&model) == OK)
+        step(&model);
+    for (size_t i = 0; i < model.job_count; i++) {
+        bool full = segments_full(model.store->segments) != OK;
+        uint64_t before = reused(&model);
+        store_stats(model.store, &stats);
+        uint64_t checkpoints = stats.checkpoints;
+        model_end(&model, &model.jobs[i]);
+        step(&model);
+        if (!full || segments_full(model.store->segments) == OK)
+            continue;
+        assert_int_equal(reused(&model), before);
+        store_stats(model.store, &stats);
+        freed += stats.checkpoints - checkpoints;
+    }
+    assert_true(freed > 0);
+    model_fini_reopened(&model);
+}
+
 static void a_file_of_another_size_is_not_used_again(void **state)
 {
     (void)state;
@@ -367,6 +404,7 @@ int main(void)
         cmocka_unit_test(p8_a_power_cut_while_a_file_is_used_again_loses_nothing),
         cmocka_unit_test(a_file_with_damage_in_it_is_not_used_again),
         cmocka_unit_test(files_are_given_back_near_the_limit),
+        cmocka_unit_test(files_are_given_back_while_the_disk_is_full),
         cmocka_unit_test(a_file_of_another_size_is_not_used_again),
         cmocka_unit_test(p1_batches_behind_a_lost_one_are_not_replayed_later),
         cmocka_unit_test(p9_the_manifest_says_so_before_a_file_is_used_again),
