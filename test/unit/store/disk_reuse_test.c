@@ -42,9 +42,9 @@ static void a_file_that_is_used_again_has_a_new_name_and_a_new_beginning(void **
     assert_true(back[DISK_ALIGN] == 'o' && back[len - 1] == 'o');
     memset(block, 'w', DISK_ALIGN);
     write_block(disk, op.file, block, 1); /* past the page cache, too */
-    disk->verbs->close(disk, op.file);
     assert_int_equal(disk->verbs->open(disk, "two", true, &file), OK);
-    assert_int_equal(disk->verbs->hold(disk, file), OK); /* it was given back */
+    assert_int_equal(disk->verbs->hold(disk, file), OK); /* a backup of the new segment may */
+    disk->verbs->close(disk, op.file);
     assert_int_equal(disk->verbs->read(disk, file, DISK_ALIGN, block, DISK_ALIGN, &len), OK);
     assert_true(len == DISK_ALIGN && block[0] == 'w');
     disk->verbs->close(disk, file);
