@@ -219,9 +219,7 @@ static int rename_file(struct sim_disk *disk, const struct disk_op *op)
 static int reuse_file(struct sim_disk *disk, struct disk_op *op)
 {
     struct node *node = sim_disk_find(disk, op->name);
-    if (!node)
-        return point(disk) ? EIO : ENOENT;
-    if (node->holders > 0 || disk->starved)
+    if (!node || node->holders > 0 || disk->starved)
         return remove_file(disk, op);
     struct disk_file *file = file_new(disk, node, false);
     struct disk_op head = {.file = file, .data = op->data, .len = op->len};
@@ -234,11 +232,13 @@ static int reuse_file(struct sim_disk *disk, struct disk_op *op)
         sim_disk_remember_names(disk);
         failed = do_sync_names(disk);
     }
-    if (failed)
-        close_file(disk, file);
-    else
+    if (!failed) {
         op->file = file;
-    return failed;
+        return 0;
+    }
+    close_file(disk, file);
+    bool full = failed == ENOSPC && sim_disk_find(disk, op->name) == node;
+    return full ? remove_file(disk, op) : failed;
 }
 
 static enum err err_of_errno(int number)

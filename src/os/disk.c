@@ -367,34 +367,33 @@ static bool is_ours_alone(int fd)
     return lock_file(fd, F_WRLCK) == 0 && fstat(fd, &status) == 0 && status.st_nlink == 1;
 }
 
-static int reuse_file(struct os_disk *disk, struct disk_op *op)
+/* Writes the new beginning and gives the new name, durably. *out_renamed: it has that name. */
+static int begin_anew(struct os_disk *disk, int fd, const struct disk_op *op, bool *out_renamed)
 {
-    int fd = open_file(disk, op->name, O_RDWR);
-    if (fd < 0 && !no_descriptor(errno))
-        return errno;
-    if (fd < 0 || !is_ours_alone(fd)) {
-        if (fd >= 0)
-            (void)close(fd); /* nothing was written */
-        return remove_file(disk, op);
-    }
-    struct disk_file *file = file_new(fd, op->name);
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* only a hint: nobody reads that again */
     int failed = write_all(fd, op->data, op->len, 0);
     if (!failed)
         failed = sync_fd(fd, true);
     if (!failed && renameat(disk->dir_fd, op->name, disk->dir_fd, op->to_name))
         failed = errno;
+    *out_renamed = !failed;
     if (!failed)
         failed = sync_fd(disk->dir_fd, false);
+    return failed ? failed : lock_file(fd, F_UNLCK);
+}
+
+static int reuse_file(struct os_disk *disk, struct disk_op *op)
+{
+    bool renamed = false;
+    int failed = ENOSPC; /* it is of no use, and removed */
+    int fd = open_file(disk, op->name, O_RDWR);
+    if (fd >= 0 && is_ours_alone(fd))
+        failed = begin_anew(disk, fd, op, &renamed);
     if (!failed)
-        failed = lock_file(fd, F_UNLCK);
-    if (failed) {
-        file_free(file);
-        return failed;
-    }
-    memcpy(file->name, op->to_name, sizeof(file->name));
-    op->file = file;
-    return 0;
+        op->file = file_new(fd, op->to_name);
+    else if (fd >= 0)
+        (void)close(fd); /* nothing was written, or it failed already */
+    return err_of_errno(failed) == ERR_DISK_FULL && !renamed ? remove_file(disk, op) : failed;
 }
 
 static int sync_file(struct os_disk *disk, const struct disk_op *op)

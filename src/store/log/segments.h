@@ -112,7 +112,8 @@ void segments_drop_first(struct segments *segments);
 
 /*
  * May its file become a spare, when it leaves the log? Its blocks have been written to, so commits
- * to it do not change the file's extents: they take about half as long.
+ * to it do not change the file's extents: they take about half as long. Not if damage was found in
+ * it.
  */
 bool segments_may_reuse(const struct segments *segments, const struct segment *segment);
 /* Its file has become a spare with this number: segments_take_number(). */

@@ -174,7 +174,7 @@ static unsigned whole_spares(const struct segments *segments)
 bool segments_may_reuse(const struct segments *segments, const struct segment *segment)
 {
     bool usual = segment->size_bytes == segments->options->segment_bytes;
-    return usual && !segments->options->never_reuses && !segments->full &&
+    return usual && !segment->damaged && !segments->options->never_reuses && !segments->full &&
            !above_limit(segments, segment) && whole_spares(segments) < SPARES_REUSED &&
            !segments->store->closing;
 }

@@ -151,6 +151,26 @@ static void take_apart(struct damage *damage, uint32_t number)
     region->suspect_end = damage->suspect_count;
 }
 
+/*
+ * Up to where the bytes of a mixed region are the batch's own: as long as records lie side by side.
+ * Where one is broken the header says it, if it says anything.
+ */
+static uint64_t own_end(const struct damage *damage, const struct region *region)
+{
+    struct batch_head head;
+    struct record record;
+    uint64_t room = region->end - region->start, at = BATCH_HEAD;
+    if (room < BLOCK || !batch_is_of(region->bytes, region->number, damage->tag))
+        return region->start;
+    while (room - at >= 16 && record_decode(region->bytes + at, (size_t)(room - at), &record) == OK)
+        at += record.len;
+    bool broken = room - at >= 16 && !bytes_all_zero(region->bytes + at, 4);
+    if (broken && batch_head_decode(region->bytes, room, &head) == FORMAT_GOOD &&
+        at < BATCH_HEAD + head.payload_bytes)
+        at = BATCH_HEAD + head.payload_bytes;
+    return region->start + at;
+}
+
 static void add_region(struct damage *damage, struct scan *scan, const struct region *found)
 {
     uint32_t number = (uint32_t)damage->region_count++;
@@ -169,10 +189,37 @@ static void add_region(struct damage *damage, struct scan *scan, const struct re
     }
     if (region->start == region->end)
         region->opaque = true;
+    region->own_end = region->mixed ? own_end(damage, region) : region->end;
     take_apart(damage, number);
 }
 
 /* ---- finding regions ---- */
+
+/* Does a batch begin here that says how long it is? */
+static bool has_length(struct walker *walker)
+{
+    struct scan *scan = &walker->scan;
+    struct batch_head head;
+    const char *at;
+    size_t len;
+    return scan_bytes(scan, walker->offset, BLOCK, &at, &len) == OK && len == BLOCK &&
+           batch_is_of(at, scan->number, scan->tag) &&
+           batch_head_decode(at, scan->size_bytes - walker->offset, &head) == FORMAT_GOOD;
+}
+
+/*
+ * Where a region ends that no good batch of the log follows. What is left of batches without their
+ * first blocks looks like the earlier segment, in a file that was used again: all of it is looked
+ * at.
+ */
+static uint64_t end_of_last(struct walker *walker, struct region *region)
+{
+    walker_go(walker, region->start, region->batch_first);
+    region->mixed = walker->scan.key != 0;
+    bool all = region->mixed && !has_length(walker);
+    uint64_t end = walker_blank_from(walker, &region->opaque);
+    return all ? walker->scan.size_bytes : end;
+}
 
 static void survey_segment(struct damage *damage, size_t index, struct walker *walker)
 {
@@ -190,8 +237,7 @@ static void survey_segment(struct damage *damage, size_t index, struct walker *w
         walker_go(walker, region.start + BLOCK, expected);
         bool found = walker_seek(walker, expected, below_of(damage, batch_end));
         uint64_t next = walker->offset, number = walker->head.number;
-        walker_go(walker, region.start, expected);
-        region.end = found ? next : walker_blank_from(walker, &region.opaque);
+        region.end = found ? next : end_of_last(walker, &region);
         /* opaque: good ones that cannot follow; what was between is lost */
         region.batch_last = found                     ? number - 1
                             : batch_end == UINT64_MAX ? damage->proven
@@ -348,6 +394,8 @@ static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
     const struct event *event = &record->event;
     bool of_topic = is_of_topic(event->kind);
     bool named = event->id.len || of_topic;
+    if (event->job.seq > damage->seq_max)
+        damage->seq_max = event->job.seq;
     const struct suspect_index *seqs = &damage->by_seq;
     const struct suspect_index *names = &damage->by_name;
     weigh_death(damage, event->record);
@@ -385,8 +433,8 @@ static enum err weigh_batch(void *ctx, const struct good_batch *batch)
 
 static enum err pass_region(void *ctx, struct region *region)
 {
-    (void)ctx;
-    (void)region;
+    const struct damage *damage = ctx;
+    region->seq_before = damage->seq_max;
     return OK;
 }
 
@@ -411,6 +459,18 @@ static void weigh_suspects(struct damage *damage)
 }
 
 /* ---- the verdict ---- */
+
+/* Jobs of the earlier segment in the file have ended, or lie elsewhere by now. */
+static void judge_earlier(struct damage *damage)
+{
+    for (size_t i = 0; i < damage->suspect_count; i++) {
+        struct suspect *suspect = &damage->suspects[i];
+        const struct region *region = &damage->regions[suspect->region];
+        bool foreign = region->opaque && where_offset(suspect->where) >= region->own_end;
+        suspect->dead = suspect->dead || (foreign && suspect->kind == EVENT_JOB &&
+                                          !suspect->proven && suspect->seq <= region->seq_before);
+    }
+}
 
 static bool in_log(const struct damage *damage, uint32_t number)
 {
@@ -492,6 +552,7 @@ enum err damage_survey(struct disk *disk, const struct directory *directory, siz
         return err;
     }
     weigh_suspects(&damage);
+    judge_earlier(&damage);
     for (size_t i = 0; i < damage.region_count; i++)
         judge(&damage, &damage.regions[i]);
     *out_damage = damage;

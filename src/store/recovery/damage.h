@@ -11,6 +11,11 @@
  * if it can be parsed completely and none of its records matters: then replaying the log without it
  * gives the same state.
  *
+ * In a file that was used again, jobs of the earlier segment lie behind the last batch. If that is
+ * damaged, a job behind its records (or its first block, if that is lost) counts as dead unless it
+ * is proven, or its number is higher than all in good batches before: then it was pushed after that
+ * segment had left the log.
+ *
  * A single damaged byte cannot make a suspect look harmless, because it cannot change two fields so
  * that they match another record. Only a change of state (MOVE) cannot be compared with anything;
  * it counts as harmless only if the damage was located elsewhere in the region.
@@ -30,6 +35,9 @@ struct region {
     uint64_t start, end; /* bytes of the file; equal: the segment that had the batches is missing */
     uint64_t batch_first, batch_last; /* the batches that should be there */
     bool opaque;                      /* it cannot be read, or not parsed completely */
+    bool mixed;                       /* bytes of an earlier segment may be in it, … */
+    uint64_t own_end;                 /* … but not before this offset of the file */
+    uint64_t seq_before;              /* the highest number of a job in good batches before it */
     bool located;                     /* the damage was found, in a place where it does no harm */
     bool harmless;
     char *bytes;                       /* as read; what cannot be read is zeros */
@@ -49,7 +57,7 @@ struct suspect {
     bool body_good;     /* JOB: content type, body and seq match their checksum; NOTE, SETTINGS: the
                            whole record does */
     bool body_hurt;     /* JOB: they do not match, and were not invalidated on purpose either */
-    bool dead;          /* JOB: it was ended or replaced later */
+    bool dead;          /* JOB: it was ended or replaced later, or is an earlier segment's */
     bool proven;        /* the record that `died` names exists as it says */
     bool superseded;    /* a later record repeats everything that it says */
     bool known_before;  /* the log has an earlier record of a job with that number or id */
@@ -76,7 +84,8 @@ struct damage {
     const struct directory *directory; /* borrowed */
     const struct found *segments;      /* of the log, in order; the same */
     size_t segment_count;
-    uint64_t proven; /* batches up to this one were durable */
+    uint64_t proven;  /* batches up to this one were durable */
+    uint64_t seq_max; /* of the good batches read so far */
     struct region *regions;
     size_t region_count;
     struct suspect *suspects;

@@ -47,7 +47,11 @@ enum err recover_new(struct recovery *recovery)
 enum err recover_secret(struct recovery *recovery)
 {
     const struct store *store = recovery->store;
-    uint64_t *secret = &recovery->directory.manifest.secret;
+    struct directory *directory = &recovery->directory;
+    uint64_t *secret = &directory->manifest.secret;
+    for (size_t i = 0; i < directory->used; i++)
+        if (directory->found[i].head.key)
+            directory->manifest.incompatible |= FEATURE_REUSE;
     if (*secret)
         return OK;
     if (!store->options.id_seed)

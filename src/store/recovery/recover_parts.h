@@ -35,7 +35,8 @@ bool recovery_in_order(const struct recovery *recovery);
 
 /* Makes a new store in an empty directory: its id, and the manifest. ERR_DISK_FULL, ERR_IO. */
 enum err recover_new(struct recovery *recovery) MUST_USE;
-/* Makes the secret of segment_key(), if the manifest has none. ERR_IO. */
+/* Makes the secret of segment_key(), if the manifest has none, which may be an older one: then it
+   learns here that segments have keys. ERR_IO. */
 enum err recover_secret(struct recovery *recovery) MUST_USE;
 
 /* Last step: adds unused segments as spares, and removes files that a crash left incomplete. */

@@ -70,20 +70,21 @@ static void report_fault(struct salvage *salvage, const char *file, const char *
     salvage->counts.bad_files++;
 }
 
-/* The first whole batch of a segment whose header is lost, and with it whether it has a key. */
+/*
+ * The first whole batch of a segment whose header is lost, and with it whether it has a key. With
+ * that first: in a file that was used again there may be anything for which none is needed.
+ */
 static bool find_batch(const struct salvage *salvage, struct walker *walker)
 {
     uint64_t secret = salvage->directory.manifest.secret;
-    if (walker_seek(walker, 0, UINT64_MAX))
-        return true;
-    if (!secret)
-        return false;
-    walker->scan.key = segment_key(secret, walker->scan.number);
-    walker_go(walker, BLOCK, 0);
-    if (walker_seek(walker, 0, UINT64_MAX))
-        return true;
-    walker->scan.key = 0;
-    return false;
+    if (secret) {
+        walker->scan.key = segment_key(secret, walker->scan.number);
+        if (walker_seek(walker, 0, UINT64_MAX))
+            return true;
+        walker->scan.key = 0;
+        walker_go(walker, BLOCK, 0);
+    }
+    return walker_seek(walker, 0, UINT64_MAX);
 }
 
 /* A segment whose header is lost is known by its batches; a spare has none, and is blank. */

@@ -1,0 +1,177 @@
+/*
+ * Damage in files that were used again: behind a damaged batch lie jobs of an earlier segment,
+ * which have ended. Nobody may take them for those of the batch.
+ */
+#include "store/internal.h"
+#include "store/recovery/salvage.h"
+#include "store_model.h"
+#include "store_reuse.h"
+#include "store_work.h"
+
+struct told {
+    struct salvage_callbacks callbacks;
+    const struct model *model;
+    unsigned jobs, strays, revived; /* JOB records; of them doubtful ones; of jobs that had ended */
+    unsigned lines;
+};
+
+static enum err told_event(struct salvage_callbacks *callbacks, const struct event *event,
+                           enum salvage_trust trust)
+{
+    struct told *told = LIST_ENTRY(callbacks, struct told, callbacks);
+    if (event->kind != EVENT_JOB)
+        return OK;
+    told->jobs++;
+    if (trust == SALVAGE_INTACT)
+        return OK;
+    told->strays++;
+    for (size_t i = 0; i < told->model->job_count; i++)
+        told->revived += told->model->jobs[i].seq == event->job.seq && !told->model->jobs[i].live;
+    return OK;
+}
+
+static void told_clock(struct salvage_callbacks *callbacks, int64_t clock_us)
+{
+    (void)callbacks;
+    (void)clock_us;
+}
+
+static void told_line(struct salvage_callbacks *callbacks, const char *line)
+{
+    assert_true(line[0]);
+    LIST_ENTRY(callbacks, struct told, callbacks)->lines++;
+}
+
+static struct told salvage(const struct model *model)
+{
+    struct told told = {
+        .callbacks = {.replay = told_event, .clock = told_clock, .print_line = told_line},
+        .model = model};
+    struct salvage *salvage;
+    struct store_error error;
+    assert_int_equal(salvage_open(model->options.disk, true, &told.callbacks, &salvage, &error),
+                     OK);
+    assert_int_equal(salvage_replay(salvage), OK);
+    salvage_close(salvage);
+    return told;
+}
+
+/* The offset of the last batch in this segment's file; it has records. */
+static uint64_t last_batch(const struct model *model, const char *name, uint32_t number)
+{
+    uint64_t len, last = 0;
+    struct batch_head head = {0}, found;
+    const char *bytes = sim_disk_file(model->disk, name, &len);
+    for (uint64_t at = BLOCK; at < len; at += BLOCK) {
+        if (batch_head_decode(bytes + at, len - at, &found) != FORMAT_GOOD ||
+            found.segment != number)
+            continue;
+        head = found;
+        last = at;
+    }
+    assert_true(last >= BLOCK && head.record_count > 0);
+    return last;
+}
+
+/* More of the same, until most of the last segment's file has the bytes of the earlier one. */
+static uint32_t go_on(struct model *model, uint64_t rounds)
+{
+    for (int round = 0; round < REUSE_ROUNDS; round++) {
+        const struct segment *tail = segments_tail(model->store->segments);
+        if (rounds == 0 && tail->key && tail->end <= MODEL_SEGMENT / 2)
+            return tail->number;
+        rounds -= rounds > 0;
+        for (uint64_t i = 3 + model_random(model, 4); i > 0; i--)
+            assert_int_equal(model_push(model), OK);
+        reuse_end_old_jobs(model);
+        model_settle(model);
+    }
+    fail_msg("%s", "no segment was used again");
+    return 0;
+}
+
+/* Some jobs, and a stop in order; then bits of the last batch are flipped. */
+static struct told damage(uint64_t seed, uint64_t from, uint64_t below)
+{
+    struct model model;
+    char name[DISK_NAME_MAX];
+    reuse_open_bed(&model, seed);
+    uint64_t low = model.seq_next;
+    model.seq_next += 100;
+    uint32_t number = go_on(&model, seed * 7);
+    segment_name(number, name);
+    model.body_bytes = MODEL_BODY_MAX; /* the second job lies in the batch's second block, too */
+    assert_int_equal(model_push(&model), OK);
+    model.seq_next = low; /* as of a job that the cleaner has written again */
+    assert_int_equal(model_push(&model), OK);
+    model_close(&model);
+    uint64_t at = last_batch(&model, name, number);
+    for (uint64_t byte = from; byte < below; byte++)
+        assert_true(sim_disk_flip(model.disk, name, (at + byte) * 8));
+    struct told told = salvage(&model);
+    assert_int_equal(model_open(&model), ERR_CORRUPT); /* nobody revives them here, too */
+    model_fini(&model);
+    return told;
+}
+
+/* P5: the batch does not say any more how long it is. Its own jobs are found. */
+static void p5_salvage_revives_no_job_of_the_earlier_segment(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t from, below; /* of the batch's bytes */
+        unsigned jobs;        /* that are left */
+    } places[] = {{12, 13, 2}, {50, 52, 2}, {0, 64, 1}, {64, 300, 1}, {0, BLOCK, 0}};
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+        for (uint64_t seed = 1; seed <= 12; seed++) {
+            struct told told = damage(seed, places[i].from, places[i].below);
+            assert_int_equal(told.revived, 0);
+            assert_int_equal(told.strays, places[i].jobs);
+        }
+    }
+}
+
+/* Without its header salvage does not know whether a segment has a key; clients do not know that.
+ */
+static void p1_salvage_takes_no_body_for_a_batch_where_a_header_is_lost(void **state)
+{
+    (void)state;
+    struct model model;
+    char name[DISK_NAME_MAX];
+    uint64_t len;
+    reuse_open_bed(&model, 2);
+    uint32_t number = go_on(&model, 7);
+    segment_name(number, name);
+    uint64_t end = segments_tail(model.store->segments)->end;
+    struct batch_head head = {
+        .number = log_synced(model.store->log) + 1,
+        .durable = log_synced(model.store->log),
+        .seq_mark = 1,
+        .segment = number,
+        .store_tag = model.store->tag,
+    };
+    sim_disk_cut_at(model.disk, sim_disk_points(model.disk));
+    model_close(&model);
+    sim_disk_power(model.disk, 1);
+    struct told whole = salvage(&model);
+    assert_int_equal(whole.lines, 0); /* spares are no damaged segments */
+    const char *at = sim_disk_file(model.disk, name, &len);
+    char *bytes = mem_aligned(BLOCK, (size_t)len);
+    memcpy(bytes, at, (size_t)len);
+    batch_sign(bytes + end, batch_head_encode(&head, bytes + end), 0);
+    bytes[100] ^= 1;
+    sim_disk_put(model.disk, name, bytes, (size_t)len);
+    struct told told = salvage(&model);
+    assert_true(told.jobs > 0 && told.jobs == whole.jobs && told.strays == 0);
+    mem_free(bytes);
+    model_fini(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p5_salvage_revives_no_job_of_the_earlier_segment),
+        cmocka_unit_test(p1_salvage_takes_no_body_for_a_batch_where_a_header_is_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
