@@ -149,7 +149,7 @@ static void p1_nor_is_one_that_the_manifest_does_not_know(void **state)
 {
     (void)state;
     struct model model;
-    open_bed(&model, 2);
+    reuse_open_bed(&model, 2);
     const struct segment *before = segments_tail(model.store->segments), *tail = before;
     while (tail == before || log_synced(model.store->log) < tail->batch_first) {
         assert_int_equal(model_push(&model), OK);
