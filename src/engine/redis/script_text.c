@@ -315,10 +315,11 @@ static void add_body(struct buf *out, enum script_kind kind)
 }
 
 /* A function of turn.lua: the script of that kind, for `many` requests whose keys and arguments are
- * behind so many others. */
+ * behind so many others, and mostly about jobs of that topic (nil: who knows). */
 static void add_part(struct buf *out, const char *name, enum script_kind kind)
 {
-    buf_addf(out, "local function %s(KEYS, ARGV, keys_from, args_from, many)\n", name);
+    buf_addf(out, "local function %s(KEYS, ARGV, keys_from, args_from, many, likely_topic)\n",
+             name);
     add_body(out, kind);
     buf_add_str(out, "end\n");
 }
@@ -329,7 +330,7 @@ void script_write(struct buf *out, enum script_kind kind)
     ADD(out, marks);
     if (kind != SCRIPT_TURN) {
         if (is_hot(kind))
-            buf_add_str(out, "local keys_from, args_from, many = 0, 0, nil\n");
+            buf_add_str(out, "local keys_from, args_from, many, likely_topic = 0, 0, nil, nil\n");
         add_body(out, kind);
         return;
     }
