@@ -253,7 +253,7 @@ def first_of(text):
     """(priority, rank) of what is still ready in a topic, None, or "unseen"."""
     if text[:11] == b"\xff" * 11:
         return None if text[11] == 255 else "unseen"
-    return struct.unpack(">IQ", text)
+    return struct.unpack(">IQ", text[:12])
 
 
 class Queue:
@@ -302,7 +302,7 @@ class Queue:
         whole = script == "change" and self.last[1][0] == "v"
         if script == "reserve":
             *parts, firsts = parts
-            answer.firsts = [first_of(firsts[i:i + 12]) for i in range(0, len(firsts), 12)]
+            answer.firsts = [first_of(firsts[i:i + 13]) for i in range(0, len(firsts), 13)]
         if script in ("reserve", "get"):
             answer.jobs = [Job(part, True) for part in parts]
         elif script in ("push", "end", "change") and parts:
