@@ -66,8 +66,9 @@ static void read_one(const struct script_space *space, enum cmd_kind kind,
     if (!err)
         look(&answer.reply);
     struct script_rank rank;
+    uint32_t close_jobs;
     for (uint32_t place = 0; !err && place < PARTS; place++)
-        CHECK(script_first(space, 1, &answer, place, &rank) <= SCRIPT_FIRST);
+        CHECK(script_first(space, 1, &answer, place, &rank, &close_jobs) <= SCRIPT_FIRST);
     CHECK(script_damaged(space, &said, damaged, 4) <= 4);
     buf_fini(&request);
     arena_fini(&arena);

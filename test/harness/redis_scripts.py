@@ -27,13 +27,13 @@ HOUR = 3600 * 1000000
 OTHER = (b"local function other(keys, base, count)\nlocal KEYS, ARGV = KEYS, ARGV\nif #ARGV > count then\n"
          b"KEYS, ARGV = { unpack(KEYS, keys + 1, keys + 4) }, { unpack(ARGV, base + 1, base + count) }\nend\n")
 END = b"end\n"
-ALONE = b"local keys_from, args_from, many = 0, 0, nil\n"
+ALONE = b"local keys_from, args_from, many, likely_topic = 0, 0, nil, nil\n"
 # What comes before the script itself, as script_text.c puts it; "entry" is in all that change jobs.
 SHARED = ["clock", "marks", "common", "record", "notify"]
 HOT = ["clock", "marks", ALONE, OTHER, *SHARED[2:]]  # of those that have a short way
 PARTS = {"heartbeat": ["clock", "marks", "common", "record", "heartbeat"],
          "push": [*HOT, "job", "entry", "room", "push_other", END, "push"],
-         "reserve": [*HOT, "entry", "reserve_other", END, "reserve"],
+         "reserve": [*HOT[:3], "close", *HOT[3:], "entry", "reserve_other", END, "reserve"],
          "topic": [*SHARED, "job", "room", "topic"],
          "count_due": [*SHARED, "job", "count_due"],
          "end": [*HOT, "job", "entry", "end_other", END, "end"],
@@ -253,7 +253,7 @@ def first_of(text):
     """(priority, rank) of what is still ready in a topic, None, or "unseen"."""
     if text[:11] == b"\xff" * 11:
         return None if text[11] == 255 else "unseen"
-    return struct.unpack(">IQ", text)
+    return struct.unpack(">IQ", text[:12])
 
 
 class Queue:
@@ -302,7 +302,7 @@ class Queue:
         whole = script == "change" and self.last[1][0] == "v"
         if script == "reserve":
             *parts, firsts = parts
-            answer.firsts = [first_of(firsts[i:i + 12]) for i in range(0, len(firsts), 12)]
+            answer.firsts = [first_of(firsts[i:i + 13]) for i in range(0, len(firsts), 13)]
         if script in ("reserve", "get"):
             answer.jobs = [Job(part, True) for part in parts]
         elif script in ("push", "end", "change") and parts:

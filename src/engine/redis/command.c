@@ -34,6 +34,7 @@ struct pending_command {
 /* A command that is one call. */
 struct job_command {
     struct pending_command pending;
+    struct topic *pushes; /* see consumers_pushing(); NULL: nothing */
 };
 
 /* A command on topics: calls to all partitions. */
@@ -166,6 +167,8 @@ static void job_command_done(void *owner, struct script_request *call, enum err 
                              const struct bytes *parts, uint32_t count)
 {
     struct job_command *command = owner;
+    if (command->pushes)
+        consumers_pushed(command->pushes);
     if (err && command->pending.kind == CMD_PUSH)
         see_unsure_push(command->pending.redis, call);
     if (err)
@@ -210,12 +213,23 @@ static void join_others(struct redis_engine *redis, struct script_request *call,
     call->id_hash = id.len ? hash_of(id.at, id.len) : 0;
 }
 
+/* It will make a job ready, which consumers who wait here can have as soon as it is answered. */
+static struct topic *count_push(struct redis_engine *redis, const struct cmd *cmd)
+{
+    const struct cmd_push *push = &cmd->push;
+    if (cmd->kind != CMD_PUSH || push->buried || push->restore ||
+        push->due_us > redis->options.loop->now_us)
+        return NULL;
+    return consumers_pushing(&redis->consumers, push->topic);
+}
+
 enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
                               struct ticket *ticket)
 {
     struct script_request *call = script_requests_new(&redis->calls, partition);
     struct job_command *command = mem_alloc(sizeof(*command));
     pending_begin(&command->pending, redis, cmd->kind, ticket);
+    command->pushes = count_push(redis, cmd);
     script_ask(&call->request, &redis->space, &call->id, cmd);
     call->changes = cmd_traits(cmd->kind)->changes;
     call->at_most_once = cmd_traits(cmd->kind)->takes_jobs;

@@ -75,6 +75,11 @@ static void end_probe(struct timer *timer)
     wait_group_touch(LIST_ENTRY(timer, struct wait_group, probe));
 }
 
+static void end_rest(struct timer *timer)
+{
+    wait_group_touch(LIST_ENTRY(timer, struct wait_group, taken_rested));
+}
+
 static struct wait_group *wait_group_new(struct consumers *consumers,
                                          const struct cmd_reserve *reserve)
 {
@@ -86,6 +91,7 @@ static struct wait_group *wait_group_new(struct consumers *consumers,
     group->ttr_us = reserve->ttr_us;
     group->probe.expired = end_probe;
     group->first_probe.expired = wait_group_end_first_probe;
+    group->taken_rested.expired = end_rest;
     list_init(&group->first_asks);
     group->topics = mem_zalloc(reserve->topic_count * sizeof(*group->topics));
     group->at = mem_zalloc(consumers->options.space->partitions * sizeof(*group->at));
@@ -114,6 +120,7 @@ static void wait_group_free(struct wait_group *group)
     list_remove(&group->dirty);
     loop_cancel(group->consumers->options.loop, &group->probe);
     loop_cancel(group->consumers->options.loop, &group->first_probe);
+    loop_cancel(group->consumers->options.loop, &group->taken_rested);
     mem_free(group->topics);
     mem_free(group->at);
     mem_free(group);
@@ -617,6 +624,20 @@ void consumers_see(struct consumers *consumers, const struct job_view *job, uint
     if (!topic)
         return;
     topic_see(topic, partition, rank, became, consumers_now_us(consumers));
+    wake_groups(topic);
+}
+
+struct topic *consumers_pushing(struct consumers *consumers, struct bytes name)
+{
+    struct topic *topic = topic_cache_find(&consumers->topic_cache, name);
+    if (topic)
+        topic->pushes++;
+    return topic;
+}
+
+void consumers_pushed(struct topic *topic)
+{
+    topic->pushes--;
     wake_groups(topic);
 }
 

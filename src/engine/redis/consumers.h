@@ -12,9 +12,11 @@
  * at once, without a look first.) While there are more partitions than wanted jobs, each job of
  * one consumer comes from another partition: a reserve of one job takes the best of the first jobs
  * of all partitions, as far as this daemon knows them. Jobs for several consumers come from few
- * partitions, if they are close to the best ones (RANK_CLOSE_US). It does not know of a job that
- * came through another daemon, or became due, in a partition that had ready jobs already; what it
- * knows of such a partition is read again after STALE_US.
+ * partitions, if they are close to the best ones (RANK_CLOSE_US), even if it does not know of all
+ * of them: Redis takes what is there. While pushes that are under way from here make as many jobs
+ * ready as are wanted, it does not look for others'. It does not know of a job that came through
+ * another daemon, or became due, in a partition that had ready jobs already; what it knows of such
+ * a partition is read again after STALE_US.
  *
  * Single-threaded.
  */
@@ -104,6 +106,11 @@ void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t
  * has neither found it there nor replaced another one, so there is one ready job more. */
 void consumers_see(struct consumers *consumers, const struct job_view *job, uint32_t partition,
                    bool became);
+/* A push of a job that is due is under way. Returns its topic, for consumers_pushed(); NULL: nobody
+ * has asked for it lately. */
+struct topic *consumers_pushing(struct consumers *consumers, struct bytes name);
+/* The push was answered, or is given up. */
+void consumers_pushed(struct topic *topic);
 /* Drops all knowledge of partitions, because our marks may be gone. */
 void consumers_forget(struct consumers *consumers);
 /* The partition's notices are received from now on, or no longer. Drops what is known of it. */

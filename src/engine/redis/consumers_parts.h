@@ -51,7 +51,8 @@ struct wait_group {
     struct list first_asks;   // ask::place, the oldest first: looks, and for jobs of partitions not
                               // known yet
     struct timer first_probe; /* armed while there are such: the oldest is left out then */
-    uint64_t verify_round;    /* the last round in which it was checked: consumers::verify */
+    struct timer taken_rested; /* partitions that are TAKEN are to be asked: see ask_taken() */
+    uint64_t verify_round;     /* the last round in which it was checked: consumers::verify */
 };
 
 static inline int64_t consumers_now_us(const struct consumers *consumers)

@@ -9,9 +9,10 @@
 #include "engine/redis/fetch_parts.h"
 
 enum {
-    AGAIN_US = 500 * 1000, /* until the next call, after one that failed */
-    SILENT_US = 50 * 1000, /* a partition with a call under way for so long is not "empty" */
-    STALE_US = 100 * 1000, /* knowledge of ready jobs that is older is checked by a look */
+    AGAIN_US = 500 * 1000,     /* until the next call, after one that failed */
+    SILENT_US = 50 * 1000,     /* a partition with a call under way for so long is not "empty" */
+    STALE_US = 100 * 1000,     /* knowledge of ready jobs that is older is checked by a look */
+    TAKEN_REST_US = 20 * 1000, /* see without_rested() */
 };
 
 /* ---- what is known ---- */
@@ -21,7 +22,7 @@ struct candidate wait_group_look_up(const struct wait_group *group, uint32_t fro
 {
     int64_t old_us = consumers_now_us(group->consumers) - STALE_US;
     int64_t half_us = group->consumers->options.believe_us / 2; /* see plan_verify() */
-    struct candidate candidate = {.partition = partition};
+    struct candidate candidate = {.partition = partition, .taken_us = INT64_MAX};
     for (uint32_t i = from; i < to; i++) {
         const struct hint *hint = &group->topics[i].topic->hints[partition];
         bool ready = hint->what == READY;
@@ -29,6 +30,8 @@ struct candidate wait_group_look_up(const struct wait_group *group, uint32_t fro
             candidate.first = hint->first, candidate.close_jobs = hint->close_jobs;
         if (hint->what > (uint8_t)candidate.best)
             candidate.best = (enum hint_kind)hint->what;
+        if (hint->what == TAKEN && hint->at_us < candidate.taken_us)
+            candidate.taken_us = hint->at_us;
         candidate.unsure = candidate.unsure || hint->what == UNKNOWN;
         candidate.stale =
             candidate.stale || ((ready || hint->what == TAKEN) && hint->at_us <= old_us);
@@ -97,12 +100,11 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
     int64_t now_us = consumers_now_us(consumers);
     for (uint32_t i = 0; i < ask->topics; i++) {
         struct hint *hint = &ask->group->topics[i].topic->hints[partition];
-        struct script_rank first;
+        struct topic_rest rest = {.taken = answer->count};
         hint->failed = false;
-        switch (script_first(consumers->options.space, partition, answer, i, &first)) {
-        case SCRIPT_FIRST:
-            topic_left(ask->group->topics[i].topic, partition, first, answer->count, now_us);
-            break;
+        switch (script_first(consumers->options.space, partition, answer, i, &rest.first,
+                             &rest.close_jobs)) {
+        case SCRIPT_FIRST: topic_left(ask->group->topics[i].topic, partition, &rest, now_us); break;
         case SCRIPT_NONE:
             if (hint->stale_answer)
                 break;
@@ -329,7 +331,7 @@ static struct ask *ask_new(struct wait_group *group, uint32_t partition, uint32_
 }
 
 struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
-                               uint32_t max, bool counts)
+                               uint32_t max, struct ask_how how)
 {
     struct consumers *consumers = group->consumers;
     struct script_request *call = script_requests_new(consumers->options.calls, partition);
@@ -343,8 +345,7 @@ struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32
     struct cmd_reserve reserve = {
         .topics = names,
         .topic_count = topics,
-        .max =
-            counts ? UINT32_MAX : max, /* beyond `max` the script counts the jobs that are left */
+        .max = how.counts ? UINT32_MAX : max, /* beyond `max` the script counts what is left */
         .ttr_us = group->ttr_us,
         .listed_order = group->listed_order && topics > 1,
         .bound = group->bound,
@@ -353,8 +354,11 @@ struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32
     for (uint32_t i = 0; i < topics; i++)
         ask->waits = ask->waits || group->topics[i].topic->parked;
     enum script_mark mark = ask->waits ? SCRIPT_MARK_WAIT : SCRIPT_MARK_HINT;
-    script_ask_reserve(&call->request, consumers->options.space, &call->id, &reserve, max,
-                       consumers->heard[partition] ? mark : SCRIPT_NO_MARK);
+    bool marks = consumers->heard[partition] && !how.unmarked;
+    script_ask_reserve(&call->request, consumers->options.space, &call->id, &reserve,
+                       &(struct script_share){.max = max,
+                                              .mark = marks ? mark : SCRIPT_NO_MARK,
+                                              .shares_until = how.shares_until});
     call->joins = topics == 1 ? SCRIPT_RESERVE : 0;
     call->jobs = max;
     call->at_most_once = max > 0;
@@ -376,8 +380,8 @@ void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t 
 {
     struct script_request *call = script_requests_new_unkept(consumers->options.calls, partition);
     struct cmd_reserve reserve = {.topics = &name, .topic_count = 1};
-    script_ask_reserve(&call->request, consumers->options.space, &call->id, &reserve, 0,
-                       SCRIPT_PASS_ON);
+    script_ask_reserve(&call->request, consumers->options.space, &call->id, &reserve,
+                       &(struct script_share){.max = 0, .mark = SCRIPT_PASS_ON});
     script_requests_send(call, consumers, passed_on);
 }
 
@@ -387,8 +391,8 @@ static void look_at_all(struct wait_group *group, struct candidates candidates, 
     if (awaited && !group->looking)
         group->probe_deadline_us = loop->now_us + PROBE_US;
     for (uint32_t i = 0; i < candidates.count; i++) {
-        struct ask *ask =
-            wait_group_ask_for(group, group->topic_count, candidates.at[i].partition, 0, false);
+        struct ask *ask = wait_group_ask_for(group, group->topic_count, candidates.at[i].partition,
+                                             0, (struct ask_how){0});
         ask_leave_out_later(ask);
         if (awaited) {
             ask->awaited = true;
@@ -425,14 +429,8 @@ static bool is_shared(const struct wait_group *group)
            !wait_group_wants_many(group);
 }
 
-/*
- * Each partition that is asked costs Redis as much as several jobs of one. So for several consumers
- * those with several jobs come first, and are asked for as many as are known to be close to their
- * first. So no job is taken before one of its priority that is due more than twice RANK_CLOSE_US
- * sooner, nor before one of a better priority, unless others have changed what is there: an answer
- * gives the best that there are, which may then be due later.
- */
-static void order_for_several(struct candidates candidates)
+/* READY, and no other's first job stands before its own; NULL: none is. */
+static const struct candidate *best_of(struct candidates candidates)
 {
     const struct candidate *best = NULL;
     for (uint32_t i = 0; i < candidates.count; i++) {
@@ -440,7 +438,18 @@ static void order_for_several(struct candidates candidates)
         if (at->best == READY && (!best || rank_compare(at->first, best->first) < 0))
             best = at;
     }
-    struct script_rank first = best ? best->first : (struct script_rank){0};
+    return best;
+}
+
+/*
+ * Each partition that is asked costs Redis as much as several jobs of one. So for several consumers
+ * those with several jobs come first, and are asked for as many as are known to be close to their
+ * first. So no job is taken before one of its priority that is due more than twice RANK_CLOSE_US
+ * sooner, nor before one of a better priority, unless others have changed what is there: an answer
+ * gives the best that there are, which may then be due later.
+ */
+static void order_for_several(struct candidates candidates, struct script_rank first)
+{
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct candidate *at = &candidates.at[i];
         at->near_best = at->best == READY && rank_is_close(first, at->first);
@@ -453,6 +462,38 @@ static void order_for_several(struct candidates candidates)
 static bool has_several_servers(const struct wait_group *group)
 {
     return group->consumers->options.calls->options.topology->node_count > 1;
+}
+
+/* Jobs that pushes under way from here will make ready. None for consumers who are answered as soon
+ * as nothing is under way for them, nor for a list of topics whose order counts. */
+static uint64_t expected_jobs(const struct wait_group *group)
+{
+    uint64_t jobs = 0;
+    for (uint32_t i = 0; i < group->topic_count && !group->settles && !is_ordered(group); i++)
+        jobs += group->topics[i].topic->pushes;
+    return jobs;
+}
+
+/* With what is known, pushes that are under way bring all that is wanted: who waits need not be
+ * told of others' jobs, which costs a mark and a notice. */
+static bool pushes_bring_the_rest(const struct wait_group *group, struct candidates candidates)
+{
+    uint64_t expected = expected_jobs(group), known = 0;
+    for (uint32_t i = 0; i < candidates.count; i++)
+        known += candidates.at[i].best == READY ? candidates.at[i].close_jobs : 1;
+    return expected && expected + known >= wait_group_open_wants(group);
+}
+
+/* … and each may bring more than is known of it, as far as the order allows, so that others need
+ * not be visited. (A call is for one partition of a cluster: nothing is shared there.) */
+static void share_among(const struct wait_group *group, struct candidates *candidates)
+{
+    const struct candidate *best = best_of(*candidates);
+    struct script_rank first = best ? best->first : (struct script_rank){0};
+    candidates->shared = best && group->topic_count == 1 && !has_several_servers(group);
+    candidates->until = first;
+    candidates->until.us += 2 * (int64_t)RANK_CLOSE_US;
+    order_for_several(*candidates, first);
 }
 
 /* Asks the partitions that have jobs of these topics, that with the best job first. False: none
@@ -470,8 +511,9 @@ static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
         candidates = wait_group_answering(group, candidates, 1);
         candidates.for_several = true;
     }
+    candidates.unmarked = pushes_bring_the_rest(group, candidates);
     if (shared)
-        order_for_several(candidates);
+        share_among(group, &candidates);
     else
         qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
     wait_group_ask_all(group, to, candidates);
@@ -521,9 +563,34 @@ static bool ask_many(struct wait_group *group)
     return true;
 }
 
+/*
+ * Of partitions in which we took the last job, those that are to be asked now. While pushes from
+ * here bring as many jobs as are wanted, in one round trip, that is not yet done (it mostly finds
+ * none, and leaves a mark, so that others' next push there has to tell us), for TAKEN_REST_US at
+ * most: as long a job that came through another daemon may wait.
+ */
+static struct candidates without_rested(struct wait_group *group, struct candidates taken)
+{
+    struct loop *loop = group->consumers->options.loop;
+    uint32_t count = taken.count;
+    uint64_t expected = expected_jobs(group);
+    if (!expected || expected < wait_group_open_wants(group))
+        return taken;
+    taken.count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t ask_us = taken.at[i].taken_us + TAKEN_REST_US;
+        if (ask_us <= loop->now_us)
+            taken.at[taken.count++] = taken.at[i];
+        else
+            loop_arm_by(loop, &group->taken_rested, ask_us);
+    }
+    return taken;
+}
+
 static void ask_taken(struct wait_group *group)
 {
-    struct candidates taken = find_candidates(group, 0, group->topic_count, is_taken);
+    struct candidates taken =
+        without_rested(group, find_candidates(group, 0, group->topic_count, is_taken));
     if (taken.count == 1 || (!group->listed_order && taken.count <= wait_group_open_wants(group)))
         wait_group_ask_all(group, group->topic_count, taken);
     else
@@ -544,9 +611,9 @@ void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
     uint64_t open = wait_group_open_wants(group);
     if (!open || is_ordered(group) || group->at[partition].calls)
         return;
-    struct ask *ask =
-        wait_group_ask_for(group, group->topic_count, partition,
-                           open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE, false);
+    struct ask *ask = wait_group_ask_for(group, group->topic_count, partition,
+                                         open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE,
+                                         (struct ask_how){0});
     ask->behind = true;
 }
 

@@ -13,6 +13,13 @@ enum {
     CALLS_AT_ONCE = 32,   /* to one server, for one who wants many: others wait behind them */
 };
 
+/* How a partition is asked for jobs. */
+struct ask_how {
+    bool counts;   /* it is to say how many more jobs there are */
+    bool unmarked; /* it leaves no mark, though it may bring fewer than it is asked for */
+    const struct script_rank *shares_until; /* see struct script_share */
+};
+
 /* One request for the group's first `topics` topics. */
 struct ask {
     struct list place; // wait_group::first_asks, or nowhere
@@ -38,6 +45,7 @@ struct candidate {
     bool near_best;           /* READY: its first job is close to the best one of all candidates */
     struct script_rank first; /* READY: of the best known job */
     uint32_t close_jobs;      /* READY: see struct hint, of that job's topic */
+    int64_t taken_us;         /* since when one of the topics is TAKEN; INT64_MAX: none is */
     uint32_t share;           /* jobs to request */
 };
 
@@ -46,6 +54,10 @@ struct candidates {
     struct candidate *at; /* in the scratch */
     uint32_t count;
     bool for_several; /* consumers, of a cluster: whom a silent server must not hold up */
+    bool shared;      /* for several consumers, of one server: up to `until`, what one has beside
+                         the jobs that it is asked for comes instead of others' */
+    bool unmarked;    /* what they do not bring comes by pushes that are under way */
+    struct script_rank until;
 };
 
 /* What is known of the group's topics from `from` to before `to` in the partition. O(topics) */
@@ -60,10 +72,9 @@ uint64_t wait_group_wants(const struct wait_group *group);
 /* Of these, jobs that nobody is asked for yet. */
 uint64_t wait_group_open_wants(const struct wait_group *group);
 /* Requests up to `max` jobs (0: only looks) of the group's first `topics` topics from the
- * partition. `counts`: it is to say how many more there are. The ask lives until it is answered,
- * which is not before this turn's end. */
+ * partition. The ask lives until it is answered, which is not before this turn's end. */
 struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
-                               uint32_t max, bool counts);
+                               uint32_t max, struct ask_how how);
 /* It is left out if it is not answered within PROBE_US; if `if_silent` is set and its server has
  * answered others lately, as under load, it has as much time again. wait_group_arm_first_probe()
  * must follow. */

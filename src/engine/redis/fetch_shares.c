@@ -96,6 +96,18 @@ static uint32_t choose_shares(struct candidates candidates, uint64_t open)
     return count;
 }
 
+/* What we alone were told of must be asked for, or passed on: not left out for others that bring
+ * more. */
+static struct ask_how how_to_ask(const struct wait_group *group,
+                                 const struct candidates *candidates, uint32_t partition)
+{
+    bool alone = group->topics[0].topic->hints[partition].notified_alone;
+    return (struct ask_how){
+        .unmarked = candidates->unmarked,
+        .shares_until = candidates->shared && !alone ? &candidates->until : NULL,
+    };
+}
+
 void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates)
 {
     struct node_calls *by_node = wait_group_wants_many(group) ? calls_by_node(group) : NULL;
@@ -104,7 +116,8 @@ void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candid
         const struct candidate *at = &candidates.at[i];
         if (by_node && of_node(group, by_node, at->partition)->under_way++ >= CALLS_AT_ONCE)
             continue;
-        struct ask *ask = wait_group_ask_for(group, topics, at->partition, at->share, false);
+        struct ask *ask = wait_group_ask_for(group, topics, at->partition, at->share,
+                                             how_to_ask(group, &candidates, at->partition));
         ask->if_silent = candidates.for_several && at->share > 1;
         if (ask->if_silent)
             ask_leave_out_later(ask);
@@ -157,7 +170,7 @@ static void plan(struct wait_group *group, uint32_t partition, uint32_t jobs)
 static void ask_planned_in(struct wait_group *group, uint32_t partition, struct node_calls *calls)
 {
     struct asked *at = &group->at[partition];
-    bool counts = group->topic_count <= COUNTED_TOPICS; /* a command for each */
+    struct ask_how how = {.counts = group->topic_count <= COUNTED_TOPICS}; /* a command for each */
     bool unsure = wait_group_look_up(group, 0, group->topic_count, partition).unsure;
     uint32_t left = at->planned;
     if (is_silent(calls, CALLS_AT_ONCE) && !at->unplanned) {
@@ -169,7 +182,7 @@ static void ask_planned_in(struct wait_group *group, uint32_t partition, struct 
     drop_plan(group, partition);
     for (uint32_t max; left && calls->under_way < CALLS_AT_ONCE; left -= max, calls->under_way++) {
         max = left < JOBS_AT_ONCE ? left : JOBS_AT_ONCE;
-        struct ask *ask = wait_group_ask_for(group, group->topic_count, partition, max, counts);
+        struct ask *ask = wait_group_ask_for(group, group->topic_count, partition, max, how);
         if (unsure)
             ask_leave_out_later(ask);
     }

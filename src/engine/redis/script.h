@@ -150,6 +150,12 @@ struct script_call {
 void script_ask(struct buf *out, const struct script_space *space, const struct script_call *call,
                 const struct cmd *cmd);
 
+/* Where a job stands among the ready ones of its topic: the lower, the sooner it is taken. */
+struct script_rank {
+    uint32_t priority;
+    int64_t us; /* the due time, or that of its arrival; our clock */
+};
+
 /* What a reserve does at each of its topics, unless `max` jobs came or (max 0) it has some. */
 enum script_mark {
     SCRIPT_NO_MARK,
@@ -158,18 +164,30 @@ enum script_mark {
     SCRIPT_PASS_ON,   /* (max 0) we were told, and need none: tells the next one who waits */
 };
 
+/* What of a reserve one call asks its partition for. */
+struct script_share {
+    uint32_t max; /* jobs; 0: it only looks what there is */
+    enum script_mark mark;
+    /*
+     * NULL, or it is one of several for the same consumers, of one topic, that go in one call and
+     * differ in nothing but the partition and `max`. Each may then bring more than its `max`, of
+     * jobs up to this rank, as long as all together bring no more than they were asked for in all;
+     * a later one brings fewer for that, or says SCRIPT_UNSEEN, and was not done.
+     */
+    const struct script_rank *shares_until;
+};
+
 /*
- * A reserve of up to `max` jobs; of 0, it only looks what there is. Where more are wanted in all
- * (reserve->max) and max is above 1, the answer's seq says how many more than it brings are ready;
- * else it is 0. A partition is asked again only after (a) a notice for one of the topics, (b) an
- * answer that was not `marked`, (c) the answer's next_us (a pause ends), (d) the subscription
- * broke: then it is unknown again, (e) after a while, if the mark is `shared`: who is told instead
- * of us may be dead. Subscribe first, then leave marks. A mark whose daemon has gone costs one
- * publication.
+ * A reserve of up to share->max jobs. Where more are wanted in all (reserve->max) and that is above
+ * 1, the answer's seq says how many more than it brings are ready; else it is 0. A partition is
+ * asked again only after (a) a notice for one of the topics, (b) an answer that was not `marked`,
+ * (c) the answer's next_us (a pause ends), (d) the subscription broke: then it is unknown again,
+ * (e) after a while, if the mark is `shared`: who is told instead of us may be dead. Subscribe
+ * first, then leave marks. A mark whose daemon has gone costs one publication.
  */
 void script_ask_reserve(struct buf *out, const struct script_space *space,
                         const struct script_call *call, const struct cmd_reserve *reserve,
-                        uint32_t max, enum script_mark mark);
+                        const struct script_share *share);
 
 /*
  * Makes what is due ready, ends leases whose ttr ran out or whose daemon is dead; up to `max`
@@ -464,19 +482,17 @@ bool script_read_clock(const struct bytes *parts, uint32_t count, struct script_
 enum err script_read_members(const struct script_parts *parts, struct script_member *out_members,
                              uint32_t *out_count) MUST_USE;
 
-/* Where a job stands among the ready ones of its topic: the lower, the sooner it is taken. */
-struct script_rank {
-    uint32_t priority;
-    int64_t us; /* the due time, or that of its arrival; our clock */
-};
-
 /* What was left in a topic when a reserve had been done. */
 enum script_first { SCRIPT_UNSEEN, SCRIPT_NONE, SCRIPT_FIRST };
 
-/* Of the topic in this place of the reserve's list; of a SCRIPT_FIRST, out_rank is the first's. */
+enum { SCRIPT_CLOSE_TOLD = 4 };
+
+/* Of the topic in this place of the reserve's list. SCRIPT_FIRST: out_rank is that of the first job
+ * that is left, and of those that are left *out_close (up to SCRIPT_CLOSE_TOLD; it is one of these)
+ * are close to it; 0: they were not counted, since several topics were asked for. */
 enum script_first script_first(const struct script_space *space, uint32_t partition,
                                const struct script_answer *answer, uint32_t place,
-                               struct script_rank *out_rank);
+                               struct script_rank *out_rank, uint32_t *out_close);
 
 /*
  * The reserved jobs of an answer whose bodies are damaged: bury each (CMD_BURY with its seq and

@@ -12,24 +12,43 @@ enum {
     PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
     REBUILD_FIELDS = 60,               /* looked at by one call: each job has two and more */
     MEMBER_KEPT_US = 20 * 1000 * 1000, /* the record of a daemon that says nothing more */
-    OPTIONS_ROOM = 4 + 24,             /* letters, and a ttr in digits */
+    OPTIONS_ROOM = 5 + 24,             /* letters, and a ttr in digits */
 };
+
+/* In front of a number that is shared with others: where jobs stand that none brings beyond it. */
+static void add_most(struct buf *out, const struct script_space *space,
+                     const struct script_call *call, const struct script_share *share, uint32_t max)
+{
+    const struct script_rank *until = share->shares_until;
+    char room[12 + 11];
+    size_t len = 0;
+    if (until) {
+        put_u32(room, __builtin_bswap32(until->priority));
+        put_u64(room + 4,
+                __builtin_bswap64((uint64_t)script_time_in(space, call->partition, until->us)));
+        len = 12;
+    }
+    len += (size_t)snprintf(room + len, sizeof(room) - len, "%u", max);
+    script_add(out, bytes_of(room, len));
+}
 
 void script_ask_reserve(struct buf *out, const struct script_space *space,
                         const struct script_call *call, const struct cmd_reserve *reserve,
-                        uint32_t max, enum script_mark mark)
+                        const struct script_share *share)
 {
     static const char marks[] = {
         [SCRIPT_MARK_HINT] = 'h', [SCRIPT_MARK_WAIT] = 'w', [SCRIPT_PASS_ON] = 'p'};
     char options[OPTIONS_ROOM];
     size_t count = 0;
+    if (share->shares_until)
+        options[count++] = 's';
     if (reserve->listed_order)
         options[count++] = 'l';
     if (reserve->bound)
         options[count++] = 'b';
-    if (mark != SCRIPT_NO_MARK)
-        options[count++] = marks[mark];
-    if (max > 1 && reserve->max > max)
+    if (share->mark != SCRIPT_NO_MARK)
+        options[count++] = marks[share->mark];
+    if (share->max > 1 && reserve->max > share->max)
         options[count++] = 'n';
     if (reserve->ttr_us > 0)
         count += (size_t)snprintf(options + count, sizeof(options) - count, "%lld",
@@ -39,7 +58,7 @@ void script_ask_reserve(struct buf *out, const struct script_space *space,
         at_once = SCRIPT_HEADS_MAX;
     script_begin(out, space, call, SCRIPT_RESERVE, 3 + reserve->topic_count);
     script_add(out, bytes_of(options, count));
-    script_add_i64(out, max < at_once ? max : at_once);
+    add_most(out, space, call, share, share->max < at_once ? share->max : at_once);
     script_add_i64(out, BODIES_AT_ONCE);
     for (uint32_t i = 0; i < reserve->topic_count; i++)
         script_add(out, reserve->topics[i]);

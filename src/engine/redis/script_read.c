@@ -18,7 +18,7 @@ enum {
     MISSED = 128
 };
 
-enum { FIRST_BYTES = 12 }; /* of a topic, in a reserve's answer */
+enum { FIRST_BYTES = 13 }; /* of a topic, in a reserve's answer */
 
 /* Of times and spans: no script of ours gives one beyond. */
 static bool in_range(uint64_t us)
@@ -377,7 +377,7 @@ static enum err take_firsts(struct script_parts *parts, struct script_answer *an
 
 enum script_first script_first(const struct script_space *space, uint32_t partition,
                                const struct script_answer *answer, uint32_t place,
-                               struct script_rank *out_rank)
+                               struct script_rank *out_rank, uint32_t *out_close)
 {
     const uint64_t none = UINT64_MAX;
     if (answer->firsts.len < FIRST_BYTES * ((size_t)place + 1))
@@ -390,6 +390,7 @@ enum script_first script_first(const struct script_space *space, uint32_t partit
         .priority = __builtin_bswap32(get_u32(at)),
         .us = script_time_out(space, partition, (int64_t)rank_us),
     };
+    *out_close = get_u8(at + 12);
     return SCRIPT_FIRST;
 }
 

@@ -2,12 +2,12 @@
  * The texts of the scripts: the files in src/engine/redis/scripts, taken in when this is assembled
  * (mk/redis.mk names them as its sources). Each script is clock.lua, marks.lua, common.lua,
  * record.lua, notify.lua, job.lua (all but reserve), entry.lua if it changes jobs, walk.lua if it
- * goes through a topic, room.lua if it makes them, its own file. The common cases of push, reserve
- * and end come before all that they do not need: to make functions takes time, too. turn.lua has
- * these three, with all that they need, as functions. Where they say HEAD.…, COMPACT.…, SHORT.… or
- * LONG.…, the text has the number or the format from job_head.h instead. Comments and indentation
- * are left out: a third of what each server would be sent. Lines stay, so that an error's line is
- * that of the files.
+ * goes through a topic, room.lua if it makes them, close.lua before a reserve, its own file. The
+ * common cases of push, reserve and end come before all that they do not need: to make functions
+ * takes time, too. turn.lua has these three, with all that they need, as functions. Where they say
+ * HEAD.…, COMPACT.…, SHORT.… or LONG.…, the text has the number or the format from job_head.h
+ * instead. Comments and indentation are left out: a third of what each server would be sent. Lines
+ * stay, so that an error's line is that of the files.
  */
 #include <string.h>
 
@@ -33,6 +33,7 @@ TEXT(job);
 TEXT(entry);
 TEXT(walk);
 TEXT(room);
+TEXT(close);
 TEXT(open);
 TEXT(rebuild);
 TEXT(heartbeat);
@@ -266,6 +267,8 @@ static bool is_hot(enum script_kind kind)
 /* What a script needs behind clock.lua, and what it does. */
 static void add_body(struct buf *out, enum script_kind kind)
 {
+    if (kind == SCRIPT_RESERVE)
+        ADD(out, close);
     if (is_hot(kind))
         buf_add_str(out, begin_other);
     ADD(out, common);
@@ -315,10 +318,11 @@ static void add_body(struct buf *out, enum script_kind kind)
 }
 
 /* A function of turn.lua: the script of that kind, for `many` requests whose keys and arguments are
- * behind so many others. */
+ * behind so many others, and mostly about jobs of that topic (nil: who knows). */
 static void add_part(struct buf *out, const char *name, enum script_kind kind)
 {
-    buf_addf(out, "local function %s(KEYS, ARGV, keys_from, args_from, many)\n", name);
+    buf_addf(out, "local function %s(KEYS, ARGV, keys_from, args_from, many, likely_topic)\n",
+             name);
     add_body(out, kind);
     buf_add_str(out, "end\n");
 }
@@ -329,7 +333,7 @@ void script_write(struct buf *out, enum script_kind kind)
     ADD(out, marks);
     if (kind != SCRIPT_TURN) {
         if (is_hot(kind))
-            buf_add_str(out, "local keys_from, args_from, many = 0, 0, nil\n");
+            buf_add_str(out, "local keys_from, args_from, many, likely_topic = 0, 0, nil, nil\n");
         add_body(out, kind);
         return;
     }

@@ -73,12 +73,25 @@ static struct topic *topic_new(struct topic_cache *topic_cache, struct bytes nam
     return topic;
 }
 
+/* The longest idle one without pushes under way; NULL: there is none. O(those with pushes) */
+static struct topic *longest_idle(const struct topic_cache *topic_cache)
+{
+    const struct list *idle = &topic_cache->idle;
+    for (struct list *at = idle->next; at != idle; at = at->next) {
+        struct topic *topic = LIST_ENTRY(at, struct topic, idle);
+        if (!topic->pushes)
+            return topic;
+    }
+    return NULL;
+}
+
 struct topic *topic_cache_need(struct topic_cache *topic_cache, struct bytes name)
 {
-    struct topic *topic = topic_cache_find(topic_cache, name);
-    uint32_t kept = KNOWN_KEPT / topic_cache->partitions;
-    if (!topic && topic_cache->all.count >= kept && !list_empty(&topic_cache->idle))
-        topic_free(topic_cache, LIST_ENTRY(topic_cache->idle.next, struct topic, idle));
+    struct topic *topic = topic_cache_find(topic_cache, name), *idle = NULL;
+    if (!topic && topic_cache->all.count >= KNOWN_KEPT / topic_cache->partitions)
+        idle = longest_idle(topic_cache);
+    if (idle)
+        topic_free(topic_cache, idle);
     if (!topic)
         topic = topic_new(topic_cache, name);
     list_remove(&topic->idle);
@@ -104,21 +117,24 @@ bool rank_is_close(struct script_rank first, struct script_rank later)
     return first.priority == later.priority && later.us - first.us <= RANK_CLOSE_US;
 }
 
-/* Jobs that are close to `rank`, the first that is left of those that the hint has counted. */
-static uint32_t close_left(const struct hint *hint, struct script_rank rank, uint32_t taken)
+/* Jobs that are close to the first that is left. */
+static uint32_t close_left(const struct hint *hint, const struct topic_rest *rest)
 {
-    bool counts = hint->what == READY && rank_compare(hint->first, rank) <= 0 &&
-                  rank_is_close(hint->first, rank);
-    return counts && hint->close_jobs > taken ? hint->close_jobs - taken : 1;
+    bool counts = hint->what == READY && rank_compare(hint->first, rest->first) <= 0 &&
+                  rank_is_close(hint->first, rest->first);
+    uint32_t counted =
+        counts && hint->close_jobs > rest->taken ? hint->close_jobs - rest->taken : 1;
+    bool all_told = rest->close_jobs && rest->close_jobs < SCRIPT_CLOSE_TOLD;
+    return all_told || rest->close_jobs > counted ? rest->close_jobs : counted;
 }
 
-void topic_left(struct topic *topic, uint32_t partition, struct script_rank rank, uint32_t taken,
+void topic_left(struct topic *topic, uint32_t partition, const struct topic_rest *rest,
                 int64_t now_us)
 {
     struct hint *hint = &topic->hints[partition];
-    uint32_t close_jobs = close_left(hint, rank, taken);
+    uint32_t close_jobs = close_left(hint, rest);
     *hint = (struct hint){.what = READY,
-                          .first = rank,
+                          .first = rest->first,
                           .close_jobs = (uint8_t)close_jobs,
                           .at_us = now_us,
                           .notified_alone = hint->notified_alone};

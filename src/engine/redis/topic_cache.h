@@ -52,6 +52,7 @@ struct topic {
     struct list notified_alone; // consumers::notified_alone, while one of its hints is
     uint64_t waiters;
     uint64_t parked;          /* of these, who wait for a job */
+    uint64_t pushes;          /* of due jobs, ours, not answered yet: it is not freed then */
     struct lateness lateness; /* of jobs handed out here */
 };
 
@@ -78,10 +79,18 @@ struct bytes topic_name(const struct topic *topic);
 void topic_notice(struct topic *topic, uint32_t partition);
 /* The same, but it is no stale_answer to a reserve that is answered after this. */
 void topic_promoted(struct topic *topic, uint32_t partition);
-/* `taken` jobs were reserved there, and `rank` is that of the first that is left: it is READY. The
- * jobs counted as close, less `taken`, stay so only if this one is close to the first before it.
+/* What a reserve has left, as its answer says. */
+struct topic_rest {
+    struct script_rank first;
+    uint32_t taken;      /* jobs that it has reserved */
+    uint32_t close_jobs; /* see script_first() */
+};
+
+/* Some are left: it is READY. Redis has counted those that are close to the first, up to
+ * SCRIPT_CLOSE_TOLD. If there are as many, or it has not counted, what was counted here, less
+ * `taken`, may be more: that stays so only if this first one is close to the first before it.
  * `notified_alone` stays, `stale_answer` and `failed` (like what is known of an EMPTY one) end. */
-void topic_left(struct topic *topic, uint32_t partition, struct script_rank rank, uint32_t taken,
+void topic_left(struct topic *topic, uint32_t partition, const struct topic_rest *rest,
                 int64_t now_us);
 /* A ready job was seen there; `became`: it is so by what we did, so there is one more than before
  * (not: it was there already, or has replaced one). It is no stale_answer to a reserve that is

@@ -388,12 +388,13 @@ static void a_reserves_jobs_are_read_and_checked(void **state)
 static void a_reserve_tells_what_it_left(void **state)
 {
     char first[SCRIPT_ANSWER_BYTES];
-    char firsts[] = "\0\0\0\7\0\0\0\0\0\0\1\1"
-                    "\377\377\377\377\377\377\377\377\377\377\377\377"
-                    "\377\377\377\377\377\377\377\377\377\377\377\376";
+    char firsts[] = "\0\0\0\7\0\0\0\0\0\0\1\1\3"
+                    "\377\377\377\377\377\377\377\377\377\377\377\377\0"
+                    "\377\377\377\377\377\377\377\377\377\377\377\376\0";
     struct arena arena = {0};
     struct script_answer answer;
     struct script_rank rank = {0};
+    uint32_t close_jobs = 0;
     (void)state;
     struct bytes parts[] = {
         first_part(first, 5, 16, 0),
@@ -404,12 +405,13 @@ static void a_reserve_tells_what_it_left(void **state)
     assert_int_equal(script_read(&space, CMD_RESERVE, &said, &arena, &answer), OK);
     assert_int_equal(answer.reply.err, ERR_EMPTY);
     assert_true(answer.marked);
-    assert_int_equal(script_first(&space, 2, &answer, 0, &rank), SCRIPT_FIRST);
+    assert_int_equal(script_first(&space, 2, &answer, 0, &rank, &close_jobs), SCRIPT_FIRST);
     assert_int_equal(rank.priority, 7);
     assert_int_equal(rank.us, 257 - 57);
-    assert_int_equal(script_first(&space, 2, &answer, 1, &rank), SCRIPT_NONE);
-    assert_int_equal(script_first(&space, 2, &answer, 2, &rank), SCRIPT_UNSEEN);
-    assert_int_equal(script_first(&space, 2, &answer, 3, &rank), SCRIPT_UNSEEN);
+    assert_int_equal(close_jobs, 3);
+    assert_int_equal(script_first(&space, 2, &answer, 1, &rank, &close_jobs), SCRIPT_NONE);
+    assert_int_equal(script_first(&space, 2, &answer, 2, &rank, &close_jobs), SCRIPT_UNSEEN);
+    assert_int_equal(script_first(&space, 2, &answer, 3, &rank, &close_jobs), SCRIPT_UNSEEN);
     parts[1].len--;
     assert_int_equal(script_read(&space, CMD_RESERVE, &said, &arena, &answer), ERR_CORRUPT);
     space.ahead_us[2] = 0;

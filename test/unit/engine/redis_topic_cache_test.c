@@ -31,6 +31,12 @@ static struct script_rank rank(uint32_t priority, int64_t us)
     return (struct script_rank){.priority = priority, .us = us};
 }
 
+static void left(struct topic *topic, struct script_rank first, uint32_t taken, uint32_t told)
+{
+    topic_left(topic, 0, &(struct topic_rest){.first = first, .taken = taken, .close_jobs = told},
+               10);
+}
+
 static void a_topic_is_kept_while_nobody_asks_for_it(void **state)
 {
     struct topic_cache *topic_cache = *state;
@@ -119,9 +125,9 @@ static void jobs_that_are_close_to_the_first_are_counted(void **state)
     assert_int_equal(hint->close_jobs, 2);
     topic_see(topic, 0, rank(5, 120000), true, 10);
     assert_int_equal(hint->close_jobs, 3);
-    topic_left(topic, 0, rank(5, 110000), 1, 10);
+    left(topic, rank(5, 110000), 1, 0);
     assert_int_equal(hint->close_jobs, 2);
-    topic_left(topic, 0, rank(5, 300000), 5, 10); /* others have pushed some */
+    left(topic, rank(5, 300000), 5, 0); /* others have pushed some */
     assert_int_equal(hint->close_jobs, 1);
     topic_see(topic, 0, rank(5, 100000), true, 10); /* and nothing is close to this */
     assert_int_equal(hint->close_jobs, 1);
@@ -167,18 +173,35 @@ static void the_count_ends_with_the_jobs_that_it_counted(void **state)
     struct topic *topic = topic_cache_need(*state, BYTES("t"));
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         topic->hints[0] = (struct hint){.what = READY, .first = rank(5, 100000), .close_jobs = 5};
-        topic_left(topic, 0, rank(cases[i].priority, cases[i].us), cases[i].taken, 10);
+        left(topic, rank(cases[i].priority, cases[i].us), cases[i].taken, 0);
         assert_int_equal(topic->hints[0].close_jobs, cases[i].left);
     }
     topic->hints[0] = (struct hint){.what = NOTICED, .first = rank(5, 100000), .close_jobs = 5};
-    topic_left(topic, 0, rank(5, 100000), 0, 10);
+    left(topic, rank(5, 100000), 0, 0);
     assert_int_equal(topic->hints[0].close_jobs, 1);
+    topic_cache_rest(*state, topic);
+}
+
+/* Redis has counted up to four: what is known here is more only if these are four. */
+static void what_redis_has_counted_is_believed(void **state)
+{
+    static const struct {
+        uint8_t known, told, left;
+    } cases[] = {{5, 1, 1}, {5, 3, 3}, {5, 4, 5}, {1, 3, 3}, {2, 4, 4}, {5, 0, 5}};
+    struct topic *topic = topic_cache_need(*state, BYTES("t"));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        topic->hints[0] =
+            (struct hint){.what = READY, .first = rank(5, 100), .close_jobs = cases[i].known};
+        left(topic, rank(5, 100), 0, cases[i].told);
+        assert_int_equal(topic->hints[0].close_jobs, cases[i].left);
+    }
     topic_cache_rest(*state, topic);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_redis_has_counted_is_believed, setup, teardown),
         cmocka_unit_test_setup_teardown(a_topic_is_kept_while_nobody_asks_for_it, setup, teardown),
         cmocka_unit_test_setup_teardown(a_notice_is_news_and_an_answer_of_ours_is_not, setup,
                                         teardown),

@@ -209,7 +209,8 @@ static void one_dies(struct life *day, unsigned who)
         script_ask_open(&request, &space, &call, chance(day, 100) ? SCRIPT_RING : 256, 0);
         send_foreign(day, p, &request);
         call.number++;
-        script_ask_reserve(&request, &space, &call, &take, 1, SCRIPT_NO_MARK);
+        script_ask_reserve(&request, &space, &call, &take,
+                           &(struct script_share){.max = 1, .mark = SCRIPT_NO_MARK});
         send_foreign(day, p, &request);
     }
     script_space_fini(&space);

@@ -263,7 +263,8 @@ static void ask_reserve(struct pair *pair)
                                   .bound = chance(pair, 400)};
     struct script_call call = next_call(pair, (uint32_t)below(pair, PARTITIONS));
     script_ask_reserve(&pair->request, &pair->space[below(pair, 2)], &call, &reserve,
-                       (uint32_t)below(pair, 4), (enum script_mark)below(pair, 4));
+                       &(struct script_share){.max = (uint32_t)below(pair, 4),
+                                              .mark = (enum script_mark)below(pair, 4)});
     if (chance(pair, 100))
         script_mark_again(pair->request.at, pair->request.len);
     ask(pair);

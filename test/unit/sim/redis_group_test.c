@@ -272,6 +272,37 @@ static void ends_of_one_call_are_counted_in_their_topics(void **state)
 
 /* ---- several kinds ---- */
 
+/* A call with others to one topic reads the counts of that before it knows which job ends. */
+static void an_end_is_counted_in_its_topic_whatever_else_the_turn_has(void **state)
+{
+    static const struct bytes other = {"w", 1};
+    uint64_t lease, seq;
+    (void)state;
+    start_on_one_server(1);
+    struct cmd push = push_of("first");
+    assert_int_equal(ask_for(&push, MS).err, OK);
+    push = push_of("other's first");
+    push.push.topic = other;
+    assert_int_equal(ask_for(&push, MS).err, OK);
+    take_jobs(1, &lease, &seq);
+    turns(SECOND_US);
+    struct cmd end = {.kind = CMD_FINISH, .job = {.ref.seq = seq, .lease = lease}};
+    (void)begin(0, &end);
+    push = push_of("another");
+    push.push.topic = other;
+    (void)begin(1, &push);
+    assert_int_equal(calls_sent(0), 1);
+    turns(20 * MS);
+    is_answered(0, OK);
+    is_answered(1, OK);
+    for (unsigned i = 0; i < 2; i++) {
+        struct cmd look = {.kind = CMD_TOPIC, .topic = {.topic = i ? other : topic}};
+        struct client seen = ask_for(&look, MS);
+        assert_int_equal(seen.jobs[JOB_RESERVED], 0);
+        assert_int_equal(seen.jobs[JOB_READY], i ? 2 : 0);
+    }
+}
+
 /* A turn's finishes of the first `ends` jobs, pushes of as many others and two reserves: two jobs
  * are ready, none of which is ended. */
 static void begin_all_kinds(uint32_t partitions, unsigned ends)
@@ -507,6 +538,7 @@ int main(void)
         STARTED(p4_ends_of_one_turn_are_one_call_and_a_stale_lease_ends_nothing),
         STARTED(a_turns_requests_about_one_job_keep_their_order),
         STARTED(ends_of_one_call_are_counted_in_their_topics),
+        STARTED(an_end_is_counted_in_its_topic_whatever_else_the_turn_has),
         STARTED(p4_a_turns_ends_pushes_and_reserves_are_one_call),
         STARTED(p4_requests_of_all_kinds_to_several_partitions_are_one_call),
         STARTED(a_call_of_all_kinds_does_no_more_than_its_share),

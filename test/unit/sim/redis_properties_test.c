@@ -98,7 +98,8 @@ static void reserve_for(uint32_t max, int64_t ttr_us)
     struct bytes name = BYTES("t");
     struct script_call call = next_call();
     struct cmd_reserve cmd = {.topics = &name, .topic_count = 1, .max = max, .ttr_us = ttr_us};
-    script_ask_reserve(&request, &spaces[0], &call, &cmd, max, SCRIPT_MARK_WAIT);
+    script_ask_reserve(&request, &spaces[0], &call, &cmd,
+                       &(struct script_share){.max = max, .mark = SCRIPT_MARK_WAIT});
     (void)ask(0);
 }
 

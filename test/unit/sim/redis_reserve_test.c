@@ -117,11 +117,13 @@ static struct outcome live(void **state, uint64_t seed, bool long_way)
                               .ttr_us = roll(4) ? 0 : 5 * SECOND_US};
     uint32_t max = cmd.max;
     cmd.max += roll(2); /* more are wanted: what is left is counted */
-    script_ask_reserve(&request, &spaces[0], &call, &cmd, max, (enum script_mark)roll(max ? 3 : 4));
+    script_ask_reserve(
+        &request, &spaces[0], &call, &cmd,
+        &(struct script_share){.max = max, .mark = (enum script_mark)roll(max ? 3 : 4)});
     (void)ask(0);
     for (uint32_t i = 0; i + 1 < part_count; i++)
         script_add(&outcome.said, parts[i]);
-    script_add(&outcome.said, bytes_of(parts[part_count - 1].at, 12));
+    script_add(&outcome.said, bytes_of(parts[part_count - 1].at, 13));
     outcome.notices = notices("w0 ");
     outcome.digest = sim_redis_digest(redis);
     (void)stop(state);
@@ -158,7 +160,8 @@ static uint64_t work_of_a_cycle(uint32_t late_us)
         call.most_us = now_us + 10000;
         now_us += late_us;
         if (i == 1)
-            script_ask_reserve(&request, &spaces[0], &call, &reserve, 1, SCRIPT_NO_MARK);
+            script_ask_reserve(&request, &spaces[0], &call, &reserve,
+                               &(struct script_share){.max = 1, .mark = SCRIPT_NO_MARK});
         else
             script_ask(&request, &spaces[0], &call, i ? &finish : &push);
         assert_int_equal(ask(0).err, OK);

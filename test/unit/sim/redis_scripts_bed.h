@@ -111,7 +111,8 @@ static inline struct script_answer reserve_marking(unsigned daemon, const char *
     struct bytes name = bytes_str(topic);
     struct script_call call = next_call();
     struct cmd_reserve cmd = {.topics = &name, .topic_count = 1, .max = max, .bound = bound};
-    script_ask_reserve(&request, &spaces[daemon], &call, &cmd, max, mark);
+    script_ask_reserve(&request, &spaces[daemon], &call, &cmd,
+                       &(struct script_share){.max = max, .mark = mark});
     return ask(0);
 }
 

@@ -178,7 +178,8 @@ static void who_waits_for_topics_that_are_not_there_leaves_nothing(void **state)
     const struct bytes both[] = {BYTES("none-0"), BYTES("none-1")};
     struct cmd_reserve cmd = {.topics = both, .topic_count = 2, .max = 1};
     struct script_call call = next_call();
-    script_ask_reserve(&request, &spaces[0], &call, &cmd, 1, SCRIPT_MARK_WAIT);
+    script_ask_reserve(&request, &spaces[0], &call, &cmd,
+                       &(struct script_share){.max = 1, .mark = SCRIPT_MARK_WAIT});
     assert_true(ask(0).marked);
     assert_int_equal(fields(), before);
     (void)notices("r");
@@ -410,7 +411,8 @@ static void a_reserve_of_very_many_topics_is_done(void **state)
     (void)push("t7", 1);
     struct script_call call = next_call();
     struct cmd_reserve cmd = {.topics = topics, .topic_count = 2000, .max = 2};
-    script_ask_reserve(&request, &spaces[0], &call, &cmd, 2, SCRIPT_MARK_WAIT);
+    script_ask_reserve(&request, &spaces[0], &call, &cmd,
+                       &(struct script_share){.max = 2, .mark = SCRIPT_MARK_WAIT});
     assert_int_equal(ask(0).count, 2);
 }
 
@@ -634,7 +636,8 @@ static void p4_a_reserve_that_comes_behind_itself_takes_nothing_more(void **stat
     for (unsigned i = 0; i < 3; i++)
         (void)push("t", 1);
     struct script_call call = bounded_call(255);
-    script_ask_reserve(&request, &spaces[0], &call, &cmd, 1, SCRIPT_NO_MARK);
+    script_ask_reserve(&request, &spaces[0], &call, &cmd,
+                       &(struct script_share){.max = 1, .mark = SCRIPT_NO_MARK});
     assert_int_equal(lose_and_ask(&first).count, 1);
     now_us += 100 * 1000;
     assert_false(is_refused_late(&first, 0));

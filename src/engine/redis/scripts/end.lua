@@ -22,9 +22,9 @@ local call, sub, byte, unpack_bytes = redis.call, string.sub, string.byte, struc
 local PER_JOB = 6
 local count, keys_each = many or #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
 local answers, answered, journal = { '' }, 0, nil
--- The counts that changed in the partition before. They are read together with the rest, since most
--- requests change the same ones.
-local last = nil
+-- The counts that changed in the partition before, at first those that may change: turn.lua guesses
+-- the topic. They are read together with the rest, since most requests change the same ones.
+local last = likely_topic and { 'g', '#h' .. likely_topic, '#f' .. likely_topic }
 while answered < count do
     local base, keys = args_from + answered * PER_JOB, keys_from + answered * keys_each
     local hash, alike, at, names, ids, by_id, seen = KEYS[keys + 1], 0, base, { '' }, nil, nil, nil

@@ -4,13 +4,14 @@
 -- KEYS: four for all requests (turn.lua), or four for each (common.lua).
 -- ARGV, for each request:
 --   1     the request (common.lua)
---   2     options: 'l' take topics in the order listed, not the best job of all; 'b' the
---         reservations belong to the daemon's connection and end with it; 'w' leave a mark
---         (marks.lua) in each topic that has no more ready jobs, since a consumer waits; 'h' the
---         same, but no consumer waits; 'n' count the ready jobs that are left; 'p' this daemon was
---         notified of a job and needs none: notify the next daemon that waits. Then digits: the
---         length of the leases; without digits, each job's own ttr
---   3     the most jobs; 0: reserve none, only look
+--   2     options: 's' (the first one) see below; 'l' take topics in the order listed, not the best
+--         job of all; 'b' the reservations belong to the daemon's connection and end with it; 'w'
+--         leave a mark (marks.lua) in each topic that has no more ready jobs, since a consumer
+--         waits; 'h' the same, but no consumer waits; 'n' count the ready jobs that are left; 'p'
+--         this daemon was notified of a job and needs none: notify the next daemon that waits. Then
+--         digits: the length of the leases; without digits, each job's own ttr
+--   3     the most jobs; 0: reserve none, only look. With 's' in front of that: priority (4) and rank
+--         (8) behind which it takes no further jobs
 --   4     stop when bodies and properties have this many bytes; of several requests, those before
 --         count too
 --   5 ... topics
@@ -18,10 +19,16 @@
 -- topic has more ready jobs; MARKED marks were left; SHARED other daemons wait for one of the
 -- topics too. next_us: when the first pause of these topics ends, FOREVER if none is paused. seq:
 -- with 'n' and more than one job asked for, how many more jobs are ready; else it says nothing.
--- `firsts`: 12 bytes for each topic asked for:
+-- `firsts`: 13 bytes for each topic asked for:
 -- priority (4) and rank (8) of the first job that is still ready, or NONE, or UNSEEN if the topic
--- was not looked at; empty if this request was executed before. Several requests: an array of
--- these.
+-- was not looked at; then how many jobs that are left are close to it (close.lua), with itself, up
+-- to CLOSE_TOLD, or 0 if several topics were asked for, and so nothing was counted. It is empty if
+-- this request was executed before. Several requests: an array of these.
+--
+-- Option 's': requests of one call that have it, and the same options and topic, are for the same
+-- consumers, and share the jobs that they ask for in all. Each takes what it asks for, and further
+-- jobs up to the rank that it names, as long as these are wanted; the later ones get fewer for that,
+-- and one for which none is left does nothing: all that it says is UNSEEN.
 --
 -- This file is the fast path: jobs of one topic, at most JOBS, whose content is in their records
 -- and that have no properties. All other requests are handled by other(), which is
@@ -32,21 +39,48 @@ local call, sub, byte = redis.call, string.sub, string.byte
 local pack, unpack_bytes, format = struct.pack, struct.unpack, string.format
 -- Sorts behind every place of a topic: 21 bytes.
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
-local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
+local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255\0'
+local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254\0'
 local PER_ASK = 5
 local NOTHING = {}
 local JOBS, JOBS_BYTES = 32, 65536 -- the most jobs read at once; their records have fewer bytes than that
 local count, answers, bytes = many or #KEYS / 4, { '' }, 0
 local keys_each = #KEYS > 4 and 4 or 0
+local shared, shared_topic, wanted_in_all = nil, nil, 0 -- options and topic of those that have 's'
 for at = 1, count do
     local base, keys, answer = args_from + (at - 1) * PER_ASK, keys_from + (at - 1) * keys_each, nil
-    local request, options, most = ARGV[base + 1], ARGV[base + 2], tonumber(ARGV[base + 3])
-    if most <= JOBS and (many or count > 1 or not ARGV[6]) and ARGV[base + 4] - bytes >= JOBS_BYTES then
-        local hash, order, topic = KEYS[keys + 1], KEYS[keys + 4], ARGV[base + 5]
+    local request, options, most, topic = ARGV[base + 1], ARGV[base + 2], ARGV[base + 3], ARGV[base + 5]
+    local further, priority_most, rank_most = byte(options) == 115, nil, nil -- 115: s
+    if further then
+        priority_most, rank_most = unpack_bytes('>I4I8', most)
+        most = sub(most, 13)
+    end
+    most = tonumber(most)
+    local limit, shares = most, false
+    if further and count > 1 then
+        if not shared then
+            shared, shared_topic = options, topic
+            for i = base, args_from + (count - 1) * PER_ASK, PER_ASK do
+                if ARGV[i + 2] == options and ARGV[i + 5] == topic then
+                    wanted_in_all = wanted_in_all + sub(ARGV[i + 3], 13)
+                end
+            end
+        end
+        shares = options == shared and topic == shared_topic
+        if shares then
+            limit = math.min(wanted_in_all, JOBS)
+            most = math.min(most, limit)
+        end
+    end
+    if shares and limit == 0 then
+        answer = { pack('<BBBBI4I8I8I8', 5, 0, 0, 0, 0, 9007199254740991, 0, clock_of(request)), UNSEEN }
+    elseif most <= JOBS and (many or count > 1 or not ARGV[6]) and
+        ARGV[base + 4] - bytes >= JOBS_BYTES then
+        local hash, order = KEYS[keys + 1], KEYS[keys + 4]
         local now, daemon = clock_of(request), sub(request, 3, 10)
         local found = call('HMGET', hash, 'p', '#u' .. topic, '#r' .. topic, '#h' .. topic, 'j',
             '#w' .. topic)
-        local ready, taken, flags, mark, left = nil, 0, 0, nil, 0
+        local ready, taken, flags, mark, left = NOTHING, 0, 0, nil, 0
         -- The topic must not be paused, and the reservation must not need an entry for the journal
         -- (entry.lua).
         local fits = found[1] and tonumber(found[2] or 0) <= now and is_first(hash, request)
@@ -54,14 +88,20 @@ for at = 1, count do
         if journal and most > 0 and not string.find(options, 'b', 1, true) then fits = false end
         if fits then
             local key = 'r' .. string.char(#topic) .. topic
-            ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', '0', most + 1)
-            taken = #ready
-            if taken > most and most > 1 and string.find(options, 'n', 1, true) then
-                left = call('ZLEXCOUNT', order, '[' .. key, '(' .. key .. PAST) - most
+            ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', '0',
+                limit + CLOSE_TOLD)
+            taken = math.min(#ready, most)
+            while taken < limit and ready[taken + 1] do
+                local priority, rank = unpack_bytes('>I4I8', ready[taken + 1], 3 + #topic)
+                if priority > priority_most or priority == priority_most and rank > rank_most then break end
+                taken = taken + 1
+            end
+            if ready[taken + 1] and most > 1 and string.find(options, 'n', 1, true) then
+                left = call('ZLEXCOUNT', order, '[' .. key, '(' .. key .. PAST) - taken
             end
         end
-        if taken > most then
-            taken, flags = most, most == 0 and string.find(options, '[wh]') and 20 or 4
+        if ready[taken + 1] then
+            flags = most == 0 and string.find(options, '[wh]') and 20 or 4
             -- The daemon was notified of a job and needs none. If others wait, other() notifies the
             -- next one.
             if most == 0 and found[6] and string.find(options, 'p', 1, true) then fits = false end
@@ -189,14 +229,17 @@ for at = 1, count do
         if answer then -- as say() has it
             answer[1] = pack('<BBBBI4I8I8I8', taken > 0 and 0 or 5, 0, flags, 0, taken,
                 9007199254740991, left, now)
-            answer[taken + 2] = ready[taken + 1] and sub(ready[taken + 1], -20, -9) or NONE
+            answer[taken + 2] = ready[taken + 1] and sub(ready[taken + 1], -20, -9) ..
+                string.char(close_jobs(ready, taken + 1, CLOSE_TOLD)) or NONE
         end
     end
     if not answer then
         if bytes > 0 then ARGV[base + 4] = math.max(0, ARGV[base + 4] - bytes) end
+        if further then ARGV[base + 3] = most end
         answer = other(keys, base, many and PER_ASK or #ARGV / count)
     end
     answers[at] = answer
+    if shares then wanted_in_all = wanted_in_all - math.max(0, #answer - 2) end
     if count > 1 then
         for i = 2, #answer - 1 do bytes = bytes + #answer[i] end
     end

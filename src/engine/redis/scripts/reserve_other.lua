@@ -2,9 +2,9 @@
 -- KEYS, ARGV and the returned value are those of reserve.lua for one request.
 -- Cost: for t topics and up to k jobs O(t log n + t k log(t k)).
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
-local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
+local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255\0'
 local AT_ONCE = 32 -- jobs read together
-local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254'
+local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254\0'
 local listed = string.find(ARGV[2], 'l', 1, true)
 local bound = string.find(ARGV[2], 'b', 1, true)
 local waits = string.find(ARGV[2], 'w', 1, true)
@@ -52,8 +52,8 @@ local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I7', found[1])
 local next_us = FOREVER
 
 -- Candidates: the first ready jobs of each topic that is not paused, in the order in which they are
--- taken, and one more of each topic, which is the first that is left.
-local candidates, first_of = {}, {}
+-- taken, and one more of each topic, which is the first that is left; of a single topic CLOSE_TOLD.
+local candidates, first_of, further = {}, {}, #topics == 1 and CLOSE_TOLD or 1
 for i = 1, #topics do
     local pause = tonumber(found[4 * i - 2] or 0)
     if pause > now then
@@ -63,7 +63,7 @@ for i = 1, #topics do
     else
         local key = 'r' .. char(#topics[i]) .. topics[i]
         local ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST,
-            'LIMIT', 0, (listed and most > 0 and most - #candidates or most) + 1)
+            'LIMIT', 0, (listed and most > 0 and most - #candidates or most) + further)
         for at = 1, #ready do candidates[#candidates + 1] = ready[at] end
     end
 end
@@ -177,7 +177,8 @@ if bound then
 end
 for i = at, #candidates do
     local topic = sub(candidates[i], 3, 2 + byte(candidates[i], 2))
-    first_of[topic] = first_of[topic] or sub(candidates[i], -20, -9)
+    first_of[topic] = first_of[topic] or sub(candidates[i], -20, -9) ..
+        char(#topics == 1 and close_jobs(candidates, at, CLOSE_TOLD) or 0)
 end
 local flags = next(first_of) and MORE or 0
 -- A topic into which nothing was ever pushed gets no mark: its first job is told to all daemons. So

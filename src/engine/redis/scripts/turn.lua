@@ -21,7 +21,12 @@ for kind = 1, 3 do
     if count > 0 then
         local keys, some = one and 0 or key, nil
         if kind == 1 then
-            some = ends(KEYS, ARGV, keys, at, count)
+            -- Most queues have few topics that are in use at a time.
+            local push = at + count * counts[4]
+            local reserve = push + counts[2] * counts[5]
+            local topic = counts[3] > 0 and ARGV[reserve + 5] or
+                counts[2] > 0 and string.sub(ARGV[push + 7], 3)
+            some = ends(KEYS, ARGV, keys, at, count, topic)
         elseif kind == 3 then
             some = reserves(KEYS, ARGV, keys, at, count)
         elseif not full then

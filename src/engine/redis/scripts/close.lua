@@ -1,0 +1,19 @@
+-- Jobs that are close to each other: of one priority, the later one due (or made, if they are in order
+-- of arrival) at most CLOSE_US after the first (topic_cache.h: RANK_CLOSE_US).
+local CLOSE_US = 50000
+local CLOSE_TOLD = 4 -- an answer counts no more jobs that are left (script.h: SCRIPT_CLOSE_TOLD)
+
+-- `places`: of ready jobs of one topic, in order. Returns how many, from place `from` on, are close to
+-- the job there; that one counts. `most` at most.
+local function close_jobs(places, from, most)
+    local first, count = places[from], 1
+    if not first then return 0 end
+    local begin = #first - 19
+    local priority, rank = struct.unpack('>I4I8', first, begin)
+    while count < most and places[from + count] do
+        local of, at = struct.unpack('>I4I8', places[from + count], begin)
+        if of ~= priority or at - rank > CLOSE_US then break end
+        count = count + 1
+    end
+    return count
+end

@@ -1,0 +1,283 @@
+/*
+ * What consumers of one daemon get of what another daemon pushes, on simulated servers: jobs that
+ * lie beside known ones come in the same visit, Redis tells how many are left, and while pushes of
+ * the consumers' own daemon bring what they want, nobody looks for others' jobs, nor for too long
+ * does not.
+ */
+#include "redis_bed.h"
+
+enum { PARTITIONS = 16, CONSUMERS = 8, LATER_US = 100 * MS + 1 };
+
+static const struct bytes topic = {"t", 1};
+static struct sim_cluster cluster;
+static struct client takers[CONSUMERS], pusher;
+static int64_t began_us;
+
+static void start_two(bool in_a_cluster)
+{
+    options.partitions = PARTITIONS;
+    options.waiters_max = 2 * CONSUMERS;
+    add_address(7000);
+    if (in_a_cluster) {
+        options.url.topology = REDIS_CLUSTER;
+        sim_cluster_init(&cluster, servers, MASTERS, MASTERS, 1);
+        add_address(7001);
+        add_address(7002);
+    }
+    start_pair();
+    began_us = now_us;
+}
+
+/* An id whose jobs lie in that partition; in `room`. */
+static struct bytes id_in(uint32_t partition, uint32_t number, char room[24])
+{
+    for (uint32_t i = 0;; i++) {
+        int len = snprintf(room, 24, "%u-%u", number, i);
+        struct cmd push = {
+            .kind = CMD_PUSH,
+            .push = {.id = bytes_of(room, (size_t)len), .topic = topic, .ttr_us = SECOND_US}};
+        uint32_t of = 0;
+        enum err err = OK;
+        if (script_route(&engine->space, &push, &of, &err) == SCRIPT_ONE && of == partition)
+            return push.push.id;
+    }
+}
+
+static void submit_push(uint32_t partition, uint32_t number)
+{
+    struct engine *port = redis_engine_port(engine);
+    char room[24];
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = topic,
+                                .id = id_in(partition, number, room),
+                                .due_us = began_us + number,
+                                .ttr_us = 60 * SECOND_US}};
+    pusher = (struct client){.ticket.answered = client_answered};
+    (void)port->verbs->submit(port, &push, &pusher.ticket); /* it is told */
+}
+
+static void push_to(uint32_t partition, uint32_t number)
+{
+    submit_push(partition, number);
+    while (!pusher.answers)
+        turn();
+    assert_int_equal(pusher.err, OK);
+}
+
+static void submit_reserve(struct client *taker, int64_t wait_us)
+{
+    struct engine *port = redis_engine_port(engine);
+    struct cmd take = {
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = &topic, .topic_count = 1, .max = 1, .wait_us = wait_us}};
+    *taker = (struct client){.ticket.answered = client_answered, .clock_us = &now_us};
+    (void)port->verbs->submit(port, &take, &taker->ticket); /* it is told */
+}
+
+static enum err take_one(struct client *taker)
+{
+    submit_reserve(taker, 0);
+    while (!taker->answers)
+        turn();
+    return taker->err;
+}
+
+static uint32_t partition_of(const struct client *taker)
+{
+    return (uint32_t)(taker->seq % PARTITIONS);
+}
+
+static struct hint *hint_of(uint32_t partition)
+{
+    return &topic_cache_find(&engine->consumers.topic_cache, topic)->hints[partition];
+}
+
+/* This daemon knows of one job in each of the first CONSUMERS partitions; the other one has pushed
+ * as many more into the first of these. */
+static void push_beside(void)
+{
+    start_two(false);
+    assert_int_equal(take_one(&takers[0]), ERR_EMPTY);
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        push_to(i, i);
+    change_daemon();
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        push_to(0, CONSUMERS + i);
+    change_daemon();
+    for (uint32_t i = 0; i < CONSUMERS; i++) {
+        assert_int_equal(hint_of(i)->what, READY);
+        assert_int_equal(hint_of(i)->close_jobs, 1);
+    }
+}
+
+/* All wait in one turn, and get a job each. Returns how many come from the first partition. */
+static uint32_t take_at_once(void)
+{
+    uint32_t of_first = 0;
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        submit_reserve(&takers[i], SECOND_US);
+    turns(5 * MS);
+    for (uint32_t i = 0; i < CONSUMERS; i++) {
+        assert_int_equal(takers[i].answers, 1);
+        assert_int_equal(takers[i].count, 1);
+        of_first += partition_of(&takers[i]) == 0;
+    }
+    return of_first;
+}
+
+/* Each visit of a partition costs Redis as much as several jobs of one. */
+static void what_lies_beside_a_known_job_comes_with_it(void **state)
+{
+    (void)state;
+    push_beside();
+    assert_int_equal(take_at_once(), CONSUMERS);
+    for (uint32_t i = 0; i < CONSUMERS; i++) /* nothing more was taken, and given back */
+        assert_int_equal(hint_of(i)->what, READY);
+    assert_int_equal(take_at_once(), 1);
+    assert_int_equal(take_one(&takers[0]), ERR_EMPTY);
+    stop_pair();
+}
+
+/* Nobody else was told of it: it is not left where it is because another partition has enough. */
+static void p2_a_job_that_this_daemon_alone_was_told_of_is_taken(void **state)
+{
+    (void)state;
+    uint32_t of_last = 0;
+    push_beside();
+    hint_of(CONSUMERS - 1)->notified_alone = true;
+    assert_int_equal(take_at_once(), CONSUMERS - 1);
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        of_last += partition_of(&takers[i]) == CONSUMERS - 1;
+    assert_int_equal(of_last, 1);
+    stop_pair();
+}
+
+static void what_is_due_much_later_does_not_come_with_a_known_job(void **state)
+{
+    (void)state;
+    start_two(false);
+    assert_int_equal(take_one(&takers[0]), ERR_EMPTY);
+    turns(LATER_US);
+    for (uint32_t i = 0; i < CONSUMERS; i++)
+        push_to(i, i);
+    change_daemon();
+    push_to(0, LATER_US);
+    change_daemon();
+    assert_int_equal(take_at_once(), 1);
+    stop_pair();
+}
+
+/* … so that the next ones are asked for there. */
+static void redis_tells_how_many_close_jobs_are_left(void **state)
+{
+    (void)state;
+    static const uint32_t told[] = {4, 4, 3, 2, 1};
+    start_two(false);
+    assert_int_equal(take_one(&takers[0]), ERR_EMPTY);
+    change_daemon();
+    for (uint32_t i = 0; i < 6; i++)
+        push_to(3, i);
+    change_daemon();
+    turns(5 * MS);
+    for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+        assert_int_equal(take_one(&takers[0]), OK);
+        assert_int_equal(hint_of(3)->close_jobs, told[i]);
+    }
+    stop_pair();
+}
+
+/* We took the last job of a partition, and left no mark there. */
+static void take_last_of(uint32_t partition, uint32_t number)
+{
+    push_to(partition, number);
+    assert_int_equal(take_one(&takers[0]), OK);
+    assert_int_equal(hint_of(partition)->what, TAKEN);
+}
+
+/* A push and a reserve, one after the other: no look, and no mark that the other daemon's next push
+ * would have to answer by a notice. */
+static void who_waits_takes_what_is_pushed_here_and_looks_for_nothing_else(void **state)
+{
+    (void)state;
+    start_two(false);
+    assert_int_equal(take_one(&takers[0]), ERR_EMPTY);
+    take_last_of(1, 1);
+    take_last_of(2, 2);
+    uint64_t before = scripts_sent();
+    submit_push(3, 3);
+    submit_reserve(&takers[0], SECOND_US);
+    turns(5 * MS);
+    assert_int_equal(takers[0].answers, 1);
+    assert_int_equal(partition_of(&takers[0]), 3);
+    assert_int_equal(scripts_sent() - before, 2);
+    stop_pair();
+}
+
+/* The push is not answered: after 20 ms a job of the other daemon is found though nobody was told
+ * of it. */
+static void p2_others_jobs_do_not_wait_for_pushes_that_are_under_way(void **state)
+{
+    (void)state;
+    uint32_t there = 0, silent = 0;
+    start_two(true);
+    const struct node *silent_node = script_requests_node(&engine->calls, 0);
+    while (script_requests_node(&engine->calls, there) == silent_node)
+        there++;
+    submit_reserve(&takers[0], SECOND_US); /* which leaves marks where there is nothing */
+    turns(5 * MS);
+    push_to(there, 1);
+    turns(5 * MS);
+    assert_int_equal(takers[0].answers, 1);
+    assert_int_equal(hint_of(there)->what, TAKEN);
+    for (unsigned i = 0; i < MASTERS; i++) {
+        if (silent_node->link.address.port == 7000 + i)
+            sim_network_cut(network, 1, i, SIM_CUT_ALL);
+    }
+    submit_push(silent, 2);
+    submit_reserve(&takers[0], SECOND_US);
+    change_daemon();
+    push_to(there, 3);
+    change_daemon();
+    int64_t pushed_us = now_us;
+    turns(40 * MS);
+    assert_int_equal(takers[0].answers, 1);
+    assert_int_equal(partition_of(&takers[0]), there);
+    assert_true(takers[0].answered_us - pushed_us <= 25 * MS);
+    for (unsigned i = 0; i < MASTERS; i++)
+        sim_network_cut(network, 1, i, SIM_WHOLE);
+    turns(5 * SECOND_US);
+    stop_pair();
+}
+
+/* A push that makes no job is no reason to wait any longer. */
+static void p2_a_push_that_is_refused_is_waited_for_no_longer(void **state)
+{
+    (void)state;
+    start_two(false);
+    assert_int_equal(take_one(&takers[0]), ERR_EMPTY);
+    take_last_of(1, 1); /* whose id is there */
+    change_daemon();
+    push_to(1, 2);
+    change_daemon();
+    submit_push(1, 1);
+    submit_reserve(&takers[0], SECOND_US);
+    turns(6 * MS);
+    assert_int_equal(pusher.err, ERR_EXISTS);
+    assert_int_equal(takers[0].answers, 1);
+    stop_pair();
+}
+
+int main(void)
+{
+#define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        STARTED(what_lies_beside_a_known_job_comes_with_it),
+        STARTED(p2_a_job_that_this_daemon_alone_was_told_of_is_taken),
+        STARTED(what_is_due_much_later_does_not_come_with_a_known_job),
+        STARTED(redis_tells_how_many_close_jobs_are_left),
+        STARTED(who_waits_takes_what_is_pushed_here_and_looks_for_nothing_else),
+        STARTED(p2_others_jobs_do_not_wait_for_pushes_that_are_under_way),
+        STARTED(p2_a_push_that_is_refused_is_waited_for_no_longer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
