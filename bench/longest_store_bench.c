@@ -58,7 +58,7 @@ static const struct play plays[] = {
     {"large-slices", 700000, 8 * 1024 * 1024, 16 * 1024 * 1024, 4000, .far = true, .rewrite = true},
     {"segments", 300000, 64 * 1024, 0, 1000, .follows = true},
     {"backup", 250000, 256 * 1024, 1024 * 1024, 1000, .far = true, .backup = true},
-    {"lists", 1000000, 64 * 1024, 1024 * 1024, 256, .far = true, .lists = true},
+    {"lists", 1000000, 256 * 1024, 1024 * 1024, 256, .far = true, .lists = true},
     {"lists-in-memory", 1000000, 16 * 1024 * 1024, 0, 100, .lists = true},
 };
 

@@ -58,19 +58,16 @@ static bool head_is_good(const struct far_scan *scan, bool *out_whole)
     return *out_whole || !all;
 }
 
-/* How long the record is that begins with these bytes, of which `len` were read. 0: that is not
-   known, for too few were. */
-static size_t record_len(const char *at, size_t len)
-{
-    return len < sizeof(uint32_t) ? 0 : get_u32(at);
-}
-
 /* Was no more of the record read than its beginning? */
 static bool is_cut_off(const struct far_scan *scan, size_t at)
 {
-    size_t len = scan->len - at, record = record_len(scan->bytes + at, len);
-    size_t room = scan->block_bytes - scan->at - at;
-    return len < room && (record == 0 || (record > len && record <= room));
+    size_t len = scan->len - at, room = scan->block_bytes - scan->at - at;
+    if (len >= room)
+        return false;
+    if (len < FAR_RECORD_MIN)
+        return true;
+    size_t record = get_u32(scan->bytes + at);
+    return record > len && record <= room;
 }
 
 struct scanning {
@@ -106,7 +103,7 @@ static uint32_t count_records(const struct far_scan *scan, size_t at, size_t end
 {
     uint32_t count = 0;
     for (; at < end; count++)
-        at += record_len(scan->bytes + at, scan->len - at);
+        at += get_u32(scan->bytes + at); /* they were decoded before */
     return count;
 }
 
@@ -131,13 +128,15 @@ static void keep_last(struct far_scan *scan, size_t first_at)
 
 static void keep_first(struct far_scan *scan, const struct scanning *scanning, size_t first_at)
 {
-    size_t len = scan->len - scanning->at, record = record_len(scan->bytes + scanning->at, len);
+    size_t len = scan->len - scanning->at;
     if (scanning->records == 0)
         return;
     scan->left =
         (struct block_rest){.at = scan->at + (uint32_t)scanning->at, .records = scanning->records};
-    if (scanning->at == first_at)
-        scan->need_bytes = scanning->at + (record > FAR_RECORD_MIN ? record : FAR_RECORD_MIN);
+    if (scanning->at == first_at) /* its length, or all of it */
+        scan->need_bytes =
+            scanning->at +
+            (len < FAR_RECORD_MIN ? FAR_RECORD_MIN : get_u32(scan->bytes + scanning->at));
 }
 
 static void scan_good(struct far_scan *scan)

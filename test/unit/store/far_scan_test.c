@@ -228,6 +228,27 @@ static void of_a_damaged_block_the_records_that_are_whole_are_found(void **state
     }
 }
 
+/* A record's length that is none does not make it ask for more and more. */
+static void of_a_part_with_a_wrong_length_is_said_that_it_is_broken(void **state)
+{
+    static const uint32_t lengths[] = {0, 8, FAR_RECORD_MIN, 4096, 40000, UINT32_MAX};
+    (void)state;
+    struct bed bed;
+    begin(&bed, 21);
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        struct far_scan scan = scan_of(&bed, 1, false);
+        memcpy(bed.build.image + scan.offset + BATCH_HEAD, &lengths[i], sizeof(lengths[i]));
+        run(&bed, &scan, BATCH_HEAD + 10);
+        for (unsigned tries = 0; scan.need_bytes; tries++) {
+            assert_true(tries < 2);
+            run(&bed, &scan, scan.need_bytes);
+        }
+        assert_true(scan.broken);
+        far_scan_fini(&scan);
+    }
+    end(&bed);
+}
+
 /* Any bytes, in a part or a whole block. */
 static void no_bytes_make_it_read_beyond_them(void **state)
 {
@@ -255,6 +276,7 @@ int main(void)
         cmocka_unit_test(parts_have_what_the_block_has),
         cmocka_unit_test(jobs_up_to_the_position_are_left_out),
         cmocka_unit_test(of_a_damaged_block_the_records_that_are_whole_are_found),
+        cmocka_unit_test(of_a_part_with_a_wrong_length_is_said_that_it_is_broken),
         cmocka_unit_test(no_bytes_make_it_read_beyond_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
