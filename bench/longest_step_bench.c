@@ -2,7 +2,9 @@
  * The longest single step of what holds millions: an addition or a removal, whatever it makes grow
  * or shrink. longest.h says what is shown; a step's number is that of the entries at that time.
  *
- *     longest_step_bench [--entries N]
+ *     longest_step_bench [--entries N] [--trim]
+ *
+ * --trim: free() returns the end of the C library's heap to the system, as it does by default.
  */
 #include <malloc.h>
 
@@ -14,6 +16,7 @@
 #include "bench/longest.h"
 #include "core/far_ready.h"
 #include "core/name_order.h"
+#include "os/heap_return.h"
 
 enum { NAME_BYTES = 16 };
 
@@ -198,11 +201,39 @@ static void cores(uint32_t entries)
     core_free(core);
 }
 
+/* Buffers of 64 KiB, freed in the order in which they came; the last one keeps the others from the
+   heap's end. Then what is free goes back. */
+static void buffers(uint32_t entries)
+{
+    enum { BUFFER = 64 * 1024, BY_ENTRIES = 5000 };
+    uint32_t some = entries / BY_ENTRIES + 1;
+    char **all = mem_alloc(some * sizeof(*all));
+    for (uint32_t i = 0; i < some; i++)
+        memset(all[i] = mem_alloc(BUFFER), 1, BUFFER);
+    struct heap_return heap = {.used_max = mem_used()};
+    struct longest freed = begin("heap: free");
+    for (uint32_t i = 0; i < some; i++) {
+        mem_free(all[i]);
+        step(&freed);
+    }
+    show(&freed);
+    mem_free(all);
+    struct longest returned = begin("heap: return");
+    for (int64_t now_us = 1; now_us != INT64_MAX;) {
+        now_us = heap_return_turn(&heap, now_us, mem_used());
+        step(&returned);
+    }
+    show(&returned);
+}
+
 int main(int count, char **args)
 {
     uint32_t entries = (uint32_t)number_after(args, count, "--entries", 10000000);
-    (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024); /* as laterd has it */
-    (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
+    heap_return_begin(); /* as laterd has it */
+    for (int i = 1; i < count; i++)
+        if (strcmp(args[i], "--trim") == 0)
+            (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
+    buffers(entries);
     maps(entries);
     pools(entries);
     heaps(entries);

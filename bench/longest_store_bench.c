@@ -8,12 +8,12 @@
  * The store is in a new directory, made within DIRECTORY (/var/tmp) and removed at the end. Nothing
  * else in DIRECTORY is read, written or removed.
  */
-#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/cursor.h"
 #include "base/mem.h"
 #include "bench/lone_core.h"
 #include "bench/longest.h"
@@ -21,6 +21,7 @@
 #include "engine/embedded/embedded.h"
 #include "os/clock.h"
 #include "os/disk.h"
+#include "os/heap_return.h"
 #include "store/follower.h"
 
 enum {
@@ -45,6 +46,7 @@ struct play {
     bool draws_near; /* the clock goes on until all jobs have come back */
     bool follows;    /* somebody reads the log from its beginning */
     bool backup;     /* all files are linked into another directory meanwhile, again and again */
+    bool lists;      /* it is closed and opened again, and all jobs are listed, in pages */
 };
 
 static const struct play plays[] = {
@@ -56,6 +58,8 @@ static const struct play plays[] = {
     {"large-slices", 700000, 8 * 1024 * 1024, 16 * 1024 * 1024, 4000, .far = true, .rewrite = true},
     {"segments", 300000, 64 * 1024, 0, 1000, .follows = true},
     {"backup", 250000, 256 * 1024, 1024 * 1024, 1000, .far = true, .backup = true},
+    {"lists", 1000000, 256 * 1024, 1024 * 1024, 256, .far = true, .lists = true},
+    {"lists-in-memory", 1000000, 16 * 1024 * 1024, 0, 100, .lists = true},
 };
 
 struct bed {
@@ -70,7 +74,11 @@ struct bed {
     struct ticket ticket;
     bool answered;
     uint64_t jobs, topics;
-    struct longest begins, ends, turns;
+    uint64_t listed;
+    char cursor[CURSOR_BYTES];
+    size_t cursor_len;
+    struct heap_return heap;
+    struct longest begins, ends, turns, heaps;
 };
 
 static void answered(struct ticket *ticket, const struct reply *reply)
@@ -85,6 +93,17 @@ static void ended(struct ticket *ticket, const struct reply *reply)
 {
     struct bed *bed = (struct bed *)((char *)ticket - offsetof(struct bed, ticket));
     (void)reply;
+    bed->answered = true;
+}
+
+/* Of a listing. */
+static void listed(struct ticket *ticket, const struct reply *reply)
+{
+    struct bed *bed = (struct bed *)((char *)ticket - offsetof(struct bed, ticket));
+    CHECK(reply->err == OK && reply->cursor.len <= CURSOR_BYTES);
+    memcpy(bed->cursor, reply->cursor.at, reply->cursor.len);
+    bed->cursor_len = reply->cursor.len;
+    bed->listed += reply->count;
     bed->answered = true;
 }
 
@@ -143,14 +162,17 @@ static void turn(struct bed *bed)
     (void)bed->engine->verbs->end(bed->engine);
     step(&bed->ends);
     step(&bed->turns);
+    skip(&bed->heaps);
+    (void)heap_return_turn(&bed->heap, bed->loop.now_us, mem_used());
+    step(&bed->heaps);
 }
 
 static void begin_stage(struct bed *bed, const char *stage)
 {
-    static char names[3][40];
-    static const char *const parts[] = {"begin", "end", "turn"};
-    struct longest *const all[] = {&bed->begins, &bed->ends, &bed->turns};
-    for (unsigned i = 0; i < 3; i++) {
+    static char names[4][40];
+    static const char *const parts[] = {"begin", "end", "turn", "heap"};
+    struct longest *const all[] = {&bed->begins, &bed->ends, &bed->turns, &bed->heaps};
+    for (unsigned i = 0; i < 4; i++) {
         (void)snprintf(names[i], sizeof(names[i]), "%s: %s", stage, parts[i]);
         *all[i] = begin(names[i]);
     }
@@ -161,6 +183,7 @@ static void end_stage(const struct bed *bed)
     show(&bed->begins);
     show(&bed->ends);
     show(&bed->turns);
+    show(&bed->heaps);
 }
 
 static struct store_stats stats_of(const struct bed *bed)
@@ -266,6 +289,60 @@ static void ask_all(struct bed *bed)
         step(&shown);
     }
     show(&shown);
+}
+
+/* Processor time of all threads. */
+static double cpu_of_all(void)
+{
+    struct timespec at;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at); /* cannot fail for this clock */
+    return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
+}
+
+/* Pages of one topic until there are no more. */
+static void list(struct bed *bed, const char *stage, bool backwards)
+{
+    enum { PAGE = 1000, TURNS_MAX = 10000000 };
+    double began = cpu_of_all();
+    uint64_t pages = 0;
+    bed->ticket.answered = listed;
+    bed->listed = bed->cursor_len = 0;
+    begin_stage(bed, stage);
+    do {
+        char cursor[CURSOR_BYTES];
+        memcpy(cursor, bed->cursor, sizeof(cursor));
+        struct cmd cmd = {.kind = CMD_LIST,
+                          .topic = {.topic = BYTES("t0"),
+                                    .max = PAGE,
+                                    .state = JOB_DELAYED,
+                                    .backwards = backwards,
+                                    .cursor = bytes_of(cursor, bed->cursor_len)}};
+        bed->answered = false;
+        (void)bed->engine->verbs->submit(bed->engine, &cmd, &bed->ticket);
+        for (unsigned turns = 0; turns < TURNS_MAX && !bed->answered; turns++)
+            turn(bed);
+        CHECK(bed->answered);
+        pages++;
+    } while (bed->cursor_len > 0);
+    bed->ticket.answered = answered;
+    end_stage(bed);
+    printf("-- %s: %" PRIu64 " jobs, %" PRIu64 " pages, %.2f us of CPU a job, in all threads\n",
+           stage, bed->listed, pages, (cpu_of_all() - began) * 1e6 / (double)bed->listed);
+}
+
+static void close_and_open(struct bed *bed)
+{
+    enum { TURNS = 1000 };
+    double began = cpu_of_all();
+    close_bed(bed);
+    printf("-- closed: %.2f s of CPU\n", cpu_of_all() - began);
+    began = cpu_of_all();
+    open_bed(bed);
+    printf("-- opened: %.2f s of CPU\n", cpu_of_all() - began);
+    begin_stage(bed, "first turns");
+    for (unsigned i = 0; i < TURNS; i++)
+        turn(bed);
+    end_stage(bed);
 }
 
 /* As clients do, it waits for answers. */
@@ -426,6 +503,12 @@ static void run(struct bed *bed)
     say(bed, "settled");
     if (follower)
         follow(bed, follower);
+    if (bed->play->lists) {
+        close_and_open(bed);
+        list(bed, "list", false);
+        list(bed, "list backwards", true);
+        say(bed, "listed");
+    }
     ask_all(bed);
     if (bed->play->rewrite) {
         cancel(bed, "cancel some", 50);
@@ -451,8 +534,7 @@ int main(int count, char **args)
     const char *only = text_after(args, count, "--play");
     if (!new_directory_make(count % 2 == 0 ? args[count - 1] : NULL, directory))
         return 1;
-    (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024); /* as laterd has it */
-    (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
+    heap_return_begin(); /* as laterd has it */
     for (size_t i = 0; i < sizeof(plays) / sizeof(plays[0]); i++) {
         if (only && strcmp(only, plays[i].name) != 0)
             continue;

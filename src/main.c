@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "laterd/command_line.h"
 #include "laterd/complain.h"
 #include "laterd/listeners.h"
@@ -15,6 +16,7 @@
 #include "laterd/reload.h"
 #include "laterd/service.h"
 #include "os/clock.h"
+#include "os/heap_return.h"
 #include "os/loop.h"
 #include "os/notify.h"
 #include "os/signals.h"
@@ -29,6 +31,7 @@ struct program {
     struct os_loop *loop;
     struct listeners listeners;
     struct service service;
+    struct heap_return heap_return;
     int signal_fd;
     unsigned reloads;   /* SIGHUPs that were handled */
     int64_t give_up_us; /* the end of the drain, even if not all clients are answered */
@@ -164,6 +167,10 @@ static bool run(struct program *program)
         int64_t look_us = draining ? INT64_MAX : service_update(service);
         if (look_us < next_us)
             next_us = look_us;
+        int64_t heap_us =
+            heap_return_turn(&program->heap_return, program->platform.loop->now_us, mem_used());
+        if (heap_us < next_us)
+            next_us = heap_us;
         server_sleep(service->server,
                      next_us < program->give_up_us ? next_us : program->give_up_us);
     }

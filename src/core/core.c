@@ -69,6 +69,7 @@ struct core *core_new(const struct core_options *options)
                NULL, core->now_us);
     pool_init(&core->scan_pool, sizeof(struct scan));
     list_init(&core->scans);
+    list_init(&core->walks);
     return core;
 }
 
@@ -78,6 +79,7 @@ void core_free(struct core *core)
         return;
     while (!list_empty(&core->scans))
         core_scan_free(core, LIST_ENTRY(core->scans.next, struct scan, of_core));
+    list_walks_fini(core);
     for (uint32_t i = pool_next(&core->waiters, 0); i != POOL_NONE;
          i = pool_next(&core->waiters, i + 1)) {
         struct waiter *waiter = pool_at(&core->waiters, i);
@@ -215,6 +217,8 @@ bool core_tick(struct core *core, int64_t now_us, uint32_t steps)
     budget_spend(core->budget, (int64_t)(steps - for_delays) * DELAY_STEP_NS);
     more |= core_end_waits(core, steps);
     more |= core_scan_step(core);
+    if (!list_empty(&core->walks))
+        list_walks_expire(core);
     more |= trim(core);
     return more;
 }
@@ -252,9 +256,10 @@ int64_t core_next_us(const struct core *core)
         return core->now_us;
     const struct wheel *const wheels[] = {&core->delays, &core->leases, &core->waits,
                                           &core->pauses};
-    int64_t next_us = INT64_MAX;
-    if (!list_empty(&core->topics.hungry)) /* when there is memory again nobody may say so */
-        next_us = time_add(core->now_us, HUNGRY_US);
+    int64_t next_us = list_empty(&core->walks) ? INT64_MAX : list_walks_next_us(core);
+    int64_t hungry_us = time_add(core->now_us, HUNGRY_US);
+    if (!list_empty(&core->topics.hungry) && hungry_us < next_us)
+        next_us = hungry_us; /* when there is memory again nobody may say so */
     for (size_t i = 0; i < sizeof(wheels) / sizeof(wheels[0]); i++) {
         int64_t wheel_us = wheel_next_us(wheels[i]);
         if (wheel_us < next_us)

@@ -7,7 +7,7 @@
  *     transitions.c  the moves of a job and their events     topic_commands.c  commands on a topic
  *     settings.c     topics' settings        notes.c    notes of failed attempts
  *     far.c      jobs that are not in memory          history.c reports happenings to the sink
- *     front.c    the order of ready far jobs
+ *     front.c    the order of ready far jobs      list_walk.c   what a LIST keeps for its next page
  *
  * Invariants
  * C1 A job is linked where its state says: DELAYED in the wheel `delays`, READY in its topic's
@@ -32,6 +32,7 @@
 #include "core/core.h"
 #include "core/index.h"
 #include "core/job_extra.h"
+#include "core/list_walk.h"
 #include "core/notes.h"
 #include "core/retry.h"
 #include "core/top_k.h"
@@ -87,6 +88,7 @@ struct scan {
     struct cursor after; /* LIST: `first` is a due time; `second` is not used */
     bool backwards;      /* LIST */
     struct top_k page;
+    struct list_walk *walk; /* LIST: what is found goes there, for more than this page; or NULL */
 };
 
 /* A ready far job whose record could not be read: it is in no topic's heap until
@@ -145,6 +147,7 @@ struct core {
     struct pool waiters;
     struct pool scan_pool;
     struct list scans;         // scan::of_core
+    struct list walks;         // list_walk::link
     bool held;                 /* core_match() can hand out nothing until far jobs have been read */
     uint32_t generation;       /* of the last parked command */
     uint64_t mark;             /* see topic::mark */

@@ -54,7 +54,7 @@ static void change(struct core *core, struct scan *scan, uint32_t number)
 /* The heap costs time only if the entry gets in. */
 static void offer(struct core *core, struct scan *scan, const struct top_k_entry *entry)
 {
-    struct top_k *page = &scan->page;
+    struct top_k *page = scan->walk ? &scan->walk->found : &scan->page;
     bool enters =
         page->count < page->max || (page->max && page->before(NULL, entry, page->entries));
     top_k_offer(page, entry);
@@ -179,6 +179,62 @@ static bool scan_run(struct core *core, struct scan *scan, uint32_t looks)
 
 /* ---- answers ---- */
 
+/* Views the next jobs of a walk. False: it cannot say what comes next. */
+static bool view_walk(struct core *core, struct list_walk *walk, uint32_t most, struct reply *reply,
+                      struct cursor *end)
+{
+    enum err err = OK;
+    reply->jobs = core_views(core, most);
+    while (reply->count < most && !err) {
+        struct top_k_entry entry;
+        err = list_walk_take(core, walk, &entry);
+        if (err)
+            break;
+        *end = (struct cursor){.first = entry.due_us, .seq = entry.seq};
+        core_view(core, core_job(core, entry.number), &reply->jobs[reply->count++]);
+    }
+    budget_spend(core->budget, (int64_t)reply->count * OFFER_NS);
+    return reply->count == most || (err == ERR_NOT_FOUND && !walk->cut);
+}
+
+/* Replies with the next page of a walk, and keeps it for the one after that. False: it has ended
+   without a reply, and all jobs must be looked at. */
+static bool reply_from_walk(struct core *core, struct list_walk *walk, uint32_t max, void *ctx)
+{
+    const struct topic *topic = topics_at(&core->topics, walk->topic);
+    struct reply reply = {.kind = CMD_LIST};
+    struct cursor end = walk->after;
+    char room[CURSOR_BYTES];
+    uint32_t most = max < PAGE_MAX ? max : PAGE_MAX;
+    if (!view_walk(core, walk, most, &reply, &end)) {
+        list_walk_end(walk);
+        return false;
+    }
+    bool far = topic->far[walk->state] > 0 && reply.count == most;
+    if (reply.count > 0 && (far || list_walk_more(core, walk))) {
+        struct listing listing = core_listing(topic->name, walk->state, walk->backwards);
+        reply.cursor = cursor_write(&listing, &end, room);
+        list_walk_keep(core, walk, &end);
+    } else {
+        list_walk_end(walk);
+    }
+    core_reply(core, ctx, &reply);
+    return true;
+}
+
+/* The scan has found what its walk has. False: too much of that has left; it begins again. */
+static bool answer_by_walk(struct core *core, struct scan *scan)
+{
+    struct list_walk *walk = scan->walk;
+    scan->walk = NULL;
+    list_walk_found(walk);
+    budget_spend(core->budget, (int64_t)walk->found.count * LOOK_NS);
+    if (reply_from_walk(core, walk, scan->max, scan->ctx))
+        return true;
+    scan->next = 0;
+    return false;
+}
+
 /* Replies with those of the page that are still what they were when they were seen. */
 static void reply_page(struct core *core, struct scan *scan)
 {
@@ -233,8 +289,11 @@ static void reply_changed(struct core *core, const struct scan *scan)
                &(struct reply){.kind = scan->kind, .count = scan->changed, .more = more});
 }
 
-static void scan_answer(struct core *core, struct scan *scan)
+/* False: it goes on. */
+static bool scan_answer(struct core *core, struct scan *scan)
 {
+    if (scan->walk)
+        return answer_by_walk(core, scan);
     if (scan->kind == CMD_LIST)
         reply_page(core, scan);
     else if (scan->kind == CMD_TOPIC)
@@ -243,6 +302,7 @@ static void scan_answer(struct core *core, struct scan *scan)
         reply_first(core, scan);
     else
         reply_changed(core, scan);
+    return true;
 }
 
 /* ---- life ---- */
@@ -256,6 +316,7 @@ void core_scan_free(struct core *core, struct scan *scan)
         topic->kicker = 0;
     topics_relist(&core->topics, topic);
     top_k_fini(&scan->page);
+    list_walk_end(scan->walk);
     scan->generation = 0;
     pool_give(&core->scan_pool, scan->number);
 }
@@ -283,10 +344,22 @@ static enum scan_step first_step(const struct cmd *cmd)
     return changes && at_hand ? SCAN_HEADS : SCAN_POOL;
 }
 
+/* A page that goes on where the last one ended. False: what that left for it is not there. */
+static bool list_from_walk(struct core *core, const struct topic *topic, const struct cmd *cmd,
+                           const struct cursor *after, void *ctx)
+{
+    struct list_walk *walk =
+        list_walk_find(core, topic, cmd->topic.state, cmd->topic.backwards, after);
+    return walk && reply_from_walk(core, walk, cmd->topic.max, ctx);
+}
+
 void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd,
                const struct cursor *after, void *ctx, uint64_t *out_parked)
 {
     bool backwards = cmd->kind == CMD_LIST && cmd->topic.backwards;
+    bool goes_on = cmd->kind == CMD_LIST && after && pool_span(&core->jobs) > AT_ONCE_MAX;
+    if (goes_on && list_from_walk(core, topic, cmd, after, ctx))
+        return;
     struct scan scan = {
         .kind = cmd->kind,
         .step = first_step(cmd),
@@ -303,9 +376,10 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
     if ((scan.step == SCAN_HEADS || kicks) && scan.max > topic->jobs[scan.state])
         scan.max = (uint32_t)topic->jobs[scan.state]; /* not those that come meanwhile */
     begin_page(&scan);
+    if (goes_on && core_has_memory(core))
+        scan.walk = list_walk_new(core, topic, scan.state, backwards, after);
     bool small = scan.step == SCAN_HEADS || pool_span(&core->jobs) <= AT_ONCE_MAX;
-    if (scan_run(core, &scan, small ? AT_ONCE_MAX : 1)) {
-        scan_answer(core, &scan);
+    if (scan_run(core, &scan, small ? AT_ONCE_MAX : 1) && scan_answer(core, &scan)) {
         top_k_fini(&scan.page);
     } else if (core->waiters.count + core->scan_pool.count < core->limits.waiters) {
         park(core, &scan, out_parked);
@@ -315,6 +389,7 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
     } else {
         core_reply_err(core, cmd->kind, ctx, ERR_WAITERS_LIMIT);
         top_k_fini(&scan.page);
+        list_walk_end(scan.walk);
     }
 }
 
@@ -338,8 +413,7 @@ bool core_scan_step(struct core *core)
     uint64_t count = core->scan_pool.count;
     for (uint64_t i = 0; i < count && (i == 0 || !budget_spent(core->budget)); i++) {
         struct scan *scan = LIST_ENTRY(core->scans.next, struct scan, of_core);
-        if (is_its_turn(core, scan) && scan_run(core, scan, LOOKS)) {
-            scan_answer(core, scan);
+        if (is_its_turn(core, scan) && scan_run(core, scan, LOOKS) && scan_answer(core, scan)) {
             core_scan_free(core, scan);
         } else { /* the others' turn */
             list_remove(&scan->of_core);

@@ -86,6 +86,7 @@ void topics_forget(struct topics *topics, struct topic *topic)
     mem_free((char *)(uintptr_t)topic->name.at);
     topic->name.len = 0;
     pool_give(&topics->pool, topic->number);
+    topics->forgotten++;
 }
 
 static struct topic *make(struct topics *topics, struct bytes name)

@@ -63,6 +63,7 @@ struct topics {
     const struct pool *jobs; /* borrowed */
     uint32_t max;
     uint64_t key;
+    uint64_t forgotten; /* topics_forget() so far: their numbers are used again */
 };
 
 /* `jobs` is borrowed: its places in topics' heaps are numbers of that pool. */

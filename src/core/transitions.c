@@ -206,6 +206,8 @@ void core_link(struct core *core, uint32_t number, enum job_state state)
     case JOB_GONE:
     case JOB_STATES: CHECK(state == JOB_DELAYED); /* a job that is gone has no place */
     }
+    if (!list_empty(&core->walks))
+        list_walks_entered(core, number);
     topics_relist(&core->topics, topic);
 }
 

@@ -1,7 +1,6 @@
 #include "laterd/process.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -9,6 +8,7 @@
 
 #include "base/log.h"
 #include "laterd/complain.h"
+#include "os/heap_return.h"
 #include "os/listen.h"
 #include "os/memory_limit.h"
 #include "os/tls.h"
@@ -17,14 +17,13 @@
 
 /*
  * By default glibc raises the size from which a block is mapped by itself up to 32 MiB, and returns
- * smaller blocks to the system only from the end of the heap. With a fixed size, large tables and
- * buffers are returned to the system when they are freed. Up to 4 MiB of free memory at the heap's
- * end are kept, so that buffers that come and go need no system calls.
+ * smaller blocks to the system only from the end of the heap, all at once. With a fixed size, large
+ * tables and buffers are returned to the system when they are freed; os/heap_return.h returns the
+ * rest.
  */
 void process_set_heap(void)
 {
-    (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024); /* another libc may ignore both */
-    (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
+    heap_return_begin();
     tls_count_memory();
 }
 

@@ -1,7 +1,10 @@
 #include "store/slices/far_blocks.h"
 
 #include "base/check.h"
+#include "base/mem.h"
 #include "store/slices/slices_parts.h"
+
+enum { FIRST_CAP = 16 };
 
 /* ---- the order ---- */
 
@@ -171,33 +174,50 @@ static bool first_block(const struct far_blocks *blocks, const struct slice *sli
     return true;
 }
 
-/* ---- those that come first ---- */
+/* ---- the heap ---- */
 
-static void keep(struct far_blocks *blocks, const struct block_place *place)
+static bool entry_behind(const struct block_entry *a, const struct block_entry *b)
 {
-    uint32_t low = 0, high = blocks->kept_count;
-    if (blocks->cut && !is_behind(&blocks->bound, place))
-        return; /* like all behind it it is found again */
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (is_behind(place, &blocks->kept[middle]))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    bool full = blocks->kept_count == FAR_BLOCKS_KEPT_MAX;
-    if (full) {
-        blocks->cut = true;
-        blocks->bound = low < blocks->kept_count ? blocks->kept[--blocks->kept_count] : *place;
-        if (low == FAR_BLOCKS_KEPT_MAX)
-            return;
-    }
-    memmove(&blocks->kept[low + 1], &blocks->kept[low],
-            (blocks->kept_count - low) * sizeof(*blocks->kept));
-    CHECK(low <= blocks->kept_count && blocks->kept_count < FAR_BLOCKS_KEPT_MAX);
-    blocks->kept[low] = *place;
-    blocks->kept_count++;
+    return is_behind(&a->place, &b->place);
 }
+
+/* Puts it at the free place, or where it belongs below that. */
+static void sink(struct far_blocks *blocks, uint32_t at, struct block_entry entry)
+{
+    struct block_entry *heap = blocks->heap;
+    for (uint32_t child; (child = 2 * at + 1) < blocks->count; at = child) {
+        if (child + 1 < blocks->count && entry_behind(&heap[child], &heap[child + 1]))
+            child++;
+        if (!entry_behind(&entry, &heap[child]))
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = entry;
+}
+
+static void push(struct far_blocks *blocks, struct block_entry entry)
+{
+    if (blocks->count == blocks->cap) {
+        blocks->cap = blocks->cap ? 2 * blocks->cap : FIRST_CAP;
+        blocks->heap = mem_realloc(blocks->heap, far_blocks_bytes(blocks));
+    }
+    struct block_entry *heap = blocks->heap;
+    uint32_t at = blocks->count++;
+    for (; at > 0 && entry_behind(&heap[(at - 1) / 2], &entry); at = (at - 1) / 2)
+        heap[at] = heap[(at - 1) / 2];
+    heap[at] = entry;
+}
+
+static void pop(struct far_blocks *blocks)
+{
+    CHECK(blocks->count > 0);
+    struct block_entry last = blocks->heap[--blocks->count];
+    CHECK(!is_behind(&blocks->heap[0].place, &last.place));
+    if (blocks->count > 0)
+        sink(blocks, 0, last);
+}
+
+/* ---- the first of all ---- */
 
 /* Jobs of the topic that are wanted? */
 static bool may_have(const struct far_blocks *blocks, const struct slice *slice)
@@ -208,9 +228,9 @@ static bool may_have(const struct far_blocks *blocks, const struct slice *slice)
 
 static void look_at(struct far_blocks *blocks, const struct slice *slice)
 {
-    struct block_place place;
-    if (may_have(blocks, slice) && first_block(blocks, slice, &place))
-        keep(blocks, &place);
+    struct block_entry entry = {.rest = {0}};
+    if (may_have(blocks, slice) && first_block(blocks, slice, &entry.place))
+        push(blocks, entry);
 }
 
 /*
@@ -238,19 +258,34 @@ static struct slice *slice_with(const struct far_blocks *blocks, uint32_t number
     return segment ? segment->slice : NULL;
 }
 
-/* The first of those that are kept, as it is now: it may have been read, or be gone. False: none.
- */
-static bool first_kept(struct far_blocks *blocks, struct block_place *out_place)
+/* Can the rest of a block still be used? */
+static bool rest_is_there(const struct far_blocks *blocks, const struct slice *slice,
+                          const struct block_entry *entry)
 {
-    while (blocks->kept_count > 0) {
-        struct block_place kept = blocks->kept[0];
-        const struct slice *slice = slice_with(blocks, kept.number);
-        bool there = slice && first_block(blocks, slice, out_place);
-        if (there && !is_behind(out_place, &kept))
+    return entry->rest.records > 0 && slice->live_jobs > 0 &&
+           far_blocks_wants(blocks, slice, block_of(blocks, &entry->place));
+}
+
+/* The first entry, as it is now: it may have been returned, or be gone. False: there is none. */
+static bool first_entry(struct far_blocks *blocks, struct block_entry *out_entry)
+{
+    while (blocks->count > 0) {
+        struct block_entry entry = blocks->heap[0];
+        const struct slice *slice = slice_with(blocks, entry.place.number);
+        if (slice && rest_is_there(blocks, slice, &entry)) {
+            *out_entry = entry;
             return true;
-        memmove(&blocks->kept[0], &blocks->kept[1], --blocks->kept_count * sizeof(*blocks->kept));
+        }
+        *out_entry = (struct block_entry){.rest = {0}};
+        bool there = slice && first_block(blocks, slice, &out_entry->place);
+        if (there && !is_behind(&out_entry->place, &entry.place)) {
+            blocks->heap[0] = *out_entry; /* not behind where it was: still the first */
+            return true;
+        }
         if (there)
-            keep(blocks, out_place); /* the slice's next one, further back */
+            sink(blocks, 0, *out_entry); /* the slice's next one, further back */
+        else
+            pop(blocks);
     }
     return false;
 }
@@ -264,56 +299,106 @@ static bool first_in_making(const struct far_blocks *blocks, struct block_place 
            first_block(blocks, segment->slice, out_place);
 }
 
-static bool first_of_all(struct far_blocks *blocks, struct block_place *out_place)
+/* *out_kept: it is in the heap. */
+static bool first_of_all(struct far_blocks *blocks, struct block_entry *out_entry, bool *out_kept)
 {
     struct block_place place;
-    bool found = first_kept(blocks, out_place);
-    if (!first_in_making(blocks, &place) || (found && is_behind(&place, out_place)))
-        return found;
-    *out_place = place;
+    *out_kept = first_entry(blocks, out_entry);
+    if (!first_in_making(blocks, &place) || (*out_kept && is_behind(&place, &out_entry->place)))
+        return *out_kept;
+    *out_entry = (struct block_entry){.place = place};
+    *out_kept = false;
     return true;
-}
-
-/* Those that were left out come next: all slices are looked at again. */
-static void begin_again(struct far_blocks *blocks)
-{
-    blocks->next_number = 0;
-    blocks->kept_count = 0;
-    blocks->cut = false;
 }
 
 enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded,
                                         struct job_place until, uint32_t *looks,
-                                        struct slice **out_slice, uint32_t *out_block)
+                                        struct block_part *out_part)
 {
-    while (look_at_more(blocks, looks)) {
-        struct block_place place;
-        bool found = first_of_all(blocks, &place);
-        bool left_out = blocks->cut && (!found || !is_behind(&blocks->bound, &place));
-        if (!found && !left_out)
-            return BLOCKS_NONE;
-        blocks->next = left_out ? blocks->bound : place;
-        if (bounded && far_blocks_precedes(blocks, &until, &blocks->next))
-            return BLOCKS_ENOUGH;
-        if (left_out) {
-            begin_again(blocks);
-            continue;
-        }
-        *out_slice = slice_with(blocks, place.number);
-        CHECK(*out_slice);
-        if (needs_order(*out_slice, block_of(blocks, &place)))
-            return BLOCKS_ORDER;
-        blocks->begun = true;
-        blocks->last = place;
-        *out_block = block_of(blocks, &place);
-        CHECK(*out_slice && *out_block < (*out_slice)->head.blocks);
-        return BLOCKS_NEXT;
-    }
-    return BLOCKS_LATER;
+    struct block_entry entry;
+    bool kept;
+    if (!look_at_more(blocks, looks))
+        return BLOCKS_LATER;
+    if (!first_of_all(blocks, &entry, &kept))
+        return BLOCKS_NONE;
+    blocks->next = entry.place;
+    if (bounded && far_blocks_precedes(blocks, &until, &blocks->next))
+        return BLOCKS_ENOUGH;
+    uint32_t block = block_of(blocks, &entry.place);
+    *out_part = (struct block_part){.slice = slice_with(blocks, entry.place.number),
+                                    .block = block,
+                                    .rest = entry.rest,
+                                    .divisible = kept};
+    CHECK(out_part->slice && block < out_part->slice->head.blocks);
+    if (entry.rest.records == 0 && needs_order(out_part->slice, block))
+        return BLOCKS_ORDER;
+    if (!blocks->begun || is_behind(&entry.place, &blocks->last))
+        blocks->last = entry.place; /* else it was added */
+    blocks->begun = true;
+    CHECK(!kept || blocks->heap[0].place.number == entry.place.number);
+    if (kept)
+        blocks->heap[0].rest = (struct block_rest){0}; /* it is over from now on */
+    return BLOCKS_NEXT;
 }
 
-bool far_blocks_finds(const struct far_blocks *blocks, const struct slice *slice, uint32_t block)
+/* The place of a rest: that of a job right behind the last one used, but not behind the slice's
+   next block, whose first number may not be known. */
+static struct block_place place_behind(const struct far_blocks *blocks,
+                                       const struct block_part *part, struct job_place behind)
+{
+    const struct slice *slice = part->slice;
+    struct block_place place = place_of_job(blocks, &behind);
+    bool last = blocks->backwards ? part->block == 0 : part->block + 1 == slice->head.blocks;
+    place.seq++;
+    if (!last) {
+        uint32_t block = blocks->backwards ? part->block - 1 : part->block + 1;
+        struct block_place next = place_of(blocks, slice, block);
+        if (is_behind(&place, &next))
+            place = next;
+    }
+    place.number = slice->head.number;
+    place.rank = blocks->backwards ? ~part->block : part->block;
+    return place;
+}
+
+void far_blocks_put_back(struct far_blocks *blocks, const struct block_part *part,
+                         struct block_rest rest, struct job_place behind)
+{
+    CHECK(part->divisible && rest.records > 0 && blocks->count > 0);
+    CHECK(blocks->heap[0].place.number == part->slice->head.number);
+    sink(blocks, 0,
+         (struct block_entry){.place = place_behind(blocks, part, behind), .rest = rest});
+}
+
+void far_blocks_add(struct far_blocks *blocks, const struct slice *slice, uint32_t block)
+{
+    CHECK(block < slice->head.blocks && slice->fences[block].jobs > 0);
+    uint64_t begin = (uint64_t)slice->fences[block].offset * BLOCK;
+    uint32_t bytes = (uint32_t)(slice_block_end(slice, block) - begin);
+    push(blocks, (struct block_entry){.place = place_of(blocks, slice, block),
+                                      .rest = {.at = blocks->backwards ? bytes : BATCH_HEAD,
+                                               .records = slice->fences[block].jobs}});
+}
+
+void far_blocks_restart(struct far_blocks *blocks, struct job_place from)
+{
+    blocks->from = from;
+    blocks->begun = false;
+    blocks->next_number = 0;
+    blocks->count = 0;
+}
+
+void far_blocks_fini(struct far_blocks *blocks)
+{
+    mem_free(blocks->heap);
+    blocks->heap = NULL;
+    blocks->count = blocks->cap = 0;
+}
+
+bool far_blocks_finds(const struct far_blocks *blocks, const struct slice *slice, uint32_t block,
+                      const struct job_place *taken)
 {
     struct block_place place = place_of(blocks, slice, block);
-    return !blocks->begun || is_behind(&place, &blocks->last);
+    return !blocks->begun ||
+           (is_behind(&place, &blocks->last) && far_blocks_precedes(blocks, taken, &place));
 }

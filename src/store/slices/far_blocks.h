@@ -6,13 +6,15 @@
  * So a search for ready jobs visits the loaded blocks of delayed slices as well, and a search for
  * delayed jobs skips them.
  *
- * To find the first block, all slices have to be examined, a portion in each turn. The next blocks
- * of the FAR_BLOCKS_KEPT_MAX slices that come first are kept in a sorted array; when these have
- * been read, all slices are examined again. So neither the memory of a page nor the work of a turn
- * grows with the number of slices.
+ * All slices are examined once, a portion in each turn; from then on their next blocks are in a
+ * heap, 32 bytes for each slice. So neither the work of a turn nor of a block grows with the number
+ * of slices, but for the depth of the heap.
  *
- * Slices may be added, removed or loaded between the calls: a kept block is checked again before it
- * is returned. A new slice has a higher number than all examined ones, so it is found as well.
+ * With many slices there is not enough memory for a block of each. Then the caller uses a part of a
+ * block only, and gives the rest back: far_blocks_put_back(). That has a place in the order, too.
+ *
+ * Slices may be added, removed or loaded between the calls: an entry is checked again before it is
+ * returned. A new slice has a higher number than all examined ones, so it is found as well.
  *
  * Blocks whose first jobs have equal due times are ordered by the number of the first job
  * (slice_fence::seq); otherwise all of them would have to be read before the first job is known.
@@ -33,8 +35,6 @@
 struct slice;
 struct slices;
 
-enum { FAR_BLOCKS_KEPT_MAX = 128 };
-
 /* Sort key of a block. */
 struct block_place {
     int64_t at_us;   /* due time of its first job; backwards: ~(due time of its last job) */
@@ -43,38 +43,72 @@ struct block_place {
     uint32_t rank;   /* the block's position in the slice; backwards: ~position */
 };
 
+/* What has not been used of a block. Forwards it begins, backwards it ends, so many bytes from
+   where the block does; there are so many records in it. Zeros: all of the block. */
+struct block_rest {
+    uint32_t at, records;
+};
+
+struct block_entry {
+    struct block_place place;
+    struct block_rest rest;
+};
+
+/* A part of a block: of `slice`, … */
+struct block_part {
+    struct slice *slice;
+    uint32_t block;
+    struct block_rest rest; /* … all of the block, or what is left of it */
+    bool divisible;         /* a part of it may be put back */
+};
+
 struct far_blocks {
     struct slices *slices;
     struct bytes topic;    /* borrowed */
     enum job_state state;  /* of the jobs: JOB_DELAYED, JOB_READY or JOB_BURIED */
     struct job_place from; /* only jobs behind this one are wanted */
     bool backwards;
-    bool begun;              /* `last` is set */
-    struct block_place last; /* the block returned last */
-    uint32_t next_number;    /* slices from this number on have not been examined */
-    struct block_place kept[FAR_BLOCKS_KEPT_MAX]; /* sorted */
-    uint32_t kept_count;
-    bool cut;                 /* some blocks did not fit into `kept`: … */
-    struct block_place bound; /* … none of them comes before this */
-    struct block_place next;  /* after BLOCKS_ENOUGH: no further block comes before this */
+    bool begun;               /* `last` is set */
+    struct block_place last;  /* what was returned last */
+    uint32_t next_number;     /* slices from this number on have not been examined */
+    struct block_entry *heap; /* the next part of each of the others, if it has one */
+    uint32_t count, cap;
+    struct block_place next; /* after BLOCKS_ENOUGH: no further part comes before this */
 };
 
 enum far_blocks_verdict {
-    BLOCKS_NEXT,   /* the outputs are the next block */
-    BLOCKS_NONE,   /* there are no more blocks */
-    BLOCKS_ENOUGH, /* all remaining blocks come behind `until` */
-    BLOCKS_ORDER,  /* first read the index of *out_slice and call far_blocks_learn() */
+    BLOCKS_NEXT,   /* *out_part is next */
+    BLOCKS_NONE,   /* there are no more */
+    BLOCKS_ENOUGH, /* all remaining ones come behind `until` */
+    BLOCKS_ORDER,  /* first read the index of out_part->slice and call far_blocks_learn() */
     BLOCKS_LATER,  /* `*looks` is used up: call again in the next turn */
 };
 
+/* Frees its memory. */
+void far_blocks_fini(struct far_blocks *blocks);
+/* Adds a block that would not be returned, because parts behind it have been. O(log slices). */
+void far_blocks_add(struct far_blocks *blocks, const struct slice *slice, uint32_t block);
+/* Begins again behind this place. O(1). */
+void far_blocks_restart(struct far_blocks *blocks, struct job_place from);
+/* Bytes of memory. */
+static inline size_t far_blocks_bytes(const struct far_blocks *blocks)
+{
+    return blocks->cap * sizeof(*blocks->heap);
+}
+
 /*
- * Returns the next block; with `bounded`, only if it may contain a job that is not behind `until`.
- * Decreases `*looks` by the number of slices examined. Writes both outputs on BLOCKS_NEXT, and
- * *out_slice on BLOCKS_ORDER. O(slices examined * log FAR_BLOCKS_KEPT_MAX).
+ * Returns the next part; with `bounded`, only if it may contain a job that is not behind `until`.
+ * Decreases `*looks` by the number of slices examined. Writes *out_part on BLOCKS_NEXT and, of it
+ * the slice, on BLOCKS_ORDER. O((slices examined + 1) * log slices).
  */
 enum far_blocks_verdict far_blocks_next(struct far_blocks *blocks, bool bounded,
                                         struct job_place until, uint32_t *looks,
-                                        struct slice **out_slice, uint32_t *out_block);
+                                        struct block_part *out_part);
+
+/* Of the part that was returned last, which is `divisible`, this is left; it is not empty. All its
+   jobs come behind this place, which is in that part. O(log slices). */
+void far_blocks_put_back(struct far_blocks *blocks, const struct block_part *part,
+                         struct block_rest rest, struct job_place behind);
 
 /* Does the job come before every job in the blocks from this position on? O(1). */
 bool far_blocks_precedes(const struct far_blocks *blocks, const struct job_place *job,
@@ -87,8 +121,10 @@ void far_blocks_learn(struct slice *slice, const uint64_t *seqs);
 /* Can the block contain far jobs in the state that is searched for? O(1). */
 bool far_blocks_wants(const struct far_blocks *blocks, const struct slice *slice, uint32_t block);
 
-/* The block has come into use. False: blocks behind it have already been returned, so this iterator
-   will not return it. O(1). */
-bool far_blocks_finds(const struct far_blocks *blocks, const struct slice *slice, uint32_t block);
+/* The block has come into use. False: parts behind it have already been returned, so this iterator
+   will not return it; or jobs up to `taken` have been taken, and it may have some in front of that.
+   O(1). */
+bool far_blocks_finds(const struct far_blocks *blocks, const struct slice *slice, uint32_t block,
+                      const struct job_place *taken);
 
 #endif

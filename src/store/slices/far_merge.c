@@ -6,8 +6,9 @@
 #include "base/mem.h"
 
 enum {
-    SMALL_BYTES = 32 * 1024, /* a run with more is joined with no other one */
+    SMALL_BYTES = 2048,      /* a run with more is joined with no other one */
     SAMPLE_MAX = 255,        /* runs whose middles tell where the later half begins */
+    JOIN_BYTES = 512 * 1024, /* copied at the beginning of a page to join runs, about */
     NO_CLASS = -1,
 };
 
@@ -239,10 +240,11 @@ static struct far_run *join(struct far_merge *merge, struct far_run *a, struct f
 /*
  * Of a topic with few jobs in each of many blocks there would be as many runs: one that is small is
  * joined with another one of its class, and what that makes likewise. So a job is copied a few
- * times, and there are hardly more runs than large ones.
+ * times, and there are hardly more runs than large ones. Returns the bytes copied.
  */
-static void join_small(struct far_merge *merge, struct far_run *run)
+static size_t join_small(struct far_merge *merge, struct far_run *run)
 {
+    size_t bytes = 0;
     int class;
     forget_small(merge, run);
     while ((class = class_of(run)) != NO_CLASS) {
@@ -252,10 +254,12 @@ static void join_small(struct far_merge *merge, struct far_run *run)
                 forget_small(merge, other); /* it comes back when it is whole again */
             merge->small[class] = run;
             run->class = class;
-            return;
+            return bytes;
         }
         run = join(merge, run, other);
+        bytes += run->bytes;
     }
+    return bytes;
 }
 
 /* ---- adding ---- */
@@ -301,7 +305,7 @@ void far_merge_add(struct far_merge *merge, const struct merge_job *jobs, uint32
         return;
     }
     heap_push(merge, run);
-    join_small(merge, run);
+    (void)join_small(merge, run);
 }
 
 /* ---- a page ---- */
@@ -311,13 +315,17 @@ static const struct merge_job *taken_at(const struct far_merge *merge, uint32_t 
     return &merge->taken[at].run->jobs[merge->taken[at].job];
 }
 
-bool far_merge_has(const struct far_merge *merge, const struct job_place *after)
+const struct job_place *far_merge_last(const struct far_merge *merge)
 {
     uint32_t kept = merge->kept;
-    const struct job_place *last = merge->served < merge->taken_count
-                                       ? &taken_at(merge, merge->taken_count - 1)->place
-                                   : kept > 0 ? &taken_at(merge, kept - 1)->place
+    return merge->served < merge->taken_count ? &taken_at(merge, merge->taken_count - 1)->place
+           : kept > 0                         ? &taken_at(merge, kept - 1)->place
                                               : &merge->after;
+}
+
+bool far_merge_has(const struct far_merge *merge, const struct job_place *after)
+{
+    const struct job_place *last = far_merge_last(merge);
     return !far_merge_before(merge, after, &merge->after) && !far_merge_before(merge, last, after);
 }
 
@@ -327,10 +335,12 @@ void far_merge_begin(struct far_merge *merge, struct job_place after)
     while (merge->served < merge->taken_count)
         merge->taken[count++] = merge->taken[merge->served++];
     uint32_t gone = 0;
+    size_t joined = 0;
     while (gone < count && !far_merge_before(merge, &after, &taken_at(merge, gone)->place)) {
         struct far_run *run = merge->taken[gone++].run;
-        if (run_release(merge, run) && is_whole(run) && run->class == NO_CLASS)
-            join_small(merge, run);
+        if (run_release(merge, run) && is_whole(run) && run->class == NO_CLASS &&
+            joined < JOIN_BYTES)
+            joined += join_small(merge, run);
     }
     merge->taken_count = count - gone;
     if (gone > 0 && merge->taken_count > 0)
@@ -453,13 +463,25 @@ void far_merge_pass_bound(struct far_merge *merge)
 
 /* ---- life ---- */
 
-void far_merge_fini(struct far_merge *merge)
+/* Those that were taken and live come first: they are in runs. */
+bool far_merge_free_some(struct far_merge *merge, uint32_t most)
 {
-    for (uint32_t i = 0; i < merge->taken_count; i++)
+    for (; most > 0 && merge->taken_count > 0; most--) {
+        uint32_t i = --merge->taken_count;
         if (i < merge->kept || i >= merge->served)
             (void)run_release(merge, merge->taken[i].run);
-    for (uint32_t i = 0; i < merge->run_count; i++)
-        run_free(merge, merge->runs[i]); /* all at once, whatever is left of it */
+        merge->served = merge->served < i ? merge->served : i;
+        merge->kept = merge->kept < i ? merge->kept : i;
+    }
+    for (; most > 0 && merge->run_count > 0; most--)
+        run_free(merge, merge->runs[--merge->run_count]); /* at once, whatever is left of it */
+    return merge->taken_count > 0 || merge->run_count > 0;
+}
+
+void far_merge_fini(struct far_merge *merge)
+{
+    while (far_merge_free_some(merge, UINT32_MAX))
+        ;
     CHECK(merge->bytes == 0);
     mem_free(merge->runs);
     mem_free(merge->taken);

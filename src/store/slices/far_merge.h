@@ -11,11 +11,12 @@
  *
  * If it uses too much memory, the caller drops the later half (`cut`). Then jobs behind `bound` are
  * not kept, and their blocks have to be read again after the jobs before the bound have been
- * returned. So memory is bounded whatever the number of slices, and a block is read a few times at
- * most.
+ * returned. So memory is bounded whatever the number of slices. That is rare: of many slices the
+ * caller adds a part of a block of each only.
  *
- * Runs with few jobs are joined, so operations on all runs take less than a millisecond within
- * FAR_WALKS_BYTES, however few jobs each block has.
+ * Runs with less than 2 KiB are joined, so operations on all runs take some 2 ms at most within
+ * FAR_WALKS_BYTES, however few jobs each block has. Larger ones are not: a run's memory is freed
+ * when all of its jobs are gone.
  *
  * Single-threaded. Pure, except that it allocates memory. Used by src/store/slices only.
  */
@@ -64,6 +65,9 @@ struct far_merge {
 };
 
 void far_merge_fini(struct far_merge *merge);
+/* Frees up to so many jobs that were taken, and runs. Only far_merge_fini() may follow, or the
+   same. False: that was all but the arrays. O(runs). */
+bool far_merge_free_some(struct far_merge *merge, uint32_t most);
 
 /* Does `a` come before `b` in the order? */
 bool far_merge_before(const struct far_merge *merge, const struct job_place *a,
@@ -82,6 +86,8 @@ void far_merge_begin(struct far_merge *merge, struct job_place after);
 /* Can a page begin behind this position? No, if it lies before far_merge::after (jobs behind it
    were dropped) or behind the last job taken. */
 bool far_merge_has(const struct far_merge *merge, const struct job_place *after);
+/* The last job taken that lives, or far_merge::after. */
+const struct job_place *far_merge_last(const struct far_merge *merge);
 /* The next job of the page; NULL: there is none. Valid until the next call that changes the merge.
  */
 const struct merge_job *far_merge_next(const struct far_merge *merge);

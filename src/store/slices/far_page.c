@@ -7,13 +7,18 @@
 #include "store/record.h"
 #include "store/slices/far_blocks.h"
 #include "store/slices/far_merge.h"
+#include "store/slices/far_scan.h"
 #include "store/slices/slices_parts.h"
 
 enum {
     PAGE_BYTES_MAX = 4 * 1024 * 1024, /* of found records, unless one alone has more */
     TURN_LOOKS = 256,                 /* slices that all pages examine in a turn: 1 µs each */
     TURN_DROPS = 4096,                /* ended jobs that all pages skip in a turn: 0.2 µs each */
+    TURN_FREES = 256,                 /* runs of walks that have ended, freed in a turn */
     WALK_IDLE_US = 10 * 1000 * 1000,  /* a walk ends when no page used it for so long */
+    UNUSED_PARTS = 4,                 /* a block may be kept in such a part of unused memory */
+    PART_LEAST = 2048,                /* bytes of a block that are read, at least … */
+    PART_MORE = 512,                  /* … and beyond what is to be kept: a record is cut off */
 };
 
 /* The state of a client's iteration over a topic's far jobs, kept between its pages. */
@@ -22,6 +27,8 @@ struct far_walk {
     struct bytes topic;
     struct far_merge merge;
     struct far_blocks blocks; /* the order in which they are read */
+    uint64_t looked_bytes;    /* of all records in what was read so far; … */
+    uint64_t matched_bytes;   /* … of those that belong to the topic */
     bool stale;               /* it may lack jobs of a block: not kept for another page */
     int64_t until_us;         /* while no page uses it: when it ends */
 };
@@ -32,6 +39,7 @@ struct far_pages {
     struct list all;     /* far_page_read::all_link */
     struct list walks;   /* far_walk::link, of those that no page is read for: the oldest first */
     uint32_t walk_count;
+    struct list ended;   /* far_walk::link, of those whose memory is to be freed */
     size_t walks_bytes;  /* what they may hold together */
     uint32_t looks;      /* so many slices may still be looked at in this turn … */
     uint32_t drops;      /* … and so many jobs left out */
@@ -55,11 +63,10 @@ struct far_page_read {
     size_t found_bytes;
     struct event *events;
     struct slice *slice;    /* pinned while it is being read, … */
-    uint32_t number, block; /* … and which of its blocks that is */
+    struct block_part part; /* … and which part of it that is */
     bool reading;
-    bool good;                 /* the block is as it was written; set by the disk's thread, … */
-    struct merge_job *matches; /* … and records in it that belong to the topic */
-    uint32_t match_count, match_cap;
+    struct far_scan scan; /* the disk's thread's while `reading` */
+    bool good;            /* an index is as it was written: set by that thread */
     char *bytes;
     size_t cap;
     struct slice_head head; /* a copy, while the index of the slice is read, … */
@@ -72,17 +79,34 @@ struct far_page_read {
 
 static void walk_free(struct far_walk *walk)
 {
+    list_remove(&walk->link);
     far_merge_fini(&walk->merge);
+    far_blocks_fini(&walk->blocks);
     mem_free(walk);
+}
+
+/* It may have much memory: that is freed in later turns, a piece in each. */
+static void walk_discard(struct far_pages *pages, struct far_walk *walk)
+{
+    list_remove(&walk->link);
+    list_add_tail(&pages->ended, &walk->link);
+}
+
+static void free_some(struct far_pages *pages)
+{
+    if (list_empty(&pages->ended))
+        return;
+    struct far_walk *walk = LIST_ENTRY(pages->ended.next, struct far_walk, link);
+    if (!far_merge_free_some(&walk->merge, TURN_FREES))
+        walk_free(walk);
 }
 
 /* Of those that no page is read for. */
 static void end_walk(struct far_pages *pages, struct far_walk *walk)
 {
     CHECK(pages->walk_count > 0);
-    list_remove(&walk->link);
     pages->walk_count--;
-    walk_free(walk);
+    walk_discard(pages, walk);
 }
 
 static struct far_walk *oldest_walk(const struct far_pages *pages)
@@ -140,7 +164,7 @@ static void give_walk_back(struct far_page_read *read)
     if (!walk)
         return;
     if (walk->stale || !read->page || read->page->max == 1) {
-        walk_free(walk);
+        walk_discard(pages, walk);
         return;
     }
     walk->until_us = time_add(read->store->now_us, WALK_IDLE_US);
@@ -155,27 +179,60 @@ static bool has_room(const struct far_pages *pages)
     return !callbacks->far_room || callbacks->far_room(callbacks);
 }
 
-/* Limits the memory of the walk to an equal share for each walk. */
-static void limit_walk(const struct far_pages *pages, struct far_walk *walk)
+/* Bytes that the walk may hold: an equal share for each walk. */
+static size_t share_of_walk(const struct far_pages *pages)
 {
     size_t share = pages->walks_bytes / (1 + pages->walk_count);
-    size_t most = has_room(pages) || share < PAGE_BYTES_MAX ? share : PAGE_BYTES_MAX;
-    while (walk->merge.bytes > most && far_merge_cut_half(&walk->merge))
+    return has_room(pages) || share < PAGE_BYTES_MAX ? share : PAGE_BYTES_MAX;
+}
+
+static void limit_walk(const struct far_pages *pages, struct far_walk *walk)
+{
+    size_t most = share_of_walk(pages);
+    while (walk->merge.bytes + far_blocks_bytes(&walk->blocks) > most &&
+           far_merge_cut_half(&walk->merge))
         ;
+}
+
+/*
+ * Bytes of records that are kept of a block; the rest of it is read later. All, if there is memory
+ * for a block of each slice: all may have jobs that are due at the same time. Else half of it is
+ * for equal parts of them, and blocks are larger as long as a quarter is not used. What is left is
+ * for what comes on top of the records, and for runs of which some jobs are gone.
+ */
+static size_t share_of_slice(const struct far_page_read *read)
+{
+    const struct far_walk *walk = read->walk;
+    size_t most = share_of_walk(read->store->far_pages), slices = (size_t)walk->blocks.count + 1;
+    size_t used = walk->merge.bytes + far_blocks_bytes(&walk->blocks);
+    size_t equal = most / 2 / slices + 1;
+    size_t unused = used < most / 4 ? (most / 4 - used) / UNUSED_PARTS : 0;
+    if (slices * SLICE_BLOCK_BYTES <= most)
+        return SIZE_MAX;
+    return equal > unused ? equal : unused;
+}
+
+/* Has the walk not come past the block yet? */
+static bool finds(const struct far_walk *walk, const struct slice *slice, uint32_t block)
+{
+    return far_blocks_finds(&walk->blocks, slice, block, far_merge_last(&walk->merge));
 }
 
 void far_pages_named(struct far_pages *pages, const struct slice *slice, uint32_t block)
 {
-    for (struct list *link = pages->walks.next; link != &pages->walks;) {
+    for (struct list *link = pages->walks.next; link != &pages->walks; link = link->next) {
         struct far_walk *walk = LIST_ENTRY(link, struct far_walk, link);
-        link = link->next;
-        if (slice_may_have(slice, walk->topic) && !far_blocks_finds(&walk->blocks, slice, block))
-            end_walk(pages, walk);
+        if (walk->blocks.state != slice->head.state || !slice_may_have(slice, walk->topic) ||
+            finds(walk, slice, block))
+            continue;
+        /* Its jobs may belong to the last page: who asks for that again begins again. */
+        far_merge_begin(&walk->merge, *far_merge_last(&walk->merge));
+        far_blocks_add(&walk->blocks, slice, block);
     }
     for (struct list *link = pages->all.next; link != &pages->all; link = link->next) {
         struct far_walk *walk = LIST_ENTRY(link, struct far_page_read, all_link)->walk;
         if (walk && slice_may_have(slice, walk->topic))
-            walk->stale |= !far_blocks_finds(&walk->blocks, slice, block);
+            walk->stale |= !finds(walk, slice, block);
     }
 }
 
@@ -277,7 +334,7 @@ static void read_free(struct far_page_read *read)
         mem_free(read->found[i]);
     mem_free(read->found);
     mem_free(read->events);
-    mem_free(read->matches);
+    far_scan_fini(&read->scan);
     mem_free(read->bytes);
     mem_free(read->firsts);
     mem_free(read);
@@ -299,72 +356,35 @@ static void end(struct far_page_read *read, enum err err, bool more)
     page->done(page);
 }
 
-/* Does the record, which is whole, belong to the topic, behind the page's beginning? */
-static bool is_match(const struct far_page_read *read, const struct record *record)
-{
-    const struct event *event = &record->event;
-    const struct far_merge order = {.backwards = read->backwards};
-    struct job_place place = {event->job.due_us, event->job.seq};
-    return record->is_far && bytes_eq(event->topic, read->topic) &&
-           far_merge_before(&order, &read->after, &place);
-}
-
-static void add_match(struct far_page_read *read, const struct record *record, size_t record_at)
-{
-    if (read->match_count == read->match_cap) {
-        read->match_cap = read->match_cap ? read->match_cap * 2 : 256;
-        read->matches = mem_realloc(read->matches, read->match_cap * sizeof(*read->matches));
-    }
-    read->matches[read->match_count++] = (struct merge_job){
-        .place = {record->event.job.due_us, record->event.job.seq},
-        .where = where_of(read->number, read->op.offset + record_at),
-        .record = read->bytes + record_at,
-        .len = (uint32_t)record->len,
-        .block = read->block,
-    };
-}
-
-/*
- * By the disk's thread: looks through the block for jobs of the topic. In one that is damaged each
- * record that has the right sum is as good as ever; the core knows which place is a far job's.
- */
+/* By the disk's thread. */
 static void inspect(struct disk_op *op)
 {
     struct far_page_read *read = op->owner;
-    struct batch_head head;
-    struct batch_walk walk;
-    read->good = batch_head_decode(read->bytes, op->got, &head) == FORMAT_GOOD &&
-                 batch_bytes(head.payload_bytes) <= op->got && head.number == read->block + 1 &&
-                 head.segment == read->number && head.store_tag == read->store->tag &&
-                 batch_whole(&head, read->bytes, 0);
-    if (op->got <= BATCH_HEAD)
-        return;
-    batch_walk_init(&walk, read->bytes,
-                    read->good ? head.payload_bytes : (uint32_t)(op->got - BATCH_HEAD));
-    enum err err;
-    while ((err = batch_walk_next(&walk)) != ERR_NOT_FOUND) {
-        if (err && (read->good || walk.end - walk.at <= 8))
-            return;
-        if (err)
-            walk.at += 8;
-        else if (is_match(read, &walk.record) && (read->good || record_body_good(&walk.record)))
-            add_match(read, &walk.record, walk.record_at);
-    }
+    struct far_scan *scan = &read->scan;
+    scan->bytes = read->bytes;
+    scan->len = op->got;
+    scan->salvage |= op->got < op->len;
+    far_scan_run(scan);
 }
 
 static void go_on(struct far_page_read *read);
 
-/* What the block has is in the walk, and no more than it may hold. */
+/* What was looked for is in the walk, and no more than it may hold. */
 static void add_block(struct far_page_read *read)
 {
     struct far_walk *walk = read->walk;
+    struct far_scan *scan = &read->scan;
     const struct merge_job *job;
     uint32_t living = 0;
-    walk->stale |= !read->good;
-    for (uint32_t i = 0; i < read->match_count; i++)
-        if (lives(&walk->blocks, &read->matches[i]))
-            read->matches[living++] = read->matches[i];
-    far_merge_add(&walk->merge, read->matches, living);
+    walk->stale |= scan->salvage;
+    walk->looked_bytes += scan->looked_bytes;
+    walk->matched_bytes += scan->matched_bytes;
+    for (uint32_t i = 0; i < scan->match_count; i++)
+        if (lives(&walk->blocks, &scan->matches[i]))
+            scan->matches[living++] = scan->matches[i];
+    far_merge_add(&walk->merge, scan->matches, living);
+    if (scan->left.records > 0)
+        far_blocks_put_back(&walk->blocks, &read->part, scan->left, scan->behind);
     limit_walk(read->store->far_pages, walk);
     if (read->page->max == 1 && (job = next_living(read)))
         far_merge_cut(&walk->merge, job->place);
@@ -393,6 +413,8 @@ static void go_on_after(struct far_page_read *read, enum err err)
         go_on(read);
 }
 
+static void start(struct far_page_read *read, size_t least);
+
 /*
  * Of a damaged block the intact jobs are returned; the damage is reported when the block is loaded.
  * A read error of the disk ends the page.
@@ -400,7 +422,13 @@ static void go_on_after(struct far_page_read *read, enum err err)
 static void read_ended(struct disk_op *op)
 {
     struct far_page_read *read = op->owner;
+    const struct far_scan *scan = &read->scan;
     end_read(read);
+    if (read->page && !op->err && (scan->broken || scan->need_bytes)) {
+        read->scan.salvage = scan->broken;
+        start(read, scan->need_bytes);
+        return;
+    }
     if (read->page && !op->err)
         add_block(read);
     go_on_after(read, op->err);
@@ -415,7 +443,6 @@ static void begin_read(struct far_page_read *read, struct slice *slice, uint64_t
         read->bytes = mem_aligned(BLOCK, read->cap);
     }
     read->slice = slice;
-    read->number = slice->head.number;
     read->good = false;
     read->op = (struct disk_op){.into = read->bytes, .len = len, .offset = offset, .owner = read};
     read->reading = true;
@@ -423,16 +450,56 @@ static void begin_read(struct far_page_read *read, struct slice *slice, uint64_t
     segments_pin(slice->segment);
 }
 
-static void start(struct far_page_read *read, struct slice *slice, uint32_t block)
+/* Does the page, or the walk, begin within the block? */
+static bool begins_within(const struct far_page_read *read)
 {
-    CHECK(block < slice->head.blocks);
-    uint64_t offset = (uint64_t)slice->fences[block].offset * BLOCK;
-    begin_read(read, slice, offset, (size_t)(slice_block_end(slice, block) - offset));
-    read->block = block;
-    read->match_count = 0;
+    const struct far_blocks *blocks = &read->walk->blocks;
+    int64_t due_us = read->part.slice->fences[read->part.block].due_us;
+    return due_us <= blocks->from.due_us || due_us <= read->after.due_us;
+}
+
+/*
+ * How much of the block's last `room` bytes is read: as much as is kept, if so much has been of use
+ * of what was read so far. Backwards records cannot be found from their end.
+ */
+static size_t bytes_wanted(const struct far_page_read *read, size_t room)
+{
+    const struct far_walk *walk = read->walk;
+    bool all = read->scan.salvage || read->backwards || walk->matched_bytes == 0 ||
+               read->scan.keep_bytes >= room ||
+               (read->part.rest.records == 0 && begins_within(read));
+    if (all)
+        return room;
+    uint64_t want = read->scan.keep_bytes * walk->looked_bytes / walk->matched_bytes + PART_MORE;
+    want = want < PART_LEAST ? PART_LEAST : want;
+    return want < room / 2 ? (size_t)want : room;
+}
+
+/* Reads the part, or the beginning of it: so many bytes at least. */
+static void start(struct far_page_read *read, size_t least)
+{
+    const struct block_part *part = &read->part;
+    struct far_scan *scan = &read->scan;
+    uint64_t offset = (uint64_t)part->slice->fences[part->block].offset * BLOCK;
+    uint32_t bytes = (uint32_t)(slice_block_end(part->slice, part->block) - offset);
+    uint32_t at = read->backwards ? 0 : part->rest.at;
+    size_t room = (read->backwards && part->rest.records ? part->rest.at : bytes) - at;
+    CHECK(at < bytes && room <= bytes - at && room > 0);
+    bool single = read->page->max == 1 || !part->divisible;
+    scan->keep_bytes = single ? SIZE_MAX : share_of_slice(read);
+    scan->number = part->slice->head.number;
+    scan->block = part->block;
+    scan->jobs = part->slice->fences[part->block].jobs;
+    scan->block_bytes = bytes;
+    scan->rest = part->rest;
+    scan->offset = offset;
+    scan->at = at;
+    size_t len = bytes_wanted(read, room);
+    len = len < least ? least : len;
+    begin_read(read, part->slice, offset + at, len < room ? len : room);
     read->op.inspect = inspect;
     read->op.done = read_ended;
-    segments_read(read->store->segments, slice->segment, &read->op);
+    segments_read(read->store->segments, part->slice->segment, &read->op);
 }
 
 /* ---- the order of blocks at one instant ---- */
@@ -514,18 +581,13 @@ static void start_order(struct far_page_read *read, struct slice *slice)
 /* No job up to the bound was left: what was cut off behind it is read again. */
 static void pass_bound(struct far_walk *walk)
 {
-    walk->blocks.from = walk->merge.bound;
-    walk->blocks.begun = false;
-    walk->blocks.next_number = 0;
-    walk->blocks.kept_count = 0;
-    walk->blocks.cut = false;
+    far_blocks_restart(&walk->blocks, walk->merge.bound);
     far_merge_pass_bound(&walk->merge);
 }
 
-/* The next block that is needed, if there is one: that which may have a job in front of `job`; if
+/* The next part that is needed, if there is one: that which may have a job in front of `job`; if
    that is NULL, any up to the bound. */
-static enum far_blocks_verdict next_block(struct far_page_read *read, const struct merge_job *job,
-                                          struct slice **out_slice, uint32_t *out_block)
+static enum far_blocks_verdict next_part(struct far_page_read *read, const struct merge_job *job)
 {
     struct far_walk *walk = read->walk;
     bool bounded = job || walk->merge.cut;
@@ -535,8 +597,8 @@ static enum far_blocks_verdict next_block(struct far_page_read *read, const stru
         until = read->backwards ? (struct job_place){INT64_MAX, UINT64_MAX}
                                 : (struct job_place){INT64_MIN, 0};
     }
-    return far_blocks_next(&walk->blocks, bounded, until, &read->store->far_pages->looks, out_slice,
-                           out_block);
+    return far_blocks_next(&walk->blocks, bounded, until, &read->store->far_pages->looks,
+                           &read->part);
 }
 
 /* In the next turn. */
@@ -548,8 +610,6 @@ static void go_on_later(struct far_page_read *read)
 static void go_on(struct far_page_read *read)
 {
     const struct merge_job *job;
-    struct slice *slice;
-    uint32_t block;
     for (;;) {
         bool cut = read->walk->merge.cut;
         job = next_living(read);
@@ -559,13 +619,14 @@ static void go_on(struct far_page_read *read)
         }
         if (job && is_full(read))
             break;
-        enum far_blocks_verdict verdict = next_block(read, job, &slice, &block);
+        enum far_blocks_verdict verdict = next_part(read, job);
         if (verdict == BLOCKS_NEXT) {
-            start(read, slice, block);
+            read->scan.salvage = false;
+            start(read, 0);
             return;
         }
         if (verdict == BLOCKS_ORDER) {
-            start_order(read, slice);
+            start_order(read, read->part.slice);
             return;
         }
         if (verdict == BLOCKS_LATER) {
@@ -600,6 +661,10 @@ void store_far_page(struct store *store, struct far_page *page)
     read->after = (struct job_place){page->due_us, page->seq};
     read->backwards = page->backwards;
     read->topic = bytes_of(name, page->topic.len);
+    read->scan.topic = read->topic;
+    read->scan.after = read->after;
+    read->scan.backwards = read->backwards;
+    read->scan.store_tag = store->tag;
     read->found = mem_alloc(page->max * sizeof(struct event *));
     read->walk = take_walk(store->far_pages, page);
     page->read = read;
@@ -634,6 +699,7 @@ static void end_idle_walks(struct far_pages *pages)
 void far_pages_turn(struct far_pages *pages)
 {
     end_idle_walks(pages);
+    free_some(pages);
     pages->looks = TURN_LOOKS;
     pages->drops = pages->turn_drops;
     while (pages->looks > 0 && pages->drops > 0 && !list_empty(&pages->looking)) {
@@ -646,7 +712,7 @@ void far_pages_turn(struct far_pages *pages)
 int64_t far_pages_next_us(const struct far_pages *pages)
 {
     const struct far_walk *walk = oldest_walk(pages);
-    if (!list_empty(&pages->looking))
+    if (!list_empty(&pages->looking) || !list_empty(&pages->ended))
         return pages->store->now_us;
     return walk ? walk->until_us : INT64_MAX;
 }
@@ -693,6 +759,7 @@ struct far_pages *far_pages_new(struct store *store)
     list_init(&pages->looking);
     list_init(&pages->all);
     list_init(&pages->walks);
+    list_init(&pages->ended);
     pages->walks_bytes = FAR_WALKS_BYTES;
     return pages;
 }
@@ -709,5 +776,7 @@ void far_pages_free(struct far_pages *pages)
     CHECK(list_empty(&pages->all));
     while (pages->walk_count > 0)
         end_walk(pages, oldest_walk(pages));
+    while (!list_empty(&pages->ended))
+        walk_free(LIST_ENTRY(pages->ended.next, struct far_walk, link));
     mem_free(pages);
 }

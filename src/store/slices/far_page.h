@@ -5,9 +5,9 @@
  * Backwards pages start from the other end.
  *
  * Jobs that were read but not returned are cached for ten seconds in a walk, for the page that
- * begins where this one ends. So a client that reads all pages in order reads each block once. The
- * cache is optional: a page can be read without a walk (after a restart, when memory is short, or
- * when new blocks have made the walk incomplete).
+ * begins where this one ends. So a client that reads all pages in order reads each block once: with
+ * thousands of slices part by part, since there is no memory for a block of each. The
+ * cache is optional: a page can be read without a walk (after a restart, or when memory is short).
  *
  * Main thread only, except that the disk's read threads search the blocks. Used by src/store only.
  */
@@ -29,13 +29,14 @@ struct far_pages *far_pages_new(struct store *store);
 /* Waits for reads under way. All pages must have been ended. NULL does nothing. */
 void far_pages_free(struct far_pages *pages);
 
-/* The log now says that this block of a slice is in use. Ends walks that have already passed its
-   position, because they would miss its jobs. O(walks + pages). */
+/* The log now says that this block of a slice is in use. Walks that have already passed its
+   position go back to it; one of a page that is being read ends with that page. O(walks * log
+   slices + jobs of a page). */
 void far_pages_named(struct far_pages *pages, const struct slice *slice, uint32_t block);
 
 /* A portion of work: continues pages that have not found their next block yet (256 slices in a
-   turn) or that skip jobs that have ended since they were read (4,096 jobs in a turn), and ends
-   walks that were not used for ten seconds. */
+   turn) or that skip jobs that have ended since they were read (4,096 jobs in a turn), ends walks
+   that were not used for ten seconds, and frees some of the memory of those that have ended. */
 void far_pages_turn(struct far_pages *pages);
 /* When far_pages_turn() has work; INT64_MAX: never. */
 int64_t far_pages_next_us(const struct far_pages *pages);

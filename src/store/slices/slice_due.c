@@ -12,8 +12,9 @@
 #include "store/slices/slices_parts.h"
 
 enum {
-    AT_ONCE = 16,                 /* slices that are counted when somebody asks … */
-    TURN_SLICES = 16,             /* … and in one turn: 256 fences each, at most */
+    AT_ONCE = 16,            /* slices that are counted when somebody asks … */
+    TURN_SLICES = 16,        /* … and in one turn: 256 fences each, at most */
+    SLICE_BYTES = 64 * 1024, /* that a step of the first survey counts as: the bits of its dead */
     SURVEY_US = 10 * 1000 * 1000, /* from the beginning of one survey to that of the next */
 };
 
@@ -144,13 +145,15 @@ void slice_due_init(struct slices *slices)
     slices->due_next = UINT32_MAX;
 }
 
-void slice_due_all(struct slices *slices)
+enum err slice_due_all(struct slices *slices)
 {
+    enum err err = OK;
     if (slices->count <= AT_ONCE)
-        return;
+        return OK;
     begin(slices);
-    while (count_one(slices))
-        continue;
+    while (!err && count_one(slices))
+        err = store_opening_progress(slices->store, SLICE_BYTES, false);
+    return err;
 }
 
 static bool is_under_way(const struct slices *slices)

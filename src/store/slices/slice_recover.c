@@ -546,8 +546,7 @@ enum err slices_replayed(struct slices *slices, const struct manifest *clean,
     slices->opened = true;
     for (struct list *link = slices->all.next; link != &slices->all; link = link->next)
         slice_load_order(slices, slice_of(link));
-    slice_due_all(slices);
-    return OK;
+    return slice_due_all(slices);
 }
 
 enum err slices_remove_leftovers(struct slices *slices)

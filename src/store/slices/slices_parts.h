@@ -116,7 +116,8 @@ void slice_load_forget(struct slices *slices, struct slice *slice);
 /* ---- slice_due.c ---- */
 
 void slice_due_init(struct slices *slices);
-void slice_due_all(struct slices *slices); /* at opening: a whole survey. O(blocks of all) */
+/* At opening: a whole survey; reports progress. Errors are the callback's. O(blocks of all). */
+enum err slice_due_all(struct slices *slices) MUST_USE;
 void slice_due_turn(struct slices *slices);
 int64_t slice_due_next_us(const struct slices *slices);
 

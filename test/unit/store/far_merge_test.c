@@ -204,7 +204,7 @@ static void jobs_of_one_time_are_cut_by_their_numbers(void **state)
 static void many_blocks_with_few_jobs_each_become_few_runs(void **state)
 {
     (void)state;
-    enum { BLOCKS = 20000, RUNS_MAX = 300 };
+    enum { BLOCKS = 20000, RUNS_MAX = 2000 };
     static char record[RECORD];
     struct far_merge merge = {.after = {INT64_MIN, 0}};
     struct job_place last = merge.after;
@@ -236,6 +236,30 @@ static void many_blocks_with_few_jobs_each_become_few_runs(void **state)
     far_merge_fini(&merge);
 }
 
+/* Whatever was taken, or dropped, of it. */
+static void a_merge_is_freed_in_steps(void **state)
+{
+    (void)state;
+    for (unsigned taken = 0; taken < 3 * PAGE; taken += PAGE) {
+        enum { STEP = 7 };
+        struct bed *bed = bed_new(taken % 100 == 0, 41);
+        for (unsigned i = 0; i < taken; i++) {
+            if (rnd(5) == 0)
+                far_merge_drop(&bed->merge);
+            else
+                far_merge_take(&bed->merge);
+        }
+        if (taken > PAGE) /* some of the page are shown again */
+            far_merge_begin(&bed->merge, bed->jobs[PAGE].place);
+        unsigned steps = 1;
+        while (far_merge_free_some(&bed->merge, STEP))
+            steps++;
+        assert_true(steps >= bed->merge.taken_count / STEP && steps <= ALL / STEP);
+        assert_int_equal(bed->merge.bytes, 0);
+        bed_free(bed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +268,7 @@ int main(void)
         cmocka_unit_test(what_is_cut_off_is_the_end),
         cmocka_unit_test(jobs_of_one_time_are_cut_by_their_numbers),
         cmocka_unit_test(many_blocks_with_few_jobs_each_become_few_runs),
+        cmocka_unit_test(a_merge_is_freed_in_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -357,7 +357,6 @@ static void open_overlapping(struct model *model, int slices)
         (void)add_slice(model, DAY_US + (i * 7 % slices) * INT64_C(100000000));
 }
 
-/* For the large page more blocks are read than are remembered at a time. */
 static void pages_of_slices_that_overlap_have_each_job_once(void **state)
 {
     enum { SLICES = 200 };
@@ -368,6 +367,9 @@ static void pages_of_slices_that_overlap_have_each_job_once(void **state)
     open_overlapping(&model, SLICES);
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(read_pages(&model, i % 2, sizes[i / 2], &turns), SLICES * JOBS);
+    far_pages_limit(model.store->far_pages, SLICES * JOB_BYTES); /* of each a job, about */
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(read_pages(&model, i % 2, sizes[0], &turns), SLICES * JOBS);
     assert_true(turns.steps_max <= PORTION + SURVEY + DEPTH);
     model_fini(&model);
 }
