@@ -157,6 +157,38 @@ static void it_is_handed_out_only_when_those_before_it_have_come(void **state)
     core_valid(bed.core);
 }
 
+/* Nobody gets the job in memory before the far one of the other topic: it may come at the end of a
+   turn, when all that was to be handed out has been. */
+static void p2_what_held_up_who_waits_makes_a_turn_when_it_comes(void **state)
+{
+    (void)state;
+    struct bytes topics[2] = {BYTES("t"), BYTES("u")};
+    struct core_front front;
+    struct cmd push_to_u = {.kind = CMD_PUSH,
+                            .push = {.topic = topics[1], .ttr_us = TTR, .priority = 9}};
+    struct cmd both = {
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = topics, .topic_count = 2, .max = 1, .wait_us = SECOND}};
+    push_far(1, 5);
+    do_cmd(&push_to_u);
+    push_far(3, 6);
+    struct event event = record_of(1, 5);
+    for (int readable = 1; readable >= 0; readable--) {
+        assert_true(core_apply(bed.core, START, &both, &bed) != 0);
+        assert_true(core_front(bed.core, &front));
+        assert_false(core_match(bed.core, START, 10));
+        assert_true(core_next_us(bed.core) > START);
+        if (readable)
+            assert_true(core_front_arrive(bed.core, &event));
+        else
+            core_front_unread(bed.core, front.topic, 3, front.jobs[0].where);
+        assert_true(core_next_us(bed.core) <= START);
+        (void)core_match(bed.core, START, 10);
+        assert_int_equal(bed.first.ref.seq, readable ? 1 : 2);
+    }
+    core_valid(bed.core);
+}
+
 static void as_many_are_to_come_as_consumers_want(void **state)
 {
     (void)state;
@@ -413,6 +445,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(p8_a_far_ready_job_takes_at_most_64_bytes),
         TEST(it_is_handed_out_only_when_those_before_it_have_come),
+        TEST(p2_what_held_up_who_waits_makes_a_turn_when_it_comes),
         TEST(as_many_are_to_come_as_consumers_want),
         TEST(what_cannot_be_read_is_left_out_for_a_while),
         TEST(p8_entries_of_jobs_that_are_gone_go_too),
