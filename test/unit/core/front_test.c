@@ -267,6 +267,62 @@ static void p8_entries_of_jobs_that_are_gone_go_too(void **state)
     assert_int_equal(totals().far_ready, 20);
 }
 
+static int64_t oldest_ready_us(void)
+{
+    do_cmd(&(struct cmd){.kind = CMD_TOPIC, .topic = {.topic = BYTES("t"), .brief = true}});
+    assert_int_equal(bed.reply.err, OK);
+    return bed.topic.oldest_ready_us;
+}
+
+static void push_due(uint64_t seq, int64_t due_us, enum ready_order order)
+{
+    struct event event = record_of(seq, 5);
+    do_cmd(&(struct cmd){.kind = CMD_PUSH,
+                         .push = {.id = event.id,
+                                  .topic = event.topic,
+                                  .due_us = due_us,
+                                  .ttr_us = TTR,
+                                  .priority = 5,
+                                  .order = order}});
+    assert_int_equal(bed.first.ref.seq, seq);
+}
+
+static void delete_far(uint64_t seq)
+{
+    struct event event = record_of(seq, 5);
+    assert_true(core_arrive(bed.core, &event));
+    do_cmd(&(struct cmd){.kind = CMD_DELETE, .job.ref.seq = seq});
+    assert_int_equal(bed.reply.err, OK);
+}
+
+/* Consumers may be down, and all jobs of a topic far: it must not look as if none waited. */
+static void how_long_the_first_one_waits_is_told_wherever_it_is(void **state)
+{
+    (void)state;
+    enum { FAR = 20 };
+    push_due(1, START - SECOND, ORDER_DUE);
+    assert_true(oldest_ready_us() == START - SECOND);
+    for (uint64_t seq = 2; seq <= FAR; seq++) {
+        push_due(seq, START - (int64_t)(100 - seq) * SECOND, ORDER_DUE);
+        assert_true(depart(seq, 5));
+        assert_true(oldest_ready_us() == START - 98 * (int64_t)SECOND);
+    }
+    delete_far(3); /* behind the first: their entries stay for a while */
+    delete_far(4);
+    delete_far(2);
+    assert_true(oldest_ready_us() == START - 95 * (int64_t)SECOND);
+    assert_true(depart(1, 5));
+    assert_true(oldest_ready_us() == START - 95 * (int64_t)SECOND);
+    for (uint64_t seq = 5; seq <= FAR; seq++)
+        delete_far(seq);
+    assert_true(oldest_ready_us() == START - SECOND);
+    delete_far(1);
+    assert_true(oldest_ready_us() == 0);
+    push_due(FAR + 1, START - SECOND, ORDER_ARRIVAL);
+    assert_true(depart(FAR + 1, 5));
+    assert_true(oldest_ready_us() == START); /* since then at the latest */
+}
+
 static void urgent_ones_count_wherever_they_are(void **state)
 {
     (void)state;
@@ -449,6 +505,7 @@ int main(void)
         TEST(as_many_are_to_come_as_consumers_want),
         TEST(what_cannot_be_read_is_left_out_for_a_while),
         TEST(p8_entries_of_jobs_that_are_gone_go_too),
+        TEST(how_long_the_first_one_waits_is_told_wherever_it_is),
         TEST(urgent_ones_count_wherever_they_are),
         TEST(p8_the_first_ones_stay_in_memory),
         TEST(p8_when_memory_is_short_few_come),
