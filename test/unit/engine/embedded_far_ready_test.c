@@ -346,6 +346,61 @@ static void the_first_one_is_shown(void **state)
     }
 }
 
+static void ignore(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    assert_int_equal(reply->err, OK);
+}
+
+/* Its record is being read when it ends: the next one is shown. */
+static void the_next_one_is_shown_if_the_first_one_ends_meanwhile(void **state)
+{
+    (void)state;
+    struct order order = {0};
+    struct ticket tickets[2] = {{.answered = ignore}, {.answered = receive}};
+    struct cmd peek = on_t(CMD_PEEK, JOB_READY, 1), delete = {.kind = CMD_DELETE};
+    char id[32], body[40];
+    expect_some(&order, 0, JOBS, true, false);
+    delete.job.ref.id = id_of(order.numbers[0], id);
+    (void)snprintf(body, sizeof(body), "body of %u", order.numbers[1]);
+    bed.answer.there = false;
+    bed.engine->verbs->begin(bed.engine);
+    (void)bed.engine->verbs->submit(bed.engine, &delete, &tickets[0]);
+    (void)bed.engine->verbs->submit(bed.engine, &peek, &tickets[1]);
+    (void)bed.engine->verbs->end(bed.engine);
+    bed.engine->verbs->begin(bed.engine); /* both of the first one are being read now */
+    (void)bed.engine->verbs->end(bed.engine);
+    for (int i = 0; !bed.answer.there; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+    }
+    assert_int_equal(bed.answer.reply.err, OK);
+    assert_string_equal(bed.answer.body, body);
+    rest(5);
+    assert_int_equal(totals().jobs[JOB_READY], JOBS - 1);
+}
+
+/* More than are tidied up at a time were deleted behind the first. */
+static void the_first_one_is_shown_behind_many_that_have_ended(void **state)
+{
+    (void)state;
+    enum { MORE = 300, ENDED = 190 };
+    struct order order = {0};
+    struct cmd peek = on_t(CMD_PEEK, JOB_READY, 1);
+    char body[40];
+    for (unsigned number = JOBS; number < JOBS + MORE; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    grow_log();
+    assert_true(totals().far_ready >= JOBS + MORE);
+    expect_some(&order, 0, JOBS + MORE, true, false);
+    for (unsigned i = 1; i <= ENDED; i++)
+        assert_int_equal(ask_job(CMD_DELETE, order.numbers[i]), OK);
+    assert_int_equal(ask_job(CMD_DELETE, order.numbers[0]), OK);
+    assert_int_equal(ask(&peek), OK);
+    (void)snprintf(body, sizeof(body), "body of %u", order.numbers[ENDED + 1]);
+    assert_string_equal(bed.answer.body, body);
+}
+
 static void a_topic_is_cleared_of_them(void **state)
 {
     (void)state;
@@ -559,6 +614,9 @@ int main(void)
         READY(commands_that_name_one_find_it),
         READY(a_listing_shows_ready_jobs_once_each_in_order),
         READY(the_first_one_is_shown),
+        cmocka_unit_test_setup_teardown(the_next_one_is_shown_if_the_first_one_ends_meanwhile,
+                                        setup_ready_cold, teardown),
+        READY(the_first_one_is_shown_behind_many_that_have_ended),
         READY(a_topic_is_cleared_of_them),
         READY(damaged_ones_hold_up_nobody),
         READY(records_that_do_not_fit_their_entries_hold_up_nobody),
