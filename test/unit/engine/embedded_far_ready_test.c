@@ -229,6 +229,16 @@ static void a_read_that_hangs_holds_up_what_came_before_it_for_a_moment(void **s
     check_reserved(&order);
 }
 
+static struct cmd reserve_of(const struct bytes *topics, uint32_t count, uint32_t max)
+{
+    return (struct cmd){.kind = CMD_RESERVE,
+                        .reserve = {.topics = topics,
+                                    .topic_count = count,
+                                    .max = max,
+                                    .wait_us = 1000 * HOUR_US,
+                                    .ttr_us = HOUR_US}};
+}
+
 /* While all that one topic may have read is being read, others begin. */
 static void a_topic_does_not_wait_for_the_reads_of_another(void **state)
 {
@@ -441,6 +451,29 @@ static void damaged_ones_hold_up_nobody(void **state)
     } while (bed.answer.reply.more);
 }
 
+/* Each takes the disk a second: those behind them come when all have been tried once. */
+static void p2_a_disk_that_fails_slowly_holds_up_nobody_for_ever(void **state)
+{
+    (void)state;
+    struct bytes t = BYTES("t");
+    struct ticket ticket = {.answered = receive};
+    struct cmd cmd = reserve_of(&t, 1, 1);
+    unsigned tried = 0;
+    damage_slices();
+    assert_int_equal(push(JOBS + 7, due_of(JOBS + 7), IF_EXISTS_REJECT), OK); /* the last of t */
+    bed.answer.there = false;
+    for (turn(&cmd, &ticket); !bed.answer.there; tried++) {
+        assert_true(tried < 2 * OF_T);
+        bed.loop.now_us += SECOND_US;
+        turn(NULL, NULL);
+    }
+    assert_int_equal(bed.answer.reply.count, 1);
+    assert_string_equal(bed.answer.body, "body of 307");
+    /* They are tried again when much more time than that has gone by. */
+    assert_true(front_next_us(bed.embedded) > bed.loop.now_us + 5 * (int64_t)tried * SECOND_US);
+    assert_true(front_next_us(bed.embedded) < bed.loop.now_us + HOUR_US);
+}
+
 /* Whole records that are not those that the index tells of: here their ids have other hashes. */
 static void records_that_do_not_fit_their_entries_hold_up_nobody(void **state)
 {
@@ -619,6 +652,8 @@ int main(void)
         READY(the_first_one_is_shown_behind_many_that_have_ended),
         READY(a_topic_is_cleared_of_them),
         READY(damaged_ones_hold_up_nobody),
+        cmocka_unit_test_setup_teardown(p2_a_disk_that_fails_slowly_holds_up_nobody_for_ever,
+                                        setup_ready_cold, teardown),
         READY(records_that_do_not_fit_their_entries_hold_up_nobody),
         READY(p8_they_are_handed_out_when_memory_is_short),
         cmocka_unit_test_teardown(p8_so_many_stay_in_memory, teardown),
