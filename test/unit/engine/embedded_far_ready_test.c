@@ -602,6 +602,41 @@ static void p8_so_does_what_was_near_before(void **state)
     check_due();
 }
 
+static bool happens_on;
+
+static void receive_history(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    assert_int_equal(reply->err, OK);
+    happens_on = reply->happens_on;
+    bed.answer.there = true;
+}
+
+/* Else its history would not say that it has fallen due. */
+static void its_history_goes_on_while_it_is_not_in_memory(void **state)
+{
+    (void)state;
+    char id[32];
+    struct ticket ticket = {.answered = receive_history};
+    struct cmd cmd = {.kind = CMD_GET, .job = {.ref.id = id_of(7, id), .history = true}};
+    memset(&bed, 0, sizeof(bed));
+    bed.falls_due = bed.keeps_history = true;
+    fill(true);
+    bed.loop.now_us = due_of(7) + 5 * SECOND_US;
+    rest(1000);
+    assert_true(totals().far_ready > 0);
+    for (int lives = 1; lives >= 0; lives--) {
+        bed.answer.there = false;
+        turn(&cmd, &ticket);
+        for (int i = 0; !bed.answer.there; i++) {
+            assert_true(i < TURNS_MAX);
+            turn(NULL, NULL);
+        }
+        assert_int_equal(happens_on, lives);
+        assert_int_equal(ask_job(CMD_DELETE, 7), lives ? OK : ERR_NOT_FOUND);
+    }
+}
+
 static void p3_who_waits_gets_what_falls_due(void **state)
 {
     (void)state;
@@ -660,6 +695,7 @@ int main(void)
         DUE(p8_what_falls_due_while_nobody_waits_stays_out_of_memory),
         DUE(p8_so_does_what_was_near_before),
         DUE(p3_who_waits_gets_what_falls_due),
+        cmocka_unit_test_teardown(its_history_goes_on_while_it_is_not_in_memory, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
