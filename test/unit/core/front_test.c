@@ -228,7 +228,11 @@ static void what_cannot_be_read_is_left_out_for_a_while(void **state)
     assert_int_equal(reserve(0), 0);
     assert_int_equal(bed.reply.err, ERR_EMPTY);
     assert_int_equal(totals().jobs[JOB_READY], 1);
+    parked = reserve(SECOND);
+    assert_true(parked != 0 && !core_front(bed.core, &front));
     assert_false(core_front_retry(bed.core));
+    assert_true(core_front(bed.core, &front)); /* for who waits already */
+    core_cancel(bed.core, parked);
     assert_true(reserve(0) != 0 && core_front(bed.core, &front));
     assert_int_equal(front.jobs[0].seq, 1);
     core_front_unread(bed.core, front.topic, 1, front.jobs[0].where);

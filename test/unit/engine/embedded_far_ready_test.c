@@ -201,6 +201,34 @@ static void who_wants_many_gets_many(void **state)
     take(&order, true, false, order.count - order.next);
 }
 
+static struct cmd reserve_of(const struct bytes *topics, uint32_t count, uint32_t max)
+{
+    return (struct cmd){.kind = CMD_RESERVE,
+                        .reserve = {.topics = topics,
+                                    .topic_count = count,
+                                    .max = max,
+                                    .wait_us = 1000 * HOUR_US,
+                                    .ttr_us = HOUR_US}};
+}
+
+/* When the last one of those that are read together has come they are not held any more. */
+static void what_has_been_read_whole_is_not_held(void **state)
+{
+    (void)state;
+    enum { HELD_US = 2000 };
+    struct bytes t = BYTES("t");
+    struct ticket ticket = {.answered = receive};
+    struct cmd cmd = reserve_of(&t, 1, 4);
+    bed.answer.there = false;
+    int64_t begin_us = bed.loop.now_us;
+    turn(&cmd, &ticket);
+    while (totals().jobs[JOB_RESERVED] == 0 && bed.loop.now_us < begin_us + HELD_US)
+        turn(NULL, NULL);
+    assert_true(bed.loop.now_us < begin_us + HELD_US / 2); /* each takes a turn, of 10 us */
+    rest(50);
+    assert_true(bed.answer.there && bed.answer.reply.count == 4);
+}
+
 /* What has been read is held for two milliseconds at most. */
 static void a_read_that_hangs_holds_up_what_came_before_it_for_a_moment(void **state)
 {
@@ -227,16 +255,6 @@ static void a_read_that_hangs_holds_up_what_came_before_it_for_a_moment(void **s
     rest(300); /* now the others are read, and its body */
     assert_true(bed.answer.there);
     check_reserved(&order);
-}
-
-static struct cmd reserve_of(const struct bytes *topics, uint32_t count, uint32_t max)
-{
-    return (struct cmd){.kind = CMD_RESERVE,
-                        .reserve = {.topics = topics,
-                                    .topic_count = count,
-                                    .max = max,
-                                    .wait_us = 1000 * HOUR_US,
-                                    .ttr_us = HOUR_US}};
 }
 
 /* While all that one topic may have read is being read, others begin. */
@@ -674,6 +692,8 @@ int main(void)
         READY(a_failed_attempt_and_its_end_are_kept),
         READY(who_waits_is_served_in_turn),
         READY(who_wants_many_gets_many),
+        cmocka_unit_test_setup_teardown(what_has_been_read_whole_is_not_held, setup_ready_cold,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_read_that_hangs_holds_up_what_came_before_it_for_a_moment,
                                         setup_ready_cold, teardown),
         cmocka_unit_test_setup_teardown(a_topic_does_not_wait_for_the_reads_of_another,
