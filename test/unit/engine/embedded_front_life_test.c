@@ -406,6 +406,8 @@ static void one_turn(unsigned commands)
     for (unsigned i = 0; i < commands; i++)
         ask_something();
     bed.engine->verbs->match(bed.engine);
+    if (chance(100))
+        life.budget.left_ns = 0; /* others had it */
     life.due = false;
     life.wake_us = bed.engine->verbs->end(bed.engine);
     if (life.left)
