@@ -40,6 +40,7 @@ $(BUILD)/test/sink/kafka_test: $(BUILD)/src/sink/kafka/kafka.o
 $(BUILD)/test/sink/kafka_test: LIBS += $(LIBS_kafka)
 $(BUILD)/test/sink/nats_test: $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/sink/nats/*.c))
 $(BUILD)/test/sink/nats_test: LIBS += $(LIBS_nats)
+$(BUILD)/test/sink/nats_names_test: $(BUILD)/src/sink/nats/names.o
 
 $(BUILD)/test/sink/amqp_test: $(BUILD)/src/sink/amqp/delay.o $(BUILD)/src/sink/amqp/message.o
 $(BUILD)/test/sink/amqp_test: LIBS += $(LIBS_amqp)

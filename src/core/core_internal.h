@@ -396,6 +396,10 @@ void core_front_settle(struct core *core, struct topic *topic);
 void core_front_purge(const struct core *core, struct topic *topic);
 /* May far jobs be brought to memory to be handed out? */
 bool core_front_room(const struct core *core);
+/* The due time of the topic's first ready job, in memory or far; of a far one of ORDER_ARRIVAL the
+   time of its arrival, which is not later. 0: there is none. About, behind many stale entries.
+   O(1). */
+int64_t core_front_due_us(const struct core *core, const struct topic *topic);
 
 /* ---- settings.c ---- */
 

@@ -19,6 +19,7 @@ enum {
     ENTRY_NS = 400,       /* for an entry that is looked at … */
     NEXT_NS = 150,        /* … and for finding one that comes next */
     WAITER_NS = 20,       /* for asking a waiter how many it wants */
+    SHOWN_LOOKS = 8,      /* entries looked at for the first one that is not stale */
 };
 
 /* ---- stale entries ---- */
@@ -133,6 +134,7 @@ bool core_front_arrive(struct core *core, const struct event *event)
     bool arrived = core_arrive(core, event);
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
     struct topic *topic = topics_find(&core->topics, event->topic);
+    core->held = false; /* perhaps */
     if (arrived && number != POOL_NONE)
         core_job(core, number)->leaving = false;
     if (topic) {
@@ -157,6 +159,24 @@ bool core_front_first(struct core *core, struct bytes name, uint64_t *out_seq, u
     return true;
 }
 
+int64_t core_front_due_us(const struct core *core, const struct topic *topic)
+{
+    const struct far_ready *heap = &topic->far_ready;
+    uint32_t places[SHOWN_LOOKS] = {0}, number = ready_heap_first(&topic->ready);
+    uint32_t count = topic->far[JOB_READY] > 0 && heap->count > 0;
+    const struct job *job = number == POOL_NONE ? NULL : core_job(core, number);
+    const struct far_ready_entry *entry = NULL;
+    if (count && is_stale(core, heap->entries)) /* as a rule it is not */
+        count = far_ready_next(heap, places, SHOWN_LOOKS);
+    for (uint32_t i = 0; i < count; i++) {
+        entry = &heap->entries[places[i]];
+        if (!is_stale(core, entry) || (job && !far_ready_before(entry, job)))
+            break;
+    }
+    bool far = entry && (!job || far_ready_before(entry, job));
+    return far ? entry->rank_us : job ? job->due_us : 0;
+}
+
 /* ---- what cannot be read ---- */
 
 void core_front_unread(struct core *core, uint32_t topic_number, uint64_t seq, uint64_t where)
@@ -166,6 +186,7 @@ void core_front_unread(struct core *core, uint32_t topic_number, uint64_t seq, u
     uint32_t places[CORE_FRONT_MAX];
     uint32_t count = far_ready_next(heap, places, CORE_FRONT_MAX);
     budget_spend(core->budget, (int64_t)count * NEXT_NS);
+    core->held = false; /* perhaps */
     for (uint32_t i = 0; i < count; i++) {
         struct far_unread unread = {.entry = heap->entries[places[i]], .topic = topic_number};
         if (unread.entry.seq != seq || unread.entry.where != where)

@@ -13,14 +13,13 @@ enum {
 void core_view_topic(const struct core *core, const struct topic *topic,
                      struct topic_view *out_view)
 {
-    uint32_t first = ready_heap_first(&topic->ready);
     *out_view = (struct topic_view){
         .name = topic->name,
         .waiters = topic->waiters,
         .pause_until_us = topic->pause_until_us,
         .pause_us = topic->pause_until_us ? topic->pause_us : 0,
         .urgent = topic->urgent,
-        .oldest_ready_us = first == POOL_NONE ? 0 : core_job(core, first)->due_us,
+        .oldest_ready_us = core_front_due_us(core, topic),
         .pushed = topic->pushed,
         .reserved = topic->reserved,
         .finished = topic->finished,

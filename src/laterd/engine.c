@@ -12,6 +12,7 @@
 #include "server/config/beanstalkd_options.h"
 #include "store/format.h"
 #include "store/history/history_format.h"
+#include "store/slices/far_image.h"
 #include "store/slices/slice_format.h"
 
 /* After a commit that took half of this, 1 ms, the disk's thread makes the next four: see
@@ -54,16 +55,26 @@ struct foreign {
     char first[DISK_NAME_MAX];
 };
 
+/* Of a store, or of a file system's own directory. */
+static bool is_known_file(const char *name)
+{
+    static const char *const names[] = {MANIFEST_NAME,  MANIFEST_NAME ".tmp",
+                                        FAR_IMAGE_NAME, FAR_IMAGE_TMP_NAME,
+                                        "LOCK",         "lost+found"};
+    uint32_t number;
+    bool half_made;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return segment_name_parse(name, &number) || aside_name_parse(name, &number) ||
+           slice_name_parse(name, &number) || slice_tmp_name_parse(name, &number) ||
+           history_name_parse(name, &number, &half_made);
+}
+
 static void count_foreign_file(void *ctx, const char *name)
 {
     struct foreign *foreign = ctx;
-    uint32_t number;
-    bool half_made;
-    if (segment_name_parse(name, &number) || aside_name_parse(name, &number) ||
-        slice_name_parse(name, &number) || slice_tmp_name_parse(name, &number) ||
-        history_name_parse(name, &number, &half_made) || strcmp(name, MANIFEST_NAME) == 0 ||
-        strcmp(name, "LOCK") == 0 ||
-        strcmp(name, "lost+found") == 0) /* of a file system's own directory */
+    if (is_known_file(name))
         return;
     if (foreign->count++)
         return;

@@ -47,6 +47,7 @@ struct far_visit {
     bool fetching;          /* store_far_fetch_end() is due */
     bool read;              /* the page has come */
     bool answered;          /* the client's ticket was answered, or cancelled */
+    bool rests;             /* begin_again() has let a turn go by */
     uint32_t here;          /* jobs of the page that are in memory now */
     uint32_t next;          /* of the page's records */
     uint32_t cleared;       /* CLEAR_TOPIC: jobs that were deleted */
@@ -136,11 +137,19 @@ static bool read_first(struct far_visit *visit)
         return false;
     visit->page = (struct far_page){.state = JOB_READY, .seq = seq};
     visit->first = (struct far_fetch){.where = where, .done = first_read, .owner = visit};
-    visit->fetching = true;
-    visit->read = false;
+    visit->fetching = core_is_far(embedded->core, seq, where);
+    visit->read = !visit->fetching; /* else its entry is stale, and there is nothing to read */
     visit->next = visit->here = 0;
-    store_far_fetch(embedded->store, &visit->first);
+    if (visit->fetching)
+        store_far_fetch(embedded->store, &visit->first);
     return true;
+}
+
+/* The job that was first has ended, or is reserved, since: another one is the first now. */
+static bool is_first_lost(const struct far_visit *visit)
+{
+    return peeks_ready(visit) && visit->here == 0 &&
+           !core_is_far(visit->embedded->core, visit->page.seq, visit->first.where);
 }
 
 /* False: no jobs of the topic are far any more. */
@@ -356,6 +365,14 @@ static void go_behind(struct far_visit *visit)
     visit->step = VISIT_LEAVES;
 }
 
+/* There may be very many stale entries: when the budget is spent it goes on in the next turn. */
+static void begin_again(struct far_visit *visit)
+{
+    visit->rests = !visit->rests && budget_spent(visit->embedded->budget);
+    if (!visit->rests)
+        visit->step = VISIT_LEAVES;
+}
+
 static void take(struct far_visit *visit)
 {
     enum err err = visit->page.err;
@@ -368,7 +385,9 @@ static void take(struct far_visit *visit)
     }
     if (!err && !take_all(visit, &err))
         return;
-    if (err)
+    if (is_first_lost(visit))
+        begin_again(visit);
+    else if (err)
         refuse(visit, err);
     else if (visit->here == 0 && visit->page.more)
         go_behind(visit); /* all of them have ended or changed meanwhile */

@@ -19,7 +19,8 @@ enum {
     LOOK_NS = 20,                 /* work for looking whether a record is being read already … */
     READ_NS = 1000,               /* … for reading a record from the page cache … */
     ARRIVE_NS = 1000,             /* … for taking it in */
-    RETRY_US = 30 * 1000 * 1000,  /* before an unreadable record is tried again */
+    RETRY_US = 30 * 1000 * 1000,  /* before unreadable records are tried again, at least, … */
+    RETRY_TIMES = 9,              /* … and so many times as long as it took to try them */
     REPORT_US = 60 * 1000 * 1000, /* between log lines about unreadable records */
 };
 
@@ -104,18 +105,28 @@ static void begin(struct embedded *embedded, struct front_batch *batch, uint32_t
     store_far_fetch(embedded->store, &read->fetch);
 }
 
+/* Counted from the last one that failed: a disk may take seconds for each, and those behind them
+ * wait. If the first were tried again before all had been, nothing behind them would be read. */
+static void retry_later(struct fronts *fronts, int64_t now_us)
+{
+    if (fronts->retry_at_us <= now_us)
+        return; /* more are to be tried again now */
+    if (fronts->retry_at_us == INT64_MAX)
+        fronts->unread_us = now_us;
+    fronts->retry_at_us = now_us + RETRY_US + (now_us - fronts->unread_us) * RETRY_TIMES;
+}
+
 static void report_unread(struct embedded *embedded, uint64_t seq, enum err err)
 {
     struct fronts *fronts = &embedded->fronts;
     int64_t now_us = embedded->loop->now_us;
-    if (fronts->retry_at_us == INT64_MAX)
-        fronts->retry_at_us = now_us + RETRY_US;
+    retry_later(fronts, now_us);
     if (now_us < fronts->report_us)
         return;
     fronts->report_us = now_us + REPORT_US;
     log_event(LOG_ERROR, "ready_job_unread",
               "job=@%llu error=\"%s\" hint=\"its record cannot be read: others are handed out "
-              "before it, and it is tried again every %d s; look at the disk\"",
+              "before it, and it is tried again after %d s or more; look at the disk\"",
               (unsigned long long)seq, err_text(err), RETRY_US / 1000000);
 }
 

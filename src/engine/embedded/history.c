@@ -91,14 +91,15 @@ static void end(struct history_question *question)
     mem_free(question);
 }
 
-/* A far job is not due; of the others the core knows which ones live. */
+/* In memory or not: a job may fall due while it is far. */
 static bool lives(const struct embedded *embedded, const struct history_find *find)
 {
-    struct job_view job;
+    uint64_t places[FAR_CANDIDATES_MAX];
     struct job_ref ref = {0};
     if (find->count > 0)
         ref.seq = find->happenings[find->count - 1].seq;
-    return ref.seq && core_show(embedded->core, &ref, &job);
+    return ref.seq &&
+           (core_holds(embedded->core, &ref) || core_far_find(embedded->core, &ref, places) > 0);
 }
 
 static void answer(struct history_question *question)

@@ -393,9 +393,14 @@ static void wait_for_room(struct slices *slices)
     struct store *store = slices->store;
     struct store_error error;
     char name[DISK_NAME_MAX];
+    if (load->emptying) { /* later, and from the start: others may have to be loaded now */
+        (void)leave(slices);
+        load->sparse_us = store->now_us + ROOM_US;
+        return;
+    }
     load->retry_at_us = store->now_us + ROOM_US;
-    load->waits = load->waits || !load->emptying;
-    if (load->emptying || store->now_us < load->report_waits_us)
+    load->waits = true;
+    if (store->now_us < load->report_waits_us)
         return;
     load->report_waits_us = store->now_us + SAY_WAITS_US;
     segments_file_name(load->slice->segment, name);

@@ -513,6 +513,8 @@ def test_files_of_others_in_the_directory_are_named_and_left_alone(laterd, tmp_p
     folder = tmp_path / "shared"
     folder.mkdir(mode=0o700)
     (folder / "lost+found").mkdir()
+    for name in ("far-index", "far-index.tmp", "MANIFEST.tmp"):  # of a stop, and of a kill
+        (folder / name).write_bytes(bytes(4096))
     server = laterd(data=str(folder))
     assert not server.events("data_dir_shared"), "all that is there is laterd's own, or the system's"
     with Client(server.port) as client:

@@ -14,7 +14,8 @@ struct core_bed {
     struct core *core;
     unsigned replies;
     struct reply reply;
-    struct job_view first; /* of its jobs */
+    struct job_view first;   /* of its jobs */
+    struct topic_view topic; /* the first of its topics */
     char cursor[CURSOR_BYTES];
 };
 
@@ -34,6 +35,8 @@ static inline void core_bed_reply(struct core_callbacks *callbacks, void *ctx,
     bed->reply = *reply;
     if (reply->jobs && reply->count)
         bed->first = reply->jobs[0];
+    if (reply->topics && reply->count)
+        bed->topic = reply->topics[0];
     if (reply->cursor.len) /* borrowed until we return */
         memcpy(bed->cursor, reply->cursor.at, CURSOR_BYTES);
     bed->reply.cursor.at = bed->cursor;

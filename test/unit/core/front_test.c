@@ -157,6 +157,38 @@ static void it_is_handed_out_only_when_those_before_it_have_come(void **state)
     core_valid(bed.core);
 }
 
+/* Nobody gets the job in memory before the far one of the other topic: it may come at the end of a
+   turn, when all that was to be handed out has been. */
+static void p2_what_held_up_who_waits_makes_a_turn_when_it_comes(void **state)
+{
+    (void)state;
+    struct bytes topics[2] = {BYTES("t"), BYTES("u")};
+    struct core_front front;
+    struct cmd push_to_u = {.kind = CMD_PUSH,
+                            .push = {.topic = topics[1], .ttr_us = TTR, .priority = 9}};
+    struct cmd both = {
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = topics, .topic_count = 2, .max = 1, .wait_us = SECOND}};
+    push_far(1, 5);
+    do_cmd(&push_to_u);
+    push_far(3, 6);
+    struct event event = record_of(1, 5);
+    for (int readable = 1; readable >= 0; readable--) {
+        assert_true(core_apply(bed.core, START, &both, &bed) != 0);
+        assert_true(core_front(bed.core, &front));
+        assert_false(core_match(bed.core, START, 10));
+        assert_true(core_next_us(bed.core) > START);
+        if (readable)
+            assert_true(core_front_arrive(bed.core, &event));
+        else
+            core_front_unread(bed.core, front.topic, 3, front.jobs[0].where);
+        assert_true(core_next_us(bed.core) <= START);
+        (void)core_match(bed.core, START, 10);
+        assert_int_equal(bed.first.ref.seq, readable ? 1 : 2);
+    }
+    core_valid(bed.core);
+}
+
 static void as_many_are_to_come_as_consumers_want(void **state)
 {
     (void)state;
@@ -196,7 +228,11 @@ static void what_cannot_be_read_is_left_out_for_a_while(void **state)
     assert_int_equal(reserve(0), 0);
     assert_int_equal(bed.reply.err, ERR_EMPTY);
     assert_int_equal(totals().jobs[JOB_READY], 1);
+    parked = reserve(SECOND);
+    assert_true(parked != 0 && !core_front(bed.core, &front));
     assert_false(core_front_retry(bed.core));
+    assert_true(core_front(bed.core, &front)); /* for who waits already */
+    core_cancel(bed.core, parked);
     assert_true(reserve(0) != 0 && core_front(bed.core, &front));
     assert_int_equal(front.jobs[0].seq, 1);
     core_front_unread(bed.core, front.topic, 1, front.jobs[0].where);
@@ -233,6 +269,62 @@ static void p8_entries_of_jobs_that_are_gone_go_too(void **state)
         assert_in_range(mem_used() - before_bytes, 0, 1024 * 1024); /* what tables keep */
     }
     assert_int_equal(totals().far_ready, 20);
+}
+
+static int64_t oldest_ready_us(void)
+{
+    do_cmd(&(struct cmd){.kind = CMD_TOPIC, .topic = {.topic = BYTES("t"), .brief = true}});
+    assert_int_equal(bed.reply.err, OK);
+    return bed.topic.oldest_ready_us;
+}
+
+static void push_due(uint64_t seq, int64_t due_us, enum ready_order order)
+{
+    struct event event = record_of(seq, 5);
+    do_cmd(&(struct cmd){.kind = CMD_PUSH,
+                         .push = {.id = event.id,
+                                  .topic = event.topic,
+                                  .due_us = due_us,
+                                  .ttr_us = TTR,
+                                  .priority = 5,
+                                  .order = order}});
+    assert_int_equal(bed.first.ref.seq, seq);
+}
+
+static void delete_far(uint64_t seq)
+{
+    struct event event = record_of(seq, 5);
+    assert_true(core_arrive(bed.core, &event));
+    do_cmd(&(struct cmd){.kind = CMD_DELETE, .job.ref.seq = seq});
+    assert_int_equal(bed.reply.err, OK);
+}
+
+/* Consumers may be down, and all jobs of a topic far: it must not look as if none waited. */
+static void how_long_the_first_one_waits_is_told_wherever_it_is(void **state)
+{
+    (void)state;
+    enum { FAR = 20 };
+    push_due(1, START - SECOND, ORDER_DUE);
+    assert_true(oldest_ready_us() == START - SECOND);
+    for (uint64_t seq = 2; seq <= FAR; seq++) {
+        push_due(seq, START - (int64_t)(100 - seq) * SECOND, ORDER_DUE);
+        assert_true(depart(seq, 5));
+        assert_true(oldest_ready_us() == START - 98 * (int64_t)SECOND);
+    }
+    delete_far(3); /* behind the first: their entries stay for a while */
+    delete_far(4);
+    delete_far(2);
+    assert_true(oldest_ready_us() == START - 95 * (int64_t)SECOND);
+    assert_true(depart(1, 5));
+    assert_true(oldest_ready_us() == START - 95 * (int64_t)SECOND);
+    for (uint64_t seq = 5; seq <= FAR; seq++)
+        delete_far(seq);
+    assert_true(oldest_ready_us() == START - SECOND);
+    delete_far(1);
+    assert_true(oldest_ready_us() == 0);
+    push_due(FAR + 1, START - SECOND, ORDER_ARRIVAL);
+    assert_true(depart(FAR + 1, 5));
+    assert_true(oldest_ready_us() == START); /* since then at the latest */
 }
 
 static void urgent_ones_count_wherever_they_are(void **state)
@@ -413,9 +505,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(p8_a_far_ready_job_takes_at_most_64_bytes),
         TEST(it_is_handed_out_only_when_those_before_it_have_come),
+        TEST(p2_what_held_up_who_waits_makes_a_turn_when_it_comes),
         TEST(as_many_are_to_come_as_consumers_want),
         TEST(what_cannot_be_read_is_left_out_for_a_while),
         TEST(p8_entries_of_jobs_that_are_gone_go_too),
+        TEST(how_long_the_first_one_waits_is_told_wherever_it_is),
         TEST(urgent_ones_count_wherever_they_are),
         TEST(p8_the_first_ones_stay_in_memory),
         TEST(p8_when_memory_is_short_few_come),

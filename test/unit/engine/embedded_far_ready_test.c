@@ -201,6 +201,34 @@ static void who_wants_many_gets_many(void **state)
     take(&order, true, false, order.count - order.next);
 }
 
+static struct cmd reserve_of(const struct bytes *topics, uint32_t count, uint32_t max)
+{
+    return (struct cmd){.kind = CMD_RESERVE,
+                        .reserve = {.topics = topics,
+                                    .topic_count = count,
+                                    .max = max,
+                                    .wait_us = 1000 * HOUR_US,
+                                    .ttr_us = HOUR_US}};
+}
+
+/* When the last one of those that are read together has come they are not held any more. */
+static void what_has_been_read_whole_is_not_held(void **state)
+{
+    (void)state;
+    enum { HELD_US = 2000 };
+    struct bytes t = BYTES("t");
+    struct ticket ticket = {.answered = receive};
+    struct cmd cmd = reserve_of(&t, 1, 4);
+    bed.answer.there = false;
+    int64_t begin_us = bed.loop.now_us;
+    turn(&cmd, &ticket);
+    while (totals().jobs[JOB_RESERVED] == 0 && bed.loop.now_us < begin_us + HELD_US)
+        turn(NULL, NULL);
+    assert_true(bed.loop.now_us < begin_us + HELD_US / 2); /* each takes a turn, of 10 us */
+    rest(50);
+    assert_true(bed.answer.there && bed.answer.reply.count == 4);
+}
+
 /* What has been read is held for two milliseconds at most. */
 static void a_read_that_hangs_holds_up_what_came_before_it_for_a_moment(void **state)
 {
@@ -346,6 +374,61 @@ static void the_first_one_is_shown(void **state)
     }
 }
 
+static void ignore(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    assert_int_equal(reply->err, OK);
+}
+
+/* Its record is being read when it ends: the next one is shown. */
+static void the_next_one_is_shown_if_the_first_one_ends_meanwhile(void **state)
+{
+    (void)state;
+    struct order order = {0};
+    struct ticket tickets[2] = {{.answered = ignore}, {.answered = receive}};
+    struct cmd peek = on_t(CMD_PEEK, JOB_READY, 1), delete = {.kind = CMD_DELETE};
+    char id[32], body[40];
+    expect_some(&order, 0, JOBS, true, false);
+    delete.job.ref.id = id_of(order.numbers[0], id);
+    (void)snprintf(body, sizeof(body), "body of %u", order.numbers[1]);
+    bed.answer.there = false;
+    bed.engine->verbs->begin(bed.engine);
+    (void)bed.engine->verbs->submit(bed.engine, &delete, &tickets[0]);
+    (void)bed.engine->verbs->submit(bed.engine, &peek, &tickets[1]);
+    (void)bed.engine->verbs->end(bed.engine);
+    bed.engine->verbs->begin(bed.engine); /* both of the first one are being read now */
+    (void)bed.engine->verbs->end(bed.engine);
+    for (int i = 0; !bed.answer.there; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(NULL, NULL);
+    }
+    assert_int_equal(bed.answer.reply.err, OK);
+    assert_string_equal(bed.answer.body, body);
+    rest(5);
+    assert_int_equal(totals().jobs[JOB_READY], JOBS - 1);
+}
+
+/* More than are tidied up at a time were deleted behind the first. */
+static void the_first_one_is_shown_behind_many_that_have_ended(void **state)
+{
+    (void)state;
+    enum { MORE = 300, ENDED = 190 };
+    struct order order = {0};
+    struct cmd peek = on_t(CMD_PEEK, JOB_READY, 1);
+    char body[40];
+    for (unsigned number = JOBS; number < JOBS + MORE; number++)
+        assert_int_equal(push(number, due_of(number), IF_EXISTS_REJECT), OK);
+    grow_log();
+    assert_true(totals().far_ready >= JOBS + MORE);
+    expect_some(&order, 0, JOBS + MORE, true, false);
+    for (unsigned i = 1; i <= ENDED; i++)
+        assert_int_equal(ask_job(CMD_DELETE, order.numbers[i]), OK);
+    assert_int_equal(ask_job(CMD_DELETE, order.numbers[0]), OK);
+    assert_int_equal(ask(&peek), OK);
+    (void)snprintf(body, sizeof(body), "body of %u", order.numbers[ENDED + 1]);
+    assert_string_equal(bed.answer.body, body);
+}
+
 static void a_topic_is_cleared_of_them(void **state)
 {
     (void)state;
@@ -384,6 +467,29 @@ static void damaged_ones_hold_up_nobody(void **state)
         assert_int_equal(ask(&clear), OK);
         assert_true(asked++ < 100);
     } while (bed.answer.reply.more);
+}
+
+/* Each takes the disk a second: those behind them come when all have been tried once. */
+static void p2_a_disk_that_fails_slowly_holds_up_nobody_for_ever(void **state)
+{
+    (void)state;
+    struct bytes t = BYTES("t");
+    struct ticket ticket = {.answered = receive};
+    struct cmd cmd = reserve_of(&t, 1, 1);
+    unsigned tried = 0;
+    damage_slices();
+    assert_int_equal(push(JOBS + 7, due_of(JOBS + 7), IF_EXISTS_REJECT), OK); /* the last of t */
+    bed.answer.there = false;
+    for (turn(&cmd, &ticket); !bed.answer.there; tried++) {
+        assert_true(tried < 2 * OF_T);
+        bed.loop.now_us += SECOND_US;
+        turn(NULL, NULL);
+    }
+    assert_int_equal(bed.answer.reply.count, 1);
+    assert_string_equal(bed.answer.body, "body of 307");
+    /* They are tried again when much more time than that has gone by. */
+    assert_true(front_next_us(bed.embedded) > bed.loop.now_us + 5 * (int64_t)tried * SECOND_US);
+    assert_true(front_next_us(bed.embedded) < bed.loop.now_us + HOUR_US);
 }
 
 /* Whole records that are not those that the index tells of: here their ids have other hashes. */
@@ -514,6 +620,41 @@ static void p8_so_does_what_was_near_before(void **state)
     check_due();
 }
 
+static bool happens_on;
+
+static void receive_history(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    assert_int_equal(reply->err, OK);
+    happens_on = reply->happens_on;
+    bed.answer.there = true;
+}
+
+/* Else its history would not say that it has fallen due. */
+static void its_history_goes_on_while_it_is_not_in_memory(void **state)
+{
+    (void)state;
+    char id[32];
+    struct ticket ticket = {.answered = receive_history};
+    struct cmd cmd = {.kind = CMD_GET, .job = {.ref.id = id_of(7, id), .history = true}};
+    memset(&bed, 0, sizeof(bed));
+    bed.falls_due = bed.keeps_history = true;
+    fill(true);
+    bed.loop.now_us = due_of(7) + 5 * SECOND_US;
+    rest(1000);
+    assert_true(totals().far_ready > 0);
+    for (int lives = 1; lives >= 0; lives--) {
+        bed.answer.there = false;
+        turn(&cmd, &ticket);
+        for (int i = 0; !bed.answer.there; i++) {
+            assert_true(i < TURNS_MAX);
+            turn(NULL, NULL);
+        }
+        assert_int_equal(happens_on, lives);
+        assert_int_equal(ask_job(CMD_DELETE, 7), lives ? OK : ERR_NOT_FOUND);
+    }
+}
+
 static void p3_who_waits_gets_what_falls_due(void **state)
 {
     (void)state;
@@ -551,6 +692,8 @@ int main(void)
         READY(a_failed_attempt_and_its_end_are_kept),
         READY(who_waits_is_served_in_turn),
         READY(who_wants_many_gets_many),
+        cmocka_unit_test_setup_teardown(what_has_been_read_whole_is_not_held, setup_ready_cold,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_read_that_hangs_holds_up_what_came_before_it_for_a_moment,
                                         setup_ready_cold, teardown),
         cmocka_unit_test_setup_teardown(a_topic_does_not_wait_for_the_reads_of_another,
@@ -559,14 +702,20 @@ int main(void)
         READY(commands_that_name_one_find_it),
         READY(a_listing_shows_ready_jobs_once_each_in_order),
         READY(the_first_one_is_shown),
+        cmocka_unit_test_setup_teardown(the_next_one_is_shown_if_the_first_one_ends_meanwhile,
+                                        setup_ready_cold, teardown),
+        READY(the_first_one_is_shown_behind_many_that_have_ended),
         READY(a_topic_is_cleared_of_them),
         READY(damaged_ones_hold_up_nobody),
+        cmocka_unit_test_setup_teardown(p2_a_disk_that_fails_slowly_holds_up_nobody_for_ever,
+                                        setup_ready_cold, teardown),
         READY(records_that_do_not_fit_their_entries_hold_up_nobody),
         READY(p8_they_are_handed_out_when_memory_is_short),
         cmocka_unit_test_teardown(p8_so_many_stay_in_memory, teardown),
         DUE(p8_what_falls_due_while_nobody_waits_stays_out_of_memory),
         DUE(p8_so_does_what_was_near_before),
         DUE(p3_who_waits_gets_what_falls_due),
+        cmocka_unit_test_teardown(its_history_goes_on_while_it_is_not_in_memory, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

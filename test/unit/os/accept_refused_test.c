@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -19,7 +20,13 @@
 #include "os/clock.h"
 #include "test/unit/os/clients.h"
 
-enum { CLIENTS = 3, PAUSE_US = 200 * 1000, TURN_US = 20 * 1000, TURNS_MAX = 1000 };
+enum {
+    CLIENTS = 3,
+    PAUSE_US = 200 * 1000,
+    TURN_US = 20 * 1000,
+    LONG_US = 1000 * 1000,
+    TURNS_MAX = 1000,
+};
 
 static int refuse_with;  /* errno of what adds a client; 0: nothing is refused */
 static unsigned refused; /* clients */
@@ -34,6 +41,16 @@ int epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
         return -1;
     }
     return (int)syscall(SYS_epoll_ctl, epoll, what, fd, event);
+}
+
+static int64_t longest_us; /* that the loop was ready to sleep */
+
+int epoll_pwait2(int epoll, struct epoll_event *events, int max, const struct timespec *limit,
+                 const sigset_t *signals)
+{
+    int64_t us = limit ? limit->tv_sec * INT64_C(1000000) + limit->tv_nsec / 1000 : INT64_MAX;
+    longest_us = us > longest_us ? us : longest_us;
+    return (int)syscall(SYS_epoll_pwait2, epoll, events, max, limit, signals, NSIG / 8);
 }
 
 static void accepted(struct acceptor *acceptor, struct stream *stream, unsigned listener)
@@ -81,6 +98,9 @@ static void refuse(int why, const char *hint)
     assert_non_null(strstr(text, "accept_paused"));
     assert_non_null(strstr(text, hint));
     refuse_with = 0;
+    longest_us = 0;
+    loop_turn(loop, loop->now_us + LONG_US);
+    assert_true(longest_us > 0 && longest_us <= PAUSE_US); /* nothing else ends it */
     for (int turn = 0; turn < TURNS_MAX && accepted_count < CLIENTS - 1; turn++)
         loop_turn(loop, loop->now_us + TURN_US);
     assert_int_equal(accepted_count, CLIENTS - 1); /* the others wait until the pause is over */

@@ -631,6 +631,34 @@ static void p8_far_jobs_wait_until_there_is_memory(void **state)
     model_fini(&model);
 }
 
+/* A slice is being emptied, which can wait, when there is no memory any more. */
+static void p8_they_do_not_wait_for_a_slice_that_is_emptied(void **state)
+{
+    (void)state;
+    struct model model;
+    begin_with(&model, 600, 300, MODEL_SEGMENT);
+    model.callbacks.far_room = far_room;
+    for (size_t i = 0; i < model.job_count; i++)
+        if (i % 4)
+            model_end(&model, &model.jobs[i]);
+    model.far_room = 2; /* a block is chosen and read, and then there is none for its jobs */
+    for (int i = 0; i < 20 && model.far_room; i++) {
+        settle_for(&model, 1);
+        model.now_us += MODEL_DELAY_US;
+    }
+    assert_int_equal(model.far_room, 0);
+    assert_int_equal(model.notices[STORE_FAR_WAITS], 0);
+    model.now_us += INT64_C(2000) * MODEL_DELAY_US;
+    settle_for(&model, 2);
+    assert_true(store_far_waits(model.store));
+    assert_int_equal(model.notices[STORE_FAR_WAITS], 1);
+    model.far_room = UINT32_MAX;
+    settle_for(&model, 20);
+    assert_int_equal(far_jobs(&model), 0);
+    assert_false(store_far_waits(model.store));
+    model_fini(&model);
+}
+
 /* Cleans segments with so many far jobs each. Returns the most that a run has gathered. */
 static uint64_t clean_large_segments(uint64_t (*memory_left)(struct store_callbacks *callbacks),
                                      uint64_t *out_slices)
@@ -728,6 +756,7 @@ int main(void)
         cmocka_unit_test(a_log_of_near_jobs_is_not_written_again_at_each_start),
         cmocka_unit_test(near_jobs_that_come_are_not_written_again_and_again),
         cmocka_unit_test(p8_far_jobs_wait_until_there_is_memory),
+        cmocka_unit_test(p8_they_do_not_wait_for_a_slice_that_is_emptied),
         cmocka_unit_test(p8_a_run_gathers_little_while_memory_is_short),
         cmocka_unit_test(small_jobs_of_several_kinds_leave_in_short_runs),
     };
