@@ -1,5 +1,5 @@
-"""[amqp_in.NAME] against a RabbitMQ that the test plays, and a slow disk: when messages are acknowledged, and when it
-consumes again."""
+"""[amqp_in.NAME] against a RabbitMQ that the test plays, and a slow disk: when messages are acknowledged, when it
+consumes again, and what becomes of those under way at a stop."""
 
 import os
 import time
@@ -8,7 +8,7 @@ import pytest
 
 from process import LATERD
 from push import preloaded
-from wire import Client
+from wire import Client, eventually
 
 spec = pytest.importorskip("pika").spec
 from fake_rabbit import FakeRabbit  # noqa: E402
@@ -104,3 +104,21 @@ def test_p2_a_broker_that_sends_more_than_the_prefetch_loses_nothing(slow, rabbi
     assert server.wait_log("amqp_in_away")
     assert "does not keep to the prefetch" in server.events("amqp_in_away")[0][1]
     assert not settled(rabbit.calls_until(type(None)))
+
+
+def test_what_is_becoming_a_job_at_a_stop_is_acknowledged_and_not_sent_again(slow, rabbit):
+    start, make_slow = slow
+    server = start()
+    make_slow(server)
+    for number in range(3):
+        rabbit.deliver(b"%d" % number, HOUR)
+    with Client(server.port) as client:
+        pushes = 'laterd_commands_total{protocol="server",command="push"} 3'
+        assert eventually(lambda: pushes in client.get("/metrics").text)
+    server.signal(15)
+    assert server.wait_log("draining")
+    late = rabbit.deliver(b"late", HOUR)
+    calls = rabbit.calls_until(spec.Connection.Close)
+    assert server.wait() == 0
+    assert settled(calls)[:3] == [(1, "stored"), (2, "stored"), (3, "stored")]
+    assert settled(calls)[3:] in ([], [(late, "later")])  # RabbitMQ brings it to the next one
