@@ -340,6 +340,20 @@ static void set_certificate(struct transfer *transfer, const char *path, struct 
     buf_fini(&text);
 }
 
+/*
+ * In place of the system's: its directory of authorities, which many libcurls are built with, would
+ * be looked at as well. And libcurl must not keep what it has read: else it would not notice for a
+ * day that the file has changed.
+ */
+static void set_authorities(struct transfer *transfer, const char *path)
+{
+    const struct curl_api *curl = transfer->sender->curl;
+    SET(transfer, CURLOPT_CAINFO, path);
+    CURLcode code = curl->easy_setopt(transfer->easy, CURLOPT_CAPATH, (char *)NULL);
+    CHECK(code == CURLE_OK || code == CURLE_NOT_BUILT_IN || code == CURLE_UNKNOWN_OPTION);
+    (void)curl->easy_setopt(transfer->easy, CURLOPT_CA_CACHE_TIMEOUT, 0L); /* or it keeps nothing */
+}
+
 /* True: not a regular file. Opening a pipe or a device could block the thread of all webhooks
    forever. A missing file returns false: libcurl reports it. */
 static bool is_no_file(struct bytes name)
@@ -363,7 +377,7 @@ static bool set_files(struct transfer *transfer, struct exchange *exchange)
     }
     transfer->has_files = http->ca.len || http->certificate.len || http->key.len;
     if ((path = text_of(http->ca, room)))
-        SET(transfer, CURLOPT_CAINFO, path);
+        set_authorities(transfer, path);
     if ((path = text_of(http->certificate, room)))
         set_certificate(transfer, path, http->key);
     if ((path = text_of(http->key.len ? http->key : http->certificate, room)))

@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+from authorities import system_with
 from patience import soon
 from push import ROOT, Sink, preloaded_names
 from receiver import Receiver, make_certificates, server_context
@@ -402,6 +403,22 @@ def test_a_certificate_of_an_authority_of_the_target_is_accepted(sink, certifica
         outcome = sink.ask(safe.url())
         assert outcome["kind"] == "failed" and outcome["unhealthy"]
         assert outcome["reason"].startswith("its certificate is not accepted: ")
+
+
+def test_the_authorities_of_a_target_are_in_place_of_the_systems(certificates, tmp_path):
+    (tmp_path / "others").mkdir()
+    others = make_certificates(str(tmp_path / "others"))
+    prefix = system_with(certificates["ca.pem"], tmp_path / "system")
+    replaced = tmp_path / "replaced.pem"
+    with Receiver(tls=server_context(certificates)) as safe, Sink(prefix=prefix) as sink:
+        outcome = sink.ask(safe.url(), ca=others["ca.pem"])
+        assert outcome["kind"] == "failed"
+        assert outcome["reason"].startswith("its certificate is not accepted: ")
+        shutil.copy(others["ca.pem"], replaced)
+        assert sink.ask(safe.url(), ca=str(replaced))["kind"] == "failed"
+        shutil.copy(certificates["ca.pem"], replaced)  # and is read again
+        assert sink.ask(safe.url(), ca=str(replaced))["kind"] == "delivered"
+        assert sink.ask(safe.url())["kind"] == "delivered"  # the system's
 
 
 @pytest.mark.parametrize("certificate", ["other", "old"])
