@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import json
 import os
+import resource
 import shutil
 import subprocess
 import time
@@ -377,6 +378,24 @@ def test_a_name_that_does_not_resolve_is_said(sink):
     assert outcome["kind"] == "failed" and outcome["unhealthy"]
     assert outcome["reason"] in ("the name nowhere.invalid does not resolve",
                                  "the name was not looked up within 500ms")
+
+
+def test_while_no_descriptor_is_left_nothing_is_sent_and_no_attempt_counts(receiver, names):
+    with Sink(environment=names, grace_ms=0) as sink, Receiver() as other:
+        assert sink.ask(receiver.url(), id="first")["kind"] == "delivered"
+        pid = sink.process.pid
+        limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")), limit[1]))
+        for url in (other.url(), "http://gone.test/hook"):
+            outcome = sink.ask(url)
+            assert (outcome["kind"], outcome["unhealthy"]) == ("unsent", False), outcome
+            assert outcome["reason"] == "the system has no descriptor left"
+        outcome = sink.ask(receiver.url(), sign=["file:/etc/hostname"])
+        assert outcome["kind"] == "unsent"
+        assert not other.requests
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+        assert sink.ask(other.url())["kind"] == "delivered"
+        assert len([line for line in sink.log if "webhooks_short" in line]) == 1
 
 
 def test_a_name_server_that_hangs_holds_nobody_up(receiver, names):
