@@ -118,6 +118,8 @@ static size_t take_header(char *at, size_t size, size_t count, void *user)
     struct bytes line = bytes_of(at, size * count);
     struct answer *answer = &transfer->exchange->answer;
     bool more = answer_header(answer, line, transfer->sender->curl->getdate, clock_us());
+    if (answer->stray) /* its body would be taken for the answer to the next request */
+        SET(transfer, CURLOPT_FORBID_REUSE, 1L);
     return more ? line.len : 0;
 }
 
@@ -455,6 +457,7 @@ static void set_request(struct transfer *transfer, const struct delivery *delive
     const struct sender *sender = transfer->sender;
     int64_t timeout_us = timeout_of(sender, delivery);
     int64_t connect_us = sender->options->connect_timeout_us;
+    SET(transfer, CURLOPT_FORBID_REUSE, 0L);
     SET(transfer, CURLOPT_HTTPHEADER, transfer->request.list);
     SET(transfer, CURLOPT_POSTFIELDS, delivery->body.len ? delivery->body.at : "");
     SET(transfer, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)delivery->body.len);
@@ -566,6 +569,8 @@ static void explain_lost(const struct transfer *transfer, struct exchange *excha
     long proxy = info_long(transfer, CURLINFO_HTTP_CONNECTCODE);
     if (proxy && (proxy < 200 || proxy > 299))
         explain(exchange, "push.proxy answered %ld", proxy);
+    else if (strstr(transfer->error, "chunked-encoding"))
+        explain(exchange, "the answer is not HTTP");
     else if (exchange->answer.header_bytes)
         explain(exchange, "the connection was closed in the middle of the answer");
     else

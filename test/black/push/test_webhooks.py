@@ -252,6 +252,14 @@ def test_the_first_4_kib_of_the_answer_are_kept(receiver, sink):
 
 # ---- bad days ----
 
+def test_a_body_behind_204_is_not_taken_for_the_answer_to_the_next_request(receiver, sink):
+    for _ in range(3):
+        outcome = sink.ask(receiver.url("/stray"))
+        assert (outcome["kind"], outcome["code"]) == ("delivered", 204), outcome
+        time.sleep(0.1)
+        assert sink.ask(receiver.url())["kind"] == "delivered"
+
+
 def test_a_redirect_is_not_followed(receiver, sink):
     before = receiver.connections, len(receiver.requests)
     outcome = sink.ask(receiver.url("/status/302?Location=http://169.254.169.254/latest/meta-data"))
@@ -304,7 +312,7 @@ def test_a_connection_that_is_closed_early_fails(receiver, sink):
 
 
 def test_another_protocol_on_the_port_is_named(receiver, sink):
-    for path in ("/junk", "/http09"):
+    for path in ("/junk", "/chunks", "/http09"):
         outcome = sink.ask(receiver.url(path))
         assert (outcome["kind"], outcome["reason"]) == ("failed", "the answer is not HTTP")
 
