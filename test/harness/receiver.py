@@ -196,7 +196,7 @@ class Receiver:
         return False
 
 
-def make_certificates(folder, names=("localhost",), addresses=("127.0.0.1",)):
+def make_certificates(folder, names=("localhost",), addresses=("127.0.0.1",), authority="test authority"):
     """An authority, a certificate by it for the server, one for a client, and one that has expired:
     paths by name. Made by openssl, in the test."""
     import subprocess
@@ -206,7 +206,7 @@ def make_certificates(folder, names=("localhost",), addresses=("127.0.0.1",)):
 
     alternative = ",".join([f"DNS:{name}" for name in names] + [f"IP:{a}" for a in addresses])
     run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
-        "2", "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem")
+        "2", "-subj", f"/CN={authority}", "-keyout", "ca.key", "-out", "ca.pem")
     for name, san, days in (("server", alternative, "2"), ("client", "DNS:client", "2"),
                             ("other", "DNS:elsewhere.example", "2"), ("old", alternative, "-1")):
         with open(os.path.join(folder, f"{name}.ext"), "w", encoding="ascii") as file:

@@ -434,7 +434,8 @@ def test_a_certificate_of_an_authority_of_the_target_is_accepted(sink, certifica
 
 def test_the_authorities_of_a_target_are_in_place_of_the_systems(certificates, tmp_path):
     (tmp_path / "others").mkdir()
-    others = make_certificates(str(tmp_path / "others"))
+    # Of another name: of two authorities of one name, OpenSSL tries the file's alone.
+    others = make_certificates(str(tmp_path / "others"), authority="another authority")
     prefix = system_with(certificates["ca.pem"], tmp_path / "system")
     replaced = tmp_path / "replaced.pem"
     with Receiver(tls=server_context(certificates)) as safe, Sink(prefix=prefix) as sink:
