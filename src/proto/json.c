@@ -95,8 +95,7 @@ static int32_t hex_unit(const char *at, const char *end)
     return unit;
 }
 
-/* The second half of a surrogate pair, as an escape at `at`, if `unit` is a first half. -1: none.
- */
+/* The second half of a pair whose first is `unit`, if `at` has such an escape; -1: it is none. */
 static int32_t second_half(int32_t unit, const char *at, const char *end)
 {
     int32_t low = -1;
