@@ -48,7 +48,7 @@ static void close_block(struct bed *bed)
                               .record_count = bed->jobs};
     size_t bytes = (size_t)batch_bytes(head.payload_bytes);
     (void)batch_head_encode(&head, bed->block);
-    batch_sign(bed->block, bytes);
+    batch_sign(bed->block, bytes, 0);
     bed->len = bytes;
 }
 

@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -133,29 +134,71 @@ static void put_facts(struct line *line, const char *format, va_list *args)
     }
 }
 
-void log_event(enum log_level level, const char *event, const char *format, ...)
+/* ---- out ---- */
+
+static _Atomic(unsigned long) lost; /* lines since the last one that was written */
+
+/* False: whoever reads the log does not, and a write would wait for that. A pipe that has room has
+   room for 4 KiB, more than two lines. */
+static bool has_room(void)
 {
-    struct line line = {.len = 0};
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) != 0; /* an error is the write's to find */
+}
+
+static void write_line(struct line *line)
+{
+    line->text[line->len++] = '\n';
+    ssize_t written = write(STDERR_FILENO, line->text, line->len);
+    (void)written; /* there is nowhere to report it */
+}
+
+static void begin_line(struct line *line, enum log_level level, const char *event)
+{
     char start[64];
     struct timespec now;
     struct tm parts;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    (void)gmtime_r(&now.tv_sec, &parts);
+    put(line, start, strftime(start, sizeof(start), "%Y-%m-%dT%H:%M:%S", &parts));
+    (void)snprintf(start, sizeof(start), ".%03ldZ %s ", now.tv_nsec / 1000000, level_names[level]);
+    put(line, start, strlen(start));
+    put_text(line, event, strlen(event), false);
+    put(line, " ", 1);
+}
+
+static void report_lost(void)
+{
+    char facts[128];
+    struct line line = {.len = 0};
+    unsigned long count = atomic_exchange(&lost, 0);
+    if (!count)
+        return; /* another thread was faster */
+    begin_line(&line, LOG_WARN, "log_lines_lost");
+    (void)snprintf(facts, sizeof(facts), "count=%lu hint=\"the log was not read for a while\"",
+                   count);
+    put(&line, facts, strlen(facts));
+    write_line(&line);
+}
+
+void log_event(enum log_level level, const char *event, const char *format, ...)
+{
+    struct line line = {.len = 0};
     va_list args;
 
     if (level < atomic_load_explicit(&least_level, memory_order_relaxed))
         return;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    (void)gmtime_r(&now.tv_sec, &parts);
-    put(&line, start, strftime(start, sizeof(start), "%Y-%m-%dT%H:%M:%S", &parts));
-    (void)snprintf(start, sizeof(start), ".%03ldZ %s ", now.tv_nsec / 1000000, level_names[level]);
-    put(&line, start, strlen(start));
-    put_text(&line, event, strlen(event), false);
-    put(&line, " ", 1);
+    if (!has_room()) {
+        atomic_fetch_add(&lost, 1);
+        return;
+    }
+    if (atomic_load_explicit(&lost, memory_order_relaxed))
+        report_lost();
+    begin_line(&line, level, event);
     va_start(args, format);
     put_facts(&line, format, &args);
     va_end(args);
-    line.text[line.len++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line.text, line.len);
-    (void)written; /* there is nowhere to report it */
+    write_line(&line);
 }
 
 void log_event_in_handler(enum log_level level, const char *event, const char *facts)
@@ -164,14 +207,12 @@ void log_event_in_handler(enum log_level level, const char *event, const char *f
     struct line line = {.len = 0};
     char start[RFC3339_ROOM];
     struct timespec now;
-    if (level < atomic_load_explicit(&least_level, memory_order_relaxed))
+    if (level < atomic_load_explicit(&least_level, memory_order_relaxed) || !has_room())
         return;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     int64_t now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     put(&line, start, rfc3339_print(now_ms * 1000, start));
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         put(&line, parts[i], strlen(parts[i]));
-    line.text[line.len++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line.text, line.len);
-    (void)written; /* there is nowhere to report it */
+    write_line(&line);
 }

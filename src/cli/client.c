@@ -182,8 +182,11 @@ static void use_token(struct client *client, const char *token)
 static void use_tls(struct client *client, const struct client_options *options)
 {
     SET(client, CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2); /* or newer */
-    if (options->cacert)
+    if (options->cacert) {
         SET(client, CURLOPT_CAINFO, options->cacert);
+        /* In place of the system's: its directory would be looked at as well, if there is one. */
+        (void)curl_easy_setopt(client->easy, CURLOPT_CAPATH, NULL);
+    }
     if (options->cert) {
         SET(client, CURLOPT_SSLCERT, options->cert);
         SET(client, CURLOPT_SSLKEY, options->key ? options->key : options->cert);

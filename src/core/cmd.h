@@ -119,6 +119,7 @@ struct cmd_push {
     bool retry_given;    /* its client gave a schedule, maybe an empty one */
     bool ttr_is_default; /* its client gave no ttr */
     bool own_target;     /* its properties name a URL to send this job to */
+    bool own_route;      /* its properties name RabbitMQ's exchange and routing key for it */
 };
 
 /* A reserve stops taking jobs once their bodies reach this size, which a turn can still handle. */

@@ -95,6 +95,20 @@ static int32_t hex_unit(const char *at, const char *end)
     return unit;
 }
 
+/* The second half of a pair whose first is `unit`, if `at` has such an escape; -1: it is none. */
+static int32_t second_half(int32_t unit, const char *at, const char *end)
+{
+    int32_t low = -1;
+    if (unit >= 0xd800 && unit <= 0xdbff && end - at >= 2 && at[0] == '\\' && at[1] == 'u')
+        low = hex_unit(at + 2, end);
+    return low >= 0xdc00 && low <= 0xdfff ? low : -1;
+}
+
+static bool is_half(int32_t unit)
+{
+    return unit >= 0xd800 && unit <= 0xdfff;
+}
+
 /* Past the escape at json->at, which is a backslash. */
 static bool scan_escape(struct json *json)
 {
@@ -111,14 +125,10 @@ static bool scan_escape(struct json *json)
     if (unit < 0)
         return wrong(json, "a \\u escape needs four hex digits");
     at += 5;
-    if (unit >= 0xd800 && unit <= 0xdfff) {
-        int32_t low = -1;
-        if (unit <= 0xdbff && json->end - at >= 2 && at[0] == '\\' && at[1] == 'u')
-            low = hex_unit(at + 2, json->end);
-        if (low < 0xdc00 || low > 0xdfff)
-            return wrong(json, "a \\u escape is half of a surrogate pair");
-        at += 6;
-    }
+    bool pair = second_half(unit, at, json->end) >= 0;
+    if (is_half(unit) && !pair && !json->takes_halves)
+        return wrong(json, "a \\u escape is half of a surrogate pair");
+    at += pair ? 6 : 0;
     json->at = at;
     return true;
 }
@@ -406,14 +416,16 @@ static char *unescape(char *to, const char **from, const char *end)
         *to = found ? meaning[found - plain] : c;
         return to + 1;
     }
-    uint32_t point = (uint32_t)hex_unit(*from, end);
+    int32_t point = hex_unit(*from, end);
     *from += 4;
-    if (point >= 0xd800 && point <= 0xdbff) {
-        uint32_t low = (uint32_t)hex_unit(*from + 2, end);
+    int32_t low = second_half(point, *from, end);
+    if (low >= 0) {
         *from += 6;
         point = 0x10000 + ((point - 0xd800) << 10) + (low - 0xdc00);
+    } else if (is_half(point)) {
+        point = 0xfffd;
     }
-    return put_utf8(to, point);
+    return put_utf8(to, (uint32_t)point);
 }
 
 struct bytes json_text(const struct json_value *string, struct arena *arena)

@@ -3,8 +3,9 @@
  * with escapes are allocated, from the caller's arena. docs/decisions/0006-own-json-reader.md says
  * why we have our own. Pure.
  *
- * Strict: no comments, no trailing commas, UTF-8 is checked, lone surrogates are refused, nesting
- * is limited. Every value that the reader returns is completely well-formed.
+ * Strict: no comments, no trailing commas, UTF-8 is checked, lone surrogates are refused (unless
+ * the caller takes them), nesting is limited. Every value that the reader returns is completely
+ * well-formed.
  */
 #ifndef LATERD_PROTO_JSON_H
 #define LATERD_PROTO_JSON_H
@@ -37,6 +38,7 @@ struct json {
     const char *end;
     uint32_t depth; /* containers entered by json_open */
     uint32_t depth_max;
+    bool takes_halves; /* set by the caller: an escape that is half of a surrogate pair is U+FFFD */
     bool fresh;        /* just entered: the next item has no comma before it */
     bool too_deep;     /* the error is that nesting is too deep */
     const char *wrong; /* NULL, or the error, a sentence without a full stop */

@@ -41,7 +41,12 @@ static void make_pushed(struct server *server, struct bytes topic)
     (void)server->engine->verbs->submit(server->engine, &cmd, NULL);
 }
 
-/* Checks whether the job may have a URL of its own. */
+static bool has_target(const struct topic_settings *settings, enum target_type type)
+{
+    return settings && settings->target.type == type;
+}
+
+/* Checks whether the job may have a URL, or a route, of its own. */
 static enum err admit_target(struct server *server, const struct cmd_push *push,
                              const struct topic_settings *settings, const char **out_why)
 {
@@ -50,7 +55,13 @@ static enum err admit_target(struct server *server, const struct cmd_push *push,
         *out_why = "push.job_targets is off";
         return ERR_JOB_TARGET;
     }
-    if (settings && settings->target.type == TARGET_HTTP)
+    if (push->own_route && !has_target(settings, TARGET_AMQP)) {
+        *out_why = "the topic's settings have no target of type amqp";
+        return ERR_JOB_TARGET;
+    }
+    if (!push->own_target)
+        return OK;
+    if (has_target(settings, TARGET_HTTP))
         return OK;
     if (settings || policy == JOB_TARGETS_TOPIC) {
         *out_why = "the topic's settings have no target of type http (see push.job_targets)";
@@ -75,7 +86,7 @@ static enum err fill_in(struct server *server, const struct cmd *cmd, struct fil
         budget_spend(&server->budget, LOOK_UP_NS);
         settings = registry_find(server->registry, push->topic, NULL);
     }
-    if (push->own_target) {
+    if (push->own_target || push->own_route) {
         enum err err = admit_target(server, push, settings, out_why);
         if (err)
             return err;
@@ -149,8 +160,8 @@ static bool is_plain(const struct server *server, const struct principal *princi
         return false;
     if (cmd->kind != CMD_PUSH && cmd->kind != CMD_RESERVE)
         return true;
-    bool own_target = cmd->kind == CMD_PUSH && cmd->push.own_target;
-    return !own_target && !server->refusing_pushes && server->retry.count == 0 &&
+    bool own = cmd->kind == CMD_PUSH && (cmd->push.own_target || cmd->push.own_route);
+    return !own && !server->refusing_pushes && server->retry.count == 0 &&
            (!server->registry || registry_count(server->registry) == 0);
 }
 

@@ -22,6 +22,7 @@ struct intake_push {
 };
 
 struct server_intake {
+    struct list place; // server::intakes
     struct server *server;
     struct server_intake_options options;
     struct intake *intake;
@@ -161,7 +162,7 @@ static void take_one(struct server_intake *intake, struct intake_message *messag
 {
     struct job_properties properties = {.amqp = message->amqp};
     struct settings_problem unwanted; /* err says enough */
-    enum err err = server_admit_memory(intake->server);
+    enum err err = intake->server->draining ? ERR_DRAINING : server_admit_memory(intake->server);
     intake->properties.len = 0;
     if (!err)
         err = job_properties_write(&properties, &intake->properties, &unwanted);
@@ -199,6 +200,7 @@ struct server_intake *server_intake_new(struct server *server,
     ours->intake = intake;
     ours->principal = (struct principal){.protocol = PROTOCOL_KINDS};
     list_init(&ours->pushes);
+    list_add_tail(&server->intakes, &ours->place);
     ours->again.expired = configure;
     intake->user = ours;
     intake->arrived = arrived;
@@ -225,6 +227,15 @@ void server_intake_stop(struct server_intake *intake)
     intake->intake->verbs->stop(intake->intake);
 }
 
+bool server_intakes_idle(const struct server *server)
+{
+    for (const struct list *at = server->intakes.next; at != &server->intakes; at = at->next) {
+        if (!list_empty(&LIST_ENTRY(at, struct server_intake, place)->pushes))
+            return false;
+    }
+    return true;
+}
+
 const char *server_intake_name(const struct server_intake *intake)
 {
     return intake->options.name;
@@ -240,6 +251,7 @@ void server_intake_free(struct server_intake *intake)
     if (!intake)
         return;
     server_intake_stop(intake);
+    list_remove(&intake->place);
     intake->intake->verbs->close(intake->intake);
     buf_fini(&intake->properties);
     mem_free(intake);

@@ -29,6 +29,10 @@ struct server_intake *server_intake_new(struct server *server,
 void server_intake_stop(struct server_intake *intake);
 bool server_intake_stopped(struct server_intake *intake);
 
+/* True: no message of any intake of the server waits to be a job. While the server drains no new
+   ones are taken: those that come are settled as LATER. O(intakes). */
+bool server_intakes_idle(const struct server *server);
+
 /* Of its [amqp_in.NAME]. */
 const char *server_intake_name(const struct server_intake *intake);
 

@@ -5,6 +5,7 @@
 #include "port/member.h"
 #include "server/beanstalk/session.h"
 #include "server/http/request.h"
+#include "server/intake.h"
 #include "server/requeue.h"
 #include "server/restore.h"
 #include "server/session.h"
@@ -58,6 +59,7 @@ struct server *server_new(const struct server_options *options)
     server->worker = options->worker;
     config_known_hosts(options->config, &server->hosts);
     list_init(&server->requeues);
+    list_init(&server->intakes);
     list_init(&server->batches);
     list_init(&server->offloads);
     buffers_init(&server->buffers, buffer_limit(options));
@@ -150,7 +152,7 @@ void server_drain(struct server *server)
 bool server_drained(const struct server *server)
 {
     return server->draining && list_empty(&server->all) && list_empty(&server->requeues) &&
-           pump_idle(server->push.pump);
+           pump_idle(server->push.pump) && server_intakes_idle(server);
 }
 
 bool server_step_each(struct server *server, struct list *items, bool (*step)(struct list *item))

@@ -111,6 +111,7 @@ struct server {
     struct list offloads;   // offload::waiting: work that exceeds the worker's memory for now
     struct list batches;    // batch::place: those that are not completely submitted
     struct list requeues;   // requeue::place: reservations of clients that have gone
+    struct list intakes;    // server_intake::place: all of them
     struct arena scratch;   /* of the request being decoded */
     struct discard discard; /* memory of ended connections and requests, freed in pieces */
     struct budget budget;   /* of the turn's present stage */

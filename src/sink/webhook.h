@@ -9,7 +9,8 @@
  *   a status of bury_on; a URL that can never be sent to    REFUSED
  *   another answer, time-out, no connection, a bad          FAILED
  *   certificate, a secret that cannot be used, an address that is not allowed
- *   the sink is closed; libcurl cannot be loaded            UNSENT
+ *   the sink is closed; libcurl cannot be loaded; the       UNSENT
+ *   system has no descriptor left for a connection
  *
  * An answer with a status of success whose body is longer than response_bytes is DELIVERED, unless
  * the target has a rule for the body; the rest of the body is not read.

@@ -9,8 +9,9 @@ its bytes; what it answers depends on the first word of its path:
     /drip                          a byte of the body a second, without an end
     /huge                          200, and chunks without an end
     /headers                       200, and headers without an end
+    /stray                         204, and a body all the same, a moment later
     /half /none                    closed in the middle of the answer, or before it
-    /junk                          says something that is not HTTP
+    /junk /chunks                  says something that is not HTTP, at once or in a chunk
     /http09                        a body without headers
 """
 
@@ -159,6 +160,12 @@ class Receiver:
             time.sleep(float(more[0]))
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
             return True
+        if word == "stray":
+            body = b"HTTP/1.1 500 Not of this request\r\nContent-Length: 0\r\n\r\n"
+            connection.sendall(b"HTTP/1.1 204 No Content\r\nContent-Length: %d\r\n\r\n" % len(body))
+            time.sleep(0.05)
+            connection.sendall(body)
+            return True
         if word == "hang":
             time.sleep(3600)
         if word == "drip":
@@ -182,12 +189,14 @@ class Receiver:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf of it")
         if word == "junk":
             connection.sendall(b"220 mail.example ESMTP ready\r\n")
+        if word == "chunks":
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nlong\r\n")
         if word == "http09":
             connection.sendall(b"<html>it works</html>")
         return False
 
 
-def make_certificates(folder, names=("localhost",), addresses=("127.0.0.1",)):
+def make_certificates(folder, names=("localhost",), addresses=("127.0.0.1",), authority="test authority"):
     """An authority, a certificate by it for the server, one for a client, and one that has expired:
     paths by name. Made by openssl, in the test."""
     import subprocess
@@ -197,7 +206,7 @@ def make_certificates(folder, names=("localhost",), addresses=("127.0.0.1",)):
 
     alternative = ",".join([f"DNS:{name}" for name in names] + [f"IP:{a}" for a in addresses])
     run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
-        "2", "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem")
+        "2", "-subj", f"/CN={authority}", "-keyout", "ca.key", "-out", "ca.pem")
     for name, san, days in (("server", alternative, "2"), ("client", "DNS:client", "2"),
                             ("other", "DNS:elsewhere.example", "2"), ("old", alternative, "-1")):
         with open(os.path.join(folder, f"{name}.ext"), "w", encoding="ascii") as file:

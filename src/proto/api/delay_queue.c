@@ -3,7 +3,7 @@
  * 403 for an unknown host, see api.c). Texts, their order and the escapes are those of the
  * original Go server, which clients compare with. Decoding follows Go's rules where they differ
  * from ours: names match without case, unknown ones are skipped, the last of two wins, null leaves
- * a field unset.
+ * a field unset, an escape that is half of a surrogate pair is U+FFFD.
  */
 #include "proto/api/api_parts.h"
 #include "proto/api/topic_list.h"
@@ -75,6 +75,7 @@ static bool read_fields(const struct api_input *input, struct fields *fields)
     struct json json, whole;
     struct json_value name, value;
     json_init(&json, input->request->body, input->limits->json_depth);
+    json.takes_halves = true;
     whole = json;
     if (json_value(&whole, &value) && value.kind == JSON_KIND_NULL)
         return json_end(&whole); /* Go decodes null into nothing */

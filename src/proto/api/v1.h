@@ -38,6 +38,7 @@ enum v1_field {
     V1_TARGET,
     V1_KEY,
     V1_HEADERS,
+    V1_AMQP,
     V1_BIZ_KEY, /* labels, in the order of enum job_label */
     V1_SUBTOPIC,
     V1_TAGS,

@@ -246,6 +246,13 @@ static bool by_headers(struct settings_reader *settings, void *into)
     return headers_read(settings, properties->headers, &properties->header_count);
 }
 
+static bool by_amqp(struct settings_reader *settings, void *into)
+{
+    struct job_properties *properties = into;
+    return settings_base64(settings, &properties->amqp) &&
+           (properties->amqp.len > 0 || settings_bad(settings, "this must not be empty"));
+}
+
 /* What by_label() reads, and where to. */
 struct label_field {
     enum job_label label;
@@ -307,6 +314,11 @@ static bool read_target(const struct reader *reader)
 static bool read_key(const struct reader *reader)
 {
     return read_by(reader, by_key, properties_of(reader));
+}
+
+static bool read_amqp(const struct reader *reader)
+{
+    return read_by(reader, by_amqp, properties_of(reader));
 }
 
 static bool read_label(const struct reader *reader)
@@ -620,6 +632,7 @@ static const struct {
     [V1_TARGET] = {"target", read_target},
     [V1_KEY] = {"key", read_key},
     [V1_HEADERS] = {"headers", read_headers},
+    [V1_AMQP] = {"amqp", read_amqp},
     [V1_BIZ_KEY] = {"biz_key", read_label},
     [V1_SUBTOPIC] = {"subtopic", read_label},
     [V1_TAGS] = {"tags", read_label},

@@ -7,8 +7,8 @@ static const uint64_t push_fields =
     V1_BIT(V1_ID) | V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) | V1_BIT(V1_TTR) | V1_BIT(V1_PRIORITY) |
     V1_BIT(V1_BODY) | V1_BIT(V1_BODY_BASE64) | V1_BIT(V1_CONTENT_TYPE) | V1_BIT(V1_RETRY) |
     V1_BIT(V1_IF_EXISTS) | V1_BIT(V1_DURABILITY) | V1_BIT(V1_STATE) | V1_BIT(V1_LEVEL) |
-    V1_BIT(V1_URL) | V1_BIT(V1_TARGET) | V1_BIT(V1_KEY) | V1_BIT(V1_HEADERS) | V1_BIT(V1_CREATED) |
-    V1_BIT(V1_ATTEMPT) | V1_BIT(V1_FAILURES) | V1_LABELS;
+    V1_BIT(V1_URL) | V1_BIT(V1_TARGET) | V1_BIT(V1_KEY) | V1_BIT(V1_HEADERS) | V1_BIT(V1_AMQP) |
+    V1_BIT(V1_CREATED) | V1_BIT(V1_ATTEMPT) | V1_BIT(V1_FAILURES) | V1_LABELS;
 
 /* What is sent at once, to try a topic's target: nothing of it is stored. */
 static const uint64_t test_fields =
@@ -36,7 +36,7 @@ static bool state_fits(const struct v1_input *input, const struct v1_fields *fie
     return true;
 }
 
-/* Encodes url, key, headers and labels. */
+/* Encodes url, key, headers, amqp and labels. */
 static bool pack_properties(const struct v1_input *input, const struct v1_fields *fields,
                             struct bytes *out_properties)
 {
@@ -88,6 +88,7 @@ static void make_push(const struct v1_input *input, struct bytes topic,
                 .retry_given = v1_given(fields, V1_RETRY),
                 .ttr_is_default = !v1_given(fields, V1_TTR),
                 .own_target = fields->properties && fields->properties->url.len,
+                .own_route = fields->properties && fields->properties->amqp.len,
             },
     };
 }

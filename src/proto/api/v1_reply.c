@@ -92,6 +92,8 @@ static void add_properties(struct buf *out, const struct job_view *job)
             settings_add_key(out, "headers");
             headers_write(properties.headers, properties.header_count, out);
         }
+        if (properties.amqp.len)
+            settings_add_base64(out, "amqp", properties.amqp);
         job_labels_write(&properties, true, out);
     }
     arena_fini(&scratch);

@@ -1,7 +1,5 @@
 #include "proto/settings/attempt_note.h"
 
-#include "proto/base64.h"
-
 enum {
     MILLISECOND_US = 1000,
     ADDRESS_MAX = 64,
@@ -50,10 +48,8 @@ static void add_response(struct bytes response, struct buf *text)
         return;
     }
     size_t most = room / 4 * 3;
-    settings_add_key(text, "response_base64");
-    buf_add_char(text, '"');
-    base64_write(text, bytes_of(response.at, response.len < most ? response.len : most));
-    buf_add_char(text, '"');
+    settings_add_base64(text, "response_base64",
+                        bytes_of(response.at, response.len < most ? response.len : most));
 }
 
 /* Up to its first byte that is not UTF-8, so that what is written is never longer than 2 * max. */

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "base/rfc3339.h"
-#include "proto/base64.h"
 #include "proto/settings/header_codec.h"
 #include "proto/settings/target_url.h"
 
@@ -303,12 +302,8 @@ enum err job_properties_write(const struct job_properties *properties, struct bu
         settings_add_key(&text, "headers");
         headers_write(properties->headers, properties->header_count, &text);
     }
-    if (properties->amqp.len) {
-        settings_add_key(&text, "amqp");
-        buf_add_char(&text, '"');
-        base64_write(&text, properties->amqp);
-        buf_add_char(&text, '"');
-    }
+    if (properties->amqp.len)
+        settings_add_base64(&text, "amqp", properties->amqp);
     job_labels_write(properties, false, &text);
     buf_add_char(&text, '}');
     if (text.len > JOB_PROPERTIES_MAX) {

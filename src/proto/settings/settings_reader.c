@@ -290,6 +290,14 @@ void settings_add_key(struct buf *out, const char *key)
     buf_add_str(out, "\":");
 }
 
+void settings_add_base64(struct buf *out, const char *key, struct bytes data)
+{
+    settings_add_key(out, key);
+    buf_add_char(out, '"');
+    base64_write(out, data);
+    buf_add_char(out, '"');
+}
+
 void settings_add_text(struct buf *out, const char *key, struct bytes text)
 {
     settings_add_key(out, key);

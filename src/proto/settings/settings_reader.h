@@ -87,6 +87,7 @@ bool settings_base64(struct settings_reader *reader, struct bytes *out_data);
 /* ,"key": with the comma unless it is the first of its object. */
 void settings_add_key(struct buf *out, const char *key);
 void settings_add_text(struct buf *out, const char *key, struct bytes text);
+void settings_add_base64(struct buf *out, const char *key, struct bytes data);
 void settings_add_number(struct buf *out, const char *key, int64_t number);
 void settings_add_duration(struct buf *out, const char *key, int64_t us);
 /* A duration as settings_duration() reads it: "90s", "1500ms". */

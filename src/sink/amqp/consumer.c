@@ -8,7 +8,9 @@
  * come when that connection has ended: then it is ignored, and RabbitMQ delivers the message again.
  *
  * While the store takes no jobs, the consumer is cancelled: RabbitMQ closes a channel on which a
- * message stays unacknowledged for 30 minutes.
+ * message stays unacknowledged for 30 minutes. It consumes again when all messages are settled: a
+ * new consumer has a prefetch of its own, so with those of the former one there would be more than
+ * the ring has places for, and messages would be acknowledged that are no jobs yet.
  */
 #include <amqp.h>
 #include <amqp_framing.h>
@@ -72,11 +74,12 @@ struct consumer {
     uint64_t ring_size, oldest_tag, next_tag;
     size_t bytes_out;
     bool consuming;
+    bool cancelling; /* basic.cancel was sent: messages may come until it is answered */
     int64_t resume_us, pause_us;
     struct brought *reading; /* a message whose body is being received; NULL: it is skipped */
     uint64_t reading_tag, reading_left;
     size_t reading_used;
-    bool in_body, cancelled;
+    bool in_body;
     struct bytes exchange, key; /* of the message that comes; in `route` */
     char route[2 * RABBIT_NAME_MAX];
     struct buf kept;
@@ -139,6 +142,7 @@ static bool pause(struct consumer *consumer)
     if (!consumer->consuming)
         return true;
     consumer->consuming = false;
+    consumer->cancelling = true;
     consumer->pause_us = 2 * consumer->pause_us;
     if (consumer->pause_us < PAUSE_FIRST_US)
         consumer->pause_us = PAUSE_FIRST_US;
@@ -314,12 +318,25 @@ static void take_body(struct consumer *consumer, const amqp_frame_t *frame)
         end_message(consumer);
 }
 
-/* False: the channel or the queue is gone. */
+/* False: the ring has no place for it. */
+static bool has_place(const struct consumer *consumer, const amqp_basic_deliver_t *deliver)
+{
+    return deliver->delivery_tag == consumer->next_tag &&
+           consumer->next_tag - consumer->oldest_tag < consumer->ring_size;
+}
+
+/* False: the channel or the queue is gone, or the connection must be closed. */
 static bool take_method(struct consumer *consumer, const amqp_method_t *method)
 {
     struct rabbit_link *link = &consumer->link;
     if (method->id == AMQP_BASIC_DELIVER_METHOD) {
+        if (!has_place(consumer, method->decoded)) {
+            (void)snprintf(link->why, sizeof(link->why), "RabbitMQ does not keep to the prefetch");
+            return false;
+        }
         begin_message(consumer, method->decoded);
+    } else if (method->id == AMQP_BASIC_CANCEL_OK_METHOD) {
+        consumer->cancelling = false;
     } else if (method->id == AMQP_BASIC_CANCEL_METHOD) {
         (void)snprintf(link->why, sizeof(link->why), "its queue \"%.100s\" was deleted",
                        consumer->options.queue);
@@ -378,7 +395,7 @@ static bool begin(struct consumer *consumer)
     struct rabbit_link *link = &consumer->link;
     consumer->connection++;
     consumer->oldest_tag = consumer->next_tag = 1;
-    consumer->in_body = false;
+    consumer->in_body = consumer->cancelling = false;
     if (!rabbit_link_open(link) || !rabbit_link_open_channel(link, CHANNEL, false))
         return false;
     (void)amqp_basic_qos(link->state, CHANNEL, 0, (uint16_t)consumer->options.prefetch, 0);
@@ -390,12 +407,19 @@ static bool begin(struct consumer *consumer)
     return true;
 }
 
+/* True: the pause is over, and RabbitMQ has no message out. */
+static bool may_resume(const struct consumer *consumer)
+{
+    return !consumer->consuming && !consumer->cancelling &&
+           consumer->oldest_tag == consumer->next_tag && broker_now_us() >= consumer->resume_us;
+}
+
 static bool serve(struct consumer *consumer)
 {
     while (!atomic_load(&consumer->closing)) {
         if (!take_settled(consumer) || !flush(consumer))
             return false;
-        if (!consumer->consuming && broker_now_us() >= consumer->resume_us && !consume(consumer))
+        if (may_resume(consumer) && !consume(consumer))
             return false;
         if (!take_frames(consumer))
             return false;

@@ -149,8 +149,9 @@ const char *rabbit_headers_take(amqp_table_t *headers, struct intake_message *ou
     }
     if (id && (!text_of(id, &out_message->id) || out_message->id.len == 0 ||
                out_message->id.len > JOB_ID_MAX || out_message->id.at[0] == '@' ||
-               !bytes_is_utf8(out_message->id)))
-        return "x-laterd-id is not UTF-8 of 1 to 255 bytes that does not begin with @";
+               !bytes_is_utf8(out_message->id) || !bytes_is_printable(out_message->id)))
+        return "x-laterd-id is not UTF-8 of 1 to 255 bytes, without control characters, that does "
+               "not begin with @";
     if (if_exists && !read_if_exists(if_exists, &out_message->if_exists))
         return "x-laterd-if-exists is not reject, replace or keep";
     if (out_message->cancel && !id)

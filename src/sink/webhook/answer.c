@@ -50,20 +50,44 @@ int64_t retry_after_read(struct bytes value, answer_date *date, int64_t now_us)
     return (wait_s < seconds_max ? wait_s : seconds_max) * 1000000;
 }
 
+/* True: a header of that name, with its colon. */
+static bool take_name(struct bytes line, struct bytes name, struct bytes *out_value)
+{
+    if (line.len <= name.len || !bytes_eq_nocase(bytes_of(line.at, name.len), name))
+        return false;
+    *out_value = trim(bytes_of(line.at + name.len, line.len - name.len));
+    return true;
+}
+
+/* "HTTP/1.1 204 …" */
+static bool is_bodiless(struct bytes line)
+{
+    if (line.len < 12 || !bytes_starts(line, BYTES("HTTP/1")))
+        return false;
+    struct bytes status = bytes_of(line.at + 9, 3);
+    return bytes_eq(status, BYTES("204")) || bytes_eq(status, BYTES("304"));
+}
+
 bool answer_header(struct answer *answer, struct bytes line, answer_date *date, int64_t now_us)
 {
-    static const struct bytes name = {.at = "retry-after:", .len = 12};
+    struct bytes value;
     answer->header_bytes +=
         (uint32_t)(line.len < ANSWER_HEADERS_MAX ? line.len : ANSWER_HEADERS_MAX);
     if (answer->header_bytes > ANSWER_HEADERS_MAX) {
         answer->flooded = true;
         return false;
     }
-    if (bytes_starts(line, BYTES("HTTP/")))
+    if (bytes_starts(line, BYTES("HTTP/"))) {
         answer->retry_after_us = -1;
-    else if (line.len > name.len && bytes_eq_nocase(bytes_of(line.at, name.len), name))
-        answer->retry_after_us =
-            retry_after_read(trim(bytes_of(line.at + name.len, line.len - name.len)), date, now_us);
+        answer->bodiless = is_bodiless(line);
+        answer->stray = false;
+    } else if (take_name(line, BYTES("retry-after:"), &value)) {
+        answer->retry_after_us = retry_after_read(value, date, now_us);
+    } else if (answer->bodiless) {
+        answer->stray |=
+            take_name(line, BYTES("transfer-encoding:"), &value) ||
+            (take_name(line, BYTES("content-length:"), &value) && !bytes_eq(value, BYTES("0")));
+    }
     return true;
 }
 

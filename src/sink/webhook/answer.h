@@ -19,6 +19,8 @@ struct answer {
     uint32_t header_bytes;
     bool cut;               /* the body is longer than that */
     bool flooded;           /* the headers are */
+    bool bodiless;          /* HTTP/1 and a status without a body (204, 304), … */
+    bool stray;             /* … but its headers announce one, which may come later */
     int64_t retry_after_us; /* -1: it has none */
     /* Of the body without ASCII blanks at its ends, so far: */
     size_t matched;  /* bytes equal to those of http->success_body */

@@ -6,6 +6,7 @@
 #include "sink/webhook/exchange.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/rfc3339.h"
 
@@ -22,6 +24,7 @@ enum {
     RECEIVE_BYTES = 4096,
     URL_KEPT_BYTES = 4096,
     CERTIFICATE_BYTES_MAX = 256 * 1024,
+    SHORTAGE_LOG_US = 60 * 1000 * 1000, /* a shortage is logged no more often than this */
 };
 
 void exchange_free(struct exchange *exchange)
@@ -37,7 +40,33 @@ static int64_t clock_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+/* ---- descriptors ---- */
+
+static bool is_shortage(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+/* True: the system has no descriptor left, so files, sockets and name look-ups fail, and no
+   receiver is to blame. */
+static bool lacks_descriptors(void)
+{
+    int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return is_shortage(errno);
+    (void)close(fd); /* nothing was written */
+    return false;
+}
+
 /* ---- libcurl's callbacks ---- */
+
+/* CHECKs that libcurl accepts the option, because some are security rules. The loaded libcurl
+   supports all of them. */
+#define SET(transfer, option, value)                                                               \
+    do {                                                                                           \
+        CURLcode set = (transfer)->sender->curl->easy_setopt((transfer)->easy, option, value);     \
+        CHECK(set == CURLE_OK);                                                                    \
+    } while (0)
 
 static bool is_allowed(const struct sender *sender, const struct sockaddr *address)
 {
@@ -77,15 +106,20 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
     }
     transfer->tried_address = true;
     atomic_fetch_add_explicit(&sender->counts->connections, 1, memory_order_relaxed);
-    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    if (fd < 0 && is_shortage(errno))
+        transfer->no_descriptor = true;
+    return fd;
 }
 
 static size_t take_header(char *at, size_t size, size_t count, void *user)
 {
     struct transfer *transfer = user;
     struct bytes line = bytes_of(at, size * count);
-    bool more = answer_header(&transfer->exchange->answer, line, transfer->sender->curl->getdate,
-                              clock_us());
+    struct answer *answer = &transfer->exchange->answer;
+    bool more = answer_header(answer, line, transfer->sender->curl->getdate, clock_us());
+    if (answer->stray) /* its body would be taken for the answer to the next request */
+        SET(transfer, CURLOPT_FORBID_REUSE, 1L);
     return more ? line.len : 0;
 }
 
@@ -97,14 +131,6 @@ static size_t take_body(char *at, size_t size, size_t count, void *user)
 }
 
 /* ---- handles ---- */
-
-/* CHECKs that libcurl accepts the option, because some are security rules. The loaded libcurl
-   supports all of them. */
-#define SET(transfer, option, value)                                                               \
-    do {                                                                                           \
-        CURLcode set = (transfer)->sender->curl->easy_setopt((transfer)->easy, option, value);     \
-        CHECK(set == CURLE_OK);                                                                    \
-    } while (0)
 
 /* Sets the options that all exchanges share. */
 static void set_constants(struct transfer *transfer)
@@ -210,6 +236,19 @@ static void explain(struct exchange *exchange, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(exchange->reason, sizeof(exchange->reason), format, arguments);
     va_end(arguments);
+}
+
+/* The attempt does not count: nothing was sent, and the receiver has no part in it. */
+static void end_in_shortage(struct sender *sender, struct exchange *exchange)
+{
+    int64_t now_us = clock_us();
+    if (!sender->shortage_us || now_us - sender->shortage_us >= SHORTAGE_LOG_US) {
+        sender->shortage_us = now_us;
+        log_event(LOG_WARN, "webhooks_short",
+                  "hint=\"the system has no descriptor left for webhooks, which wait: raise the "
+                  "limit of open files (ulimit -n), or lower limits.connections\"");
+    }
+    end_as(exchange, OUTCOME_UNSENT, "the system has no descriptor left");
 }
 
 /* ---- the URL ---- */
@@ -340,6 +379,20 @@ static void set_certificate(struct transfer *transfer, const char *path, struct 
     buf_fini(&text);
 }
 
+/*
+ * In place of the system's: its directory of authorities, which many libcurls are built with, would
+ * be looked at as well. And libcurl must not keep what it has read: else it would not notice for a
+ * day that the file has changed.
+ */
+static void set_authorities(struct transfer *transfer, const char *path)
+{
+    const struct curl_api *curl = transfer->sender->curl;
+    SET(transfer, CURLOPT_CAINFO, path);
+    CURLcode code = curl->easy_setopt(transfer->easy, CURLOPT_CAPATH, (char *)NULL);
+    CHECK(code == CURLE_OK || code == CURLE_NOT_BUILT_IN || code == CURLE_UNKNOWN_OPTION);
+    (void)curl->easy_setopt(transfer->easy, CURLOPT_CA_CACHE_TIMEOUT, 0L); /* or it keeps nothing */
+}
+
 /* True: not a regular file. Opening a pipe or a device could block the thread of all webhooks
    forever. A missing file returns false: libcurl reports it. */
 static bool is_no_file(struct bytes name)
@@ -363,7 +416,7 @@ static bool set_files(struct transfer *transfer, struct exchange *exchange)
     }
     transfer->has_files = http->ca.len || http->certificate.len || http->key.len;
     if ((path = text_of(http->ca, room)))
-        SET(transfer, CURLOPT_CAINFO, path);
+        set_authorities(transfer, path);
     if ((path = text_of(http->certificate, room)))
         set_certificate(transfer, path, http->key);
     if ((path = text_of(http->key.len ? http->key : http->certificate, room)))
@@ -404,6 +457,7 @@ static void set_request(struct transfer *transfer, const struct delivery *delive
     const struct sender *sender = transfer->sender;
     int64_t timeout_us = timeout_of(sender, delivery);
     int64_t connect_us = sender->options->connect_timeout_us;
+    SET(transfer, CURLOPT_FORBID_REUSE, 0L);
     SET(transfer, CURLOPT_HTTPHEADER, transfer->request.list);
     SET(transfer, CURLOPT_POSTFIELDS, delivery->body.len ? delivery->body.at : "");
     SET(transfer, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)delivery->body.len);
@@ -427,6 +481,7 @@ bool exchange_begin(struct sender *sender, struct exchange *exchange)
     transfer->exchange = exchange;
     transfer->refused_by_rule = false;
     transfer->tried_address = false;
+    transfer->no_descriptor = false;
     transfer->has_files = false;
     transfer->to_unix = false;
     transfer->error[0] = '\0';
@@ -439,7 +494,10 @@ bool exchange_begin(struct sender *sender, struct exchange *exchange)
         end_as(exchange, OUTCOME_REFUSED, problem);
     } else if (request_make(&transfer->request, delivery, clock_us() / 1000000, &sender->secrets,
                             &secret)) {
-        end_as(exchange, OUTCOME_FAILED, secret.text);
+        if (lacks_descriptors())
+            end_in_shortage(sender, exchange);
+        else
+            end_as(exchange, OUTCOME_FAILED, secret.text);
     } else if (set_files(transfer, exchange)) {
         set_request(transfer, delivery);
         exchange->transfer = transfer;
@@ -511,6 +569,8 @@ static void explain_lost(const struct transfer *transfer, struct exchange *excha
     long proxy = info_long(transfer, CURLINFO_HTTP_CONNECTCODE);
     if (proxy && (proxy < 200 || proxy > 299))
         explain(exchange, "push.proxy answered %ld", proxy);
+    else if (strstr(transfer->error, "chunked-encoding"))
+        explain(exchange, "the answer is not HTTP");
     else if (exchange->answer.header_bytes)
         explain(exchange, "the connection was closed in the middle of the answer");
     else
@@ -558,6 +618,13 @@ static void explain_failure(struct transfer *transfer, struct exchange *exchange
     exchange->outcome.reason = bytes_str(exchange->reason);
 }
 
+/* Of one that failed. True: it was not sent because the system had no descriptor left. */
+static bool is_unsent(const struct transfer *transfer)
+{
+    return info_us(transfer, CURLINFO_PRETRANSFER_TIME_T) == 0 &&
+           (transfer->no_descriptor || lacks_descriptors());
+}
+
 void exchange_end(struct sender *sender, struct exchange *exchange, CURLcode result)
 {
     struct transfer *transfer = exchange->transfer;
@@ -571,6 +638,8 @@ void exchange_end(struct sender *sender, struct exchange *exchange, CURLcode res
         outcome->unhealthy = true;
     } else if (result == CURLE_OK || answer->cut) {
         answer_judge(answer, outcome->code, outcome, exchange->reason);
+    } else if (is_unsent(transfer)) {
+        end_in_shortage(sender, exchange);
     } else {
         explain_failure(transfer, exchange, result);
     }

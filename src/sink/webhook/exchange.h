@@ -51,6 +51,7 @@ struct transfer {
     char host[OUTCOME_ADDRESS_MAX];      /* of it: host:port */
     bool over_tls;                       /* of it */
     bool refused_by_rule, tried_address; /* at least one address of this exchange was */
+    bool no_descriptor;                  /* the system had none left for a connection of it */
     bool to_unix, has_files;             /* this exchange has options that must not be reused */
     uint16_t port;
     struct exchange *exchange;
@@ -67,6 +68,7 @@ struct sender {
     struct secrets secrets;
     struct transfer *idle;
     unsigned idle_count;
+    int64_t shortage_us; /* when it was logged last that no descriptor is left; 0: never */
 };
 
 /*

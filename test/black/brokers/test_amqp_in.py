@@ -2,10 +2,12 @@
 the steps of docs/migrate-delayed-message-plugin.md, and what is kept when laterd is killed."""
 
 import decimal
+import subprocess
 import time
 
 import pytest
 
+from process import LATER
 from redis import Redis
 from wire import Client, eventually
 
@@ -176,6 +178,23 @@ def test_it_works_on_the_redis_engine_too(rabbit, channel, laterd):
         assert {body for _, _, body in got} == {b"b%d" % number for number in range(50)}
         assert all(properties.headers["x-delay"] == -300 for _, properties, _ in got)
         server.kill()
+
+
+def test_an_export_brings_along_where_a_message_goes_and_all_it_had(rabbit, channel, laterd):
+    migrated(channel, "moved")
+    old = laterd(config(rabbit, "moved"))
+    publish(channel, "moved", {"x-delay": 3600000, "x-laterd-id": "moved-1", "n": 7}, b"body", message_id="m-1")
+    with Client(old.port) as client:
+        assert eventually(lambda: state(client, "moved-1") == "delayed")
+    new = laterd({"broker.rabbit": {"type": "amqp", "url": rabbit.url}})
+    text = subprocess.run([LATER, "-s", f"127.0.0.1:{old.port}", "export"], check=True, capture_output=True).stdout
+    subprocess.run([LATER, "-s", f"127.0.0.1:{new.port}", "import"], check=True, capture_output=True, input=text)
+    old.kill()
+    with Client(new.port) as client:
+        assert client.post("/v1/jobs/moved-1/run").status == 200
+    (method, properties, body), = received(channel, "moved.work", 1)
+    assert (method.exchange, method.routing_key, body) == ("moved.due", "paid", b"body")
+    assert properties.message_id == "m-1" and properties.headers["n"] == 7
 
 
 def test_p2_nothing_is_lost_when_laterd_is_killed_under_load(rabbit, channel, laterd, tmp_path):

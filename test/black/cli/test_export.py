@@ -1,5 +1,6 @@
 """later export and later import: a whole queue as lines of JSON, from engine to engine."""
 
+import base64
 import json
 import os
 import re
@@ -80,6 +81,8 @@ def fill(client):
     client.push_id("settings", id="the topic's", due=FAR, body="y")
     client.push_id("sent", id="u", due=FAR, url="https://example.org/a?b=c", key="k/1",
                    headers={"X-A": "1", "X-B": "ü"}, biz_key="biz", tags=["t1", "t2"], retry=["1ms", "500us"])
+    client.request("PUT", "/v1/topics/rabbit", target={"type": "amqp", "broker": "elsewhere", "routing_key": "{key}"})
+    client.push_id("rabbit", id="came by amqp_in", due=FAR, amqp=base64.b64encode(b"\x01\x05X.due\x04paid\0\0").decode())
     client.push_id("sent", id="ranked", due=FAR, rank=5, subtopic="s")
     for number in range(7):
         client.push_id("ready", id=f"r{6 - number}", body=f"{number}", ttr="2h")

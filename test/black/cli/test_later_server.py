@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from authorities import system_with
 from fake_v1 import Fake
 from front import Front, Proxy, certificates
 from patience import soon
@@ -65,6 +66,18 @@ def test_a_certificate_that_is_not_trusted_is_refused_with_what_to_do(shared, pa
         assert answer.returncode == DONE and "--insecure: the server's certificate" in answer.stderr
         line = one_line(later(front.url, "stats", "--cacert", "/nowhere.crt"), UNREACHABLE)
         assert "/nowhere.crt" in line
+
+
+def test_authorities_that_are_given_are_in_place_of_the_systems(shared, papers, tmp_path):
+    prefix = system_with(papers / "ca.crt", tmp_path / "system")
+    with Front(shared.port, certificate=pair(papers)) as front:
+        def asked(*words):
+            return subprocess.run([*prefix, LATER, "-s", front.url, "stats", *words], capture_output=True, text=True,
+                                  check=False, timeout=60)
+        assert asked().returncode == DONE  # the system's
+        answer = asked("--cacert", str(papers / "other.crt"))
+        assert answer.returncode == UNREACHABLE and "does not trust the certificate of" in answer.stderr
+        assert asked("--cacert", str(papers / "ca.crt")).returncode == DONE
 
 
 def test_a_certificate_for_another_name_is_refused(shared, papers):

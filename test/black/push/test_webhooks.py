@@ -9,12 +9,14 @@ import hashlib
 import hmac
 import json
 import os
+import resource
 import shutil
 import subprocess
 import time
 
 import pytest
 
+from authorities import system_with
 from patience import soon
 from push import ROOT, Sink, preloaded_names
 from receiver import Receiver, make_certificates, server_context
@@ -250,6 +252,14 @@ def test_the_first_4_kib_of_the_answer_are_kept(receiver, sink):
 
 # ---- bad days ----
 
+def test_a_body_behind_204_is_not_taken_for_the_answer_to_the_next_request(receiver, sink):
+    for _ in range(3):
+        outcome = sink.ask(receiver.url("/stray"))
+        assert (outcome["kind"], outcome["code"]) == ("delivered", 204), outcome
+        time.sleep(0.1)
+        assert sink.ask(receiver.url())["kind"] == "delivered"
+
+
 def test_a_redirect_is_not_followed(receiver, sink):
     before = receiver.connections, len(receiver.requests)
     outcome = sink.ask(receiver.url("/status/302?Location=http://169.254.169.254/latest/meta-data"))
@@ -302,7 +312,7 @@ def test_a_connection_that_is_closed_early_fails(receiver, sink):
 
 
 def test_another_protocol_on_the_port_is_named(receiver, sink):
-    for path in ("/junk", "/http09"):
+    for path in ("/junk", "/chunks", "/http09"):
         outcome = sink.ask(receiver.url(path))
         assert (outcome["kind"], outcome["reason"]) == ("failed", "the answer is not HTTP")
 
@@ -378,6 +388,24 @@ def test_a_name_that_does_not_resolve_is_said(sink):
                                  "the name was not looked up within 500ms")
 
 
+def test_while_no_descriptor_is_left_nothing_is_sent_and_no_attempt_counts(receiver, names):
+    with Sink(environment=names, grace_ms=0) as sink, Receiver() as other:
+        assert sink.ask(receiver.url(), id="first")["kind"] == "delivered"
+        pid = sink.process.pid
+        limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")), limit[1]))
+        for url in (other.url(), "http://gone.test/hook"):
+            outcome = sink.ask(url)
+            assert (outcome["kind"], outcome["unhealthy"]) == ("unsent", False), outcome
+            assert outcome["reason"] == "the system has no descriptor left"
+        outcome = sink.ask(receiver.url(), sign=["file:/etc/hostname"])
+        assert outcome["kind"] == "unsent"
+        assert not other.requests
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+        assert sink.ask(other.url())["kind"] == "delivered"
+        assert len([line for line in sink.log if "webhooks_short" in line]) == 1
+
+
 def test_a_name_server_that_hangs_holds_nobody_up(receiver, names):
     with Sink(environment=names, connect_timeout_ms=300, grace_ms=100) as sink:
         for _ in range(3):
@@ -402,6 +430,23 @@ def test_a_certificate_of_an_authority_of_the_target_is_accepted(sink, certifica
         outcome = sink.ask(safe.url())
         assert outcome["kind"] == "failed" and outcome["unhealthy"]
         assert outcome["reason"].startswith("its certificate is not accepted: ")
+
+
+def test_the_authorities_of_a_target_are_in_place_of_the_systems(certificates, tmp_path):
+    (tmp_path / "others").mkdir()
+    # Of another name: of two authorities of one name, OpenSSL tries the file's alone.
+    others = make_certificates(str(tmp_path / "others"), authority="another authority")
+    prefix = system_with(certificates["ca.pem"], tmp_path / "system")
+    replaced = tmp_path / "replaced.pem"
+    with Receiver(tls=server_context(certificates)) as safe, Sink(prefix=prefix) as sink:
+        outcome = sink.ask(safe.url(), ca=others["ca.pem"])
+        assert outcome["kind"] == "failed"
+        assert outcome["reason"].startswith("its certificate is not accepted: ")
+        shutil.copy(others["ca.pem"], replaced)
+        assert sink.ask(safe.url(), ca=str(replaced))["kind"] == "failed"
+        shutil.copy(certificates["ca.pem"], replaced)  # and is read again
+        assert sink.ask(safe.url(), ca=str(replaced))["kind"] == "delivered"
+        assert sink.ask(safe.url())["kind"] == "delivered"  # the system's
 
 
 @pytest.mark.parametrize("certificate", ["other", "old"])

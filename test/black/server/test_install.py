@@ -61,6 +61,9 @@ def test_the_service_keeps_jobs_where_its_configuration_says(tmp_path):
     server.command = lambda: command
     with server:
         assert f"dir={data} " in server.events("store_opened")[0][1]
+        reload = re.search(r"^ExecReload=(.*)$", unit, re.M).group(1)
+        subprocess.run(reload.replace("$MAINPID", str(server.pid)).split(), check=True)
+        assert server.wait_log("reloaded")
 
 
 def test_an_option_that_overrides_the_configured_directory_is_logged(laterd, tmp_path):

@@ -90,6 +90,15 @@ static void keys_match_without_case_and_the_last_one_wins(void **state)
     assert_text(call.cmd.push.id, "b");
 }
 
+static void half_a_surrogate_pair_is_the_replacement_character(void **state)
+{
+    (void)state;
+    struct call call = post("/push", "{\"id\":\"a\",\"topic\":\"t\",\"delay\":1,\"ttr\":2,"
+                                     "\"body\":\"x\\ud800y\",\"other\":\"\\udc00\"}");
+    assert_int_equal(call.kind, CALL_CMD);
+    assert_text(call.cmd.push.body, "x\xef\xbf\xbdy");
+}
+
 static void a_pop_takes_a_list_in_its_order(void **state)
 {
     (void)state;
@@ -177,6 +186,7 @@ int main(void)
         cmocka_unit_test(refusals_come_in_the_originals_words_and_order),
         cmocka_unit_test(the_limits_of_a_push_are_inclusive),
         cmocka_unit_test(keys_match_without_case_and_the_last_one_wins),
+        cmocka_unit_test(half_a_surrogate_pair_is_the_replacement_character),
         cmocka_unit_test(a_pop_takes_a_list_in_its_order),
         cmocka_unit_test(get_shows_the_due_time_in_seconds),
         cmocka_unit_test(finishing_an_unknown_job_succeeds),

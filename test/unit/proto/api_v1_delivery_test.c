@@ -155,6 +155,9 @@ static void a_push_may_bring_target_key_and_headers(void **state)
     assert_text(call.cmd.push.properties, "{\"key\":\"k\"}");
     assert_false(call.cmd.push.own_target);
     assert_int_equal(push("{}").cmd.push.properties.len, 0);
+    call = push("{\"amqp\":\"AQFYAWs=\"}"); /* of a job that is moved here */
+    assert_text(call.cmd.push.properties, "{\"amqp\":\"AQFYAWs=\"}");
+    assert_true(call.cmd.push.own_route && !call.cmd.push.own_target);
     static const struct {
         const char *body, *field;
     } bad[] = {
@@ -166,6 +169,9 @@ static void a_push_may_bring_target_key_and_headers(void **state)
         {"{\"target\":{\"type\":\"http\",\"sign\":[\"$A\"]}}", "target.sign"},
         {"{\"headers\":{\"Host\":\"a\"}}", "headers.Host"},
         {"{\"key\":\"\"}", "key"},
+        {"{\"amqp\":\"\"}", "amqp"},
+        {"{\"amqp\":\"?\"}", "amqp"},
+        {"{\"amqp\":{}}", "amqp"},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         call = push(bad[i].body);
@@ -361,7 +367,7 @@ static void a_job_is_shown_with_what_its_push_brought(void **state)
                            "\"amqp\":\"AAEC\"}");
     assert_non_null(strstr(answer(&call, &reply),
                            ",\"url\":\"https://a/\",\"key\":\"k\",\"headers\":{\"X\":\"1\"},"
-                           "\"body\":"));
+                           "\"amqp\":\"AAEC\",\"body\":"));
 }
 
 /* ---- replay and test ---- */

@@ -215,6 +215,32 @@ static void strings_mean_what_their_escapes_say(void **state)
     }
 }
 
+static void halves_of_pairs_are_taken_on_request(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        struct bytes means;
+    } cases[] = {
+        {"\"\\ud800\"", BYTES("\xef\xbf\xbd")},
+        {"\"\\udc00x\"", BYTES("\xef\xbf\xbdx")},
+        {"\"\\ud83d\\u0041\"", BYTES("\xef\xbf\xbd\x41")},
+        {"\"\\ud83d\\ud83d\\ude00\"", BYTES("\xef\xbf\xbd😀")},
+        {"\"\\udbff\\n\"", BYTES("\xef\xbf\xbd\n")},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct json json;
+        struct json_value value;
+        struct arena arena = {0};
+        assert_non_null(flaw(cases[i].text));
+        json_init(&json, bytes_str(cases[i].text), DEPTH);
+        json.takes_halves = true;
+        assert_true(json_value(&json, &value) && json_end(&json));
+        assert_true(bytes_eq(json_text(&value, &arena), cases[i].means));
+        arena_fini(&arena);
+    }
+}
+
 static void only_integers_that_fit_are_integers(void **state)
 {
     (void)state;
@@ -285,6 +311,7 @@ int main(void)
         cmocka_unit_test(a_million_brackets_do_no_harm),
         cmocka_unit_test(members_come_in_order_with_their_text),
         cmocka_unit_test(strings_mean_what_their_escapes_say),
+        cmocka_unit_test(halves_of_pairs_are_taken_on_request),
         cmocka_unit_test(only_integers_that_fit_are_integers),
         cmocka_unit_test(the_writer_escapes_what_it_must),
     };

@@ -264,6 +264,41 @@ static void push_job_targets_decides_on_jobs_with_a_url(void **state)
     }
 }
 
+static void push_job_targets_decides_on_jobs_with_a_route_of_rabbitmq(void **state)
+{
+    static const struct {
+        enum config_job_targets policy;
+        const char *target, *topic;
+        enum err err;
+    } cases[] = {
+        {JOB_TARGETS_TOPIC, "amqp", "t", OK},
+        {JOB_TARGETS_TOPIC, "amqp", "u", ERR_JOB_TARGET},
+        {JOB_TARGETS_ANY, "amqp", "t", OK},
+        {JOB_TARGETS_ANY, "amqp", "u", ERR_JOB_TARGET}, /* nobody could say which broker */
+        {JOB_TARGETS_ANY, "http", "t", ERR_JOB_TARGET},
+        {JOB_TARGETS_OFF, "amqp", "t", ERR_JOB_TARGET},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct config config = {.job_targets = cases[i].policy};
+        struct asked asked = {.ticket.answered = note_answer};
+        struct cmd cmd = {.kind = CMD_PUSH,
+                          .push = {.topic = bytes_str(cases[i].topic), .own_route = true}};
+        struct bed bed;
+        open_with_settings(
+            &bed, strcmp(cases[i].target, "http") == 0
+                      ? "{\"target\":{\"type\":\"http\"}}"
+                      : "{\"target\":{\"type\":\"amqp\",\"broker\":\"b\",\"routing_key\":\"k\"}}");
+        bed.server.options.config = &config;
+        (void)server_submit(&bed.server, &http, &cmd, &asked.ticket);
+        assert_int_equal(asked.err, cases[i].err);
+        cmd.push.own_target = true; /* both are nowhere allowed */
+        (void)server_submit(&bed.server, &http, &cmd, &asked.ticket);
+        assert_int_equal(asked.err, ERR_JOB_TARGET);
+        registry_free(bed.server.registry);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +310,7 @@ int main(void)
         cmocka_unit_test(a_topic_with_a_target_has_waits_of_its_own_if_nobody_says_any),
         cmocka_unit_test(only_the_server_reserves_on_a_topic_with_a_target),
         cmocka_unit_test(push_job_targets_decides_on_jobs_with_a_url),
+        cmocka_unit_test(push_job_targets_decides_on_jobs_with_a_route_of_rabbitmq),
         cmocka_unit_test(memory_is_admitted_up_to_its_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,6 +129,8 @@ static void an_id_replaces_unless_it_says_otherwise(void **state)
     assert_non_null(take(&message, entries, 1));
     entries[0].value = utf8("");
     assert_non_null(take(&message, entries, 1));
+    entries[0].value = utf8("a\nb"); /* as in all dialects */
+    assert_non_null(take(&message, entries, 1));
 }
 
 static void what_is_kept_is_put_back_exactly(void **state)

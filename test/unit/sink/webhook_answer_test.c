@@ -72,6 +72,29 @@ static enum outcome_kind judge(const struct target_http *http, unsigned status, 
     return outcome.kind;
 }
 
+static bool is_stray(const char *const lines[static 4])
+{
+    answer_fini(&answer);
+    answer_init(&answer, &(struct target_http){.success_first = 0}, 1000);
+    for (size_t i = 0; i < 4 && lines[i]; i++)
+        assert_true(answer_header(&answer, bytes_str(lines[i]), curl_getdate, NOW_US));
+    return answer.stray;
+}
+
+static void a_body_that_204_must_not_have_is_noticed(void **state)
+{
+    (void)state;
+    assert_true(is_stray((const char *[4]){"HTTP/1.1 204 No\r\n", "content-length: 5\r\n"}));
+    assert_true(is_stray((const char *[4]){"HTTP/1.0 304\r\n", "Transfer-Encoding: chunked\r\n"}));
+    assert_true(is_stray((const char *[4]){"HTTP/1.1 100 Continue\r\n", "\r\n",
+                                           "HTTP/1.1 204 No\r\n", "Content-Length:7\r\n"}));
+    assert_false(is_stray((const char *[4]){"HTTP/1.1 204 No\r\n", "Content-Length: 0\r\n"}));
+    assert_false(is_stray((const char *[4]){"HTTP/1.1 200 OK\r\n", "Content-Length: 5\r\n"}));
+    assert_false(is_stray((const char *[4]){"HTTP/2 204\r\n", "content-length: 5\r\n"}));
+    assert_false(is_stray((const char *[4]){"HTTP/1.1 204 No\r\n", "Content-Length: 5\r\n",
+                                            "HTTP/1.1 200 OK\r\n", "Content-Length: 5\r\n"}));
+}
+
 static void each_status_means_what_the_page_says(void **state)
 {
     (void)state;
@@ -201,6 +224,7 @@ int main(void)
         cmocka_unit_test(a_body_is_read_to_its_limit_and_its_beginning_kept),
         cmocka_unit_test(retry_after_counts_for_429_and_503_of_the_last_answer),
         cmocka_unit_test(headers_without_end_are_not_taken),
+        cmocka_unit_test(a_body_that_204_must_not_have_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, forget);
 }

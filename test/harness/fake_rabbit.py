@@ -1,0 +1,118 @@
+"""A RabbitMQ that a test plays: it answers a client's opening calls, notes all others in their order, and sends
+what the test says, when the test says so. One connection consumes; one that publishes is only opened."""
+
+import queue
+import socket
+import threading
+import time
+
+from patience import PATIENCE_S
+
+import pika
+from pika import frame, spec
+
+# What is answered at once. Cancel is not: that is the test's.
+ANSWERS = {
+    spec.Connection.StartOk: lambda _: spec.Connection.Tune(64, 131072, 0),
+    spec.Connection.Open: lambda _: spec.Connection.OpenOk(),
+    spec.Connection.Close: lambda _: spec.Connection.CloseOk(),
+    spec.Channel.Open: lambda _: spec.Channel.OpenOk(),
+    spec.Basic.Qos: lambda _: spec.Basic.QosOk(),
+    spec.Basic.Consume: lambda call: spec.Basic.ConsumeOk(call.consumer_tag),
+}
+
+
+class FakeRabbit:
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"amqp://guest:guest@127.0.0.1:{self.listener.getsockname()[1]}/%2f"
+        self.calls = queue.Queue()  # methods of the channel that consumes
+        self.consumer = None
+        self.tag = 0
+        self.connections = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                connection = self.listener.accept()[0]
+            except OSError:
+                return
+            self.connections.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        data = b""
+        try:
+            while True:
+                used, one = frame.decode_frame(data)
+                if used == 0:
+                    more = connection.recv(65536)
+                    if not more:
+                        break
+                    data += more
+                    continue
+                data = data[used:]
+                self._take(connection, one)
+        except OSError:
+            pass
+        if connection is self.consumer:
+            self.calls.put(None)
+
+    def _take(self, connection, one):
+        if isinstance(one, frame.ProtocolHeader):
+            start = spec.Connection.Start(0, 9, {}, b"PLAIN", b"en_US")
+            connection.sendall(frame.Method(0, start).marshal())
+        if not isinstance(one, frame.Method):
+            return
+        if isinstance(one.method, spec.Basic.Consume):
+            self.consumer = connection
+        if connection is self.consumer and (one.channel_number or isinstance(one.method, spec.Connection.Close)):
+            self.calls.put(one.method)
+        answer = ANSWERS.get(type(one.method))
+        if answer:
+            connection.sendall(frame.Method(one.channel_number, answer(one.method)).marshal())
+
+    def deliver(self, body, headers=None):
+        """Sends a message to the consumer; its delivery tag."""
+        self.tag += 1
+        properties = pika.BasicProperties(headers=headers)
+        self.consumer.sendall(
+            frame.Method(1, spec.Basic.Deliver("laterd", self.tag, False, "x", "key")).marshal() +
+            frame.Header(1, len(body), properties).marshal() + frame.Body(1, body).marshal())
+        return self.tag
+
+    def answer_cancel(self):
+        self.consumer.sendall(frame.Method(1, spec.Basic.CancelOk("laterd")).marshal())
+
+    def call(self, seconds=PATIENCE_S):
+        """The next call; None: the connection has ended, or nothing came."""
+        try:
+            return self.calls.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def calls_until(self, *kinds):
+        """All calls up to the first of one of these kinds, that one included; up to the end, if none comes."""
+        found, end = [], time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            one = self.call(1)
+            if one:
+                found.append(one)
+            if isinstance(one, kinds) or (one is None and not self.is_open()):
+                break
+        return found
+
+    def is_open(self):
+        return self.consumer is not None and self.consumer.fileno() >= 0
+
+    def close(self):
+        self.listener.close()
+        for connection in self.connections:
+            connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
