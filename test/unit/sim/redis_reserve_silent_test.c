@@ -165,6 +165,7 @@ static void who_is_far_from_redis_gets_the_best_job_of_all_partitions(void **sta
     enum { LEARNING = 10, JUDGED = 10 };
     (void)state;
     bool taken_before[EACH] = {false};
+    use_cluster();
     start_with(16);
     push_all(1, EACH, true, 20);
     change_daemon();
