@@ -309,8 +309,9 @@ static void play_herd(struct life *day)
         day_pass(day, 20 * MS + span(day, 20 * MS));
     }
     uint64_t runs = sim_lua_ledger()->runs - before;
-    uint64_t heartbeats =
-        (1 + (uint64_t)((day->now_us - began_us) / SECOND_US)) * day->daemon_count;
+    /* And behind a heartbeat a promote in each partition that was used. */
+    uint64_t heartbeats = (1 + (uint64_t)((day->now_us - began_us) / SECOND_US)) *
+                          (day->daemon_count + day->partitions);
     for (unsigned i = 0; i < EACH * day->daemon_count; i++)
         served += clients[i / EACH][i % EACH].answers;
     if (served != JOBS)
