@@ -70,6 +70,7 @@ struct consumers {
     size_t waiters;               /* of all groups */
     struct wait_group *hit_group; /* got the last promoted jobs: see consumers_promoting() */
     uint32_t hit_streak;          /* how often in a row */
+    int64_t answer_us;            /* how long answers to reserves take, usually; 0: not known */
     struct arena scratch;         /* of the answer being read */
     bool *heard;                  /* [partition]: its notices are received */
     enum err drained;             /* the answer to reserves that would wait; OK: not draining */

@@ -40,6 +40,8 @@ static int64_t now_of(const struct redis_engine *redis)
 static void server_is_fit(void *owner)
 {
     struct redis_engine *redis = owner;
+    if (redis->told)
+        return; /* others forget us now: nothing may be left there any more */
     partition_init_start(&redis->partition_init);
     if (!redis->members.started)
         members_start(&redis->members);

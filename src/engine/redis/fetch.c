@@ -126,6 +126,20 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
 
 /* ---- answers ---- */
 
+static void note_answer(struct consumers *consumers, int64_t us)
+{
+    us = us < PROBE_MOST_US ? us : PROBE_MOST_US;
+    consumers->answer_us = consumers->answer_us ? (7 * consumers->answer_us + us) / 8 : us;
+}
+
+int64_t wait_group_probe_us(const struct wait_group *group)
+{
+    int64_t us = PROBE_ANSWERS * group->consumers->answer_us;
+    if (us < PROBE_US)
+        return PROBE_US;
+    return us < PROBE_MOST_US ? us : PROBE_MOST_US;
+}
+
 static void bury_damaged(struct consumers *consumers, const struct script_parts *parts)
 {
     struct job_view *jobs = arena_alloc(&consumers->scratch, JOBS_AT_ONCE * sizeof(*jobs));
@@ -230,6 +244,8 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
     if (!err)
         err =
             script_read(consumers->options.space, CMD_RESERVE, &said, &consumers->scratch, &answer);
+    if (parts)
+        note_answer(consumers, consumers_now_us(consumers) - call->on_link.sent_us);
     if (err)
         ask_failed(ask, said.partition, err);
     else
@@ -252,7 +268,7 @@ static void asked_long_ago(void *owner)
 
 void ask_leave_out_later(struct ask *ask)
 {
-    ask->probe_end_us = consumers_now_us(ask->group->consumers) + PROBE_US;
+    ask->probe_end_us = consumers_now_us(ask->group->consumers) + wait_group_probe_us(ask->group);
     list_add_tail(&ask->group->first_asks, &ask->place);
 }
 
@@ -266,7 +282,8 @@ void wait_group_arm_first_probe(struct wait_group *group)
 bool wait_group_is_answered(const struct wait_group *group, uint32_t partition)
 {
     const struct node *node = script_requests_node(group->consumers->options.calls, partition);
-    return node && node->link.heard_us > consumers_now_us(group->consumers) - PROBE_US;
+    return node &&
+           node->link.heard_us > consumers_now_us(group->consumers) - wait_group_probe_us(group);
 }
 
 void wait_group_end_first_probe(struct timer *timer)
@@ -389,7 +406,7 @@ static void look_at_all(struct wait_group *group, struct candidates candidates, 
 {
     struct loop *loop = group->consumers->options.loop;
     if (awaited && !group->looking)
-        group->probe_deadline_us = loop->now_us + PROBE_US;
+        group->probe_deadline_us = loop->now_us + wait_group_probe_us(group);
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct ask *ask = wait_group_ask_for(group, group->topic_count, candidates.at[i].partition,
                                              0, (struct ask_how){0});
@@ -506,13 +523,13 @@ static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
         look_at_all(group, noticed, true); /* which has the best job */
         return true;
     }
-    bool any = candidates.count > 0, shared = is_shared(group);
-    if (shared && has_several_servers(group)) {
+    bool any = candidates.count > 0;
+    if (has_several_servers(group) && !wait_group_wants_many(group)) {
         candidates = wait_group_answering(group, candidates, 1);
-        candidates.for_several = true;
+        candidates.others_may = true;
     }
     candidates.unmarked = pushes_bring_the_rest(group, candidates);
-    if (shared)
+    if (is_shared(group))
         share_among(group, &candidates);
     else
         qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
@@ -547,8 +564,8 @@ static bool ask_unsure(struct wait_group *group)
 
 /* If at least as many jobs are wanted as there are partitions that may have some, all of these are
  * asked at once. No look is needed, since the best jobs are among those that come. What a partition
- * of which nothing is known does not give within PROBE_US is requested from the others. False: the
- * group wants too few, and must be handled as for few jobs. */
+ * of which nothing is known does not give within wait_group_probe_us() is requested from the
+ * others. False: the group wants too few, and must be handled as for few jobs. */
 static bool ask_many(struct wait_group *group)
 {
     if (!wait_group_wants_many(group) || is_ordered(group))

@@ -8,9 +8,12 @@
 #include "engine/redis/consumers_parts.h"
 
 enum {
-    JOBS_AT_ONCE = 32,    /* requested by one call: each takes Redis some ten microseconds */
-    PROBE_US = 20 * 1000, /* looks are waited for; then partitions that answered count */
-    CALLS_AT_ONCE = 32,   /* to one server, for one who wants many: others wait behind them */
+    JOBS_AT_ONCE = 32,  /* requested by one call: each takes Redis some ten microseconds */
+    CALLS_AT_ONCE = 32, /* to one server, for one who wants many: others wait behind them */
+    /* See wait_group_probe_us(): */
+    PROBE_US = 20 * 1000,       /* Redis may do CALLS_AT_ONCE for another meanwhile */
+    PROBE_MOST_US = 100 * 1000, /* for a Redis that is far away, or slow */
+    PROBE_ANSWERS = 4,          /* usual ones, one after the other */
 };
 
 /* How a partition is asked for jobs. */
@@ -53,10 +56,10 @@ struct candidate {
 struct candidates {
     struct candidate *at; /* in the scratch */
     uint32_t count;
-    bool for_several; /* consumers, of a cluster: whom a silent server must not hold up */
-    bool shared;      /* for several consumers, of one server: up to `until`, what one has beside
-                         the jobs that it is asked for comes instead of others' */
-    bool unmarked;    /* what they do not bring comes by pushes that are under way */
+    bool others_may; /* of a cluster: what a silent server does not give is asked of others */
+    bool shared;     /* for several consumers, of one server: up to `until`, what one has beside
+                        the jobs that it is asked for comes instead of others' */
+    bool unmarked;   /* what they do not bring comes by pushes that are under way */
     struct script_rank until;
 };
 
@@ -75,13 +78,16 @@ uint64_t wait_group_open_wants(const struct wait_group *group);
  * partition. The ask lives until it is answered, which is not before this turn's end. */
 struct ask *wait_group_ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
                                uint32_t max, struct ask_how how);
-/* It is left out if it is not answered within PROBE_US; if `if_silent` is set and its server has
- * answered others lately, as under load, it has as much time again. wait_group_arm_first_probe()
- * must follow. */
+/* How long an answer is waited for before others are asked: a few times as long as answers of Redis
+ * have taken lately, but not less than PROBE_US, nor more than PROBE_MOST_US. */
+int64_t wait_group_probe_us(const struct wait_group *group);
+/* It is left out if it is not answered within wait_group_probe_us(); if `if_silent` is set and its
+ * server has answered others lately, as under load, it has as much time again.
+ * wait_group_arm_first_probe() must follow. */
 void ask_leave_out_later(struct ask *ask);
 void wait_group_arm_first_probe(struct wait_group *group);
 
-/* The partition's server has answered something in the last PROBE_US. */
+/* The partition's server has answered something in the last wait_group_probe_us(). */
 bool wait_group_is_answered(const struct wait_group *group, uint32_t partition);
 /* Of the candidates, in their order and place, those whose servers are not silent. One is if it has
  * at least `least` (1 or more) calls of the group to answer, all of these are left out, and nothing
@@ -91,9 +97,9 @@ struct candidates wait_group_answering(const struct wait_group *group, struct ca
 
 /* Requests the wanted jobs from the candidates: of each, in order, as many as its `share` says, or
  * one (0), until as many are requested as are wanted; if more are wanted, equal shares of the rest.
- * For one who wants many, a server that has CALLS_AT_ONCE to answer is asked later. What several
- * consumers (candidates::for_several) are to get from one call is asked of others if its server
- * is silent for PROBE_US. */
+ * For one who wants many, a server that has CALLS_AT_ONCE to answer is asked later. If others may
+ * have jobs (candidates::others_may), what a server does not give that is silent for
+ * wait_group_probe_us() is asked of them. */
 void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates);
 /* Requests its share of `open` jobs from each candidate, by as many calls as needed, and as soon as
  * its server has few to answer: see wait_group_ask_planned(). Changes their order. */
@@ -103,8 +109,8 @@ void wait_group_ask_shares(struct wait_group *group, struct candidates candidate
  * jobs each server has CALLS_AT_ONCE at most, and is sent more here as it answers; if it does not,
  * others may be asked for what is planned. (Looks count, but are sent beyond that: each is short,
  * and all are needed before the first job. A server that has answered none of CALLS_AT_ONCE within
- * PROBE_US gets neither.) What nobody needs any more is not requested. To be called in each step of
- * the group. O(partitions) while something is planned.
+ * wait_group_probe_us() gets neither.) What nobody needs any more is not requested. To be called in
+ * each step of the group. O(partitions) while something is planned.
  */
 void wait_group_ask_planned(struct wait_group *group);
 

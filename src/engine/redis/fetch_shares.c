@@ -118,7 +118,7 @@ void wait_group_ask_all(struct wait_group *group, uint32_t topics, struct candid
             continue;
         struct ask *ask = wait_group_ask_for(group, topics, at->partition, at->share,
                                              how_to_ask(group, &candidates, at->partition));
-        ask->if_silent = candidates.for_several && at->share > 1;
+        ask->if_silent = candidates.others_may;
         if (ask->if_silent)
             ask_leave_out_later(ask);
     }

@@ -295,6 +295,8 @@ static struct member *add_heard(struct members *members, const struct script_mem
     if (report->how == SCRIPT_LEAVES) {
         if (known)
             drop_gone(members, known);
+        else
+            members->gone++; /* we were not told that it had come */
         return NULL;
     }
     if (!known) {
@@ -334,6 +336,22 @@ bool members_can_judge(const struct members *members)
 }
 
 static void heartbeat(struct members *members);
+
+/* Asks for the list now, unless a heartbeat is under way: then the next one does. */
+static void ask_for_list(struct members *members)
+{
+    members_request_list(members);
+    if (in_contact(members) && !members->asked && !members->leaving)
+        heartbeat(members);
+}
+
+bool members_know_all(struct members *members)
+{
+    bool know = members->list_sent_us && now_of(members) - members->list_sent_us < SCRIPT_FRESH_US;
+    if (!know)
+        ask_for_list(members);
+    return know;
+}
 
 /* When the member must be checked next: it is late then, dead, or silent and not suspect. */
 static int64_t next_of(const struct members *members, const struct member *member)
@@ -382,9 +400,8 @@ static void look(struct timer *timer)
         }
     }
     loop_arm(members->options.loop, timer, next_us);
-    members->wants_list = members->wants_list || late;
-    if (late && in_contact(members) && !members->asked && !members->leaving)
-        heartbeat(members);
+    if (late)
+        ask_for_list(members);
     assign_partitions(members);
     note_order(members);
     members->options.changed(members->options.owner);

@@ -35,7 +35,8 @@
  * that long without a pause may decide this: else after an outage of Redis all others would look
  * dead. And it must have read the list after that time, because the notice that the silent daemon
  * is back may have been lost. A daemon that the list lacks is silent, not dead: Redis may have lost
- * its record.
+ * its record. Nor is one dead because we do not know it: the notice that it has come may have been
+ * lost, too, so before the others are reaped (promoter.h) the list must be fresh.
  *
  * Single-threaded. Times are microseconds of the loop's clock.
  */
@@ -134,6 +135,11 @@ uint64_t members_keep_order(const struct members *members, uint64_t topic_hash);
 uint64_t members_order_changes(const struct members *members);
 /* True: we were in contact for long enough to decide which daemons are dead. */
 bool members_can_judge(const struct members *members);
+/* True: the list of daemons was requested less than SCRIPT_FRESH_US ago, so that we know each one
+ * that has sent a heartbeat before, though a notice of it may have been lost. Before others are
+ * taken for dead because we do not know them. False: the list is requested, and options.changed is
+ * called when it has come. O(1) */
+bool members_know_all(struct members *members);
 /* Appends the names of all living daemons, including ours. */
 void members_living(const struct members *members, struct buf *out);
 

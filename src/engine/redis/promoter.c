@@ -26,6 +26,7 @@ void promoter_init(struct promoter *promoter, const struct promoter_options *opt
             .look_at_us = INT64_MAX,
             .forget_at_us = INT64_MAX,
             .young_at_us = INT64_MAX,
+            .again_at_us = INT64_MAX,
             .promote.expired = time_to_promote,
             .forget.expired = time_to_forget,
         };
@@ -55,7 +56,8 @@ static void plan_promote(struct duty *duty)
     loop_arm(duty->promoter->options.loop, &duty->promote, may ? at_us : INT64_MAX);
 }
 
-/* While we cannot decide which daemons are dead, this is planned again by the next heartbeat. */
+/* While we cannot decide which daemons are dead, or do not know all, this is planned again by the
+ * next heartbeat. */
 static void plan_forget(struct duty *duty)
 {
     bool may =
@@ -142,25 +144,38 @@ static void time_to_promote(struct timer *timer)
 
 /* ---- forget ---- */
 
+static int64_t sooner(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
+/* All were looked at. */
+static void plan_next_look(struct duty *duty)
+{
+    if (duty->once_more)
+        duty->again_at_us =
+            now_of(duty->promoter) + duty->promoter->options.members->options.alive_us;
+    duty->once_more = false;
+    duty->forget_at_us = sooner(duty->young_at_us, duty->again_at_us);
+    duty->young_at_us = INT64_MAX;
+}
+
 static void forgot(void *owner, struct script_request *call, enum err err,
                    const struct bytes *parts, uint32_t count)
 {
     struct duty *duty = owner;
     struct script_answer answer;
-    (void)call;
     duty->forget_asked = false;
     if (!err)
         err = read_answer(duty, parts, count, &answer);
     bool another = duty->forget_at_us != INT64_MAX; /* one died meanwhile: begin at the start */
     duty->forget_from = err || another || !answer.more ? 0 : answer.seq;
-    if (!err && answer.next_us < duty->young_at_us)
-        duty->young_at_us = answer.next_us;
-    if (!another && (err || answer.more)) {
+    if (!err)
+        duty->young_at_us = sooner(duty->young_at_us, script_request_next_us(call, &answer));
+    if (!another && (err || answer.more))
         duty->forget_at_us = now_of(duty->promoter) + (err ? AGAIN_US : 0);
-    } else if (!another) {
-        duty->forget_at_us = duty->young_at_us;
-        duty->young_at_us = INT64_MAX;
-    }
+    else if (!another)
+        plan_next_look(duty);
     plan_forget(duty);
 }
 
@@ -172,6 +187,8 @@ static void forget(struct duty *duty)
         script_requests_new_unkept(promoter->options.calls, duty->partition);
     promoter->living.len = 0;
     members_living(members, &promoter->living);
+    if (!duty->forget_from && duty->again_at_us <= now_of(promoter))
+        duty->again_at_us = INT64_MAX;
     duty->forget_at_us = INT64_MAX;
     duty->forget_asked = true;
     script_ask_reap_dead(&call->request, promoter->options.space, &call->id,
@@ -185,7 +202,8 @@ static void forget(struct duty *duty)
 static void time_to_forget(struct timer *timer)
 {
     struct duty *duty = LIST_ENTRY(timer, struct duty, forget);
-    if (members_can_judge(duty->promoter->options.members))
+    struct members *members = duty->promoter->options.members;
+    if (members_can_judge(members) && members_know_all(members))
         forget(duty);
 }
 
@@ -253,8 +271,10 @@ static void look(struct duty *duty)
     if (!owns)
         report_missed(duty);
     duty->owner = owns;
-    if (duty->gone != members->gone)
+    if (duty->gone != members->gone) {
         duty->forget_at_us = now_of(duty->promoter);
+        duty->once_more = true;
+    }
     duty->gone = members->gone;
     plan_promote(duty);
     plan_forget(duty);

@@ -4,9 +4,11 @@
  * are received, about a second at most.
  *
  * The owner also gives back the jobs of dead daemons in its partitions ("forget"): when a daemon
- * has died or left; when it becomes the owner, because the former owner may have died before it had
- * finished; and once more for daemons that wrote to the partition shortly before they died: at
- * first they cannot be distinguished from daemons that have just started.
+ * has died or left, and once more members_options::alive_us later, because what it had sent may be
+ * done after the first look (its requests are given up by then); when it becomes the owner, because
+ * the former owner may have died before it had finished; and once more for daemons that wrote to
+ * the partition shortly before they died: at first they cannot be distinguished from daemons that
+ * have just started.
  *
  * Single-threaded.
  */
@@ -27,6 +29,8 @@ struct duty {
     int64_t forget_at_us;  /* when to give back jobs of dead daemons; INT64_MAX: there are none */
     uint64_t forget_from;  /* where that goes on; 0: at the start */
     int64_t young_at_us;   /* when the first daemon that was too young to be reaped is old enough */
+    bool once_more;        /* a daemon has gone: what it has sent may come after the first look */
+    int64_t again_at_us;   /* of that, the second look; INT64_MAX: none is to come */
     uint64_t gone;         /* members::gone at the last time */
     int64_t buckets_at_us; /* when a promote has checked all buckets last */
     uint64_t checked;      /* number of clients' calls to the partition at the last promote */
@@ -37,7 +41,7 @@ struct promoter_options {
     const struct script_space *space;
     struct script_requests *calls;
     struct loop *loop;
-    const struct members *members;
+    struct members *members;
     const bool *heard;  /* [partition]: its notices are received … */
     int64_t believe_us; /* … else a known due time is trusted for this long only */
     /* A promote was sent to the partition: calls that are sent now are executed after it. */

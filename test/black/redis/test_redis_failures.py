@@ -438,7 +438,13 @@ def test_a_cluster_that_is_down_costs_503_in_time_and_resumes(laterd, cluster):
         assert eventually(lambda: client.get("/readyz").status == 200, BACK)
         job_id = client.push_id("parked", body="x")
         assert poll.job()["id"] == job_id
-        assert {job["id"] for job in client.reserve("t", most=50)} >= set(ids)
+        taken = set()
+
+        def all_are_there():  # a server that is slow is not waited for
+            taken.update(job["id"] for job in client.reserve("t", most=50))
+            return taken >= set(ids)
+
+        assert eventually(all_are_there, BACK)
 
 
 def test_a_slot_that_is_stuck_half_moved_costs_503_in_time_and_resumes(laterd, cluster):

@@ -201,6 +201,16 @@ static void one_that_leaves_is_gone_at_once(void **state)
     assert_int_equal(members[0].gone, 1); /* it may not have given back all it held */
 }
 
+/* What it left is looked for, too, if the notice that it had come was lost. */
+static void one_that_leaves_is_gone_though_nobody_knew_it(void **state)
+{
+    (void)state;
+    report(1, SCRIPT_LEAVES);
+    assert_int_equal(members[0].gone, 1);
+    assert_int_equal(members[1].gone, 0);
+    pass(0);
+}
+
 static void who_does_not_reach_all_owns_nothing_unless_nobody_does(void **state)
 {
     (void)state;
@@ -503,6 +513,29 @@ static void one_that_came_since_a_look_was_sent_stays(void **state)
     end_bed(&bed);
 }
 
+/* Before others are taken for dead because they are not known. */
+static void who_may_not_know_all_asks_for_the_list(void **state)
+{
+    static struct bed bed;
+    struct script_member other = {.name = "daemon-2", .how = SCRIPT_SERVES};
+    (void)state;
+    make_bed(&bed);
+    at(loop.now_us);
+    answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));
+    at(loop.now_us + SCRIPT_FRESH_US - SECOND_US);
+    assert_true(members_know_all(&bed.us));
+    members_note_report(&bed.us, &other, true);
+    beat_until(&bed, loop.now_us + SECOND_US);
+    assert_true(none_under_way(&bed.calls));
+    assert_false(members_know_all(&bed.us));
+    assert_true(looks(&bed.calls));
+    assert_false(members_know_all(&bed.us)); /* one is enough */
+    answer_beat_with(&bed.calls, records_of_two(SCRIPT_SERVES));
+    assert_true(none_under_way(&bed.calls));
+    assert_true(members_know_all(&bed.us));
+    end_bed(&bed);
+}
+
 /* ---- ordered topics ---- */
 
 static void answer_all(struct bed *bed, struct bytes records)
@@ -719,6 +752,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_that_is_silent_loses_its_partitions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_is_silent_for_long_is_dead, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_leaves_is_gone_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_leaves_is_gone_though_nobody_knew_it, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(who_does_not_reach_all_owns_nothing_unless_nobody_does,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_hears_nothing_itself_says_nobody_dead, set_up,
@@ -728,6 +763,7 @@ int main(void)
         cmocka_unit_test(one_that_may_be_dead_is_looked_for_before_it_is),
         cmocka_unit_test(one_that_a_look_lacks_is_dead_only_if_it_says_nothing_more),
         cmocka_unit_test(one_that_came_since_a_look_was_sent_stays),
+        cmocka_unit_test(who_may_not_know_all_asks_for_the_list),
         cmocka_unit_test(
             one_that_a_list_lacks_may_send_ordered_topics_until_a_later_list_lacks_it_too),
         cmocka_unit_test(

@@ -17,30 +17,9 @@
 #include "redis_days_bed.h"
 
 enum {
-    SEEDS = 6,
     BODIES_MAX = 400 * 1024, /* bytes that a script reads */
     BELIEVED_US = 2050 * MS, /* the promoter's second, and then the consumer's */
 };
-
-static void each_seed(void (*play)(struct life *day))
-{
-    const char *only = getenv("SIM_SEED");
-    uint64_t first = env_number("SIM_SEED", env_number("SIM_FIRST", 1));
-    uint64_t count = only && *only ? 1 : env_number("DAY_SEEDS", SEEDS);
-    if (!only || !*only)
-        log_level_set((enum log_level)(LOG_ERROR + 1));
-    for (uint64_t seed = first; seed < first + count; seed++) {
-        struct life *day = day_new(seed);
-        play(day);
-        (void)life_free(day);
-    }
-}
-
-static void ended_well(struct life *day, const struct client *client, const char *what)
-{
-    if (!client->answers || client->err)
-        BROKEN(&day->oracle, "%s: %u answers, error %d", what, client->answers, (int)client->err);
-}
 
 /* ---- 1: notices that are lost ---- */
 
@@ -331,8 +310,9 @@ static void play_herd(struct life *day)
         day_pass(day, 20 * MS + span(day, 20 * MS));
     }
     uint64_t runs = sim_lua_ledger()->runs - before;
-    uint64_t heartbeats =
-        (1 + (uint64_t)((day->now_us - began_us) / SECOND_US)) * day->daemon_count;
+    /* And behind a heartbeat a promote in each partition that was used. */
+    uint64_t heartbeats = (1 + (uint64_t)((day->now_us - began_us) / SECOND_US)) *
+                          (day->daemon_count + day->partitions);
     for (unsigned i = 0; i < EACH * day->daemon_count; i++)
         served += clients[i / EACH][i % EACH].answers;
     if (served != JOBS)

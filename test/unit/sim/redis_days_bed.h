@@ -14,6 +14,7 @@ enum {
     ON_SENTINEL = 1 << SHAPE_SENTINEL,
     ON_CLUSTER = 1 << SHAPE_CLUSTER,
     ON_ANY = ON_SINGLE | ON_SENTINEL | ON_CLUSTER,
+    SEEDS = 6,                /* for each day */
     SOON_US = 10 * SECOND_US, /* what should come at once has come by then, or never does */
 };
 
@@ -114,6 +115,21 @@ static inline void day_daemons(struct life *day, unsigned daemons, unsigned part
     }
 }
 
+/* DAY_SEEDS, SIM_FIRST, SIM_SEED: see redis_bad_days_test.c. */
+static inline void each_seed(void (*play)(struct life *day))
+{
+    const char *only = getenv("SIM_SEED");
+    uint64_t first = env_number("SIM_SEED", env_number("SIM_FIRST", 1));
+    uint64_t count = only && *only ? 1 : env_number("DAY_SEEDS", SEEDS);
+    if (!only || !*only)
+        log_level_set((enum log_level)(LOG_ERROR + 1));
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        struct life *day = day_new(seed);
+        play(day);
+        (void)life_free(day);
+    }
+}
+
 /* The usual beginning. */
 static inline void day_begin(struct life *day, unsigned kinds, unsigned daemons,
                              unsigned partitions)
@@ -196,6 +212,12 @@ static inline void day_await(struct life *day, const struct client *client, int6
         day_pass(day, MS);
     if (!client->answers)
         BROKEN(&day->oracle, "a client has no answer after %lld ms", (long long)most_us / MS);
+}
+
+static inline void ended_well(struct life *day, const struct client *client, const char *what)
+{
+    if (!client->answers || client->err)
+        BROKEN(&day->oracle, "%s: %u answers, error %d", what, client->answers, (int)client->err);
 }
 
 /* Takes all of the topic that is ready: how many. */

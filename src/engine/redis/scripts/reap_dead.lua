@@ -36,10 +36,12 @@ local function give_back(daemon)
     return #held == count
 end
 
--- The daemon's field has the time of its registration, and how many places its ring may have. While
--- the ring is being emptied that time is 0: see open.lua. False: there are more places.
+-- The daemon's field (`since`) has the time of its registration, and how many places its ring may
+-- have. While the ring is being emptied that time is 0: see open.lua. Without the field others have
+-- done all this before: then there are at most a few answers, at the lowest places, and no field is
+-- made here, which nobody would find again. False: there are more places.
 local function forget(daemon, since)
-    local left = #since > 8 and unpack_bytes('<I2', since, 9) or 4096
+    local left = not since and PLACES or #since > 8 and unpack_bytes('<I2', since, 9) or 4096
     local answers = {}
     while left > 0 and places > 0 do
         left, places = left - 1, places - 1
@@ -57,7 +59,7 @@ local function forget(daemon, since)
 end
 
 local function is_young(since)
-    local old_at = unpack_bytes('<I8', since) + young_us
+    local old_at = (since and unpack_bytes('<I8', since) or 0) + young_us
     if old_at > now then next_us = math.min(next_us, old_at) end
     return old_at > now
 end
@@ -77,7 +79,7 @@ local found = #names > 0 and call('HMGET', hash, unpack(names)) or {}
 local lives = { [''] = true } -- the member that keeps out older daemons: open.lua
 for at = 1, #living, 8 do lives[sub(living, at, at + 7)] = true end
 for i = 1, #names do
-    local daemon, since = sub(names[i], 2), found[i] or '\0\0\0\0\0\0\0\0'
+    local daemon, since = sub(names[i], 2), found[i]
     if living == '' or not (lives[daemon] or is_young(since)) then
         if not (give_back(daemon) and forget(daemon, since)) then return answer(true) end
     end
