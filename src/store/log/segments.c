@@ -1,5 +1,5 @@
 /*
- * Which segments and slices there are, and how much of each lives.
+ * The tables of segments and slices, and how much of each lives.
  */
 #include "store/log/segments.h"
 
@@ -64,7 +64,7 @@ static void drop(struct segments *segments, struct segment *segment)
 
 /* ---- slices ---- */
 
-/* Where in segments::slices the one of this number is, or would be. */
+/* Index in segments::slices of the slice with this number, or where it would be inserted. */
 static uint32_t slice_place(const struct segments *segments, uint32_t number)
 {
     uint32_t low = 0, high = segments->slice_count;
@@ -146,7 +146,7 @@ void segments_drop_slice(struct segments *segments, struct segment *segment)
     segments->slice_bytes -= segment->size_bytes;
     segments_close_file(segments, segment);
     segments->damaged -= segment->damaged;
-    segments->retry_at_us = segments->store->now_us; /* there may be room now */
+    segments->retry_at_us = segments->store->now_us; /* room became free */
     mem_free(segment);
 }
 
@@ -179,7 +179,7 @@ void segments_free(struct segments *segments)
     while (!list_empty(&segments->spares))
         drop(segments, segment_of_link(segments->spares.next));
     CHECK(segments->disk_bytes == 0 && segments->live_jobs == 0 && segments->files_open == 0);
-    CHECK(segments->slice_count == 0); /* they are the slices', which have gone before */
+    CHECK(segments->slice_count == 0); /* slices_free() comes first */
     mem_free(segments->slices);
     mem_free(segments->by_number);
     mem_free(segments);
@@ -200,7 +200,7 @@ struct segment *segments_take(struct segments *segments, uint32_t number, uint64
     CHECK(!tail || tail->batch_first <= batch_first);
     struct segment *segment = segments_add(segments, number, size_bytes);
     segment->state = SEGMENT_HEADED;
-    segment->filled = size_bytes; /* most are; what it costs to be wrong is time */
+    segment->filled = size_bytes; /* mostly true; if not, commits take longer */
     segment->batch_first = batch_first;
     list_add_tail(&segments->log, &segment->link);
     segments->log_count++;
@@ -293,10 +293,7 @@ void segments_grow(struct segment *segment, uint64_t bytes)
     segment->end += bytes;
 }
 
-/*
- * The file of the one before was open for writing: what is read of it from now on opens it again,
- * for reading alone.
- */
+/* The segment before was open for writing. Later reads open it again, read-only. */
 void segments_headed(struct segments *segments, struct segment *segment)
 {
     CHECK(segment->state == SEGMENT_READY);
@@ -345,7 +342,7 @@ bool segments_record_died(struct segments *segments, struct stored stored)
 {
     struct segment *segment = segments_find(segments, where_segment(stored.where));
     if (!segment)
-        return true; /* its segment was cleaned and has gone before it */
+        return true; /* its segment was cleaned and removed before */
     if (segment->slice)
         return slices_record_died(segments->store->slices, segment->slice, stored);
     if (segment->live_jobs == 0 || segment->live_bytes < stored.bytes)
