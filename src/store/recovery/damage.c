@@ -20,21 +20,20 @@ static enum err open_segment(const struct damage *damage, const struct found *fo
     return err;
 }
 
+/* The first batch of the next segment; UINT64_MAX: there is none. */
 static uint64_t batch_end_of(const struct damage *damage, size_t index)
 {
     bool last = index + 1 == damage->segment_count;
     return last ? UINT64_MAX : damage->segments[index + 1].head.batch_first;
 }
 
-/*
- * Behind a damaged batch the next good one of the log is below this: batches up to it were durable.
- */
+/* The next good batch behind a damaged one has a number below this. */
 static uint64_t below_of(const struct damage *damage, uint64_t batch_end)
 {
     return batch_end == UINT64_MAX ? damage->proven + 2 : batch_end;
 }
 
-/* ---- taking a region apart ---- */
+/* ---- parsing a region ---- */
 
 static struct suspect *add_suspect(struct damage *damage, uint32_t region_number, const char *at,
                                    const struct record *record)
@@ -62,7 +61,10 @@ static struct suspect *add_suspect(struct damage *damage, uint32_t region_number
     return suspect;
 }
 
-/* Records one behind another, up to `end` or (0) to the first without a length. */
+/*
+ * Adds the consecutive records from `at` up to `end`, or (`end` NULL) up to the first length of 0,
+ * at most up to `room`. Returns where they end; NULL: one cannot be parsed.
+ */
 static const char *take_records(struct damage *damage, uint32_t region, const char *at,
                                 const char *end, const char *room, uint32_t *out_count)
 {
@@ -72,7 +74,7 @@ static const char *take_records(struct damage *damage, uint32_t region, const ch
         if (record_decode(at, (size_t)((end ? end : room) - at), &record))
             return NULL;
         if (!record.is_event && !record.epoch)
-            return NULL; /* one damaged bit may have made it look like one to step over */
+            return NULL; /* one damaged bit can make an event look like a record to skip */
         if (record.is_event)
             (void)add_suspect(damage, region, at, &record);
         at += record.len;
@@ -82,8 +84,8 @@ static const char *take_records(struct damage *damage, uint32_t region, const ch
 }
 
 /*
- * One batch of the region. Returns where the next one begins, or NULL: it cannot be taken apart.
- * If its header is damaged the records must fill it, and agree with what the header says of them.
+ * Parses one batch of the region. Returns where the next one begins; NULL: it cannot be parsed. If
+ * its header is damaged, the header's length or count of records must still match them.
  */
 static const char *take_batch(struct damage *damage, uint32_t number, const char *at,
                               uint64_t batch)
@@ -119,7 +121,7 @@ static const char *take_batch(struct damage *damage, uint32_t number, const char
     return next;
 }
 
-/* Bodies have checksums of their own: whole jobs can be found without what is around them. */
+/* Finds intact jobs at any offset: their bodies have checksums of their own. */
 static void take_whole_jobs(struct damage *damage, uint32_t number)
 {
     const struct region *region = &damage->regions[number];
@@ -192,7 +194,7 @@ static void survey_segment(struct damage *damage, size_t index, struct walker *w
         uint64_t next = walker->offset, number = walker->head.number;
         walker_go(walker, region.start, expected);
         region.end = found ? next : walker_blank_from(walker, &region.opaque);
-        /* opaque: good ones that cannot follow; what was between is lost */
+        /* opaque: there are good batches, which do not continue the log; the rest is lost */
         region.batch_last = found                     ? number - 1
                             : batch_end == UINT64_MAX ? damage->proven
                                                       : batch_end - 1;
@@ -205,7 +207,7 @@ static void survey_segment(struct damage *damage, size_t index, struct walker *w
     }
 }
 
-/* The highest batch that anything calls durable: later ones may be torn. */
+/* Finds the highest batch that the manifest or a batch calls durable. Later ones may be torn. */
 static enum err find_proven(struct damage *damage, const struct manifest *manifest)
 {
     struct walker walker;
@@ -283,7 +285,7 @@ static void index_suspects(struct damage *damage)
         qsort(all[i]->at, count, sizeof(*all[i]->at), by_key);
 }
 
-/* The first with that key, or NULL. */
+/* The first entry with that key, or NULL. */
 static const struct suspect_key *first_with(const struct suspect_index *index, uint64_t key)
 {
     size_t low = 0;
@@ -298,6 +300,7 @@ static const struct suspect_key *first_with(const struct suspect_index *index, u
     return low < index->count && index->at[low].key == key ? &index->at[low] : NULL;
 }
 
+/* The next entry with the same key, or NULL. */
 static const struct suspect_key *next_with(const struct suspect_index *index,
                                            const struct suspect_key *found)
 {
@@ -305,9 +308,9 @@ static const struct suspect_key *next_with(const struct suspect_index *index,
     return next < index->at + index->count && next->key == found->key ? next : NULL;
 }
 
-/* ---- what good records say of suspects ---- */
+/* ---- comparing suspects with good records ---- */
 
-/* Is this job's record the one that the suspect says it ended, or took the place of? */
+/* Is this job's record the one that the suspect claims to end or replace? */
 static bool is_victim(const struct suspect *suspect, const struct event *victim, size_t len)
 {
     struct record record;
@@ -317,7 +320,7 @@ static bool is_victim(const struct suspect *suspect, const struct event *victim,
            (victim->id.len && bytes_eq(record.event.id, victim->id));
 }
 
-/* A good record says that the one at `died` has ended, or was replaced. */
+/* A good record ended or replaced the one at `died`. */
 static void weigh_death(struct damage *damage, struct stored died)
 {
     const struct suspect_index *index = &damage->by_place;
@@ -328,7 +331,7 @@ static void weigh_death(struct damage *damage, struct stored died)
     }
 }
 
-/* A good record of a job lies at `where`: is it what a suspect says it ended? */
+/* A good record of a job lies at `where`: which suspects claim to end or replace it? */
 static void weigh_victim(struct damage *damage, uint64_t where, const struct record *record)
 {
     const struct suspect_index *index = &damage->by_died;
@@ -353,7 +356,7 @@ static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
     weigh_death(damage, event->record);
     if (event->kind == EVENT_JOB)
         weigh_victim(damage, where, record);
-    bool of_job = !of_topic && event->kind != EVENT_NOTE; /* a note says nothing of its job */
+    bool of_job = !of_topic && event->kind != EVENT_NOTE; /* a note does not repeat its job */
     const struct suspect_key *key = of_job ? first_with(seqs, event->job.seq) : NULL;
     for (; key; key = next_with(seqs, key)) {
         struct suspect *suspect = &damage->suspects[key->suspect];
@@ -377,7 +380,7 @@ static enum err weigh_batch(void *ctx, const struct good_batch *batch)
 {
     struct batch_walk walk;
     batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
-    while (batch_walk_next(&walk) == OK) /* recovery will say what cannot be */
+    while (batch_walk_next(&walk) == OK) /* recovery reports invalid records */
         weigh_record(ctx, batch->head->number,
                      where_of(batch->number, batch->offset + walk.record_at), &walk.record);
     return OK;
@@ -390,7 +393,7 @@ static enum err pass_region(void *ctx, struct region *region)
     return OK;
 }
 
-/* Two suspects that agree with each other are as good as one that agrees with a good record. */
+/* Compares suspects with each other: one damaged bit cannot make two of them agree either. */
 static void weigh_suspects(struct damage *damage)
 {
     for (size_t i = 0; i < damage->suspect_count; i++) {
@@ -421,15 +424,15 @@ static bool in_log(const struct damage *damage, uint32_t number)
 }
 
 /*
- * Is there perhaps a job that it says something of? Of far jobs the log need not have a record: one
- * damaged bit may have changed what would tell that it is of such a one.
+ * Can the suspect be about a job that exists? If there are slices, always: the log need not have a
+ * record of a far job, and a damaged bit can hide that the suspect is about one.
  */
 static bool may_matter(const struct damage *damage, const struct suspect *suspect)
 {
     return suspect->known_before || damage->directory->slice_count > 0;
 }
 
-/* Without this record, would a job that it ended or replaced live on? */
+/* Is it certain that without this record no job would live that it ended or replaced? */
 static bool ends_nothing_unproven(const struct damage *damage, const struct suspect *suspect)
 {
     if (!suspect->died.where)
@@ -445,12 +448,13 @@ static bool is_harmless(const struct damage *damage, const struct suspect *suspe
     case EVENT_GONE: return ends_nothing_unproven(damage, suspect);
     case EVENT_MOVE: return located && (suspect->superseded || !may_matter(damage, suspect));
     case EVENT_TOPIC: return located && suspect->superseded;
-    case EVENT_NOTE: return true; /* its loss is no loss of a job */
+    case EVENT_NOTE: return true; /* no job is lost with it */
     case EVENT_SETTINGS: return suspect->body_good && suspect->superseded;
     }
     return false;
 }
 
+/* Sets `located` and `harmless` of the region and its suspects. */
 static void judge(struct damage *damage, struct region *region)
 {
     region->harmless = !region->opaque;
@@ -531,7 +535,7 @@ bool damage_covers(const struct damage *damage, uint64_t where)
     return false;
 }
 
-/* ---- reading it all ---- */
+/* ---- reading the log ---- */
 
 static enum err read_segment(struct damage *damage, size_t index, struct walker *walker,
                              const struct damage_reader *reader)
@@ -541,7 +545,8 @@ static enum err read_segment(struct damage *damage, size_t index, struct walker 
     enum err err = OK;
     while (walker->expected < batch_end && !err) {
         struct region *region = damage_region(damage, number, walker->offset);
-        if (region && region->batch_first == walker->expected) { /* missing ones have no bytes */
+        if (region &&
+            region->batch_first == walker->expected) { /* else it has no bytes, and was passed */
             err = reader->region(reader->ctx, region);
             walker_go(walker, region->end, region->batch_last + 1);
             continue;
@@ -569,9 +574,9 @@ enum err damage_read(struct damage *damage, const struct damage_reader *reader)
     return err;
 }
 
-/* ---- for people ---- */
+/* ---- messages ---- */
 
-/* Bytes that clients chose, so that they cannot pretend to be something else. */
+/* Copies a client's bytes, with '?' for what is not printable, so that they cannot forge output. */
 static void quote(struct bytes text, char *room, size_t size)
 {
     size_t used = 0;

@@ -12,17 +12,17 @@ enum { FILE_MAX = 256 * 1024 * 1024 }; /* merging makes none above 40 MiB */
 struct rescued {
     uint32_t number;
     bool intact;
-    bool left_out;        /* its entries are in another file */
-    uint64_t first, last; /* batches; 0: its head does not tell */
+    bool left_out;        /* its entries are in another file, too */
+    uint64_t first, last; /* batches; 0: its header is damaged */
     int64_t at_us;        /* of its oldest entry */
 };
 
 struct history_rescue {
     struct history_rescue_options options;
     struct buf files; /* struct rescued, in order of their oldest entry */
-    struct buf noted; /* uint64_t: sums of the log's entries … */
-    bool sorted;      /* … in order */
-    char *bytes;      /* of one file */
+    struct buf noted; /* uint64_t: checksums of entries of the log, … */
+    bool sorted;      /* … sorted */
+    char *bytes;      /* the contents of one file */
     size_t len;
 };
 
@@ -34,7 +34,7 @@ static struct rescued *files_of(const struct history_rescue *rescue, size_t *out
 
 /* ---- a file ---- */
 
-/* What cannot be read stays zeros. False: there is no such file, or it is none of ours. */
+/* Reads a file; what cannot be read is zeros. False: it cannot be opened, or is too large. */
 static bool read_whole(struct history_rescue *rescue, uint32_t number)
 {
     struct disk *disk = rescue->options.disk;
@@ -58,7 +58,7 @@ static bool read_whole(struct history_rescue *rescue, uint32_t number)
     return rescue->bytes != NULL;
 }
 
-/* Does a block begin there? Then so many bytes; else 0. */
+/* The length of the intact block at `at`, or 0 if there is none. */
 static size_t block_at(const struct history_rescue *rescue, size_t at, size_t end,
                        struct history_walk *out_walk)
 {
@@ -73,7 +73,7 @@ static size_t block_at(const struct history_rescue *rescue, size_t at, size_t en
 
 struct visitor {
     enum err (*entry)(void *ctx, const struct happening *happening, struct bytes entry);
-    /* Something that is no block lies between `at` and a block, or the end. */
+    /* Bytes that are not a block lie at `at`, up to the next block or the end. */
     void (*gap)(void *ctx, size_t at);
     void *ctx;
 };
@@ -93,7 +93,7 @@ static enum err visit_block(struct history_walk *walk, const struct visitor *vis
     return OK;
 }
 
-/* All blocks up to `end`, also behind bytes that are none. */
+/* Visits all intact blocks up to `end`, and the gaps between them. An error of visitor->entry. */
 static enum err visit(const struct history_rescue *rescue, size_t end,
                       const struct visitor *visitor)
 {
@@ -117,13 +117,13 @@ static enum err visit(const struct history_rescue *rescue, size_t end,
     return OK;
 }
 
-/* ---- which files there are ---- */
+/* ---- the list of files ---- */
 
 struct looking {
     struct history_rescue *rescue;
     struct rescued file;
     char name[DISK_NAME_MAX];
-    bool headless; /* where its blocks end is not known: there is a gap at the end */
+    bool headless; /* where its blocks end is unknown, so gaps are not reported */
 };
 
 static void fault(struct looking *looking, uint64_t offset, const char *text)
@@ -149,7 +149,7 @@ static void look_at_gap(void *ctx, size_t at)
         fault(looking, at, "a block of entries is damaged; those in it are lost");
 }
 
-/* Where its blocks end, as far as that is known. False: nothing of it is to be taken. */
+/* Checks the header. *out_end: where the blocks end, at most. False: the file is not used. */
 static bool judge_head(struct looking *looking, size_t *out_end)
 {
     const struct history_rescue *rescue = looking->rescue;
@@ -195,7 +195,7 @@ static void look_at_file(struct history_rescue *rescue, uint32_t number)
     }
     if (!judge_head(&looking, &end))
         return;
-    (void)visit(rescue, end, &visitor); /* it has no error */
+    (void)visit(rescue, end, &visitor); /* look_at_entry() has no errors */
     buf_add(&rescue->files, &looking.file, sizeof(looking.file));
 }
 
@@ -208,7 +208,7 @@ static int by_time(const void *left, const void *right)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* Those whose batches another one has, too: a crash left them when they had been merged. */
+/* Leaves out files whose batches another file has, too: a crash came after they were merged. */
 static void leave_merged_out(struct history_rescue *rescue)
 {
     size_t count;
@@ -329,7 +329,7 @@ static enum err replay_entry(void *ctx, const struct happening *happening, struc
 static void replay_gap(void *ctx, size_t at)
 {
     (void)ctx;
-    (void)at; /* it has been told of */
+    (void)at; /* look_at_gap() has reported it */
 }
 
 enum err history_rescue_replay(struct history_rescue *rescue,
@@ -347,7 +347,7 @@ enum err history_rescue_replay(struct history_rescue *rescue,
     for (size_t i = 0; i < count && !err; i++) {
         replaying.doubtful = !files[i].intact;
         if (!files[i].left_out && read_whole(rescue, files[i].number))
-            err = visit(rescue, rescue->len, &visitor); /* fences are no block */
+            err = visit(rescue, rescue->len, &visitor); /* fences are never parsed as a block */
     }
     return err;
 }

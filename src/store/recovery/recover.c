@@ -140,7 +140,7 @@ static enum err take_segments(struct recovery *recovery)
 
 /* ---- replay ---- */
 
-/* It may leave the log when that is cleaned, unless it has changed since. */
+/* May cleaning move the job to a slice, unless a later record changes it? */
 static bool is_distant(const struct store *store, const struct event *event)
 {
     int64_t after_us;
@@ -149,7 +149,7 @@ static bool is_distant(const struct store *store, const struct event *event)
            event->job.due_us > after_us;
 }
 
-/* A job that lies in a slice has changed: its record comes first. */
+/* Replays a MOVE of a job that lies in a slice: passes on its record before it. */
 static enum err replay_placed(struct recovery *recovery, struct segment *segment)
 {
     const struct event *event = &recovery->walk.record.event;
@@ -172,7 +172,7 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
     if (died.where && !segments_note_number(store->segments, where_segment(died.where)))
         return ERR_CORRUPT;
     if (event->kind == EVENT_MOVE)
-        died = (struct stored){0}; /* nothing has */
+        died = (struct stored){0}; /* a MOVE names its job's record, which lives */
     if (event_has_place(event)) {
         event->record.where = where_of(segment->number, offset);
         event->record.bytes = (uint32_t)recovery->walk.record.len;
@@ -191,7 +191,7 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
     return store->callbacks->replay(store->callbacks, event);
 }
 
-/* Who led when a batch was written: never one before those of earlier batches. */
+/* The epoch of the leader that wrote a batch. ERR_CORRUPT: lower than that of an earlier batch. */
 static enum err note_epoch(struct recovery *recovery, uint64_t epoch)
 {
     if (epoch < recovery->epoch)
@@ -200,7 +200,7 @@ static enum err note_epoch(struct recovery *recovery, uint64_t epoch)
     return OK;
 }
 
-/* What has to do with slices: a record about one, or a change of a job in one. */
+/* Replays a SLICE record, or a MOVE of a job in a slice. Does nothing with other records. */
 static enum err replay_of_slices(struct recovery *recovery, struct segment *segment, uint64_t batch)
 {
     const struct record *record = &recovery->walk.record;
@@ -209,13 +209,13 @@ static enum err replay_of_slices(struct recovery *recovery, struct segment *segm
                              (struct told_at){.batch = batch, .segment = segment->number},
                              recovery->error);
     if (record->is_far)
-        return ERR_CORRUPT; /* it is for slices only */
+        return ERR_CORRUPT; /* FAR records are only valid in slices */
     if (record->event.kind == EVENT_MOVE && record->event.record.where)
         return replay_placed(recovery, segment);
     return OK;
 }
 
-/* Glances at one record of the batch more. What is wrong with it the replay will find out. */
+/* Prefetches for the next record of the batch. If it is damaged, the replay will report that. */
 static void look_ahead(struct recovery *recovery, struct look_ahead *ahead)
 {
     struct store_callbacks *callbacks = recovery->store->callbacks;
@@ -300,6 +300,7 @@ enum err store_opening_progress(struct store *store, uint64_t bytes, bool counts
 
 /* ---- damage ---- */
 
+/* Sets the error for damaged batches on which live jobs depend. Returns ERR_CORRUPT. */
 static enum err rot(struct recovery *recovery, const struct segment *segment, uint64_t first,
                     uint64_t last)
 {
@@ -339,7 +340,7 @@ static void report_region(struct recovery *recovery, const struct region *region
     }
 }
 
-/* Looks at all of the log, once, for what is damaged and what depends on it. */
+/* Surveys the damage in all of the log, once, and reports it if something depends on it. */
 static enum err survey(struct recovery *recovery)
 {
     bool harmless = true;
@@ -358,7 +359,7 @@ static enum err survey(struct recovery *recovery)
     return OK;
 }
 
-/* What the region's batches ended is ended: that much is proven. */
+/* Ends the jobs that are proven to have been ended in the region. */
 static enum err replay_region(struct recovery *recovery, const struct region *region)
 {
     struct store *store = recovery->store;
@@ -376,8 +377,8 @@ static enum err replay_region(struct recovery *recovery, const struct region *re
 }
 
 /*
- * The batch at the segment's end so far, `batch_next`, should be there and is not. OK: it was
- * nothing that lives, and the end is behind it.
+ * Skips a damaged region at the segment's end so far, where batch `batch_next` should be. ERR_IO or
+ * ERR_CORRUPT, if something live depends on damaged bytes; then the error is set.
  */
 static enum err go_round(struct recovery *recovery, struct segment *segment)
 {
@@ -412,8 +413,8 @@ static enum err go_round(struct recovery *recovery, struct segment *segment)
 /* ---- a segment ---- */
 
 /*
- * Replays batches from the segment's end so far up to (not with) `batch_end`, or to the first that
- * is not whole.
+ * Replays batches from the segment's end so far up to (not including) `batch_end`, or up to the
+ * first that is not intact, which is no error. ERR_IO: the disk cannot read it.
  */
 static enum err replay_good(struct recovery *recovery, struct segment *segment,
                             struct walker *walker, uint64_t batch_end)
@@ -447,7 +448,7 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment,
     return OK;
 }
 
-/* One that is not the last: all its batches were durable. */
+/* Replays a segment that is not the last: all its batches were durable. */
 static enum err replay_segment(struct recovery *recovery, struct segment *segment,
                                struct walker *walker, uint64_t batch_end)
 {
@@ -468,7 +469,8 @@ static enum err replay_segment(struct recovery *recovery, struct segment *segmen
 
 /* ---- the end of the last segment ---- */
 
-/* Looks behind the end for what is not zero, and for proof that the bad batch was durable. */
+/* Searches the bytes behind the end for non-zero blocks, and for a batch that proves the bad one
+   durable. */
 static enum err survey_tail(struct recovery *recovery, const struct segment *segment,
                             struct walker *walker)
 {
@@ -509,7 +511,7 @@ static enum err find_unproven(struct recovery *recovery, const struct segment *s
         else if (walker_look(walker) == PLACE_BATCH)
             walker_pass(walker);
         else
-            return ERR_IO; /* it was whole a moment ago */
+            return ERR_IO; /* it was intact when it was replayed */
     }
     recovery->unproven_at = walker->offset;
     return OK;
@@ -527,7 +529,7 @@ static enum err write_now(struct store *store, struct segment *segment, const vo
         .offset = offset,
     };
     store->disk->verbs->run(store->disk, &op);
-    return op.err == ERR_DISK_FULL ? ERR_IO : op.err; /* the file has its room already */
+    return op.err == ERR_DISK_FULL ? ERR_IO : op.err; /* the blocks are allocated already */
 }
 
 static enum err rewrite(struct recovery *recovery, struct segment *segment, struct scan *scan,
@@ -569,6 +571,7 @@ static enum err zero(struct recovery *recovery, struct segment *segment)
     return err;
 }
 
+/* Makes the end of the log durable: rewrites batches that are not proven, and zeros a torn tail. */
 static enum err settle_tail(struct recovery *recovery, struct segment *segment,
                             struct walker *walker)
 {
@@ -600,10 +603,9 @@ bool recovery_in_order(const struct recovery *recovery)
 }
 
 /*
- * The last one: it ends where nothing proves that the batch which is not whole was durable. After a
- * close in order there are zeros behind the end, which are not read: that would take longer than
- * the replay of some 10,000 jobs. The first of them was, so a manifest that is older than the log
- * is noticed.
+ * Replays the last segment, up to the first batch that is not intact and not proven durable. After
+ * a clean close, the zeros behind the end are not read, except for the first block, by which an
+ * outdated manifest is noticed: reading them takes longer than the replay of some 10,000 jobs.
  */
 static enum err replay_last(struct recovery *recovery, struct segment *segment,
                             struct walker *walker)
@@ -639,7 +641,7 @@ static enum err replay_log(struct recovery *recovery)
                           next == NULL);
         if (err)
             return err;
-        if (!next) /* it stays open for writing */
+        if (!next) /* the last one stays open for writing */
             segments_opened(store->segments, segment, walker.scan.file);
         err = next ? replay_segment(recovery, segment, &walker, next->batch_first)
                    : replay_last(recovery, segment, &walker);
@@ -659,11 +661,12 @@ static enum err replay_log(struct recovery *recovery)
     return err;
 }
 
-/* ---- the whole ---- */
+/* ---- all steps ---- */
 
 /*
- * A store without a mark of leases is new, or of a version whose leases were boot << 44 | count: it
- * begins above those. A lost slot may have raised the mark, by LEASE_AHEAD at most.
+ * The first lease to give. A store without a lease mark is new, or was written by a version whose
+ * leases were boot << 44 | count: start above those. A damaged slot may have had a mark that was
+ * higher by up to LEASE_AHEAD.
  */
 static uint64_t first_lease(const struct store *store, const struct directory *directory)
 {
@@ -700,7 +703,7 @@ static enum err check_epoch(struct recovery *recovery)
     return ERR_UNSUPPORTED;
 }
 
-/* All that is known of the log goes to the parts. */
+/* Hands over to log, followers and manifest what recovery has found. */
 static enum err begin_parts(struct recovery *recovery)
 {
     struct store *store = recovery->store;

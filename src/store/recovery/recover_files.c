@@ -16,9 +16,9 @@ static enum err remove_now(struct store *store, uint32_t number)
 }
 
 /*
- * Is there nothing in the file but zeros? ERR_CORRUPT if there is a batch of the log: its header
- * has rotted. A batch from before the log says that all of the segment is dead, because the log
- * begins with a segment's first: a crash came before the removal, and rot after it.
+ * Has the file only zeros? ERR_CORRUPT: there is a batch of the log, so the segment's header is
+ * damaged. A batch from before the log's beginning is no error: the segment was cleaned, because
+ * the log begins with the first batch of a segment, and a crash came before it was removed.
  */
 static enum err look_into(struct recovery *recovery, struct walker *walker, bool *out_blank)
 {
@@ -53,7 +53,8 @@ static bool could_be_spare(const struct recovery *recovery, const struct found *
            segments_want_spare(recovery->store->segments);
 }
 
-/* It was made whole and synced, and is not read again: 16 MiB of zeros take 16 ms, or 100. */
+/* Takes a spare without reading it, because it was complete and synced: reading 16 MiB takes 16 to
+   100 ms. */
 static enum err take_spare(struct store *store, const struct found *found)
 {
     struct disk_file *file;
@@ -65,7 +66,7 @@ static enum err take_spare(struct store *store, const struct found *found)
     return err;
 }
 
-/* A spare is taken as one; what a crash left half made is removed. */
+/* Keeps a complete spare, and removes a file that a crash left incomplete. */
 static enum err take_unused(struct recovery *recovery, struct found *found)
 {
     struct store *store = recovery->store;

@@ -14,9 +14,9 @@
 enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 
 /*
- * The manifest is lost: more openings than there were, and by the log's clock, in hours, so that
- * salvaging twice does not give the same leases again. Leases of a new store are boot << 44 |
- * count.
+ * If the manifest is lost, the number of openings is derived from the log's clock, in hours: above
+ * the true one, and higher each time, so that no lease is given twice. Leases of a new store are
+ * boot << 44 | count.
  */
 #define BOOT_UNKNOWN  (UINT64_C(1) << 16)
 #define BOOT_EPOCH_US (INT64_C(1577836800) * 1000000) /* 2020 */
@@ -26,7 +26,7 @@ enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 /* A job with a good body, in a segment that was set aside. */
 struct aside_job {
     uint64_t seq;
-    uint64_t batch; /* that it was in, as far as that can be told */
+    uint64_t batch; /* the last good batch header before it; 0: none */
     const char *at; /* its record, in salvage::aside_files */
     size_t len;
 };
@@ -36,11 +36,11 @@ struct salvage {
     bool locked;
     struct salvage_callbacks *callbacks;
     struct directory directory;
-    size_t first_segment; /* of directory.found: those before it are dead */
+    size_t first_segment; /* index in directory.found; those before were cleaned */
     struct damage damage;
-    struct slice_fates fates; /* what the log's intact batches say of slices */
+    struct slice_fates fates; /* what the log's intact batches say about slices */
     struct salvage_counts counts;
-    bool has_history; /* the log's intact batches have some */
+    bool has_history; /* there is history in the log's intact batches */
     uint64_t seq_mark;
     uint64_t lease_max; /* of the intact batches */
     int64_t clock_max_us;
@@ -61,7 +61,7 @@ static void print_line(struct salvage *salvage, const char *line)
 
 /* ---- opening ---- */
 
-/* A file is not there, or not as it should be. */
+/* Reports and counts a file that is missing or damaged. */
 static void report_fault(struct salvage *salvage, const char *file, const char *fault)
 {
     char line[DISK_NAME_MAX + 200];
@@ -70,7 +70,7 @@ static void report_fault(struct salvage *salvage, const char *file, const char *
     salvage->counts.bad_files++;
 }
 
-/* A segment whose header is lost is known by its batches; a spare has none, and is blank. */
+/* Identifies a segment with a damaged header by its first batch. A spare has only zeros. */
 static void identify(struct salvage *salvage, struct found *found)
 {
     struct walker walker;
@@ -111,7 +111,8 @@ static void judge_manifest(struct salvage *salvage)
     }
 }
 
-/* What is missing between two segments, or behind the last one, is seen when batches are read. */
+/* Reports segments that are missing at the log's beginning, and lengths that are wrong. Others that
+   are missing are found when the batches are read. */
 static void judge_segments(struct salvage *salvage)
 {
     const struct directory *directory = &salvage->directory;
@@ -240,7 +241,7 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
             break;
     }
     if (err == ERR_NOT_FOUND)
-        err = OK; /* all were told */
+        err = OK; /* the end of the batch */
     if (batch->head->clock_us > salvage->clock_max_us)
         salvage->clock_max_us = batch->head->clock_us;
     if (batch->head->seq_mark > salvage->seq_mark)
@@ -255,7 +256,7 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
     return err;
 }
 
-/* The scan of an opaque region finds jobs within bodies, too: then a client has written them. */
+/* The scan of an opaque region also finds records inside bodies, which a client has written. */
 static enum err replay_stray(struct salvage *salvage, const struct suspect *suspect,
                              const struct event *event)
 {
@@ -281,14 +282,14 @@ static enum err replay_suspect(struct salvage *salvage, const struct suspect *su
     enum err err = suspect->proven
                        ? salvage->callbacks->replay(salvage->callbacks, &gone, SALVAGE_INTACT)
                        : OK;
-    bool is_note = suspect->kind == EVENT_NOTE; /* if one is good, it is worth keeping */
+    bool is_note = suspect->kind == EVENT_NOTE; /* an intact one is kept in any case */
     bool done = suspect->dead || suspect->harmless || suspect->superseded;
     if (err || (done && !is_note) || record_decode(suspect->at, suspect->len, &record))
         return err;
     damage_describe(suspect, line, sizeof(line));
     print_line(salvage, line);
     if (suspect->kind == EVENT_GONE)
-        return OK; /* it cannot be proven: better a job twice than not at all */
+        return OK; /* not proven: a job twice is better than a lost job */
     bool summed = event_has_place(&record.event);
     if (summed && !suspect->body_good) {
         salvage->counts.lost_jobs += suspect->kind == EVENT_JOB;
@@ -300,7 +301,7 @@ static enum err replay_suspect(struct salvage *salvage, const struct suspect *su
     if (suspect->kind == EVENT_JOB && stray)
         return replay_stray(salvage, suspect, &record.event);
     err = salvage->callbacks->replay(salvage->callbacks, &record.event, SALVAGE_DOUBTFUL);
-    return err == ERR_CORRUPT ? OK : err; /* damage has made it something that cannot be */
+    return err == ERR_CORRUPT ? OK : err; /* invalid because of the damage */
 }
 
 static enum err replay_region(void *ctx, struct region *region)
@@ -320,7 +321,7 @@ static enum err replay_region(void *ctx, struct region *region)
     print_line(salvage, line);
     salvage->counts.damaged_batches += region->batch_last - region->batch_first + 1;
     salvage->counts.opaque_regions += region->opaque;
-    salvage->callbacks->clock(salvage->callbacks, 0); /* a header that is damaged tells no time */
+    salvage->callbacks->clock(salvage->callbacks, 0); /* a damaged header has no valid time */
     for (size_t i = region->first_suspect; i < region->suspect_end && !err; i++)
         err = replay_suspect(salvage, &salvage->damage.suspects[i]);
     return err;
@@ -328,7 +329,7 @@ static enum err replay_region(void *ctx, struct region *region)
 
 /* ---- slices ---- */
 
-/* What a good batch says of slices. */
+/* damage_reader::batch: notes what a good batch says about slices. */
 static enum err gather_fates(void *ctx, const struct good_batch *batch)
 {
     struct salvage *salvage = ctx;
@@ -348,7 +349,7 @@ static enum err gather_fates(void *ctx, const struct good_batch *batch)
 static enum err skip_region(void *ctx, struct region *region)
 {
     (void)ctx;
-    (void)region; /* what it said of slices is not known: better a job twice than not at all */
+    (void)region; /* what it said about slices is lost; a job twice is better than a lost job */
     return OK;
 }
 
@@ -385,7 +386,7 @@ static void fault_far(void *ctx, const char *name, uint64_t offset, const char *
     salvage->counts.opaque_regions += !whole;
 }
 
-/* Far jobs, before the log: what has become of them since is in the log. */
+/* Replays the far jobs. Before the log, because that has the later changes of them. */
 static enum err replay_slices(struct salvage *salvage)
 {
     const struct slice_reader reader = {
@@ -414,7 +415,7 @@ static enum err replay_slices(struct salvage *salvage)
     return err;
 }
 
-/* Else the log need not be read once more. */
+/* False: there are no slices, and the log need not be read for them. */
 static bool uses_slices(const struct salvage *salvage)
 {
     const struct directory *directory = &salvage->directory;
@@ -440,7 +441,7 @@ enum err salvage_replay(struct salvage *salvage)
 struct history_reading {
     struct salvage *salvage;
     struct history_rescue *rescue;
-    bool notes; /* for the rescue; else they are told */
+    bool notes; /* entries go to history_rescue_note(); else to the callback */
 };
 
 static void fault_history(void *ctx, const char *name, uint64_t offset, const char *text)
@@ -505,6 +506,7 @@ enum err salvage_history(struct salvage *salvage)
     return err;
 }
 
+/* An upper bound of how often the store was opened. */
 static uint64_t boots_of(const struct salvage *salvage)
 {
     uint64_t boot = salvage->directory.manifest.boot;
@@ -547,6 +549,7 @@ static int by_seq(const void *left, const void *right)
     return a->at < b->at ? -1 : a->at > b->at; /* side by side in one file */
 }
 
+/* Adds the intact jobs of a segment that was set aside; `bytes` are its file. */
 static void take_aside_jobs(struct salvage *salvage, uint32_t number, const char *bytes, size_t len)
 {
     struct record record;
@@ -599,7 +602,7 @@ static void read_aside(struct salvage *salvage, uint32_t number)
     take_aside_jobs(salvage, number, bytes, len);
 }
 
-/* A job's record from a segment that was set aside, or NULL. Of several the newest that is left. */
+/* The newest intact record of the job in segments that were set aside, or NULL. */
 static const struct aside_job *find_aside(struct salvage *salvage, uint64_t seq)
 {
     if (!salvage->aside_loaded) {
@@ -617,7 +620,7 @@ static const struct aside_job *find_aside(struct salvage *salvage, uint64_t seq)
             qsort(salvage->aside_jobs, salvage->aside_job_count, sizeof(*salvage->aside_jobs),
                   by_seq);
     }
-    size_t low = 0; /* the first behind all with that number */
+    size_t low = 0; /* becomes the index behind the last with that number */
     for (size_t high = salvage->aside_job_count; low < high;) {
         size_t middle = low + (high - low) / 2;
         if (salvage->aside_jobs[middle].seq <= seq)

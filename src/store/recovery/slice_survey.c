@@ -73,14 +73,14 @@ void slice_fates_told(struct slice_fates *fates, const struct slice_record *reco
     struct varint_reader reader = {record->dead, record->dead + record->dead_bytes, true};
     uint32_t unit = slice_unit((uint64_t)record->from * BLOCK);
     if (record->from != 1 && (!fate->told || record->from != fate->named))
-        return; /* all of it is told again further on */
+        return; /* a record with all of it follows */
     if (record->whole)
         fate->live = 0;
     fate->told = true;
     fate->named = record->to;
     fate->live += record->jobs;
     while (reader.at < reader.end) {
-        unit += (uint32_t)varint_get(&reader); /* the decoder has looked at them */
+        unit += (uint32_t)varint_get(&reader); /* record_decode() has checked them */
         set_dead(fate, unit);
     }
 }
@@ -149,7 +149,7 @@ static enum err read_file(struct disk *disk, struct survey *survey)
     return OK;
 }
 
-/* Is the head good, and do the sections lie within the file? */
+/* Decodes the header. False: it is damaged, or its sections are not within the file. */
 static bool look_at_head(struct survey *survey)
 {
     const struct slice_head *head = &survey->head;
@@ -200,7 +200,7 @@ static void look_at_sections(struct survey *survey)
         fault(survey, end, "what is behind the slice's index is not zero", true);
 }
 
-/* A job whose record lies there, if it is intact. */
+/* Decodes the record at `offset`. False: no intact far job's record is there. */
 static bool decode_at(const struct survey *survey, uint64_t offset, uint64_t end,
                       struct record *out_record)
 {
@@ -209,7 +209,7 @@ static bool decode_at(const struct survey *survey, uint64_t offset, uint64_t end
            out_record->is_far && record_body_good(out_record);
 }
 
-/* Each record has sums of its own: where the index says it is, it is good or not. */
+/* Reports each job of the index as intact or lost: records have checksums of their own. */
 static enum err report_by_index(const struct survey *survey)
 {
     const struct slice_reader *reader = survey->reader;
@@ -243,7 +243,7 @@ static enum err report_block(const struct survey *survey, uint64_t offset,
     return err;
 }
 
-/* Do its records fill it, and are they as many as it says? */
+/* Do far jobs' records fill the block, and does their count match its header? */
 static bool block_fits(const char *block, const struct batch_head *head)
 {
     struct batch_walk walk;
@@ -264,7 +264,7 @@ static bool is_block(const struct survey *survey, uint64_t at, uint64_t data_end
            batch_whole(out_head, block) && block_fits(block, out_head);
 }
 
-/* Blocks one behind another; `tells`: of the jobs in good ones. */
+/* Checks the consecutive blocks. `reports`: calls reader->job for the jobs of intact ones. */
 static enum err look_at_blocks(const struct survey *survey, uint64_t data_end, bool reports)
 {
     enum err err = OK;
@@ -298,7 +298,7 @@ enum err slice_survey(struct disk *disk, const struct store_id *id, uint32_t num
     bool head_good = look_at_head(&survey);
     if (head_good)
         look_at_sections(&survey);
-    /* Without a header nobody knows where the blocks end: what is behind them counts as damaged. */
+    /* Without a header the end of the blocks is unknown: what is behind them counts as damaged. */
     uint64_t data_end = head_good ? survey.head.data_end : survey.len / BLOCK * BLOCK;
     err = look_at_blocks(&survey, data_end, !survey.index_good);
     if (!err && survey.index_good)

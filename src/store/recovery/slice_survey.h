@@ -8,7 +8,7 @@
 #include "store/record.h"
 #include "store/recovery/directory.h"
 
-/* What the log says of one slice. */
+/* What the log says about one slice. */
 struct slice_fate {
     uint32_t number;
     bool told;      /* a SLICE record was seen; else only deaths, which are repeated further on */

@@ -1,7 +1,7 @@
 /*
- * Reads every byte of a store that nobody has open, and changes none: the manifest, headers,
- * batches, records, bodies, padding, and that behind the log's end there are zeros or a tail that
- * a crash can leave.
+ * store_verify(): reads every byte of a store that nobody has open, and changes none. Checks the
+ * manifest, headers, batches, records, bodies and padding, and that the log is followed by zeros or
+ * by a tail that a crash can leave.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,27 +16,27 @@
 
 enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 
-/* Counts live jobs: which job records no later record has ended or replaced. */
+/* The live jobs: records of jobs that no later record has ended or replaced. */
 struct live_set {
-    struct map map; /* by place, numbers of `places` */
+    struct map map; /* by place; the values are indexes of `places` */
     uint64_t *places;
-    uint32_t *idle; /* numbers that are free again */
+    uint32_t *idle; /* indexes that are free again */
     uint32_t count, cap, idle_count;
 };
 
 struct verify {
     struct disk *disk;
     const struct store_watcher *watcher;
-    uint64_t reported_bytes, all_bytes; /* of progress */
+    uint64_t reported_bytes, all_bytes; /* for progress */
     struct store_counts counts;
     struct directory directory;
     uint32_t tag;
-    uint64_t batch_next;
-    uint64_t proven;
+    uint64_t batch_next; /* the number expected next */
+    uint64_t proven;     /* the highest batch that something calls durable */
     struct live_set live;
     struct slice_fates fates;
-    uint64_t departed; /* jobs that the log has, and a slice instead */
-    bool log_damaged;  /* batches are: what was in them is looked at when all has been read */
+    uint64_t departed; /* live jobs in slices whose old record is still in the log */
+    bool log_damaged;  /* some batch is damaged: verify_damage() finds what was in it */
     struct buf hurt;   /* places of jobs' records with a damaged body, uint64_t */
     struct batch_walk walk;
 };
@@ -72,7 +72,7 @@ static bool place_eq(const void *ctx, uint32_t number, const void *key)
 
 static uint64_t place_hash(uint64_t where)
 {
-    /* Fibonacci hashing: the numbers are dense. The high half is mixed, the low bits are not. */
+    /* Fibonacci hashing: places are dense numbers. The high half is well mixed. */
     return where * UINT64_C(0x9e3779b97f4a7c15) >> 32;
 }
 
@@ -94,7 +94,7 @@ static void live_remove(struct live_set *live, uint64_t where)
 {
     uint32_t number = map_find(&live->map, place_hash(where), &where);
     if (number == MAP_NONE)
-        return; /* its job's segment was cleaned before */
+        return; /* the segment with the job was cleaned before */
     map_remove(&live->map, place_hash(where), number);
     live->idle[live->idle_count++] = number;
 }
@@ -114,7 +114,7 @@ static void verify_job(struct verify *verify, const char *name, uint64_t offset,
     buf_add(&verify->hurt, &where, sizeof(where));
 }
 
-/* Is the segment of that number in the log? Its jobs that left for a slice are there still. */
+/* Is this segment in the log? Then old records of jobs that went to a slice are still in it. */
 static bool in_log(const struct verify *verify, uint32_t number)
 {
     const struct directory *directory = &verify->directory;
@@ -128,7 +128,7 @@ static void verify_death(struct verify *verify, const struct record *record)
 {
     uint64_t where = record->event.record.where;
     if (!where || record->event.kind == EVENT_MOVE)
-        return; /* that says where its job's record is */
+        return; /* a MOVE names its job's record, which lives */
     live_remove(&verify->live, where);
     slice_fates_died(&verify->fates, where);
 }
@@ -188,7 +188,8 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
     }
 }
 
-/* What is behind this place in a segment: how many bytes are not zero. */
+/* Reads the rest of a segment. *out_dirty: bytes that are not zero. Returns the error of a block
+   that cannot be read, if there is one. */
 static enum err verify_rest(struct verify *verify, struct walker *walker, uint64_t *out_dirty)
 {
     enum place_kind kind;
@@ -235,7 +236,7 @@ static void judge_end(struct verify *verify, const char *name, uint64_t offset, 
     }
 }
 
-/* Goes on behind a damaged place, if there are batches of the log. */
+/* Moves from the damage at `offset` to the next batch of the log. False: there is none. */
 static bool skip_damage(struct verify *verify, const char *name, struct walker *walker,
                         uint64_t offset, uint64_t batch_end)
 {
@@ -257,7 +258,7 @@ static bool skip_damage(struct verify *verify, const char *name, struct walker *
     return true;
 }
 
-/* Batches from the walker's place on that are as they should be. */
+/* Verifies good batches from the walker's position up to the first that is not good. */
 static void verify_good(struct verify *verify, const char *name, struct walker *walker,
                         uint64_t batch_end)
 {
@@ -278,7 +279,7 @@ static enum err verify_batches(struct verify *verify, const char *name, struct w
                                uint64_t batch_end)
 {
     uint64_t dirty, offset;
-    enum err err = OK; /* of all stretches: what could not be read once is not good later */
+    enum err err = OK; /* the first of all calls */
     do {
         verify_good(verify, name, walker, batch_end);
         offset = walker->offset;
@@ -290,7 +291,7 @@ static enum err verify_batches(struct verify *verify, const char *name, struct w
     return err;
 }
 
-/* The segment's file, and its name; walker_close() ends that. */
+/* Opens a segment's file for the walker, which the caller closes, and fills in its name. */
 static enum err open_segment(struct verify *verify, const struct found *found,
                              struct walker *walker, char name[static DISK_NAME_MAX])
 {
@@ -317,10 +318,10 @@ static enum err verify_segment(struct verify *verify, const struct found *found,
         verify->log_damaged = true;
     }
     walker_close(&walker);
-    return OK; /* the other segments are worth reading, too */
+    return OK; /* the other segments are read, too */
 }
 
-/* A file without a header: a spare, or a header that has rotted. */
+/* Verifies a file without a good header: a spare has only zeros, else the header is damaged. */
 static enum err verify_unused(struct verify *verify, const struct found *found)
 {
     char name[DISK_NAME_MAX];
@@ -370,7 +371,7 @@ static void slice_fault(void *ctx, const char *name, uint64_t offset, const char
     verify->counts.unknown += !whole;
 }
 
-/* The log has been read: which slices there must be is known. */
+/* Called after the log was read, because that says which slices must exist. */
 static void verify_slices(struct verify *verify)
 {
     const struct directory *directory = &verify->directory;
@@ -419,7 +420,8 @@ static enum err verify_history(struct verify *verify)
     return err;
 }
 
-/* No job depends on it. After a crash it is of an older close, and the next opening removes it. */
+/* Verifies the image of the far index, on which no job depends. After a crash it is outdated, and
+   the next opening removes it. */
 static void verify_image(struct verify *verify)
 {
     uint64_t bytes;
@@ -466,7 +468,7 @@ static bool is_of_job(enum event_kind kind)
     return kind == EVENT_JOB || kind == EVENT_GONE || kind == EVENT_MOVE;
 }
 
-/* What was in it; the numbers of jobs that it concerns are added. */
+/* Reports what was in the region, and adds the numbers of the jobs concerned to `seqs`. */
 static void judge_region(struct verify *verify, const struct damage *damage,
                          const struct region *region, struct buf *seqs)
 {
@@ -482,7 +484,7 @@ static void judge_region(struct verify *verify, const struct damage *damage,
     for (size_t i = region->first_suspect; i < region->suspect_end && !region->harmless; i++) {
         const struct suspect *suspect = &damage->suspects[i];
         if (suspect->harmless)
-            continue; /* even one that looks dead, or repeated later, may be of another job */
+            continue; /* `dead` or `superseded` do not suffice: it may be about another job */
         damage_describe(suspect, line, sizeof(line));
         report(verify, "%s", line);
         if (is_of_job(suspect->kind))
@@ -492,7 +494,7 @@ static void judge_region(struct verify *verify, const struct damage *damage,
     }
 }
 
-/* Each job once. */
+/* How many different numbers there are. Sorts them. */
 static uint64_t count_seqs(struct buf *seqs)
 {
     uint64_t count = 0;
@@ -504,7 +506,7 @@ static uint64_t count_seqs(struct buf *seqs)
     return count;
 }
 
-/* All has been read: whom does the damage in the log concern? */
+/* Called last: counts the jobs and topics that the damage in the log concerns. */
 static void verify_damage(struct verify *verify)
 {
     const struct directory *directory = &verify->directory;
@@ -523,7 +525,7 @@ static void verify_damage(struct verify *verify)
     if (!verify->log_damaged)
         return;
     if (damage_survey(verify->disk, directory, first, &damage)) {
-        verify->counts.unknown++; /* read in two ways, now good, now bad */
+        verify->counts.unknown++; /* two reads of the same bytes gave different results */
         return;
     }
     for (size_t i = 0; i < damage.region_count; i++)
@@ -552,7 +554,7 @@ static enum err verify_directory(struct verify *verify)
     for (size_t i = 0; i < directory->used && !err; i++) {
         const struct found *found = &directory->found[i];
         if (found->head.batch_first < manifest->batch_first)
-            continue; /* cleaned already; the next opening removes it */
+            continue; /* it was cleaned; the next opening removes it */
         if (found->head.batch_first > verify->batch_next) {
             char batches[DAMAGE_BATCHES_ROOM];
             uint64_t last_missing = found->head.batch_first - 1;

@@ -33,7 +33,8 @@ struct walker {
     uint64_t narrow_from, narrow_until;
 };
 
-/* Opens the file. `fresh`: see open() of port/disk.h. Begins behind the segment's header. */
+/* Opens the file. `fresh`: see open() of port/disk.h. Begins behind the segment's header. On an
+   error, of that open(), there is nothing to close. */
 enum err walker_open(struct walker *walker, struct disk *disk, uint32_t number, uint64_t size_bytes,
                      uint32_t tag, bool fresh) MUST_USE;
 void walker_close(struct walker *walker);
