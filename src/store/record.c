@@ -230,7 +230,7 @@ static bool state_possible(uint8_t state)
     return state > JOB_GONE && state < JOB_STATES;
 }
 
-/* Content type and body are known. False: what is behind them cannot be properties. */
+/* Decodes what follows content type and body. False: it cannot be properties. */
 static bool decode_properties(const char *at, size_t len, struct event *event)
 {
     uint64_t start = (uint64_t)RECORD_JOB_HEAD + event->content_type.len + event->body.len;
