@@ -13,7 +13,7 @@ _Static_assert(CORE_JOBS_MAX <= WHEEL_ITEMS_MAX, "each job has a number that the
 enum {
     DELAY_STEP_NS = 1200,
     LEASE_STEP_NS = 2000,
-    HUNGRY_US = 10 * 1000, /* so often it is asked whether far jobs that are waited for may come */
+    HUNGRY_US = 10 * 1000, /* between checks for memory for far jobs that are waited for */
 };
 
 static int64_t due_of(const void *ctx, const void *item)
@@ -152,12 +152,12 @@ static bool promote_due(struct core *core, uint32_t *budget)
         core_unlink_popped(core, job);
         if (core_depart_due(core, number))
             continue;
-        job->leaving = false; /* what is ready leaves for other slices */
+        job->leaving = false; /* ready jobs go to other slices */
         core_link(core, number, JOB_READY);
     }
 }
 
-/* Reservations whose ttr ran out: a failed attempt. No answer waits for its event. */
+/* Ends reservations whose ttr ran out, as failed attempts. No answer waits for their events. */
 static bool end_leases(struct core *core, uint32_t *budget)
 {
     for (;;) {
@@ -253,7 +253,7 @@ int64_t core_next_us(const struct core *core)
     const struct wheel *const wheels[] = {&core->delays, &core->leases, &core->waits,
                                           &core->pauses};
     int64_t next_us = INT64_MAX;
-    if (!list_empty(&core->topics.hungry)) /* when there is memory again nobody may say so */
+    if (!list_empty(&core->topics.hungry)) /* no event reports that there is memory again */
         next_us = time_add(core->now_us, HUNGRY_US);
     for (size_t i = 0; i < sizeof(wheels) / sizeof(wheels[0]); i++) {
         int64_t wheel_us = wheel_next_us(wheels[i]);

@@ -44,7 +44,7 @@ struct wait_link {
     uint32_t waiter;
 };
 
-/* What a reserve asks for, except its topics. */
+/* The options of a reserve, without its topics. */
 struct wanted {
     uint32_t max;
     bool listed_order;
@@ -191,8 +191,8 @@ static inline uint32_t seconds_until(int64_t now_us, int64_t then_us)
 }
 
 /*
- * Has the timing wheel room for the number of one more job? Asked before a job is taken: a job of
- * one size may need a new chunk while chunks of all other sizes have room.
+ * Has the timing wheel room for the number of one more job? Must be checked before a job is
+ * created: a job of one size may need a new chunk while chunks of all other sizes have room.
  */
 static inline bool core_has_free_number(const struct core *core)
 {
@@ -265,7 +265,7 @@ struct stored core_retire_unlogged(struct core *core, uint32_t number);
 void core_forget(struct core *core, uint32_t number);
 
 void core_view(const struct core *core, const struct job *job, struct job_view *out_view);
-struct job_view *core_views(struct core *core, uint32_t count); /* room for so many */
+struct job_view *core_views(struct core *core, uint32_t count); /* room for `count` views */
 void core_reply(struct core *core, void *ctx, const struct reply *reply);
 void core_reply_err(struct core *core, enum cmd_kind kind, void *ctx, enum err err);
 void core_reply_job(struct core *core, enum cmd_kind kind, void *ctx, const struct job *job);
@@ -318,7 +318,7 @@ static inline uint32_t core_topic_first(const struct topic *topic, enum job_stat
     return state == JOB_READY ? ready_heap_first(&topic->ready) : topic->buried_first;
 }
 
-/* What a CMD_LIST's cursor is of. */
+/* Identifies the listing that a CMD_LIST's cursor belongs to. */
 static inline struct listing core_listing(struct bytes topic, enum job_state state, bool backwards)
 {
     return (struct listing){
@@ -408,8 +408,8 @@ bool core_relocate_settings(struct core *core, struct topic *topic, uint64_t fir
 #define SCAN_HANDLE                                                                                \
     UINT32_C(0x80000000) /* in the low half of a scan's handle, and in no waiter's */
 
-/* LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC: answered at once if that is little work.
- * `after`: what the LIST's cursor says; NULL: from the start. */
+/* LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC: answered at once if that is little work. `after`:
+ * the position in the LIST's cursor; NULL: from the start. */
 void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd,
                const struct cursor *after, void *ctx, uint64_t *out_parked);
 bool core_scan_step(struct core *core); /* a slice of each scan; true = more to do */

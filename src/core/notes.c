@@ -1,9 +1,9 @@
 /*
- * Notes of failed attempts: their places, what is emitted of them, and when they die.
+ * Notes of failed attempts: their places, their events, and when they die.
  *
- * A note may come before its job in the log, because the cleaner has carried the job alone, or a
- * new body has made a new record of it. So replay keeps notes whatever it knows of their jobs, and
- * core_replayed() drops those that have none.
+ * A note may come before its job in the log, because the cleaner has moved only the job's record,
+ * or a new body has made a new record of it. So replay keeps notes whether or not their jobs are
+ * known, and core_replayed() drops those without a job.
  */
 #include "core/notes.h"
 
@@ -81,7 +81,7 @@ static void clear(struct core *core, struct job_notes *of_job, uint32_t number)
         core->sink->died(core->sink, record);
 }
 
-/* The note is there now; what is older than the last ones dies. */
+/* Adds the note's place; notes beyond the last JOB_NOTES_MAX die. */
 static void take_place(struct core *core, struct job_notes *of_job, const struct note_head *note,
                        struct stored stored)
 {
