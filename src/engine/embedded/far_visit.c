@@ -422,7 +422,8 @@ static void end(struct far_visit *visit)
     mem_free(visit);
 }
 
-/* The next look-up to continue, or else to begin; NULL: all wait for the disk, or for others. */
+/* The next look-up to continue, or else to begin; NULL: all wait for the disk, or for other
+   commands. */
 static struct far_visit *next_look(const struct far_visits *all)
 {
     const struct list *from = !list_empty(&all->ready) ? &all->ready : &all->asked;
