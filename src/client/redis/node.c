@@ -145,7 +145,7 @@ static struct redis_address master_of(const redisReply *reply)
     const redisReply *port = reply->elements > 2 ? reply->element[2] : NULL;
     if (host && host->type == REDIS_REPLY_STRING && port->type == REDIS_REPLY_INTEGER)
         (void)redis_address_make(bytes_of(host->str, (size_t)host->len), (uint64_t)port->integer,
-                                 &address); /* else it did not say */
+                                 &address); /* otherwise it is not known */
     return address;
 }
 

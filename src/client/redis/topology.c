@@ -160,7 +160,7 @@ static bool read_row(const redisReply *row, const struct redis_address *asked,
     if (master->type != REDIS_REPLY_ARRAY || master->elements < 2 ||
         master->element[1]->type != REDIS_REPLY_INTEGER)
         return false;
-    struct bytes host = bytes_str(asked->host); /* none given: "the host that you asked" */
+    struct bytes host = bytes_str(asked->host); /* none given: that of the node which answered */
     if (master->element[0]->type == REDIS_REPLY_STRING && master->element[0]->len > 0)
         host = bytes_of(master->element[0]->str, (size_t)master->element[0]->len);
     if (!redis_address_make(host, (uint64_t)master->element[1]->integer, out_address))

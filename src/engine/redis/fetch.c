@@ -11,10 +11,10 @@
 enum {
     AGAIN_US = 500 * 1000, /* until the next call, after one that failed */
     SILENT_US = 50 * 1000, /* a partition with a call under way for so long is not "empty" */
-    STALE_US = 100 * 1000, /* knowledge of ready jobs that is older is checked by a look */
+    STALE_US = 100 * 1000, /* older entries of the cache are read again */
 };
 
-/* ---- what is known ---- */
+/* ---- cache entries ---- */
 
 struct candidate wait_group_look_up(const struct wait_group *group, uint32_t from, uint32_t to,
                                     uint32_t partition)
@@ -134,7 +134,7 @@ static void bury_damaged(struct consumers *consumers, const struct script_parts 
         consumers->options.damaged(consumers->options.owner, &jobs[i]);
 }
 
-/* Asks again at that time for the topics that are EMPTY now: a pause ends then, for instance. */
+/* Makes the topics' EMPTY entries UNKNOWN at this time, for instance because a pause ends. */
 static void again_at(const struct ask *ask, int64_t again_us)
 {
     struct consumers *consumers = ask->group->consumers;
@@ -191,8 +191,8 @@ static void take_answer(const struct ask *ask, const struct script_request *call
         wait_group_hand_out(ask->group, said->partition, answer->reply.jobs, answer->reply.count);
 }
 
-/* What was asked for by it may be asked of others, and who has got some jobs does not wait for it.
- */
+/* No longer counts on the call's jobs: they may be requested from other partitions, and a waiter
+ * that has got some jobs does not wait for it. */
 static void leave_out(struct ask *ask)
 {
     list_remove(&ask->place);
@@ -369,7 +369,7 @@ static void passed_on(void *owner, struct script_request *call, enum err err,
                       const struct bytes *parts, uint32_t count)
 {
     (void)owner, (void)call, (void)err, (void)parts,
-        (void)count; /* if the notice is lost, waiters look again themselves */
+        (void)count; /* if the notice is lost, waiters read again by themselves */
 }
 
 void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t partition)
@@ -409,7 +409,7 @@ static int compare_candidates(const void *a_at, const void *b_at)
     return order ? order : (a->partition > b->partition) - (a->partition < b->partition);
 }
 
-/* Of those with jobs close to the best one, that with the most such jobs stands first. */
+/* Of candidates with jobs close to the best one, the one with the most such jobs comes first. */
 static int compare_by_close(const void *a_at, const void *b_at)
 {
     const struct candidate *a = a_at, *b = b_at;
@@ -418,7 +418,7 @@ static int compare_by_close(const void *a_at, const void *b_at)
     return compare_candidates(a_at, b_at);
 }
 
-/* True: several consumers wait, and want several jobs: who of them gets which is not promised. */
+/* True: several consumers wait for several jobs. Which of them gets which job is not guaranteed. */
 static bool is_shared(const struct wait_group *group)
 {
     return group->waiters.next != group->waiters.prev && wait_group_open_wants(group) > 1 &&
@@ -426,11 +426,11 @@ static bool is_shared(const struct wait_group *group)
 }
 
 /*
- * Each partition that is asked costs Redis as much as several jobs of one. So for several consumers
- * those with several jobs come first, and are asked for as many as are known to be close to their
- * first. So no job is taken before one of its priority that is due more than twice RANK_CLOSE_US
- * sooner, nor before one of a better priority, unless others have changed what is there: an answer
- * gives the best that there are, which may then be due later.
+ * A call to one more partition costs Redis as much as several jobs of one. So for several
+ * consumers, candidates with several close jobs come first, and all jobs known to be close to their
+ * first are requested there. So no job is delivered before one of its priority that is due more
+ * than twice RANK_CLOSE_US earlier, nor before one of a better priority, unless others have changed
+ * the partition: an answer has the best jobs that are left, which may then be due later.
  */
 static void order_for_several(struct candidates candidates)
 {
@@ -449,13 +449,13 @@ static void order_for_several(struct candidates candidates)
     qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_by_close);
 }
 
-/* There are masters of a cluster: what one does not give others may have. */
+/* True for a cluster: if one server is silent, others may have jobs. */
 static bool has_several_servers(const struct wait_group *group)
 {
     return group->consumers->options.calls->options.topology->node_count > 1;
 }
 
-/* Asks the partitions that have jobs of these topics, that with the best job first. False: none
+/* Calls the partitions that have jobs of these topics, the one with the best job first. False: none
  * has. */
 static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
 {
@@ -489,8 +489,8 @@ static bool ask_in_order(struct wait_group *group)
     return false;
 }
 
-/* Asks the partitions of which nothing is known. False: looks at them are under way, and may find
- * better jobs than the known ones. */
+/* Calls the partitions that are UNKNOWN. False: probes are under way, and may find better jobs than
+ * the known ones. */
 static bool ask_unsure(struct wait_group *group)
 {
     struct candidates unsure = find_candidates(group, 0, group->topic_count, is_unsure);
@@ -504,9 +504,9 @@ static bool ask_unsure(struct wait_group *group)
 }
 
 /* If at least as many jobs are wanted as there are partitions that may have some, all of these are
- * asked at once. No look is needed, since the best jobs are among those that come. What a partition
- * of which nothing is known does not give within PROBE_US is requested from the others. False: the
- * group wants too few, and must be handled as for few jobs. */
+ * called at once, without probes, because the best jobs are among those that they return. Jobs that
+ * an UNKNOWN partition does not return within PROBE_US are requested from the others. False: the
+ * group wants too few. */
 static bool ask_many(struct wait_group *group)
 {
     if (!wait_group_wants_many(group) || is_ordered(group))
@@ -590,8 +590,8 @@ enum err wait_group_nothing(struct wait_group *group)
 }
 
 /*
- * No call is waited for, and no partition is known to have jobs: answers the waiters that are not
- * parked, or have got some jobs. Most groups have no such waiter (`settles` is 0), and may have
+ * When no call is waited for, and no partition is known to have jobs: answers the waiters that are
+ * not parked, or have got some jobs. Most groups have no such waiter (`settles` is 0), and may have
  * very many others, so the list is not searched then.
  */
 static void settle(struct wait_group *group)
@@ -606,8 +606,8 @@ static void settle(struct wait_group *group)
     }
 }
 
-/* The same, but of calls that are left out: whoever has got some jobs, which only the first waiter
- * can, has them now. */
+/* The same while calls are left out: answers the first waiter, the only one that can have some
+   jobs. */
 static void settle_first(struct wait_group *group)
 {
     if (list_empty(&group->waiters))

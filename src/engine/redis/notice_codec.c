@@ -1,5 +1,5 @@
 /*
- * Reads what daemons learn of each other and of the partitions: notices, answers to heartbeats.
+ * Decodes notices, and the answers to heartbeats.
  */
 #include <string.h>
 
@@ -56,7 +56,7 @@ bool script_channel_is(const struct script_space *space, struct bytes channel,
     return *out_own || bytes_eq(channel, script_channel(space, *out_partition, false, room));
 }
 
-/* What follows the partition's number, each after a space. */
+/* Decodes the fields behind the partition's number, each after a space. */
 static enum err read_change(const struct script_space *space, struct bytes rest,
                             struct script_notice *notice)
 {

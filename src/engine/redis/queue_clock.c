@@ -1,15 +1,15 @@
 /*
- * Between two answers clocks drift apart, by far less than one in two thousand. What lies that much
- * beyond what is believed is no leap, and is taken over.
+ * Between two answers clocks drift apart by far less than 1/2000. A difference within that bound is
+ * not a leap, and is adopted.
  */
 #include "engine/redis/queue_clock.h"
 
 #include "engine/redis/script_parts.h"
 
 enum {
-    DRIFT = 2000,              /* one in so many, at most: 500 ppm */
-    DRIFT_MOST_US = 90 * 1000, /* of one that nothing was heard of for long */
-    DRIFTS_US = 5 * 1000,      /* beyond what is believed: worth a look */
+    DRIFT = 2000,              /* the drift is at most 1/2000: 500 ppm */
+    DRIFT_MOST_US = 90 * 1000, /* however long ago the last answer was */
+    DRIFTS_US = 5 * 1000,      /* outside the bounds: the clock should be read */
     HOLD_US = 3 * 1000 * 1000,
     NEW_US = 2 * 1000 * 1000, /* two heartbeats, by which we learn that it was set */
 };
@@ -39,10 +39,10 @@ enum queue_clock_suspect queue_clock_heard(struct queue_clock *clock,
     int64_t least_us = queue_us - read_us, most_us = queue_us - sent_us;
     int64_t top_us = call->queue_us + (call->most_us - call->least_us);
     if (!clock->known || !call->queue_us)
-        return CLOCK_AGREES; /* for all that we know: open tells, before others are sent */
+        return CLOCK_AGREES; /* nothing is known yet; `open` comes first and reads the clock */
     if (queue_us <= call->queue_us)
         return CLOCK_LEAPT;
-    if (queue_us >= top_us) /* so late on its way, perhaps */
+    if (queue_us >= top_us) /* the answer may have taken that long */
         return read_us - sent_us < QUEUE_CLOCK_CLOSE_US ? CLOCK_LEAPT : CLOCK_DRIFTS;
     if (least_us > clock->most_us + DRIFTS_US || most_us < clock->least_us - DRIFTS_US)
         return CLOCK_DRIFTS;
@@ -88,9 +88,9 @@ static enum queue_clock_verdict agree(struct queue_clock *clock,
 }
 
 /*
- * Another has set it, and what it shows now comes of that. Either Redis' own clock is still where
- * we believed it; or it has leapt, after it agreed with us last, and was set after that leap: then
- * less time has gone by since. Else it has leapt once more after it was set.
+ * Does the reading follow from another daemon's setting of the clock? Either Redis' own clock has
+ * not leapt; or it leapt after the last answer that agreed, and was set after that leap, so less
+ * time has passed since. Otherwise it has leapt once more after it was set.
  */
 static bool follows_from_set(const struct queue_clock *clock,
                              const struct queue_clock_reading *reading, int64_t tolerated_us)
@@ -130,8 +130,8 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
         return reading->read_us < clock->others_may_set_until_us ? CLOCK_KEPT
                                                                  : adopt(clock, reading);
     }
-    /* Never early: to the least that it can have been, by the most that it can be now. It may then
-       be late by as long as the answer was under way. */
+    /* Never early: from the most that it can show to the least that it should. So it may be late by
+     * the round trip. */
     *out_by_us = clock->least_us - most_us;
     clock->most_us = clock->least_us;
     clock->least_us -= most_us - least_us;

@@ -1,6 +1,6 @@
 /*
- * Asks for what is no command on one job: reserves, and the engine's own calls. script.c has the
- * form of a request.
+ * Encodes requests that are not a command on one job: reserves, and the engine's own calls.
+ * script.c describes the form of a request.
  */
 #include <stdio.h>
 
@@ -8,10 +8,10 @@
 #include "engine/redis/script_parts.h"
 
 enum {
-    BODIES_AT_ONCE = 256 * 1024,       /* of a reserve: no more jobs follow then */
-    PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
-    REBUILD_FIELDS = 60,               /* looked at by one call: each job has two and more */
-    MEMBER_KEPT_US = 20 * 1000 * 1000, /* the record of a daemon that says nothing more */
+    BODIES_AT_ONCE = 256 * 1024,       /* bytes of bodies after which a reserve adds no more jobs */
+    PLACES_MAX = 4000,                 /* places that a reserve reads in all its topics */
+    REBUILD_FIELDS = 60,               /* fields that one call reads; each job has two or more */
+    MEMBER_KEPT_US = 20 * 1000 * 1000, /* how long the record of a silent daemon is kept */
     OPTIONS_ROOM = 4 + 24,             /* letters, and a ttr in digits */
 };
 
@@ -181,7 +181,7 @@ static void ask_change_of_settings(struct buf *out, const struct script_space *s
     script_begin(out, space, call, SCRIPT_SETTINGS, 6);
     script_add(out, BYTES("c"));
     script_add(out, topic->topic);
-    if (topic->if_version) /* no version is as high as that: clients may send any */
+    if (topic->if_version) /* larger versions were never given, but clients may send any */
         script_add_i64(out, topic->version <= (uint64_t)SCRIPT_FOREVER ? (int64_t)topic->version
                                                                        : SCRIPT_FOREVER);
     else

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { KNOWN_KEPT = 1 << 20 }; /* of 32 bytes, each of a topic in a partition */
+enum { KNOWN_KEPT = 1 << 20 }; /* hints of 32 bytes: one for each topic and partition */
 
 struct bytes topic_name(const struct topic *topic)
 {
@@ -90,7 +90,7 @@ void topic_cache_rest(struct topic_cache *topic_cache, struct topic *topic)
     list_add_tail(&topic_cache->idle, &topic->idle);
 }
 
-/* ---- what is known ---- */
+/* ---- hints ---- */
 
 int rank_compare(struct script_rank a, struct script_rank b)
 {
@@ -104,7 +104,7 @@ bool rank_is_close(struct script_rank first, struct script_rank later)
     return first.priority == later.priority && later.us - first.us <= RANK_CLOSE_US;
 }
 
-/* Jobs that are close to `rank`, the first that is left of those that the hint has counted. */
+/* How many of the counted jobs are close to `rank`, the first that is left. */
 static uint32_t close_left(const struct hint *hint, struct script_rank rank, uint32_t taken)
 {
     bool counts = hint->what == READY && rank_compare(hint->first, rank) <= 0 &&
@@ -124,8 +124,8 @@ void topic_left(struct topic *topic, uint32_t partition, struct script_rank rank
                           .notified_alone = hint->notified_alone};
 }
 
-/* It stands beside the first, or before it; or it is the first one. Behind a new first one what was
- * counted before may stand too far, all but the first of these. */
+/* Counts a job that was seen beside the first, before it, or as the first one. After a new first
+ * job those counted before may not be close to it, except the former first. */
 static void see_another(struct hint *hint, struct script_rank rank, bool became)
 {
     bool first = rank_compare(rank, hint->first) < 0;
@@ -167,7 +167,7 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
                               .notified_alone = hint->notified_alone};
         break;
     case UNKNOWN:
-    case NOTICED: break; /* there may be better ones */
+    case NOTICED: break; /* there may be better jobs */
     case READY: see_another(hint, rank, became); break;
     }
 }
