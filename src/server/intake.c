@@ -48,8 +48,8 @@ static void configured(struct ticket *ticket, const struct reply *reply)
         loop_arm(loop, &intake->again, loop->now_us + CONFIGURE_US);
 }
 
-/* What sends its jobs on, unless the topic has settings already. What each job brought with it says
-   where it goes; the routing key here is for jobs that were pushed otherwise. */
+/* Gives the topic a target setting, unless it has settings already. Each job's routing is in its
+ * properties; the routing key here is for jobs that were pushed otherwise. */
 static void configure(struct timer *timer)
 {
     struct server_intake *intake = LIST_ENTRY(timer, struct server_intake, again);
@@ -82,7 +82,7 @@ static enum intake_verdict verdict_of(enum err err, bool cancel)
 {
     switch (err) {
     case OK: return INTAKE_STORED;
-    case ERR_NOT_FOUND: return cancel ? INTAKE_STORED : INTAKE_REFUSED; /* it is gone already */
+    case ERR_NOT_FOUND: return cancel ? INTAKE_STORED : INTAKE_REFUSED; /* it was deleted already */
     case ERR_EXISTS:
     case ERR_INVALID:
     case ERR_TOO_LARGE:
@@ -160,7 +160,7 @@ static struct cmd push_of(const struct server_intake *intake, const struct intak
 static void take_one(struct server_intake *intake, struct intake_message *message)
 {
     struct job_properties properties = {.amqp = message->amqp};
-    struct settings_problem unwanted; /* err says enough */
+    struct settings_problem unwanted; /* not needed */
     enum err err = server_admit_memory(intake->server);
     intake->properties.len = 0;
     if (!err)

@@ -102,7 +102,7 @@ struct server {
     struct pool requests;   // struct request
     struct list dirty;      // session::dirty: has bytes to send
     struct list all;        // session::all
-    struct list clearings;  // clearing::place: its next command can be asked
+    struct list clearings;  // clearing::place: its next command can be submitted
     struct list replays;    // replay::place: the same
     struct list listings;   // listing::place: the same
     struct list clear_alls; // clear_all::place: the same
@@ -183,7 +183,7 @@ bool server_drained(const struct server *server);
  */
 bool server_step_each(struct server *server, struct list *items, bool (*step)(struct list *item));
 
-/* Bytes of connections that are gone, and of what they have sent, that are not freed yet. */
+/* Bytes of ended connections, and of buffers that were sent, that are not freed yet. */
 size_t server_discarded(const struct server *server);
 /* Returns some memory of ended sessions and requests to the system. True: there is more. */
 bool server_trim(struct server *server);

@@ -38,7 +38,7 @@ struct session_kind {
     void (*expired)(struct session *session); /* that time has come */
     void (*drain)(struct session *
                       session); /* the server is shutting down: close once everything is answered */
-    /* Memory of the session, in bytes, without `out` and what the network keeps. O(1). */
+    /* Memory of the session, in bytes, without `out` and the network's buffers. O(1). */
     size_t (*footprint)(const struct session *session);
     /*
      * The session uses too much memory. If no part of an answer has been sent, and its request was
@@ -51,7 +51,7 @@ struct session_kind {
 struct session {
     uint32_t number;          /* in server::sessions */
     enum session_state state; /* see session_state_move() */
-    struct timer timer;       /* looks at deadline_us() again */
+    struct timer timer;       /* checks deadline_us() again */
     const struct session_kind *kind;
     struct server *server;
     struct stream *stream;

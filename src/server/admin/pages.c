@@ -35,7 +35,7 @@ static void ready_page(struct server *server, const struct response_format *form
     struct buf body = {0}, facts = {0};
     struct text_sink sink = {.sink.warning = add_warning, .sink.reason = add_reason, .out = &facts};
     server->engine->verbs->describe(server->engine, &sink.sink);
-    /* A reason says more than that something is not ready. */
+    /* A reason is more precise than "not ready". */
     if (err != ERR_AGAIN || !sink.reasoned)
         buf_addf(&body, "%s\n", err ? err_text(err) : "ready");
     buf_add_bytes(&body, buf_bytes(&facts));

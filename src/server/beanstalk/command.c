@@ -1,6 +1,6 @@
 /*
- * What is done for each command of beanstalkd's protocol: most ask the engine, some are answered at
- * once. Seconds become microseconds here; a tube becomes a topic.
+ * Executes each command of beanstalkd's protocol: most are submitted to the engine, some are
+ * answered at once. Converts seconds to microseconds, and tubes to topics.
  */
 #include "base/mem.h"
 #include "server/beanstalk/survey.h"
@@ -9,7 +9,7 @@ enum {
     FORGET_NS = 300,  /* work for taking one watched tube off the table */
     WATCH_MAX = 4000, /* tubes that one connection may watch */
     SECOND_US = 1000 * 1000,
-    PLACES_PER_NS = 1,              /* of the watch list looked at */
+    PLACES_PER_NS = 1,              /* watched tubes handled in one ns */
     NAME_NS = 5,                    /* work for naming one watched tube to the engine */
     DEADLINE_MARGIN_US = SECOND_US, /* of a reservation: in it its holder is not made to wait */
 };
@@ -180,9 +180,9 @@ static uint32_t without_pushed(struct server *server, struct bytes *topics, uint
 }
 
 /*
- * A consumer whose reservation is about to end is told so instead of being made to wait beyond
- * that: the wait is cut to the beginning of the margin, and an empty end of it means DEADLINE_SOON.
- * A job that is ready comes first.
+ * A reserve of a consumer with a reservation that is about to end does not wait beyond that: the
+ * wait is cut to the beginning of the margin, and if it ends without a job the answer is
+ * DEADLINE_SOON. A ready job comes first.
  */
 static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
@@ -333,7 +333,7 @@ static void list_watched(struct beanstalk_session *beanstalk)
     pipeline_end_now(&beanstalk->pipeline, text);
 }
 
-/* ---- what the engine is asked for first ---- */
+/* ---- commands that need another answer first ---- */
 
 static void survey(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {

@@ -1,8 +1,7 @@
 /*
  * First the tubes that connections use or watch, then the engine's topics, a page at a time.
- *
- * The engine must not be asked from within its answer, so the next page is asked for in the next
- * slice.
+ * Commands must not be submitted from the engine's answer, so the next page is requested in the
+ * next slice.
  */
 #include "server/beanstalk/survey.h"
 
@@ -115,7 +114,7 @@ void beanstalk_survey_begin(struct beanstalk_pending *pending)
     pending->pending.ticket.answered = answered;
     list_init(&survey->place);
     go_on_later(survey);
-    (void)beanstalk_surveys_step(server_of(survey)); /* what is left is done in the next turns */
+    (void)beanstalk_surveys_step(server_of(survey)); /* the rest is done in the next turns */
 }
 
 bool beanstalk_surveys_step(struct server *server)

@@ -43,7 +43,7 @@ const char laterd_help[] =
     "SIGHUP: read log_level and drain_seconds of the configuration again.\n"
     "More: laterd(8), later(1), http://127.0.0.1:9277/v1/openapi.json\n";
 
-/* What the command line has, to be put over what the file has when that was read. */
+/* The options of the command line, which replace those of the file after that was read. */
 struct said {
     const char *data_dir;
     struct {
@@ -99,7 +99,7 @@ enum {
     IMPORT,
 };
 
-/* `found`: what getopt says of it. One letter of several in `word` is named alone. */
+/* `found`: getopt's result. One letter of several in `word` is named alone. */
 static enum err refuse_option(struct config_error *error, int found, const char *word)
 {
     char letter[] = {'-', (char)optopt, '\0'};
@@ -166,7 +166,7 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
             return OK;
         case PRINT:
         case 'V':
-        case 'h': /* whatever else is asked for */
+        case 'h': /* other options do not matter */
             options.wish = option == PRINT ? LATERD_PRINT_CONFIG
                            : option == 'V' ? LATERD_SHOW_VERSION
                                            : LATERD_SHOW_HELP;
