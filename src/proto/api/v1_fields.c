@@ -1,4 +1,4 @@
-/* What a request's JSON says, field by field, each with its own refusal. */
+/* Reads the fields of a request's JSON, each with its own refusal. */
 #include "base/rfc3339.h"
 #include "proto/api/topic_list.h"
 #include "proto/api/v1.h"
@@ -193,7 +193,7 @@ static bool read_content_type(const struct reader *reader)
     return true;
 }
 
-/* ---- what the codecs of settings read ---- */
+/* ---- fields that the codecs of settings read ---- */
 
 bool v1_refuse_settings(struct problem *problem, const struct settings_problem *settings)
 {
@@ -379,7 +379,7 @@ static bool read_to(const struct reader *reader)
     return read_time(reader, &reader->fields->to_us);
 }
 
-/* So long ago. */
+/* Reads a duration, and subtracts it from the present time. */
 static bool read_since(const struct reader *reader)
 {
     int64_t span_us;

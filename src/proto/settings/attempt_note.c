@@ -56,7 +56,8 @@ static void add_response(struct bytes response, struct buf *text)
     buf_add_char(text, '"');
 }
 
-/* Up to its first byte that is not UTF-8, so that what is written is never longer than 2 * max. */
+/* The text up to its first byte that is not UTF-8, so that the output is never longer than 2 *
+   max. */
 static struct bytes short_text(struct bytes text, size_t max)
 {
     text.len = bytes_utf8_prefix(text);

@@ -48,7 +48,7 @@ static bool read_ttr(struct settings_reader *reader)
     return settings_duration(reader, 1, 366 * DAY_US, &of(reader)->ttr_us);
 }
 
-/* 0, 1 and what is between them, rounded to three digits: some clients write 0.2 with 17. */
+/* Reads a number from 0 to 1, rounded to three digits, because some clients write 0.2 with 17. */
 static bool read_jitter(struct settings_reader *reader)
 {
     struct bytes text = reader->value.text;
