@@ -8,7 +8,7 @@
 
 enum { STATS_TOTALS = 8 };
 
-/* What is remembered from one look to the next, for rates. Zeroed: there was none. */
+/* Totals of the previous call, for rates. Zeroed: there was none. */
 struct stats_look {
     uint64_t totals[STATS_TOTALS];
     int64_t at_ms;
@@ -19,7 +19,7 @@ struct stats_look {
  */
 void stats_add(struct buf *out, const json_t *stats, const struct stats_look *before,
                unsigned columns);
-/* For the rates of the next look: takes over the totals and the server's time. */
+/* Keeps the totals and the server's time for the rates of the next call. */
 void stats_remember(struct stats_look *look, const json_t *stats);
 
 #endif

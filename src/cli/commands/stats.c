@@ -51,7 +51,7 @@ static void add_store(struct buf *out, const json_t *stats)
         buf_addf(out, "%-10s  jobs and totals are those of %.0f s ago: /readyz tells why\n",
                  "store", age_s);
     if (!store || strcmp(show_string(store, "kind"), "shared") == 0)
-        return; /* that of others has figures of its own */
+        return; /* another engine has other figures */
     uint64_t segments = show_count(store, "segments"), sync_count = show_count(store, "syncs");
     buf_addf(out, "%-10s  %s: %s on disk, %s live, %llu segment%s, %s sync%s of %.2f ms%s%s\n",
              "store", show_string(store, "kind"), size_text(show_count(store, "disk_bytes"), disk),
@@ -89,7 +89,7 @@ static void add_total_rates(struct buf *out, const json_t *object, const struct 
     buf_addf(out, "%-*s", layout->label, "a second");
     for (size_t i = first; i < first + layout->row; i++) {
         uint64_t now = show_count(object, totals[i]);
-        /* Fewer than before: the server was restarted between the looks. */
+        /* The total has decreased: the server was restarted in between. */
         double rate = now < before->totals[i] ? 0 : (double)(now - before->totals[i]) / seconds;
         if (rate < 100000)
             buf_addf(out, " %*.1f", layout->width - 1, rate);

@@ -8,7 +8,7 @@
 #include "cli/text.h"
 
 enum {
-    PAGE = 1000,   /* elements that are asked for at once */
+    PAGE = 1000,   /* elements requested at once */
     SAID_MAX = 10, /* of what cannot be used; the rest is only counted */
     WORDS = 5,     /* of a command, at most */
 };
@@ -105,7 +105,7 @@ static void append(struct redis_source *source, const struct bytes *words, int c
         at[i] = words[i].at;
         len[i] = words[i].len;
     }
-    (void)redisAppendCommandArgv(source->redis, count, at, len); /* the reply tells */
+    (void)redisAppendCommandArgv(source->redis, count, at, len); /* the reply has the error */
 }
 
 /* The next answer, to be freed. An error answer of Redis is ERR_IO, unless `errors_pass`. */
@@ -277,7 +277,7 @@ enum err redis_source_survey(struct redis_source *source)
 /* ---- jobs ---- */
 
 /*
- * A bucket's entry that comes up is looked at again by the job's own time, so the later of the two
+ * A bucket's entry that is due is compared with the job's own time, and the later of the two
  * counts. Ready jobs are due now, a microsecond apart, so that they stay in their lists' order.
  */
 static enum redis_place settle(const struct redis_source *source, const struct place *place,
@@ -338,7 +338,7 @@ static enum err read_pool(struct redis_source *source, const redisReply *page)
     return err;
 }
 
-/* Not knowing which keys are strings, asks for all: Redis refuses the others, which were noted. */
+/* Reads all keys as strings, because their types are not known; Redis refuses the others. */
 static enum err read_strings(struct redis_source *source, const redisReply *page)
 {
     enum err err = OK;
