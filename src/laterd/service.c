@@ -428,7 +428,7 @@ static int64_t update_role(struct service *service, struct member *member)
         return service->leaving ? service->platform->loop->now_us : INT64_MAX;
     }
     if (service->leaving && !sinks_have_ended(service, &name)) {
-        (void)journal_has_ended(service); /* after a failed opening it ends meanwhile */
+        (void)journal_has_ended(service); /* after a failed opening; ends it if it can */
         give_lead_back(service, member, name, service->leaving_since_us);
         return service->platform->loop->now_us + LEAVING_US;
     }
@@ -503,8 +503,8 @@ static bool close_stopped_sinks(struct service *service, struct bytes *out_name)
     return all;
 }
 
-/* Asks all of them again and again: those that hang have to be interrupted. False: one that hangs
-   is left. */
+/* Calls all of them repeatedly, because those that hang must be interrupted. False: one still
+   hangs. */
 static bool end_sinks(struct service *service, struct bytes *out_name)
 {
     int64_t until_us = os_boot_us() + ENDING_US;

@@ -36,7 +36,7 @@ enum {
     ZEROS_BYTES = 1024 * 1024,
     ZEROS_PIECE = 64 * 1024, /* of those behind a commit */
     FETCH_BYTES = 128 * 1024,
-    READERS = 4, /* threads of LANE_READ: a disk is asked for so many things at a time */
+    READERS = 4, /* threads of LANE_READ, the number of concurrent reads */
 };
 
 struct disk_file {

@@ -144,7 +144,7 @@ static void accept_clients(struct os_loop *loop)
             if (loop->accept_again_us)
                 loop->first_listener = number + 1;
         }
-        listener->waiting = false; /* epoll tells it again */
+        listener->waiting = false; /* epoll reports it again */
     }
 }
 

@@ -33,7 +33,7 @@ struct broker_thread {
     pthread_t thread;
     int wake_fd;
     /* The loop's. */
-    bool was_ready; /* as was told last */
+    bool was_ready; /* as reported last */
     bool closed;
     bool interrupted, joined; /* the thread */
     char why[OUTCOME_REASON_MAX];
