@@ -36,7 +36,8 @@ void session_mark_dirty(struct session *session)
         list_add_tail(&session->server->dirty, &session->dirty);
 }
 
-void session_arm(struct session *session)
+/* Arms the timer for deadline_us(). To be called when the deadline has become earlier. */
+static void arm(struct session *session)
 {
     struct server *server = session->server;
     int64_t deadline_us = session->kind->deadline_us(session);
@@ -71,7 +72,7 @@ void session_request_grew(struct session *session, size_t bytes)
     if (session->request_begun_us == 0) {
         session->request_begun_us = session->server->loop->now_us;
         session->request_bytes = 0;
-        session_arm(session);
+        arm(session);
     }
     session->request_bytes += bytes;
 }
@@ -139,7 +140,7 @@ static void look_at_deadline(struct timer *timer)
     if (session->kind->deadline_us(session) <= session->server->loop->now_us)
         session->kind->expired(session);
     else
-        session_arm(session);
+        arm(session);
 }
 
 static const struct stream_handler stream_handler;
@@ -174,7 +175,7 @@ static void handle_accepted(struct acceptor *acceptor, struct stream *stream, un
         server->counts.refused++;
         session->kind->refuse(session);
     }
-    session_arm(session);
+    arm(session);
 }
 
 void server_begin_visit(struct server *server)
@@ -290,7 +291,7 @@ bool session_flush(struct session *session)
         session_free(session, SESSION_ORDERLY);
         return true;
     }
-    session_arm(session);
+    arm(session);
     return false;
 }
 

@@ -91,9 +91,6 @@ void session_mark_dirty(struct session *session);
  */
 bool session_flush(struct session *session);
 
-/* Arms the timer for deadline_us(). To be called when the deadline has become earlier. */
-void session_arm(struct session *session);
-
 /*
  * Notes that this many bytes of an incomplete request have come. A request must be complete within
  * limits.request_seconds of its first byte, plus one second for each 64 KiB.

@@ -748,11 +748,13 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
     if (err)
         return err;
     err = wait_until_started(redis, out_error);
-    if (err)
-        redis_engine_close(redis);
-    else
-        *out_redis = redis;
-    return err;
+    if (err) {
+        redis_engine_stop(redis);
+        redis_engine_free(redis);
+        return err;
+    }
+    *out_redis = redis;
+    return OK;
 }
 
 void redis_engine_stop(struct redis_engine *redis)
@@ -762,12 +764,6 @@ void redis_engine_stop(struct redis_engine *redis)
     redis_engine_leave(redis);
     while (!redis_engine_left(redis))
         turn_alone(redis);
-}
-
-void redis_engine_close(struct redis_engine *redis)
-{
-    redis_engine_stop(redis);
-    redis_engine_free(redis);
 }
 
 struct engine *redis_engine_port(struct redis_engine *redis)

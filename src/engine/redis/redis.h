@@ -103,9 +103,6 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
 enum err redis_engine_take_over(struct redis_engine *redis, struct redis_error *out_error) MUST_USE;
 /* redis_engine_leave(), then waits until it has left. NULL does nothing. */
 void redis_engine_stop(struct redis_engine *redis);
-/* redis_engine_stop() and redis_engine_free(), which may wait for the journal's thread. NULL does
-   nothing. */
-void redis_engine_close(struct redis_engine *redis);
 
 /* The port; valid until redis_engine_free(). */
 struct engine *redis_engine_port(struct redis_engine *redis);

@@ -109,9 +109,6 @@ struct v1_input {
     struct problem *problem; /* where a refusal goes */
 };
 
-/* Reads the object that comes next in `json`; fields outside `allowed` are refused. */
-bool v1_read_object(const struct v1_input *input, struct json *json, uint64_t allowed,
-                    struct v1_fields *out_fields);
 /* Reads a whole request body; an empty one has no fields. */
 bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allowed,
                   struct v1_fields *out_fields);

@@ -691,8 +691,9 @@ bool v1_refuse_json(const struct v1_input *input, const struct json *json)
     return false;
 }
 
-bool v1_read_object(const struct v1_input *input, struct json *json, uint64_t allowed,
-                    struct v1_fields *out_fields)
+/* Reads the object that comes next in `json`; fields outside `allowed` are refused. */
+static bool read_object(const struct v1_input *input, struct json *json, uint64_t allowed,
+                        struct v1_fields *out_fields)
 {
     struct json_value name, value;
     *out_fields = (struct v1_fields){0};
@@ -713,7 +714,7 @@ bool v1_read_body(const struct v1_input *input, struct bytes body, uint64_t allo
     if (body.len == 0)
         return true;
     json_init(&json, body, input->limits->json_depth);
-    if (!v1_read_object(input, &json, allowed, out_fields))
+    if (!read_object(input, &json, allowed, out_fields))
         return false;
     return json_end(&json) || v1_refuse_json(input, &json);
 }

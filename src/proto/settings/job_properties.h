@@ -70,7 +70,6 @@ enum err job_properties_write(const struct job_properties *properties, struct bu
                               struct settings_problem *out_problem) MUST_USE;
 
 /* "biz_key" … as the stored form and /v1 name them; LABEL_COUNT: it is none. */
-const char *job_label_name(enum job_label label);
 enum job_label job_label_named(struct bytes name);
 
 /*

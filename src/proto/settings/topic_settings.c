@@ -177,7 +177,8 @@ static bool fits(const struct topic_settings *settings, struct settings_problem 
     return true;
 }
 
-struct topic_settings topic_settings_none(void)
+/* The settings of a topic that has none. */
+static struct topic_settings no_settings(void)
 {
     return (struct topic_settings){.jitter_permille = JITTER_DEFAULT_PERMILLE};
 }
@@ -186,7 +187,7 @@ enum err topic_settings_read(struct bytes text, struct arena *scratch,
                              struct topic_settings *out_settings,
                              struct settings_problem *out_problem)
 {
-    struct topic_settings settings = topic_settings_none();
+    struct topic_settings settings = no_settings();
     struct settings_reader reader;
     settings_reader_init(&reader, scratch, "", out_problem);
     if (text.len > TOPIC_SETTINGS_MAX) {

@@ -61,9 +61,6 @@ enum err topic_settings_read(struct bytes text, struct arena *scratch,
 /* Appends them as JSON, in one fixed form, from which the same settings are read. */
 void topic_settings_write(const struct topic_settings *settings, struct buf *out);
 
-/* The settings of a topic that has none. */
-struct topic_settings topic_settings_none(void);
-
 /*
  * The schedule of a job that is pushed without one: the settings' own, with their attempts; else
  * `fallback`, which is the server's, with their attempts. count 0: no schedule, again at once and
