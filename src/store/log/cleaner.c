@@ -128,7 +128,7 @@ static void start(struct cleaner *cleaner)
         return;
     cleaner->segment = oldest;
     cleaner->spilled = !spill_begin(cleaner->spill, oldest);
-    cleaner->copied_from = oldest->live_bytes + oldest->told_bytes;
+    cleaner->copied_from = oldest->live_bytes + oldest->slice_log_bytes;
     begin_walk(cleaner);
 }
 
@@ -319,7 +319,7 @@ static void relocate_some(struct cleaner *cleaner, unsigned *budget)
 /* CLEAN_MOVES if there are live MOVEs left, which are in batches that cannot be read. */
 static enum clean_step after_unread(const struct cleaner *cleaner)
 {
-    bool moves = cleaner->segment->told_moves > 0 && cleaner->store->callbacks->relocate_moves;
+    bool moves = cleaner->segment->slice_log_moves > 0 && cleaner->store->callbacks->relocate_moves;
     return moves ? CLEAN_MOVES : CLEAN_SLICES;
 }
 
@@ -444,7 +444,8 @@ static void walk(struct cleaner *cleaner)
     uint64_t batch_end = segments_after(cleaner->segments, oldest)->batch_first;
     uint64_t limit = cleaner->offset + CLEANER_TURN_BYTES;
     unsigned budget = SLICE_RECORDS;
-    while ((oldest->live_jobs > 0 || oldest->told_moves > 0) && cleaner->batch_next < batch_end) {
+    while ((oldest->live_jobs > 0 || oldest->slice_log_moves > 0) &&
+           cleaner->batch_next < batch_end) {
         if (cleaner->offset >= limit || budget == 0)
             return; /* continued in the next turn */
         if (!cleaner->batch && !cleaner->seeking && !cleaner->spilled &&
@@ -756,7 +757,7 @@ void cleaner_valid(const struct cleaner *cleaner)
     /* S4: no live record is left, or the file is kept under another name; all else is durable
        elsewhere. */
     CHECK(cleaner->step < CLEAN_DURABLE || oldest->live_jobs == 0 || oldest->damaged);
-    CHECK(cleaner->step < CLEAN_DURABLE || oldest->told_moves == 0);
+    CHECK(cleaner->step < CLEAN_DURABLE || oldest->slice_log_moves == 0);
     CHECK(cleaner->step < CLEAN_MANIFEST || log_synced(cleaner->log) >= cleaner->batch_last);
     CHECK(cleaner->step != CLEAN_REMOVE || manifest_forgotten(cleaner->store->manifest));
 }

@@ -29,8 +29,8 @@ static uint64_t gain_bytes(const struct cleaner *cleaner)
     uint64_t live_bytes = segments_live_bytes(cleaner->segments);
     uint64_t record = live_jobs ? live_bytes / live_jobs : 0;
     uint64_t waste = BLOCK + (record < segment_bytes / 2 ? record / 2 : segment_bytes / 4);
-    uint64_t told_bytes = segments_told_bytes(cleaner->segments);
-    uint64_t live = live_bytes + told_bytes;
+    uint64_t slice_log_bytes = segments_slice_log_bytes(cleaner->segments);
+    uint64_t live = live_bytes + slice_log_bytes;
     live += live / 32; /* headers, padding */
     uint64_t packed = (live / (segment_bytes - waste) + 1) * segment_bytes;
     uint64_t used = log_bytes(cleaner);
@@ -40,7 +40,7 @@ static uint64_t gain_bytes(const struct cleaner *cleaner)
 /* Bytes of the records that the log needs: of live jobs, and about slices. */
 static uint64_t needed_bytes(const struct cleaner *cleaner)
 {
-    return segments_live_bytes(cleaner->segments) + segments_told_bytes(cleaner->segments);
+    return segments_live_bytes(cleaner->segments) + segments_slice_log_bytes(cleaner->segments);
 }
 
 /* Bytes of the log without such a record: dead records, waste and padding. */
@@ -55,7 +55,7 @@ static uint64_t dead_bytes(const struct cleaner *cleaner)
    BATCH_FULL, all padded. */
 static uint64_t relocate_bytes(const struct segment *segment)
 {
-    uint64_t live_bytes = segment->live_bytes + segment->told_bytes;
+    uint64_t live_bytes = segment->live_bytes + segment->slice_log_bytes;
     uint64_t batches = segment->size_bytes / CLEANER_TURN_BYTES + 2 * (live_bytes / BATCH_FULL);
     return batch_bytes(live_bytes) + batches * BLOCK;
 }
@@ -189,7 +189,7 @@ bool cleaner_worth_it(struct cleaner *cleaner, const struct segment *oldest)
     uint64_t segment_bytes = cleaner->options->segment_bytes;
     if (cleaner->options->never_cleans)
         return false;
-    if (oldest->live_jobs == 0 && oldest->told_bytes < oldest->size_bytes / 2)
+    if (oldest->live_jobs == 0 && oldest->slice_log_bytes < oldest->size_bytes / 2)
         return true;
     if (segments_full(cleaner->segments))
         return worth_it_full(cleaner, oldest);

@@ -54,7 +54,7 @@ static void drop(struct segments *segments, struct segment *segment)
     CHECK(segments->live_bytes >= segment->live_bytes && segments->live_jobs >= segment->live_jobs);
     segments->live_bytes -= segment->live_bytes;
     segments->live_jobs -= segment->live_jobs;
-    segments->told_bytes -= segment->told_bytes;
+    segments->slice_log_bytes -= segment->slice_log_bytes;
     segments->by_number[segment->number - segments->number_base] = NULL;
     segments_close_file(segments, segment);
     segments->damaged -= segment->damaged;
@@ -282,9 +282,9 @@ uint64_t segments_live_bytes(const struct segments *segments)
     return segments->live_bytes;
 }
 
-uint64_t segments_told_bytes(const struct segments *segments)
+uint64_t segments_slice_log_bytes(const struct segments *segments)
 {
-    return segments->told_bytes;
+    return segments->slice_log_bytes;
 }
 
 void segments_grow(struct segment *segment, uint64_t bytes)
@@ -368,26 +368,27 @@ bool segments_leave(struct segments *segments, uint32_t number, uint64_t jobs, u
     return true;
 }
 
-void segments_add_slice_bytes(struct segments *segments, uint32_t number, uint64_t bytes,
-                              uint64_t moves)
+void segments_add_slice_log(struct segments *segments, uint32_t number, uint64_t bytes,
+                            uint64_t moves)
 {
     struct segment *segment = segments_find(segments, number);
     if (!segment || segment->slice)
         return;
-    segment->told_bytes += bytes;
-    segment->told_moves += moves;
-    segments->told_bytes += bytes;
+    segment->slice_log_bytes += bytes;
+    segment->slice_log_moves += moves;
+    segments->slice_log_bytes += bytes;
 }
 
-void segments_untell(struct segments *segments, uint32_t number, uint64_t bytes, uint64_t moves)
+void segments_remove_slice_log(struct segments *segments, uint32_t number, uint64_t bytes,
+                               uint64_t moves)
 {
     struct segment *segment = segments_find(segments, number);
     if (!segment || segment->slice)
         return;
-    CHECK(segment->told_bytes >= bytes && segment->told_moves >= moves);
-    segment->told_bytes -= bytes;
-    segment->told_moves -= moves;
-    segments->told_bytes -= bytes;
+    CHECK(segment->slice_log_bytes >= bytes && segment->slice_log_moves >= moves);
+    segment->slice_log_bytes -= bytes;
+    segment->slice_log_moves -= moves;
+    segments->slice_log_bytes -= bytes;
 }
 
 void segments_stats(const struct segments *segments, struct store_stats *out_stats)
@@ -408,7 +409,7 @@ void segments_stats(const struct segments *segments, struct store_stats *out_sta
 
 struct sums {
     uint32_t count, open, damaged, making;
-    uint64_t disk_bytes, live_bytes, live_jobs, told_bytes, spare_room, slice_bytes;
+    uint64_t disk_bytes, live_bytes, live_jobs, slice_log_bytes, spare_room, slice_bytes;
 };
 
 static void segment_valid(const struct segments *segments, const struct segment *segment,
@@ -432,7 +433,7 @@ static void segment_valid(const struct segments *segments, const struct segment 
     sums->disk_bytes += segment->state == SEGMENT_STALLED ? 0 : segment->size_bytes;
     sums->live_bytes += segment->live_bytes;
     sums->live_jobs += segment->live_jobs;
-    sums->told_bytes += segment->told_bytes;
+    sums->slice_log_bytes += segment->slice_log_bytes;
 }
 
 static uint64_t slices_files_valid(const struct segments *segments, struct sums *sums)
@@ -468,7 +469,7 @@ void segments_valid(const struct segments *segments)
     CHECK(sums.count == segments->log_count);
     CHECK(sums.live_bytes == segments->live_bytes &&
           sums.live_jobs == segments->live_jobs && /* G2 */
-          sums.told_bytes == segments->told_bytes);
+          sums.slice_log_bytes == segments->slice_log_bytes);
     sums.count = 0;
     for (struct list *link = segments->spares.next; link != &segments->spares; link = link->next) {
         const struct segment *spare = segment_of_link(link);

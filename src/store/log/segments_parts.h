@@ -26,7 +26,7 @@ struct segments {
     uint32_t damaged;    /* segments of the log, … */
     uint32_t set_aside;  /* … and those that were set aside */
     uint64_t disk_bytes; /* of all segments' files, made or being made */
-    uint64_t live_bytes, live_jobs, told_bytes;
+    uint64_t live_bytes, live_jobs, slice_log_bytes;
     enum err full;         /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT */
     bool bulk;             /* see segments_in_bulk() */
     bool starved;          /* no descriptor was free for a new segment's file */

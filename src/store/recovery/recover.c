@@ -206,7 +206,7 @@ static enum err replay_of_slices(struct recovery *recovery, struct segment *segm
     const struct record *record = &recovery->walk.record;
     if (record->is_slice)
         return slices_replay(recovery->store->slices, &record->slice,
-                             (struct told_at){.batch = batch, .segment = segment->number},
+                             (struct log_place){.batch = batch, .segment = segment->number},
                              recovery->error);
     if (record->is_far)
         return ERR_CORRUPT; /* FAR records are only valid in slices */
