@@ -38,7 +38,7 @@ struct salvage {
     struct directory directory;
     size_t first_segment; /* index in directory.found; those before were cleaned */
     struct damage damage;
-    struct slice_fates fates; /* what the log's intact batches say about slices */
+    struct slice_liveness_set liveness; /* what the log's intact batches say about slices */
     struct salvage_counts counts;
     bool has_history; /* there is history in the log's intact batches */
     uint64_t seq_mark;
@@ -210,7 +210,7 @@ void salvage_close(struct salvage *salvage)
     mem_free(salvage->aside_files);
     mem_free(salvage->aside_jobs);
     damage_fini(&salvage->damage);
-    slice_fates_fini(&salvage->fates);
+    slice_liveness_fini(&salvage->liveness);
     directory_fini(&salvage->directory);
     mem_free(salvage);
 }
@@ -330,7 +330,7 @@ static enum err replay_region(void *ctx, struct region *region)
 /* ---- slices ---- */
 
 /* damage_reader::batch: notes what a good batch says about slices. */
-static enum err gather_fates(void *ctx, const struct good_batch *batch)
+static enum err gather_liveness(void *ctx, const struct good_batch *batch)
 {
     struct salvage *salvage = ctx;
     struct batch_walk walk;
@@ -339,9 +339,9 @@ static enum err gather_fates(void *ctx, const struct good_batch *batch)
     walk.shows_slices = true;
     while (batch_walk_next(&walk) == OK) {
         if (record->is_slice)
-            slice_fates_told(&salvage->fates, &record->slice);
+            slice_liveness_apply(&salvage->liveness, &record->slice);
         else if (record->event.record.where && record->event.kind != EVENT_MOVE)
-            slice_fates_died(&salvage->fates, record->event.record.where);
+            slice_liveness_mark_dead(&salvage->liveness, record->event.record.where);
     }
     return OK;
 }
@@ -357,7 +357,7 @@ static enum err replay_far(void *ctx, const struct record *record, uint64_t wher
 {
     struct salvage *salvage = ctx;
     struct event event = record->event;
-    if (!slice_fates_alive(&salvage->fates, where))
+    if (!slice_liveness_is_live(&salvage->liveness, where))
         return OK;
     event.record = (struct stored){.where = where, .bytes = (uint32_t)record->len};
     return salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_INTACT);
@@ -367,7 +367,7 @@ static void lose_far(void *ctx, uint64_t seq, uint64_t where)
 {
     struct salvage *salvage = ctx;
     char line[160];
-    if (!slice_fates_alive(&salvage->fates, where))
+    if (!slice_liveness_is_live(&salvage->liveness, where))
         return;
     (void)snprintf(line, sizeof(line),
                    SLICE_NAME ": offset %" PRIu64 ": the record of job @%" PRIu64
@@ -393,23 +393,23 @@ static enum err replay_slices(struct salvage *salvage)
         .ctx = salvage, .job = replay_far, .lost = lose_far, .fault = fault_far};
     enum err err = OK;
     salvage->callbacks->clock(salvage->callbacks, 0);
-    for (size_t i = 0; i < salvage->fates.count && !err; i++) {
-        const struct slice_fate *fate = &salvage->fates.at[i];
+    for (size_t i = 0; i < salvage->liveness.count && !err; i++) {
+        const struct slice_liveness *slice = &salvage->liveness.at[i];
         char name[DISK_NAME_MAX], fault[120];
         uint64_t bytes;
-        if (fate->live == 0)
+        if (slice->live == 0)
             continue;
-        bool there = directory_has_slice(&salvage->directory, fate->number);
+        bool there = directory_has_slice(&salvage->directory, slice->number);
         if (there)
-            err = slice_survey(salvage->disk, &salvage->directory.manifest.id, fate->number,
+            err = slice_survey(salvage->disk, &salvage->directory.manifest.id, slice->number,
                                &reader, &bytes);
         if (there && err != ERR_IO && err != ERR_AGAIN && err != ERR_NOT_FOUND)
             continue;
         (void)snprintf(fault, sizeof(fault), "it %s; %" PRIu64 " jobs were in it",
-                       there ? "cannot be opened" : "is missing", fate->live);
-        slice_name(fate->number, name);
+                       there ? "cannot be opened" : "is missing", slice->live);
+        slice_name(slice->number, name);
         report_fault(salvage, name, fault);
-        salvage->counts.lost_jobs += fate->live;
+        salvage->counts.lost_jobs += slice->live;
         err = OK;
     }
     return err;
@@ -425,12 +425,13 @@ static bool uses_slices(const struct salvage *salvage)
 
 enum err salvage_replay(struct salvage *salvage)
 {
-    struct damage_reader fates = {.batch = gather_fates, .region = skip_region, .ctx = salvage};
+    struct damage_reader liveness = {
+        .batch = gather_liveness, .region = skip_region, .ctx = salvage};
     struct damage_reader reader = {.batch = replay_good, .region = replay_region, .ctx = salvage};
     enum err err =
         damage_survey(salvage->disk, &salvage->directory, salvage->first_segment, &salvage->damage);
     if (!err && uses_slices(salvage))
-        err = damage_read(&salvage->damage, &fates);
+        err = damage_read(&salvage->damage, &liveness);
     if (!err)
         err = replay_slices(salvage);
     return err ? err : damage_read(&salvage->damage, &reader);

@@ -9,12 +9,12 @@
 
 /* ---- what the log says ---- */
 
-static size_t fate_place(const struct slice_fates *fates, uint32_t number)
+static size_t place_of(const struct slice_liveness_set *liveness, uint32_t number)
 {
-    size_t low = 0, high = fates->count;
+    size_t low = 0, high = liveness->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (fates->at[middle].number < number)
+        if (liveness->at[middle].number < number)
             low = middle + 1;
         else
             high = middle;
@@ -22,90 +22,92 @@ static size_t fate_place(const struct slice_fates *fates, uint32_t number)
     return low;
 }
 
-static struct slice_fate *find_fate(const struct slice_fates *fates, uint32_t number)
+static struct slice_liveness *find(const struct slice_liveness_set *liveness, uint32_t number)
 {
-    size_t at = fate_place(fates, number);
-    return at < fates->count && fates->at[at].number == number ? &fates->at[at] : NULL;
+    size_t at = place_of(liveness, number);
+    return at < liveness->count && liveness->at[at].number == number ? &liveness->at[at] : NULL;
 }
 
-static struct slice_fate *get_fate(struct slice_fates *fates, uint32_t number)
+static struct slice_liveness *get_or_create(struct slice_liveness_set *liveness, uint32_t number)
 {
-    size_t at = fate_place(fates, number);
-    if (at < fates->count && fates->at[at].number == number)
-        return &fates->at[at];
-    fates->at = mem_realloc(fates->at, (fates->count + 1) * sizeof(*fates->at));
-    memmove(fates->at + at + 1, fates->at + at, (fates->count - at) * sizeof(*fates->at));
-    CHECK(at <= fates->count);
-    fates->count++;
-    fates->at[at] = (struct slice_fate){.number = number};
-    return &fates->at[at];
+    size_t at = place_of(liveness, number);
+    if (at < liveness->count && liveness->at[at].number == number)
+        return &liveness->at[at];
+    liveness->at = mem_realloc(liveness->at, (liveness->count + 1) * sizeof(*liveness->at));
+    memmove(liveness->at + at + 1, liveness->at + at,
+            (liveness->count - at) * sizeof(*liveness->at));
+    CHECK(at <= liveness->count);
+    liveness->count++;
+    liveness->at[at] = (struct slice_liveness){.number = number};
+    return &liveness->at[at];
 }
 
-void slice_fates_fini(struct slice_fates *fates)
+void slice_liveness_fini(struct slice_liveness_set *liveness)
 {
-    for (size_t i = 0; i < fates->count; i++)
-        mem_free(fates->at[i].dead);
-    mem_free(fates->at);
-    *fates = (struct slice_fates){0};
+    for (size_t i = 0; i < liveness->count; i++)
+        mem_free(liveness->at[i].dead);
+    mem_free(liveness->at);
+    *liveness = (struct slice_liveness_set){0};
 }
 
-static bool is_dead(const struct slice_fate *fate, uint32_t unit)
+static bool is_dead(const struct slice_liveness *slice, uint32_t unit)
 {
-    return unit / 64 < fate->dead_words && fate->dead[unit / 64] >> unit % 64 & 1;
+    return unit / 64 < slice->dead_words && slice->dead[unit / 64] >> unit % 64 & 1;
 }
 
-static void set_dead(struct slice_fate *fate, uint32_t unit)
+static void set_dead(struct slice_liveness *slice, uint32_t unit)
 {
     size_t words = unit / 64 + 1;
-    if (words > fate->dead_words) {
+    if (words > slice->dead_words) {
         words += words / 2;
-        fate->dead = mem_realloc(fate->dead, words * sizeof(*fate->dead));
-        memset(fate->dead + fate->dead_words, 0, (words - fate->dead_words) * sizeof(*fate->dead));
-        fate->dead_words = words;
+        slice->dead = mem_realloc(slice->dead, words * sizeof(*slice->dead));
+        memset(slice->dead + slice->dead_words, 0,
+               (words - slice->dead_words) * sizeof(*slice->dead));
+        slice->dead_words = words;
     }
-    CHECK(unit / 64 < fate->dead_words);
-    fate->dead[unit / 64] |= UINT64_C(1) << unit % 64;
+    CHECK(unit / 64 < slice->dead_words);
+    slice->dead[unit / 64] |= UINT64_C(1) << unit % 64;
 }
 
-void slice_fates_told(struct slice_fates *fates, const struct slice_record *record)
+void slice_liveness_apply(struct slice_liveness_set *liveness, const struct slice_record *record)
 {
-    struct slice_fate *fate = get_fate(fates, record->number);
+    struct slice_liveness *slice = get_or_create(liveness, record->number);
     struct varint_reader reader = {record->dead, record->dead + record->dead_bytes, true};
     uint32_t unit = slice_unit((uint64_t)record->from * BLOCK);
-    if (record->from != 1 && (!fate->told || record->from != fate->named))
+    if (record->from != 1 && (!slice->logged || record->from != slice->named))
         return; /* a record with all of it follows */
     if (record->whole)
-        fate->live = 0;
-    fate->told = true;
-    fate->named = record->to;
-    fate->live += record->jobs;
+        slice->live = 0;
+    slice->logged = true;
+    slice->named = record->to;
+    slice->live += record->jobs;
     while (reader.at < reader.end) {
         unit += (uint32_t)varint_get(&reader); /* record_decode() has checked them */
-        set_dead(fate, unit);
+        set_dead(slice, unit);
     }
 }
 
-void slice_fates_died(struct slice_fates *fates, uint64_t where)
+void slice_liveness_mark_dead(struct slice_liveness_set *liveness, uint64_t where)
 {
-    struct slice_fate *fate = find_fate(fates, where_segment(where));
+    struct slice_liveness *slice = find(liveness, where_segment(where));
     uint32_t unit = slice_unit(where_offset(where));
-    if (!fate || !fate->told || is_dead(fate, unit))
+    if (!slice || !slice->logged || is_dead(slice, unit))
         return;
-    set_dead(fate, unit);
-    fate->live -= fate->live > 0;
+    set_dead(slice, unit);
+    slice->live -= slice->live > 0;
 }
 
-bool slice_fates_alive(const struct slice_fates *fates, uint64_t where)
+bool slice_liveness_is_live(const struct slice_liveness_set *liveness, uint64_t where)
 {
-    const struct slice_fate *fate = find_fate(fates, where_segment(where));
-    return fate && fate->told && where_offset(where) < (uint64_t)fate->named * BLOCK &&
-           !is_dead(fate, slice_unit(where_offset(where)));
+    const struct slice_liveness *slice = find(liveness, where_segment(where));
+    return slice && slice->logged && where_offset(where) < (uint64_t)slice->named * BLOCK &&
+           !is_dead(slice, slice_unit(where_offset(where)));
 }
 
-uint64_t slice_fates_live(const struct slice_fates *fates, uint32_t number)
+uint64_t slice_liveness_count(const struct slice_liveness_set *liveness, uint32_t number)
 {
-    const struct slice_fate *fate = find_fate(fates, number);
-    return fate ? fate->live : 0;
+    const struct slice_liveness *slice = find(liveness, number);
+    return slice ? slice->live : 0;
 }
 
 /* ---- what the file says ---- */

@@ -34,7 +34,7 @@ struct verify {
     uint64_t batch_next; /* the number expected next */
     uint64_t proven;     /* the highest batch that something calls durable */
     struct live_set live;
-    struct slice_fates fates;
+    struct slice_liveness_set liveness;
     uint64_t departed; /* live jobs in slices whose old record is still in the log */
     bool log_damaged;  /* some batch is damaged: verify_damage() finds what was in it */
     struct buf hurt;   /* places of jobs' records with a damaged body, uint64_t */
@@ -130,12 +130,12 @@ static void verify_death(struct verify *verify, const struct record *record)
     if (!where || record->event.kind == EVENT_MOVE)
         return; /* a MOVE names its job's record, which lives */
     live_remove(&verify->live, where);
-    slice_fates_died(&verify->fates, where);
+    slice_liveness_mark_dead(&verify->liveness, where);
 }
 
-static void verify_told(struct verify *verify, const struct slice_record *record)
+static void verify_slice_record(struct verify *verify, const struct slice_record *record)
 {
-    slice_fates_told(&verify->fates, record);
+    slice_liveness_apply(&verify->liveness, record);
     if (record->left && in_log(verify, record->left))
         verify->departed += record->jobs;
 }
@@ -150,7 +150,7 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
     walk->shows_slices = true;
     while ((err = batch_walk_next(walk)) == OK) {
         if (record->is_slice) {
-            verify_told(verify, &record->slice);
+            verify_slice_record(verify, &record->slice);
             continue;
         }
         if (record->event.kind == EVENT_JOB)
@@ -348,14 +348,14 @@ static enum err slice_job(void *ctx, const struct record *record, uint64_t where
     struct verify *verify = ctx;
     (void)record;
     verify->counts.slice_jobs++;
-    verify->counts.live_jobs += slice_fates_alive(&verify->fates, where);
+    verify->counts.live_jobs += slice_liveness_is_live(&verify->liveness, where);
     return OK;
 }
 
 static void slice_lost(void *ctx, uint64_t seq, uint64_t where)
 {
     struct verify *verify = ctx;
-    if (!slice_fates_alive(&verify->fates, where))
+    if (!slice_liveness_is_live(&verify->liveness, where))
         return;
     report(verify, SLICE_NAME ": offset %llu: the record of job @%llu is damaged",
            where_segment(where), (unsigned long long)where_offset(where), (unsigned long long)seq);
@@ -380,7 +380,7 @@ static void verify_slices(struct verify *verify)
     for (size_t i = 0; i < directory->slice_count; i++) {
         uint32_t number = directory->slices[i].number;
         uint64_t bytes = 0;
-        if (directory->slices[i].half_made || slice_fates_live(&verify->fates, number) == 0)
+        if (directory->slices[i].half_made || slice_liveness_count(&verify->liveness, number) == 0)
             continue; /* the next opening removes it */
         verify->counts.slices++;
         if (slice_survey(verify->disk, &directory->manifest.id, number, &reader, &bytes)) {
@@ -390,14 +390,14 @@ static void verify_slices(struct verify *verify)
         }
         verify->counts.bytes += bytes;
     }
-    for (size_t i = 0; i < verify->fates.count; i++) {
-        const struct slice_fate *fate = &verify->fates.at[i];
-        if (fate->live == 0 || directory_has_slice(directory, fate->number))
+    for (size_t i = 0; i < verify->liveness.count; i++) {
+        const struct slice_liveness *slice = &verify->liveness.at[i];
+        if (slice->live == 0 || directory_has_slice(directory, slice->number))
             continue;
-        report(verify, SLICE_NAME ": it is missing; %llu jobs that live were in it", fate->number,
-               (unsigned long long)fate->live);
+        report(verify, SLICE_NAME ": it is missing; %llu jobs that live were in it", slice->number,
+               (unsigned long long)slice->live);
         verify->counts.bad++;
-        verify->counts.hit_jobs += fate->live;
+        verify->counts.hit_jobs += slice->live;
     }
 }
 
@@ -615,7 +615,7 @@ enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
     if (!err)
         *out_counts = verify->counts;
     directory_fini(&verify->directory);
-    slice_fates_fini(&verify->fates);
+    slice_liveness_fini(&verify->liveness);
     map_fini(&verify->live.map);
     buf_fini(&verify->hurt);
     mem_free(verify->live.places);
