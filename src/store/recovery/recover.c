@@ -97,7 +97,7 @@ static enum err number_segments(struct recovery *recovery)
     return OK;
 }
 
-static enum err missing(struct recovery *recovery, uint64_t first, uint64_t last)
+static enum err fail_missing(struct recovery *recovery, uint64_t first, uint64_t last)
 {
     char batches[DAMAGE_BATCHES_ROOM];
     store_error_set(
@@ -134,7 +134,7 @@ static enum err take_segments(struct recovery *recovery)
     }
     const struct segment *first = segments_first(store->segments);
     if (first && first->batch_first != manifest->batch_first)
-        return missing(recovery, manifest->batch_first, first->batch_first - 1);
+        return fail_missing(recovery, manifest->batch_first, first->batch_first - 1);
     return OK;
 }
 
@@ -232,8 +232,7 @@ static void look_ahead(struct recovery *recovery, struct look_ahead *ahead)
 }
 
 /* Begins prefetching for a batch: LOOK_AHEAD records ahead of the replay. */
-static struct look_ahead begin_to_look_ahead(struct recovery *recovery,
-                                             const struct batch_walk *walk)
+static struct look_ahead begin_look_ahead(struct recovery *recovery, const struct batch_walk *walk)
 {
     struct look_ahead ahead = {.batch = walk->batch, .at = walk->at, .end = walk->end};
     if (!recovery->store->callbacks->prefetch)
@@ -253,7 +252,7 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
         callbacks->clock(callbacks, head->clock_us);
     batch_walk_init(walk, batch, head->payload_bytes);
     walk->shows_slices = walk->shows_history = true;
-    struct look_ahead ahead = begin_to_look_ahead(recovery, walk);
+    struct look_ahead ahead = begin_look_ahead(recovery, walk);
     while ((err = batch_walk_next(walk)) == OK) {
         look_ahead(recovery, &ahead);
         if (walk->record.is_history) {
@@ -301,8 +300,8 @@ enum err store_opening_progress(struct store *store, uint64_t bytes, bool counts
 /* ---- damage ---- */
 
 /* Sets the error for damaged batches on which live jobs depend. Returns ERR_CORRUPT. */
-static enum err rot(struct recovery *recovery, const struct segment *segment, uint64_t first,
-                    uint64_t last)
+static enum err fail_damaged(struct recovery *recovery, const struct segment *segment,
+                             uint64_t first, uint64_t last)
 {
     char name[DISK_NAME_MAX];
     segment_name(segment->number, name);
@@ -380,7 +379,7 @@ static enum err replay_region(struct recovery *recovery, const struct region *re
  * Skips a damaged region at the segment's end so far, where batch `batch_next` should be. ERR_IO or
  * ERR_CORRUPT, if something live depends on damaged bytes; then the error is set.
  */
-static enum err go_round(struct recovery *recovery, struct segment *segment)
+static enum err skip_region(struct recovery *recovery, struct segment *segment)
 {
     enum err err = survey(recovery);
     if (err)
@@ -396,17 +395,17 @@ static enum err go_round(struct recovery *recovery, struct segment *segment)
         return ERR_IO;
     }
     if (region->start == region->end)
-        return missing(recovery, region->batch_first, region->batch_last);
+        return fail_missing(recovery, region->batch_first, region->batch_last);
     for (size_t i = 0; i < recovery->damage.region_count; i++)
         if (!recovery->damage.regions[i].harmless)
-            return rot(recovery, segment, region->batch_first, region->batch_last);
+            return fail_damaged(recovery, segment, region->batch_first, region->batch_last);
     err = replay_region(recovery, region);
     if (err)
         return err;
     segments_grow(segment, region->end - segment->end);
     segments_note_damage(recovery->store->segments, segment);
     recovery->batch_next = region->batch_last + 1;
-    recovery->went_round++;
+    recovery->skipped_regions++;
     return OK;
 }
 
@@ -459,7 +458,7 @@ static enum err replay_segment(struct recovery *recovery, struct segment *segmen
         if (!err && recovery->batch_next == batch_end)
             return OK;
         uint64_t stopped = recovery->batch_next;
-        enum err round_err = go_round(recovery, segment);
+        enum err round_err = skip_region(recovery, segment);
         if (round_err)
             return err ? err : round_err;
         CHECK(recovery->batch_next > stopped);
@@ -552,7 +551,7 @@ static enum err rewrite(struct recovery *recovery, struct segment *segment, stru
     return OK;
 }
 
-static enum err zero(struct recovery *recovery, struct segment *segment)
+static enum err zero_tail(struct recovery *recovery, struct segment *segment)
 {
     uint64_t at = recovery->dirty_first, bytes = recovery->dirty_end - at;
     enum err err = OK;
@@ -583,7 +582,7 @@ static enum err settle_tail(struct recovery *recovery, struct segment *segment,
     if (!err)
         err = rewrite(recovery, segment, &walker->scan, recovery->unproven_at, segment->end);
     if (!err)
-        err = zero(recovery, segment);
+        err = zero_tail(recovery, segment);
     store->dropped_tail_bytes = recovery->dirty_end - recovery->dirty_first;
     if (!err && store->dropped_tail_bytes) {
         char name[DISK_NAME_MAX];
@@ -622,8 +621,8 @@ static enum err replay_last(struct recovery *recovery, struct segment *segment,
         if (recovery->batch_next > recovery->proven)
             return settle_tail(recovery, segment, walker);
         if (recovery->dirty_end == segment->end)
-            return missing(recovery, recovery->batch_next, recovery->proven);
-        err = go_round(recovery, segment);
+            return fail_missing(recovery, recovery->batch_next, recovery->proven);
+        err = skip_region(recovery, segment);
         if (err)
             return err;
     }
@@ -657,7 +656,7 @@ static enum err replay_log(struct recovery *recovery)
             walker_fini(&walker);
     }
     if (!err && recovery->batch_next <= recovery->proven)
-        return missing(recovery, recovery->batch_next, recovery->proven);
+        return fail_missing(recovery, recovery->batch_next, recovery->proven);
     return err;
 }
 
@@ -679,7 +678,7 @@ static uint64_t first_lease(const struct store *store, const struct directory *d
  */
 static bool marks_doubtful(const struct recovery *recovery)
 {
-    return recovery->directory.slot_damaged || recovery->went_round > 0;
+    return recovery->directory.slot_damaged || recovery->skipped_regions > 0;
 }
 
 /* A former leader must not write behind a later leader. */
@@ -729,12 +728,12 @@ static enum err write_manifest(struct recovery *recovery)
     log_begin_marks(store->log, manifest_seq_mark(store->manifest));
     if (err)
         store_error_set(recovery->error, MANIFEST_NAME, 0, "the manifest cannot be written");
-    else if (recovery->went_round)
+    else if (recovery->skipped_regions)
         store_error_set(
             recovery->error, "wal-*", 0,
             "notice: %u damaged places in the log held only what has ended since; nothing is "
             "lost, and cleaning will remove them",
-            recovery->went_round);
+            recovery->skipped_regions);
     else if (marks_doubtful(recovery) && !recovery->error->text[0])
         store_error_set(recovery->error, MANIFEST_NAME, 0,
                         "notice: one of the manifest's two copies was damaged; nothing is lost");

@@ -14,10 +14,10 @@ struct recovery {
     bool clean;       /* closed cleanly, and both slots of the manifest are intact */
     size_t leftovers; /* directory.found below this index were cleaned: to be removed */
     uint64_t seq_mark;
-    uint64_t batch_next; /* the number expected next */
-    uint64_t proven;     /* the highest batch that something calls durable */
-    unsigned went_round; /* damaged regions that were skipped: nothing live depends on them */
-    bool surveyed;       /* `damage` is set, because damage was found */
+    uint64_t batch_next;      /* the number expected next */
+    uint64_t proven;          /* the highest batch that something calls durable */
+    unsigned skipped_regions; /* damaged regions that were skipped: nothing live depends on them */
+    bool surveyed;            /* `damage` is set, because damage was found */
     struct damage damage;
     /* Of the last segment: */
     uint64_t unproven_at;            /* offset of the first batch above `proven`, or of the end */
