@@ -55,7 +55,7 @@ static struct suspect *add_suspect(struct damage *damage, uint32_t region_number
         .len = record->len,
         .died = event->record,
         .body_good = record->summed && record_body_good(record),
-        .body_hurt =
+        .body_damaged =
             event->kind == EVENT_JOB && !record_body_good(record) && !record_spoiled(record),
     };
     return suspect;
@@ -65,8 +65,8 @@ static struct suspect *add_suspect(struct damage *damage, uint32_t region_number
  * Adds the consecutive records from `at` up to `end`, or (`end` NULL) up to the first length of 0,
  * at most up to `room`. Returns where they end; NULL: one cannot be parsed.
  */
-static const char *take_records(struct damage *damage, uint32_t region, const char *at,
-                                const char *end, const char *room, uint32_t *out_count)
+static const char *parse_records(struct damage *damage, uint32_t region, const char *at,
+                                 const char *end, const char *room, uint32_t *out_count)
 {
     struct record record;
     *out_count = 0;
@@ -87,8 +87,8 @@ static const char *take_records(struct damage *damage, uint32_t region, const ch
  * Parses one batch of the region. Returns where the next one begins; NULL: it cannot be parsed. If
  * its header is damaged, the header's length or count of records must still match them.
  */
-static const char *take_batch(struct damage *damage, uint32_t number, const char *at,
-                              uint64_t batch)
+static const char *parse_batch(struct damage *damage, uint32_t number, const char *at,
+                               uint64_t batch)
 {
     struct region *region = &damage->regions[number];
     const char *room = region->bytes + (region->end - region->start);
@@ -103,8 +103,8 @@ static const char *take_batch(struct damage *damage, uint32_t number, const char
     if (!plausible && !alone)
         return NULL;
     const char *records = at + BATCH_HEAD;
-    const char *end = take_records(damage, number, records,
-                                   plausible ? records + head.payload_bytes : NULL, room, &count);
+    const char *end = parse_records(damage, number, records,
+                                    plausible ? records + head.payload_bytes : NULL, room, &count);
     if (!end)
         return NULL;
     uint64_t payload = (uint64_t)(end - records);
@@ -122,7 +122,7 @@ static const char *take_batch(struct damage *damage, uint32_t number, const char
 }
 
 /* Finds intact jobs at any offset: their bodies have checksums of their own. */
-static void take_whole_jobs(struct damage *damage, uint32_t number)
+static void find_intact_jobs(struct damage *damage, uint32_t number)
 {
     const struct region *region = &damage->regions[number];
     const char *end = region->bytes + (region->end - region->start);
@@ -136,19 +136,19 @@ static void take_whole_jobs(struct damage *damage, uint32_t number)
     }
 }
 
-static void take_apart(struct damage *damage, uint32_t number)
+static void parse_region(struct damage *damage, uint32_t number)
 {
     struct region *region = &damage->regions[number];
     const char *end = region->bytes + (region->end - region->start);
     const char *at = region->bytes;
     region->first_suspect = damage->suspect_count;
     for (uint64_t batch = region->batch_first; at && batch <= region->batch_last; batch++)
-        at = take_batch(damage, number, at, batch);
+        at = parse_batch(damage, number, at, batch);
     if (!at || !bytes_all_zero(at, (size_t)(end - at)))
         region->opaque = true;
     if (region->opaque) {
         damage->suspect_count = region->first_suspect;
-        take_whole_jobs(damage, number);
+        find_intact_jobs(damage, number);
     }
     region->suspect_end = damage->suspect_count;
 }
@@ -171,7 +171,7 @@ static void add_region(struct damage *damage, struct scan *scan, const struct re
     }
     if (region->start == region->end)
         region->opaque = true;
-    take_apart(damage, number);
+    parse_region(damage, number);
 }
 
 /* ---- finding regions ---- */
@@ -321,7 +321,7 @@ static bool is_victim(const struct suspect *suspect, const struct event *victim,
 }
 
 /* A good record ended or replaced the one at `died`. */
-static void weigh_death(struct damage *damage, struct stored died)
+static void match_death(struct damage *damage, struct stored died)
 {
     const struct suspect_index *index = &damage->by_place;
     const struct suspect_key *key = died.where ? first_with(index, died.where) : NULL;
@@ -332,7 +332,7 @@ static void weigh_death(struct damage *damage, struct stored died)
 }
 
 /* A good record of a job lies at `where`: which suspects claim to end or replace it? */
-static void weigh_victim(struct damage *damage, uint64_t where, const struct record *record)
+static void match_victim(struct damage *damage, uint64_t where, const struct record *record)
 {
     const struct suspect_index *index = &damage->by_died;
     for (const struct suspect_key *key = first_with(index, where); key;
@@ -345,7 +345,7 @@ static void weigh_victim(struct damage *damage, uint64_t where, const struct rec
     }
 }
 
-static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
+static void match_record(struct damage *damage, uint64_t batch, uint64_t where,
                          const struct record *record)
 {
     const struct event *event = &record->event;
@@ -353,9 +353,9 @@ static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
     bool named = event->id.len || of_topic;
     const struct suspect_index *seqs = &damage->by_seq;
     const struct suspect_index *names = &damage->by_name;
-    weigh_death(damage, event->record);
+    match_death(damage, event->record);
     if (event->kind == EVENT_JOB)
-        weigh_victim(damage, where, record);
+        match_victim(damage, where, record);
     bool of_job = !of_topic && event->kind != EVENT_NOTE; /* a note does not repeat its job */
     const struct suspect_key *key = of_job ? first_with(seqs, event->job.seq) : NULL;
     for (; key; key = next_with(seqs, key)) {
@@ -376,17 +376,17 @@ static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
     }
 }
 
-static enum err weigh_batch(void *ctx, const struct good_batch *batch)
+static enum err match_batch(void *ctx, const struct good_batch *batch)
 {
     struct batch_walk walk;
     batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
     while (batch_walk_next(&walk) == OK) /* recovery reports invalid records */
-        weigh_record(ctx, batch->head->number,
+        match_record(ctx, batch->head->number,
                      where_of(batch->number, batch->offset + walk.record_at), &walk.record);
     return OK;
 }
 
-static enum err pass_region(void *ctx, struct region *region)
+static enum err ignore_region(void *ctx, struct region *region)
 {
     (void)ctx;
     (void)region;
@@ -394,7 +394,7 @@ static enum err pass_region(void *ctx, struct region *region)
 }
 
 /* Compares suspects with each other: one damaged bit cannot make two of them agree either. */
-static void weigh_suspects(struct damage *damage)
+static void match_suspects(struct damage *damage)
 {
     for (size_t i = 0; i < damage->suspect_count; i++) {
         struct suspect *suspect = &damage->suspects[i];
@@ -455,13 +455,13 @@ static bool is_harmless(const struct damage *damage, const struct suspect *suspe
 }
 
 /* Sets `located` and `harmless` of the region and its suspects. */
-static void judge(struct damage *damage, struct region *region)
+static void set_harmless(struct damage *damage, struct region *region)
 {
     region->harmless = !region->opaque;
     for (size_t i = region->first_suspect; i < region->suspect_end; i++) {
         const struct suspect *suspect = &damage->suspects[i];
         bool own_sum = suspect->kind == EVENT_NOTE || suspect->kind == EVENT_SETTINGS;
-        if ((suspect->dead && suspect->body_hurt) || (own_sum && !suspect->body_good))
+        if ((suspect->dead && suspect->body_damaged) || (own_sum && !suspect->body_good))
             region->located = true;
     }
     for (size_t i = region->first_suspect; i < region->suspect_end; i++) {
@@ -474,7 +474,7 @@ static void judge(struct damage *damage, struct region *region)
 enum err damage_survey(struct disk *disk, const struct directory *directory, size_t first_segment,
                        struct damage *out_damage)
 {
-    static const struct damage_reader weighing = {.batch = weigh_batch, .region = pass_region};
+    static const struct damage_reader matching = {.batch = match_batch, .region = ignore_region};
     struct damage damage = {
         .disk = disk,
         .tag = store_tag(&directory->manifest.id),
@@ -482,7 +482,7 @@ enum err damage_survey(struct disk *disk, const struct directory *directory, siz
         .segments = directory->found + first_segment,
         .segment_count = directory->used - first_segment,
     };
-    struct damage_reader reader = weighing;
+    struct damage_reader reader = matching;
     reader.ctx = &damage;
     enum err err = find_proven(&damage, &directory->manifest);
     if (!err)
@@ -495,9 +495,9 @@ enum err damage_survey(struct disk *disk, const struct directory *directory, siz
         damage_fini(&damage);
         return err;
     }
-    weigh_suspects(&damage);
+    match_suspects(&damage);
     for (size_t i = 0; i < damage.region_count; i++)
-        judge(&damage, &damage.regions[i]);
+        set_harmless(&damage, &damage.regions[i]);
     *out_damage = damage;
     return OK;
 }

@@ -133,7 +133,7 @@ static void fault(struct looking *looking, uint64_t offset, const char *text)
     looking->file.intact = false;
 }
 
-static enum err look_at_entry(void *ctx, const struct happening *happening, struct bytes entry)
+static enum err note_entry(void *ctx, const struct happening *happening, struct bytes entry)
 {
     struct looking *looking = ctx;
     (void)entry;
@@ -142,7 +142,7 @@ static enum err look_at_entry(void *ctx, const struct happening *happening, stru
     return OK;
 }
 
-static void look_at_gap(void *ctx, size_t at)
+static void report_gap(void *ctx, size_t at)
 {
     struct looking *looking = ctx;
     if (!looking->headless)
@@ -150,7 +150,7 @@ static void look_at_gap(void *ctx, size_t at)
 }
 
 /* Checks the header. *out_end: where the blocks end, at most. False: the file is not used. */
-static bool judge_head(struct looking *looking, size_t *out_end)
+static bool check_head(struct looking *looking, size_t *out_end)
 {
     const struct history_rescue *rescue = looking->rescue;
     struct history_head head = {0};
@@ -182,20 +182,20 @@ static bool judge_head(struct looking *looking, size_t *out_end)
     return true;
 }
 
-static void look_at_file(struct history_rescue *rescue, uint32_t number)
+static void survey_file(struct history_rescue *rescue, uint32_t number)
 {
     struct looking looking = {.rescue = rescue,
                               .file = {.number = number, .intact = true, .at_us = INT64_MAX}};
-    const struct visitor visitor = {look_at_entry, look_at_gap, &looking};
+    const struct visitor visitor = {note_entry, report_gap, &looking};
     size_t end;
     history_name(number, looking.name);
     if (!read_whole(rescue, number)) {
         fault(&looking, 0, "it cannot be opened, or is too large to be one; it is left out");
         return;
     }
-    if (!judge_head(&looking, &end))
+    if (!check_head(&looking, &end))
         return;
-    (void)visit(rescue, end, &visitor); /* look_at_entry() has no errors */
+    (void)visit(rescue, end, &visitor); /* note_entry() has no errors */
     buf_add(&rescue->files, &looking.file, sizeof(looking.file));
 }
 
@@ -240,7 +240,7 @@ enum err history_rescue_new(const struct history_rescue_options *options,
     for (size_t at = 0; at < numbers.len && !err; at += sizeof(uint32_t)) {
         uint32_t number;
         memcpy(&number, numbers.at + at, sizeof(number));
-        look_at_file(rescue, number);
+        survey_file(rescue, number);
     }
     buf_fini(&numbers);
     struct rescued *files = files_of(rescue, &count);
@@ -329,7 +329,7 @@ static enum err replay_entry(void *ctx, const struct happening *happening, struc
 static void replay_gap(void *ctx, size_t at)
 {
     (void)ctx;
-    (void)at; /* look_at_gap() has reported it */
+    (void)at; /* report_gap() has reported it */
 }
 
 enum err history_rescue_replay(struct history_rescue *rescue,

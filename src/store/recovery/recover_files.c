@@ -20,7 +20,7 @@ static enum err remove_now(struct store *store, uint32_t number)
  * damaged. A batch from before the log's beginning is no error: the segment was cleaned, because
  * the log begins with the first batch of a segment, and a crash came before it was removed.
  */
-static enum err look_into(struct recovery *recovery, struct walker *walker, bool *out_blank)
+static enum err check_blank(struct recovery *recovery, struct walker *walker, bool *out_blank)
 {
     enum place_kind kind;
     *out_blank = true;
@@ -81,7 +81,7 @@ static enum err take_unused(struct recovery *recovery, struct found *found)
         walker_open(&walker, store->disk, found->number, found->size_bytes, store->tag, true);
     if (err)
         return err;
-    err = look_into(recovery, &walker, &blank);
+    err = check_blank(recovery, &walker, &blank);
     struct disk_file *file = walker.scan.file;
     walker_fini(&walker);
     bool spare = !err && blank && could_be_spare(recovery, found);

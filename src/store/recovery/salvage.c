@@ -98,7 +98,7 @@ static void identify(struct salvage *salvage, struct found *found)
     walker_close(&walker);
 }
 
-static void judge_manifest(struct salvage *salvage)
+static void report_manifest(struct salvage *salvage)
 {
     struct directory *directory = &salvage->directory;
     if (!directory->manifest_there) {
@@ -113,7 +113,7 @@ static void judge_manifest(struct salvage *salvage)
 
 /* Reports segments that are missing at the log's beginning, and lengths that are wrong. Others that
    are missing are found when the batches are read. */
-static void judge_segments(struct salvage *salvage)
+static void report_segments(struct salvage *salvage)
 {
     const struct directory *directory = &salvage->directory;
     const struct manifest *manifest = &directory->manifest;
@@ -151,7 +151,7 @@ static void judge_segments(struct salvage *salvage)
 static void choose_segments(struct salvage *salvage)
 {
     struct directory *directory = &salvage->directory;
-    judge_manifest(salvage);
+    report_manifest(salvage);
     for (size_t i = directory->used; i < directory->count; i++)
         identify(salvage, &directory->found[i]);
     directory_sort(directory);
@@ -166,7 +166,7 @@ static void choose_segments(struct salvage *salvage)
         if (found->head.seq_mark > salvage->seq_mark)
             salvage->seq_mark = found->head.seq_mark;
     }
-    judge_segments(salvage);
+    report_segments(salvage);
 }
 
 enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,
@@ -363,7 +363,7 @@ static enum err replay_far(void *ctx, const struct record *record, uint64_t wher
     return salvage->callbacks->replay(salvage->callbacks, &event, SALVAGE_INTACT);
 }
 
-static void lose_far(void *ctx, uint64_t seq, uint64_t where)
+static void report_lost_far(void *ctx, uint64_t seq, uint64_t where)
 {
     struct salvage *salvage = ctx;
     char line[160];
@@ -377,7 +377,8 @@ static void lose_far(void *ctx, uint64_t seq, uint64_t where)
     salvage->counts.lost_jobs++;
 }
 
-static void fault_far(void *ctx, const char *name, uint64_t offset, const char *text, bool whole)
+static void report_far_fault(void *ctx, const char *name, uint64_t offset, const char *text,
+                             bool whole)
 {
     struct salvage *salvage = ctx;
     char fault[200];
@@ -390,7 +391,7 @@ static void fault_far(void *ctx, const char *name, uint64_t offset, const char *
 static enum err replay_slices(struct salvage *salvage)
 {
     const struct slice_reader reader = {
-        .ctx = salvage, .job = replay_far, .lost = lose_far, .fault = fault_far};
+        .ctx = salvage, .job = replay_far, .lost = report_lost_far, .fault = report_far_fault};
     enum err err = OK;
     salvage->callbacks->clock(salvage->callbacks, 0);
     for (size_t i = 0; i < salvage->liveness.count && !err; i++) {

@@ -152,7 +152,7 @@ static enum err read_file(struct disk *disk, struct survey *survey)
 }
 
 /* Decodes the header. False: it is damaged, or its sections are not within the file. */
-static bool look_at_head(struct survey *survey)
+static bool check_head(struct survey *survey)
 {
     const struct slice_head *head = &survey->head;
     enum format_verdict verdict =
@@ -171,7 +171,7 @@ static bool look_at_head(struct survey *survey)
     return head->size_bytes <= survey->len;
 }
 
-static void look_at_sections(struct survey *survey)
+static void check_sections(struct survey *survey)
 {
     const struct slice_head *head = &survey->head;
     const char *topics_at = survey->bytes + slice_topics_at(head);
@@ -267,7 +267,7 @@ static bool is_block(const struct survey *survey, uint64_t at, uint64_t data_end
 }
 
 /* Checks the consecutive blocks. `reports`: calls reader->job for the jobs of intact ones. */
-static enum err look_at_blocks(const struct survey *survey, uint64_t data_end, bool reports)
+static enum err check_blocks(const struct survey *survey, uint64_t data_end, bool reports)
 {
     enum err err = OK;
     uint64_t number = 1;
@@ -297,12 +297,12 @@ enum err slice_survey(struct disk *disk, const struct store_id *id, uint32_t num
     if (err)
         return err;
     *out_bytes = survey.len;
-    bool head_good = look_at_head(&survey);
+    bool head_good = check_head(&survey);
     if (head_good)
-        look_at_sections(&survey);
+        check_sections(&survey);
     /* Without a header the end of the blocks is unknown: what is behind them counts as damaged. */
     uint64_t data_end = head_good ? survey.head.data_end : survey.len / BLOCK * BLOCK;
-    err = look_at_blocks(&survey, data_end, !survey.index_good);
+    err = check_blocks(&survey, data_end, !survey.index_good);
     if (!err && survey.index_good)
         err = report_by_index(&survey);
     mem_free(survey.bytes);

@@ -35,9 +35,9 @@ struct verify {
     uint64_t proven;     /* the highest batch that something calls durable */
     struct live_set live;
     struct slice_liveness_set liveness;
-    uint64_t departed; /* live jobs in slices whose old record is still in the log */
-    bool log_damaged;  /* some batch is damaged: verify_damage() finds what was in it */
-    struct buf hurt;   /* places of jobs' records with a damaged body, uint64_t */
+    uint64_t departed;         /* live jobs in slices whose old record is still in the log */
+    bool log_damaged;          /* some batch is damaged: verify_damage() finds what was in it */
+    struct buf damaged_bodies; /* places of jobs' records with a damaged body, uint64_t */
     struct batch_walk walk;
 };
 
@@ -111,7 +111,7 @@ static void verify_job(struct verify *verify, const char *name, uint64_t offset,
     report(verify, "%s: offset %llu: the body of job %llu is damaged", name,
            (unsigned long long)offset, (unsigned long long)record->event.job.seq);
     verify->counts.bad++;
-    buf_add(&verify->hurt, &where, sizeof(where));
+    buf_add(&verify->damaged_bodies, &where, sizeof(where));
 }
 
 /* Is this segment in the log? Then old records of jobs that went to a slice are still in it. */
@@ -207,7 +207,7 @@ static enum err verify_rest(struct verify *verify, struct walker *walker, uint64
     return unread;
 }
 
-static void judge_end(struct verify *verify, const char *name, uint64_t offset, uint64_t dirty,
+static void check_end(struct verify *verify, const char *name, uint64_t offset, uint64_t dirty,
                       uint64_t batch_end)
 {
     bool last = batch_end == UINT64_MAX;
@@ -287,7 +287,7 @@ static enum err verify_batches(struct verify *verify, const char *name, struct w
         err = err ? err : rest;
     } while (verify->batch_next < batch_end &&
              skip_damage(verify, name, walker, offset, batch_end));
-    judge_end(verify, name, offset, dirty, batch_end);
+    check_end(verify, name, offset, dirty, batch_end);
     return err;
 }
 
@@ -469,8 +469,8 @@ static bool is_of_job(enum event_kind kind)
 }
 
 /* Reports what was in the region, and adds the numbers of the jobs concerned to `seqs`. */
-static void judge_region(struct verify *verify, const struct damage *damage,
-                         const struct region *region, struct buf *seqs)
+static void report_region(struct verify *verify, const struct damage *damage,
+                          const struct region *region, struct buf *seqs)
 {
     char line[400], batches[DAMAGE_BATCHES_ROOM];
     bool missing = region->start == region->end, unknown = region->opaque || missing;
@@ -513,9 +513,9 @@ static void verify_damage(struct verify *verify)
     struct damage damage;
     struct buf seqs = {0};
     size_t first = 0;
-    for (size_t at = 0; at < verify->hurt.len; at += sizeof(uint64_t)) {
+    for (size_t at = 0; at < verify->damaged_bodies.len; at += sizeof(uint64_t)) {
         uint64_t where;
-        memcpy(&where, verify->hurt.at + at, sizeof(where));
+        memcpy(&where, verify->damaged_bodies.at + at, sizeof(where));
         verify->counts.hit_jobs +=
             map_find(&verify->live.map, place_hash(where), &where) != MAP_NONE;
     }
@@ -529,7 +529,7 @@ static void verify_damage(struct verify *verify)
         return;
     }
     for (size_t i = 0; i < damage.region_count; i++)
-        judge_region(verify, &damage, &damage.regions[i], &seqs);
+        report_region(verify, &damage, &damage.regions[i], &seqs);
     verify->counts.hit_jobs += count_seqs(&seqs);
     buf_fini(&seqs);
     damage_fini(&damage);
@@ -617,7 +617,7 @@ enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
     directory_fini(&verify->directory);
     slice_liveness_fini(&verify->liveness);
     map_fini(&verify->live.map);
-    buf_fini(&verify->hurt);
+    buf_fini(&verify->damaged_bodies);
     mem_free(verify->live.places);
     mem_free(verify->live.idle);
     mem_free(verify);
