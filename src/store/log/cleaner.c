@@ -275,7 +275,7 @@ static void announce_soon(const struct cleaner *cleaner)
     struct job_ref ref;
     size_t at = walk->record_at, len;
     while (callbacks->soon && count < FAR_SOON_MAX && at < walk->end &&
-           record_glance(walk->batch + at, walk->end - at, &len, &ref) == OK) {
+           record_peek(walk->batch + at, walk->end - at, &len, &ref) == OK) {
         at += len;
         if (ref.seq)
             seqs[count++] = ref.seq;

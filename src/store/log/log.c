@@ -135,7 +135,7 @@ static uint64_t place_record(struct log *log, size_t len)
 static void mark(struct log *log, const struct event *event, char *record)
 {
     if (event->kind == EVENT_JOB && log->relocating == RELOCATING_BODY_LOST) {
-        record_spoil(record);
+        record_invalidate(record);
         log->bodies_lost++;
     }
     if (log->marks_copies)

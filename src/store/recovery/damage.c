@@ -56,7 +56,7 @@ static struct suspect *add_suspect(struct damage *damage, uint32_t region_number
         .died = event->record,
         .body_good = record->summed && record_body_good(record),
         .body_damaged =
-            event->kind == EVENT_JOB && !record_body_good(record) && !record_spoiled(record),
+            event->kind == EVENT_JOB && !record_body_good(record) && !record_is_invalidated(record),
     };
     return suspect;
 }

@@ -222,7 +222,7 @@ static void look_ahead(struct recovery *recovery, struct look_ahead *ahead)
     struct job_ref ref;
     size_t len;
     if (ahead->at >= ahead->end ||
-        record_glance(ahead->batch + ahead->at, ahead->end - ahead->at, &len, &ref) != OK) {
+        record_peek(ahead->batch + ahead->at, ahead->end - ahead->at, &len, &ref) != OK) {
         ahead->at = ahead->end;
         return;
     }
