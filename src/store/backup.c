@@ -190,9 +190,9 @@ static enum err find_end(struct backup *backup, struct store_error *error)
     scan_init(&walker.scan, backup->disk, tail->file, tail->size_bytes, WINDOW_BYTES);
     walker.scan.number = tail->head.number;
     walker.scan.tag = store_tag(&manifest->id);
-    while (walker.expected <= last && walker_look(&walker) == PLACE_BATCH) {
+    while (walker.expected <= last && walker_classify(&walker) == PLACE_BATCH) {
         backup->clock_us = walker.head.clock_us;
-        walker_pass(&walker);
+        walker_next(&walker);
     }
     backup->batch = walker.expected - 1;
     tail->used_bytes = walker.offset;

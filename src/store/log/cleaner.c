@@ -38,11 +38,11 @@ static void read_ended(struct disk_op *op)
         cleaner->fresh = op->file;
     cleaner->read_err = op->err;
     if (!op->err)
-        scan_brought(&cleaner->scan, op->got);
+        scan_read_ended(&cleaner->scan, op->got);
 }
 
-/* scan::bring: what is in the page cache is read at once, all else by the disk's threads. */
-static enum err bring(struct scan *scan, size_t want, size_t *out_len)
+/* scan::read_window: what is in the page cache is read at once, all else by the disk's threads. */
+static enum err read_window(struct scan *scan, size_t want, size_t *out_len)
 {
     struct cleaner *cleaner = scan->owner;
     struct segment *segment = cleaner->segment;
@@ -85,7 +85,7 @@ static void open_scan(struct cleaner *cleaner)
     cleaner->batch = NULL;
     cleaner->step = CLEAN_WALK;
     scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, CLEANER_TURN_BYTES);
-    cleaner->scan.bring = bring;
+    cleaner->scan.read_window = read_window;
     cleaner->scan.owner = cleaner;
     cleaner->scan.number = oldest->number;
     cleaner->scan.tag = cleaner->store->tag;
@@ -163,7 +163,7 @@ static void put_off(struct cleaner *cleaner, enum err err)
     unsigned tries_max = !err                               ? CHECK_TRIES
                          : segments_full(cleaner->segments) ? READ_TRIES_FULL
                                                             : READ_TRIES;
-    scan_forget(&cleaner->scan);
+    scan_discard(&cleaner->scan);
     cleaner->batch = NULL;
     if (err == ERR_AGAIN) { /* no descriptor is free: no fault of the segment */
         cleaner->retry_at_us = cleaner->store->now_us + TRY_AGAIN_US;

@@ -16,7 +16,7 @@ static enum err open_segment(const struct damage *damage, const struct found *fo
     enum err err =
         walker_open(out_walker, damage->disk, found->number, found->size_bytes, damage->tag, true);
     if (!err)
-        walker_go(out_walker, BLOCK, found->head.batch_first);
+        walker_move_to(out_walker, BLOCK, found->head.batch_first);
     return err;
 }
 
@@ -180,8 +180,8 @@ static void survey_segment(struct damage *damage, size_t index, struct walker *w
 {
     uint64_t batch_end = batch_end_of(damage, index);
     while (walker->expected < batch_end) {
-        if (walker_look(walker) == PLACE_BATCH) {
-            walker_pass(walker);
+        if (walker_classify(walker) == PLACE_BATCH) {
+            walker_next(walker);
             continue;
         }
         uint64_t expected = walker->expected;
@@ -189,10 +189,10 @@ static void survey_segment(struct damage *damage, size_t index, struct walker *w
             return; /* the log's end */
         struct region region = {
             .number = walker->scan.number, .start = walker->offset, .batch_first = expected};
-        walker_go(walker, region.start + BLOCK, expected);
+        walker_move_to(walker, region.start + BLOCK, expected);
         bool found = walker_seek(walker, expected, below_of(damage, batch_end));
         uint64_t next = walker->offset, number = walker->head.number;
-        walker_go(walker, region.start, expected);
+        walker_move_to(walker, region.start, expected);
         region.end = found ? next : walker_blank_from(walker, &region.opaque);
         /* opaque: there are good batches, which do not continue the log; the rest is lost */
         region.batch_last = found                     ? number - 1
@@ -203,7 +203,7 @@ static void survey_segment(struct damage *damage, size_t index, struct walker *w
         walker->scan.narrow = false;
         if (!found)
             return;
-        walker_go(walker, next, number);
+        walker_move_to(walker, next, number);
     }
 }
 
@@ -223,7 +223,7 @@ static enum err find_proven(struct damage *damage, const struct manifest *manife
     while (walker_seek(&walker, 0, UINT64_MAX)) {
         if (walker.head.durable > damage->proven)
             damage->proven = walker.head.durable;
-        walker_pass(&walker);
+        walker_next(&walker);
     }
     walker_close(&walker);
     return OK;
@@ -548,14 +548,14 @@ static enum err read_segment(struct damage *damage, size_t index, struct walker 
         if (region &&
             region->batch_first == walker->expected) { /* else it has no bytes, and was passed */
             err = reader->region(reader->ctx, region);
-            walker_go(walker, region->end, region->batch_last + 1);
+            walker_move_to(walker, region->end, region->batch_last + 1);
             continue;
         }
-        if (walker_look(walker) != PLACE_BATCH)
+        if (walker_classify(walker) != PLACE_BATCH)
             return OK; /* the log's end */
         err = reader->batch(reader->ctx, &(struct good_batch){number, walker->offset, &walker->head,
                                                               walker->batch});
-        walker_pass(walker);
+        walker_next(walker);
     }
     return err;
 }

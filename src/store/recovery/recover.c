@@ -418,9 +418,9 @@ static enum err skip_region(struct recovery *recovery, struct segment *segment)
 static enum err replay_good(struct recovery *recovery, struct segment *segment,
                             struct walker *walker, uint64_t batch_end)
 {
-    walker_go(walker, segment->end, recovery->batch_next);
+    walker_move_to(walker, segment->end, recovery->batch_next);
     while (walker->expected < batch_end) {
-        enum place_kind kind = walker_look(walker);
+        enum place_kind kind = walker_classify(walker);
         if (kind == PLACE_UNREAD) {
             char name[DISK_NAME_MAX];
             segment_name(segment->number, name);
@@ -438,7 +438,7 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment,
             return err;
         segments_grow(segment, walker->bytes);
         uint64_t bytes = walker->bytes;
-        walker_pass(walker);
+        walker_next(walker);
         recovery->batch_next = walker->expected;
         err = store_opening_progress(recovery->store, bytes, true);
         if (err)
@@ -475,8 +475,8 @@ static enum err survey_tail(struct recovery *recovery, const struct segment *seg
 {
     enum place_kind kind;
     recovery->dirty_first = recovery->dirty_end = segment->end;
-    walker_go(walker, segment->end, recovery->batch_next);
-    for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
+    walker_move_to(walker, segment->end, recovery->batch_next);
+    for (; (kind = walker_classify(walker)) != PLACE_END; walker_next(walker)) {
         enum err err = store_opening_progress(recovery->store, walker->bytes, true);
         if (err)
             return err;
@@ -497,7 +497,7 @@ static enum err survey_tail(struct recovery *recovery, const struct segment *seg
 static enum err find_unproven(struct recovery *recovery, const struct segment *segment,
                               struct walker *walker)
 {
-    walker_go(walker, BLOCK, segment->batch_first);
+    walker_move_to(walker, BLOCK, segment->batch_first);
     while (walker->offset < segment->end && walker->expected <= recovery->proven) {
         enum err err = store_opening_progress(recovery->store, walker->bytes, false);
         if (err)
@@ -506,9 +506,9 @@ static enum err find_unproven(struct recovery *recovery, const struct segment *s
             recovery->surveyed ? damage_region(&recovery->damage, segment->number, walker->offset)
                                : NULL;
         if (region)
-            walker_go(walker, region->end, region->batch_last + 1);
-        else if (walker_look(walker) == PLACE_BATCH)
-            walker_pass(walker);
+            walker_move_to(walker, region->end, region->batch_last + 1);
+        else if (walker_classify(walker) == PLACE_BATCH)
+            walker_next(walker);
         else
             return ERR_IO; /* it was intact when it was replayed */
     }

@@ -24,8 +24,8 @@ static enum err check_blank(struct recovery *recovery, struct walker *walker, bo
 {
     enum place_kind kind;
     *out_blank = true;
-    walker_go(walker, 0, 0);
-    for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
+    walker_move_to(walker, 0, 0);
+    for (; (kind = walker_classify(walker)) != PLACE_END; walker_next(walker)) {
         enum err err = store_opening_progress(recovery->store, walker->bytes, false);
         if (err)
             return err;
@@ -124,9 +124,9 @@ static enum err is_whole(struct recovery *recovery, size_t index, bool *out_whol
         walker_open(&walker, store->disk, found->number, found->size_bytes, store->tag, false);
     if (err)
         return err;
-    walker_go(&walker, BLOCK, found->head.batch_first);
-    while (walker.expected < batch_end && walker_look(&walker) == PLACE_BATCH)
-        walker_pass(&walker);
+    walker_move_to(&walker, BLOCK, found->head.batch_first);
+    while (walker.expected < batch_end && walker_classify(&walker) == PLACE_BATCH)
+        walker_next(&walker);
     *out_whole = walker.expected == batch_end;
     walker_close(&walker);
     return OK;

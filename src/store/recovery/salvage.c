@@ -91,7 +91,7 @@ static void identify(struct salvage *salvage, struct found *found)
         found->verdict = FORMAT_GOOD;
         report_fault(salvage, name, "its header is damaged; its batches are read");
     } else {
-        walker_go(&walker, 0, 0);
+        walker_move_to(&walker, 0, 0);
         if (walker_blank_from(&walker, NULL) > 0)
             report_fault(salvage, name, "its header is damaged, and no batch can be found in it");
     }

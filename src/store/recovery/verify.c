@@ -195,7 +195,7 @@ static enum err verify_rest(struct verify *verify, struct walker *walker, uint64
     enum place_kind kind;
     enum err unread = OK;
     *out_dirty = 0;
-    for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
+    for (; (kind = walker_classify(walker)) != PLACE_END; walker_next(walker)) {
         if (kind == PLACE_BLANK)
             continue;
         *out_dirty += walker->bytes;
@@ -244,7 +244,7 @@ static bool skip_damage(struct verify *verify, const char *name, struct walker *
     char batches[DAMAGE_BATCHES_ROOM];
     if (last && verify->batch_next > verify->proven)
         return false; /* the log's end */
-    walker_go(walker, offset + BLOCK, verify->batch_next);
+    walker_move_to(walker, offset + BLOCK, verify->batch_next);
     if (!walker_seek(walker, verify->batch_next, last ? verify->proven + 2 : batch_end))
         return false;
     uint64_t number = walker->head.number;
@@ -263,13 +263,13 @@ static void verify_good(struct verify *verify, const char *name, struct walker *
                         uint64_t batch_end)
 {
     uint64_t before = verify->counts.bytes - walker->scan.size_bytes;
-    walker_go(walker, walker->offset, verify->batch_next);
-    while (walker->expected < batch_end && walker_look(walker) == PLACE_BATCH) {
+    walker_move_to(walker, walker->offset, verify->batch_next);
+    while (walker->expected < batch_end && walker_classify(walker) == PLACE_BATCH) {
         verify_batch(verify, name, walker->offset, &walker->head, walker->batch);
         if (walker->head.durable > verify->proven)
             verify->proven = walker->head.durable;
         verify->counts.batches++;
-        walker_pass(walker);
+        walker_next(walker);
         report_progress(verify, before + walker->offset);
     }
     verify->batch_next = walker->expected;
@@ -330,7 +330,7 @@ static enum err verify_unused(struct verify *verify, const struct found *found)
     enum err err = open_segment(verify, found, &walker, name);
     if (err)
         return err;
-    walker_go(&walker, 0, 0);
+    walker_move_to(&walker, 0, 0);
     err = verify_rest(verify, &walker, &dirty);
     if (err || dirty) {
         report(verify, "%s: %s", name,
