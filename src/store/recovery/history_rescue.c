@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "store/history/history_parts.h"
+#include "store/recovery/directory.h"
 
 enum { FILE_MAX = 256 * 1024 * 1024 }; /* merging makes none above 40 MiB */
 
@@ -37,25 +38,15 @@ static struct rescued *files_of(const struct history_rescue *rescue, size_t *out
 /* Reads a file; what cannot be read is zeros. False: it cannot be opened, or is too large. */
 static bool read_whole(struct history_rescue *rescue, uint32_t number)
 {
-    struct disk *disk = rescue->options.disk;
-    struct disk_file *file;
-    uint64_t size_bytes = 0;
     char name[DISK_NAME_MAX];
+    bool unread = false;
     mem_free(rescue->bytes);
     rescue->bytes = NULL;
     rescue->len = 0;
     history_name(number, name);
-    if (disk->verbs->open(disk, name, true, &file))
-        return false;
-    if (disk->verbs->size(disk, file, &size_bytes) == OK && size_bytes <= FILE_MAX) {
-        rescue->len = (size_t)size_bytes;
-        rescue->bytes = mem_aligned(BLOCK, rescue->len + BLOCK);
-        memset(rescue->bytes, 0, rescue->len + BLOCK);
-        for (size_t at = 0, got; at < rescue->len; at += BLOCK)
-            (void)!disk->verbs->read(disk, file, at, rescue->bytes + at, BLOCK, &got);
-    }
-    disk->verbs->close(disk, file);
-    return rescue->bytes != NULL;
+    enum err err = directory_read_file(rescue->options.disk, name, FILE_MAX, &rescue->bytes,
+                                       &rescue->len, &unread);
+    return !err && (rescue->len > 0 || !unread);
 }
 
 /* The length of the intact block at `at`, or 0 if there is none. */

@@ -582,22 +582,12 @@ static void take_aside_jobs(struct salvage *salvage, uint32_t number, const char
 
 static void read_aside(struct salvage *salvage, uint32_t number)
 {
-    struct disk_file *file;
-    uint64_t size_bytes = 0;
-    char name[DISK_NAME_MAX];
+    char name[DISK_NAME_MAX], *bytes;
+    size_t len;
+    bool unread; /* what cannot be read is zeros, in which there are no jobs */
     aside_name(number, name);
-    if (salvage->disk->verbs->open(salvage->disk, name, true, &file))
+    if (directory_read_file(salvage->disk, name, UINT64_MAX, &bytes, &len, &unread))
         return;
-    if (salvage->disk->verbs->size(salvage->disk, file, &size_bytes))
-        size_bytes = 0;
-    size_t len = (size_t)size_bytes;
-    char *bytes = mem_aligned(BLOCK, len + BLOCK);
-    memset(bytes, 0, len + BLOCK);
-    for (size_t at = 0; at < len; at += BLOCK) {
-        size_t got; /* what cannot be read stays zeros */
-        (void)!salvage->disk->verbs->read(salvage->disk, file, at, bytes + at, BLOCK, &got);
-    }
-    salvage->disk->verbs->close(salvage->disk, file);
     size_t count = salvage->aside_file_count + 1;
     salvage->aside_files = mem_realloc(salvage->aside_files, count * sizeof(char *));
     salvage->aside_files[salvage->aside_file_count++] = bytes;

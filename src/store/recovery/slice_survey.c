@@ -130,22 +130,13 @@ static void fault(const struct survey *survey, uint64_t offset, const char *text
 
 static enum err read_file(struct disk *disk, struct survey *survey)
 {
-    struct disk_file *file;
-    enum err err = disk->verbs->open(disk, survey->name, true, &file);
+    size_t len;
+    bool unread;
+    enum err err =
+        directory_read_file(disk, survey->name, UINT64_MAX, &survey->bytes, &len, &unread);
     if (err)
         return err;
-    err = disk->verbs->size(disk, file, &survey->len);
-    if (err)
-        survey->len = 0;
-    uint64_t room = (survey->len + BLOCK - 1) / BLOCK * BLOCK + BLOCK;
-    survey->bytes = mem_aligned(BLOCK, (size_t)room);
-    memset(survey->bytes, 0, (size_t)room);
-    bool unread = err != OK;
-    for (uint64_t at = 0; at < survey->len; at += BLOCK) {
-        size_t got;
-        unread |= disk->verbs->read(disk, file, at, survey->bytes + at, BLOCK, &got) != OK;
-    }
-    disk->verbs->close(disk, file);
+    survey->len = len;
     if (unread)
         fault(survey, 0, "the disk cannot read some of it", true);
     return OK;
