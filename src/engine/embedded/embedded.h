@@ -42,8 +42,8 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
  * Only embedded_close() may follow, which takes 50 ms per million jobs to free them. NULL does
  * nothing.
  */
-void embedded_leave(struct embedded *embedded);
-/* Calls embedded_leave(), if that has not been done, and frees everything. NULL does nothing. */
+void embedded_stop(struct embedded *embedded);
+/* Calls embedded_stop(), if that has not been done, and frees everything. NULL does nothing. */
 void embedded_close(struct embedded *embedded);
 
 /* How the changes in the log are written to a journal. */

@@ -506,7 +506,7 @@ static void give_up(struct embedded *embedded, struct list *list)
     }
 }
 
-void far_visit_give_up_all(struct embedded *embedded)
+void far_visit_fail_all(struct embedded *embedded)
 {
     give_up(embedded, &embedded->far_visits.waiting);
     give_up(embedded, &embedded->far_visits.asked);

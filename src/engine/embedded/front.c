@@ -263,7 +263,7 @@ void fronts_init(struct fronts *fronts)
     fronts->report_us = INT64_MIN;
 }
 
-void front_give_up_all(struct embedded *embedded)
+void front_fail_all(struct embedded *embedded)
 {
     struct list *const lists[] = {&embedded->fronts.reading, &embedded->fronts.whole};
     for (unsigned i = 0; i < 2; i++)

@@ -336,7 +336,7 @@ void journal_resync_note_event(struct embedded *embedded, const struct event *ev
 }
 
 /* Images may be given twice. */
-static void look_from_start(struct journal_resync *all)
+static void start_listing(struct journal_resync *all)
 {
     all->overflowed = false;
     all->topic_done = true;
@@ -427,7 +427,7 @@ static void visit_memory(struct journal_resync *all)
     if (core_visit(all->embedded->core, &all->place, VISIT_PLACES, want_job, all))
         return;
     if (all->overflowed)
-        look_from_start(all);
+        start_listing(all);
     else
         all->step = STEP_ROWS;
 }
@@ -474,8 +474,8 @@ static void begin_rows(struct journal_resync *all)
 }
 
 /* Looks up the job of a row: at once if it is in memory, else by a GET. */
-static void look_for(struct journal_resync *all, struct resync_slot *slot,
-                     const struct restore_row *row)
+static void look_up_row(struct journal_resync *all, struct resync_slot *slot,
+                        const struct restore_row *row)
 {
     const struct core *core = all->embedded->core;
     struct bytes id = row->push.id;
@@ -531,7 +531,7 @@ static void take_rows(struct journal_resync *all)
         dry = !row;
         if (dry)
             break;
-        look_for(all, slot, row);
+        look_up_row(all, slot, row);
         verbs->settle(all->run, row);
     }
     if (!dry) { /* else the journal's word, or an answer, begins a turn */
@@ -594,7 +594,7 @@ static void begin_steps(struct journal_resync *all)
         all->status.jobs_total += totals.jobs[state];
     all->rows_us = 0;
     all->resyncs = feed_of(all)->status.resyncs;
-    look_from_start(all);
+    start_listing(all);
     log_event(LOG_INFO, "journal_resync_begins", "jobs=%llu",
               (unsigned long long)all->status.jobs_total);
     give(all, new_batch(all, JOURNAL_RESYNC_BEGINS, 0));

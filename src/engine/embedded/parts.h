@@ -132,7 +132,7 @@ struct journal_feed {
     bool unread;        /* the disk could not read the log the last time */
     int64_t lacking_us; /* since when it lacks something while its cursor is not known; 0: it does
                            not */
-    int64_t look_us, report_us; /* when to measure the lag next, and when to log it again */
+    int64_t lag_check_us, report_us; /* when to measure the lag next, and when to log it again */
 };
 
 /* Reports how far the opening of the store is. */
@@ -164,7 +164,7 @@ struct embedded {
     const struct loop *loop;       /* its time is ours */
     bool busy;                     /* the last slice of work left some over */
     bool draining;
-    bool left;                     /* the store is closed; only embedded_close() may follow */
+    bool stopped;                  /* the store is closed; only embedded_close() may follow */
     uint64_t durable, synced;      /* the last batches that are durable, and synced */
     uint64_t read_waiter_count;    /* of all that waits for bodies, records, slices or history */
     uint64_t commit_waiter_count;  /* of both: */
@@ -227,7 +227,7 @@ void bodies_turn(struct embedded *embedded);
 /* Passes the store a hint which bodies will be needed next. */
 void bodies_read_ahead(struct embedded *embedded);
 /* At the end: answers what still waits. Jobs that were not handed out go back. */
-void bodies_give_up_all(struct embedded *embedded);
+void bodies_fail_all(struct embedded *embedded);
 
 /* ---- reschedule.c ---- */
 
@@ -241,7 +241,7 @@ bool reschedule_begin(struct embedded *embedded, const struct cmd *cmd, struct t
 /* Executes the commands whose properties have been read. */
 void reschedule_turn(struct embedded *embedded);
 /* The end: those that wait have failed. */
-void reschedule_give_up_all(struct embedded *embedded);
+void reschedule_fail_all(struct embedded *embedded);
 
 /* ---- far.c ---- */
 
@@ -260,7 +260,7 @@ void far_turn(struct embedded *embedded);
    changed the job by then. */
 void far_cancel(struct waiting_reply *reply);
 /* The end: those that wait have failed. */
-void far_give_up_all(struct embedded *embedded);
+void far_fail_all(struct embedded *embedded);
 /* The store's callbacks for far jobs, which are the core's matter. */
 void far_callbacks(struct store_callbacks *callbacks);
 
@@ -276,7 +276,7 @@ void far_visit_turn(struct embedded *embedded);
 /* The topic of the visit that is under way. False: none is. */
 bool far_visit_topic(const struct embedded *embedded, struct bytes *out_topic);
 void far_visit_cancel(struct waiting_reply *reply);
-void far_visit_give_up_all(struct embedded *embedded);
+void far_visit_fail_all(struct embedded *embedded);
 
 /* ---- front.c ---- */
 
@@ -286,7 +286,7 @@ void front_turn(struct embedded *embedded);
 /* When it needs the next turn; INT64_MAX: no time of its own. */
 int64_t front_next_us(const struct embedded *embedded);
 /* The end: nothing is read any more. */
-void front_give_up_all(struct embedded *embedded);
+void front_fail_all(struct embedded *embedded);
 
 /* ---- history.c ---- */
 
@@ -300,7 +300,7 @@ enum submitted history_look(struct embedded *embedded, const struct cmd *cmd,
 /* Answers the searches that have ended. */
 void history_answer_turn(struct embedded *embedded);
 /* The end: those that wait have failed. */
-void history_give_up_all(struct embedded *embedded);
+void history_fail_all(struct embedded *embedded);
 
 /* ---- due.c ---- */
 
@@ -309,7 +309,7 @@ void due_wait(struct embedded *embedded, struct ticket *ticket, const struct rep
 /* Continues counting, as far as the budget goes, and answers. */
 void due_turn(struct embedded *embedded);
 /* The end: those that wait have failed. */
-void due_give_up_all(struct embedded *embedded);
+void due_fail_all(struct embedded *embedded);
 
 /* ---- engine.c ---- */
 
