@@ -355,7 +355,7 @@ static void stop_leading(struct service *service, struct member *member)
     update_member_log(service, member);
     stop_sinks(service);
     service->former_server = service->server;
-    server_leave(service->former_server);
+    server_abandon(service->former_server);
     wait_for_turn(service);
 }
 
@@ -526,7 +526,7 @@ static void give_up_server(struct service *service, struct server *server)
         return;
     struct loop *loop = service->platform->loop;
     loop->verbs->stop_listening(loop);
-    server_leave(server);
+    server_abandon(server);
     for (int i = 0; i < ENDING_GATHERS; i++) {
         loop_sleep(loop, loop_update_time(loop)); /* a past time: only collects events */
         (void)loop->verbs->gather(loop, NULL);

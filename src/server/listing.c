@@ -104,7 +104,7 @@ static void finish(struct listing *listing)
     request_done(request, text); /* frees the request, and this with it */
 }
 
-static void go_on_later(struct listing *listing)
+static void queue_next_step(struct listing *listing)
 {
     struct server *server = http_server(listing->request->http);
     list_remove(&listing->place);
@@ -127,7 +127,7 @@ static void got(struct ticket *ticket, const struct reply *reply)
         listing->text_bytes += text.len;
         buf_fini(&text);
     }
-    go_on_later(listing);
+    queue_next_step(listing);
 }
 
 /* One slice. True: the budget is spent. May end the listing. */
@@ -191,7 +191,7 @@ static void listed(struct ticket *ticket, const struct reply *reply)
         return;
     }
     keep(request->listing, reply);
-    go_on_later(request->listing);
+    queue_next_step(request->listing);
 }
 
 void listing_begin(struct request *request, const struct cmd *cmd)

@@ -140,11 +140,11 @@ void server_free(struct server *server); /* drops the connections that are left 
  * more. It must get no more turns; it stays only for deliveries that sinks still have. Meanwhile
  * another server may use the loop.
  */
-void server_leave(struct server *server);
+void server_abandon(struct server *server);
 /*
- * After server_leave(), in place of server_free(), while the thread of a sink hangs: gives back all
- * jobs that connections and deliveries had reserved, and frees nothing that a sink uses. Afterwards
- * the engine may be closed, and the process must end. O(jobs).
+ * After server_abandon(), in place of server_free(), while the thread of a sink hangs: gives back
+ * all jobs that connections and deliveries had reserved, and frees nothing that a sink uses.
+ * Afterwards the engine may be closed, and the process must end. O(jobs).
  */
 void server_give_up(struct server *server);
 

@@ -132,7 +132,7 @@ static bool is_closing(const struct session *session)
 }
 
 /* The timer has expired. The deadline may have moved later since it was armed. */
-static void look_at_deadline(struct timer *timer)
+static void check_deadline(struct timer *timer)
 {
     struct session *session = LIST_ENTRY(timer, struct session, timer);
     budget_spend(&session->server->budget, EXPIRE_NS);
@@ -153,7 +153,7 @@ static void handle_accepted(struct acceptor *acceptor, struct stream *stream, un
     session->number = number;
     session->server = server;
     session->stream = stream;
-    session->timer.expired = look_at_deadline;
+    session->timer.expired = check_deadline;
     stream->handler = &stream_handler;
     stream->user = session;
     const struct server_listener *where = &server->options.listeners[listener];
@@ -193,7 +193,7 @@ static size_t handle_input(struct stream *stream, struct bytes bytes)
     (void)loop_update_time(server->loop);
     server_begin_visit(server);
     size_t used = session->kind->input(session, bytes);
-    bool cut = used < bytes.len && !session_may_go_on(session);
+    bool cut = used < bytes.len && !session_has_budget(session);
     if (cut)
         stream_resume(stream);
     budget_spend(&server->budget, RECEIVE_NS);

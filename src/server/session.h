@@ -77,7 +77,7 @@ void server_begin_visit(struct server *server);
  * True: the connection being served may do one more step in this turn. Each has a share of the
  * budget, so that one that sends a thousand requests at once does not delay the others.
  */
-static inline bool session_may_go_on(const struct session *session)
+static inline bool session_has_budget(const struct session *session)
 {
     return session->server->budget.left_ns > session->server->visit_ns;
 }

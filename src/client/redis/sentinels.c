@@ -216,7 +216,7 @@ static void decide(struct sentinels *sentinels)
         report_refusal(sentinels);
 }
 
-static void go_on(struct timer *timer)
+static void retry(struct timer *timer)
 {
     struct sentinels *sentinels = LIST_ENTRY(timer, struct sentinels, timer);
     if (sentinels->seeking)
@@ -252,7 +252,7 @@ void sentinels_init(struct sentinels *sentinels, const struct sentinels_options 
                                 .subscriber = true,
                                 .timeout_us = options->timeout_us};
     *sentinels = (struct sentinels){
-        .options = *options, .count = options->url->address_count, .timer.expired = go_on};
+        .options = *options, .count = options->url->address_count, .timer.expired = retry};
     for (unsigned i = 0; i < sentinels->count; i++) {
         struct sentinel *sentinel = &sentinels->all[i];
         sentinel->callbacks = (struct link_callbacks){

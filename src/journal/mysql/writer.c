@@ -223,7 +223,7 @@ static enum link_result retake(struct writer *writer, struct session_refusal *re
 }
 
 /* After a lost connection: finds out which of the held batches the database has. */
-static enum link_result go_on(struct writer *writer, struct session_refusal *refusal)
+static enum link_result continue_cursor(struct writer *writer, struct session_refusal *refusal)
 {
     struct session_cursor cursor = {0};
     bool there = false;
@@ -342,7 +342,7 @@ static enum link_result connect_once(struct writer *writer, struct session_refus
     if (ends_untaken(writer)) /* checked last, because each query before may have taken long */
         return LINK_AWAY;
     if (result == LINK_DONE)
-        result = taken ? go_on(writer, refusal) : begin_cursor(writer, refusal);
+        result = taken ? continue_cursor(writer, refusal) : begin_cursor(writer, refusal);
     return result == LINK_DONE ? begin_writing(writer, !taken) : result;
 }
 

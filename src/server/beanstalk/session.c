@@ -120,7 +120,7 @@ void beanstalk_answered(struct beanstalk_pending *pending, const struct reply *r
     pipeline_end(&pending->pending, text);
 }
 
-void beanstalk_ask(struct beanstalk_pending *pending, const struct cmd *cmd)
+void beanstalk_submit(struct beanstalk_pending *pending, const struct cmd *cmd)
 {
     pipeline_submit(&pending->pending, cmd);
 }
@@ -174,7 +174,7 @@ static bool drop_ended(const struct beanstalk_session *beanstalk)
     struct server *server = session->server;
     struct beanstalk_reservation *ended;
     while ((ended = beanstalk_reservations_ended(beanstalk->held, server->loop->now_us))) {
-        if (!session_may_go_on(session))
+        if (!session_has_budget(session))
             return false;
         beanstalk_reservations_drop(&server->beanstalk.reservations, ended);
         budget_spend(&server->budget, DROP_NS);

@@ -57,7 +57,7 @@ void beanstalk_is_producer(struct beanstalk_session *beanstalk);
 void beanstalk_is_worker(struct beanstalk_session *beanstalk);
 
 /* Submits a command; beanstalk_answer() writes its answer. */
-void beanstalk_ask(struct beanstalk_pending *pending, const struct cmd *cmd);
+void beanstalk_submit(struct beanstalk_pending *pending, const struct cmd *cmd);
 struct beanstalk_pending *beanstalk_pending_new(struct beanstalk_session *beanstalk,
                                                 enum beanstalk_cmd cmd, uint64_t id);
 
