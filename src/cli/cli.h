@@ -63,7 +63,7 @@ struct cli {
     const char
         *given[GIVEN_ROOM]; /* by an option's place there: the value that it was given last */
     json_t *limits;         /* the server's limits, for limits.h */
-    bool limits_asked;
+    bool limits_read;
     bool has_client;
     struct client client;
 };

@@ -21,7 +21,7 @@ void busiest_fini(struct busiest *busiest);
 
 struct top_view {
     const json_t *stats;
-    struct stats_look before;
+    struct stats_sample before;
     const struct busiest *busiest;
     uint64_t seen; /* topics that were examined to find them */
 };

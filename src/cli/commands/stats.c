@@ -82,8 +82,9 @@ struct totals_layout {
     size_t row; /* columns in a row */
 };
 
-static void add_total_rates(struct buf *out, const json_t *object, const struct stats_look *before,
-                            double seconds, const struct totals_layout *layout, size_t first)
+static void add_total_rates(struct buf *out, const json_t *object,
+                            const struct stats_sample *before, double seconds,
+                            const struct totals_layout *layout, size_t first)
 {
     char room[TEXT_ROOM];
     buf_addf(out, "%-*s", layout->label, "a second");
@@ -101,7 +102,7 @@ static void add_total_rates(struct buf *out, const json_t *object, const struct 
 }
 
 /* Eight columns of 11 if there is room, of 9 on 80 columns; two rows of four on fewer. */
-static void add_totals(struct buf *out, const json_t *stats, const struct stats_look *before,
+static void add_totals(struct buf *out, const json_t *stats, const struct stats_sample *before,
                        unsigned columns)
 {
     const json_t *object = json_object_get(stats, "totals");
@@ -125,7 +126,7 @@ static void add_totals(struct buf *out, const json_t *stats, const struct stats_
     }
 }
 
-void stats_add(struct buf *out, const json_t *stats, const struct stats_look *before,
+void stats_add(struct buf *out, const json_t *stats, const struct stats_sample *before,
                unsigned columns)
 {
     static const char *const states[] = {"delayed", "ready", "reserved", "buried"};
@@ -151,7 +152,7 @@ void stats_add(struct buf *out, const json_t *stats, const struct stats_look *be
     add_store(out, stats);
 }
 
-void stats_remember(struct stats_look *look, const json_t *stats)
+void stats_remember(struct stats_sample *look, const json_t *stats)
 {
     const json_t *object = json_object_get(stats, "totals");
     for (size_t i = 0; i < STATS_TOTALS; i++)
@@ -163,7 +164,7 @@ void stats_remember(struct stats_look *look, const json_t *stats)
 static int run_stats(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {CLI_OPTIONS};
-    const struct stats_look none = {0};
+    const struct stats_sample none = {0};
     struct buf out = {0};
     json_t *stats = NULL;
     while (cli_option(cli, argc, argv, options) != -1)

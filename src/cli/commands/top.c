@@ -17,7 +17,7 @@ enum { PAGES_A_LOOK = 20 };
 struct top {
     struct cli *cli;
     json_t *stats; /* of the last successful refresh; NULL: there was none */
-    struct stats_look look, before;
+    struct stats_sample look, before;
     struct busiest shown;   /* of the last whole walk */
     struct busiest walking; /* of the one under way */
     struct buf cursor;      /* of its next page; empty: it begins */
@@ -57,7 +57,7 @@ static int walk(struct top *top)
 }
 
 /* `whole`: to the end of a walk, however long it is. */
-static int look_at(struct top *top, bool whole)
+static int refresh(struct top *top, bool whole)
 {
     json_t *stats = NULL;
     int code = cli_call(top->cli, "GET", "/v1/stats", NULL, &stats);
@@ -119,7 +119,7 @@ static void draw(const struct top *top, int code)
 static int live(struct top *top, int64_t every_us)
 {
     struct cli *cli = top->cli;
-    int code = look_at(top, false); /* a wrong address is reported before the screen is taken */
+    int code = refresh(top, false); /* a wrong address is reported before the screen is taken */
     if (code != EXIT_DONE)
         return code;
     screen_begin();
@@ -131,7 +131,7 @@ static int live(struct top *top, int64_t every_us)
         draw(top, code);
         event = screen_wait(every_us);
         if (event == SCREEN_TIME)
-            code = look_at(top, false);
+            code = refresh(top, false);
     }
     screen_end();
     return ferror(stdout) ? EXIT_REFUSED : EXIT_DONE;
@@ -156,10 +156,10 @@ static void print_json(const struct top *top)
 static int once(struct top *top, int64_t every_us)
 {
     struct buf out = {0};
-    int code = look_at(top, true);
+    int code = refresh(top, true);
     if (code == EXIT_DONE) {
         nap(every_us);
-        code = look_at(top, true);
+        code = refresh(top, true);
     }
     if (code == EXIT_DONE && top->cli->json)
         print_json(top);

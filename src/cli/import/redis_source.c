@@ -197,7 +197,7 @@ static void note_key(struct redis_source *source, struct bytes name, struct byte
     }
 }
 
-static enum err look_at_keys(struct redis_source *source, const redisReply *page)
+static enum err scan_keys(struct redis_source *source, const redisReply *page)
 {
     enum err err = OK;
     for (size_t i = 0; i < page->elements; i++)
@@ -213,7 +213,7 @@ static enum err look_at_keys(struct redis_source *source, const redisReply *page
     return err;
 }
 
-static enum err look_at_bucket(struct redis_source *source, const redisReply *page)
+static enum err read_bucket(struct redis_source *source, const redisReply *page)
 {
     for (size_t i = 0; i + 1 < page->elements; i += 2) {
         struct bytes member = text_of(page->element[i]), id;
@@ -231,7 +231,7 @@ static enum err look_at_bucket(struct redis_source *source, const redisReply *pa
     return OK;
 }
 
-static enum err look_at_list(struct redis_source *source, struct bytes key)
+static enum err read_list(struct redis_source *source, struct bytes key)
 {
     size_t got = PAGE;
     for (uint64_t start = 0; got == PAGE; start += PAGE) {
@@ -262,14 +262,14 @@ static enum err look_at_list(struct redis_source *source, struct bytes key)
 
 enum err redis_source_survey(struct redis_source *source)
 {
-    enum err err = scan(source, BYTES("SCAN"), NULL, look_at_keys);
+    enum err err = scan(source, BYTES("SCAN"), NULL, scan_keys);
     for (uint32_t i = pool_next(&source->keys, 0); i != POOL_NONE && !err;
          i = pool_next(&source->keys, i + 1)) {
         const struct source_key *key = pool_at(&source->keys, i);
         if (key->role == ROLE_BUCKET)
-            err = scan(source, BYTES("ZSCAN"), &key->name, look_at_bucket);
+            err = scan(source, BYTES("ZSCAN"), &key->name, read_bucket);
         else if (key->role == ROLE_READY)
-            err = look_at_list(source, key->name);
+            err = read_list(source, key->name);
     }
     return err;
 }
