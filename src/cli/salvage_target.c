@@ -89,7 +89,7 @@ struct stored salvage_target_append(struct salvage_target *target, const struct 
 enum err salvage_target_history(struct salvage_target *target, const struct happening *happening,
                                 int64_t now_us)
 {
-    target->history_told++;
+    target->history_given++;
     target->history_logged += !store_full(target->store);
     store_history_add(target->store, happening);
     target->pending += 64 + happening->id.len + happening->topic.len + happening->note.len;
@@ -131,8 +131,8 @@ enum err salvage_target_close(struct salvage_target *target, uint64_t jobs,
     enum err err = store_verify(target->disk, watcher, &counts);
     if (err || counts.bad || counts.live_jobs != jobs)
         return ERR_CORRUPT;
-    bool all = target->history_logged == target->history_told && stats.history_lost == 0;
+    bool all = target->history_logged == target->history_given && stats.history_lost == 0;
     target->history_kept =
-        all ? target->history_told : history_found(target, counts.history_entries, target->now_us);
+        all ? target->history_given : history_found(target, counts.history_entries, target->now_us);
     return OK;
 }

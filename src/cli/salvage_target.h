@@ -14,7 +14,7 @@ struct salvage_target {
     uint64_t seq_first;
     size_t pending;          /* bytes appended since the disk last got some */
     int64_t now_us;          /* when it was opened */
-    uint64_t history_told;   /* by salvage_target_history() … */
+    uint64_t history_given;  /* by salvage_target_history() … */
     uint64_t history_logged; /* … those of them that the log had room for … */
     uint64_t history_kept;   /* … and, after salvage_target_close(), that are in the store */
     bool failed;

@@ -90,7 +90,7 @@ struct bench {
     int64_t earliest_us;       /* the most that a job came early by */
     int64_t first_us, last_us; /* received, after base_us */
     struct histogram *lateness;
-    int64_t told_us; /* when progress was last printed */
+    int64_t printed_us; /* when progress was last printed */
     /* The measured part. */
     int64_t opens_us;  /* DUE, BURST: when it begins */
     int64_t resume_us; /* BURST with `stop`: when the servers are continued; 0 = they run */

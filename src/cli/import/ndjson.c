@@ -34,7 +34,7 @@ struct importing {
     bool started, ended;                    /* the first and the last line were there */
     uint64_t topics, with_settings, paused; /* in the export; pauses that are not over */
     uint64_t configured, same, differing, topics_refused; /* with settings: what became of them */
-    uint64_t jobs, bad, said_jobs;
+    uint64_t jobs, bad, stated_jobs;
 };
 
 static void print_line(const struct importing *all, const char *why)
@@ -226,7 +226,7 @@ static void take_end(struct importing *all, struct bytes end)
     struct json_value jobs = json_find(end, "jobs");
     int64_t count = 0;
     all->ended = json_int(&jobs, &count);
-    all->said_jobs = (uint64_t)count;
+    all->stated_jobs = (uint64_t)count;
 }
 
 static int take_line(struct importing *all, struct bytes line)

@@ -33,14 +33,14 @@ struct node {
     bool replica;                /* as of the last check */
     struct redis_address master; /* replica: its master; an empty host: not known */
     bool suspect;                /* the last time it connected, but could not serve us */
-    bool said;                   /* redis_away was logged */
-    bool said_words;             /* … with the server's own error text */
+    bool away_logged;            /* redis_away was logged */
+    bool reason_logged;          /* … with the server's own error text */
     /* It refuses commands with temporary errors: */
     int64_t stalled_us; /* since when; 0: it does not */
     int64_t refused_us; /* when it refused last */
     int64_t worked_us;  /* when it executed a command last */
     struct timer quiet; /* stalled: armed for when that may be over, or earlier */
-    bool said_stalled;
+    bool stalled_logged;
 };
 
 void node_init(struct node *node, const struct link_options *options,

@@ -92,9 +92,9 @@ static void report_back(struct sentinel *sentinel)
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&sentinel->link.address, room, sizeof(room));
-    if (sentinel->said)
+    if (sentinel->logged)
         log_event(LOG_INFO, "sentinel_back", "node=%.*s", (int)name.len, name.at);
-    sentinel->said = false;
+    sentinel->logged = false;
 }
 
 static void sentinel_message(struct link_callbacks *callbacks, struct link *link,
@@ -141,9 +141,9 @@ static void sentinel_down(struct link_callbacks *callbacks, struct link *link)
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
     bool wanted = link->wanted;
-    if (sentinel->said || !wanted)
+    if (sentinel->logged || !wanted)
         return;
-    sentinel->said = true;
+    sentinel->logged = true;
     log_event(LOG_WARN, "sentinel_away", "node=%.*s error=\"%s\" hint=\"%s\"", (int)name.len,
               name.at, link->error, failure_hint(bytes_str(link->error)));
 }

@@ -21,7 +21,7 @@ struct sentinel {
     struct sentinels *sentinels;
     struct redis_address answer; /* an empty host: none yet */
     bool fresh;                  /* the answer was not counted yet */
-    bool said;                   /* that it is unreachable was logged */
+    bool logged;                 /* that it is unreachable was logged */
 };
 
 struct sentinels_options {

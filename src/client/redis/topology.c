@@ -231,7 +231,7 @@ static bool is_believed(const struct map_question *question)
     return !topology->older || topology->older >= ready_nodes(topology);
 }
 
-static void info_told(struct link_call *call, redisReply *reply)
+static void info_answered(struct link_call *call, redisReply *reply)
 {
     struct map_question *question = LIST_ENTRY(call, struct map_question, info);
     struct bytes text = BYTES("");
@@ -244,7 +244,7 @@ static void info_told(struct link_call *call, redisReply *reply)
         freeReplyObject(reply);
 }
 
-static void map_told(struct link_call *call, redisReply *reply)
+static void map_answered(struct link_call *call, redisReply *reply)
 {
     struct map_question *question = LIST_ENTRY(call, struct map_question, slots);
     struct topology *topology = question->topology;
@@ -410,7 +410,7 @@ void topology_init(struct topology *topology, const struct topology_options *opt
     memset(topology->slots, REDIS_NO_NODE, sizeof(topology->slots));
     for (unsigned i = 0; i < REDIS_NODES_MAX; i++)
         topology->questions[i] = (struct map_question){
-            .topology = topology, .info.done = info_told, .slots.done = map_told};
+            .topology = topology, .info.done = info_answered, .slots.done = map_answered};
     switch (url->topology) {
     case REDIS_SINGLE: (void)need_node(topology, &url->addresses[0]); break; /* there is room */
     case REDIS_SENTINEL: init_sentinels(topology); break;

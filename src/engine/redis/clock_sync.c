@@ -8,7 +8,7 @@ enum {
     LOOK_RARELY_US = 1000 * 1000, /* … and otherwise */
     LEAP_US = 250 * 1000,         /* larger leaps are logged */
     FAR_US = 1000 * 1000,         /* larger differences of clocks are logged */
-    SAY_EVERY_US = 1000 * 1000,   /* all partitions of a server leap at once */
+    LOG_EVERY_US = 1000 * 1000,   /* all partitions of a server leap at once */
     WAKE_US = 10 * 1000 *
               1000, /* by then a daemon that was silent is registered in all partitions again */
 };
@@ -47,8 +47,8 @@ static void report_leap(struct script_requests *calls, const struct node *node, 
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = name_of(node, room);
-    bool said = calls->leapt_node == node && now_of(calls) - calls->leapt_us < SAY_EVERY_US;
-    if (said || !is_far(by_us, LEAP_US))
+    bool just_logged = calls->leapt_node == node && now_of(calls) - calls->leapt_us < LOG_EVERY_US;
+    if (just_logged || !is_far(by_us, LEAP_US))
         return;
     calls->leapt_node = node;
     calls->leapt_us = now_of(calls);
@@ -78,8 +78,8 @@ static void report_far_clock(const struct script_requests *calls, const struct p
 
 /* ---- reading and setting clocks ---- */
 
-static void told(void *owner, struct script_request *call, enum err err, const struct bytes *parts,
-                 uint32_t count)
+static void clock_answered(void *owner, struct script_request *call, enum err err,
+                           const struct bytes *parts, uint32_t count)
 {
     struct partition *partition = owner;
     partition->clock_asked = false;
@@ -98,7 +98,7 @@ static void set_by(struct partition *partition, int64_t by_us, uint64_t set_coun
     call->reads_clock = true;
     partition->clock_asked = true;
     partition->clock_asked_us = now_of(calls);
-    script_requests_send(call, partition, told);
+    script_requests_send(call, partition, clock_answered);
 }
 
 static void look(struct partition *partition, int64_t least_us)
@@ -208,19 +208,19 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
     uint64_t before = clock->set_count;
     bool known = clock->known, unsure = known && clock->may_have_stood_still;
     int64_t by_us;
-    if (!script_read_clock(parts, count, &reading.told) || !is_of_its_node(call))
+    if (!script_read_clock(parts, count, &reading.clock) || !is_of_its_node(call))
         return;
     reading.read_us = time_now(calls);
     switch (queue_clock_read(clock, &reading, &by_us)) {
     case CLOCK_KEPT:
         settle(partition);
-        see_behind(partition, reading.sent_us, reading.told.queue_us);
+        see_behind(partition, reading.sent_us, reading.clock.queue_us);
         if (unsure && !clock->may_have_stood_still)
             ran_on(calls);
         break;
     case CLOCK_ADOPTED:
         settle(partition);
-        see_behind(partition, reading.sent_us, reading.told.queue_us);
+        see_behind(partition, reading.sent_us, reading.clock.queue_us);
         if (known && is_far(by_us, LEAP_US)) {
             report_leap(calls, call->answered_by, by_us, false);
             calls->options.clock_leapt(calls->options.owner);
@@ -228,9 +228,9 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
         break;
     case CLOCK_TO_SET:
         report_leap(calls, call->answered_by, -by_us, true);
-        if (reading.told.set_count > before)
-            before = reading.told.set_count;
-        set_by(partition, by_us, reading.told.set_count, before + 1);
+        if (reading.clock.set_count > before)
+            before = reading.clock.set_count;
+        set_by(partition, by_us, reading.clock.set_count, before + 1);
         if (is_far(by_us, LEAP_US))
             look_at_all(calls, call->answered_by);
     }

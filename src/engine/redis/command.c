@@ -130,12 +130,12 @@ static void job_command_answered(struct job_command *command, struct script_requ
 {
     struct redis_engine *redis = command->pending.redis;
     struct script_answer answer = {.err = OK};
-    struct script_parts said = {.partition = call->id.partition,
-                                .at = parts,
-                                .count = count,
-                                .request = buf_bytes(&call->request)};
+    struct script_parts received = {.partition = call->id.partition,
+                                    .at = parts,
+                                    .count = count,
+                                    .request = buf_bytes(&call->request)};
     enum err err =
-        script_read(&redis->space, command->pending.kind, &said, &redis->scratch, &answer);
+        script_read(&redis->space, command->pending.kind, &received, &redis->scratch, &answer);
     if (err) {
         pending_fail(&command->pending, err);
         return;
@@ -148,7 +148,7 @@ static void job_command_answered(struct job_command *command, struct script_requ
         see_job(redis, &answer.reply, call->id.partition);
     if (command->pending.kind == CMD_RESERVE_JOB && answer.reply.err == ERR_DAMAGED) {
         struct job_view job;
-        if (script_damaged(&redis->space, &said, &job, 1))
+        if (script_damaged(&redis->space, &received, &job, 1))
             command_bury_damaged(redis, &job);
     }
     if (command->pending.kind == CMD_RESERVE_JOB && !command->pending.ticket && !answer.reply.err)
@@ -453,11 +453,11 @@ static void unconfigured(void *owner, struct script_request *call, enum err err,
                          const struct bytes *parts, uint32_t count)
 {
     struct gathering *gathering = owner;
-    struct script_parts said = {.at = parts, .count = count};
+    struct script_parts received = {.at = parts, .count = count};
     struct script_answer answer = {.err = OK};
     gathering->under_way--;
     if (!err)
-        err = script_read_answer(&gathering->pending.redis->space, &said, &answer);
+        err = script_read_answer(&gathering->pending.redis->space, &received, &answer);
     if (!err && !answer.err)
         see_settings(gathering->pending.redis, call, parts, count);
     gathering->err = err ? err : answer.err;

@@ -46,7 +46,7 @@ static void add_reason(const struct redis_engine *redis, struct buf *out)
 {
     const struct node *node = topology_bad_node(&redis->topology);
     unsigned count = unreached(redis);
-    bool speaks = node && (!node->ready || node->said_stalled);
+    bool speaks = node && (!node->ready || node->stalled_logged);
     if (speaks)
         add_bad_node(out, node);
     else if (count && redis->topology.node_count == 0)

@@ -16,8 +16,8 @@
 
 enum {
     OPEN_US = 5 * 1000 * 1000,         /* the time limit of a start */
-    OPEN_SAY_US = 1000 * 1000,         /* when a start logs that it waits */
-    STANDBY_SAY_US = 60 * 1000 * 1000, /* the same for a standby, which has no limit; repeated */
+    OPEN_LOG_US = 1000 * 1000,         /* when a start logs that it waits */
+    STANDBY_LOG_US = 60 * 1000 * 1000, /* the same for a standby, which has no limit; repeated */
     ALIVE_US = 5 * 1000 * 1000,        /* a daemon without a heartbeat for this long is dead */
     BELIEVE_US = 1000 * 1000,          /* see consumers_options::believe_us */
     SPREAD_US = 250 * 1000,            /* a topic's jobs go to one partition for this long */
@@ -127,13 +127,13 @@ static void look_at_policies(struct redis_engine *redis, struct bytes policy)
         preflight_keep_policies(&redis->preflight, nodes, count);
 }
 
-static void heartbeat_answered(void *owner, const struct heartbeat_answer *told)
+static void heartbeat_answered(void *owner, const struct heartbeat_answer *answer)
 {
     struct redis_engine *redis = owner;
-    redis->journal_behind = told->journal_behind;
-    settings_sync_heartbeat(&redis->settings, told->settings_changes);
-    if (told->policy)
-        look_at_policies(redis, *told->policy);
+    redis->journal_behind = answer->journal_behind;
+    settings_sync_heartbeat(&redis->settings, answer->settings_changes);
+    if (answer->policy)
+        look_at_policies(redis, *answer->policy);
     promoter_check(&redis->promoter);
 }
 
@@ -175,7 +175,7 @@ static void promote_sent(void *owner, uint32_t partition)
     consumers_promoting(&((struct redis_engine *)owner)->consumers, partition);
 }
 
-static void promote_told(void *owner, struct bytes topic, uint32_t partition)
+static void jobs_promoted(void *owner, struct bytes topic, uint32_t partition)
 {
     consumers_promoted(&((struct redis_engine *)owner)->consumers, topic, partition);
 }
@@ -193,7 +193,7 @@ static void given_back(void *owner, const struct job_view *job, uint32_t partiti
 static bool takes_changes(const struct redis_engine *redis)
 {
     const struct node *node = script_requests_node(&redis->calls, 0);
-    return node && !node->said_stalled && !script_requests_lacks_replicas(&redis->calls, 0);
+    return node && !node->stalled_logged && !script_requests_lacks_replicas(&redis->calls, 0);
 }
 
 static void engine_use_budget(struct engine *engine, struct budget *budget)
@@ -475,7 +475,7 @@ static void make_owners(struct redis_engine *redis)
                                                                .heard = redis->consumers.heard,
                                                                .believe_us = BELIEVE_US,
                                                                .promoting = promote_sent,
-                                                               .promoted = promote_told,
+                                                               .promoted = jobs_promoted,
                                                                .lost = key_lost,
                                                                .missed = partition_forgot_us,
                                                                .owner = redis});
@@ -543,11 +543,11 @@ static void why_not(const struct redis_engine *redis, struct redis_error *out_er
     if (!link)
         link = subscription_error(&redis->subscription);
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
-    char said[REDIS_TROUBLE_MAX];
+    char cause[REDIS_TROUBLE_MAX];
     const char *silent = redis->options.url.tls ? STREAM_TLS_SLOW : "it does not answer";
-    failure_write(link->error[0] ? link->error : silent, said, sizeof(said));
+    failure_write(link->error[0] ? link->error : silent, cause, sizeof(cause));
     (void)snprintf(out_error->text, sizeof(out_error->text), "%.*s: %.300s", (int)name.len, name.at,
-                   said);
+                   cause);
 }
 
 static void report_waiting(struct timer *timer)
@@ -568,7 +568,7 @@ static void report_waiting(struct timer *timer)
                 LOG_WARN, "standby_waiting", "for=\"%.300s\" hint=\"%s\"", error.text,
                 "this laterd waits to lead, and could not serve now: look at redis.url, and at "
                 "that Redis");
-        loop_arm(redis->options.loop, timer, now_of(redis) + STANDBY_SAY_US);
+        loop_arm(redis->options.loop, timer, now_of(redis) + STANDBY_LOG_US);
         return;
     }
     log_event(LOG_WARN, "redis_waiting", "at_most_s=%d for=\"%.300s\"", OPEN_US / 1000000,
@@ -634,7 +634,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     redis->standby = redis->space.leaves_older = options->standby;
     if (!redis->standby)
         loop_arm(options->loop, &redis->give_up, now_us + OPEN_US);
-    loop_arm(options->loop, &redis->report, now_us + OPEN_SAY_US);
+    loop_arm(options->loop, &redis->report, now_us + OPEN_LOG_US);
     *out_redis = redis;
     return OK;
 }
@@ -650,7 +650,7 @@ void redis_engine_serve(struct redis_engine *redis)
         redis_journal_start(&redis->journal);
     }
     loop_arm(redis->options.loop, &redis->give_up, now_us + OPEN_US);
-    loop_arm(redis->options.loop, &redis->report, now_us + OPEN_SAY_US);
+    loop_arm(redis->options.loop, &redis->report, now_us + OPEN_LOG_US);
 }
 
 /* Gives back jobs that our connections hold, and has others take over our partitions. */
@@ -664,7 +664,7 @@ static void announce_leaving(struct redis_engine *redis)
     }
     script_requests_leave(&redis->calls);
     partition_init_stop(&redis->partition_init);
-    redis->told = true;
+    redis->announced = true;
 }
 
 static void leave_until(struct redis_engine *redis, int64_t span_us)
@@ -686,11 +686,11 @@ bool redis_engine_left(struct redis_engine *redis)
     bool fit = redis->preflight.fit && !redis->preflight.unfit;
     bool is_pending = fit && (script_requests_pending(&redis->calls) ||
                               redis_requeue_is_pending(&redis->requeue));
-    if (!redis->told && (!is_pending || redis->late)) {
+    if (!redis->announced && (!is_pending || redis->late)) {
         announce_leaving(redis);
         leave_until(redis, redis->options.timeout_us / 4);
     }
-    return redis->told && (!(redis->promoter.leaving || redis->members.asked) || redis->late);
+    return redis->announced && (!(redis->promoter.leaving || redis->members.asked) || redis->late);
 }
 
 void redis_engine_free(struct redis_engine *redis)

@@ -29,12 +29,12 @@ enum err script_read_members(const struct script_parts *parts, struct script_mem
     *out_count = count < SCRIPT_MEMBERS_MAX ? (uint32_t)count : SCRIPT_MEMBERS_MAX;
     for (uint32_t i = 0; i < *out_count; i++) {
         const char *at = parts->at[1].at + (size_t)i * SCRIPT_MEMBER_BYTES;
-        uint64_t said_us = get_u64(at + SAID);
-        if (said_us > (uint64_t)SCRIPT_FOREVER)
+        uint64_t sent_us = get_u64(at + SAID);
+        if (sent_us > (uint64_t)SCRIPT_FOREVER)
             return ERR_CORRUPT;
         bool known = at[HOW] == SCRIPT_SERVES || at[HOW] == SCRIPT_SILENT;
         out_members[i].how = known ? (enum script_how)at[HOW] : SCRIPT_LIVES;
-        out_members[i].age_us = now_us > (int64_t)said_us ? now_us - (int64_t)said_us : 0;
+        out_members[i].age_us = now_us > (int64_t)sent_us ? now_us - (int64_t)sent_us : 0;
         memcpy(out_members[i].name, at, SCRIPT_NAME);
     }
     return OK;

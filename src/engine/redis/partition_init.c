@@ -9,7 +9,7 @@
 
 enum {
     AGAIN_US = 100 * 1000,           /* after a call that failed */
-    SAY_EVERY_US = 10 * 1000 * 1000, /* one line for the loss of all partitions */
+    LOG_EVERY_US = 10 * 1000 * 1000, /* one line for the loss of all partitions */
     NEW_US = 5 * 1000 * 1000,        /* by then the notices about a new queue have come */
     OLDER_US = 5 * 1000 * 1000,      /* by then the leader may have converted it */
 };
@@ -40,9 +40,9 @@ static void look(struct opening *opening)
 static void report_lost(struct partition_init *partition_init)
 {
     int64_t now_us = now_of(partition_init);
-    if (partition_init->said_us && now_us - partition_init->said_us < SAY_EVERY_US)
+    if (partition_init->logged_us && now_us - partition_init->logged_us < LOG_EVERY_US)
         return;
-    partition_init->said_us = now_us;
+    partition_init->logged_us = now_us;
     log_event(
         LOG_ERROR, "redis_lost_data", "prefix=%s hint=\"%s\"",
         partition_init->options.space->prefix,
@@ -96,13 +96,13 @@ static void rebuilt(void *owner, struct script_request *call, enum err err,
                     const struct bytes *parts, uint32_t count)
 {
     struct opening *opening = owner;
-    struct script_parts said = {.partition = opening->partition, .at = parts, .count = count};
+    struct script_parts received = {.partition = opening->partition, .at = parts, .count = count};
     struct script_answer answer;
     bool is_first = strcmp(opening->from, "0") == 0;
     bool lost_cursor = !is_first && call->answered_by != opening->scanned_at;
     opening->scanned_at = call->answered_by;
     if (!err)
-        err = script_read_answer(opening->partition_init->options.space, &said, &answer);
+        err = script_read_answer(opening->partition_init->options.space, &received, &answer);
     if (!err && lost_cursor) {
         rebuild_from_start(opening);
         return;
@@ -192,11 +192,11 @@ static void opened(void *owner, struct script_request *call, enum err err,
 {
     struct opening *opening = owner;
     struct partition_init *partition_init = opening->partition_init;
-    struct script_parts said = {.partition = opening->partition, .at = parts, .count = count};
+    struct script_parts received = {.partition = opening->partition, .at = parts, .count = count};
     struct script_answer answer;
     opening->asked = false;
     if (!err)
-        err = script_read_answer(partition_init->options.space, &said, &answer);
+        err = script_read_answer(partition_init->options.space, &received, &answer);
     opening->older = !err && answer.err == ERR_WRONG_STATE;
     if (err || answer.err) {
         opening->at_us = now_of(partition_init) + again_us(opening);

@@ -47,7 +47,7 @@ struct partition_init_options {
 struct partition_init {
     struct partition_init_options options;
     struct opening *openings; /* one for each partition */
-    int64_t said_us;          /* when lost data was logged last; 0: never */
+    int64_t logged_us;        /* when lost data was logged last; 0: never */
     uint32_t rebuilding;      /* partitions that rebuild a lost sorted set */
     bool started;
 };

@@ -94,10 +94,10 @@ static void refuse(struct preflight *preflight, const struct link *link, enum er
     if (preflight->unfit)
         return; /* the first fault is most likely the cause */
     preflight->unfit = err;
-    char said[REDIS_TROUBLE_MAX];
-    failure_write(reason, said, sizeof(said));
+    char cause[REDIS_TROUBLE_MAX];
+    failure_write(reason, cause, sizeof(cause));
     (void)snprintf(preflight->error.text, sizeof(preflight->error.text), "%.*s: %.300s",
-                   (int)name.len, name.at, said);
+                   (int)name.len, name.at, cause);
 }
 
 /* Appends the ACL rule that grants the missing permission. Redis names the command in quotes, but

@@ -61,13 +61,13 @@ static enum queue_clock_verdict adopt(struct queue_clock *clock,
 {
     *clock = (struct queue_clock){
         .known = true,
-        .least_us = reading->told.queue_us - reading->read_us,
-        .most_us = reading->told.queue_us - reading->sent_us,
+        .least_us = reading->clock.queue_us - reading->read_us,
+        .most_us = reading->clock.queue_us - reading->sent_us,
         .agreed_us = reading->read_us,
         .agreed_sent_us = reading->sent_us,
         .adopted_us = reading->read_us,
-        .shift_us = reading->told.shift_us,
-        .set_count = reading->told.set_count,
+        .shift_us = reading->clock.shift_us,
+        .set_count = reading->clock.set_count,
     };
     return CLOCK_ADOPTED;
 }
@@ -95,10 +95,10 @@ static enum queue_clock_verdict agree(struct queue_clock *clock,
 static bool follows_from_set(const struct queue_clock *clock,
                              const struct queue_clock_reading *reading, int64_t tolerated_us)
 {
-    int64_t moved_us = reading->told.shift_us - clock->shift_us;
-    int64_t least_us = reading->told.queue_us - reading->read_us - moved_us;
-    int64_t most_us = reading->told.queue_us - reading->sent_us - moved_us;
-    int64_t since_set_us = reading->told.queue_us - reading->told.set_us;
+    int64_t moved_us = reading->clock.shift_us - clock->shift_us;
+    int64_t least_us = reading->clock.queue_us - reading->read_us - moved_us;
+    int64_t most_us = reading->clock.queue_us - reading->sent_us - moved_us;
+    int64_t since_set_us = reading->clock.queue_us - reading->clock.set_us;
     if (least_us <= clock->most_us + tolerated_us && most_us >= clock->least_us - tolerated_us)
         return true;
     return since_set_us >= 0 &&
@@ -109,8 +109,8 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
                                           const struct queue_clock_reading *reading,
                                           int64_t *out_by_us)
 {
-    int64_t least_us = reading->told.queue_us - reading->read_us;
-    int64_t most_us = reading->told.queue_us - reading->sent_us;
+    int64_t least_us = reading->clock.queue_us - reading->read_us;
+    int64_t most_us = reading->clock.queue_us - reading->sent_us;
     int64_t tolerated_us = tolerance_us(clock, reading->read_us);
     *out_by_us = 0;
     if (!clock->known)
@@ -119,12 +119,12 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
         return agree(clock, reading);
     *out_by_us = most_us - clock->most_us; /* about */
     bool is_new = reading->read_us - clock->adopted_us < NEW_US;
-    bool is_set = reading->told.set_count > clock->set_count &&
+    bool is_set = reading->clock.set_count > clock->set_count &&
                   follows_from_set(clock, reading, tolerated_us);
-    bool is_behind = reading->told.set_us > reading->read_us + clock->most_us + tolerated_us;
+    bool is_behind = reading->clock.set_us > reading->read_us + clock->most_us + tolerated_us;
     if (is_set && (is_new || is_behind))
         return adopt(clock, reading);
-    if ((clock->may_have_stood_still || is_new) && reading->told.set_count >= clock->set_count) {
+    if ((clock->may_have_stood_still || is_new) && reading->clock.set_count >= clock->set_count) {
         if (!clock->others_may_set_until_us)
             clock->others_may_set_until_us = reading->read_us + HOLD_US;
         return reading->read_us < clock->others_may_set_until_us ? CLOCK_KEPT

@@ -49,9 +49,9 @@ static void report_replicas(struct replicas *replicas, long long have)
     struct bytes name = redis_address_text(&replicas->node->link.address, room, sizeof(room));
     unsigned wanted = replicas->calls->options.wait_replicas;
     bool few = have < (long long)wanted;
-    if (few == replicas->said)
+    if (few == replicas->shortage_logged)
         return;
-    replicas->said = few;
+    replicas->shortage_logged = few;
     if (few)
         log_event(LOG_WARN, "redis_replicas_few", "node=%.*s answered=%lld wanted=%u hint=\"%s\"",
                   (int)name.len, name.at, have, wanted,
@@ -65,10 +65,10 @@ static void waited(struct link_call *on_link, redisReply *reply)
 {
     struct replicas *replicas = LIST_ENTRY(on_link, struct replicas, wait);
     struct script_requests *calls = replicas->calls;
-    bool told = reply && reply->type == REDIS_REPLY_INTEGER;
-    bool enough = told && reply->integer >= (long long)calls->options.wait_replicas;
+    bool is_count = reply && reply->type == REDIS_REPLY_INTEGER;
+    bool enough = is_count && reply->integer >= (long long)calls->options.wait_replicas;
     replicas->asked = false;
-    if (told)
+    if (is_count)
         report_replicas(replicas, reply->integer);
     replicas_release(&replicas->waiting, enough ? OK : ERR_AGAIN);
     if (reply)

@@ -39,13 +39,13 @@ static struct returning *where(struct redis_requeue *requeue, uint32_t partition
 }
 
 /* The job was released, or the lease was not valid any more. */
-static void answered(struct redis_requeue *requeue, const struct script_parts *said)
+static void answered(struct redis_requeue *requeue, const struct script_parts *received)
 {
     struct script_answer answer;
     enum err err =
-        script_read(requeue->options.space, CMD_RELEASE, said, &requeue->scratch, &answer);
+        script_read(requeue->options.space, CMD_RELEASE, received, &requeue->scratch, &answer);
     if (!err && !answer.reply.err)
-        requeue->options.returned(requeue->options.owner, answer.reply.jobs, said->partition);
+        requeue->options.returned(requeue->options.owner, answer.reply.jobs, received->partition);
     arena_reset(&requeue->scratch);
 }
 
@@ -54,14 +54,14 @@ static void done(void *owner, struct script_request *call, enum err err, const s
 {
     struct release *release = owner;
     struct redis_requeue *requeue = release->requeue;
-    struct script_parts said = {.partition = call->id.partition, .at = parts, .count = count};
-    struct returning *returning = where(requeue, said.partition);
+    struct script_parts received = {.partition = call->id.partition, .at = parts, .count = count};
+    struct returning *returning = where(requeue, received.partition);
     returning->under_way--;
     if (err) { /* it may have been executed; then the next one finds that the lease is not valid */
         returning->again_us = now_of(requeue) + AGAIN_US;
         list_add_tail(&returning->waiting, &release->place);
     } else {
-        answered(requeue, &said);
+        answered(requeue, &received);
         mem_free(release);
     }
     if (!list_empty(&returning->waiting))

@@ -14,7 +14,7 @@ enum {
     RETRY_US = 20 * 1000,      /* after a temporary error */
     REOPEN_US = 100 * 1000,    /* between openings of a partition with a key of a wrong type */
     MEND_US = 5 * 1000 * 1000, /* after other errors, until the partition checks all its jobs */
-    SAY_EVERY_US = 10 * 1000 * 1000, /* between log lines of an error */
+    LOG_EVERY_US = 10 * 1000 * 1000, /* between log lines of an error */
     CLOCK_UNSURE_US = 2 * 1000,      /* of a longer round trip only this much counts: see next_us */
 };
 
@@ -42,12 +42,12 @@ void script_request_expect_nothing(struct node *node)
 int64_t script_request_next_us(const struct script_request *call,
                                const struct script_answer *answer)
 {
-    int64_t told_us = script_request_now(call), wait_us;
-    if (told_us - call->on_link.sent_us > CLOCK_UNSURE_US)
-        told_us = call->on_link.sent_us + CLOCK_UNSURE_US;
+    int64_t answered_us = script_request_now(call), wait_us;
+    if (answered_us - call->on_link.sent_us > CLOCK_UNSURE_US)
+        answered_us = call->on_link.sent_us + CLOCK_UNSURE_US;
     if (answer->next_us == INT64_MAX || !answer->now_us || call->resent ||
         __builtin_sub_overflow(answer->next_us, answer->now_us, &wait_us) ||
-        __builtin_add_overflow(told_us, wait_us, &wait_us))
+        __builtin_add_overflow(answered_us, wait_us, &wait_us))
         return answer->next_us;
     return wait_us;
 }
@@ -79,9 +79,9 @@ void script_request_answer(struct script_request *call, const redisReply *reply)
 
 static void report(struct script_requests *calls, const char *text)
 {
-    if (calls->said_us && calls->options.loop->now_us - calls->said_us < SAY_EVERY_US)
+    if (calls->logged_us && calls->options.loop->now_us - calls->logged_us < LOG_EVERY_US)
         return;
-    calls->said_us = calls->options.loop->now_us;
+    calls->logged_us = calls->options.loop->now_us;
     log_event(LOG_ERROR, "redis_error", "error=\"%.200s\" hint=\"%s\"", text,
               failure_hint(bytes_str(text)));
 }

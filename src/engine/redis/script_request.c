@@ -197,7 +197,7 @@ void script_request_is_sent(struct script_request *call, struct node *node)
     if (calls->options.wait_replicas && call->changes)
         list_add_tail(&replicas->gathered, &call->held);
     if (call->probes)
-        replicas->probe = replicas->said;
+        replicas->probe = replicas->shortage_logged;
 }
 
 void script_request_send_to(struct script_request *call, struct node *node)
@@ -490,7 +490,7 @@ bool script_requests_is_open(const struct script_requests *calls, uint32_t parti
 bool script_requests_lacks_replicas(const struct script_requests *calls, uint32_t partition)
 {
     const struct node *node = script_requests_node(calls, partition);
-    return node && calls->replicas[node - calls->options.topology->nodes].said;
+    return node && calls->replicas[node - calls->options.topology->nodes].shortage_logged;
 }
 
 void script_requests_open(struct script_requests *calls, uint32_t partition,

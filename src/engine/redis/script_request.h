@@ -88,7 +88,7 @@ struct replicas {
     struct list gathered; // call::held: sent since the last WAIT
     struct list waiting;  // call::held: sent before the WAIT that is under way
     bool asked;           /* a WAIT is under way */
-    bool said;            /* that there are too few was logged */
+    bool shortage_logged; /* that there are too few was logged */
     bool probe;           /* a WAIT should be sent although no answer waits for it */
     struct node *node;
     struct script_requests *calls;
@@ -130,7 +130,7 @@ struct script_requests {
     bool left;                     /* script_requests_leave() was called */
     uint64_t retried, failed;      /* counts, for the log */
     int64_t ran_on_us;             /* see clock_sync_forgotten(); 0: never */
-    int64_t said_us;               /* when an error was logged last, … */
+    int64_t logged_us;             /* when an error was logged last, … */
     int64_t leapt_us;              /* … when a leap of a clock was logged last, … */
     const struct node *leapt_node; /* … and of which node */
 };

@@ -171,11 +171,11 @@ static void answered(void *owner, struct script_request *call, enum err err,
                      const struct bytes *parts, uint32_t count)
 {
     struct settings_sync *sync = owner;
-    struct script_parts said = {.partition = call->id.partition, .at = parts, .count = count};
+    struct script_parts received = {.partition = call->id.partition, .at = parts, .count = count};
     struct script_settings page;
     sync->asked = false;
     if (!err)
-        err = script_read_settings(&said, sync->walks, &page);
+        err = script_read_settings(&received, sync->walks, &page);
     if (err) {
         sync->stale = sync->stale || sync->walks;
         sync->walks = false;

@@ -24,9 +24,9 @@ static void add_warning(struct metric_sink *sink, const char *what, uint64_t cou
 
 static void add_reason(struct metric_sink *sink, const char *text)
 {
-    struct text_sink *told = (struct text_sink *)sink; /* its first member */
-    buf_addf(told->out, "%s\n", text);
-    told->reasoned = true;
+    struct text_sink *text_sink = (struct text_sink *)sink; /* its first member */
+    buf_addf(text_sink->out, "%s\n", text);
+    text_sink->reasoned = true;
 }
 
 static void ready_page(struct server *server, const struct response_format *format, struct buf *out)
