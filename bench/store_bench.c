@@ -1,6 +1,6 @@
 /*
- * The store alone: group commits of K records of about 300 bytes, as in the floors that
- * docs/performance.md quotes, and the opening of a store with a million jobs.
+ * The store alone: group commits of K records of about 300 bytes, and the opening of a store with a
+ * million jobs.
  *
  *     build/bench/store_bench [DIRECTORY]
  *

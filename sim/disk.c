@@ -113,6 +113,7 @@ static int write_sync(struct sim_disk *disk, const struct disk_op *op)
     *before = NULL;
     node->last = before;
     if (!failed) {
+        node_sync_range(node, op->offset, op->len);
         content_write(&node->synced, op->offset, op->data, op->len);
         return 0;
     }
@@ -129,6 +130,15 @@ static struct disk_file *file_new(struct sim_disk *disk, struct node *node, bool
     node->handles++;
     disk->files_open++;
     return file;
+}
+
+static void close_file(struct sim_disk *disk, struct disk_file *file)
+{
+    file->node->handles--;
+    file->node->holders -= file->holds;
+    disk->files_open--;
+    mem_free(file);
+    sim_disk_collect(disk);
 }
 
 static int make_file(struct sim_disk *disk, struct disk_op *op)
@@ -205,6 +215,32 @@ static int rename_file(struct sim_disk *disk, const struct disk_op *op)
     return do_sync_names(disk);
 }
 
+/* The write of the header, the new name and its sync: four points at which power may be cut. */
+static int reuse_file(struct sim_disk *disk, struct disk_op *op)
+{
+    struct node *node = sim_disk_find(disk, op->name);
+    if (!node)
+        return point(disk) ? EIO : ENOENT;
+    if (node->holders > 0 || disk->starved)
+        return remove_file(disk, op);
+    struct disk_file *file = file_new(disk, node, false);
+    struct disk_op head = {.file = file, .data = op->data, .len = op->len};
+    int failed = write_sync(disk, &head);
+    if (!failed)
+        failed = point(disk);
+    if (!failed) {
+        sim_disk_set_name(disk, op->name, NULL);
+        sim_disk_set_name(disk, op->to_name, node);
+        sim_disk_remember_names(disk);
+        failed = do_sync_names(disk);
+    }
+    if (failed)
+        close_file(disk, file);
+    else
+        op->file = file;
+    return failed;
+}
+
 static enum err err_of_errno(int number)
 {
     return number == 0                            ? OK
@@ -275,6 +311,7 @@ static void perform(struct sim_disk *disk, struct disk_op *op)
     case DISK_REPLACE: failed = replace_file(disk, op); break;
     case DISK_REMOVE: failed = remove_file(disk, op); break;
     case DISK_RENAME: failed = rename_file(disk, op); break;
+    case DISK_REUSE: failed = reuse_file(disk, op); break;
     case DISK_READ: err = read_op(disk, op); break;
     }
     op->sys_errno = failed;
@@ -349,13 +386,16 @@ static enum err disk_list(struct disk *port, void (*each)(void *ctx, const char 
 
 static void disk_close(struct disk *port, struct disk_file *file)
 {
-    struct sim_disk *disk = of_port(port);
-    if (!file)
-        return;
-    file->node->handles--;
-    disk->files_open--;
-    mem_free(file);
-    sim_disk_collect(disk);
+    if (file)
+        close_file(of_port(port), file);
+}
+
+static enum err disk_hold(struct disk *port, struct disk_file *file)
+{
+    (void)port;
+    file->node->holders += !file->holds;
+    file->holds = true;
+    return OK;
 }
 
 static enum err disk_size(struct disk *port, struct disk_file *file, uint64_t *out_bytes)
@@ -446,6 +486,7 @@ static const struct disk_verbs verbs = {
     .list = disk_list,
     .open = disk_open,
     .close = disk_close,
+    .hold = disk_hold,
     .size = disk_size,
     .read = disk_read,
     .read_cached = disk_read_cached,

@@ -104,6 +104,22 @@ void node_sync(struct node *node)
     forget_unsynced(node);
 }
 
+void node_sync_range(struct node *node, uint64_t offset, size_t len)
+{
+    struct unsynced **at = &node->first;
+    while (*at) {
+        struct unsynced *write = *at;
+        if (write->offset >= offset + len || offset >= write->offset + write->len) {
+            at = &write->next;
+            continue;
+        }
+        content_write(&node->synced, write->offset, write->bytes, write->len);
+        *at = write->next;
+        mem_free(write);
+    }
+    node->last = at;
+}
+
 void node_lose(struct node *node)
 {
     forget_unsynced(node);

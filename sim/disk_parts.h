@@ -26,6 +26,7 @@ struct unsynced {
 struct node {
     struct node *next; /* sim_disk::nodes */
     unsigned handles;
+    unsigned holders;       /* files that hold it: see DISK_REUSE */
     struct content cache;   /* what reads see */
     struct content device;  /* what fresh reads see */
     struct content synced;  /* what survives for sure */
@@ -36,6 +37,7 @@ struct node {
 struct disk_file {
     struct node *node;
     bool fresh;
+    bool holds;
 };
 
 struct names {
@@ -82,6 +84,9 @@ void node_free(struct node *node);
 /* Into the cache and the device; durable when synced. */
 void node_write(struct node *node, uint64_t offset, const void *data, size_t len);
 void node_sync(struct node *node);
+/* The same for the writes that meet this range: the kernel writes their pages before it writes
+   there past the page cache, so they never come back over that. */
+void node_sync_range(struct node *node, uint64_t offset, size_t len);
 /* What a kernel does when a sync fails: the pages are called clean, and are lost. */
 void node_lose(struct node *node);
 /* After a power cut: each unsynced write is there, is not, or is in part. */

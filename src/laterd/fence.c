@@ -104,6 +104,12 @@ static void fence_close(struct disk *disk, struct disk_file *file)
     behind->verbs->close(behind, file);
 }
 
+static enum err fence_hold(struct disk *disk, struct disk_file *file)
+{
+    struct disk *behind = self(disk)->behind;
+    return behind->verbs->hold(behind, file);
+}
+
 static enum err fence_size(struct disk *disk, struct disk_file *file, uint64_t *out_bytes)
 {
     struct disk *behind = self(disk)->behind;
@@ -142,6 +148,7 @@ static const struct disk_verbs verbs = {
     .list = fence_list,
     .open = fence_open,
     .close = fence_close,
+    .hold = fence_hold,
     .size = fence_size,
     .read = fence_read,
     .read_cached = fence_read_cached,

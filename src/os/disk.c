@@ -120,6 +120,13 @@ static int create_file(const struct os_disk *disk, const char *name)
     return open_file(disk, name, O_RDWR | O_CREAT | O_EXCL);
 }
 
+/* Locks all of a file: F_RDLCK, F_WRLCK or F_UNLCK. Returns 0 or an errno, at once. */
+static int lock_file(int fd, short type)
+{
+    struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_SETLK, &whole) ? errno : 0;
+}
+
 static bool same_file(int a, int b)
 {
     struct stat of_a, of_b;
@@ -353,6 +360,43 @@ static int rename_file(struct os_disk *disk, const struct disk_op *op)
     return sync_fd(disk->dir_fd, false);
 }
 
+/* Does nobody else need the bytes of this file? If not known, somebody may. */
+static bool is_ours_alone(int fd)
+{
+    struct stat status;
+    return lock_file(fd, F_WRLCK) == 0 && fstat(fd, &status) == 0 && status.st_nlink == 1;
+}
+
+static int reuse_file(struct os_disk *disk, struct disk_op *op)
+{
+    int fd = open_file(disk, op->name, O_RDWR);
+    if (fd < 0 && !no_descriptor(errno))
+        return errno;
+    if (fd < 0 || !is_ours_alone(fd)) {
+        if (fd >= 0)
+            (void)close(fd); /* nothing was written */
+        return remove_file(disk, op);
+    }
+    struct disk_file *file = file_new(fd, op->name);
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* only a hint: nobody reads that again */
+    int failed = write_all(fd, op->data, op->len, 0);
+    if (!failed)
+        failed = sync_fd(fd, true);
+    if (!failed && renameat(disk->dir_fd, op->name, disk->dir_fd, op->to_name))
+        failed = errno;
+    if (!failed)
+        failed = sync_fd(disk->dir_fd, false);
+    if (!failed)
+        failed = lock_file(fd, F_UNLCK);
+    if (failed) {
+        file_free(file);
+        return failed;
+    }
+    memcpy(file->name, op->to_name, sizeof(file->name));
+    op->file = file;
+    return 0;
+}
+
 static int sync_file(struct os_disk *disk, const struct disk_op *op)
 {
     int failed = sync_fd(op->file->fd, op->name[0] == '\0');
@@ -437,6 +481,7 @@ static void perform(struct os_disk *disk, struct disk_op *op)
     case DISK_REPLACE: failed = replace_file(disk, op); break;
     case DISK_REMOVE: failed = remove_file(disk, op); break;
     case DISK_RENAME: failed = rename_file(disk, op); break;
+    case DISK_REUSE: failed = reuse_file(disk, op); break;
     case DISK_READ: err = read_file(disk, op); break;
     }
     op->sys_errno = failed;
@@ -477,20 +522,20 @@ static void lane_start(struct lane *lane)
 static enum err disk_lock(struct disk *port, enum disk_access access)
 {
     struct os_disk *disk = of_port(port);
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    short type = F_WRLCK;
     int fd = open_file(disk, "LOCK", O_RDWR | O_CREAT);
     if (fd < 0 && access == DISK_TO_READ && (errno == EROFS || errno == EACCES)) {
-        whole.l_type = F_RDLCK;
+        type = F_RDLCK;
         fd = open_file(disk, "LOCK", O_RDONLY);
         if (fd < 0 && errno == ENOENT)
             return OK; /* a process that writes would have made one */
     }
     if (fd < 0)
         return err_of_errno(errno);
-    if (fcntl(fd, F_OFD_SETLK, &whole)) {
-        enum err err = errno == EAGAIN || errno == EACCES ? ERR_LOCKED : ERR_IO;
+    int failed = lock_file(fd, type);
+    if (failed) {
         (void)close(fd); /* nothing was written */
-        return err;
+        return failed == EAGAIN || failed == EACCES ? ERR_LOCKED : ERR_IO;
     }
     disk->lock_fd = fd;
     return OK;
@@ -530,6 +575,13 @@ static void disk_close(struct disk *disk, struct disk_file *file)
     (void)disk;
     if (file)
         file_free(file);
+}
+
+static enum err disk_hold(struct disk *disk, struct disk_file *file)
+{
+    (void)disk;
+    int failed = lock_file(file->fd, F_RDLCK); /* without locks nobody uses a file again */
+    return failed == EAGAIN || failed == EACCES ? ERR_AGAIN : OK;
 }
 
 static enum err disk_size(struct disk *disk, struct disk_file *file, uint64_t *out_bytes)
@@ -635,6 +687,7 @@ static const struct disk_verbs verbs = {
     .list = disk_list,
     .open = disk_open,
     .close = disk_close,
+    .hold = disk_hold,
     .size = disk_size,
     .read = disk_read,
     .read_cached = disk_read_cached,

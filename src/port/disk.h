@@ -10,8 +10,8 @@
  * they may end in any order.
  *
  * Durability: a file's bytes are durable after a successful DISK_WRITE_SYNC or DISK_SYNC of it; its
- * name after DISK_MAKE, DISK_REPLACE, DISK_REMOVE or DISK_RENAME, and after a DISK_SYNC that gives
- * the name. Nothing else is promised.
+ * name after DISK_MAKE, DISK_REPLACE, DISK_REMOVE, DISK_RENAME or DISK_REUSE, and after a DISK_SYNC
+ * that gives the name. Nothing else is promised.
  *
  * Only regular files in the directory itself are opened, made or replaced. To open a symbolic link,
  * a pipe or the like is ERR_IO; where a file is to be made, it is removed.
@@ -49,6 +49,12 @@ enum disk_verb {
                         last close of a removed file frees its pages and blocks, for milliseconds */
     DISK_RENAME,     /* `name` becomes the name that `data` is (text), durably; a file that has it
                         already is replaced */
+    DISK_REUSE,      /* write `len` bytes at the beginning of file `name`, durably, which then has
+                        the name that `to_name` is; sets `file`. What else is in it stays. At any
+                        crash it has one of the two names, and the old bytes, the new ones or a mix
+                        of their sectors. A file that has another hard link, or that somebody holds
+                        (see hold()), is removed instead: `file` stays NULL. Nobody here has it
+                        open. */
     DISK_READ,       /* read `len` bytes at `offset` of `file` into `into`; `got` says how many:
                         fewer only at the end of the file. Without `file` it opens `name` first (see
                         `fresh`) and sets `file`, which is the owner's to close then, whatever `err`
@@ -60,8 +66,9 @@ struct disk_op {
     enum disk_lane lane;
     struct disk_file *file;
     char name[DISK_NAME_MAX];
-    const void *data; /* borrowed until done */
-    void *into;       /* DISK_READ: the same */
+    char to_name[DISK_NAME_MAX]; /* DISK_REUSE */
+    const void *data;            /* borrowed until done */
+    void *into;                  /* DISK_READ: the same */
     size_t len;
     size_t got; /* out, DISK_READ */
     /*
@@ -116,6 +123,11 @@ struct disk_verbs {
      */
     enum err (*open)(struct disk *disk, const char *name, bool fresh, struct disk_file **out_file);
     void (*close)(struct disk *disk, struct disk_file *file);
+    /*
+     * Until it is closed no process uses this file for something else (DISK_REUSE). ERR_AGAIN: one
+     * is doing that just now; then its bytes are not what they were.
+     */
+    enum err (*hold)(struct disk *disk, struct disk_file *file);
     enum err (*size)(struct disk *disk, struct disk_file *file, uint64_t *out_bytes);
     /* Fewer bytes than asked only at the end of the file. */
     enum err (*read)(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,

@@ -57,6 +57,13 @@ static bool is_held(const struct backup *backup, const char *name)
     return false;
 }
 
+/* Is it the segment that its name says? It may have become another one since it was opened. */
+static bool names(const struct backup_file *held)
+{
+    uint32_t number;
+    return segment_name_parse(held->name, &number) && number == held->head.number;
+}
+
 /* The header, if it is there by now. A spare has none, and one may be on its way to the disk. */
 static enum err read_head(struct capture *capture, struct backup_file *held, bool *out_good)
 {
@@ -70,7 +77,7 @@ static enum err read_head(struct capture *capture, struct backup_file *held, boo
     if (!err && len == BLOCK)
         verdict = segment_head_decode(block, &held->head);
     mem_free(block);
-    *out_good = held->is_slice || verdict == FORMAT_GOOD;
+    *out_good = held->is_slice || (verdict == FORMAT_GOOD && names(held));
     if (err)
         store_error_set(capture->error, held->name, 0, "the file's header cannot be read");
     if (!err && verdict == FORMAT_NEWER) {
@@ -103,7 +110,8 @@ static enum err hold(struct capture *capture, const char *name)
                                          : "the file cannot be opened");
         return err;
     }
-    err = read_head(capture, &held, &good);
+    if (capture->disk->verbs->hold(capture->disk, held.file) == OK)
+        err = read_head(capture, &held, &good); /* else it is a spare from now on */
     if (err || !good) {
         capture->disk->verbs->close(capture->disk, held.file);
         return err;
@@ -190,6 +198,7 @@ static enum err find_end(struct backup *backup, struct store_error *error)
     scan_init(&walker.scan, backup->disk, tail->file, tail->size_bytes, WINDOW_BYTES);
     walker.scan.number = tail->head.number;
     walker.scan.tag = store_tag(&manifest->id);
+    walker.scan.key = tail->head.key;
     while (walker.expected <= last && walker_classify(&walker) == PLACE_BATCH) {
         backup->clock_us = walker.head.clock_us;
         walker_next(&walker);

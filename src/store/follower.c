@@ -254,7 +254,7 @@ static enum err step(struct follower *follower, struct follower_callbacks *callb
         err = bytes_at(follower, whole, &at);
     if (err)
         return err;
-    if (!good || !batch_whole(&head, at)) {
+    if (!good || !batch_whole(&head, at, segment->key)) {
         follower->offset += BLOCK; /* damage in which nothing lived: recovery skipped it */
         return OK;
     }

@@ -11,6 +11,7 @@
 /* First eight bytes of each kind of block, chosen to be readable in a hex dump. */
 #define MANIFEST_MAGIC UINT64_C(0x464e414d44544c01) /* "\1LTDMANF" */
 #define SEGMENT_MAGIC  UINT64_C(0x4d47455344544c01) /* "\1LTDSEGM" */
+#define SPARE_MAGIC    UINT64_C(0x5241505344544c01) /* "\1LTDSPAR" */
 #define BATCH_MAGIC    UINT32_C(0x4842544c)         /* "LTBH" */
 
 enum { SUM_AT = BLOCK - 8 }; /* manifest slot and segment header: checksum in the last bytes */
@@ -61,6 +62,7 @@ void manifest_encode(const struct manifest *manifest, void *slot)
     put_u32(at + 88, manifest->compatible);
     put_u32(at + 92, manifest->incompatible);
     put_u64(at + 96, manifest->epoch);
+    put_u64(at + 104, manifest->incompatible & FEATURE_REUSE ? manifest->secret : 0);
     encode_followers(manifest, at + FOLLOWERS_AT);
     put_u64(at + SUM_AT, hash_of(at, SUM_AT));
 }
@@ -87,6 +89,7 @@ enum format_verdict manifest_decode(const void *slot, struct manifest *out_manif
         .compatible = get_u32(at + 88),
         .incompatible = get_u32(at + 92),
         .epoch = get_u64(at + 96),
+        .secret = get_u64(at + 104),
     };
     decode_followers(at + FOLLOWERS_AT, &manifest);
     if (manifest.generation == 0 || manifest.batch_first == 0 || manifest.seq_mark == 0)
@@ -117,6 +120,17 @@ void segment_head_encode(const struct segment_head *head, void *block)
     put_u64(at + 40, head->seq_mark);
     put_u64(at + 48, head->size_bytes);
     put_u32(at + 56, head->number_next);
+    put_u64(at + 64, head->key);
+    put_u64(at + SUM_AT, hash_of(at, SUM_AT));
+}
+
+void spare_head_encode(const struct store_id *id, void *block)
+{
+    char *at = block;
+    memset(at, 0, BLOCK);
+    put_u64(at + 0, SPARE_MAGIC);
+    put_u32(at + 8, FORMAT_VERSION);
+    memcpy(at + 16, id->bytes, sizeof(id->bytes));
     put_u64(at + SUM_AT, hash_of(at, SUM_AT));
 }
 
@@ -125,10 +139,14 @@ enum format_verdict segment_head_decode(const void *block, struct segment_head *
     const char *at = block;
     if (bytes_all_zero(at, BLOCK))
         return FORMAT_BLANK;
-    if (get_u64(at) != SEGMENT_MAGIC || get_u64(at + SUM_AT) != hash_of(at, SUM_AT))
+    uint64_t magic = get_u64(at);
+    bool known = magic == SEGMENT_MAGIC || magic == SPARE_MAGIC;
+    if (!known || get_u64(at + SUM_AT) != hash_of(at, SUM_AT))
         return FORMAT_BAD;
     if (get_u32(at + 8) > FORMAT_VERSION)
         return FORMAT_NEWER;
+    if (magic == SPARE_MAGIC)
+        return FORMAT_SPARE;
     struct segment_head head = {
         .version = get_u32(at + 8),
         .number = get_u32(at + 12),
@@ -136,6 +154,7 @@ enum format_verdict segment_head_decode(const void *block, struct segment_head *
         .seq_mark = get_u64(at + 40),
         .size_bytes = get_u64(at + 48),
         .number_next = get_u32(at + 56),
+        .key = get_u64(at + 64),
     };
     if (head.batch_first == 0 || head.size_bytes < 2 * BLOCK || head.size_bytes % BLOCK != 0)
         return FORMAT_BAD; /* the same */
@@ -166,11 +185,11 @@ size_t batch_head_encode(const struct batch_head *head, void *batch)
     return whole;
 }
 
-void batch_sign(void *batch, size_t len)
+void batch_sign(void *batch, size_t len, uint64_t key)
 {
     CHECK(len >= BLOCK && len % BLOCK == 0);
     char *at = batch;
-    put_u64(at, hash_of(at + 8, len - 8));
+    put_u64(at, hash_seeded(at + 8, len - 8, key));
 }
 
 enum format_verdict batch_head_decode(const void *batch, uint64_t room, struct batch_head *out_head)
@@ -202,11 +221,26 @@ void batch_head_counts(const void *batch, uint32_t *out_payload_bytes, uint32_t 
     *out_record_count = get_u32(at + 52);
 }
 
-bool batch_whole(const struct batch_head *head, const void *batch)
+bool batch_whole(const struct batch_head *head, const void *batch, uint64_t key)
 {
     const char *at = batch;
     size_t whole = batch_bytes(head->payload_bytes);
-    return get_u64(at) == hash_of(at + 8, whole - 8);
+    return get_u64(at) == hash_seeded(at + 8, whole - 8, key);
+}
+
+bool batch_is_of(const void *block, uint32_t segment, uint32_t store_tag)
+{
+    const char *at = block;
+    return get_u32(at + 8) == BATCH_MAGIC && get_u32(at + 40) == segment &&
+           get_u32(at + 44) == store_tag;
+}
+
+uint64_t segment_key(uint64_t secret, uint32_t number)
+{
+    char bytes[4];
+    put_u32(bytes, number);
+    uint64_t key = hash_seeded(bytes, sizeof(bytes), secret);
+    return key ? key : 1;
 }
 
 /* ---- small things ---- */

@@ -60,10 +60,11 @@ enum feature {
     FEATURE_SLICES = 1 << 3,    /* jobs may lie in slices; the log says which */
     FEATURE_BURIED = 1 << 4,    /* so may buried ones … */
     FEATURE_READY = 1 << 5,     /* … and ready ones */
+    FEATURE_REUSE = 1 << 6,     /* segments may lie in files that had been others before */
 };
 #define FEATURES_INCOMPATIBLE /* that are known */                                                 \
     ((uint32_t)(FEATURE_EPOCH | FEATURE_FOLLOWERS | FEATURE_DELIVERY | FEATURE_SLICES |            \
-                FEATURE_BURIED | FEATURE_READY))
+                FEATURE_BURIED | FEATURE_READY | FEATURE_REUSE))
 
 enum {
     FOLLOWERS_MAX = 16,
@@ -90,7 +91,8 @@ struct manifest {
     uint64_t epoch;       /* of the last leader; batches of an older leader are refused */
     uint32_t compatible, incompatible; /* enum feature */
     uint32_t number_next;              /* segment numbers at or above this were never given */
-    bool clean; /* closed in order: durable, seq_mark and lease_mark are exact */
+    uint64_t secret; /* of segment_key(); on disk with FEATURE_REUSE only. 0: there is none yet */
+    bool clean;      /* closed in order: durable, seq_mark and lease_mark are exact */
     struct manifest_follower followers[FOLLOWERS_MAX];
 };
 
@@ -102,6 +104,7 @@ struct segment_head {
     uint64_t seq_mark;
     uint32_t number_next;
     uint64_t size_bytes; /* of the file */
+    uint64_t key;        /* segment_key(), if its file was another segment's before, else 0 */
 };
 
 struct batch_head {
@@ -120,6 +123,7 @@ enum format_verdict {
     FORMAT_BLANK, /* zeros only */
     FORMAT_BAD,   /* a torn write, or damaged */
     FORMAT_NEWER, /* whole, but of a version that is not ours */
+    FORMAT_SPARE, /* segment_head_decode() alone: a file to be used again, out of the log */
 };
 
 /* `slot` and `block` are BLOCK bytes. Outputs are written on FORMAT_GOOD only. */
@@ -129,6 +133,8 @@ enum format_verdict manifest_decode(const void *slot, struct manifest *out_manif
 int manifest_unknown_feature(const struct manifest *manifest);
 
 void segment_head_encode(const struct segment_head *head, void *block);
+/* The header of a file that is to be used again: whatever is behind it is dead. */
+void spare_head_encode(const struct store_id *id, void *block);
 enum format_verdict segment_head_decode(const void *block, struct segment_head *out_head);
 
 /*
@@ -136,8 +142,9 @@ enum format_verdict segment_head_decode(const void *block, struct segment_head *
  * not yet the checksum. There must be room for batch_bytes(). Returns that.
  */
 size_t batch_head_encode(const struct batch_head *head, void *batch);
-/* Writes the checksum over all `len` bytes of a batch that is otherwise complete. */
-void batch_sign(void *batch, size_t len);
+/* Writes the checksum over all `len` bytes of a batch that is otherwise complete. `key`: of its
+   segment. */
+void batch_sign(void *batch, size_t len, uint64_t key);
 
 /*
  * Reads a header and nothing more: are its fields possible for a batch with `room` bytes until
@@ -150,7 +157,18 @@ enum format_verdict batch_head_decode(const void *batch, uint64_t room,
 void batch_head_counts(const void *batch, uint32_t *out_payload_bytes, uint32_t *out_record_count);
 
 /* Does the checksum of the whole batch match? All batch_bytes() of it are in memory. O(bytes). */
-bool batch_whole(const struct batch_head *head, const void *batch);
+bool batch_whole(const struct batch_head *head, const void *batch, uint64_t key);
+
+/* Does this block begin as a batch of this segment and store, whatever else is wrong with it? */
+bool batch_is_of(const void *block, uint32_t segment, uint32_t store_tag);
+
+/*
+ * The key of a segment whose file had been another's before, never 0; all others have 0. It seeds
+ * the checksums of its batches. So neither a batch of the earlier segment, nor the bytes of a
+ * client's job, which may begin a block and look like a batch, are taken for one of this segment: a
+ * client does not know `secret`.
+ */
+uint64_t segment_key(uint64_t secret, uint32_t number);
 
 /* Bytes on disk of a batch with so many bytes of records. */
 static inline uint64_t batch_bytes(uint64_t payload_bytes)

@@ -40,8 +40,9 @@ struct store {
     struct disk *disk;
     struct store_callbacks *callbacks;
     struct store_id id;
-    uint32_t tag;  /* of the id */
-    uint64_t boot; /* openings, this one included */
+    uint32_t tag;    /* of the id */
+    uint64_t secret; /* of segment_key() */
+    uint64_t boot;   /* openings, this one included */
     int64_t now_us;
     bool failed;  /* S5; set by store_fail(), and when opening or closing fails */
     bool closing; /* no new work is started */

@@ -64,6 +64,7 @@ struct store_options {
     /* A small commit into a segment without zeros writes this many zeros behind itself; a multiple
        of DISK_ALIGN, at most DISK_ZEROS_MAX; 0 = DISK_ZEROS_MAX. */
     uint64_t zeros_bytes;
+    bool never_reuses; /* the file of a segment that has left the log is removed */
     bool never_cleans; /* never free a segment: for callers that cannot relocate */
 };
 
@@ -564,6 +565,7 @@ struct store_stats {
     uint64_t live_jobs;                   /* and notes of jobs, and topics' settings */
     uint64_t segment_first, segment_tail; /* numbers of the oldest segment and of the last one */
     uint64_t segment_bytes;               /* of one segment at most */
+    uint64_t segments_reused;             /* files of segments that became spares, since opening */
     uint64_t batches, bytes_written, records;
     uint64_t syncs, sync_us_sum;
     uint64_t sync_us[SYNC_BUCKETS];

@@ -7,6 +7,7 @@ with a listing of every job and topic beside it as that laterd told of them.
     LATERD=…/build/laterd test/golden/make.py test/golden/buried/COMMIT --buried
     LATERD=…/build/laterd test/golden/make.py test/golden/ready/COMMIT --ready
     LATERD=…/build/laterd test/golden/make.py test/golden/led/COMMIT --led
+    LATERD=…/build/laterd test/golden/make.py test/golden/reused/COMMIT --reused
 
 They are made once, and never again: test/black/server/test_golden.py opens them with today's.
 """
@@ -221,9 +222,22 @@ def lead_again(server):
     wait_until_it_leads(server)
 
 
-def far_jobs(client, state=""):
+def metric(client, name):
     text = client.get("/metrics").text
-    return int(next(line for line in text.splitlines() if line.startswith(f"laterd_far_{state}jobs ")).split()[1])
+    return int(next(line for line in text.splitlines() if line.startswith(f"laterd_{name} ")).split()[1])
+
+
+def far_jobs(client, state=""):
+    return metric(client, f"far_{state}jobs")
+
+
+def reuse(client, server):
+    """Until the log's last segments lie in files that had been others before."""
+    for _ in range(10):
+        churn(client, server)
+        if metric(client, "reused_segments_total") >= 6:
+            return
+    raise AssertionError("no segment's file was used again")
 
 
 def make(folder, target, durability, kill, kind):
@@ -254,7 +268,7 @@ def make(folder, target, durability, kill, kind):
                 fill_buried(client)
             if kind == "--ready":
                 fill_ready(client)
-            churn(client, server)
+            (reuse if kind == "--reused" else churn)(client, server)
         if led:
             lead_again(server)
         with Client(server.port) as client:

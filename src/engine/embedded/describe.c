@@ -44,6 +44,8 @@ static void describe_metrics(const struct store *store, const struct store_stats
     metric_counter(sink, "wal_batches_total", "Batches written to the log.", stats->batches);
     metric_counter(sink, "wal_records_total", "Records written to the log.", stats->records);
     metric_counter(sink, "checkpoints_total", "Segments cleaned and removed.", stats->checkpoints);
+    metric_counter(sink, "reused_segments_total", "Cleaned segments whose files became spares.",
+                   stats->segments_reused);
     metric_counter(sink, "carried_jobs_total", "Jobs written again by a checkpoint.",
                    stats->relocated_jobs);
     metric_gauge(sink, "damaged_segments", "Segments with damage, in the log or set aside.",

@@ -89,6 +89,7 @@ static void open_scan(struct cleaner *cleaner)
     cleaner->scan.owner = cleaner;
     cleaner->scan.number = oldest->number;
     cleaner->scan.tag = cleaner->store->tag;
+    cleaner->scan.key = oldest->key;
 }
 
 static void close_scan(struct cleaner *cleaner)
@@ -503,7 +504,10 @@ static void removed(struct disk_op *op)
         segments_set_aside(cleaner->segments, 1);
         report_set_aside(cleaner);
     }
+    uint64_t size_bytes = cleaner->segment->size_bytes;
     segments_drop_first(cleaner->segments);
+    if (op->verb == DISK_REUSE && op->file)
+        segments_reused(cleaner->segments, cleaner->reuse_number, size_bytes, op->file);
     cleaner->segment = NULL;
     cleaner->checkpoints++;
 }
@@ -514,6 +518,18 @@ static void forget(struct cleaner *cleaner)
                     segments_after(cleaner->segments, cleaner->segment)->batch_first);
 
     cleaner->step = CLEAN_MANIFEST;
+}
+
+/* Its file will not be removed, but become a spare. */
+static void reuse(struct cleaner *cleaner)
+{
+    CHECK(!keeps_file(cleaner) && !cleaner->segment->file);
+    cleaner->reuse_number = segments_take_number(cleaner->segments);
+    spare_head_encode(&cleaner->store->id, cleaner->spare_head);
+    cleaner->remove.verb = DISK_REUSE;
+    cleaner->remove.data = cleaner->spare_head;
+    cleaner->remove.len = BLOCK;
+    segment_name(cleaner->reuse_number, cleaner->remove.to_name);
 }
 
 /* The file is closed first: the last close of a removed file frees its pages and blocks, which
@@ -529,6 +545,9 @@ static void remove_segment(struct cleaner *cleaner)
         aside_name(cleaner->segment->number, cleaner->aside_name);
         cleaner->remove.verb = DISK_RENAME;
         cleaner->remove.data = cleaner->aside_name;
+    } else if (segments_may_reuse(cleaner->segments, cleaner->segment) &&
+               manifest_has(cleaner->store->manifest, FEATURE_REUSE)) {
+        reuse(cleaner);
     }
     cleaner->step = CLEAN_REMOVE;
     cleaner->disk->verbs->submit(cleaner->disk, &cleaner->remove);
@@ -712,6 +731,7 @@ struct cleaner *cleaner_new(struct store *store)
     cleaner->segments = store->segments;
     cleaner->log = store->log;
     cleaner->spill = spill_new(store);
+    cleaner->spare_head = mem_aligned(BLOCK, BLOCK);
     return cleaner;
 }
 
@@ -723,6 +743,7 @@ void cleaner_free(struct cleaner *cleaner)
     close_fresh(cleaner);
     scan_fini(&cleaner->scan);
     spill_free(cleaner->spill);
+    mem_free(cleaner->spare_head);
     mem_free(cleaner);
 }
 

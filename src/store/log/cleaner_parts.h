@@ -71,6 +71,8 @@ struct cleaner {
     uint64_t segment_jobs;  /* … and jobs of all steps for this segment */
     struct scan scan;
     struct disk_op remove;
+    uint32_t reuse_number; /* DISK_REUSE: that of the spare which the file becomes … */
+    char *spare_head;      /* … and its header, BLOCK bytes */
     char aside_name[DISK_NAME_MAX];
     uint64_t checkpoints, relocated_jobs;
 };

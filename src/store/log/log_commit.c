@@ -46,7 +46,8 @@ static bool commit_here(struct log *log, const struct batch *batch)
 /* Runs on the thread that writes the batch: the checksum of 64 MiB alone takes milliseconds. */
 static void sign_batch(struct disk_op *op)
 {
-    batch_sign((void *)(uintptr_t)op->data, op->len);
+    const struct log *log = op->owner;
+    batch_sign((void *)(uintptr_t)op->data, op->len, log->commit_key);
 }
 
 static void submit(struct log *log, enum commit_step step, bool here)
@@ -204,6 +205,7 @@ static void start_header(struct log *log, struct segment *segment)
         .seq_mark = log->seq_next + SEQ_AHEAD,
         .number_next = segments_number_next(log->segments),
         .size_bytes = segment->size_bytes,
+        .key = segment->key,
     };
     segment_head_encode(&head, log->head_block);
     log->commit = (struct disk_op){
@@ -261,6 +263,7 @@ static void start_batch(struct log *log, struct batch *batch)
         .prepare = sign_batch,
         .done = committed,
     };
+    log->commit_key = batch->segment->key;
     log->commit.zeros = zeros_behind(log, batch->segment, batch->offset + log->commit.len);
     submit(log, COMMIT_BATCH, log->commit.zeros == 0 && commit_here(log, batch));
 }

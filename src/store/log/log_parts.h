@@ -55,6 +55,7 @@ struct log {
     uint64_t inline_left;     /* bytes that this turn may still write itself */
     bool latency_first;       /* see store_latency_first */
     struct disk_op commit;
+    uint64_t commit_key;  /* of its segment */
     uint64_t sync_number; /* COMMIT_SYNC: what is durable when it is done … */
     uint64_t sync_mark;   /* … and the seq mark then */
     uint64_t written_mark;

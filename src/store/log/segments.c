@@ -194,7 +194,7 @@ void segments_begin(struct segments *segments, uint32_t base, uint32_t next)
 }
 
 struct segment *segments_take(struct segments *segments, uint32_t number, uint64_t size_bytes,
-                              uint64_t batch_first)
+                              uint64_t batch_first, uint64_t key)
 {
     const struct segment *tail = segments_tail(segments);
     CHECK(!tail || tail->batch_first <= batch_first);
@@ -202,14 +202,15 @@ struct segment *segments_take(struct segments *segments, uint32_t number, uint64
     segment->state = SEGMENT_HEADED;
     segment->filled = size_bytes; /* mostly true; if not, commits take longer */
     segment->batch_first = batch_first;
+    segment->key = key;
     list_add_tail(&segments->log, &segment->link);
     segments->log_count++;
     segments->disk_bytes += size_bytes;
     return segment;
 }
 
-void segments_take_spare(struct segments *segments, uint32_t number, uint64_t size_bytes,
-                         struct disk_file *file)
+static struct segment *take_spare(struct segments *segments, uint32_t number, uint64_t size_bytes,
+                                  struct disk_file *file)
 {
     struct segment *segment = segments_add(segments, number, size_bytes);
     segment->state = SEGMENT_READY;
@@ -219,6 +220,22 @@ void segments_take_spare(struct segments *segments, uint32_t number, uint64_t si
     list_add_tail(&segments->spares, &segment->link);
     segments->spare_count++;
     segments->spare_room += size_bytes - BLOCK;
+    return segment;
+}
+
+void segments_take_spare(struct segments *segments, uint32_t number, uint64_t size_bytes,
+                         struct disk_file *file)
+{
+    (void)take_spare(segments, number, size_bytes, file);
+}
+
+void segments_reused(struct segments *segments, uint32_t number, uint64_t size_bytes,
+                     struct disk_file *file)
+{
+    CHECK(!segments_find(segments, number) && segments->store->secret != 0);
+    struct segment *segment = take_spare(segments, number, size_bytes, file);
+    segment->key = segment_key(segments->store->secret, number);
+    segments->reused++;
 }
 
 void segments_note_damage(struct segments *segments, struct segment *segment)
@@ -403,6 +420,7 @@ void segments_stats(const struct segments *segments, struct store_stats *out_sta
     out_stats->segment_first = first ? first->number : 0;
     out_stats->segment_tail = tail ? tail->number : 0;
     out_stats->segment_bytes = segments->options->segment_bytes;
+    out_stats->segments_reused = segments->reused;
 }
 
 /* ---- invariants ---- */
@@ -422,6 +440,7 @@ static void segment_valid(const struct segments *segments, const struct segment 
     CHECK(segment->end % BLOCK == 0);
     CHECK(segment->live_bytes <= segment->end + log_open_bytes(segments->store->log, segment));
     CHECK(segment->live_jobs <= segment->live_bytes);
+    CHECK(!segment->key || segment->filled == segment->size_bytes);
     CHECK(!segment->file || made);
     CHECK(segment->pins >= segment->reading);
     CHECK(!segment->close_after_reads || segment->reading > 0);

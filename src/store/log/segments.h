@@ -48,6 +48,7 @@ struct segment {
     uint64_t least_bytes; /* in the log: room for the batch that it was added for */
     uint64_t end;         /* offset behind the last sealed batch */
     uint64_t filled;      /* its blocks up to here have been written to, maybe with zeros only */
+    uint64_t key;         /* segment_key(), if its file was another segment's before, else 0 */
     uint64_t live_bytes;  /* of records that are the newest image of a job */
     uint64_t live_jobs;
     uint64_t record_max;      /* bytes of the largest record of a job in it */
@@ -75,7 +76,7 @@ void segments_free(struct segments *segments); /* NULL does nothing; none may be
 void segments_begin(struct segments *segments, uint32_t base, uint32_t next);
 /* Adds a segment at the end of the log; segments_grow() then adds its batches. */
 struct segment *segments_take(struct segments *segments, uint32_t number, uint64_t size_bytes,
-                              uint64_t batch_first);
+                              uint64_t batch_first, uint64_t key);
 /* One of zeros, with its file. */
 void segments_take_spare(struct segments *segments, uint32_t number, uint64_t size_bytes,
                          struct disk_file *file);
@@ -108,6 +109,15 @@ void segments_grow(struct segment *segment, uint64_t bytes);
 void segments_headed(struct segments *segments, struct segment *segment);
 /* The oldest segment was removed from the disk. */
 void segments_drop_first(struct segments *segments);
+
+/*
+ * May its file become a spare, when it leaves the log? Its blocks have been written to, so commits
+ * to it do not change the file's extents: they take about half as long.
+ */
+bool segments_may_reuse(const struct segments *segments, const struct segment *segment);
+/* Its file has become a spare with this number: segments_take_number(). */
+void segments_reused(struct segments *segments, uint32_t number, uint64_t size_bytes,
+                     struct disk_file *file);
 
 /* ---- slices: their files; what of them lives is known to slices.h ---- */
 

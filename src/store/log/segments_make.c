@@ -7,6 +7,7 @@
 
 enum {
     SPARES = 2,             /* segments made ahead: one to write, one for the cleaner */
+    SPARES_REUSED = 4,      /* a file that leaves the log is kept while there are fewer spares */
     RETRY_US = 1000 * 1000, /* a full disk is tried again after this time, … */
     REOPEN_US = 100 * 1000, /* … and after this time if no descriptor was free */
     BULK_BYTES = 48 * 1024, /* the default of options.bulk_bytes */
@@ -167,6 +168,15 @@ static unsigned whole_spares(const struct segments *segments)
     for (struct list *link = segments->spares.next; link != &segments->spares; link = link->next)
         count += segment_of_link(link)->size_bytes >= segments->options->segment_bytes;
     return count;
+}
+
+/* Near the limit the room is rather for slices and history, so it is given back. */
+bool segments_may_reuse(const struct segments *segments, const struct segment *segment)
+{
+    bool usual = segment->size_bytes == segments->options->segment_bytes;
+    return usual && !segments->options->never_reuses && !segments->full &&
+           !above_limit(segments, segment) && whole_spares(segments) < SPARES_REUSED &&
+           !segments->store->closing;
 }
 
 static uint64_t kept_bytes(const struct segments *segments)

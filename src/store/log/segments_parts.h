@@ -25,6 +25,7 @@ struct segments {
     uint64_t spare_room; /* of the spares whose files are there, without their headers */
     uint32_t damaged;    /* segments of the log, … */
     uint32_t set_aside;  /* … and those that were set aside */
+    uint64_t reused;     /* files that became spares since the start */
     uint64_t disk_bytes; /* of all segments' files, made or being made */
     uint64_t live_bytes, live_jobs, slice_log_bytes;
     enum err full;         /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT */

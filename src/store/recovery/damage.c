@@ -13,8 +13,8 @@
 static enum err open_segment(const struct damage *damage, const struct found *found,
                              struct walker *out_walker)
 {
-    enum err err =
-        walker_open(out_walker, damage->disk, found->number, found->size_bytes, damage->tag, true);
+    const struct walker_of of = directory_walker_of(damage->directory, found);
+    enum err err = walker_open(out_walker, damage->disk, &of, true);
     if (!err)
         walker_move_to(out_walker, BLOCK, found->head.batch_first);
     return err;

@@ -292,6 +292,16 @@ enum err directory_read_lenient(struct disk *disk, struct directory *out_directo
     return OK;
 }
 
+struct walker_of directory_walker_of(const struct directory *directory, const struct found *found)
+{
+    return (struct walker_of){
+        .number = found->number,
+        .tag = store_tag(&directory->manifest.id),
+        .size_bytes = found->size_bytes,
+        .key = found->verdict == FORMAT_GOOD ? found->head.key : 0,
+    };
+}
+
 bool directory_has_slice(const struct directory *directory, uint32_t number)
 {
     for (size_t i = 0; i < directory->slice_count; i++)

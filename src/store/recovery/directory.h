@@ -6,6 +6,7 @@
 #define LATERD_STORE_DIRECTORY_H
 
 #include "store/format.h"
+#include "store/recovery/walker.h"
 #include "store/store.h"
 
 struct found {
@@ -53,6 +54,8 @@ enum err directory_manifest(struct disk *disk, struct directory *out_directory,
 /* The same, from the MANIFEST_BYTES of the file. */
 enum err directory_slots(const char *slots, struct directory *out_directory,
                          struct store_error *out_error) MUST_USE;
+/* What a walker must know of it. */
+struct walker_of directory_walker_of(const struct directory *directory, const struct found *found);
 /* Is there a completed file of that slice? O(slices). */
 bool directory_has_slice(const struct directory *directory, uint32_t number);
 /* Sorts `found` and counts `used` again, after changes. */

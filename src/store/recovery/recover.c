@@ -14,8 +14,6 @@
  * same place, before they are served; a crash while doing so finds the same bytes again.
  */
 #include <stdio.h>
-#include <sys/random.h>
-#include <xxhash.h>
 
 #include "base/check.h"
 #include "base/mem.h"
@@ -33,39 +31,6 @@ struct look_ahead {
     const char *batch;
     size_t at, end; /* offsets in it */
 };
-
-/* ---- a new store ---- */
-
-static enum err create(struct recovery *recovery)
-{
-    struct store *store = recovery->store;
-    struct manifest manifest = {
-        .version = FORMAT_VERSION,
-        .generation = 1,
-        .boot = store->options.boot_first,
-        .batch_first = 1,
-        .seq_mark = 1,
-        .number_next = 1,
-    };
-    uint64_t seed[2] = {store->options.id_seed, (uint64_t)store->now_us};
-    if (!seed[0] && getrandom(seed, sizeof(seed), 0) != sizeof(seed)) {
-        store_error_set(recovery->error, MANIFEST_NAME, 0, "the system gives no random numbers");
-        return ERR_IO;
-    }
-    XXH128_hash_t id = XXH3_128bits(seed, sizeof(seed));
-    memcpy(manifest.id.bytes, &id, sizeof(manifest.id.bytes));
-    enum err err = manifest_create(store->disk, &manifest);
-    if (err) {
-        store_error_set(recovery->error, MANIFEST_NAME, 0,
-                        err == ERR_DISK_FULL
-                            ? "no room for a new store: free some on the file system"
-                            : "the manifest of a new store cannot be written");
-        return err;
-    }
-    recovery->directory.manifest = manifest;
-    recovery->directory.manifest_there = true;
-    return OK;
-}
 
 /* ---- the table of segments ---- */
 
@@ -125,7 +90,7 @@ static enum err take_segments(struct recovery *recovery)
     for (; at < directory->used; at++) {
         const struct found *found = &directory->found[at];
         (void)segments_take(store->segments, found->number, found->size_bytes,
-                            found->head.batch_first);
+                            found->head.batch_first, found->head.key);
         store->opening.all_bytes += found->size_bytes;
         if (found->head.batch_first - 1 > recovery->proven)
             recovery->proven = found->head.batch_first - 1;
@@ -636,8 +601,9 @@ static enum err replay_log(struct recovery *recovery)
          segment = segments_after(store->segments, segment)) {
         const struct segment *next = segments_after(store->segments, segment);
         struct walker walker;
-        err = walker_open(&walker, store->disk, segment->number, segment->size_bytes, store->tag,
-                          next == NULL);
+        const struct walker_of of = {segment->number, store->tag, segment->size_bytes,
+                                     segment->key};
+        err = walker_open(&walker, store->disk, &of, next == NULL);
         if (err)
             return err;
         if (!next) /* the last one stays open for writing */
@@ -712,6 +678,10 @@ static enum err begin_parts(struct recovery *recovery)
     store->boot = directory->manifest.boot + (doubtful ? 2 : 1);
     store->seq_first = recovery->seq_mark + (doubtful ? 2 * SEQ_AHEAD : 0);
     store->lease_first = first_lease(store, directory);
+    enum err err = recover_secret(recovery);
+    if (err)
+        return err;
+    store->secret = manifest->secret;
     manifest->epoch = store->options.epoch;
     if (manifest->epoch)
         manifest->incompatible |= FEATURE_EPOCH;
@@ -745,7 +715,7 @@ static enum err recover_all(struct recovery *recovery)
     struct store *store = recovery->store;
     enum err err = directory_read(store->disk, &recovery->directory, recovery->error);
     if (!err && !recovery->directory.manifest_there)
-        err = create(recovery);
+        err = recover_new(recovery);
     if (err)
         return err;
     store->id = recovery->directory.manifest.id;

@@ -16,6 +16,22 @@ static enum err remove_now(struct store *store, uint32_t number)
 }
 
 /*
+ * Does a batch of this segment begin here? Of a file that was used again the header says so, which
+ * is lost, and sums cannot be compared without. On true walker::head is set.
+ */
+static bool bad_batch(const struct recovery *recovery, struct walker *walker)
+{
+    struct scan *scan = &walker->scan;
+    const char *at;
+    size_t len;
+    if (!(recovery->directory.manifest.incompatible & FEATURE_REUSE) ||
+        scan_bytes(scan, walker->offset, BLOCK, &at, &len) || len < BLOCK)
+        return false;
+    return batch_is_of(at, scan->number, scan->tag) &&
+           batch_head_decode(at, scan->size_bytes - walker->offset, &walker->head) == FORMAT_GOOD;
+}
+
+/*
  * Has the file only zeros? ERR_CORRUPT: there is a batch of the log, so the segment's header is
  * damaged. A batch from before the log's beginning is no error: the segment was cleaned, because
  * the log begins with the first batch of a segment, and a crash came before it was removed.
@@ -32,7 +48,7 @@ static enum err check_blank(struct recovery *recovery, struct walker *walker, bo
         *out_blank = *out_blank && kind == PLACE_BLANK;
         if (kind == PLACE_UNREAD)
             return walker->err;
-        if (kind == PLACE_BLANK || kind == PLACE_BAD)
+        if (kind == PLACE_BLANK || (kind == PLACE_BAD && !bad_batch(recovery, walker)))
             continue;
         if (walker->head.number < recovery->directory.manifest.batch_first)
             return OK;
@@ -74,11 +90,13 @@ static enum err take_unused(struct recovery *recovery, struct found *found)
     if (found->verdict == FORMAT_BLANK && could_be_spare(recovery, found) &&
         recovery_in_order(recovery))
         return take_spare(store, found);
+    if (found->verdict == FORMAT_SPARE)
+        return remove_now(store, found->number);
     bool blank = false;
     char name[DISK_NAME_MAX];
     segment_name(found->number, name);
-    enum err err =
-        walker_open(&walker, store->disk, found->number, found->size_bytes, store->tag, true);
+    const struct walker_of of = directory_walker_of(&recovery->directory, found);
+    enum err err = walker_open(&walker, store->disk, &of, true);
     if (err)
         return err;
     err = check_blank(recovery, &walker, &blank);
@@ -120,8 +138,8 @@ static enum err is_whole(struct recovery *recovery, size_t index, bool *out_whol
                              ? found[1].head.batch_first
                              : recovery->directory.manifest.batch_first;
     struct walker walker;
-    enum err err =
-        walker_open(&walker, store->disk, found->number, found->size_bytes, store->tag, false);
+    const struct walker_of of = directory_walker_of(&recovery->directory, found);
+    enum err err = walker_open(&walker, store->disk, &of, false);
     if (err)
         return err;
     walker_move_to(&walker, BLOCK, found->head.batch_first);

@@ -1,5 +1,5 @@
 /*
- * What recover.c shares with recover_files.c. Nobody else includes this.
+ * What recover.c shares with recover_new.c and recover_files.c. Nobody else includes this.
  */
 #ifndef LATERD_STORE_RECOVER_PARTS_H
 #define LATERD_STORE_RECOVER_PARTS_H
@@ -32,6 +32,11 @@ struct recovery {
  * segments are complete.
  */
 bool recovery_in_order(const struct recovery *recovery);
+
+/* Makes a new store in an empty directory: its id, and the manifest. ERR_DISK_FULL, ERR_IO. */
+enum err recover_new(struct recovery *recovery) MUST_USE;
+/* Makes the secret of segment_key(), if the manifest has none. ERR_IO. */
+enum err recover_secret(struct recovery *recovery) MUST_USE;
 
 /* Last step: adds unused segments as spares, and removes files that a crash left incomplete. */
 enum err recover_unused(struct recovery *recovery) MUST_USE;

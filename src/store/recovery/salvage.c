@@ -70,24 +70,41 @@ static void report_fault(struct salvage *salvage, const char *file, const char *
     salvage->counts.bad_files++;
 }
 
+/* The first whole batch of a segment whose header is lost, and with it whether it has a key. */
+static bool find_batch(const struct salvage *salvage, struct walker *walker)
+{
+    uint64_t secret = salvage->directory.manifest.secret;
+    if (walker_seek(walker, 0, UINT64_MAX))
+        return true;
+    if (!secret)
+        return false;
+    walker->scan.key = segment_key(secret, walker->scan.number);
+    walker_move_to(walker, BLOCK, 0);
+    if (walker_seek(walker, 0, UINT64_MAX))
+        return true;
+    walker->scan.key = 0;
+    return false;
+}
+
 /* Identifies a segment with a damaged header by its first batch. A spare has only zeros. */
 static void identify(struct salvage *salvage, struct found *found)
 {
     struct walker walker;
     char name[DISK_NAME_MAX];
     segment_name(found->number, name);
-    if (!found->fault && walker_open(&walker, salvage->disk, found->number, found->size_bytes,
-                                     store_tag(&salvage->directory.manifest.id), true))
+    const struct walker_of of = directory_walker_of(&salvage->directory, found);
+    if (!found->fault && walker_open(&walker, salvage->disk, &of, true))
         found->fault = "it cannot be opened; it is not read";
     if (found->fault) {
         report_fault(salvage, name, found->fault);
         return;
     }
-    if (walker_seek(&walker, 0, UINT64_MAX)) {
+    if (find_batch(salvage, &walker)) {
         bool first = walker.offset == BLOCK || walker.head.number == 1;
         found->head = (struct segment_head){.number = found->number,
                                             .batch_first = walker.head.number - (first ? 0 : 1),
-                                            .size_bytes = found->size_bytes};
+                                            .size_bytes = found->size_bytes,
+                                            .key = walker.scan.key};
         found->verdict = FORMAT_GOOD;
         report_fault(salvage, name, "its header is damaged; its batches are read");
     } else {
@@ -153,7 +170,8 @@ static void choose_segments(struct salvage *salvage)
     struct directory *directory = &salvage->directory;
     report_manifest(salvage);
     for (size_t i = directory->used; i < directory->count; i++)
-        identify(salvage, &directory->found[i]);
+        if (directory->found[i].verdict != FORMAT_SPARE)
+            identify(salvage, &directory->found[i]);
     directory_sort(directory);
     while (salvage->first_segment < directory->used &&
            directory->found[salvage->first_segment].head.batch_first <

@@ -97,7 +97,7 @@ enum err scan_batch(struct scan *scan, uint64_t offset, enum format_verdict *out
         err = scan_bytes(scan, offset, whole, &at, &len);
         if (err)
             return err;
-        if (len < whole || !batch_whole(&head, at))
+        if (len < whole || !batch_whole(&head, at, scan->key))
             verdict = FORMAT_BAD;
     }
     *out_verdict = verdict;

@@ -15,6 +15,7 @@ struct scan {
     uint64_t size_bytes; /* of the file */
     uint32_t number;     /* of the segment */
     uint32_t tag;        /* of the store */
+    uint64_t key;        /* of the segment */
     char *window;
     size_t cap;
     uint64_t start; /* the window holds bytes [start, start + len) of the file */

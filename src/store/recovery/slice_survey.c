@@ -254,7 +254,7 @@ static bool is_block(const struct survey *survey, uint64_t at, uint64_t data_end
     const char *block = survey->bytes + at;
     return batch_head_decode(block, data_end - at, out_head) == FORMAT_GOOD &&
            out_head->segment == survey->number && out_head->store_tag == store_tag(survey->id) &&
-           batch_whole(out_head, block) && block_fits(block, out_head);
+           batch_whole(out_head, block, 0) && block_fits(block, out_head);
 }
 
 /* Checks the consecutive blocks. `reports`: calls reader->job for the jobs of intact ones. */

@@ -296,8 +296,8 @@ static enum err open_segment(struct verify *verify, const struct found *found,
                              struct walker *walker, char name[static DISK_NAME_MAX])
 {
     segment_name(found->number, name);
-    enum err err =
-        walker_open(walker, verify->disk, found->number, found->size_bytes, verify->tag, true);
+    const struct walker_of of = directory_walker_of(&verify->directory, found);
+    enum err err = walker_open(walker, verify->disk, &of, true);
     if (!err)
         verify->counts.bytes += found->size_bytes;
     return err;
@@ -327,6 +327,8 @@ static enum err verify_unused(struct verify *verify, const struct found *found)
     char name[DISK_NAME_MAX];
     struct walker walker;
     uint64_t dirty = 0;
+    if (found->verdict == FORMAT_SPARE)
+        return OK; /* the next opening removes it */
     enum err err = open_segment(verify, found, &walker, name);
     if (err)
         return err;

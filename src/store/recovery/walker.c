@@ -4,19 +4,20 @@
 
 enum { WINDOW_BYTES = 1024 * 1024 };
 
-enum err walker_open(struct walker *walker, struct disk *disk, uint32_t number, uint64_t size_bytes,
-                     uint32_t tag, bool fresh)
+enum err walker_open(struct walker *walker, struct disk *disk, const struct walker_of *of,
+                     bool fresh)
 {
     struct disk_file *file;
     char name[DISK_NAME_MAX];
-    segment_name(number, name);
+    segment_name(of->number, name);
     enum err err = disk->verbs->open(disk, name, fresh, &file);
     if (err)
         return err;
     *walker = (struct walker){.offset = BLOCK};
-    scan_init(&walker->scan, disk, file, size_bytes, WINDOW_BYTES);
-    walker->scan.number = number;
-    walker->scan.tag = tag;
+    scan_init(&walker->scan, disk, file, of->size_bytes, WINDOW_BYTES);
+    walker->scan.number = of->number;
+    walker->scan.tag = of->tag;
+    walker->scan.key = of->key;
     return OK;
 }
 
@@ -53,6 +54,8 @@ static enum place_kind look(struct walker *walker)
         walker->err = scan_bytes(scan, walker->offset, BLOCK, &at, &len);
     if (walker->err)
         return PLACE_UNREAD;
+    if (scan->key && len == BLOCK && !batch_is_of(at, scan->number, scan->tag))
+        return PLACE_BLANK;
     return bytes_all_zero(at, len) ? PLACE_BLANK : PLACE_BAD;
 }
 
@@ -99,6 +102,22 @@ bool walker_seek(struct walker *walker, uint64_t after, uint64_t below)
     }
 }
 
+/*
+ * Where the batch ends that begins here and is not whole: in a file that was used again its other
+ * blocks look like those of the earlier segment.
+ */
+static uint64_t end_of_bad(struct walker *walker)
+{
+    struct batch_head head;
+    const char *at;
+    size_t len;
+    uint64_t room = walker->scan.size_bytes - walker->offset;
+    bool read = scan_bytes(&walker->scan, walker->offset, BLOCK, &at, &len) == OK && len == BLOCK;
+    if (!read || batch_head_decode(at, room, &head) != FORMAT_GOOD)
+        return walker->scan.size_bytes;
+    return walker->offset + batch_bytes(head.payload_bytes);
+}
+
 uint64_t walker_blank_from(struct walker *walker, bool *out_batches)
 {
     uint64_t end = walker->offset;
@@ -110,6 +129,8 @@ uint64_t walker_blank_from(struct walker *walker, bool *out_batches)
         batches = batches || kind == PLACE_BATCH || kind == PLACE_OTHER;
         if (kind != PLACE_BLANK)
             end = walker->offset + walker->bytes;
+        if (kind == PLACE_BAD && walker->scan.key && end_of_bad(walker) > end)
+            end = end_of_bad(walker);
     }
     if (out_batches)
         *out_batches = batches;

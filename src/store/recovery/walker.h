@@ -14,7 +14,7 @@
 enum place_kind {
     PLACE_BATCH,  /* the expected batch */
     PLACE_OTHER,  /* a whole batch of this store and segment, with another number */
-    PLACE_BLANK,  /* a block of zeros */
+    PLACE_BLANK,  /* a block of zeros, or, in a file that was used again, of the earlier segment */
     PLACE_BAD,    /* a block of other bytes: a torn write, or damage */
     PLACE_UNREAD, /* a block, or a batch beginning there, that the disk cannot read */
     PLACE_END,    /* the end of the file */
@@ -33,10 +33,18 @@ struct walker {
     uint64_t narrow_from, narrow_until;
 };
 
+/* Which segment, and of which store. */
+struct walker_of {
+    uint32_t number;
+    uint32_t tag;
+    uint64_t size_bytes;
+    uint64_t key; /* segment_key() if its file was used again, else 0 */
+};
+
 /* Opens the file. `fresh`: see open() of port/disk.h. Begins behind the segment's header. On an
    error, of that open(), there is nothing to close. */
-enum err walker_open(struct walker *walker, struct disk *disk, uint32_t number, uint64_t size_bytes,
-                     uint32_t tag, bool fresh) MUST_USE;
+enum err walker_open(struct walker *walker, struct disk *disk, const struct walker_of *of,
+                     bool fresh) MUST_USE;
 void walker_close(struct walker *walker);
 /* As walker_close(), but leaves the file open; it is the caller's. */
 void walker_fini(struct walker *walker);
@@ -53,7 +61,7 @@ void walker_next(struct walker *walker);
  */
 bool walker_seek(struct walker *walker, uint64_t after, uint64_t below);
 /*
- * The offset, at or behind the current position, from which on the file has only zeros.
+ * The offset, at or behind the current position, from which on the file has nothing of the segment.
  * `*out_batches` (may be NULL): is there a whole batch between? O(bytes of the file).
  */
 uint64_t walker_blank_from(struct walker *walker, bool *out_batches);

@@ -336,7 +336,7 @@ static void inspect(struct disk_op *op)
     read->good = batch_head_decode(read->bytes, op->got, &head) == FORMAT_GOOD &&
                  batch_bytes(head.payload_bytes) <= op->got && head.number == read->block + 1 &&
                  head.segment == read->number && head.store_tag == read->store->tag &&
-                 batch_whole(&head, read->bytes);
+                 batch_whole(&head, read->bytes, 0);
     if (op->got <= BATCH_HEAD)
         return;
     batch_walk_init(&walk, read->bytes,

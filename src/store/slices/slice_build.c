@@ -110,7 +110,7 @@ static void close_block(struct slice_build *build)
         .record_count = build->fence.jobs,
     };
     (void)batch_head_encode(&head, build->image + build->block);
-    batch_sign(build->image + build->block, bytes);
+    batch_sign(build->image + build->block, bytes, 0);
     slice_fence_encode(&build->fence, fence);
     buf_add(&build->fences, fence, sizeof(fence));
     build->len = build->block + bytes;

@@ -294,7 +294,7 @@ static bool is_good(const struct slices *slices, size_t len, struct batch_head *
     const struct slice_load *load = &slices->load;
     return batch_head_decode(load->bytes, len, out_head) == FORMAT_GOOD &&
            out_head->number == load->block + 1 && out_head->segment == load->slice->head.number &&
-           out_head->store_tag == slices->store->tag && batch_whole(out_head, load->bytes);
+           out_head->store_tag == slices->store->tag && batch_whole(out_head, load->bytes, 0);
 }
 
 static void read_ended(struct disk_op *op)

@@ -38,7 +38,7 @@ def test_a_pipelined_put_costs_at_most_3_tenths_of_a_system_call(start, tmp_path
     assert per_put <= 0.3, f"{per_put:.2f} system calls a put\n{table}"
 
 
-# docs/performance.md says where they go; lower this when they are fewer. The client here is slower
+# docs/performance-history.md says where they go; lower this when they are fewer. The client is slower
 # than `later bench`, so fewer puts share a turn, and each costs some more than in the bench.
 # Under valgrind work takes fifty times its estimate, so turns end sooner (base/budget.h): that costs
 # 100 to 200 instructions a put that it does not cost elsewhere.

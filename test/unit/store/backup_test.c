@@ -76,6 +76,12 @@ static void busy_close(struct disk *port, struct disk_file *file)
     disk->verbs->close(disk, file);
 }
 
+static enum err busy_hold(struct disk *port, struct disk_file *file)
+{
+    struct disk *disk = work_first(port);
+    return disk->verbs->hold(disk, file);
+}
+
 static enum err busy_size(struct disk *port, struct disk_file *file, uint64_t *out_bytes)
 {
     struct disk *disk = work_first(port);
@@ -99,6 +105,7 @@ static const struct disk_verbs busy_verbs = {
     .list = busy_list,
     .open = busy_open,
     .close = busy_close,
+    .hold = busy_hold,
     .size = busy_size,
     .read = busy_read,
 };

@@ -249,7 +249,7 @@ static void a_slice_says_what_is_in_it(void **state)
         const char *block = image + (uint64_t)fences[i].offset * BLOCK;
         struct batch_head batch;
         assert_int_equal(batch_head_decode(block, head.data_end, &batch), FORMAT_GOOD);
-        assert_true(batch.number == i + 1 && batch.segment == 42 && batch_whole(&batch, block));
+        assert_true(batch.number == i + 1 && batch.segment == 42 && batch_whole(&batch, block, 0));
         assert_true(batch_bytes(batch.payload_bytes) <= SLICE_BLOCK_BYTES + BLOCK);
         struct batch_walk walk;
         batch_walk_init(&walk, block, batch.payload_bytes);

@@ -45,7 +45,8 @@ static void a_bad_sector_fails_few_reads(void **state)
     counting.read = count_read;
     disk->verbs = &counting;
 
-    assert_int_equal(walker_open(&walker, disk, NUMBER, FILE_BYTES, 0, false), OK);
+    const struct walker_of of = {.number = NUMBER, .size_bytes = FILE_BYTES};
+    assert_int_equal(walker_open(&walker, disk, &of, false), OK);
     unsigned places[PLACE_END] = {0};
     for (; walker_classify(&walker) != PLACE_END; walker_next(&walker))
         places[walker.kind]++;
