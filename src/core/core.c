@@ -253,7 +253,7 @@ int64_t core_next_us(const struct core *core)
     const struct wheel *const wheels[] = {&core->delays, &core->leases, &core->waits,
                                           &core->pauses};
     int64_t next_us = INT64_MAX;
-    if (!list_empty(&core->topics.hungry)) /* no event reports that there is memory again */
+    if (!list_empty(&core->topics.hungry)) /* when there is memory again nobody may say so */
         next_us = time_add(core->now_us, HUNGRY_US);
     for (size_t i = 0; i < sizeof(wheels) / sizeof(wheels[0]); i++) {
         int64_t wheel_us = wheel_next_us(wheels[i]);

@@ -179,7 +179,7 @@ static bool scan_run(struct core *core, struct scan *scan, uint32_t looks)
 
 /* ---- answers ---- */
 
-/* Replies with those jobs of the page that are unchanged since they were found. */
+/* Replies with those of the page that are still what they were when they were seen. */
 static void reply_page(struct core *core, struct scan *scan)
 {
     struct top_k *page = &scan->page;

@@ -160,7 +160,7 @@ static struct cmd push_of(const struct server_intake *intake, const struct intak
 static void take_one(struct server_intake *intake, struct intake_message *message)
 {
     struct job_properties properties = {.amqp = message->amqp};
-    struct settings_problem unwanted; /* not needed */
+    struct settings_problem unwanted; /* err says enough */
     enum err err = server_admit_memory(intake->server);
     intake->properties.len = 0;
     if (!err)

@@ -490,9 +490,9 @@ struct far_page {
  * that arrive or end meanwhile may be included or not. Each turn handles 256 slices at most, for
  * all pages.
  *
- * The rest of a block behind the page is kept for the page that begins there: a caller that goes
- * through all of them, in either direction, reads each block once, or a few times if there are more
- * slices than memory for a block of each (far_page.h). With max 1 nothing is kept.
+ * What was read of a block behind the page is kept for the page that begins there: who goes through
+ * all of them, one way or backwards, reads each block once, or a few times if there are more slices
+ * than memory for a block of each (far_page.h). With max 1 nothing is kept.
  */
 void store_far_page(struct store *store, struct far_page *page);
 /* Frees what it brought; if it has not ended, it never will. O(1). Does nothing to an ended one. */

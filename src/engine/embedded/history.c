@@ -91,7 +91,7 @@ static void end(struct history_question *question)
     mem_free(question);
 }
 
-/* Does the job live, as far as the core knows? A far job is not due, and may not be known. */
+/* A far job is not due; of the others the core knows which ones live. */
 static bool lives(const struct embedded *embedded, const struct history_find *find)
 {
     struct job_view job;

@@ -664,7 +664,7 @@ static void announce_leaving(struct redis_engine *redis)
     }
     script_requests_leave(&redis->calls);
     partition_init_stop(&redis->partition_init);
-    redis->announced = true;
+    redis->told = true;
 }
 
 static void leave_until(struct redis_engine *redis, int64_t span_us)
@@ -686,11 +686,11 @@ bool redis_engine_left(struct redis_engine *redis)
     bool fit = redis->preflight.fit && !redis->preflight.unfit;
     bool is_pending = fit && (script_requests_pending(&redis->calls) ||
                               redis_requeue_is_pending(&redis->requeue));
-    if (!redis->announced && (!is_pending || redis->late)) {
+    if (!redis->told && (!is_pending || redis->late)) {
         announce_leaving(redis);
         leave_until(redis, redis->options.timeout_us / 4);
     }
-    return redis->announced && (!(redis->promoter.leaving || redis->members.asked) || redis->late);
+    return redis->told && (!(redis->promoter.leaving || redis->members.asked) || redis->late);
 }
 
 void redis_engine_free(struct redis_engine *redis)

@@ -11,7 +11,7 @@
 enum {
     AGAIN_US = 500 * 1000, /* until the next call, after one that failed */
     SILENT_US = 50 * 1000, /* a partition with a call under way for so long is not "empty" */
-    STALE_US = 100 * 1000, /* older entries of the cache are read again */
+    STALE_US = 100 * 1000, /* knowledge of ready jobs that is older is checked by a look */
 };
 
 /* ---- cache entries ---- */
@@ -426,11 +426,11 @@ static bool is_shared(const struct wait_group *group)
 }
 
 /*
- * A call to one more partition costs Redis as much as several jobs of one. So for several
- * consumers, candidates with several close jobs come first, and all jobs known to be close to their
- * first are requested there. So no job is delivered before one of its priority that is due more
- * than twice RANK_CLOSE_US earlier, nor before one of a better priority, unless others have changed
- * the partition: an answer has the best jobs that are left, which may then be due later.
+ * Each partition that is asked costs Redis as much as several jobs of one. So for several consumers
+ * those with several jobs come first, and are asked for as many as are known to be close to their
+ * first. So no job is taken before one of its priority that is due more than twice RANK_CLOSE_US
+ * sooner, nor before one of a better priority, unless others have changed what is there: an answer
+ * gives the best that there are, which may then be due later.
  */
 static void order_for_several(struct candidates candidates)
 {
@@ -455,7 +455,7 @@ static bool has_several_servers(const struct wait_group *group)
     return group->consumers->options.calls->options.topology->node_count > 1;
 }
 
-/* Calls the partitions that have jobs of these topics, the one with the best job first. False: none
+/* Asks the partitions that have jobs of these topics, that with the best job first. False: none
  * has. */
 static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
 {
@@ -504,9 +504,9 @@ static bool ask_unsure(struct wait_group *group)
 }
 
 /* If at least as many jobs are wanted as there are partitions that may have some, all of these are
- * called at once, without probes, because the best jobs are among those that they return. Jobs that
- * an UNKNOWN partition does not return within PROBE_US are requested from the others. False: the
- * group wants too few. */
+ * asked at once. No look is needed, since the best jobs are among those that come. What a partition
+ * of which nothing is known does not give within PROBE_US is requested from the others. False: the
+ * group wants too few, and must be handled as for few jobs. */
 static bool ask_many(struct wait_group *group)
 {
     if (!wait_group_wants_many(group) || is_ordered(group))

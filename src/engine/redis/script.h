@@ -153,8 +153,7 @@ struct script_call {
 void script_ask(struct buf *out, const struct script_space *space, const struct script_call *call,
                 const struct cmd *cmd);
 
-/* The mark that a reserve leaves at each of its topics, unless it got `max` jobs or, with max 0,
-   saw some. A mark requests a notice for the next ready job. */
+/* What a reserve does at each of its topics, unless `max` jobs came or (max 0) it has some. */
 enum script_mark {
     SCRIPT_NO_MARK,
     SCRIPT_MARK_HINT, /* no consumer waits: all daemons with this mark get a SCRIPT_HINT */
@@ -163,13 +162,13 @@ enum script_mark {
 };
 
 /*
- * A reserve of up to `max` jobs; 0: it only reads which jobs are ready. If reserve->max is larger
- * than max, and max is above 1, the answer's seq is the number of jobs that are still ready; else
- * it is 0. Call a partition again only (a) after a notice for one of the topics, (b) if the answer
- * was not `marked`, (c) at the answer's next_us (a pause ends), (d) after the subscription broke,
- * (e) after some time if the mark is `shared`, because the daemon that gets the notice instead of
- * us may have crashed. Subscribe before leaving marks. A mark of a daemon that has ended costs one
- * PUBLISH.
+ * A reserve of up to `max` jobs; of 0, it only looks what there is. Where more are wanted in all
+ * (reserve->max) and max is above 1, the answer's seq says how many more than it brings are ready;
+ * else it is 0. A partition is asked again only after (a) a notice for one of the topics, (b) an
+ * answer that was not `marked`, (c) the answer's next_us (a pause ends), (d) the subscription
+ * broke: then it is unknown again, (e) after a while, if the mark is `shared`: who is told instead
+ * of us may be dead. Subscribe first, then leave marks. A mark whose daemon has gone costs one
+ * publication.
  */
 void script_ask_reserve(struct buf *out, const struct script_space *space,
                         const struct script_call *call, const struct cmd_reserve *reserve,
@@ -478,17 +477,16 @@ bool script_read_clock(const struct bytes *parts, uint32_t count, struct script_
 enum err script_read_members(const struct script_parts *parts, struct script_member *out_members,
                              uint32_t *out_count) MUST_USE;
 
-/* The order of ready jobs of a topic: by priority, then by time; lower ones are taken first. */
+/* Where a job stands among the ready ones of its topic: the lower, the sooner it is taken. */
 struct script_rank {
     uint32_t priority;
     int64_t us; /* the due time, or that of its arrival; our clock */
 };
 
-/* Was a ready job left in a topic after a reserve? SCRIPT_UNSEEN: not known. */
+/* What was left in a topic when a reserve had been done. */
 enum script_first { SCRIPT_UNSEEN, SCRIPT_NONE, SCRIPT_FIRST };
 
-/* The same for the topic at index `place` of the reserve's list. SCRIPT_FIRST: out_rank is that of
-   the first job left. */
+/* Of the topic in this place of the reserve's list; of a SCRIPT_FIRST, out_rank is the first's. */
 enum script_first script_first(const struct script_space *space, uint32_t partition,
                                const struct script_answer *answer, uint32_t place,
                                struct script_rank *out_rank);

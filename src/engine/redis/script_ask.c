@@ -8,10 +8,10 @@
 #include "engine/redis/script_parts.h"
 
 enum {
-    BODIES_AT_ONCE = 256 * 1024,       /* bytes of bodies after which a reserve adds no more jobs */
-    PLACES_MAX = 4000,                 /* places that a reserve reads in all its topics */
-    REBUILD_FIELDS = 60,               /* fields that one call reads; each job has two or more */
-    MEMBER_KEPT_US = 20 * 1000 * 1000, /* how long the record of a silent daemon is kept */
+    BODIES_AT_ONCE = 256 * 1024,       /* of a reserve: no more jobs follow then */
+    PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
+    REBUILD_FIELDS = 60,               /* looked at by one call: each job has two and more */
+    MEMBER_KEPT_US = 20 * 1000 * 1000, /* the record of a daemon that says nothing more */
     OPTIONS_ROOM = 4 + 24,             /* letters, and a ttr in digits */
 };
 

@@ -314,8 +314,8 @@ static void add_body(struct buf *out, enum script_kind kind)
         ADD(out, end);
 }
 
-/* Appends a function of turn.lua: the script of that kind for `many` requests, whose keys and
- * arguments follow those of earlier requests. */
+/* A function of turn.lua: the script of that kind, for `many` requests whose keys and arguments are
+ * behind so many others. */
 static void add_part(struct buf *out, const char *name, enum script_kind kind)
 {
     buf_addf(out, "local function %s(KEYS, ARGV, keys_from, args_from, many)\n", name);

@@ -104,7 +104,7 @@ bool rank_is_close(struct script_rank first, struct script_rank later)
     return first.priority == later.priority && later.us - first.us <= RANK_CLOSE_US;
 }
 
-/* How many of the counted jobs are close to `rank`, the first that is left. */
+/* Jobs that are close to `rank`, the first that is left of those that the hint has counted. */
 static uint32_t close_left(const struct hint *hint, struct script_rank rank, uint32_t taken)
 {
     bool counts = hint->what == READY && rank_compare(hint->first, rank) <= 0 &&

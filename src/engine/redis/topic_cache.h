@@ -50,7 +50,7 @@ struct topic {
     struct list idle;   // topic_cache::idle, while it has no groups
     struct list notified_alone; // consumers::notified_alone, while one of its hints is
     uint64_t waiters;
-    uint64_t parked;          /* of these, those that wait for a job */
+    uint64_t parked;          /* of these, who wait for a job */
     struct lateness lateness; /* of jobs handed out here */
 };
 
@@ -78,9 +78,9 @@ void topic_notice(struct topic *topic, uint32_t partition);
 /* The same by a promote of ours. Does not set `stale_answer`: answers that come after this one are
  * of later calls. */
 void topic_promoted(struct topic *topic, uint32_t partition);
-/* `taken` jobs were reserved there, and `rank` is that of the first one left: READY. The count of
- * close jobs, less `taken`, stays valid only if this one is close to the former first. Clears
- * `stale_answer` and `failed`, and what is known of an EMPTY one; `notified_alone` stays. */
+/* `taken` jobs were reserved there, and `rank` is that of the first that is left: it is READY. The
+ * jobs counted as close, less `taken`, stay so only if this one is close to the first before it.
+ * `notified_alone` stays, `stale_answer` and `failed` (like what is known of an EMPTY one) end. */
 void topic_left(struct topic *topic, uint32_t partition, struct script_rank rank, uint32_t taken,
                 int64_t now_us);
 /* A ready job was seen there. `became`: our request made it ready, so there is one more than before
