@@ -360,7 +360,7 @@ static int rename_file(struct os_disk *disk, const struct disk_op *op)
     return sync_fd(disk->dir_fd, false);
 }
 
-/* Does nobody else need the bytes of this file? If not known, somebody may. */
+/* True if no other process holds the file and it has no other hard link; false if unknown. */
 static bool is_ours_alone(int fd)
 {
     struct stat status;

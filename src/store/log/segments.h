@@ -111,8 +111,8 @@ void segments_headed(struct segments *segments, struct segment *segment);
 void segments_drop_first(struct segments *segments);
 
 /*
- * May its file become a spare, when it leaves the log? Its blocks have been written to, so commits
- * to it do not change the file's extents: they take about half as long.
+ * May the segment's file become a spare when the segment leaves the log? All blocks of such a file
+ * have been written before, so commits to it do not change its extents and take half as long.
  */
 bool segments_may_reuse(const struct segments *segments, const struct segment *segment);
 /* Its file has become a spare with this number: segments_take_number(). */

@@ -16,8 +16,8 @@ static enum err remove_now(struct store *store, uint32_t number)
 }
 
 /*
- * Does a batch of this segment begin here? Of a file that was used again the header says so, which
- * is lost, and sums cannot be compared without. On true walker::head is set.
+ * Does a batch of this segment begin here? Checksums are not compared: in a reused file they depend
+ * on a key in the segment's header, which is lost. On true walker::head is set.
  */
 static bool bad_batch(const struct recovery *recovery, struct walker *walker)
 {

@@ -70,7 +70,8 @@ static void report_fault(struct salvage *salvage, const char *file, const char *
     salvage->counts.bad_files++;
 }
 
-/* The first whole batch of a segment whose header is lost, and with it whether it has a key. */
+/* Finds the first intact batch of a segment with a damaged header, without a key or with the key of
+   a reused file, which it sets. False: there is none. */
 static bool find_batch(const struct salvage *salvage, struct walker *walker)
 {
     uint64_t secret = salvage->directory.manifest.secret;

@@ -103,8 +103,8 @@ bool walker_seek(struct walker *walker, uint64_t after, uint64_t below)
 }
 
 /*
- * Where the batch ends that begins here and is not whole: in a file that was used again its other
- * blocks look like those of the earlier segment.
+ * The end of the damaged batch that begins here, by its header. In a reused file the batch's other
+ * blocks cannot be told from blocks of the earlier segment.
  */
 static uint64_t end_of_bad(struct walker *walker)
 {
