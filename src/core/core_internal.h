@@ -11,16 +11,17 @@
  *
  * Invariants
  * C1 A job is linked where its state says: DELAYED in the wheel `delays`, READY in its topic's
- * heap, RESERVED in the wheel `leases`, BURIED in its topic's list. core_link() adds it there,
+ *    heap, RESERVED in the wheel `leases`, BURIED in its topic's list. core_link() adds it there,
  *    core_unlink() removes it, and both keep the counts. During replay, until core_replayed(), jobs
  *    are linked nowhere.
  * C2 A job is READY only from its due time on. Once the clock has reached that (job::was_due), this
  *    is true until the job gets another due time, even if the clock is set back over a restart. So
- * a waiting job is READY if it was due or is due now, else DELAYED. C3 A lease number is given
- * once. A job has a lease if, and only if, it is RESERVED. C4 Every change that must survive is
- * emitted to the sink before its command is answered. C5 A far job is counted as DELAYED, READY or
- * BURIED, and is in core::far by its number and its id. It is neither in the pool nor in a wheel,
- * heap or list. A READY one has an entry in its topic's `far_ready`, or in far_jobs::unread.
+ *    a waiting job is READY if it was due or is due now, else DELAYED.
+ * C3 A lease number is given once. A job has a lease if, and only if, it is RESERVED.
+ * C4 Every change that must survive is emitted to the sink before its command is answered.
+ * C5 A far job is counted as DELAYED, READY or BURIED, and is in core::far by its number and its
+ *    id. It is neither in the pool nor in a wheel, heap or list. A READY one has an entry in its
+ *    topic's `far_ready`, or in far_jobs::unread.
  */
 #ifndef LATERD_CORE_CORE_INTERNAL_H
 #define LATERD_CORE_CORE_INTERNAL_H

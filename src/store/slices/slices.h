@@ -10,16 +10,16 @@
  *                        └─ mostly dead: live records go back to the log ───────────┴▶ removed
  *
  * Invariants
- *  * T1 Records before slice::named are in use. `live_jobs` of them live; the others have their bit
- * in the bitmap `dead` set, which has one bit for each SLICE_UNIT of the file. T2 The log describes
- * the state of T1 from batch `logged` on. A file is removed only when none of its records lives and
- * the batch with the last death is on disk. The records of the log that describe a slice are
- * counted as live in their segments (segments_add_slice_log()): its SLICE records
- * (slice::logged_bytes), and the last MOVE of each of its jobs (slice::moves). T3 No slice is
- * removed while somebody reads from it. T4 The work of a turn does not grow with the number of
- * slices. Heaps order them by the time when the next block has to be loaded, and by the share of
- * dead bytes. Whoever visits all slices does so in the order of their numbers, a portion in each
- * turn.
+ * T1 Records before slice::named are in use. `live_jobs` of them live; the others have their bit in
+ *    the bitmap `dead` set, which has one bit for each SLICE_UNIT of the file.
+ * T2 The log describes the state of T1 from batch `logged` on. A file is removed only when none of
+ *    its records lives and the batch with the last death is on disk. The records of the log that
+ *    describe a slice are counted as live in their segments (segments_add_slice_log()): its SLICE
+ *    records (slice::logged_bytes), and the last MOVE of each of its jobs (slice::moves).
+ * T3 No slice is removed while somebody reads from it.
+ * T4 The work of a turn does not grow with the number of slices. Heaps order them by the time when
+ *    the next block has to be loaded, and by the share of dead bytes. Whoever visits all slices
+ *    does so in the order of their numbers, a portion in each turn.
  *
  * Main thread only. Used by src/store only.
  */
